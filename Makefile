@@ -1,0 +1,39 @@
+# Every verb fills .venv by itself; nothing but Python 3.11 and make is needed beforehand.
+PYTHON ?= python3
+BIN := .venv/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test check fmt bench clean
+
+demo: .venv/.demo  ## the main job on the embedded data
+	$(BIN)/isrr demo --out out/demo
+
+test: .venv/.dev  ## the whole test suite
+	$(BIN)/pytest
+
+check: .venv/.dev  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+fmt: .venv/.dev  ## format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/.dev  ## performance, as ratios measured side by side
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv out build dist
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install -q --upgrade 'pip>=25.1'
+
+.venv/.demo: .venv/bin/python pyproject.toml constraints.txt
+	$(BIN)/pip install -q -c constraints.txt -e '.[lightgbm,report]'
+	touch $@
+
+.venv/.dev: .venv/.demo
+	$(BIN)/pip install -q -c constraints.txt --group test --group check -e '.[lightgbm,report]'
+	touch $@

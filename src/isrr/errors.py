@@ -1,0 +1,38 @@
+"""What isrr raises on purpose. Every message says where, what was found and what is needed.
+
+    IsrrError
+    ├── DataError (ValueError)         a table, a file or an array that cannot be queries
+    ├── GuaranteeError (ValueError)    a promise that cannot be read, kept or tested
+    ├── CertificateError (ValueError)  a certificate file that is damaged, edited or of another version
+    ├── MergeError (ValueError)        shards that do not belong together
+    └── MissingExtraError (ImportError)  an optional dependency that is not installed
+
+Failing to certify is none of these: it is an outcome, `isrr.Abstention`.
+"""
+
+
+class IsrrError(Exception):
+    """The root of the tree."""
+
+
+class DataError(IsrrError, ValueError):
+    """Input that cannot be read as queries."""
+
+
+class GuaranteeError(IsrrError, ValueError):
+    """A promise that cannot be read, kept or tested."""
+
+
+class CertificateError(IsrrError, ValueError):
+    """A certificate that is damaged, edited by hand or of another version."""
+
+
+class MergeError(IsrrError, ValueError):
+    """Shards that do not belong together."""
+
+
+class MissingExtraError(IsrrError, ImportError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"{package} is not installed; it comes with: pip install 'isrr[{extra}]'")
