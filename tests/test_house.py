@@ -9,7 +9,7 @@ import isrr
 
 SOURCE = Path(isrr.__file__).parent
 LAYERS = [
-    "errors", "noise", "data", "gains", "scores", "ranker", "metrics", "risk", "guarantee", "certificate",
+    "errors", "parallel", "noise", "data", "gains", "scores", "ranker", "metrics", "risk", "guarantee", "certificate",
     "calibrate", "monitor", "report", "serve", "experiments", "cli",
 ]  # fmt: skip
 HEAVY = [

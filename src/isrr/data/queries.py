@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isrr.errors import DataError
+from isrr.parallel import over_queries
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -151,6 +152,25 @@ class Queries:
     def item_order(self) -> IntArray | None:
         """Integers that sort as the item ids do (shorter first, then by text), or None without ids."""
         return None if self.item_ids is None else _shortlex(self.item_ids)
+
+    @cached_property
+    def by_score(self) -> NDArray[np.int32]:
+        """Each query's items by falling score, as positions within the query, (n_rows,).
+
+        Equal scores go by item id where ids are given, else by input order.
+        """
+        return self.sorted_by(self.need_scores())
+
+    def sorted_by(self, values: FloatArray) -> NDArray[np.int32]:
+        """Positions within the query by falling value, ties as in `by_score`; values in query order."""
+        from isrr.data._order_kernels import sort_queries
+
+        ties = np.empty(0, np.int64) if self.item_order is None else self.item_order
+        order = np.empty(self.n_rows, np.int32)
+        over_queries(
+            lambda start, stop: sort_queries(self.offsets, values, ties, start, stop, order), self.offsets
+        )
+        return order
 
     def __getitem__(self, index: Index) -> "Queries":
         """The chosen queries, in the order asked for; their rows stand in query order."""

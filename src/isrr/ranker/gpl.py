@@ -1,0 +1,271 @@
+"""The generalized Plackett–Luce ranker: one draw per position among the items that are eligible there.
+
+    eligibility(d) = softmax(scores / temperature)(d)        the chance of first place under Plackett–Luce
+    position j admits the unplaced items with eligibility ≥ threshold · decay^(j−1), and draws one with
+    probability ∝ exp(score / temperature); if none is admitted, it takes the best unplaced item.
+
+Threshold 0 is Plackett–Luce; a threshold above every eligibility is the deterministic order.
+
+Paper: section 3.2.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from isrr.data.queries import FloatArray, Queries
+from isrr.errors import DataError
+from isrr.gains import discount
+from isrr.noise import CALIBRATION, SERVING, stream_seed
+from isrr.parallel import Progress, over_queries
+from isrr.ranker import _kernels
+from isrr.ranker._nodes import laguerre_rules
+from isrr.ranker.thresholds import expand
+from isrr.scores.standardize import ScoreMap
+
+DETERMINISTIC = 2.0  # eligibility is a probability: a threshold above 1 admits nobody
+SMOOTHING_DRAWS = 100
+
+
+@dataclass(frozen=True)
+class GPLRanker:
+    """Generalized Plackett–Luce, on top of the scores of any model.
+
+    Attributes:
+        k: Length of the lists that are evaluated; longer ones can still be asked for when serving.
+        threshold: Least eligibility at the first position, ≥ 0.
+        decay: Factor from one position's threshold to the next, in (0, 1].
+        temperature: Softness of the draw, > 0; small values approach the deterministic order.
+        mean, deviation: Standardisation of the (mapped) raw scores.
+        score_map: Strictly increasing map of raw scores, applied first.
+
+    Example:
+        >>> queries = Queries.from_arrays(scores=[2.0, 1.0, 0.0], qid=["q", "q", "q"])
+        >>> GPLRanker(k=2).exposure(queries).round(3)
+        array([0.853, 0.507, 0.271])
+        >>> GPLRanker.deterministic(k=2).exposure(queries).round(3)
+        array([1.   , 0.631, 0.   ])
+    """
+
+    k: int = 5
+    threshold: float = 0.0
+    decay: float = 1.0
+    temperature: float = 1.0
+    mean: float = 0.0
+    deviation: float = 1.0
+    score_map: ScoreMap | None = None
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.k, int | np.integer) and self.k >= 1):
+            raise ValueError(f"k must be a whole number ≥ 1, got {self.k!r}; it is the length of the list")
+        object.__setattr__(self, "k", int(self.k))
+        checks = {
+            "threshold": (self.threshold >= 0 and np.isfinite(self.threshold), "a number ≥ 0"),
+            "decay": (0 < self.decay <= 1, "in (0, 1]"),
+            "temperature": (self.temperature > 0 and np.isfinite(self.temperature), "a number > 0"),
+            "mean": (np.isfinite(self.mean), "finite"),
+            "deviation": (self.deviation > 0 and np.isfinite(self.deviation), "a number > 0"),
+        }
+        for name, (good, need) in checks.items():
+            if not good:
+                raise ValueError(f"{name} must be {need}, got {getattr(self, name)!r}")
+            object.__setattr__(self, name, float(getattr(self, name)))
+
+    @classmethod
+    def plackett_luce(cls, k: int = 5, temperature: float = 1.0, deviation: float = 1.0) -> GPLRanker:
+        """The limit in which every item is eligible everywhere."""
+        return cls(k=k, temperature=temperature, deviation=deviation)
+
+    @classmethod
+    def deterministic(cls, k: int = 5) -> GPLRanker:
+        """The limit in which nobody is eligible and the best item is placed: the order by score."""
+        return cls(k=k, threshold=DETERMINISTIC)
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether no position can ever draw among two items."""
+        return self.threshold * self.decay ** (self.k - 1) > 1.0
+
+    @cached_property
+    def thresholds(self) -> FloatArray:
+        """The threshold of each position, (k,)."""
+        return expand(self.threshold, self.decay, self.k)
+
+    @property
+    def scale(self) -> float:
+        """What a difference of (mapped) raw scores is multiplied by before the softmax."""
+        return 1.0 / (self.deviation * self.temperature)
+
+    def mapped(self, raw_scores: FloatArray) -> FloatArray:
+        """Raw scores after the score map; standardising is left to `scale`, as a softmax ignores the mean."""
+        return raw_scores if self.score_map is None else self.score_map(raw_scores)
+
+    def eligibility(self, queries: Queries) -> FloatArray:
+        """Each row's chance of first place under Plackett–Luce."""
+        scores, order = self.mapped(queries.need_scores()), queries.by_score
+        out = np.empty(queries.n_rows)
+        over_queries(
+            lambda start, stop: _kernels.eligibility_of_queries(
+                queries.offsets, order, scores, self.scale, start, stop, out
+            ),
+            queries.offsets,
+        )
+        return queries.in_caller_order(out)
+
+    def exposure(
+        self,
+        queries: Queries,
+        *,
+        n_draws: int = SMOOTHING_DRAWS,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> FloatArray:
+        """Expected discount of each row's item: Σ_j θ_j · P(the item is placed at j).
+
+        Exact (to 1e-7) for decay 1. For decay below 1, Rao–Blackwellised over `n_draws` draws: unbiased, and at each
+        position every candidate counts with its chance of being drawn.
+        """
+        return self._expected(queries, discount(self.k), n_draws, seed, progress)
+
+    def placement(self, queries: Queries, *, n_draws: int = SMOOTHING_DRAWS, seed: int = 0) -> FloatArray:
+        """Chance of each row's item at each position, (n_rows, k); rows add up to the chance of being shown."""
+        columns = [self._expected(queries, unit, n_draws, seed, None) for unit in np.eye(self.k)]
+        return np.stack(columns, axis=1)
+
+    def _expected(
+        self, queries: Queries, weights: FloatArray, n_draws: int, seed: int, progress: Progress | None
+    ) -> FloatArray:
+        exact = self.decay == 1.0 or self.is_deterministic or self.threshold == 0.0
+        if not exact and n_draws < 1:
+            raise ValueError(f"n_draws must be ≥ 1 for decay below 1, got {n_draws}")
+        scores, order = self.mapped(queries.need_scores()), queries.by_score
+        keys = np.empty(0, np.uint64) if exact else queries.keys
+        out, rules, name = np.empty(queries.n_rows), laguerre_rules(), stream_seed(seed, CALIBRATION)
+        over_queries(
+            lambda start, stop: _kernels.exposure_of_queries(
+                queries.offsets, order, scores, self.scale, self.thresholds, weights, rules,
+                keys, name, 0 if exact else n_draws, start, stop, out,
+            ),
+            queries.offsets,
+            progress,
+        )  # fmt: skip
+        return queries.in_caller_order(out)
+
+    def sample(self, queries: Queries, n_draws: int = 1, seed: int = 0) -> NDArray[np.int64]:
+        """Rankings drawn independently for each query.
+
+        Returns:
+            Positions within the query (row order as the caller gave it), (n_queries, n_draws, k);
+            −1 where a list is shorter than k.
+        """
+        if n_draws < 1:
+            raise ValueError(f"n_draws must be ≥ 1, got {n_draws}")
+        scores, order, keys = self.mapped(queries.need_scores()), queries.by_score, queries.keys
+        out = np.empty((len(queries), n_draws, self.k), np.int64)
+        name = stream_seed(seed, CALIBRATION)
+        over_queries(
+            lambda start, stop: _kernels.sample_queries(
+                queries.offsets, order, scores, self.scale, self.thresholds, keys, name, start, stop, out
+            ),
+            queries.offsets,
+        )
+        return out
+
+    def rank(
+        self,
+        scores: ArrayLike,
+        query_id: object = None,
+        session: object = None,
+        k: int | None = None,
+    ) -> NDArray[np.int64]:
+        """One order of one query, for serving.
+
+        Args:
+            scores: Raw scores of the candidates, (n_items,).
+            query_id: The query; with a session it names the draw.
+            session: With the same session, the same query gets the same order, however often and however far it is
+                asked for; another session gets another draw. Without one, every call is a fresh draw.
+            k: How many places to fill, the ranker's own k unless given; the first places do not depend on it.
+
+        Returns:
+            Positions within `scores`, (min(k, n_items),).
+
+        Example:
+            >>> GPLRanker().rank([0.3, 2.0, 1.1], query_id="q7", session="u42", k=3)
+            array([1, 2, 0])
+        """
+        raw = np.ascontiguousarray(scores, np.float64)
+        if raw.ndim != 1 or raw.size == 0:
+            raise DataError(f"scores have shape {raw.shape}; needed is a non-empty list of numbers")
+        places = self.k if k is None else k
+        if places < 1:
+            raise ValueError(f"k must be ≥ 1, got {places}")
+        noise = self._session_noise(query_id, session)
+        ranking: NDArray[np.int64] = _kernels.rank_one(
+            self.mapped(raw), self.scale, self.threshold, self.decay, places, noise
+        )
+        if ranking.size == 0:
+            row = int(np.flatnonzero(~np.isfinite(raw))[0])
+            raise DataError(f"score {row} is {raw[row]}; it must be a finite number")
+        return ranking
+
+    def log_prob(self, rankings: ArrayLike, queries: Queries) -> FloatArray:
+        """Log probability of given rankings, (n_queries, …); −inf for one that cannot be drawn.
+
+        `rankings` are positions within the query as `sample` returns them, (n_queries, …, ≤ k).
+        """
+        return self._log_propensity(rankings, queries).sum(axis=-1)
+
+    def propensity(self, rankings: ArrayLike, queries: Queries) -> FloatArray:
+        """Chance of each placed item at its place given those above it; shaped as `rankings`, 1 where there is none."""
+        return np.exp(self._log_propensity(rankings, queries))
+
+    def _log_propensity(self, rankings: ArrayLike, queries: Queries) -> FloatArray:
+        given = np.asarray(rankings)
+        if given.ndim < 2 or len(given) != len(queries) or not 1 <= given.shape[-1] <= self.k:
+            need = f"({len(queries)}, …, at most {self.k})"
+            raise DataError(f"rankings have shape {given.shape}; needed is {need}")
+        lists = np.ascontiguousarray(given.reshape(len(queries), -1, given.shape[-1]), np.int64)
+        _refuse_impossible(lists, queries)
+        scores, order = self.mapped(queries.need_scores()), queries.by_score
+        out = np.empty(lists.shape)
+        over_queries(
+            lambda start, stop: _kernels.place_probabilities_of_queries(
+                queries.offsets, order, scores, self.scale, self.thresholds, lists, start, stop, out
+            ),
+            queries.offsets,
+        )
+        return out.reshape(given.shape)
+
+    @cached_property
+    def _identity(self) -> bytes:
+        return repr(self).encode()
+
+    def _session_noise(self, query_id: object, session: object) -> np.uint64:
+        if session is None:
+            return np.uint64(secrets.randbits(64))
+        query, name = str(query_id).encode(), str(session).encode()
+        digest = blake2b(len(query).to_bytes(8, "little") + query + name, digest_size=8, key=self._key)
+        return np.uint64(int.from_bytes(digest.digest(), "little"))
+
+    @cached_property
+    def _key(self) -> bytes:
+        return blake2b(self._identity, digest_size=32, key=SERVING.to_bytes(8, "little")).digest()
+
+
+def _refuse_impossible(rankings: NDArray[np.int64], queries: Queries) -> None:
+    n_items = queries.n_items[:, None, None]
+    outside = (rankings < -1) | (rankings >= n_items)
+    ordered = np.sort(rankings, axis=-1)
+    twice = ((np.diff(ordered, axis=-1) == 0) & (ordered[..., 1:] >= 0)).any(axis=-1)
+    for bad, what in ((outside.any(axis=-1), "names an item that is not there"), (twice, "names an item twice")):
+        if bad.any():
+            q, d = (int(x) for x in np.argwhere(bad)[0])
+            query = str(queries.query_ids[q])
+            raise DataError(f"ranking {rankings[q, d].tolist()} of query {query!r} {what}")

@@ -1,0 +1,58 @@
+"""From raw scores to scores: an optional increasing map, then the mean and deviation of the validation set.
+
+Ranking is untouched (both steps are strictly increasing); what changes is how much a difference in score weighs in
+the softmax, and on which scale thresholds and temperatures are given.
+
+Paper: appendix D.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from isrr.data.queries import FloatArray, Queries
+from isrr.errors import DataError
+
+
+@dataclass(frozen=True)
+class ScoreMap:
+    """A strictly increasing, piecewise linear map of raw scores; beyond its ends it goes on straight.
+
+    Attributes:
+        inputs: Raw scores at the knots, strictly increasing, two or more.
+        outputs: Mapped scores there, strictly increasing.
+
+    Example:
+        >>> ScoreMap((0.0, 1.0), (0.0, 10.0))([0.5, 2.0])
+        array([ 5., 20.])
+    """
+
+    inputs: tuple[float, ...]
+    outputs: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inputs", tuple(float(x) for x in self.inputs))
+        object.__setattr__(self, "outputs", tuple(float(y) for y in self.outputs))
+        for name in ("inputs", "outputs"):
+            knots = np.array(getattr(self, name))
+            if len(self.inputs) != len(self.outputs) or knots.size < 2:
+                raise ValueError("a score map needs equally many inputs and outputs, two or more")
+            if not np.isfinite(knots).all() or (np.diff(knots) <= 0).any():
+                raise ValueError(f"the {name} of a score map must be finite and strictly increasing")
+
+    def __call__(self, raw_scores: ArrayLike) -> FloatArray:
+        raw, x, y = np.asarray(raw_scores, np.float64), np.array(self.inputs), np.array(self.outputs)
+        segment = np.clip(np.searchsorted(x, raw, side="right") - 1, 0, x.size - 2)
+        slope = np.diff(y) / np.diff(x)
+        return y[segment] + (raw - x[segment]) * slope[segment]
+
+
+def mean_and_deviation(queries: Queries, score_map: ScoreMap | None = None) -> tuple[float, float]:
+    """Mean and standard deviation of the (mapped) raw scores, over the rows of all queries."""
+    raw_scores = queries.need_scores()
+    mapped = raw_scores if score_map is None else score_map(raw_scores)
+    deviation = float(np.std(mapped))
+    if deviation == 0.0:
+        raise DataError("all scores are equal: they rank nothing, and have no deviation to divide by")
+    return float(np.mean(mapped)), deviation
