@@ -75,8 +75,7 @@ def dcg(
 
 def ideal_dcg(queries: Queries, *, k: int = 5, gain_kind: Gain = "exponential") -> FloatArray:
     """DCG@k of the order by falling relevance, the largest there is, (n_queries,)."""
-    order = queries.sorted_by(queries.need_relevance())
-    return dcg(queries, _leading(queries, order, k), k=k, gain_kind=gain_kind)
+    return queries.sum_largest(gain(queries.need_relevance(), gain_kind), discount(k))
 
 
 def ndcg(

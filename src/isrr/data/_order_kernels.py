@@ -7,20 +7,20 @@ n·log n comparisons with one up to a few hundred items. Longer lists are sorted
 import numpy as np
 from numba import njit
 
-COUNTING = 256  # lists up to this length are ranked by counting
+COUNTING = 400  # lists up to this length are ranked by counting
 RUN = 12  # merging starts from runs of this length, sorted by insertion
 
 
 @njit(cache=True, nogil=True)
 def _rank_by_counting(values, order):
-    n = values.size
-    for i in range(n):
-        value, ahead = values[i], 0
-        for j in range(i):
-            ahead += values[j] >= value
-        for j in range(i + 1, n):
-            ahead += values[j] > value
-        order[ahead] = i
+    order[:] = -1
+    for i in range(values.size):
+        value, place = values[i], 0
+        for j in range(values.size):
+            place += 1 if values[j] > value else 0
+        while order[place] >= 0:  # taken by an equal value that came before
+            place += 1
+        order[place] = i
 
 
 @njit(cache=True, nogil=True)
@@ -84,3 +84,26 @@ def sort_queries(offsets, values, ties, start, stop, order):
         sort_query(values[first:last], order[first:last], spare)
         if ties.size > 0:
             _break_ties(values[first:last], ties[first:last], order[first:last])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def sum_largest(offsets, values, factors, start, stop, out):
+    # out (n_queries,)  Σ_j factors[j] · (the j-th largest value of the query), without sorting the rest
+    k = factors.size
+    largest = np.empty(k)
+    for q in range(start, stop):
+        filled = 0
+        for row in range(offsets[q], offsets[q + 1]):
+            value = values[row]
+            if filled == k and value <= largest[k - 1]:
+                continue
+            at = min(filled, k - 1)
+            while at > 0 and largest[at - 1] < value:
+                largest[at] = largest[at - 1]
+                at -= 1
+            largest[at] = value
+            filled = min(filled + 1, k)
+        total = 0.0
+        for j in range(filled):
+            total += factors[j] * largest[j]
+        out[q] = total

@@ -172,6 +172,16 @@ class Queries:
         )
         return order
 
+    def sum_largest(self, values: FloatArray, factors: FloatArray) -> FloatArray:
+        """Σ_j factors[j] · (the query's j-th largest value), (n_queries,); values in query order."""
+        from isrr.data._order_kernels import sum_largest
+
+        out = np.empty(len(self))
+        over_queries(
+            lambda start, stop: sum_largest(self.offsets, values, factors, start, stop, out), self.offsets
+        )
+        return out
+
     def __getitem__(self, index: Index) -> "Queries":
         """The chosen queries, in the order asked for; their rows stand in query order."""
         chosen = np.arange(len(self))[index if not isinstance(index, int) else [index]]

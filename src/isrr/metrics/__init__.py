@@ -1,0 +1,1 @@
+"""What a ranker does to utility and exposure: per-query arrays first, means second."""

@@ -1,0 +1,64 @@
+"""Exposure pooled by provider or group of items."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from isrr.data.queries import FloatArray, IntArray, Queries
+from isrr.errors import DataError
+from isrr.gains import Gain, gain
+from isrr.metrics import _kernels
+
+
+@dataclass(frozen=True, eq=False)
+class GroupExposure:
+    """Exposure and gain of the groups in each query; rows of query q are `offsets[q] : offsets[q + 1]`.
+
+    Attributes:
+        offsets: (n_queries + 1,).
+        groups: Group of each row.
+        exposure: Exposure of the group's items in the query, added up.
+        gain: Their gain, added up.
+    """
+
+    offsets: IntArray
+    groups: NDArray[Any]
+    exposure: FloatArray
+    gain: FloatArray
+
+    def disparity(self) -> FloatArray:
+        """Disparity of each query between groups in place of items, (n_queries,)."""
+        out = np.empty(len(self.offsets) - 1)
+        _kernels.disparity_of_queries(self.offsets, self.exposure, self.gain, out)
+        return out
+
+    def totals(self) -> dict[str, tuple[float, float]]:
+        """Each group's share of all exposure and of all gain, by name."""
+        names, code = np.unique(self.groups.astype(str), return_inverse=True)
+        shown = np.bincount(code, self.exposure)
+        deserved = np.bincount(code, self.gain)
+        shares = zip(shown / shown.sum(), deserved / max(deserved.sum(), 1e-300), strict=True)
+        return {str(name): (float(e), float(g)) for name, (e, g) in zip(names, shares, strict=True)}
+
+
+def group_exposure(exposure: ArrayLike, queries: Queries, *, gain_kind: Gain = "exponential") -> GroupExposure:
+    """Pool exposure and gain over the items of a group, query by query.
+
+    Args:
+        exposure: One number a row, in the caller's row order.
+        queries: Judged queries with `item_groups`.
+        gain_kind: "exponential" or "linear".
+    """
+    if queries.item_groups is None:
+        raise DataError("these queries have no item groups; give `item_groups`, the provider of each item")
+    values = queries.in_query_order(exposure, "exposure")
+    names, code = np.unique(queries.item_groups.astype(str), return_inverse=True)
+    query = np.repeat(np.arange(len(queries)), queries.n_items)
+    pairs, pooled = np.unique(query * len(names) + code, return_inverse=True)
+    offsets = np.searchsorted(pairs // len(names), np.arange(len(queries) + 1)).astype(np.int64)
+    gains = gain(queries.need_relevance(), gain_kind)
+    return GroupExposure(
+        offsets, names[pairs % len(names)], np.bincount(pooled, values), np.bincount(pooled, gains)
+    )
