@@ -17,25 +17,40 @@ if TYPE_CHECKING:
         MergeError,
         MissingExtraError,
     )
+    from isrr.metrics.evaluate import Evaluation, evaluate, expected_disparity, expected_ndcg
+    from isrr.ranker.gpl import GPLRanker
+    from isrr.scores.standardize import ScoreMap
 
 _HOME = {
     "CertificateError": "isrr.errors",
     "DataError": "isrr.errors",
+    "Evaluation": "isrr.metrics.evaluate",
+    "GPLRanker": "isrr.ranker.gpl",
     "GuaranteeError": "isrr.errors",
     "IsrrError": "isrr.errors",
     "MergeError": "isrr.errors",
     "MissingExtraError": "isrr.errors",
     "Queries": "isrr.data.queries",
+    "ScoreMap": "isrr.scores.standardize",
+    "evaluate": "isrr.metrics.evaluate",
+    "expected_disparity": "isrr.metrics.evaluate",
+    "expected_ndcg": "isrr.metrics.evaluate",
 }
 
 __all__ = [
     "CertificateError",
     "DataError",
+    "Evaluation",
+    "GPLRanker",
     "GuaranteeError",
     "IsrrError",
     "MergeError",
     "MissingExtraError",
     "Queries",
+    "ScoreMap",
+    "evaluate",
+    "expected_disparity",
+    "expected_ndcg",
 ]
 
 

@@ -47,7 +47,11 @@ def discount(k: int) -> FloatArray:
 
 
 def dcg(
-    queries: Queries, rankings: NDArray[np.int64] | None = None, *, k: int = 5, gain_kind: Gain = "exponential"
+    queries: Queries,
+    rankings: NDArray[np.int64] | None = None,
+    *,
+    k: int = 5,
+    gain_kind: Gain = "exponential",
 ) -> FloatArray:
     """DCG@k of given orders, or of the order by falling score.
 

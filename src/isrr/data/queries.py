@@ -326,7 +326,9 @@ def _identifiers(values: ArrayLike, name: str, n_rows: int) -> NDArray[Any]:
         bad = np.flatnonzero(~np.isfinite(array) | (array != np.round(array)))
         if bad.size:
             row = int(bad[0])
-            raise DataError(f"row {row}: {name} is {array[row]}; ids are integers or text, and none may be missing")
+            raise DataError(
+                f"row {row}: {name} is {array[row]}; ids are integers or text, and none may be missing"
+            )
         return array.astype(np.int64)
     if array.dtype.kind == "U":
         return array.astype(object)
@@ -353,7 +355,9 @@ def _grouping(
     if group is not None:
         sizes = np.asarray(group)
         if sizes.ndim != 1 or sizes.size == 0 or sizes.dtype.kind not in "iu":
-            raise DataError("group must be a non-empty list of whole numbers, the sizes of consecutive queries")
+            raise DataError(
+                "group must be a non-empty list of whole numbers, the sizes of consecutive queries"
+            )
         if sizes.min() < 1:
             q = int(np.flatnonzero(sizes < 1)[0])
             raise DataError(f"group {q} has size {sizes[q]}; every query needs at least one item")

@@ -89,7 +89,14 @@ def evaluate_exactly(
         for c in range(n_grid):
             if scale_of[c] != weighed:
                 weighed = scale_of[c]
-                weigh(scores[first:last], order[first:last], scales[weighed], weights[:n], eligibility[:n], heads[:n])
+                weigh(
+                    scores[first:last],
+                    order[first:last],
+                    scales[weighed],
+                    weights[:n],
+                    eligibility[:n],
+                    heads[:n],
+                )
                 known[: n + 1] = -1
             if decays[c] == 1.0:
                 admitted = max(count_eligible(eligibility[:n], thresholds[c, 0]), 1)
@@ -98,7 +105,14 @@ def evaluate_exactly(
                     continue
                 known[admitted] = c
                 exact_exposure(
-                    weights[:n], heads[:n], admitted, discounts, laguerre[0], laguerre[1], scratch, exposure[:n]
+                    weights[:n],
+                    heads[:n],
+                    admitted,
+                    discounts,
+                    laguerre[0],
+                    laguerre[1],
+                    scratch,
+                    exposure[:n],
                 )
             else:
                 admit(eligibility[:n], thresholds[c], n_admitted)

@@ -61,9 +61,7 @@ def disparity_bound(queries: Queries, *, k: int = 5, gain_kind: Gain = "exponent
     gain_squares = np.add.reduceat(gains**2, queries.offsets[:-1])
     least = queries.sum_largest(-gains, discount(k))
     pairs = np.maximum(n_items * (n_items - 1), 1)
-    bound: FloatArray = np.where(
-        n_items > 1, 4.0 * (discount_squares * gain_squares - least**2) / pairs, 0.0
-    )
+    bound: FloatArray = np.where(n_items > 1, 4.0 * (discount_squares * gain_squares - least**2) / pairs, 0.0)
     return bound
 
 
@@ -86,7 +84,7 @@ def fairness_gain(values: ArrayLike, reference: ArrayLike) -> float:
     """The share of disparity removed, 1 − mean / mean of the reference; queries that are NaN in either are left out.
 
     Example:
-        >>> fairness_gain([0.1, 0.2], reference=[0.3, 0.3])
+        >>> fairness_gain([0.25, 0.5], reference=[0.5, 1.0])
         0.5
     """
     ours, theirs = np.asarray(values, np.float64), np.asarray(reference, np.float64)

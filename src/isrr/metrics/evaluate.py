@@ -37,7 +37,9 @@ class Evaluation:
     @cached_property
     def normalized_disparity(self) -> FloatArray:
         """Disparity as a share of its bound, (n_queries, n_grid)."""
-        return np.where(np.isnan(self.disparity), np.nan, share_of_bound(self.disparity, self.disparity_bound))
+        return np.where(
+            np.isnan(self.disparity), np.nan, share_of_bound(self.disparity, self.disparity_bound)
+        )
 
     @cached_property
     def mean_ndcg(self) -> FloatArray:
@@ -77,14 +79,16 @@ def evaluate(
     Example:
         >>> queries = Queries.from_arrays(scores=[2, 1, 0], relevance=[0, 2, 1], qid=[7, 7, 7])
         >>> evaluate(queries, [GPLRanker(), GPLRanker.deterministic()]).ndcg.round(3)
-        array([[0.696, 0.659]])
+        array([[0.727, 0.659]])
     """
     _check(grid, method, n_draws)
     gains, k = gain(queries.need_relevance(), gain_kind), grid[0].k
     dcg, disparity = np.empty((len(queries), len(grid))), np.empty((len(queries), len(grid)))
     for score_map in {ranker.score_map for ranker in grid}:
         columns = [c for c, ranker in enumerate(grid) if ranker.score_map == score_map]
-        part = _evaluate_one_map(queries, [grid[c] for c in columns], score_map, gains, method, n_draws, seed, progress)
+        part = _evaluate_one_map(
+            queries, [grid[c] for c in columns], score_map, gains, method, n_draws, seed, progress
+        )
         if len(columns) == len(grid):
             dcg, disparity = part
         else:

@@ -43,7 +43,9 @@ class GroupExposure:
         return {str(name): (float(e), float(g)) for name, (e, g) in zip(names, shares, strict=True)}
 
 
-def group_exposure(exposure: ArrayLike, queries: Queries, *, gain_kind: Gain = "exponential") -> GroupExposure:
+def group_exposure(
+    exposure: ArrayLike, queries: Queries, *, gain_kind: Gain = "exponential"
+) -> GroupExposure:
     """Pool exposure and gain over the items of a group, query by query.
 
     Args:

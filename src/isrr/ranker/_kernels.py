@@ -81,7 +81,9 @@ def admit(eligibility, thresholds, n_admitted):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def exact_exposure(weights, heads, n_admitted, discounts, laguerre_nodes, laguerre_weights, scratch, exposure):
+def exact_exposure(
+    weights, heads, n_admitted, discounts, laguerre_nodes, laguerre_weights, scratch, exposure
+):
     # n_admitted    one number: every position admits the same items (decay 1)
     # exposure (n,) out: the expected discount of each item, items by falling score
     n = weights.size
@@ -167,6 +169,13 @@ def smoothed_exposure(weights, heads, n_admitted, discounts, noise_of_draw, expo
     # exposure (n,)             out: Rao–Blackwellised: at each position every candidate counts with its chance of
     #                           being drawn there, given the items placed before
     n, k, n_draws = weights.size, min(discounts.size, weights.size), noise_of_draw.size
+    exposure[:] = 0.0
+    forced = 0
+    while forced < k and n_admitted[forced] == forced + 1:
+        exposure[forced] = discounts[forced]
+        forced += 1
+    if forced == k:  # the deterministic order, to the last bit
+        return
     arrivals, ranking = np.empty(k), np.empty(k, np.int64)
     running = np.empty(n)  # weight of the block's items up to and including this one
     for i in range(n):

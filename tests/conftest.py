@@ -1,0 +1,32 @@
+"""Queries that several tests share, and freshly compiled kernels."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import isrr
+from isrr import Queries
+
+
+def drop_stale_kernels():
+    """Numba caches a kernel by its own file; one that inlines another file's changed kernel must go too."""
+    source = Path(isrr.__file__).parent
+    cached = list(source.rglob("__pycache__/*.nb[ic]"))
+    newest = max(file.stat().st_mtime for file in source.rglob("*.py"))
+    if any(file.stat().st_mtime < newest for file in cached):
+        for file in cached:
+            file.unlink(missing_ok=True)
+
+
+drop_stale_kernels()
+
+
+@pytest.fixture(scope="session")
+def many_queries():
+    """2,000 judged queries of 1 to 40 items, about 40,000 rows: enough for several blocks."""
+    rng = np.random.default_rng(20230)
+    sizes = rng.integers(1, 41, 2_000)
+    relevance = rng.choice(5, sizes.sum(), p=[0.5, 0.2, 0.15, 0.1, 0.05])
+    scores = 0.6 * relevance + rng.normal(size=relevance.size)
+    return Queries.from_arrays(scores=scores, relevance=relevance, group=sizes)

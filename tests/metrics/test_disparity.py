@@ -1,0 +1,64 @@
+"""Disparity by sums equals disparity by pairs; its bound is the worst ranking."""
+
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isrr import GPLRanker, Queries
+from isrr.metrics.disparity import disparity, disparity_bound, fairness_gain, normalized_disparity
+from isrr.metrics.exposure import group_exposure
+
+pairs = st.lists(st.tuples(st.floats(0, 2), st.integers(0, 4)), min_size=1, max_size=7)
+
+
+@settings(max_examples=100, deadline=None)
+@given(pairs)
+def test_disparity_by_sums_equals_the_mean_over_pairs(rows):
+    exposure, relevance = [e for e, _ in rows], [r for _, r in rows]
+    queries = Queries.from_arrays(relevance=relevance, qid=[0] * len(rows))
+    squared = disparity(exposure, queries)[0]
+    absolute = disparity(exposure, queries, error="absolute")[0]
+    assert squared >= 0
+    assert squared == pytest.approx(oracles.disparity(exposure, oracles.gain(relevance)), abs=1e-9)
+    by_pairs = oracles.disparity(exposure, oracles.gain(relevance), lambda a, b: abs(a - b))
+    assert absolute == pytest.approx(by_pairs, abs=1e-9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=6), st.integers(1, 6))
+def test_the_bound_is_the_disparity_of_the_worst_ranking(relevance, k):
+    queries = Queries.from_arrays(relevance=relevance, qid=[0] * len(relevance))
+    expected = oracles.disparity_bound(oracles.gain(relevance), k)
+    assert disparity_bound(queries, k=k)[0] == pytest.approx(expected, abs=1e-12, rel=1e-12)
+
+
+def test_normalized_disparity_is_a_share_for_every_ranker(many_queries):
+    for ranker in (GPLRanker.deterministic(), GPLRanker(), GPLRanker(temperature=0.1, threshold=0.2)):
+        share = normalized_disparity(ranker.exposure(many_queries), many_queries)
+        assert ((share >= 0) & (share <= 1 + 1e-12)).all()
+
+
+def test_exposure_proportional_to_gain_is_fair():
+    queries = Queries.from_arrays(relevance=[1, 2, 0], qid=[0, 0, 0])
+    assert disparity([1.0, 3.0, 0.0], queries)[0] == pytest.approx(0.0, abs=1e-12)
+    with pytest.raises(ValueError, match="error must be one of squared, absolute"):
+        disparity([1.0, 3.0, 0.0], queries, error="cubed")
+
+
+def test_fairness_gain_leaves_out_skipped_queries():
+    assert fairness_gain([0.1, np.nan], [0.2, np.nan]) == pytest.approx(0.5)
+    assert fairness_gain([0.0], [0.0]) == 0.0
+
+
+def test_groups_pool_the_exposure_and_gain_of_their_items():
+    queries = Queries.from_arrays(
+        relevance=[1, 0, 2, 1], qid=["a", "b", "a", "a"], item_groups=["x", "x", "y", "x"]
+    )
+    pooled = group_exposure([0.5, 1.0, 0.25, 0.25], queries)
+    assert pooled.groups.tolist() == ["x", "y", "x"]
+    assert pooled.exposure.tolist() == [0.75, 0.25, 1.0]
+    assert pooled.gain.tolist() == [2.0, 3.0, 0.0]
+    assert pooled.disparity()[0] == pytest.approx(oracles.disparity([0.75, 0.25], [2.0, 3.0]))
+    assert pooled.totals()["y"] == pytest.approx((0.125, 0.6))

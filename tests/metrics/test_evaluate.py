@@ -1,0 +1,107 @@
+"""A grid evaluated in one pass equals its rankers evaluated one by one, in any way it can be done."""
+
+import numpy as np
+import oracles
+import pytest
+
+from isrr import GPLRanker, Queries, ScoreMap, evaluate, expected_disparity, expected_ndcg
+from isrr.gains import gain, ideal_dcg, ndcg
+from isrr.metrics.disparity import disparity
+from isrr.parallel import use_threads
+
+GRID = [
+    GPLRanker(threshold=0.2),
+    GPLRanker(),
+    GPLRanker(threshold=0.05, decay=0.7),
+    GPLRanker(temperature=0.3),
+    GPLRanker.deterministic(),
+    GPLRanker(temperature=0.3, threshold=0.1),
+    GPLRanker(score_map=ScoreMap((-1.0, 0.0, 1.0), (-3.0, 0.0, 1.0)), threshold=0.1),
+    GPLRanker(threshold=0.2),
+]
+
+
+def test_a_grid_equals_its_rankers_one_by_one(many_queries):
+    together = evaluate(many_queries, GRID, n_draws=30, seed=5)
+    for c, ranker in enumerate(GRID):
+        exposure = ranker.exposure(many_queries, n_draws=30, seed=5)
+        gains = gain(many_queries.relevance)
+        found = np.add.reduceat(exposure * gains, many_queries.offsets[:-1])
+        kept = ~np.isnan(together.ndcg[:, c])
+        np.testing.assert_allclose(
+            together.ndcg[kept, c], found[kept] / ideal_dcg(many_queries)[kept], atol=1e-12
+        )
+        by_hand = disparity(exposure, many_queries)
+        np.testing.assert_allclose(together.disparity[kept, c], by_hand[kept], atol=1e-12)
+        assert (kept == (ideal_dcg(many_queries) > 0)).all()
+    np.testing.assert_allclose(
+        expected_ndcg(GRID[2], many_queries, n_draws=30, seed=5), together.ndcg[:, 2], atol=1e-12
+    )
+    np.testing.assert_allclose(
+        expected_disparity(GRID[1], many_queries), together.disparity[:, 1], atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("method", ["exact", "draws", "plugin"])
+def test_threads_blocks_and_the_order_of_queries_change_no_bit(many_queries, method):
+    turned = np.random.default_rng(20230).permutation(len(many_queries))
+    with use_threads(1):
+        alone = evaluate(many_queries, GRID, method=method, n_draws=10)
+    for n_threads in (2, 3):
+        with use_threads(n_threads):
+            moved = evaluate(many_queries[turned], GRID, method=method, n_draws=10)
+        np.testing.assert_array_equal(moved.ndcg, alone.ndcg[turned])
+        np.testing.assert_array_equal(moved.disparity, alone.disparity[turned])
+    parts = [
+        evaluate(part, GRID, method=method, n_draws=10) for part in (many_queries[:77], many_queries[77:])
+    ]
+    np.testing.assert_array_equal(np.concatenate([part.ndcg for part in parts]), alone.ndcg)
+
+
+def test_the_deterministic_column_is_the_ndcg_of_the_order_by_score(many_queries):
+    found = evaluate(many_queries, [GPLRanker.deterministic()])
+    np.testing.assert_allclose(found.ndcg[:, 0], ndcg(many_queries), atol=1e-12)
+
+
+@pytest.mark.parametrize("ranker", [GPLRanker(k=3, threshold=0.2), GPLRanker(k=3, threshold=0.3, decay=0.5)])
+def test_drawn_values_agree_with_enumeration(ranker):
+    scores, relevance = np.array([1.0, 0.5, 0.0, -0.5]), [0, 2, 1, 0]
+    sizes = np.full(4_000, 4)
+    queries = Queries.from_arrays(
+        scores=np.tile(scores, 4_000), relevance=np.tile(relevance, 4_000), group=sizes
+    )
+    eligibility = ranker.eligibility(queries)[:4]
+    exposure = oracles.exposure(scores, 3, ranker.threshold, ranker.decay, 1.0, eligibility)
+    utility = exposure @ oracles.gain(relevance) / oracles.dcg(relevance, [1, 2])
+    unfair = oracles.disparity(exposure, oracles.gain(relevance))
+    drawn = evaluate(queries, [ranker], method="draws", n_draws=4, seed=20230)
+    plugin = evaluate(queries, [ranker], method="plugin", n_draws=4, seed=20230)
+    error = drawn.disparity.std() / np.sqrt(len(queries))
+    assert drawn.mean_ndcg[0] == pytest.approx(utility, abs=4 * drawn.ndcg.std() / np.sqrt(len(queries)))
+    assert drawn.mean_disparity[0] == pytest.approx(unfair, abs=4 * error)
+    overstated = plugin.disparity[:, 0] - drawn.disparity[:, 0]  # averaging draws first adds their variance
+    assert overstated.min() >= 0
+    assert overstated.mean() > 4 * overstated.std() / np.sqrt(len(queries))
+
+
+def test_empty_queries_follow_the_policy():
+    queries = Queries.from_arrays(scores=[1, 0, 1, 0], relevance=[1, 0, 0, 0], group=[2, 2])
+    assert np.isnan(evaluate(queries, GRID[:2]).ndcg[1]).all()
+    assert np.isnan(evaluate(queries, GRID[:2]).disparity[1]).all()
+    assert (evaluate(queries, GRID[:2], empty_query="zero").ndcg[1] == 0).all()
+    assert (evaluate(queries, GRID[:2], empty_query="one").ndcg[1] == 1).all()
+    assert (evaluate(queries, GRID[:2], empty_query="one").disparity[1] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("grid", "options", "said"),
+    [
+        ([], {}, "grid is empty"),
+        ([GPLRanker(k=3), GPLRanker(k=5)], {}, "share one k"),
+        ([GPLRanker()], {"method": "magic"}, "method must be one of"),
+        ([GPLRanker()], {"method": "draws", "n_draws": 1}, "n_draws must be ≥ 2"),
+    ],
+)
+def test_a_grid_that_cannot_be_evaluated_is_refused(many_queries, grid, options, said):
+    with pytest.raises(ValueError, match=said):
+        evaluate(many_queries, grid, **options)

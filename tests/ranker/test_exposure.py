@@ -1,0 +1,171 @@
+"""Exposure against enumeration: exact for decay 1, unbiased below, at any temperature."""
+
+import mpmath
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isrr import GPLRanker, Queries
+from isrr.gains import discount
+
+SPREADS = [0.1, 1.0, 5.0]
+TEMPERATURES = [0.01, 0.1, 1.0, 3.0]
+
+
+def one_query(scores):
+    return Queries.from_arrays(scores=scores, qid=np.zeros(len(scores), int))
+
+
+def thresholds_of_interest(scores, temperature):
+    """0, three eligibilities met exactly, and one above them all."""
+    eligibility = GPLRanker(temperature=temperature).eligibility(one_query(scores))
+    return [0.0, *np.quantile(eligibility, [0.3, 0.7, 1.0], method="nearest"), 2.0]
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+@pytest.mark.parametrize("spread", SPREADS)
+@pytest.mark.parametrize("with_ties", [False, True])
+def test_exact_exposure_equals_the_sum_over_all_rankings(temperature, spread, with_ties):
+    rng = np.random.default_rng(20231)
+    for n, k in [(1, 3), (2, 1), (3, 5), (4, 2), (5, 5), (6, 3), (7, 4), (7, 5)]:
+        scores = rng.normal(scale=spread, size=n)
+        if with_ties:
+            scores = np.round(scores / spread) * spread
+        eligibility = GPLRanker(temperature=temperature).eligibility(one_query(scores))
+        for threshold in thresholds_of_interest(scores, temperature):
+            ranker = GPLRanker(k=k, threshold=threshold, temperature=temperature)
+            expected = oracles.exposure(scores, k, threshold, 1.0, temperature, eligibility)
+            np.testing.assert_allclose(ranker.exposure(one_query(scores)), expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("decay", [0.7, 0.3])
+@pytest.mark.parametrize("temperature", [0.1, 1.0])
+def test_smoothed_exposure_is_unbiased_below_decay_one(decay, temperature):
+    rng = np.random.default_rng(20232)
+    for n, k in [(3, 3), (5, 4), (6, 5)]:
+        scores = rng.normal(size=n)
+        eligibility = GPLRanker(temperature=temperature).eligibility(one_query(scores))
+        for threshold in [0.5 * eligibility.max(), eligibility.max(), np.median(eligibility)]:
+            ranker = GPLRanker(k=k, threshold=threshold, decay=decay, temperature=temperature)
+            expected = oracles.exposure(scores, k, threshold, decay, temperature, eligibility)
+            found = ranker.exposure(one_query(scores), n_draws=20_000, seed=20232)
+            np.testing.assert_allclose(found, expected, atol=4 / np.sqrt(20_000) / 2)
+
+
+def test_smoothed_exposure_adds_up_and_keeps_its_digits_when_weights_span_thirty_decades():
+    scores = np.array([0.0, -0.3, -23.0, -23.4, -46.0, -46.1, -69.0])
+    ranker = GPLRanker(k=6, threshold=1e-9, decay=0.3)
+    found = ranker.exposure(one_query(scores), n_draws=2_000, seed=20233)
+    assert found.sum() == pytest.approx(discount(6).sum(), rel=1e-12)
+    expected = oracles.exposure(scores, 6, 1e-9, 0.3, 1.0, ranker.eligibility(one_query(scores)))
+    np.testing.assert_allclose(found, expected, atol=0.03)
+
+
+def exposure_to_fifty_digits(scores, k):
+    """Plackett–Luce by enumeration in extended precision."""
+    with mpmath.workdps(50):
+        weights = [mpmath.exp(mpmath.mpf(float(score))) for score in scores]
+        law = {(): mpmath.mpf(1)}
+        for _ in range(k):
+            law = {
+                (*placed, d): p * weights[d] / sum(w for e, w in enumerate(weights) if e not in placed)
+                for placed, p in law.items()
+                for d in range(len(scores))
+                if d not in placed
+            }
+        shown = [mpmath.mpf(0)] * len(scores)
+        for ranking, p in law.items():
+            for j, d in enumerate(ranking):
+                shown[d] += p / mpmath.log(2 + j, 2)
+        return np.array([float(x) for x in shown])
+
+
+@pytest.mark.parametrize(
+    "logits",
+    [
+        [0, -35, -35.2, -69, -69, -70],  # weights spanning 1e30, in blocks
+        [0, -6, -12, -18, -24, -30],  # no cut anywhere
+        [0, -27, -27.5, -54, -80, -81],  # gaps just too small to cut
+        [0, 0, 0, -400, -400, -401, -1900, -1900.5],  # beyond the range of floating point
+        [0, -0.01, -0.02, -0.03, -0.04, -0.05, -0.06],  # flat
+        [0, -3, -3, -3, -3, -3, -60],  # one dominates
+    ],
+)
+def test_exact_exposure_loses_no_digits_over_huge_ranges_of_weight(logits):
+    logits = np.array(logits, float)
+    for k in (3, 5):
+        for temperature in (1.0, 0.01):
+            ranker = GPLRanker(k=k, temperature=temperature)
+            found = ranker.exposure(one_query(logits * temperature))
+            np.testing.assert_allclose(found, exposure_to_fifty_digits(logits, k), atol=1e-7)
+
+
+@pytest.mark.parametrize("k", [3, 5, 10, 20, 40])
+def test_long_lists_agree_with_a_dense_integral(k):
+    rng = np.random.default_rng(20234)
+    for n in (k, k + 1, 60, 200):
+        for spread in (0.01, 0.5, 1.0, 2.0, 4.0):
+            scores = np.sort(rng.normal(scale=spread, size=n))[::-1]
+            expected = oracles.exposure_by_dense_integral(scores, k)
+            np.testing.assert_allclose(GPLRanker(k=k).exposure(one_query(scores)), expected, atol=1e-7)
+
+
+finite_scores = st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=12)
+
+
+@settings(max_examples=150, deadline=None)
+@given(finite_scores, st.integers(1, 8), st.floats(0.0, 1.2), st.floats(0.01, 5.0))
+def test_exposure_adds_up_to_the_discounts_of_the_places_there_are(scores, k, threshold, temperature):
+    shown = GPLRanker(k=k, threshold=threshold, temperature=temperature).exposure(one_query(scores))
+    assert shown.sum() == pytest.approx(discount(min(k, len(scores))).sum(), rel=1e-9)
+    assert (shown >= 0).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.floats(-9, 9, width=32), min_size=2, max_size=9, unique=True),
+    st.randoms(),
+    st.sampled_from([1.0, 0.6]),
+)
+def test_the_order_of_items_changes_nothing(scores, random, decay):
+    shuffled = random.sample(range(len(scores)), len(scores))
+    ranker = GPLRanker(k=4, threshold=0.1, decay=decay)
+    straight = ranker.exposure(one_query(scores), n_draws=10)
+    turned = ranker.exposure(one_query([scores[i] for i in shuffled]), n_draws=10)
+    assert (turned == straight[shuffled]).all()
+
+
+def test_the_order_of_tied_items_with_ids_changes_nothing():
+    scores, ids = np.array([1.0, 1.0, 0.5, 1.0]), np.array(["b", "a", "c", "10"])
+    ranker = GPLRanker(k=2, threshold=0.3, decay=0.9)
+    straight = ranker.exposure(Queries.from_arrays(scores=scores, item_ids=ids, qid=[1] * 4))
+    for shuffle in ([3, 2, 1, 0], [1, 3, 0, 2]):
+        turned = ranker.exposure(
+            Queries.from_arrays(scores=scores[shuffle], item_ids=ids[shuffle], qid=[1] * 4)
+        )
+        assert (turned == straight[shuffle]).all()
+
+
+def test_the_order_of_queries_and_the_number_of_threads_change_nothing(many_queries):
+    from isrr.parallel import use_threads
+
+    ranker = GPLRanker(threshold=0.05, decay=0.8)
+    straight = [ranker.exposure(query, n_draws=20) for query in many_queries[:50]]
+    turned = np.random.default_rng(20235).permutation(len(many_queries))
+    for n_threads in (1, 2, 5):
+        with use_threads(n_threads):
+            parts = np.split(ranker.exposure(many_queries, n_draws=20), many_queries.offsets[1:-1])
+            shuffled = many_queries[turned]
+            moved = np.split(ranker.exposure(shuffled, n_draws=20), shuffled.offsets[1:-1])
+        assert all((a == b).all() for a, b in zip(straight, parts, strict=False))
+        assert all((moved[i] == parts[q]).all() for i, q in enumerate(turned))
+
+
+def test_placement_is_a_doubly_stochastic_table_whose_discounted_rows_are_the_exposure():
+    queries = one_query([2.0, 1.0, 0.5, -1.0])
+    ranker = GPLRanker(k=3, threshold=0.05)
+    table = ranker.placement(queries)
+    np.testing.assert_allclose(table.sum(axis=0), 1.0, atol=1e-9)
+    np.testing.assert_allclose(table @ discount(3), ranker.exposure(queries), atol=1e-9)

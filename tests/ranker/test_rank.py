@@ -1,0 +1,80 @@
+"""Serving one query: sessions, pages, fresh draws."""
+
+import numpy as np
+import oracles
+import pytest
+from scipy.stats import chisquare
+
+from isrr import DataError, GPLRanker, Queries
+from isrr.scores.standardize import ScoreMap
+
+SCORES = np.random.default_rng(20230).normal(size=30)
+
+
+def test_the_same_session_gets_the_same_order_and_another_gets_another():
+    ranker = GPLRanker(k=10)
+    first = ranker.rank(SCORES, query_id="q7", session="u42")
+    assert (ranker.rank(SCORES, query_id="q7", session="u42") == first).all()
+    assert (GPLRanker(k=10).rank(SCORES, query_id="q7", session="u42") == first).all()
+    assert (
+        ranker.rank(SCORES, query_id=7, session=1) == ranker.rank(SCORES, query_id="7", session="1")
+    ).all()
+    others = [ranker.rank(SCORES, query_id="q7", session=f"u{i}") for i in range(20)]
+    assert len({tuple(order) for order in others}) > 15
+    assert (ranker.rank(SCORES, query_id="q8", session="u42") != first).any()
+
+
+@pytest.mark.parametrize(
+    "ranker", [GPLRanker(), GPLRanker(threshold=0.1, decay=0.5), GPLRanker(temperature=0.01)]
+)
+def test_the_first_places_do_not_depend_on_how_many_are_asked_for(ranker):
+    for session in range(50):
+        whole = ranker.rank(SCORES, query_id="q", session=session, k=30)
+        assert sorted(whole) == list(range(30))
+        for k in (1, 5, 12):
+            assert (ranker.rank(SCORES, query_id="q", session=session, k=k) == whole[:k]).all()
+
+
+def test_without_a_session_every_call_is_a_fresh_draw():
+    orders = {tuple(GPLRanker(k=10).rank(SCORES, query_id="q7")) for _ in range(20)}
+    assert len(orders) > 15
+
+
+@pytest.mark.parametrize("ranker", [GPLRanker(k=3), GPLRanker(k=3, threshold=0.3, decay=0.6)])
+def test_served_orders_follow_the_enumerated_law(ranker):
+    scores = np.array([0.4, 0.0, -0.3, -0.5])
+    eligibility = ranker.eligibility(Queries.from_arrays(scores=scores, qid=[0] * 4))
+    law = oracles.ranking_law(scores, 3, ranker.threshold, ranker.decay, 1.0, eligibility)
+    served = [tuple(ranker.rank(scores, query_id="q", session=i).tolist()) for i in range(20_000)]
+    counts = [served.count(ranking) for ranking in law]
+    assert sum(counts) == len(served)
+    assert chisquare(counts, [p * len(served) for p in law.values()]).pvalue > 1e-3
+
+
+def test_a_session_names_one_query_and_one_session_unambiguously():
+    ranker = GPLRanker(k=10)
+    assert (
+        ranker.rank(SCORES, query_id="ab", session="c") != ranker.rank(SCORES, query_id="a", session="bc")
+    ).any()
+
+
+def test_a_score_map_changes_chances_and_not_the_order():
+    mapped = GPLRanker(k=2, score_map=ScoreMap((0.0, 1.0, 2.0), (0.0, 3.0, 9.0)))
+    queries = Queries.from_arrays(scores=[2.0, 1.0, 0.0], qid=[0, 0, 0])
+    by_hand = queries.with_scores([9.0, 3.0, 0.0])
+    np.testing.assert_allclose(mapped.exposure(queries), GPLRanker(k=2).exposure(by_hand), atol=1e-12)
+    assert mapped.rank([2.0, 1.0, 0.0], "q", "s").size == 2
+
+
+@pytest.mark.parametrize(
+    ("scores", "said"),
+    [
+        ([], "non-empty"),
+        ([[1.0, 2.0]], "shape"),
+        ([1.0, np.nan], "score 1 is nan"),
+        ([np.inf, 0.0], "score 0 is inf"),
+    ],
+)
+def test_scores_that_cannot_be_ranked_are_refused(scores, said):
+    with pytest.raises(DataError, match=said):
+        GPLRanker().rank(scores)

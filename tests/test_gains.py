@@ -1,0 +1,58 @@
+"""NDCG of given orders, against enumeration and against scikit-learn."""
+
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import ndcg_score
+
+from isrr import GPLRanker, Queries
+from isrr.gains import dcg, gain, ideal_dcg, ndcg
+
+grades = st.lists(st.integers(0, 4), min_size=1, max_size=6)
+
+
+@settings(max_examples=80, deadline=None)
+@given(grades, st.integers(1, 7), st.randoms())
+def test_ndcg_of_a_ranking_equals_the_enumerated_one(relevance, k, random):
+    ranking = random.sample(range(len(relevance)), len(relevance))
+    queries = Queries.from_arrays(relevance=relevance, qid=[0] * len(relevance))
+    found = ndcg(queries, np.array([ranking]), k=k)[0]
+    if max(relevance) == 0:
+        assert np.isnan(found)
+    else:
+        assert 0.0 <= found <= 1.0 + 1e-12
+        assert found == pytest.approx(oracles.ndcg(relevance, ranking, k), abs=1e-12)
+
+
+def test_linear_gain_agrees_with_scikit_learn_where_no_scores_tie(many_queries):
+    found = ndcg(many_queries, k=5, gain_kind="linear", empty_query="zero")
+    for q in range(300):
+        query = many_queries[q]
+        if query.n_rows > 1:
+            expected = ndcg_score([query.relevance], [query.scores], k=5)
+            assert found[q] == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_order_by_score_is_the_deterministic_ranking(many_queries):
+    drawn = GPLRanker.deterministic().sample(many_queries)
+    np.testing.assert_allclose(ndcg(many_queries, drawn)[:, 0], ndcg(many_queries), atol=1e-12)
+
+
+def test_an_empty_query_counts_as_the_policy_says():
+    queries = Queries.from_arrays(scores=[2, 1], relevance=[0, 0], qid=[1, 1])
+    assert np.isnan(ndcg(queries)[0])
+    assert ndcg(queries, empty_query="zero")[0] == 0.0
+    assert ndcg(queries, empty_query="one")[0] == 1.0
+    with pytest.raises(ValueError, match="empty_query must be one of skip, zero, one"):
+        ndcg(queries, empty_query="drop")
+
+
+def test_gains_and_ideals():
+    queries = Queries.from_arrays(scores=[1, 2, 3], relevance=[2, 0, 1], qid=[1, 1, 1])
+    assert ideal_dcg(queries, k=2)[0] == pytest.approx(3.0 + 1.0 / np.log2(3))
+    assert dcg(queries, k=2)[0] == pytest.approx(1.0)
+    assert gain([0, 2], "linear").tolist() == [0.0, 2.0]
+    with pytest.raises(ValueError, match="gain must be one of"):
+        gain([1], "square")
