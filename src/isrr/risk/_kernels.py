@@ -1,7 +1,8 @@
 """Compiled loops of the evidence. Arrays in, arrays out: no checks, no hidden state, no Python objects.
 
-`isrr.risk.betting`, `isrr.risk.mixture` and `isrr.risk.vb` prepare the arguments. Queries are the outer loop and
-configurations the inner one: rows are read once, in order, and the processor overlaps the independent chains.
+`isrr.risk.betting`, `isrr.risk.mixture` and `isrr.risk.vb` prepare the arguments. Queries are the outer loop
+and configurations the inner one: rows are read once, in order, and the processor overlaps the independent
+chains.
 """
 
 import math

@@ -1,19 +1,19 @@
 """Betting against "the risk is at least alpha": the digital-option hedge, the default evidence.
 
-A gambler starts with wealth 1 and bets, query after query, that losses stay below alpha. If the risk is at least
-alpha no strategy grows in expectation, so wealth ever reaches 1/delta with probability at most delta (Ville), and
-reaching it certifies risk < alpha. Only "losses are at most 1" is used: they may be negative. The strategy is the
-delta-hedge of a digital option that pays 1/delta when the Gaussian test rejects:
+A gambler starts with wealth 1 and bets, query after query, that losses stay below alpha. If the risk is at
+least alpha no strategy grows in expectation, so wealth ever reaches 1/delta with probability at most delta
+(Ville), and reaching it certifies risk < alpha. Only "losses are at most 1" is used: they may be negative.
+The strategy is the delta-hedge of a digital option that pays 1/delta when the Gaussian test rejects:
 
     W₀ = 1,  p = δ·Wₜ₋₁,  d = Φ⁻¹(p)
     b = min( φ(d) / (p·σₜ₋₁·√(n−t+1)),  0.99/(1−α) )
     Wₜ = Wₜ₋₁·(1 + b·(α − Xₜ))                                certified iff δ·Wₜ ≥ 1 for some t ≤ n
 
-σ is a running deviation that starts from `prior_deviation` and `prior_mean`, worth ten queries; a poor guess costs
-power and never validity, as long as neither depends on alpha or on the calibration losses. Rows must come in
-an order that knows nothing of the losses (sorted by a keyed hash of the query id). Tests are nested in delta and
-in alpha, which makes p-value and upper bound roots of the same question; `isrr.risk.lattice` says how they agree
-as bits.
+σ is a running deviation that starts from `prior_deviation` and `prior_mean`, worth ten queries; a poor guess
+costs power and never validity, as long as neither depends on alpha or on the calibration losses. Rows must
+come in an order that knows nothing of the losses (sorted by a keyed hash of the query id). Tests are nested
+in delta and in alpha, which makes p-value and upper bound roots of the same question; `isrr.risk.lattice`
+says how they agree as bits.
 """
 
 import numpy as np

@@ -36,7 +36,9 @@ def pmf(k: FloatArray, n: int, q: ArrayLike) -> FloatArray:
     if n == 0:
         return np.where(k == 0, 1.0, 0.0)
     inside = np.clip(k, 0, n)
-    log_mass = _log_factorial_rest(np.float64(n)) - _log_factorial_rest(inside) - _log_factorial_rest(n - inside)
+    log_mass = (
+        _log_factorial_rest(np.float64(n)) - _log_factorial_rest(inside) - _log_factorial_rest(n - inside)
+    )
     log_mass = log_mass - n * relative_entropy(inside / n, q)
     return np.where(k == inside, np.exp(log_mass), 0.0)
 
@@ -58,4 +60,4 @@ def _log_factorial_rest(k: ArrayLike) -> FloatArray:
     series = u * (1 / 12 - u**2 * (1 / 360 - u**2 * (1 / 1260 - u**2 * (1 / 1680 - u**2 / 1188))))
     large = 0.5 * np.log(np.maximum(k, 16.0)) + _HALF_LOG_2PI + series
     small = np.minimum(k, 16.0)
-    return np.where(k < 16, gammaln(small + 1) - xlogy(small, small) + small, large)
+    return np.where(k < 16, np.asarray(gammaln(small + 1) - xlogy(small, small) + small), large)

@@ -1,9 +1,9 @@
 """Upper confidence bounds for the risk: the smallest alpha that the matching p-value certifies.
 
-Each bound holds with probability at least 1 − delta, at one configuration; `normal_approximation` only as the
-number of queries grows. `mean_loss` is R̂ over `n_queries` queries, shape (n_grid,); losses lie in [0, 1], and
-no bound exceeds 1. The bounds of `isrr.risk.betting`, `isrr.risk.mixture` and `isrr.risk.vb` stand beside their
-p-values.
+Each bound holds with probability at least 1 − delta, at one configuration; `normal_approximation` only as
+the number of queries grows. `mean_loss` is R̂ over `n_queries` queries, shape (n_grid,); losses lie in [0,
+1], and no bound exceeds 1. The bounds of `isrr.risk.betting`, `isrr.risk.mixture` and `isrr.risk.vb` stand
+beside their p-values.
 
 Paper: section 3.3, "UCB based Testing", and appendix A for the DKWM constant.
 """
@@ -25,7 +25,7 @@ def hoeffding(mean_loss: ArrayLike, n_queries: int, delta: float) -> FloatArray:
 
     Example:
         >>> hoeffding(np.array([0.0, 0.25, 1.0]), n_queries=1000, delta=0.05).round(4)
-        array([0.003 , 0.2843, 1.    ])
+        array([0.003 , 0.2845, 1.    ])
     """
     return _invert(pvalues.hoeffding, mean_loss, n_queries, delta)
 
@@ -50,15 +50,15 @@ def dkwm(mean_loss: ArrayLike, n_queries: int, delta: float, loss_span: float = 
 
         R̂⁺ = R̂ + span·√(log(2/δ) / 2n)
 
-    The span, largest minus smallest loss value, is the paper's constant for ordered loss values. At span 1 this
-    is looser than one-sided Hoeffding at the same delta.
+    The span, largest minus smallest loss value, is the paper's constant for ordered loss values. At span 1
+    this is looser than one-sided Hoeffding at the same delta.
 
     Example:
         >>> dkwm(np.array([0.25]), n_queries=1000, delta=0.05).round(4)
         array([0.2929])
     """
     mean = np.asarray(mean_loss, np.float64)
-    return np.minimum(1.0, mean + loss_span * np.sqrt(np.log(2 / delta) / (2 * n_queries)))
+    return _at_most_one(mean + loss_span * np.sqrt(np.log(2 / delta) / (2 * n_queries)))
 
 
 def empirical_bernstein(
@@ -72,7 +72,7 @@ def empirical_bernstein(
     if n_queries < 2:
         return np.ones(mean.shape)
     width = np.sqrt(2 * np.asarray(variance) * log_term / n_queries) + 7 * log_term / (3 * (n_queries - 1))
-    return np.minimum(1.0, mean + width)
+    return _at_most_one(mean + width)
 
 
 def normal_approximation(
@@ -85,7 +85,7 @@ def normal_approximation(
     mean = np.asarray(mean_loss, np.float64)
     if n_queries < 2:
         return np.ones(mean.shape)
-    return np.minimum(1.0, mean - ndtri(delta) * np.sqrt(np.asarray(variance, np.float64) / n_queries))
+    return _at_most_one(mean - ndtri(delta) * np.sqrt(np.asarray(variance, np.float64) / n_queries))
 
 
 def wsr(losses: FloatArray, delta: float, tuned_delta: float | None = None) -> FloatArray:
@@ -94,6 +94,10 @@ def wsr(losses: FloatArray, delta: float, tuned_delta: float | None = None) -> F
     return smallest_yes(
         lambda alpha: pvalues.wsr(losses, alpha, tuned) <= delta, SMALLEST, 1.0, losses.shape[1]
     )
+
+
+def _at_most_one(bound: FloatArray) -> FloatArray:
+    return np.minimum(bound, 1.0)
 
 
 def _invert(pvalue: PValue, mean_loss: ArrayLike, n_queries: int, delta: float) -> FloatArray:

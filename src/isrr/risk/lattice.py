@@ -42,9 +42,9 @@ def smallest_yes(
 ) -> FloatArray:
     """The smallest lattice point in [low, high] that answers yes, for each configuration.
 
-    Answers must be monotone: no up to some point, yes from there on. `high` counts as yes without being asked,
-    so that it may be a level no test is defined at. Positive floats sort like their bit patterns, hence the
-    bisection is one over integers and ends at neighbours.
+    Answers must be monotone: no up to some point, yes from there on. `high` counts as yes without being
+    asked, so that it may be a level no test is defined at. Positive floats sort like their bit patterns,
+    hence the bisection is one over integers and ends at neighbours.
 
     Args:
         answers: Takes one point a configuration, (n_grid,), gives one answer a configuration.

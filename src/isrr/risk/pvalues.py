@@ -1,12 +1,12 @@
 """P-values for the null hypothesis "the risk at this configuration exceeds alpha".
 
-Small p-values speak for certifying a configuration; testing a whole grid at once is another matter, settled in
-`isrr.risk.select`. Those here see the losses through their mean (and variance); losses lie in [0, 1]. All but
-`normal_approximation` hold for every number of queries. Evidence that reads the losses one by one is in
+Small p-values speak for certifying a configuration; testing a whole grid at once is another matter, settled
+in `isrr.risk.select`. Those here see the losses through their mean (and variance); losses lie in [0, 1]. All
+but `normal_approximation` hold for every number of queries. Evidence that reads the losses one by one is in
 `isrr.risk.betting`, sums for shards in `isrr.risk.mixture` and `isrr.risk.vb`.
 
-Throughout: `mean_loss` is R̂ over `n_queries` queries, shape (n_grid,), and `alpha` the risk level to certify, in
-(0, 1), one for all configurations or one for each.
+Throughout: `mean_loss` is R̂ over `n_queries` queries, shape (n_grid,), and `alpha` the risk level to
+certify, in (0, 1), one for all configurations or one for each.
 
 Paper: section 3.3, "P-value based Testing".
 """
@@ -30,7 +30,8 @@ def hoeffding(mean_loss: ArrayLike, n_queries: int, alpha: ArrayLike) -> FloatAr
         array([0.002, 0.381, 1.   ])
     """
     capped = np.minimum(_unit(mean_loss), alpha)
-    return np.exp(-n_queries * np.maximum(relative_entropy(capped, alpha), 0.0))
+    p: FloatArray = np.exp(-n_queries * np.maximum(relative_entropy(capped, alpha), 0.0))
+    return p
 
 
 def bentkus(mean_loss: ArrayLike, n_queries: int, alpha: ArrayLike) -> FloatArray:
@@ -69,13 +70,14 @@ def hb_plus(mean_loss: ArrayLike, n_queries: int, alpha: ArrayLike) -> FloatArra
 
     Example:
         >>> hb_plus(np.array([0.25, 0.28, 0.31]), n_queries=1000, alpha=0.3).round(3)
-        array([0.001, 0.206, 1.   ])
+        array([0.001, 0.205, 1.   ])
     """
     mean, level = np.broadcast_arrays(_unit(mean_loss), np.asarray(alpha, np.float64))
     total = n_queries * mean
 
     def ratio(t: FloatArray) -> FloatArray:
-        return lower_moments(t, n_queries, level)[0] / (t - total)
+        ratios: FloatArray = lower_moments(t, n_queries, level)[0] / (t - total)
+        return ratios
 
     low, high = np.floor(total) + 1, np.full(mean.shape, n_queries + 1.0)
     while np.any(low < high):
@@ -92,7 +94,8 @@ def dkwm(mean_loss: ArrayLike, n_queries: int, alpha: ArrayLike, loss_span: floa
     p = min( 1,  2·exp(−2n·((α − R̂)/span)²) )  where R̂ < α, else 1
     """
     gap = np.maximum(np.asarray(alpha, np.float64) - np.asarray(mean_loss, np.float64), 0.0) / loss_span
-    return np.minimum(1.0, 2 * np.exp(-2 * n_queries * gap**2))
+    p: FloatArray = np.minimum(1.0, 2 * np.exp(-2 * n_queries * gap**2))
+    return p
 
 
 def empirical_bernstein(
@@ -109,7 +112,8 @@ def empirical_bernstein(
         return np.ones(gap.shape)
     slope, curve = np.sqrt(2 * np.asarray(variance) / n_queries), 7 / (3 * (n_queries - 1))
     root = (np.sqrt(slope**2 + 4 * curve * np.maximum(gap, 0.0)) - slope) / (2 * curve)
-    return np.minimum(1.0, 2 * np.exp(-(root**2)))
+    p: FloatArray = np.minimum(1.0, 2 * np.exp(-(root**2)))
+    return p
 
 
 def normal_approximation(
@@ -126,7 +130,7 @@ def normal_approximation(
         return np.ones(gap.shape)
     error = np.sqrt(np.asarray(variance, np.float64) / n_queries)
     certain = np.where(gap < 0, 0.0, 1.0)
-    return np.where(error > 0, ndtr(gap / np.where(error > 0, error, 1.0)), certain)
+    return np.where(error > 0, np.asarray(ndtr(gap / np.where(error > 0, error, 1.0))), certain)
 
 
 def wsr(losses: FloatArray, alpha: ArrayLike, delta: float = 0.05) -> FloatArray:
