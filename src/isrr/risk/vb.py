@@ -143,13 +143,13 @@ def _bentkus(mean: FloatArray, deviation: FloatArray, alpha: FloatArray, n: int)
 
 
 def _lowest_in_cell(j: FloatArray, y: FloatArray, n: int, q: FloatArray) -> FloatArray:
-    """The least E(τ − N)₊²/(τ − y)² for τ inside [j, j + 1], where the numerator is a parabola; else 1."""
+    """The least E(τ − N)₊²/(τ − y)² inside [j, j + 1], or beyond j ≥ n, where it is one parabola; else 1."""
     mass = cdf(j, n, q)
     first, second = lower_moments(j, n, q)
     gap = j - y
     slope = mass * gap - first
     step = (second - gap * first) / np.where(slope > 0, slope, 1.0)
-    inside = (slope > 0) & (step > 0) & (step < 1) & (step + gap > 0)
+    inside = (slope > 0) & (step > 0) & ((step < 1) | (j >= n)) & (step + gap > 0)
     step = np.where(inside, step, 0.0)
     value = (second + 2 * step * first + step**2 * mass) / np.where(inside, step + gap, 1.0) ** 2
     return np.where(inside, value, 1.0)
