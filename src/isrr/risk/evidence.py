@@ -88,7 +88,9 @@ class _Checked:
 
     def _prepared(self, losses: ArrayLike) -> FloatArray:
         checked = check_losses(losses)
-        return np.clip(checked, 0.0, 1.0) if self.needs_unit_interval else checked
+        if self.needs_unit_interval and not (checked.min() >= 0 and checked.max() <= 1):
+            return np.clip(checked, 0.0, 1.0)
+        return checked
 
 
 def evidence(

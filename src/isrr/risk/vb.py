@@ -114,8 +114,7 @@ def upper_bound(losses: FloatArray, delta: float, tuned_delta: float | None = No
     def certifies(alpha: FloatArray) -> BoolArray:
         return Summary.of(losses, alpha, tuned).pvalue() <= delta
 
-    mean = np.maximum(losses, 0.0).mean(axis=0)
-    low = np.clip(mean, 2.0**-30, 1 - 2.0**-_BOUND_BITS)
+    low = np.clip(losses.mean(axis=0), 2.0**-30, 1 - 2.0**-_BOUND_BITS)
     return smallest_yes(certifies, low, 1.0, losses.shape[1], _BOUND_BITS)
 
 
