@@ -104,3 +104,18 @@ def test_sums_at_a_hundred_million_queries_stay_finite():
     assert shard.n_queries == 65_536_000
     assert np.all(shard.pvalue(0.4) < 1e-300)
     assert np.all(np.abs(shard.upper_bound(0.05) - 2 / 7) < 0.02)
+
+
+@pytest.mark.parametrize("n", [60, 900])
+def test_p_at_most_delta_iff_bound_at_most_alpha_even_next_to_the_root(n):
+    losses = np.random.default_rng(6).beta(2, 5, (n, 4))
+    for bound, pvalue_at in [
+        (
+            mixture.Summary.of(losses, 0.05).upper_bound(0.05),
+            lambda a: mixture.Summary.of(losses, 0.05).pvalue(a),
+        ),
+        (vb.upper_bound(losses, 0.05), lambda a: vb.pvalue(losses, a)),
+    ]:
+        assert np.all(pvalue_at(bound) <= 0.05)
+        assert np.all(pvalue_at(np.nextafter(bound, 1)) <= 0.05)
+        assert np.all(pvalue_at(np.nextafter(bound, 0)) > 0.05)

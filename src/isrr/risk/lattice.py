@@ -22,14 +22,14 @@ SIGNIFICANT_BITS = 32
 _FLOAT_BITS = 53
 
 
-def coarsen(value: ArrayLike) -> FloatArray:
+def coarsen(value: ArrayLike, significant_bits: int = SIGNIFICANT_BITS) -> FloatArray:
     """The largest lattice point not above each value, for values ≥ 0.
 
     Example:
         >>> float(coarsen(0.5)), bool(coarsen(0.05) < 0.05)
         (0.5, True)
     """
-    shift = _FLOAT_BITS - SIGNIFICANT_BITS
+    shift = _FLOAT_BITS - significant_bits
     return _point(_code(np.asarray(value, np.float64), shift), shift)
 
 

@@ -23,7 +23,7 @@ from scipy.special import logsumexp
 
 from isrr.errors import MergeError
 from isrr.risk._kernels import SUM_SCALE, add_logs
-from isrr.risk.lattice import SMALLEST, FloatArray, IntArray, smallest_yes
+from isrr.risk.lattice import SMALLEST, FloatArray, IntArray, coarsen, smallest_yes
 
 _DEVIATIONS = np.geomspace(0.04, 0.5, 16)
 _CENTRED = np.exp(-((np.log(_DEVIATIONS / 0.26) / 0.45) ** 2) / 2)
@@ -89,8 +89,8 @@ class Summary:
         return evidence
 
     def pvalue(self, alpha: ArrayLike) -> FloatArray:
-        """p = min(1, 1/E(α)), (n_grid,)."""
-        return np.exp(-np.maximum(self.log_evidence(alpha), 0.0))
+        """p = min(1, 1/E(α)), (n_grid,), alpha rounded down to the lattice: p ≤ delta ⇔ bound ≤ alpha."""
+        return np.exp(-np.maximum(self.log_evidence(coarsen(alpha)), 0.0))
 
     def upper_bound(self, delta: float) -> FloatArray:
         """The root of E(α) = 1/delta, (n_grid,): evidence grows with alpha. 1 where there is none below."""

@@ -22,11 +22,11 @@ from isrr.errors import MergeError
 from isrr.risk import mixture
 from isrr.risk._kernels import SUM_SCALE
 from isrr.risk.binomial import cdf, lower_moments
-from isrr.risk.lattice import BoolArray, FloatArray, IntArray, smallest_yes
+from isrr.risk.lattice import BoolArray, FloatArray, IntArray, coarsen, smallest_yes
 
 _BLOCK = 4096
 _STEP = 1.03
-_BOUND_BITS = 20
+_BITS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,8 @@ class Summary:
     """What a shard has to say about "the risk is at least alpha". Shards are joined by `+`, in any order.
 
     Attributes:
-        alpha: Risk level tested, one a configuration, (n_grid,).
+        alpha: Risk level tested, one a configuration, (n_grid,); rounded down to 20 significant bits, the
+            lattice of `upper_bound`, so that p ≤ delta ⇔ bound ≤ alpha.
         loss_sums: Σ X in units of 2⁻³², each loss rounded up, (n_grid,).
         squares: The mixture's summary of ((X − α)/m)², at level delta/10.
     """
@@ -57,7 +58,7 @@ class Summary:
         """
         n_queries, n_grid = losses.shape
         planned = n_queries if planned_queries is None else planned_queries
-        level = np.array(np.broadcast_to(alpha, n_grid), np.float64)
+        level = np.array(np.broadcast_to(coarsen(alpha, _BITS), n_grid))
         total = np.zeros(n_grid, np.int64)
         squares = mixture.Summary.of(losses[:0], delta / 10, planned)
         for start in range(0, n_queries, _BLOCK):
@@ -114,8 +115,8 @@ def upper_bound(losses: FloatArray, delta: float, tuned_delta: float | None = No
     def certifies(alpha: FloatArray) -> BoolArray:
         return Summary.of(losses, alpha, tuned).pvalue() <= delta
 
-    low = np.clip(losses.mean(axis=0), 2.0**-30, 1 - 2.0**-_BOUND_BITS)
-    return smallest_yes(certifies, low, 1.0, losses.shape[1], _BOUND_BITS)
+    low = np.clip(losses.mean(axis=0), 2.0**-30, 1 - 2.0**-_BITS)
+    return smallest_yes(certifies, low, 1.0, losses.shape[1], _BITS)
 
 
 def _constant(ratio: FloatArray) -> FloatArray:
