@@ -1,0 +1,98 @@
+"""Betting against "the risk is at least alpha": the digital-option hedge, the default evidence.
+
+A gambler starts with wealth 1 and bets, query after query, that losses stay below alpha. If the risk is at
+least alpha no strategy grows in expectation, so wealth ever reaches 1/delta with probability at most delta
+(Ville), and reaching it certifies risk < alpha. Only "losses are at most 1" is used: they may be negative.
+The strategy is the delta-hedge of a digital option that pays 1/delta when the Gaussian test rejects:
+
+    W₀ = 1,  p = δ·Wₜ₋₁,  d = Φ⁻¹(p)
+    b = min( φ(d) / (p·σₜ₋₁·√(n−t+1)),  0.99/(1−α) )
+    Wₜ = Wₜ₋₁·(1 + b·(α − Xₜ))                                certified iff δ·Wₜ ≥ 1 for some t ≤ n
+
+σ is a running deviation that starts from `prior_deviation` and `prior_mean`, worth ten queries; a poor guess
+costs power and never validity, as long as neither depends on alpha or on the calibration losses. Rows must
+come in an order that knows nothing of the losses (sorted by a keyed hash of the query id). Tests are nested
+in delta and in alpha, which makes p-value and upper bound roots of the same question; `isrr.risk.lattice`
+says how they agree as bits.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from isrr.risk._kernels import hedge
+from isrr.risk.lattice import SMALLEST, BoolArray, FloatArray, coarsen, smallest_yes
+
+PRIOR_DEVIATION = 0.25
+PRIOR_MEAN = 0.5
+SMALLEST_ALPHA = 2.0**-30
+
+
+def certifies(
+    losses: FloatArray,
+    alpha: float,
+    delta: float,
+    prior_deviation: float = PRIOR_DEVIATION,
+    prior_mean: float = PRIOR_MEAN,
+) -> BoolArray:
+    """Whether wealth reaches 1/delta, for each configuration.
+
+    Args:
+        losses: At most 1 each, shape (n_queries, n_grid), rows in canonical order.
+        alpha: Risk level to certify, in (0, 1); below 2⁻³⁰ nothing is certified.
+        delta: Level of the test, in (0, 1).
+        prior_deviation: Guess of the losses' deviation, fixed without the calibration losses.
+        prior_mean: Guess of their mean, likewise.
+
+    Example:
+        >>> losses = np.random.default_rng(7).beta(2, 6, size=(400, 2)) + np.array([0.0, 0.05])
+        >>> certifies(losses, alpha=0.28, delta=0.05)
+        array([ True, False])
+    """
+    if alpha < SMALLEST_ALPHA:
+        return np.zeros(losses.shape[1], np.bool_)
+    return _run(losses, coarsen(alpha), coarsen(delta), prior_deviation, prior_mean)
+
+
+def pvalue(
+    losses: FloatArray,
+    alpha: float,
+    prior_deviation: float = PRIOR_DEVIATION,
+    prior_mean: float = PRIOR_MEAN,
+) -> FloatArray:
+    """The smallest delta that certifies, (n_grid,); 2⁻¹⁰²² stands for anything smaller still."""
+    n_grid = losses.shape[1]
+    if alpha < SMALLEST_ALPHA:
+        return np.ones(n_grid)
+    level = coarsen(alpha)
+    return smallest_yes(
+        lambda delta: _run(losses, level, delta, prior_deviation, prior_mean), SMALLEST, 1.0, n_grid
+    )
+
+
+def upper_bound(
+    losses: FloatArray,
+    delta: float,
+    prior_deviation: float = PRIOR_DEVIATION,
+    prior_mean: float = PRIOR_MEAN,
+) -> FloatArray:
+    """The smallest alpha that is certified at level delta, (n_grid,); 1 where none is, at least 2⁻³⁰.
+
+    The risk is below it with probability at least 1 − delta.
+    """
+    level = coarsen(delta)
+    return smallest_yes(
+        lambda alpha: _run(losses, alpha, level, prior_deviation, prior_mean),
+        SMALLEST_ALPHA,
+        1.0,
+        losses.shape[1],
+    )
+
+
+def _run(
+    losses: FloatArray, alpha: ArrayLike, delta: ArrayLike, prior_deviation: float, prior_mean: float
+) -> BoolArray:
+    n_grid = losses.shape[1]
+    certified = np.empty(n_grid, np.bool_)
+    alphas, deltas = (np.array(np.broadcast_to(level, n_grid), np.float64) for level in (alpha, delta))
+    hedge(losses, alphas, deltas, prior_deviation, prior_mean, certified)
+    return certified

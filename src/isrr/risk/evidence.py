@@ -1,0 +1,227 @@
+"""Evidence by name: p-value and upper bound of the same test behind one shape, with all input checked here.
+
+betting               the default; reads queries one by one in canonical order
+mixture, vb           sums only; what "betting" means above 200,000 queries
+hoeffding, bentkus, hoeffding_bentkus, hb_plus, dkwm, empirical_bernstein, wsr
+normal_approximation  asymptotic: not valid for any given number of queries
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypedDict, Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from isrr.errors import GuaranteeError
+from isrr.risk import betting, bounds, mixture, pvalues, vb
+from isrr.risk.lattice import FloatArray
+
+LARGEST_FOR_BETTING = 200_000
+ROUNDING = 1e-9
+NAMES = (
+    "bentkus",
+    "betting",
+    "dkwm",
+    "empirical_bernstein",
+    "hb_plus",
+    "hoeffding",
+    "hoeffding_bentkus",
+    "mixture",
+    "normal_approximation",
+    "vb",
+    "wsr",
+)
+
+Test = Callable[[FloatArray, float], FloatArray]
+
+
+class Options(TypedDict, total=False):
+    """The settings `evidence` takes, each described there."""
+
+    delta: float
+    prior_deviation: float
+    prior_mean: float
+    loss_span: float
+
+
+class Evidence(Protocol):
+    """A way to test "the risk is at least alpha" from losses of shape (n_queries, n_grid), none above 1.
+
+    Attributes:
+        name: What a certificate calls it.
+        valid_in_finite_samples: Whether its level holds for every number of queries.
+        needs_unit_interval: Whether losses below 0 are raised to 0 first, which only makes the test stricter.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def valid_in_finite_samples(self) -> bool: ...
+    @property
+    def needs_unit_interval(self) -> bool: ...
+
+    def pvalue(self, losses: ArrayLike, alpha: float) -> FloatArray:
+        """One p-value a configuration, (n_grid,)."""
+
+    def upper_bound(self, losses: ArrayLike, delta: float) -> FloatArray:
+        """One bound a configuration, (n_grid,): the risk is below it with probability at least 1 − delta."""
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """Evidence that looks at its input before it tests."""
+
+    name: str
+    test: Test
+    bound: Test
+    needs_unit_interval: bool = True
+    valid_in_finite_samples: bool = True
+
+    def pvalue(self, losses: ArrayLike, alpha: float) -> FloatArray:
+        check_alpha(alpha)
+        return self.test(self._prepared(losses), float(alpha))
+
+    def upper_bound(self, losses: ArrayLike, delta: float) -> FloatArray:
+        check_delta(delta)
+        return self.bound(self._prepared(losses), float(delta))
+
+    def _prepared(self, losses: ArrayLike) -> FloatArray:
+        checked = check_losses(losses)
+        if self.needs_unit_interval and not (checked.min() >= 0 and checked.max() <= 1):
+            return np.clip(checked, 0.0, 1.0)
+        return checked
+
+
+def evidence(
+    name: str,
+    *,
+    delta: float = 0.05,
+    prior_deviation: float = betting.PRIOR_DEVIATION,
+    prior_mean: float = betting.PRIOR_MEAN,
+    loss_span: float = 1.0,
+) -> Evidence:
+    """The evidence of that name.
+
+    Args:
+        name: One of `NAMES`.
+        delta: Level that mixture, vb and wsr tune their bets for; their p-values are valid at every level.
+        prior_deviation: Betting's guess of the losses' deviation, fixed without the calibration losses.
+        prior_mean: Betting's guess of their mean, likewise.
+        loss_span: DKWM's largest minus smallest loss value.
+
+    Example:
+        >>> losses = np.random.default_rng(7).beta(2, 6, size=(400, 2))
+        >>> evidence("betting").pvalue(losses, alpha=0.3) <= 0.05
+        array([ True,  True])
+    """
+    check_delta(delta)
+    if not prior_deviation > 0:
+        raise GuaranteeError(f"prior_deviation must be positive, got {prior_deviation}")
+    match name:
+        case "betting":
+            return _Checked(
+                name,
+                lambda losses, alpha: betting.pvalue(losses, alpha, prior_deviation, prior_mean),
+                lambda losses, level: betting.upper_bound(losses, level, prior_deviation, prior_mean),
+                needs_unit_interval=False,
+            )
+        case "mixture":
+            return _Checked(
+                name,
+                lambda losses, alpha: mixture.Summary.of(losses, delta).pvalue(alpha),
+                lambda losses, level: mixture.Summary.of(losses, delta).upper_bound(level),
+                needs_unit_interval=False,
+            )
+        case "wsr":
+            return _Checked(
+                name,
+                lambda losses, alpha: pvalues.wsr(losses, alpha, delta),
+                lambda losses, level: bounds.wsr(losses, level, delta),
+                needs_unit_interval=False,
+            )
+        case "vb":
+            return _Checked(
+                name,
+                lambda losses, alpha: vb.pvalue(losses, alpha, delta),
+                lambda losses, level: vb.upper_bound(losses, level, delta),
+            )
+        case "dkwm":
+            return _Checked(
+                name,
+                lambda losses, alpha: pvalues.dkwm(losses.mean(axis=0), len(losses), alpha, loss_span),
+                lambda losses, level: bounds.dkwm(losses.mean(axis=0), len(losses), level, loss_span),
+            )
+        case "hoeffding" | "bentkus" | "hoeffding_bentkus" | "hb_plus":
+            test, bound = getattr(pvalues, name), getattr(bounds, name)
+            return _Checked(
+                name,
+                lambda losses, alpha: test(losses.mean(axis=0), len(losses), alpha),
+                lambda losses, level: bound(losses.mean(axis=0), len(losses), level),
+            )
+        case "empirical_bernstein" | "normal_approximation":
+            test, bound = getattr(pvalues, name), getattr(bounds, name)
+            return _Checked(
+                name,
+                lambda losses, alpha: test(*_mean_and_variance(losses), len(losses), alpha),
+                lambda losses, level: bound(*_mean_and_variance(losses), len(losses), level),
+                valid_in_finite_samples=name != "normal_approximation",
+            )
+    raise GuaranteeError(f"no evidence is called {name!r}; there are {', '.join(NAMES)}")
+
+
+def for_sample_size(
+    name: str, n_queries: int, *, unit_interval: bool = True, **options: Unpack[Options]
+) -> Evidence:
+    """The evidence that a name stands for at this number of queries; its own name says which that is.
+
+    Betting reads every query in order; above 200,000 it stands for the sums-only evidence: `vb`, or
+    `mixture` where losses may be negative. The choice depends on the number of queries alone, never on the
+    losses.
+
+    Example:
+        >>> for_sample_size("betting", 5_000).name, for_sample_size("betting", 1_000_000).name
+        ('betting', 'vb')
+    """
+    if name == "betting" and n_queries > LARGEST_FOR_BETTING:
+        name = "vb" if unit_interval else "mixture"
+    return evidence(name, **options)
+
+
+def check_alpha(alpha: float) -> None:
+    """Refuse a risk level outside (0, 1)."""
+    if not 0 < alpha < 1:
+        raise GuaranteeError(
+            f"alpha must lie in (0, 1), got {alpha}; it is the tolerated risk (1 − target), not the target"
+        )
+
+
+def check_delta(delta: float) -> None:
+    """Refuse a level outside (0, 1)."""
+    if not 0 < delta < 1:
+        raise GuaranteeError(
+            f"delta must lie in (0, 1), got {delta}; it is the tolerated chance of error (1 − confidence)"
+        )
+
+
+def check_losses(losses: ArrayLike) -> FloatArray:
+    """Losses as a contiguous float matrix, or a refusal that says where the first bad one is."""
+    matrix = np.ascontiguousarray(losses, np.float64)
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise GuaranteeError(
+            f"losses must have shape (n_queries, n_grid), none of them 0, got {matrix.shape}"
+        )
+    if not (matrix.max() <= 1 + ROUNDING and matrix.min() > -np.inf):
+        query, point = np.argwhere(~((matrix <= 1 + ROUNDING) & (matrix > -np.inf)))[0]
+        value = matrix[query, point]
+        slip = "drop skipped queries first" if np.isnan(value) else "divide by the largest possible loss"
+        raise GuaranteeError(
+            f"losses must be at most 1, got {value} at query {query}, configuration {point}; {slip}"
+        )
+    return matrix
+
+
+def _mean_and_variance(losses: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and unbiased variance over queries; the variance of one query is 0."""
+    mean = losses.mean(axis=0)
+    return mean, ((losses - mean) ** 2).sum(axis=0) / max(len(losses) - 1, 1)

@@ -1,0 +1,73 @@
+"""The float lattice on which tests are asked, and the search for the smallest point that answers yes.
+
+A test that certifies at some level certifies at every larger one; its p-value is the smallest level that
+certifies, its upper bound the smallest alpha. In floating point the yes/no answer may flicker within a few
+rounding errors of that root, and three numbers that should agree would not. Tests are therefore asked only at
+floats of 32 significant bits, 2e-10 apart: far wider than the flicker, so the answers on the lattice are
+monotone and "certified ⇔ p ≤ delta ⇔ upper bound ≤ alpha" holds as bits. Levels are rounded down, which only
+makes a test stricter.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+SMALLEST = float(np.finfo(np.float64).tiny)
+SIGNIFICANT_BITS = 32
+_FLOAT_BITS = 53
+
+
+def coarsen(value: ArrayLike, significant_bits: int = SIGNIFICANT_BITS) -> FloatArray:
+    """The largest lattice point not above each value, for values ≥ 0.
+
+    Example:
+        >>> float(coarsen(0.5)), bool(coarsen(0.05) < 0.05)
+        (0.5, True)
+    """
+    shift = _FLOAT_BITS - significant_bits
+    return _point(_code(np.asarray(value, np.float64), shift), shift)
+
+
+def smallest_yes(
+    answers: Callable[[FloatArray], BoolArray],
+    low: ArrayLike,
+    high: ArrayLike,
+    n_grid: int,
+    significant_bits: int = SIGNIFICANT_BITS,
+) -> FloatArray:
+    """The smallest lattice point in [low, high] that answers yes, for each configuration.
+
+    Answers must be monotone: no up to some point, yes from there on. `high` counts as yes without being
+    asked, so that it may be a level no test is defined at. Positive floats sort like their bit patterns,
+    hence the bisection is one over integers and ends at neighbours.
+
+    Args:
+        answers: Takes one point a configuration, (n_grid,), gives one answer a configuration.
+        low: Smallest point to ask, positive; a scalar or (n_grid,).
+        high: Returned where no smaller point answers yes; a scalar or (n_grid,).
+        n_grid: Number of configurations.
+        significant_bits: How fine the lattice is; fewer bits need fewer questions.
+    """
+    shift = _FLOAT_BITS - significant_bits
+    first = np.broadcast_to(_code(np.asarray(low, np.float64), shift), n_grid)
+    no = first - 1
+    yes = np.maximum(np.broadcast_to(_code(np.asarray(high, np.float64), shift), n_grid), first)
+    while np.any(open_ := yes - no > 1):
+        middle = np.where(open_, (no + yes) // 2, first)
+        answer = answers(_point(middle, shift))
+        yes = np.where(open_ & answer, middle, yes)
+        no = np.where(open_ & ~answer, middle, no)
+    return _point(yes, shift)
+
+
+def _code(value: FloatArray, shift: int) -> IntArray:
+    return np.ascontiguousarray(value).view(np.int64).reshape(value.shape) >> shift
+
+
+def _point(code: IntArray, shift: int) -> FloatArray:
+    return np.ascontiguousarray(code << shift).view(np.float64).reshape(code.shape)

@@ -1,0 +1,97 @@
+"""Evidence from sums: a mixture of fixed bets, the same whatever the order of queries or the cut into shards.
+
+    E(α) = Σⱼ wⱼ·exp(Lⱼ)·(1 − cⱼα)⁻ⁿ,   Lⱼ = Σᵢ log(1 − cⱼXᵢ),   p = min(1, 1/E(α))
+
+Each factor (1 − cX)/(1 − cα) has mean at most 1 when the risk is at least alpha; products over independent
+queries and averages over bets keep that, and Markov's inequality does the rest. Losses are at most 1 and may
+be negative. The sums Lⱼ do not know alpha, so one set of them serves every absolute promise. They are kept
+as integers in units of 2⁻³², each term rounded down: addition is exact in any order, and rounding only
+weakens the evidence.
+
+The bets depend on the planned number of queries and on delta alone:
+
+    16 deviations σⱼ log-spaced in [0.04, 0.5],  b = √(2·log(1/δ)/n)/σ,  c = min(b/(1 + 0.4b), 0.999)
+    w ∝ exp(−(log(σ/0.26)/0.45)²/2)
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import logsumexp
+
+from isrr.errors import MergeError
+from isrr.risk._kernels import SUM_SCALE, add_logs
+from isrr.risk.lattice import SMALLEST, FloatArray, IntArray, coarsen, smallest_yes
+
+_DEVIATIONS = np.geomspace(0.04, 0.5, 16)
+_CENTRED = np.exp(-((np.log(_DEVIATIONS / 0.26) / 0.45) ** 2) / 2)
+WEIGHTS = _CENTRED / _CENTRED.sum()
+
+
+def bet_shares(n_queries: int, delta: float) -> FloatArray:
+    """The bets cⱼ, one a deviation, (16,)."""
+    bets = np.sqrt(2 * np.log(1 / delta) / n_queries) / _DEVIATIONS
+    shares: FloatArray = np.minimum(bets / (1 + 0.4 * bets), 0.999)
+    return shares
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """What a shard has to say about the risk of each configuration. Shards are joined by `+`, in any order.
+
+    Attributes:
+        planned_queries: Number of queries of all shards together, fixed beforehand: it sets the bets.
+        delta: Level the bets are tuned for; the p-value is valid at every level.
+        n_queries: Number of queries summed up.
+        log_sums: Lⱼ in units of 2⁻³², rounded down term by term, (n_grid, 16).
+    """
+
+    planned_queries: int
+    delta: float
+    n_queries: int
+    log_sums: IntArray
+
+    @classmethod
+    def of(cls, losses: FloatArray, delta: float, planned_queries: int | None = None) -> Self:
+        """Sum up losses of at most 1, shape (n_queries, n_grid), rows in any order.
+
+        Example:
+            >>> losses = np.random.default_rng(7).beta(2, 6, size=(400, 2))
+            >>> whole = Summary.of(losses, delta=0.05)
+            >>> parts = [Summary.of(part, delta=0.05, planned_queries=400) for part in np.split(losses, 4)]
+            >>> bool(np.all(sum(parts[1:], parts[0]).log_sums == whole.log_sums)), whole.pvalue(0.3) < 0.01
+            (True, array([ True,  True]))
+        """
+        planned = losses.shape[0] if planned_queries is None else planned_queries
+        sums = np.zeros((losses.shape[1], WEIGHTS.size), np.int64)
+        add_logs(losses, bet_shares(planned, delta), sums)
+        return cls(planned, delta, losses.shape[0], sums)
+
+    def __add__(self, other: "Summary") -> "Summary":
+        ours, theirs = (self.planned_queries, self.delta), (other.planned_queries, other.delta)
+        if ours != theirs:
+            raise MergeError(
+                f"summaries of other bets: (queries planned, delta) is {ours} here, {theirs} there"
+            )
+        if self.log_sums.shape != other.log_sums.shape:
+            here, there = len(self.log_sums), len(other.log_sums)
+            raise MergeError(f"summaries of other grids: {here} configurations here, {there} there")
+        return Summary(*ours, self.n_queries + other.n_queries, self.log_sums + other.log_sums)
+
+    def log_evidence(self, alpha: ArrayLike) -> FloatArray:
+        """log E(α) for each configuration; alpha is one level or one a configuration, in (0, 1)."""
+        shares = bet_shares(self.planned_queries, self.delta)
+        level = np.broadcast_to(alpha, len(self.log_sums))[:, None]
+        growth = self.log_sums / SUM_SCALE - self.n_queries * np.log1p(-shares * level)
+        evidence: FloatArray = logsumexp(growth, axis=1, b=WEIGHTS)
+        return evidence
+
+    def pvalue(self, alpha: ArrayLike) -> FloatArray:
+        """p = min(1, 1/E(α)), (n_grid,), alpha rounded down to the lattice: p ≤ delta ⇔ bound ≤ alpha."""
+        return np.exp(-np.maximum(self.log_evidence(coarsen(alpha)), 0.0))
+
+    def upper_bound(self, delta: float) -> FloatArray:
+        """The root of E(α) = 1/delta, (n_grid,): evidence grows with alpha. 1 where there is none below."""
+        return smallest_yes(lambda alpha: self.pvalue(alpha) <= delta, SMALLEST, 1.0, len(self.log_sums))

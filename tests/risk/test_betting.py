@@ -1,0 +1,114 @@
+"""The hedge test agrees with its slow twin, and its three faces agree with each other."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtri_exp
+
+import risk_oracles as oracles
+from isrr.risk import betting
+from isrr.risk._kernels import hedge_ratio, normal_quantile
+from isrr.risk.lattice import coarsen
+
+
+def losses_of(law, rng, shape):
+    return {
+        "beta": lambda: rng.beta(2, 5, shape),
+        "coin": lambda: (rng.random(shape) < 0.3).astype(float),
+        "rare": lambda: (rng.random(shape) < 0.01).astype(float),
+        "negative": lambda: 1 - rng.exponential(0.7, shape),
+        "constant": lambda: np.full(shape, 0.25),
+    }[law]()
+
+
+LAWS = ["beta", "coin", "rare", "negative", "constant"]
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_certifies_agrees_with_the_printed_recursion(law):
+    losses = losses_of(law, np.random.default_rng(20230), (150, 40))
+    for alpha, delta in [(0.3, 0.05), (0.35, 0.2), (0.02, 0.1), (0.9, 1e-6)]:
+        expected = [oracles.hedge_certifies(column, alpha, delta) for column in losses.T]
+        np.testing.assert_array_equal(betting.certifies(losses, alpha, delta), expected)
+
+
+def test_priors_reach_the_test():
+    losses = losses_of("beta", np.random.default_rng(4), (60, 300))
+    fast = betting.certifies(losses, 0.33, 0.05, prior_deviation=0.05, prior_mean=0.3)
+    slow = [oracles.hedge_certifies(column, 0.33, 0.05, 0.05, 0.3) for column in losses.T]
+    np.testing.assert_array_equal(fast, slow)
+    assert np.any(fast != betting.certifies(losses, 0.33, 0.05))
+
+
+def test_normal_quantile_is_exact_in_log_space():
+    log_p = np.r_[-np.geomspace(1e-300, 0.1, 200), -np.geomspace(0.1, 1e5, 400)]
+    ours = np.array([normal_quantile(x) for x in log_p])
+    np.testing.assert_allclose(ours, ndtri_exp(log_p), rtol=2e-12, atol=1e-14)
+    for x in (-1e-12, -0.3, -30.0, -699.0, -701.0, -249861.216):
+        assert normal_quantile(x) == pytest.approx(oracles.normal_quantile(x), rel=1e-14)
+
+
+def test_hedge_ratio_joins_its_tail_series_smoothly():
+    assert hedge_ratio(-699.999999) == pytest.approx(hedge_ratio(-700.000001), rel=1e-8)
+    assert hedge_ratio(-1e7) == pytest.approx(np.sqrt(2e7), rel=1e-5)
+    assert 0 < hedge_ratio(-1e-200) < 1e-190
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    law=st.sampled_from(LAWS),
+    n_queries=st.integers(1, 300),
+    alpha=st.floats(1e-6, 1 - 1e-9),
+    delta=st.floats(1e-12, 1 - 1e-9),
+)
+def test_certified_iff_p_at_most_delta_iff_bound_at_most_alpha(seed, law, n_queries, alpha, delta):
+    losses = losses_of(law, np.random.default_rng(seed), (n_queries, 5))
+    certified = betting.certifies(losses, alpha, delta)
+    np.testing.assert_array_equal(betting.pvalue(losses, alpha) <= delta, certified)
+    np.testing.assert_array_equal(betting.upper_bound(losses, delta) <= alpha, certified)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_pvalue_and_bound_are_themselves_the_last_levels_to_certify(law):
+    losses = losses_of(law, np.random.default_rng(5), (120, 6))
+    alpha, delta = 0.4, 0.05
+    p, bound = betting.pvalue(losses, alpha), betting.upper_bound(losses, delta)
+    for j in range(6):
+        column = losses[:, j : j + 1]
+        for level, certifies in [
+            (p[j], lambda d, c=column: betting.certifies(c, alpha, d)),
+            (bound[j], lambda a, c=column: betting.certifies(c, a, delta)),
+        ]:
+            if level < 1:
+                assert certifies(level)[0]
+                assert not certifies(np.nextafter(level, 0))[0]
+
+
+def test_configurations_do_not_influence_each_other():
+    losses = losses_of("beta", np.random.default_rng(6), (200, 30))
+    whole = betting.pvalue(losses, 0.33)
+    alone = [betting.pvalue(np.ascontiguousarray(losses[:, j : j + 1]), 0.33)[0] for j in range(30)]
+    np.testing.assert_array_equal(whole, alone)
+
+
+def test_extremes_have_answers():
+    for n_queries in (1, 2, 1000):
+        for value in (0.0, 1.0, 0.3, -5.0):
+            losses = np.full((n_queries, 1), value)
+            p, bound = betting.pvalue(losses, 0.3), betting.upper_bound(losses, 0.05)
+            assert 0 < p[0] <= 1
+            assert 0 < bound[0] <= 1
+            if value >= 0.3:
+                assert p[0] == 1
+                assert bound[0] > value or bound[0] == 1
+    assert betting.pvalue(np.zeros((50, 1)), 1e-12)[0] == 1
+    assert not betting.certifies(np.full((50, 1), -1.0), 1e-12, 0.5)[0]
+
+
+def test_lattice_rounds_down_by_little():
+    values = np.random.default_rng(8).random(1000)
+    assert np.all(coarsen(values) <= values)
+    assert np.all(coarsen(values) >= values * (1 - 2.0**-31))
+    np.testing.assert_array_equal(coarsen(coarsen(values)), coarsen(values))

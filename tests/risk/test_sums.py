@@ -1,0 +1,121 @@
+"""Evidence from sums: slow twins, exact merging, refusals."""
+
+import numpy as np
+import pytest
+
+import risk_oracles as oracles
+from isrr.errors import MergeError
+from isrr.risk import mixture, vb
+
+SUMMARIES = {
+    "mixture": lambda losses, planned: mixture.Summary.of(losses, 0.05, planned),
+    "vb": lambda losses, planned: vb.Summary.of(losses, 0.35, 0.05, planned),
+}
+
+
+def pvalue(summary):
+    return summary.pvalue(0.35) if isinstance(summary, mixture.Summary) else summary.pvalue()
+
+
+@pytest.mark.parametrize("n", [1, 40, 2000])
+def test_mixture_agrees_with_the_products_it_stands_for(n):
+    losses = np.random.default_rng(1).beta(2, 5, (n, 5)) - 0.1
+    log_evidence = mixture.Summary.of(losses, 0.05).log_evidence(0.3)
+    expected = [np.log(oracles.mixture_evidence(column, 0.3, 0.05)) for column in losses.T]
+    np.testing.assert_allclose(log_evidence, expected, atol=n * 2.0**-31, rtol=1e-9)
+    assert np.all(log_evidence <= np.array(expected) + 1e-9)  # rounding only weakens it
+
+
+@pytest.mark.parametrize("kind", SUMMARIES)
+def test_shards_add_up_to_the_same_bits_in_any_order(kind):
+    rng = np.random.default_rng(2)
+    losses = rng.beta(2, 5, (700, 4))
+    whole = SUMMARIES[kind](losses, None)
+    for _ in range(5):
+        rows = rng.permutation(700)
+        cuts = np.sort(rng.choice(700, size=3, replace=False))
+        parts = [SUMMARIES[kind](losses[part], 700) for part in np.split(rows, cuts)]
+        merged = parts[2] + (parts[0] + parts[3]) + parts[1]
+        np.testing.assert_array_equal(pvalue(merged), pvalue(whole))
+
+
+def test_vb_does_not_depend_on_its_blocks(monkeypatch):
+    losses = np.random.default_rng(3).beta(2, 5, (700, 3))
+    whole = vb.pvalue(losses, 0.35)
+    monkeypatch.setattr(vb, "_BLOCK", 64)
+    np.testing.assert_array_equal(vb.pvalue(losses, 0.35), whole)
+
+
+def test_summaries_of_other_bets_grids_or_levels_do_not_merge():
+    losses = np.full((10, 2), 0.3)
+    with pytest.raises(MergeError, match="other bets"):
+        mixture.Summary.of(losses, 0.05) + mixture.Summary.of(losses, 0.1)
+    with pytest.raises(MergeError, match="other grids: 2 configurations here, 1 there"):
+        mixture.Summary.of(losses, 0.05) + mixture.Summary.of(losses[:, :1], 0.05)
+    with pytest.raises(MergeError, match="other levels"):
+        vb.Summary.of(losses, 0.3, 0.05) + vb.Summary.of(losses, 0.31, 0.05)
+
+
+@pytest.mark.parametrize("n", [3, 30, 200])
+def test_variance_aware_bentkus_agrees_with_a_fine_grid(n):
+    for mean, deviation, alpha in [(0.25, 0.2, 0.3), (0.0, 0.05, 0.1), (0.4, 0.45, 0.7), (0.29, 0.1, 0.3)]:
+        slow = oracles.vb_bentkus(mean, deviation, alpha, n)
+        fast = vb._bentkus(np.array([mean]), np.array([deviation]), np.array([alpha]), n)[0]
+        assert fast <= slow * (1 + 1e-9)
+        assert fast >= slow * (1 - 1e-2)
+
+
+def test_vb_covers_the_supremum_of_its_formula():
+    losses = np.random.default_rng(4).beta(2, 5, (900, 1))
+    alpha, delta, n = 0.31, 0.05, 900
+    summary = vb.Summary.of(losses, alpha, delta)
+    top = max(alpha, 1 - alpha) * np.sqrt(summary.squares.upper_bound(delta / 10)[0])
+    worst = 0.0
+    for s in np.geomspace(top / 20, top, 60):
+        ratio = max(alpha, 1 - alpha) / s
+        constant = min(0.4690 * ratio, 0.3322 * (ratio + 0.429), 0.3031 * (ratio + 0.646))
+        normal = vb.ndtr(-np.sqrt(n) * (alpha - losses.mean()) / s)
+        worst = max(
+            worst, min(oracles.vb_bentkus(losses.mean(), s, alpha, n), normal + constant / np.sqrt(n))
+        )
+    p = summary.pvalue()[0]
+    assert delta / 10 + worst <= p * (1 + 1e-3)
+    assert p <= 1.15 * (delta / 10 + worst)
+
+
+@pytest.mark.parametrize("n", [1, 5, 400])
+@pytest.mark.parametrize("value", [0.0, 0.3, 1.0, -0.5])
+def test_constant_losses_have_answers(n, value):
+    losses = np.full((n, 1), value)
+    for p, bound in [
+        (mixture.Summary.of(losses, 0.05).pvalue(0.3), mixture.Summary.of(losses, 0.05).upper_bound(0.05)),
+        (vb.pvalue(losses, 0.3), vb.upper_bound(losses, 0.05)),
+    ]:
+        assert 0 <= p[0] <= 1
+        assert max(value, 0) <= bound[0] <= 1
+        assert (p[0] <= 0.05) == (bound[0] <= 0.3)
+        assert value < 0.3 or p[0] == 1
+
+
+def test_sums_at_a_hundred_million_queries_stay_finite():
+    shard = mixture.Summary.of(np.random.default_rng(5).beta(2, 5, (1000, 2)), 0.05, 10**8)
+    for _ in range(16):
+        shard = shard + shard
+    assert shard.n_queries == 65_536_000
+    assert np.all(shard.pvalue(0.4) < 1e-300)
+    assert np.all(np.abs(shard.upper_bound(0.05) - 2 / 7) < 0.02)
+
+
+@pytest.mark.parametrize("n", [60, 900])
+def test_p_at_most_delta_iff_bound_at_most_alpha_even_next_to_the_root(n):
+    losses = np.random.default_rng(6).beta(2, 5, (n, 4))
+    for bound, pvalue_at in [
+        (
+            mixture.Summary.of(losses, 0.05).upper_bound(0.05),
+            lambda a: mixture.Summary.of(losses, 0.05).pvalue(a),
+        ),
+        (vb.upper_bound(losses, 0.05), lambda a: vb.pvalue(losses, a)),
+    ]:
+        assert np.all(pvalue_at(bound) <= 0.05)
+        assert np.all(pvalue_at(np.nextafter(bound, 1)) <= 0.05)
+        assert np.all(pvalue_at(np.nextafter(bound, 0)) > 0.05)

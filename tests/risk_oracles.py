@@ -1,0 +1,117 @@
+"""Slow, obvious versions of what `isrr.risk` computes fast. Believable without running them."""
+
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+from scipy.special import ndtri_exp
+from scipy.stats import binom
+
+
+def hedge_certifies(losses, alpha, delta, prior_deviation=0.25, prior_mean=0.5):
+    """One configuration, losses (n_queries,): the recursion as it is printed, wealth in log space."""
+    n, log_wealth = len(losses), 0.0
+    squares, total, seen = 10 * prior_deviation**2, 10 * prior_mean, 10
+    for t, x in enumerate(losses, start=1):
+        log_p = np.log(delta) + log_wealth
+        d = ndtri_exp(log_p)
+        ratio = np.exp(-d * d / 2 - np.log(2 * np.pi) / 2 - log_p)
+        bet = min(ratio / np.sqrt(squares / seen * (n - t + 1)), 0.99 / (1 - alpha))
+        log_wealth += np.log1p(bet * (alpha - x))
+        total, seen = total + x, seen + 1
+        squares += (x - total / seen) ** 2
+        if np.log(delta) + log_wealth >= 0:
+            return True
+    return False
+
+
+def normal_quantile(log_p):
+    with mpmath.workdps(40):
+        p = mpmath.mpf(log_p)
+        start = -mpmath.sqrt(-2 * p) if log_p < -1 else mpmath.mpf(float(ndtri_exp(log_p)))
+        return float(mpmath.findroot(lambda x: mpmath.log(mpmath.ncdf(x)) - p, start))
+
+
+def binomial_cdf(k, n, q):
+    """Exact for small n: a sum of fractions."""
+    q = Fraction(q)
+    coefficient, total = Fraction(1), Fraction(0)
+    for i in range(min(k, n) + 1):
+        total += coefficient * q**i * (1 - q) ** (n - i)
+        coefficient = coefficient * (n - i) / (i + 1)
+    return total
+
+
+def hoeffding_bentkus(count, n, alpha):
+    """R̂ = count/n with count an integer."""
+    with mpmath.workdps(40):
+        a, r = mpmath.mpf(alpha), mpmath.mpf(count) / n
+        capped = min(r, a)
+        entropy = sum(
+            p * mpmath.log(p / b) if p > 0 else mpmath.mpf(0) for p, b in ((capped, a), (1 - capped, 1 - a))
+        )
+        tail = binomial_cdf(count, n, alpha)
+        bentkus = mpmath.e * mpmath.mpf(tail.numerator) / tail.denominator
+        return float(min(mpmath.exp(-n * entropy), bentkus))
+
+
+def hb_plus(mean_loss, n, alpha):
+    """Every integer t, every term."""
+    masses, q = [], Fraction(alpha)
+    coefficient = Fraction(1)
+    for i in range(n + 1):
+        masses.append(coefficient * q**i * (1 - q) ** (n - i))
+        coefficient = coefficient * (n - i) / (i + 1)
+    total = n * Fraction(mean_loss)
+    ratios = [sum((t - i) * masses[i] for i in range(t)) / (t - total) for t in range(1, n + 2) if t > total]
+    return float(min([Fraction(1), *ratios]))
+
+
+def large_binomial_cdf(k, n, q):
+    """Terms downward from k, 40 digits, until they no longer matter; k below the mean, any n."""
+    with mpmath.workdps(40):
+        q, total, term, i = mpmath.mpf(q), mpmath.mpf(0), mpmath.mpf(1), k
+        log_mass = (
+            mpmath.loggamma(n + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(n - k + 1)
+            + k * mpmath.log(q) + (n - k) * mpmath.log1p(-q)
+        )  # fmt: skip
+        while term > mpmath.mpf(10) ** -25 * total and i >= 0:
+            total += term
+            term *= mpmath.mpf(i) * (1 - q) / ((n - i + 1) * q)
+            i -= 1
+        return float(mpmath.exp(log_mass) * total)
+
+
+def mixture_evidence(losses, alpha, delta):
+    """E(α) of one configuration by products, losses (n_queries,)."""
+    n, total, weights = len(losses), 0.0, 0.0
+    for sigma in np.geomspace(0.04, 0.5, 16):
+        bet = np.sqrt(2 * np.log(1 / delta) / n) / sigma
+        c = min(bet / (1 + 0.4 * bet), 0.999)
+        weight = np.exp(-((np.log(sigma / 0.26) / 0.45) ** 2) / 2)
+        weights += weight
+        total += weight * np.prod((1 - c * losses) / (1 - c * alpha))
+    return total / weights
+
+
+def vb_bentkus(mean, deviation, alpha, n):
+    """inf over k of E(T − k)₊²/(x − k)², T a sum of n variables worth alpha or −s²/alpha: many k tried."""
+    low = deviation**2 / alpha
+    ups = np.arange(n + 1)
+    values = ups * alpha - (n - ups) * low
+    mass = binom.pmf(ups, n, deviation**2 / (deviation**2 + alpha**2))
+    x = n * (alpha - mean)
+    ks = x - np.geomspace(1e-2, 9 * n, 2500)
+    return min(1.0, min(np.sum(mass * np.maximum(values - k, 0) ** 2) / (x - k) ** 2 for k in ks))
+
+
+def wsr_pvalue(losses, alpha, delta):
+    """One configuration, losses (n_queries,)."""
+    n, wealth, best = len(losses), 1.0, 1.0
+    for t in range(n):
+        means = [(0.5 + losses[: i + 1].sum()) / (i + 2) for i in range(t)]
+        variance = (0.25 + sum((losses[i] - means[i]) ** 2 for i in range(t))) / (t + 1)
+        bet = min(0.99, np.sqrt(2 * np.log(1 / delta) / (n * variance)))
+        wealth *= 1 + bet * (alpha - losses[t])
+        best = max(best, wealth)
+    return 1 / best
