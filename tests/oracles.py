@@ -32,9 +32,7 @@ def ranking_law(scores, k, threshold, decay, temperature, eligibility):
     for position in range(min(k, len(scores))):
         longer = {}
         for placed, probability in law.items():
-            for item, chance in choices(
-                scores, placed, position, threshold, decay, temperature, eligibility
-            ).items():
+            for item, chance in choices(scores, placed, position, threshold, decay, temperature, eligibility).items():
                 longer[(*placed, item)] = probability * chance
         law = longer
     return law
@@ -85,9 +83,7 @@ def dcg(relevance, ranking):
 
 
 def ndcg(relevance, ranking, k):
-    ideal = max(
-        dcg(relevance, order) for order in permutations(range(len(relevance)), min(k, len(relevance)))
-    )
+    ideal = max(dcg(relevance, order) for order in permutations(range(len(relevance)), min(k, len(relevance))))
     return dcg(relevance, ranking[:k]) / ideal
 
 
@@ -95,11 +91,7 @@ def disparity(exposure, gains, error=lambda a, b: (a - b) ** 2):
     """2 × the mean over ordered pairs of distinct items."""
     n = len(exposure)
     pairs = [(d, e) for d in range(n) for e in range(n) if d != e]
-    return (
-        2.0
-        * sum(error(exposure[d] * gains[e], exposure[e] * gains[d]) for d, e in pairs)
-        / max(len(pairs), 1)
-    )
+    return 2.0 * sum(error(exposure[d] * gains[e], exposure[e] * gains[d]) for d, e in pairs) / max(len(pairs), 1)
 
 
 def disparity_bound(gains, k):

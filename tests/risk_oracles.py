@@ -47,9 +47,7 @@ def hoeffding_bentkus(count, n, alpha):
     with mpmath.workdps(40):
         a, r = mpmath.mpf(alpha), mpmath.mpf(count) / n
         capped = min(r, a)
-        entropy = sum(
-            p * mpmath.log(p / b) if p > 0 else mpmath.mpf(0) for p, b in ((capped, a), (1 - capped, 1 - a))
-        )
+        entropy = sum(p * mpmath.log(p / b) if p > 0 else mpmath.mpf(0) for p, b in ((capped, a), (1 - capped, 1 - a)))
         tail = binomial_cdf(count, n, alpha)
         bentkus = mpmath.e * mpmath.mpf(tail.numerator) / tail.denominator
         return float(min(mpmath.exp(-n * entropy), bentkus))

@@ -1,12 +1,12 @@
 """NDCG of given orders, against enumeration and against scikit-learn."""
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import ndcg_score
 
+import oracles
 from isrr import GPLRanker, Queries
 from isrr.gains import dcg, gain, ideal_dcg, ndcg
 

@@ -49,6 +49,4 @@ def test_public_names_are_sorted_and_resolve():
 
 def test_importing_isrr_loads_nothing_heavy():
     probe = f"import isrr, sys; print([m for m in {HEAVY} if m in sys.modules])"
-    assert (
-        subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True).stdout.strip() == "[]"
-    )
+    assert subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True).stdout.strip() == "[]"

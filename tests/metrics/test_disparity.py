@@ -1,11 +1,11 @@
 """Disparity by sums equals disparity by pairs; its bound is the worst ranking."""
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import oracles
 from isrr import GPLRanker, Queries
 from isrr.metrics.disparity import disparity, disparity_bound, fairness_gain, normalized_disparity
 from isrr.metrics.exposure import group_exposure
@@ -53,9 +53,7 @@ def test_fairness_gain_leaves_out_skipped_queries():
 
 
 def test_groups_pool_the_exposure_and_gain_of_their_items():
-    queries = Queries.from_arrays(
-        relevance=[1, 0, 2, 1], qid=["a", "b", "a", "a"], item_groups=["x", "x", "y", "x"]
-    )
+    queries = Queries.from_arrays(relevance=[1, 0, 2, 1], qid=["a", "b", "a", "a"], item_groups=["x", "x", "y", "x"])
     pooled = group_exposure([0.5, 1.0, 0.25, 0.25], queries)
     assert pooled.groups.tolist() == ["x", "y", "x"]
     assert pooled.exposure.tolist() == [0.75, 0.25, 1.0]

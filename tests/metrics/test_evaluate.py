@@ -1,9 +1,9 @@
 """A grid evaluated in one pass equals its rankers evaluated one by one, in any way it can be done."""
 
 import numpy as np
-import oracles
 import pytest
 
+import oracles
 from isrr import GPLRanker, Queries, ScoreMap, evaluate, expected_disparity, expected_ndcg
 from isrr.gains import gain, ideal_dcg, ndcg
 from isrr.metrics.disparity import disparity
@@ -28,18 +28,14 @@ def test_a_grid_equals_its_rankers_one_by_one(many_queries):
         gains = gain(many_queries.relevance)
         found = np.add.reduceat(exposure * gains, many_queries.offsets[:-1])
         kept = ~np.isnan(together.ndcg[:, c])
-        np.testing.assert_allclose(
-            together.ndcg[kept, c], found[kept] / ideal_dcg(many_queries)[kept], atol=1e-12
-        )
+        np.testing.assert_allclose(together.ndcg[kept, c], found[kept] / ideal_dcg(many_queries)[kept], atol=1e-12)
         by_hand = disparity(exposure, many_queries)
         np.testing.assert_allclose(together.disparity[kept, c], by_hand[kept], atol=1e-12)
         assert (kept == (ideal_dcg(many_queries) > 0)).all()
     np.testing.assert_allclose(
         expected_ndcg(GRID[2], many_queries, n_draws=30, seed=5), together.ndcg[:, 2], atol=1e-12
     )
-    np.testing.assert_allclose(
-        expected_disparity(GRID[1], many_queries), together.disparity[:, 1], atol=1e-12
-    )
+    np.testing.assert_allclose(expected_disparity(GRID[1], many_queries), together.disparity[:, 1], atol=1e-12)
 
 
 @pytest.mark.parametrize("method", ["exact", "draws", "plugin"])
@@ -52,9 +48,7 @@ def test_threads_blocks_and_the_order_of_queries_change_no_bit(many_queries, met
             moved = evaluate(many_queries[turned], GRID, method=method, n_draws=10)
         np.testing.assert_array_equal(moved.ndcg, alone.ndcg[turned])
         np.testing.assert_array_equal(moved.disparity, alone.disparity[turned])
-    parts = [
-        evaluate(part, GRID, method=method, n_draws=10) for part in (many_queries[:77], many_queries[77:])
-    ]
+    parts = [evaluate(part, GRID, method=method, n_draws=10) for part in (many_queries[:77], many_queries[77:])]
     np.testing.assert_array_equal(np.concatenate([part.ndcg for part in parts]), alone.ndcg)
 
 
@@ -67,9 +61,7 @@ def test_the_deterministic_column_is_the_ndcg_of_the_order_by_score(many_queries
 def test_drawn_values_agree_with_enumeration(ranker):
     scores, relevance = np.array([1.0, 0.5, 0.0, -0.5]), [0, 2, 1, 0]
     sizes = np.full(4_000, 4)
-    queries = Queries.from_arrays(
-        scores=np.tile(scores, 4_000), relevance=np.tile(relevance, 4_000), group=sizes
-    )
+    queries = Queries.from_arrays(scores=np.tile(scores, 4_000), relevance=np.tile(relevance, 4_000), group=sizes)
     eligibility = ranker.eligibility(queries)[:4]
     exposure = oracles.exposure(scores, 3, ranker.threshold, ranker.decay, 1.0, eligibility)
     utility = exposure @ oracles.gain(relevance) / oracles.dcg(relevance, [1, 2])

@@ -2,11 +2,11 @@
 
 import mpmath
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import oracles
 from isrr import GPLRanker, Queries
 from isrr.gains import discount
 
@@ -142,9 +142,7 @@ def test_the_order_of_tied_items_with_ids_changes_nothing():
     ranker = GPLRanker(k=2, threshold=0.3, decay=0.9)
     straight = ranker.exposure(Queries.from_arrays(scores=scores, item_ids=ids, qid=[1] * 4))
     for shuffle in ([3, 2, 1, 0], [1, 3, 0, 2]):
-        turned = ranker.exposure(
-            Queries.from_arrays(scores=scores[shuffle], item_ids=ids[shuffle], qid=[1] * 4)
-        )
+        turned = ranker.exposure(Queries.from_arrays(scores=scores[shuffle], item_ids=ids[shuffle], qid=[1] * 4))
         assert (turned == straight[shuffle]).all()
 
 

@@ -1,10 +1,10 @@
 """Drawn rankings follow the enumerated law; log probabilities are that law."""
 
 import numpy as np
-import oracles
 import pytest
 from scipy.stats import chisquare
 
+import oracles
 from isrr import DataError, GPLRanker, Queries
 
 CASES = [

@@ -1,10 +1,10 @@
 """Serving one query: sessions, pages, fresh draws."""
 
 import numpy as np
-import oracles
 import pytest
 from scipy.stats import chisquare
 
+import oracles
 from isrr import DataError, GPLRanker, Queries
 from isrr.scores.standardize import ScoreMap
 
@@ -16,17 +16,13 @@ def test_the_same_session_gets_the_same_order_and_another_gets_another():
     first = ranker.rank(SCORES, query_id="q7", session="u42")
     assert (ranker.rank(SCORES, query_id="q7", session="u42") == first).all()
     assert (GPLRanker(k=10).rank(SCORES, query_id="q7", session="u42") == first).all()
-    assert (
-        ranker.rank(SCORES, query_id=7, session=1) == ranker.rank(SCORES, query_id="7", session="1")
-    ).all()
+    assert (ranker.rank(SCORES, query_id=7, session=1) == ranker.rank(SCORES, query_id="7", session="1")).all()
     others = [ranker.rank(SCORES, query_id="q7", session=f"u{i}") for i in range(20)]
     assert len({tuple(order) for order in others}) > 15
     assert (ranker.rank(SCORES, query_id="q8", session="u42") != first).any()
 
 
-@pytest.mark.parametrize(
-    "ranker", [GPLRanker(), GPLRanker(threshold=0.1, decay=0.5), GPLRanker(temperature=0.01)]
-)
+@pytest.mark.parametrize("ranker", [GPLRanker(), GPLRanker(threshold=0.1, decay=0.5), GPLRanker(temperature=0.01)])
 def test_the_first_places_do_not_depend_on_how_many_are_asked_for(ranker):
     for session in range(50):
         whole = ranker.rank(SCORES, query_id="q", session=session, k=30)
@@ -53,9 +49,7 @@ def test_served_orders_follow_the_enumerated_law(ranker):
 
 def test_a_session_names_one_query_and_one_session_unambiguously():
     ranker = GPLRanker(k=10)
-    assert (
-        ranker.rank(SCORES, query_id="ab", session="c") != ranker.rank(SCORES, query_id="a", session="bc")
-    ).any()
+    assert (ranker.rank(SCORES, query_id="ab", session="c") != ranker.rank(SCORES, query_id="a", session="bc")).any()
 
 
 def test_a_score_map_changes_chances_and_not_the_order():

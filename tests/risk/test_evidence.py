@@ -46,9 +46,7 @@ def test_negative_losses_are_heard_or_raised_to_zero(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_memory_layout_changes_nothing(name):
     proof = evidence(name)
-    np.testing.assert_array_equal(
-        proof.pvalue(np.asfortranarray(LOSSES), 0.32), proof.pvalue(LOSSES.copy(), 0.32)
-    )
+    np.testing.assert_array_equal(proof.pvalue(np.asfortranarray(LOSSES), 0.32), proof.pvalue(LOSSES.copy(), 0.32))
     assert proof.pvalue(LOSSES.astype(np.float32), 0.32).dtype == np.float64
 
 
@@ -65,8 +63,7 @@ def test_betting_is_read_as_sums_above_two_hundred_thousand_queries():
 
 def test_priors_and_spans_are_passed_on():
     assert np.any(
-        evidence("betting", prior_deviation=0.05).pvalue(LOSSES, 0.32)
-        != evidence("betting").pvalue(LOSSES, 0.32)
+        evidence("betting", prior_deviation=0.05).pvalue(LOSSES, 0.32) != evidence("betting").pvalue(LOSSES, 0.32)
     )
     assert np.all(
         evidence("dkwm", loss_span=0.5).upper_bound(LOSSES, 0.05) < evidence("dkwm").upper_bound(LOSSES, 0.05)
@@ -96,7 +93,4 @@ def test_refusals_say_what_is_needed(call, message):
 
 def test_the_evidence_loads_no_statistics_package():
     probe = "import isrr.risk.evidence, sys; print('scipy.stats' in sys.modules)"
-    assert (
-        subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True).stdout.strip()
-        == "False"
-    )
+    assert subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True).stdout.strip() == "False"

@@ -90,9 +90,7 @@ def test_bounds_are_roots_of_their_pvalues(delta):
 def test_dkwm_is_looser_than_hoeffding_at_span_one():
     mean = np.linspace(0, 0.9, 10)
     assert np.all(bounds.dkwm(mean, 500, 0.05) >= bounds.hoeffding(mean, 500, 0.05) - 1e-12)
-    assert bounds.dkwm([0.2], 200, 0.1, loss_span=0.5)[0] == pytest.approx(
-        0.2 + 0.5 * np.sqrt(np.log(20) / 400)
-    )
+    assert bounds.dkwm([0.2], 200, 0.1, loss_span=0.5)[0] == pytest.approx(0.2 + 0.5 * np.sqrt(np.log(20) / 400))
 
 
 def test_one_query_proves_nothing_about_a_variance():

@@ -75,9 +75,7 @@ def test_vb_covers_the_supremum_of_its_formula():
         ratio = max(alpha, 1 - alpha) / s
         constant = min(0.4690 * ratio, 0.3322 * (ratio + 0.429), 0.3031 * (ratio + 0.646))
         normal = vb.ndtr(-np.sqrt(n) * (alpha - losses.mean()) / s)
-        worst = max(
-            worst, min(oracles.vb_bentkus(losses.mean(), s, alpha, n), normal + constant / np.sqrt(n))
-        )
+        worst = max(worst, min(oracles.vb_bentkus(losses.mean(), s, alpha, n), normal + constant / np.sqrt(n)))
     p = summary.pvalue()[0]
     assert delta / 10 + worst <= p * (1 + 1e-3)
     assert p <= 1.15 * (delta / 10 + worst)

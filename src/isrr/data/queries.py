@@ -167,9 +167,7 @@ class Queries:
 
         ties = np.empty(0, np.int64) if self.item_order is None else self.item_order
         order = np.empty(self.n_rows, np.int32)
-        over_queries(
-            lambda start, stop: sort_queries(self.offsets, values, ties, start, stop, order), self.offsets
-        )
+        over_queries(lambda start, stop: sort_queries(self.offsets, values, ties, start, stop, order), self.offsets)
         return order
 
     def sum_largest(self, values: FloatArray, factors: FloatArray) -> FloatArray:
@@ -177,9 +175,7 @@ class Queries:
         from isrr.data._order_kernels import sum_largest
 
         out = np.empty(len(self))
-        over_queries(
-            lambda start, stop: sum_largest(self.offsets, values, factors, start, stop, out), self.offsets
-        )
+        over_queries(lambda start, stop: sum_largest(self.offsets, values, factors, start, stop, out), self.offsets)
         return out
 
     def __getitem__(self, index: Index) -> "Queries":
@@ -220,9 +216,7 @@ class Queries:
             return None if any(column is None for column in columns) else np.concatenate(columns)
 
         starts = np.cumsum([0, *(part.n_rows for part in parts)])
-        offsets = np.concatenate(
-            [[0], *(part.offsets[1:] + start for part, start in zip(parts, starts, strict=False))]
-        )
+        offsets = np.concatenate([[0], *(part.offsets[1:] + start for part, start in zip(parts, starts, strict=False))])
         made = all(part.made_ids for part in parts)
         ids = np.arange(len(offsets) - 1) if made else _joined_ids([part.query_ids for part in parts])
         texts, counts = np.unique(ids.astype(str), return_counts=True)
@@ -239,9 +233,7 @@ class Queries:
         if bad.size:
             row = int(bad[0])
             query = self.query_ids[_query_of_row(self.offsets, self.rows, row)]
-            raise DataError(
-                f"row {row} (query {str(query)!r}): scores is {array[row]}; it must be a finite number"
-            )
+            raise DataError(f"row {row} (query {str(query)!r}): scores is {array[row]}; it must be a finite number")
         return replace(self, scores=array if self.rows is None else array[self.rows])
 
     def in_caller_order(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -280,9 +272,7 @@ class Queries:
             row = by_item[1:][same][0]
             assert self.item_ids is not None
             item, query_id = str(self.item_ids[row]), str(self.query_ids[query[row]])
-            raise DataError(
-                f"item {item!r} stands twice in query {query_id!r}; an item can be ranked once per query"
-            )
+            raise DataError(f"item {item!r} stands twice in query {query_id!r}; an item can be ranked once per query")
 
 
 def identifier_key(identifier: object) -> int:
@@ -326,9 +316,7 @@ def _identifiers(values: ArrayLike, name: str, n_rows: int) -> NDArray[Any]:
         bad = np.flatnonzero(~np.isfinite(array) | (array != np.round(array)))
         if bad.size:
             row = int(bad[0])
-            raise DataError(
-                f"row {row}: {name} is {array[row]}; ids are integers or text, and none may be missing"
-            )
+            raise DataError(f"row {row}: {name} is {array[row]}; ids are integers or text, and none may be missing")
         return array.astype(np.int64)
     if array.dtype.kind == "U":
         return array.astype(object)
@@ -355,9 +343,7 @@ def _grouping(
     if group is not None:
         sizes = np.asarray(group)
         if sizes.ndim != 1 or sizes.size == 0 or sizes.dtype.kind not in "iu":
-            raise DataError(
-                "group must be a non-empty list of whole numbers, the sizes of consecutive queries"
-            )
+            raise DataError("group must be a non-empty list of whole numbers, the sizes of consecutive queries")
         if sizes.min() < 1:
             q = int(np.flatnonzero(sizes < 1)[0])
             raise DataError(f"group {q} has size {sizes[q]}; every query needs at least one item")

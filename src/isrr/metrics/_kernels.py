@@ -204,9 +204,7 @@ def evaluate_by_drawing(
                 if n_prefixes > 0:
                     reach = prefixes[n_prefixes - 1]
                     _fill_uniforms(noise, uniforms[:reach])
-                    _draw_prefixes(
-                        weights, heads, prefixes[:n_prefixes], uniforms, places, arrivals, leaders, rankings
-                    )
+                    _draw_prefixes(weights, heads, prefixes[:n_prefixes], uniforms, places, arrivals, leaders, rankings)
                 for p in range(n_prefixes, n_lists):
                     draw(weights[:n], heads[:n], n_admitted[p], noise, places, arrivals, rankings[p])
                 for p in range(n_lists):

@@ -37,9 +37,7 @@ class Evaluation:
     @cached_property
     def normalized_disparity(self) -> FloatArray:
         """Disparity as a share of its bound, (n_queries, n_grid)."""
-        return np.where(
-            np.isnan(self.disparity), np.nan, share_of_bound(self.disparity, self.disparity_bound)
-        )
+        return np.where(np.isnan(self.disparity), np.nan, share_of_bound(self.disparity, self.disparity_bound))
 
     @cached_property
     def mean_ndcg(self) -> FloatArray:
@@ -86,9 +84,7 @@ def evaluate(
     dcg, disparity = np.empty((len(queries), len(grid))), np.empty((len(queries), len(grid)))
     for score_map in {ranker.score_map for ranker in grid}:
         columns = [c for c, ranker in enumerate(grid) if ranker.score_map == score_map]
-        part = _evaluate_one_map(
-            queries, [grid[c] for c in columns], score_map, gains, method, n_draws, seed, progress
-        )
+        part = _evaluate_one_map(queries, [grid[c] for c in columns], score_map, gains, method, n_draws, seed, progress)
         if len(columns) == len(grid):
             dcg, disparity = part
         else:
@@ -158,9 +154,7 @@ def _evaluate_one_map(
             _kernels.evaluate_by_drawing(*shared, keys, name, n_draws, debias, start, stop, dcg, disparity)
         else:
             draws = n_draws if needs_noise else 0
-            _kernels.evaluate_exactly(
-                *shared, laguerre_rules(), keys, name, draws, start, stop, dcg, disparity
-            )
+            _kernels.evaluate_exactly(*shared, laguerre_rules(), keys, name, draws, start, stop, dcg, disparity)
 
     over_queries(work, queries.offsets, progress)
     if (by_work != np.arange(len(grid))).any():

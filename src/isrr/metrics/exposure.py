@@ -43,9 +43,7 @@ class GroupExposure:
         return {str(name): (float(e), float(g)) for name, (e, g) in zip(names, shares, strict=True)}
 
 
-def group_exposure(
-    exposure: ArrayLike, queries: Queries, *, gain_kind: Gain = "exponential"
-) -> GroupExposure:
+def group_exposure(exposure: ArrayLike, queries: Queries, *, gain_kind: Gain = "exponential") -> GroupExposure:
     """Pool exposure and gain over the items of a group, query by query.
 
     Args:
@@ -61,6 +59,6 @@ def group_exposure(
     pairs, pooled = np.unique(query * len(names) + code, return_inverse=True)
     offsets = np.searchsorted(pairs // len(names), np.arange(len(queries) + 1)).astype(np.int64)
     gains = gain(queries.need_relevance(), gain_kind)
-    return GroupExposure(
-        offsets, names[pairs % len(names)], np.bincount(pooled, values), np.bincount(pooled, gains)
-    )
+    shown = np.bincount(pooled, values).astype(np.float64)
+    deserved = np.bincount(pooled, gains).astype(np.float64)
+    return GroupExposure(offsets, names[pairs % len(names)], shown, deserved)

@@ -48,11 +48,7 @@ def _choose_nodes(total, slowest, k, laguerre_nodes, laguerre_weights, times, me
     low, high = np.log(6e-3 / total), np.log(_last_arrival(k) / slowest)
     n_trapezoid = int((high - low) / step) + 2
     spread = max((total - slowest) / (total + slowest), 0.1)
-    n = (
-        int(np.ceil(max(2.0 + 0.25 * k, 0.5 * k) + 4.8 / -np.log(spread)))
-        if spread < 0.99
-        else LAGUERRE_MOST + 1
-    )
+    n = int(np.ceil(max(2.0 + 0.25 * k, 0.5 * k) + 4.8 / -np.log(spread))) if spread < 0.99 else LAGUERRE_MOST + 1
     if n <= min(LAGUERRE_MOST, n_trapezoid):
         rate = 2.0 * total * slowest / (total + slowest)
         for s in range(n):
@@ -73,11 +69,7 @@ def _late_odds(weights, time, odds):
         x = weights[i] * time
         r = x + x * x * (
             1 / 2
-            + x
-            * (
-                1 / 6
-                + x * (1 / 24 + x * (1 / 120 + x * (1 / 720 + x * (1 / 5040 + x * (1 / 40320 + x / 362880)))))
-            )
+            + x * (1 / 6 + x * (1 / 24 + x * (1 / 120 + x * (1 / 720 + x * (1 / 5040 + x * (1 / 40320 + x / 362880))))))
         )
         square = r * r
         odds[i] = r
@@ -228,9 +220,7 @@ def exposure_of_block(weights, discounts, laguerre_nodes, laguerre_weights, scra
         found += reached[i]
     for j in range(2, k):
         wanted += discounts[j]
-    correction = (
-        wanted / found if found > 0.0 else 1.0
-    )  # every place is taken: this removes most of the error
+    correction = wanted / found if found > 0.0 else 1.0  # every place is taken: this removes most of the error
     for i in range(used):
         exposure[i] += reached[i] * correction
 

@@ -81,9 +81,7 @@ def admit(eligibility, thresholds, n_admitted):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def exact_exposure(
-    weights, heads, n_admitted, discounts, laguerre_nodes, laguerre_weights, scratch, exposure
-):
+def exact_exposure(weights, heads, n_admitted, discounts, laguerre_nodes, laguerre_weights, scratch, exposure):
     # n_admitted    one number: every position admits the same items (decay 1)
     # exposure (n,) out: the expected discount of each item, items by falling score
     n = weights.size
@@ -282,9 +280,7 @@ def exposure_of_queries(
         weigh(scores[first:last], order[first:last], scale, weights[:n], eligibility[:n], heads[:n])
         if n_draws == 0:
             admitted = max(count_eligible(eligibility[:n], thresholds[0]), 1)
-            exact_exposure(
-                weights[:n], heads[:n], admitted, discounts, laguerre[0], laguerre[1], scratch, exposure[:n]
-            )
+            exact_exposure(weights[:n], heads[:n], admitted, discounts, laguerre[0], laguerre[1], scratch, exposure[:n])
         else:
             admit(eligibility[:n], thresholds, n_admitted)
             for d in range(n_draws):
@@ -325,9 +321,7 @@ def place_probabilities_of_queries(offsets, order, scores, scale, thresholds, ra
         weigh(scores[first:last], order[first:last], scale, weights[:n], eligibility[:n], heads[:n])
         admit(eligibility[:n], thresholds, n_admitted)
         for d in range(rankings.shape[1]):
-            place_probabilities(
-                scores[first:last], order[first:last], scale, n_admitted, rankings[q, d], out[q, d]
-            )
+            place_probabilities(scores[first:last], order[first:last], scale, n_admitted, rankings[q, d], out[q, d])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

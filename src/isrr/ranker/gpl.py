@@ -220,7 +220,7 @@ class GPLRanker:
 
         `rankings` are positions within the query as `sample` returns them, (n_queries, …, ≤ k).
         """
-        return self._log_propensity(rankings, queries).sum(axis=-1)
+        return np.asarray(self._log_propensity(rankings, queries).sum(axis=-1))
 
     def propensity(self, rankings: ArrayLike, queries: Queries) -> FloatArray:
         """Chance of each placed item at its place given those above it; shaped as `rankings`, 1 where there is none."""

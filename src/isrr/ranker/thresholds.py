@@ -17,7 +17,7 @@ def expand(threshold: float, decay: float, k: int) -> FloatArray:
         >>> expand(0.8, 0.5, 3)
         array([0.8, 0.4, 0.2])
     """
-    return threshold * decay ** np.arange(k)
+    return threshold * decay ** np.arange(k, dtype=np.float64)
 
 
 def uniform_grid(eligibility: FloatArray, n: int = 21) -> FloatArray:

@@ -64,9 +64,7 @@ def pvalue(
     if alpha < SMALLEST_ALPHA:
         return np.ones(n_grid)
     level = coarsen(alpha)
-    return smallest_yes(
-        lambda delta: _run(losses, level, delta, prior_deviation, prior_mean), SMALLEST, 1.0, n_grid
-    )
+    return smallest_yes(lambda delta: _run(losses, level, delta, prior_deviation, prior_mean), SMALLEST, 1.0, n_grid)
 
 
 def upper_bound(

@@ -61,9 +61,7 @@ def dkwm(mean_loss: ArrayLike, n_queries: int, delta: float, loss_span: float = 
     return _at_most_one(mean + loss_span * np.sqrt(np.log(2 / delta) / (2 * n_queries)))
 
 
-def empirical_bernstein(
-    mean_loss: ArrayLike, variance: ArrayLike, n_queries: int, delta: float
-) -> FloatArray:
+def empirical_bernstein(mean_loss: ArrayLike, variance: ArrayLike, n_queries: int, delta: float) -> FloatArray:
     """Maurer and Pontil's bound, with the unbiased sample variance V.
 
     R̂⁺ = R̂ + √(2·V·log(2/δ)/n) + 7·log(2/δ)/(3(n − 1))
@@ -75,9 +73,7 @@ def empirical_bernstein(
     return _at_most_one(mean + width)
 
 
-def normal_approximation(
-    mean_loss: ArrayLike, variance: ArrayLike, n_queries: int, delta: float
-) -> FloatArray:
+def normal_approximation(mean_loss: ArrayLike, variance: ArrayLike, n_queries: int, delta: float) -> FloatArray:
     """The central limit theorem's bound: asymptotic, and NOT valid for any given number of queries.
 
     R̂⁺ = R̂ + Φ⁻¹(1 − δ)·√(V/n)
@@ -91,9 +87,7 @@ def normal_approximation(
 def wsr(losses: FloatArray, delta: float, tuned_delta: float | None = None) -> FloatArray:
     """The root of `pvalues.wsr` = delta; bets are tuned for `tuned_delta`, which is delta unless told."""
     tuned = delta if tuned_delta is None else tuned_delta
-    return smallest_yes(
-        lambda alpha: pvalues.wsr(losses, alpha, tuned) <= delta, SMALLEST, 1.0, losses.shape[1]
-    )
+    return smallest_yes(lambda alpha: pvalues.wsr(losses, alpha, tuned) <= delta, SMALLEST, 1.0, losses.shape[1])
 
 
 def _at_most_one(bound: FloatArray) -> FloatArray:

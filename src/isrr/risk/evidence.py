@@ -170,9 +170,7 @@ def evidence(
     raise GuaranteeError(f"no evidence is called {name!r}; there are {', '.join(NAMES)}")
 
 
-def for_sample_size(
-    name: str, n_queries: int, *, unit_interval: bool = True, **options: Unpack[Options]
-) -> Evidence:
+def for_sample_size(name: str, n_queries: int, *, unit_interval: bool = True, **options: Unpack[Options]) -> Evidence:
     """The evidence that a name stands for at this number of queries; its own name says which that is.
 
     Betting reads every query in order; above 200,000 it stands for the sums-only evidence: `vb`, or
@@ -208,16 +206,12 @@ def check_losses(losses: ArrayLike) -> FloatArray:
     """Losses as a contiguous float matrix, or a refusal that says where the first bad one is."""
     matrix = np.ascontiguousarray(losses, np.float64)
     if matrix.ndim != 2 or 0 in matrix.shape:
-        raise GuaranteeError(
-            f"losses must have shape (n_queries, n_grid), none of them 0, got {matrix.shape}"
-        )
+        raise GuaranteeError(f"losses must have shape (n_queries, n_grid), none of them 0, got {matrix.shape}")
     if not (matrix.max() <= 1 + ROUNDING and matrix.min() > -np.inf):
         query, point = np.argwhere(~((matrix <= 1 + ROUNDING) & (matrix > -np.inf)))[0]
         value = matrix[query, point]
         slip = "drop skipped queries first" if np.isnan(value) else "divide by the largest possible loss"
-        raise GuaranteeError(
-            f"losses must be at most 1, got {value} at query {query}, configuration {point}; {slip}"
-        )
+        raise GuaranteeError(f"losses must be at most 1, got {value} at query {query}, configuration {point}; {slip}")
     return matrix
 
 

@@ -98,9 +98,7 @@ def dkwm(mean_loss: ArrayLike, n_queries: int, alpha: ArrayLike, loss_span: floa
     return p
 
 
-def empirical_bernstein(
-    mean_loss: ArrayLike, variance: ArrayLike, n_queries: int, alpha: ArrayLike
-) -> FloatArray:
+def empirical_bernstein(mean_loss: ArrayLike, variance: ArrayLike, n_queries: int, alpha: ArrayLike) -> FloatArray:
     """The p-value that matches Maurer and Pontil's bound: its smallest delta.
 
         p = min(1, 2·exp(−L))  where  R̂ + √(2·V·L/n) + 7·L/(3(n − 1)) = α
@@ -116,9 +114,7 @@ def empirical_bernstein(
     return p
 
 
-def normal_approximation(
-    mean_loss: ArrayLike, variance: ArrayLike, n_queries: int, alpha: ArrayLike
-) -> FloatArray:
+def normal_approximation(mean_loss: ArrayLike, variance: ArrayLike, n_queries: int, alpha: ArrayLike) -> FloatArray:
     """The central limit theorem's p-value: asymptotic, and NOT valid for any given number of queries.
 
     p = Φ(√n·(R̂ − α)/√V)

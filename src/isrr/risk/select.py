@@ -86,9 +86,7 @@ def split_mask(keys: ArrayLike, share: float) -> BoolArray:
         array([False,  True,  True, False, False])
     """
     if not 0 < share < 1:
-        raise GuaranteeError(
-            f"share must lie in (0, 1), got {share}; it is the part of the queries that learns"
-        )
+        raise GuaranteeError(f"share must lie in (0, 1), got {share}; it is the part of the queries that learns")
     key = np.asarray(keys)
     order = np.argsort(key, kind="stable")
     if np.any(key[order][1:] == key[order][:-1]):

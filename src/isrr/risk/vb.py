@@ -45,9 +45,7 @@ class Summary:
     squares: mixture.Summary
 
     @classmethod
-    def of(
-        cls, losses: FloatArray, alpha: ArrayLike, delta: float, planned_queries: int | None = None
-    ) -> Self:
+    def of(cls, losses: FloatArray, alpha: ArrayLike, delta: float, planned_queries: int | None = None) -> Self:
         """Sum up losses, shape (n_queries, n_grid), rows in any order.
 
         Args:

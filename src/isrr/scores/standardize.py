@@ -45,7 +45,7 @@ class ScoreMap:
         raw, x, y = np.asarray(raw_scores, np.float64), np.array(self.inputs), np.array(self.outputs)
         segment = np.clip(np.searchsorted(x, raw, side="right") - 1, 0, x.size - 2)
         slope = np.diff(y) / np.diff(x)
-        return y[segment] + (raw - x[segment]) * slope[segment]
+        return np.asarray(y[segment] + (raw - x[segment]) * slope[segment])
 
 
 def mean_and_deviation(queries: Queries, score_map: ScoreMap | None = None) -> tuple[float, float]:
