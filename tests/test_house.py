@@ -10,7 +10,7 @@ import isrr
 SOURCE = Path(isrr.__file__).parent
 LAYERS = [
     "errors", "parallel", "noise", "data", "gains", "scores", "ranker", "metrics", "risk", "guarantee", "certificate",
-    "calibrate", "monitor", "report", "serve", "experiments", "cli",
+    "calibration", "monitor", "report", "serve", "experiments", "cli",
 ]  # fmt: skip
 HEAVY = [
     "pandas", "polars", "torch", "lightgbm", "catboost", "xgboost", "starlette", "pyspark", "matplotlib",
