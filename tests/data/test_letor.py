@@ -43,6 +43,11 @@ def test_carriage_returns_and_a_last_line_without_end_are_fine():
     assert queries.features.tolist() == [[0.5, 1], [0.25, 2], [1, 3]]
 
 
+def test_any_blank_may_stand_before_the_last_feature():
+    for blank in (b" ", b"\t", b"\r", b" \r\t"):
+        assert parse_letor(b"1 qid:1 1:2" + blank + b"3:4\n").features.tolist() == [[2, 0, 4]]
+
+
 def test_a_gzipped_file_reads_like_the_plain_one(tmp_path):
     plain = GOLDEN / "letor_small.txt"
     packed = tmp_path / "small.txt.gz"

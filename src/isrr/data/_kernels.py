@@ -49,7 +49,7 @@ def _last_index(text, start, stop):
         index += power * (text[i] - ZERO)
         power *= 10
         i -= 1
-    return index if i > start and (text[i] == SPACE or text[i] == TAB) else 0
+    return index if i > start and _ends_token(text[i]) else 0
 
 
 @njit(cache=True, nogil=True)
