@@ -54,6 +54,14 @@ def test_every_kind_of_frame_gives_the_same_queries(make):
     assert_same(read_queries(make(COLUMNS)), expected_queries())
 
 
+def test_categories_count_as_what_they_hold():
+    frame = pd.DataFrame(COLUMNS).astype(
+        {"query_id": "category", "segment": "category", "relevance": "category"}
+    )
+    assert_same(read_queries(frame), expected_queries())
+    assert_same(read_queries(pl.DataFrame(COLUMNS).cast({"query_id": pl.Categorical})), expected_queries())
+
+
 def written(tmp_path, kind):
     table, file = pa.table(COLUMNS), tmp_path / f"judged.{kind}"
     text = pd.DataFrame(COLUMNS).to_csv(index=False)
@@ -240,6 +248,17 @@ def test_blocks_hold_whole_queries_and_together_all_of_them(tmp_path, ids, rows)
     assert_same(Queries.concatenate(blocks), queries)
     if rows < 100:
         assert max(block.n_rows for block in blocks) <= rows + 30
+
+
+def test_blocks_take_a_small_part_of_the_memory_of_the_whole(tmp_path):
+    rows, file = 200_000, tmp_path / "long.parquet"
+    values = np.random.default_rng(20230).random(rows)
+    table = pa.table({"qid": np.arange(rows) // 20, "score": values, "features": list(values.reshape(-1, 1))})
+    pq.write_table(table, file, row_group_size=10_000)
+    before, most = pa.total_allocated_bytes(), 0
+    for _ in read_blocks(file, rows=5_000):
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert most < table.nbytes / 5
 
 
 def test_blocks_refuse_a_query_that_comes_back(tmp_path):

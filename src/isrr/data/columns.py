@@ -127,6 +127,8 @@ def _numbers(table: Any, column: str, name: str, dtype: type) -> NDArray[Any]:
     values = table[column]
     _refuse_nulls(values, column, name)
     types = pa.types
+    if types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
     if types.is_floating(values.type) or types.is_integer(values.type):
         return np.asarray(values.to_numpy(), dtype)
     if types.is_boolean(values.type) or types.is_decimal(values.type):

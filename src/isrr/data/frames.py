@@ -110,7 +110,8 @@ def read_blocks(
             seen.add(key)
         return queries
 
-    with reading(str(file)), pq.ParquetFile(file) as source:
+    # without pre_buffer: it would read ahead through the whole file
+    with reading(str(file)), pq.ParquetFile(file, pre_buffer=False) as source:
         carried = source.schema_arrow.empty_table().select(columns.names)
         for batch in source.iter_batches(rows, columns=columns.names):
             table = pa.concat_tables([carried, pa.Table.from_batches([batch]).select(columns.names)])
