@@ -75,6 +75,5 @@ def _made(file: Path) -> Path:
 
 if __name__ == "__main__":
     for row in rows(Path(sys.argv[1]) if len(sys.argv) > 1 else None):
-        print(
-            f"{row['what']:60} {row['ours']:10,.0f} {row['baseline']:8,.0f} {row['unit']}  {row['ratio']:8.1f}×"
-        )
+        speeds = f"{row['ours']:10,.0f} {row['baseline']:8,.0f} {row['unit']}"
+        print(f"{row['what']:60} {speeds} {row['ratio']:8.1f}×")

@@ -122,6 +122,8 @@ def test_the_width_can_be_given():
     assert parse_letor(b"1 qid:1\n").features is None
     with pytest.raises(DataError, match="feature 6, but n_features is 5"):
         parse_letor(b"1 qid:1 6:1\n", n_features=5)
+    with pytest.raises(ValueError, match="n_features must be at least 1, got 0"):
+        parse_letor(b"1 qid:1 6:1\n", n_features=0)
 
 
 def test_indices_may_start_at_zero_when_said_so():

@@ -102,6 +102,8 @@ def _parsed(
 ) -> Queries:
     from isrr.data import _kernels
 
+    if n_features is not None and n_features < 1:
+        raise ValueError(f"n_features must be at least 1, got {n_features}")
     first_index = 0 if zero_based else 1
     limit = (MAX_FEATURES if n_features is None else n_features) + first_index - 1
     starts, texts = _ranges(data, n_threads)
