@@ -48,6 +48,10 @@ def test_any_blank_may_stand_before_the_last_feature():
         assert parse_letor(b"1 qid:1 1:2" + blank + b"3:4\n").features.tolist() == [[2, 0, 4]]
 
 
+def test_an_index_may_have_leading_zeros():
+    assert parse_letor(b"1 qid:1 01:2 " + b"0" * 30 + b"2:4\n").features.tolist() == [[2, 4]]
+
+
 def test_a_gzipped_file_reads_like_the_plain_one(tmp_path):
     plain = GOLDEN / "letor_small.txt"
     packed = tmp_path / "small.txt.gz"
@@ -128,6 +132,8 @@ def test_the_width_can_be_given():
 
 def test_indices_may_start_at_zero_when_said_so():
     assert parse_letor(b"1 qid:1 0:3 2:1\n", zero_based=True).features.tolist() == [[3, 0, 1]]
+    assert parse_letor(b"1 qid:1 0:3\n", zero_based=True).features.tolist() == [[3]]
+    assert parse_letor(b"1 qid:1\n", zero_based=True).features is None
 
 
 def test_ids_are_integers_only_when_all_are_written_so():

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 OK, LABEL, NEGATIVE_LABEL, NO_QID, EMPTY_QID, SPARE_QID = range(6)
-PAIR, FIRST_INDEX, ORDER, LIMIT, VALUE, HUGE = range(6, 12)
+PAIR, FIRST_INDEX, ORDER, LIMIT, VALUE, HUGE, UNMEASURED = range(6, 13)
 
 TAB, LINE_END, RETURN, SPACE, HASH, PLUS, MINUS, POINT, ZERO, COLON = 9, 10, 13, 32, 35, 43, 45, 46, 48, 58
 UPPER_E, LOWER_E = 69, 101
@@ -39,23 +39,24 @@ def _after_blanks(text, i):
 
 @njit(cache=True, nogil=True)
 def _last_index(text, start, stop):
-    """The feature index before the last colon of a line, 0 where there is none."""
+    """The feature index before the last colon of a line, −1 where there is none."""
     i = stop - 1
     while i > start and text[i] != COLON:
         i -= 1
     i -= 1
     index, power = 0, 1
-    while i > start and ZERO <= text[i] <= ZERO + 9 and power < 10**12:
-        index += power * (text[i] - ZERO)
-        power *= 10
+    while i > start and ZERO <= text[i] <= ZERO + 9:
+        if power < 10**12:  # digits further left are zeros, or the line is bad
+            index += power * (text[i] - ZERO)
+            power *= 10
         i -= 1
-    return index if i > start and _ends_token(text[i]) else 0
+    return index if i > start and _ends_token(text[i]) else -1
 
 
 @njit(cache=True, nogil=True)
 def measure(text):
-    """How many rows the text holds, and the largest feature index that ends one of them."""
-    rows, width, i = 0, 0, 0
+    """How many rows the text holds, and the largest feature index that ends one of them, −1 without any."""
+    rows, largest, i = 0, -1, 0
     while i < text.size:
         i = _after_blanks(text, i)
         start = i
@@ -63,11 +64,11 @@ def measure(text):
             i += 1
         if i > start:
             rows += 1
-            width = max(width, _last_index(text, start, i))
+            largest = max(largest, _last_index(text, start, i))
         while text[i] != LINE_END:
             i += 1
         i += 1
-    return rows, width
+    return rows, largest
 
 
 @njit(cache=True, nogil=True)
@@ -236,6 +237,8 @@ def parse(text, first_index, limit, with_qid, relevance, features, runs):
                     features[row, index - first_index] = value
                 previous = index
                 i = _after_blanks(text, i)
+            if previous - first_index >= n_columns:
+                return n_runs, UNMEASURED, i, previous
             row += 1
         while text[i] != LINE_END:
             i += 1

@@ -114,7 +114,8 @@ def _parsed(
         n_rows = int(bounds[-1])
         if n_rows == 0:
             raise DataError(f"{name}: no rows; needed are lines like `2 qid:7 1:0.5 2:1.25`")
-        width = n_features or max(min(width, limit) for _, width in measured) - first_index + 1
+        largest = max(largest for _, largest in measured)
+        width = n_features or max(0, min(largest, limit) - first_index + 1)
         relevance, features = np.empty(n_rows), _zeros(n_rows, width, name)
 
         def parse(part: int) -> tuple[IntArray, tuple[int, int, int]]:
@@ -228,6 +229,9 @@ def _complaint(
     """The error for a bad line: where it is, what was found there, what is needed."""
     from isrr.data import _kernels
 
+    assert code != _kernels.UNMEASURED, (
+        f"{name}: a good line with feature {previous} was measured as narrower"
+    )
     start = int(_kernels.line_start(data, byte))
     line = 1 + int(np.count_nonzero(data[:start] == 10))
     word = _TOKEN_END.split(data[byte : byte + 200].tobytes(), maxsplit=1)[0]
