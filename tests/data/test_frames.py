@@ -234,6 +234,8 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
     assert [path.name for path in tmp_path.iterdir()] == ["copy.arrow"]
     with pytest.raises(DataError, match=r"copy\.csv: queries are written to \.parquet or \.arrow"):
         write_queries(many_queries(np.arange(3)), tmp_path / "copy.csv")
+    with pytest.raises(DataError, match="there is no folder"):
+        write_queries(many_queries(np.arange(3)), tmp_path / "nowhere" / "copy.arrow")
 
 
 @pytest.mark.parametrize(

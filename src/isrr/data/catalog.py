@@ -103,10 +103,9 @@ CATALOG = {
         (2_594, 325, 325), (237_627, 30_043, 30_437), 41, 1, (".",),
         "https://www.cl.uni-heidelberg.de/statnlpgroup/nfcorpus; the 41 features are our own",
     ),
-    "jester5k": Published(
-        (0, 0, 0), (0, 0, 0), 0, 1, (".",), "the R package recommenderlab, data set Jester5k, as ratings.csv"
-    ),
 }  # fmt: skip
+JESTER = "jester5k"
+_JESTER_USERS, _JESTER_RATINGS = 5_000, 363_209
 
 
 def load(name: str, path: str | os.PathLike[str], fold: int = 1) -> Benchmark:
@@ -116,17 +115,19 @@ def load(name: str, path: str | os.PathLike[str], fold: int = 1) -> Benchmark:
     that make them; any file may be gzipped. Other counts than published bring a `BenchmarkCountsWarning`.
 
     Args:
-        name: One of the names in `CATALOG`.
+        name: One of the names in `CATALOG`, or "jester5k", whose users are queries and whose jokes are items.
         path: The folder.
         fold: Which fold, from 1.
     """
-    if name not in CATALOG:
-        raise ValueError(f"no benchmark is called {name!r}; there are {', '.join(CATALOG)}")
-    known, root = CATALOG[name], Path(path)
-    if not 1 <= fold <= known.n_folds:
-        raise ValueError(f"fold {fold} of {name}: its folds are 1 to {known.n_folds}")
-    if name == "jester5k":
-        return Benchmark(name, fold, *_jester(root, known))
+    if name not in (*CATALOG, JESTER):
+        raise ValueError(f"no benchmark is called {name!r}; there are {', '.join(CATALOG)}, {JESTER}")
+    n_folds = 1 if name == JESTER else CATALOG[name].n_folds
+    if not 1 <= fold <= n_folds:
+        raise ValueError(f"fold {fold} of {name}: its folds are 1 to {n_folds}")
+    root = Path(path)
+    if name == JESTER:
+        return Benchmark(name, fold, *_jester(root))
+    known = CATALOG[name]
     parts = [_part(files) for files in _located(name, known, root, fold)]
     width = max((part.features.shape[1] for part in parts if part.features is not None), default=0)
     _compare(name, known, fold, parts, width)
@@ -192,12 +193,19 @@ def _compare(name: str, known: Published, fold: int, parts: Sequence[Queries], w
         warnings.warn(f"{name}: {'; '.join(differences)}", BenchmarkCountsWarning, stacklevel=3)
 
 
-def _jester(root: Path, known: Published) -> tuple[Queries, Queries, Queries]:
+def _jester(root: Path) -> tuple[Queries, Queries, Queries]:
     """Users as queries and jokes as items; ratings from −10 to 10 become relevance from 0 to 4."""
     file = root / "ratings.csv"
     if not file.is_file():
-        raise DataError(f"{root}: jester5k is not here; needed is ratings.csv. It comes from {known.source}")
+        raise DataError(
+            f"{root}: {JESTER} is not here; needed is ratings.csv (user, joke, rating). "
+            "It comes from the R package recommenderlab, data set Jester5k"
+        )
     users = read_queries(file, query="user", item="joke", score="rating")
+    if (len(users), users.n_rows) != (_JESTER_USERS, _JESTER_RATINGS):
+        found = f"{len(users):,} users and {users.n_rows:,} ratings"
+        published = f"{_JESTER_USERS:,} and {_JESTER_RATINGS:,}"
+        warnings.warn(f"{JESTER}: {found}, published are {published}", BenchmarkCountsWarning, stacklevel=3)
     judged = replace(users, scores=None, relevance=(users.need_scores() + 10) / 5)
     train, validation, test = split(judged)
     return train, validation, test

@@ -137,6 +137,8 @@ def write_queries(queries: Queries, path: str | os.PathLike[str]) -> None:
 
     file = Path(path)
     kind = WRITTEN.get(file.suffix.lower())
+    if not file.parent.is_dir():
+        raise DataError(f"{file}: there is no folder {file.parent}")
     if kind is None:
         raise DataError(f"{file}: queries are written to {' or '.join(WRITTEN)}, told by the suffix")
 
