@@ -77,7 +77,7 @@ def test_a_cut_gzip_file_is_refused(tmp_path):
         (b"1 1:2\n", r"text:1: column 3: '1:2' where `qid:ID` is needed"),
         (b"1\n", r"text:1: column 2: the line ends where `qid:ID` is needed"),
         (b"1 qid: 1:2\n", r"text:1: column 7: no query id behind `qid:`"),
-        (b"1 qid:\xff 1:2\n", r"query id b'\\xff' is not UTF-8"),
+        (b"1 qid:\xff 1:2\n", r"text:1: column 7: query id b'\\xff' is not UTF-8"),
         (b"1 qid:1 14:2 12:3\n", r"text:1: column 14: feature 12 follows feature 14; indices must increase"),
         (b"1 qid:1 2:2 2:3\n", r"text:1: column 13: feature 2 stands twice"),
         (b"1 qid:1 0:2\n", r"text:1: column 9: feature 0, but indices start at 1"),

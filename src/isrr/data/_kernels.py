@@ -9,6 +9,7 @@ from numba import njit
 
 OK, LABEL, NEGATIVE_LABEL, NO_QID, EMPTY_QID, SPARE_QID = range(6)
 PAIR, FIRST_INDEX, ORDER, LIMIT, VALUE, HUGE, UNMEASURED = range(6, 13)
+NOT_TEXT = 13  # found when ids are decoded, not by a loop here
 
 TAB, LINE_END, RETURN, SPACE, HASH, PLUS, MINUS, POINT, ZERO, COLON = 9, 10, 13, 32, 35, 43, 45, 46, 48, 58
 UPPER_E, LOWER_E = 69, 101

@@ -13,7 +13,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -136,14 +136,16 @@ def _parsed(
         sizes = _group_sizes(group, n_rows, name)
         offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
         return Queries(offsets, np.arange(len(sizes)), relevance=relevance, features=matrix, made_ids=True)
-    place: dict[bytes, int] = {}
+    place: dict[str, int] = {}
     runs = [runs for runs, _ in found]
-    ids = (text_id for text, part in zip(texts, runs, strict=True) for text_id in _ids(text, part))
+    ids = chain.from_iterable(
+        _ids(data, name, start, text, part) for start, text, part in zip(starts, texts, runs, strict=True)
+    )
     codes = np.fromiter((place.setdefault(text_id, len(place)) for text_id in ids), np.int64)
     heads = np.concatenate([part[:, 0] + bound for part, bound in zip(runs, bounds, strict=False)])
     del found, runs
     lengths = np.diff(heads, append=n_rows)
-    return _grouped(codes, lengths, _identifiers(list(place), name), relevance, matrix)
+    return _grouped(codes, lengths, _identifiers(list(place)), relevance, matrix)
 
 
 def _ranges(data: Bytes, n_threads: int) -> tuple[list[int], list[Bytes]]:
@@ -185,10 +187,16 @@ def _group_sizes(group: Group, n_rows: int, name: str) -> IntArray:
     return sizes.astype(np.int64)
 
 
-def _ids(text: Bytes, runs: IntArray) -> Iterator[bytes]:
+def _ids(data: Bytes, name: str, at: int, text: Bytes, runs: IntArray) -> Iterator[str]:
+    """The query id of each run in a text that stands at byte `at` of the data."""
+    from isrr.data._kernels import NOT_TEXT
+
     for first in range(0, len(runs), 4096):
         for _, start, stop in runs[first : first + 4096].tolist():
-            yield text[start:stop].tobytes()
+            try:
+                yield text[start:stop].tobytes().decode()
+            except UnicodeDecodeError:
+                raise _complaint(data, name, NOT_TEXT, at + start, 0, None) from None
 
 
 def _grouped(
@@ -212,12 +220,8 @@ def _grouped(
     return Queries(offsets, query_ids, relevance=relevance, features=features, rows=rows)
 
 
-def _identifiers(ids: list[bytes], name: str) -> NDArray[Any]:
+def _identifiers(texts: list[str]) -> NDArray[Any]:
     """Ids as integers where all are written as one would write them, else as text."""
-    try:
-        texts = [text.decode() for text in ids]
-    except UnicodeDecodeError as error:
-        raise DataError(f"{name}: query id {error.object!r} is not UTF-8 text") from None
     if all(len(text) < 19 and _INTEGER.fullmatch(text) for text in texts):
         return np.array([int(text) for text in texts], np.int64)
     return np.array(texts, dtype=object)
@@ -245,6 +249,7 @@ def _complaint(
         _kernels.NO_QID: f"{found} where `qid:ID` is needed; a file without ids needs group sizes (`group=`)",
         _kernels.EMPTY_QID: "no query id behind `qid:`",
         _kernels.SPARE_QID: f"{found}, but group sizes are given too; needed is one of the two",
+        _kernels.NOT_TEXT: f"query id {word!r} is not UTF-8 text",
         _kernels.PAIR: f"{found} where a feature is needed, `index:value`",
         _kernels.FIRST_INDEX: "feature 0, but indices start at 1 (files that start at 0: `zero_based=True`)",
         _kernels.ORDER: f"feature {index} follows feature {previous}; indices must increase along a line",
