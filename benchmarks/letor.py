@@ -1,0 +1,79 @@
+"""Reading LETOR text, beside scikit-learn on the same file in the same run.
+
+python benchmarks/letor.py [FILE]
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isrr.data.frames import read_queries, write_queries
+from isrr.data.letor import read_letor
+
+REAL_FILE = Path(__file__).parents[2] / "shared" / "data" / "mq2007" / "S1.txt"
+
+
+def rows(file: Path | None = None) -> list[dict[str, Any]]:
+    """Megabytes of text a second: one thread, two threads, and a converted copy.
+
+    Without the real MQ2007 file a made one of the same shape takes its place.
+    """
+    from sklearn.datasets import load_svmlight_file
+
+    with tempfile.TemporaryDirectory() as folder:
+        source = file or (REAL_FILE if REAL_FILE.is_file() else _made(Path(folder) / "made.txt"))
+        copy = Path(folder) / "copy.arrow"
+        write_queries(read_letor(source), copy)
+        megabytes = source.stat().st_size / 1e6
+        theirs = megabytes / _seconds(lambda: load_svmlight_file(str(source), query_id=True), 3)
+        floor = megabytes / _seconds(source.read_bytes, 9)
+        print(f"read floor: {floor:,.0f} MB/s (plain read of {source.name}, {megabytes:.1f} MB, cached)")
+        ways: list[tuple[str, Callable[[], object]]] = [
+            ("LETOR text, 1 thread", lambda: read_letor(source, n_threads=1)),
+            ("LETOR text, 2 threads", lambda: read_letor(source, n_threads=2)),
+            ("converted copy (.arrow)", lambda: _touched(copy)),
+        ]
+        found = []
+        for what, read in ways:
+            ours = megabytes / _seconds(read, 9)
+            row = {"what": f"{what}, against scikit-learn's text reader", "ours": ours, "baseline": theirs}
+            found.append(row | {"ratio": ours / theirs, "unit": "MB/s of text"})
+        return found
+
+
+def _touched(copy: Path) -> float:
+    """Load the copy and read its whole feature matrix, so that mapping alone does not count."""
+    features = read_queries(copy).features
+    assert features is not None
+    return float(features.sum())
+
+
+def _seconds(read: Callable[[], object], repeats: int) -> float:
+    read()
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        read()
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def _made(file: Path) -> Path:
+    rng = np.random.default_rng(20230)
+    with file.open("w") as text:
+        for query, length in enumerate(rng.integers(20, 60, 340)):
+            for values in np.where(rng.random((length, 46)) < 0.4, 0, rng.random((length, 46))):
+                features = " ".join(f"{index}:{value:.6f}" for index, value in enumerate(values, 1))
+                text.write(f"{rng.integers(3)} qid:{query} {features} #docid = GX029-35-5894638 inc = 1\n")
+    return file
+
+
+if __name__ == "__main__":
+    for row in rows(Path(sys.argv[1]) if len(sys.argv) > 1 else None):
+        speeds = f"{row['ours']:10,.0f} {row['baseline']:8,.0f} {row['unit']}"
+        print(f"{row['what']:60} {speeds} {row['ratio']:8.1f}×")

@@ -1,0 +1,184 @@
+"""The columns of an Arrow table, cast in their roles and turned into the arrays of `Queries`.
+
+Every refusal names the table, the row (counted from 0) and the column.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isrr.data.files import Table
+from isrr.data.letor import Group
+from isrr.data.queries import Queries
+from isrr.errors import DataError
+
+USUAL_NAMES = {
+    "query": ("query_id", "qid", "query"),
+    "item": ("item_id", "doc_id", "docid", "item"),
+    "score": ("score",),
+    "relevance": ("relevance", "label", "grade"),
+    "segment": ("segment",),
+    "item_group": ("group", "provider", "item_group"),
+    "features": ("features",),
+}
+MADE_IDS = {b"isrr.made_ids": b"true"}  # schema metadata of queries whose ids were made from positions
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Which column plays which role; features may be played by several. A role nobody plays is left out."""
+
+    roles: dict[str, str]
+    features: str | list[str] | None
+
+    @property
+    def names(self) -> list[str]:
+        """All columns that play a role."""
+        features = [self.features] if isinstance(self.features, str) else self.features or []
+        return list(dict.fromkeys([*self.roles.values(), *features]))
+
+    @property
+    def ids(self) -> list[str]:
+        """The columns that hold ids."""
+        return [name for role, name in self.roles.items() if role not in ("score", "relevance")]
+
+
+def cast(
+    table: Table, named: dict[str, str | None], features: str | Sequence[str] | None, need_query: bool
+) -> Cast:
+    """Give each role the column named for it, or the first of its usual names that the table has."""
+    have = f"the columns are {', '.join(table.columns) or 'none'}"
+    for name in [*named.values(), *([features] if isinstance(features, str) else features or [])]:
+        if name is not None and name not in table.columns:
+            raise DataError(f"{table.name}: there is no column {name!r}; {have}")
+
+    def usual(role: str) -> str | None:
+        return next((name for name in USUAL_NAMES[role] if name in table.columns), None)
+
+    roles = {role: name or usual(role) for role, name in named.items()}
+    if need_query and roles["query"] is None:
+        names = ", ".join(USUAL_NAMES["query"])
+        raise DataError(f"{table.name}: no query column ({names}, or named by `query=`); {have}")
+    if not need_query:
+        roles["query"] = None
+    if features is None:
+        features = usual("features")
+    if roles["score"] is None and roles["relevance"] is None and features is None:
+        raise DataError(f"{table.name}: neither scores, relevance nor features; {have}")
+    return Cast(
+        roles={role: name for role, name in roles.items() if name is not None},
+        features=features if isinstance(features, str | None) else list(features),
+    )
+
+
+def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Queries:
+    """Queries from the columns of an Arrow table."""
+    if table.num_rows == 0:
+        raise DataError(f"{name}: the table has no rows")
+
+    def ids(role: str) -> NDArray[Any] | None:
+        return identifiers(table, columns.roles[role], name) if role in columns.roles else None
+
+    def numbers(role: str) -> NDArray[Any] | None:
+        return _numbers(table, columns.roles[role], name, np.float64) if role in columns.roles else None
+
+    arrays = {
+        "qid": ids("query"),
+        "item_ids": ids("item"),
+        "item_groups": ids("item_group"),
+        "segment": ids("segment"),
+        "scores": numbers("score"),
+        "relevance": numbers("relevance"),
+        "features": None if columns.features is None else _matrix(table, columns.features, name),
+    }
+    try:
+        queries = Queries.from_arrays(**arrays, group=group)  # type: ignore[arg-type]
+    except DataError as error:
+        raise DataError(f"{name}: {error}") from None
+    made = (table.schema.metadata or {}).items() >= MADE_IDS.items()
+    return replace(queries, made_ids=made or queries.made_ids)
+
+
+def identifiers(table: Any, column: str, name: str) -> NDArray[Any]:
+    """Ids as integers or text, one a row."""
+    import pyarrow as pa
+
+    values = table[column]
+    _refuse_nulls(values, column, name)
+    if pa.types.is_dictionary(values.type):
+        values = values.combine_chunks()
+        chunk = values.chunk(0) if isinstance(values, pa.ChunkedArray) else values
+        return np.asarray(chunk.dictionary.to_numpy(zero_copy_only=False)[chunk.indices.to_numpy()])
+    return np.asarray(values.to_numpy())
+
+
+def _refuse_nulls(values: Any, column: str, name: str) -> None:
+    if values.null_count:
+        row = int(np.flatnonzero(values.is_null().to_numpy())[0])
+        raise DataError(f"{name}: row {row}, column {column!r}: no value; every row needs one")
+
+
+def _numbers(table: Any, column: str, name: str, dtype: type) -> NDArray[Any]:
+    import pyarrow as pa
+
+    values = table[column]
+    _refuse_nulls(values, column, name)
+    types = pa.types
+    if types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if types.is_floating(values.type) or types.is_integer(values.type):
+        return np.asarray(values.to_numpy(), dtype)
+    if types.is_boolean(values.type) or types.is_decimal(values.type):
+        return np.asarray(values.cast(pa.float64()).to_numpy(), dtype)
+    row = next((row for row, value in enumerate(values.to_pylist()) if not _reads_as_number(value)), 0)
+    found = values[row].as_py()
+    raise DataError(f"{name}: row {row}, column {column!r}: {found!r} ({values.type}); needed is a number")
+
+
+def _reads_as_number(value: object) -> bool:
+    try:
+        float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _matrix(table: Any, features: str | list[str], name: str) -> NDArray[np.float32]:
+    import pyarrow as pa
+
+    if isinstance(features, str) and (
+        pa.types.is_list(table[features].type)
+        or pa.types.is_large_list(table[features].type)
+        or pa.types.is_fixed_size_list(table[features].type)
+    ):
+        return _lists(table[features], features, name)
+    names = [features] if isinstance(features, str) else features
+    matrix = np.empty((table.num_rows, len(names)), np.float32)
+    for place, column in enumerate(names):
+        matrix[:, place] = _numbers(table, column, name, np.float32)
+    return matrix
+
+
+def _lists(values: Any, column: str, name: str) -> NDArray[np.float32]:
+    """Equally long lists as a matrix, without a copy where they are one piece of fixed-size float32 lists."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    _refuse_nulls(values, column, name)
+    if pa.types.is_fixed_size_list(values.type):
+        width = values.type.list_size
+    else:
+        lengths = pc.list_value_length(values).to_numpy()
+        width = int(lengths[0])
+        if (lengths != width).any():
+            row = int(np.flatnonzero(lengths != width)[0])
+            raise DataError(
+                f"{name}: row {row}, column {column!r}: {lengths[row]} features, but row 0 has {width}"
+            )
+    pieces = [chunk.flatten() for chunk in values.chunks]
+    flat = pieces[0] if len(pieces) == 1 else pa.chunked_array(pieces, values.type.value_type)
+    inner = pa.table({column: flat})
+    return _numbers(inner, column, f"{name}: within the lists", np.float32).reshape(len(values), width)

@@ -1,0 +1,172 @@
+"""Files of tables: what kind a file is, which columns it has, and those columns as an Arrow table.
+
+A kind is told by the file's suffix, else by its first bytes. Columns that hold ids are read from CSV as text,
+so that 007 stays 007, and become integers only where every one is written as an integer would be.
+"""
+
+import csv
+import gzip
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from isrr.errors import DataError
+
+KINDS = {
+    ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
+    ".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
+    ".letor": "letor", ".svm": "letor", ".svmlight": "letor", ".libsvm": "letor",
+}  # fmt: skip
+_LETOR_LINE = re.compile(rb"[-+.\deE]+[ \t]+(qid:|\d+:)")
+_INTEGER = "^(0|-?[1-9][0-9]{0,17})$"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that is read when asked.
+
+    Attributes:
+        name: What errors call it.
+        columns: The columns it has.
+        read: Arrow table of the columns named first; those named second hold ids.
+    """
+
+    name: str
+    columns: list[str]
+    read: Callable[[list[str], list[str]], Any]
+
+
+def kind_of(path: Path) -> str:
+    """One of "parquet", "arrow", "csv", "jsonl" and "letor"."""
+    if path.is_dir():
+        raise DataError(f"{path}: this is a folder; name the file")
+    if not path.exists():
+        raise DataError(f"{path}: there is no such file")
+    if path.stat().st_size == 0:
+        raise DataError(f"{path}: the file is empty")
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
+    return KINDS.get(suffixes[-1] if suffixes else "") or _sniffed(path)
+
+
+def _sniffed(path: Path) -> str:
+    with reading(str(path)), _opened(path) as file:
+        head = file.read(1 << 16)
+    for magic, kind in ((b"PAR1", "parquet"), (b"ARROW1", "arrow"), (b"{", "jsonl")):
+        if head.lstrip().startswith(magic):
+            return kind
+    lines = [line.strip() for line in head.split(b"\n")]
+    first = next((line for line in lines if line and not line.startswith(b"#")), b"")
+    if _LETOR_LINE.match(first):
+        return "letor"
+    if b"," in first or b"\t" in first:
+        return "csv"
+    suffixes = ", ".join(KINDS)
+    raise DataError(
+        f"{path}: neither Parquet, Arrow, CSV, JSONL nor LETOR text; a suffix tells the kind ({suffixes})"
+    )
+
+
+def open_table(path: Path, kind: str) -> Table:
+    """The table in a Parquet, Arrow, CSV or JSONL file."""
+    opener = {"parquet": _parquet, "arrow": _arrow, "csv": _csv, "jsonl": _jsonl}[kind]
+    with reading(str(path)):
+        return opener(path)
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Turn what goes wrong inside a file into one error that names the file."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except DataError:
+        raise
+    except (ArrowException, OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{name}: cannot be read: {error}") from None
+
+
+def write_table(table: Any, path: Path, kind: str) -> None:
+    """Write an Arrow table as one record batch or as Parquet; the file appears whole or not at all."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    partial = path.with_name(f".{path.name}.{uuid4().hex}.part")
+    try:
+        if kind == "parquet":
+            pq.write_table(table, partial)
+        else:
+            with pa.OSFile(str(partial), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+                writer.write_table(table.combine_chunks())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _opened(path: Path) -> Any:
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+
+
+def _parquet(path: Path) -> Table:
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(path, memory_map=True)
+    return Table(str(path), file.schema_arrow.names, lambda columns, _: file.read(columns))
+
+
+def _arrow(path: Path) -> Table:
+    import pyarrow as pa
+
+    file = pa.ipc.open_file(pa.memory_map(str(path)))
+    table = pa.Table.from_batches((file.get_batch(i) for i in range(file.num_record_batches)), file.schema)
+    return Table(str(path), table.column_names, lambda columns, _: table.select(columns))
+
+
+def _csv(path: Path) -> Table:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import csv as arrow_csv
+
+    delimiter = "\t" if ".tsv" in path.suffixes else ","
+    with _opened(path) as file:
+        header = file.readline().decode("utf-8-sig")
+    columns = next(csv.reader([header.rstrip("\r\n")], delimiter=delimiter), [])
+
+    def read(wanted: list[str], ids: list[str]) -> Any:
+        table = arrow_csv.read_csv(
+            path,
+            parse_options=arrow_csv.ParseOptions(delimiter=delimiter),
+            convert_options=arrow_csv.ConvertOptions(
+                include_columns=wanted,
+                column_types={name: pa.string() for name in ids},
+                null_values=[""],
+                strings_can_be_null=True,
+            ),
+        )
+        for name in ids:
+            if pc.all(pc.match_substring_regex(table[name], _INTEGER)).as_py():
+                table = table.set_column(table.column_names.index(name), name, table[name].cast(pa.int64()))
+        return table
+
+    return Table(str(path), columns, read)
+
+
+def _jsonl(path: Path) -> Table:
+    import pyarrow as pa
+    from pyarrow import json
+
+    table = json.read_json(path)
+
+    def read(wanted: list[str], ids: list[str]) -> Any:
+        dates = [name for name in ids if pa.types.is_timestamp(table[name].type)]
+        if not dates:
+            return table.select(wanted)
+        as_text = json.ParseOptions(explicit_schema=pa.schema([(name, pa.string()) for name in dates]))
+        return json.read_json(path, parse_options=as_text).select(wanted)
+
+    return Table(str(path), table.column_names, read)

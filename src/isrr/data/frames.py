@@ -1,0 +1,184 @@
+"""Tables → Queries, and back: Parquet, Arrow, CSV, JSONL, LETOR text; frames of pandas, polars and pyarrow.
+
+`read_queries` is the one entrance. A table has one row an item; its columns are found by their usual names or
+named by the caller. `read_blocks` streams a Parquet file in pieces that hold whole queries, `write_queries`
+makes a copy that loads without parsing.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isrr.data.columns import MADE_IDS, cast, identifiers, queries_of
+from isrr.data.files import Table, kind_of, open_table, reading, write_table
+from isrr.data.letor import Group, read_letor
+from isrr.data.queries import Queries
+from isrr.errors import DataError
+
+WRITTEN = {".parquet": "parquet", ".arrow": "arrow"}
+
+
+def read_queries(
+    source: Any,
+    *,
+    query: str | None = None,
+    item: str | None = None,
+    score: str | None = None,
+    relevance: str | None = None,
+    segment: str | None = None,
+    item_group: str | None = None,
+    features: str | Sequence[str] | None = None,
+    group: Group | None = None,
+    n_features: int | None = None,
+) -> Queries:
+    """Read queries from a file (Parquet, Arrow, CSV, JSONL, LETOR text) or a pandas, polars or pyarrow table.
+
+    Args:
+        source: Path of the file, or the table.
+        query: Column with the query of each row; by default `query_id`, `qid` or `query`.
+        item: Column with the item; by default `item_id`, `doc_id`, `docid` or `item`, where there is one.
+        score: Column with the raw score; by default `score`, where there is one.
+        relevance: Column with the grade; by default `relevance`, `label` or `grade`, where there is one.
+        segment: Column with the query's segment; by default `segment`, where there is one.
+        item_group: Column with the item's provider or group; by default `group`, `provider` or `item_group`.
+        features: A column of equally long lists, or the columns to stack; by default `features`, where it is.
+        group: Sizes of consecutive queries, for data without a query column; for LETOR text also their file.
+        n_features: Number of feature columns of LETOR text; by default the largest index there.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> read_queries(pa.table({"qid": ["a", "b", "a"], "score": [2.0, 1.0, 0.5], "grade": [1, 0, 2]}))
+        Queries(2 queries, 3 items; scores, relevance)
+    """
+    named = {"query": query, "item": item, "score": score, "relevance": relevance}
+    named |= {"segment": segment, "item_group": item_group}
+    if not isinstance(source, str | os.PathLike):
+        table = _from_frame(source)
+    elif (kind := kind_of(path := Path(source))) == "letor":
+        unused = [role for role, name in (named | {"features": features}).items() if name is not None]
+        if unused:
+            raise DataError(f"{path}: LETOR text has no named columns; leave out `{unused[0]}=`")
+        return read_letor(path, group=group, n_features=n_features)
+    else:
+        table = open_table(path, kind)
+    if n_features is not None:
+        raise DataError(f"{table.name}: n_features is for LETOR text; a table says how many features it has")
+    columns = cast(table, named, features, need_query=group is None)
+    with reading(table.name):
+        rows = table.read(columns.names, columns.ids)
+    return queries_of(rows, columns, table.name, group)
+
+
+def read_blocks(
+    path: str | os.PathLike[str],
+    *,
+    rows: int = 1 << 16,
+    query: str | None = None,
+    item: str | None = None,
+    score: str | None = None,
+    relevance: str | None = None,
+    segment: str | None = None,
+    item_group: str | None = None,
+    features: str | Sequence[str] | None = None,
+) -> Iterator[Queries]:
+    """Stream a Parquet file, row group by row group, as queries of about `rows` rows together.
+
+    Every query comes whole, in one block, so its rows must stand together in the file. Memory holds a block,
+    the query cut by its end and a key of each query seen. Columns are named as for `read_queries`.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if kind_of(file := Path(path)) != "parquet":
+        raise DataError(f"{file}: only Parquet is read in blocks; `write_queries` makes a Parquet copy")
+    named = {"query": query, "item": item, "score": score, "relevance": relevance}
+    named |= {"segment": segment, "item_group": item_group}
+    columns = cast(open_table(file, "parquet"), named, features, need_query=True)
+    seen: set[int] = set()
+    done = 0
+
+    def block(whole: Any) -> Queries:
+        queries = queries_of(whole, columns, f"{file}, rows from {done}", None)
+        for key, query_id in zip(queries.keys.tolist(), queries.query_ids, strict=True):
+            if key in seen:
+                where = f"{file}: query {str(query_id)!r}"
+                raise DataError(f"{where} stands in two places; blocks need a file sorted by query")
+            seen.add(key)
+        return queries
+
+    # without pre_buffer: it would read ahead through the whole file
+    with reading(str(file)), pq.ParquetFile(file, pre_buffer=False) as source:
+        carried = source.schema_arrow.empty_table().select(columns.names)
+        for batch in source.iter_batches(rows, columns=columns.names):
+            table = pa.concat_tables([carried, pa.Table.from_batches([batch]).select(columns.names)])
+            ids = identifiers(table, columns.roles["query"], f"{file}, rows from {done}")
+            others = np.flatnonzero(ids != ids[-1])
+            cut = int(others[-1]) + 1 if others.size else 0
+            if cut:
+                yield block(table.slice(0, cut))
+                done += cut
+            carried = table.slice(cut)
+        if not carried.num_rows:
+            raise DataError(f"{file}: the table has no rows")
+        yield block(carried)
+
+
+def write_queries(queries: Queries, path: str | os.PathLike[str]) -> None:
+    """Write queries to Parquet or Arrow, by suffix; the file appears whole or not at all.
+
+    `read_queries` reads the same queries back, rows in query order. Arrow (.arrow) loads fastest: its feature
+    matrix is mapped, read-only, not copied.
+    """
+    import pyarrow as pa
+
+    file = Path(path)
+    kind = WRITTEN.get(file.suffix.lower())
+    if not file.parent.is_dir():
+        raise DataError(f"{file}: there is no folder {file.parent}")
+    if kind is None:
+        raise DataError(f"{file}: queries are written to {' or '.join(WRITTEN)}, told by the suffix")
+
+    def per_query(values: NDArray[Any]) -> Any:
+        if values.dtype.kind == "i":
+            return pa.array(np.repeat(values, queries.n_items))
+        codes = np.repeat(np.arange(len(queries), dtype=np.int32), queries.n_items)
+        return pa.DictionaryArray.from_arrays(codes, pa.array(values, pa.string()))
+
+    columns = {"query_id": per_query(queries.query_ids)}
+    for name, column in (("item_id", queries.item_ids), ("item_group", queries.item_groups)):
+        if column is not None:
+            columns[name] = pa.array(column)
+    for name, numbers in (("score", queries.scores), ("relevance", queries.relevance)):
+        if numbers is not None:
+            columns[name] = pa.array(numbers)
+    if queries.segments is not None:
+        columns["segment"] = per_query(queries.segments)
+    if queries.features is not None:
+        flat = pa.array(queries.features.reshape(-1))
+        columns["features"] = pa.FixedSizeListArray.from_arrays(flat, queries.features.shape[1])
+    table = pa.table(columns)
+    write_table(table.replace_schema_metadata(MADE_IDS) if queries.made_ids else table, file, kind)
+
+
+def _from_frame(source: Any) -> Table:
+    import narwhals as nw
+    import pyarrow as pa
+
+    try:
+        frame = nw.from_native(source)
+    except TypeError:
+        kind = type(source).__name__
+        raise DataError(f"a {kind} is neither a path nor a pandas, polars or pyarrow table") from None
+
+    def read(columns: list[str], _: list[str]) -> Any:
+        chosen = frame.select(columns)
+        try:
+            return (chosen.collect() if isinstance(chosen, nw.LazyFrame) else chosen).to_arrow()
+        except pa.ArrowException as error:
+            raise DataError(f"table: a column mixes kinds of values: {error}") from None
+
+    return Table("table", frame.collect_schema().names(), read)

@@ -1,0 +1,278 @@
+"""Tables in and out: every source gives the same queries; a bad table says what is wrong, and where."""
+
+import gzip
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from isrr.data.frames import read_blocks, read_queries, write_queries
+from isrr.data.queries import Queries
+from isrr.errors import DataError
+
+COLUMNS = {
+    "query_id": ["a", "b", "a", "b"],
+    "item_id": ["x", "x", "y", "z"],
+    "score": [2.0, 1.0, 0.5, 0.25],
+    "relevance": [1, 0, 2, 3],
+    "segment": ["de", "fr", "de", "fr"],
+    "provider": ["p", "q", "q", "p"],
+}
+FIELDS = (
+    "offsets", "query_ids", "scores", "relevance", "item_ids", "item_groups", "segments", "features",
+    "made_ids",
+)  # fmt: skip
+
+
+def assert_same(found, expected):
+    for name in FIELDS:
+        mine, theirs = getattr(found, name), getattr(expected, name)
+        assert (mine is None) == (theirs is None), name
+        np.testing.assert_array_equal(mine, theirs, err_msg=name)
+        assert np.asarray(mine).dtype == np.asarray(theirs).dtype, name
+
+
+def expected_queries():
+    return Queries.from_arrays(
+        qid=COLUMNS["query_id"],
+        item_ids=COLUMNS["item_id"],
+        scores=COLUMNS["score"],
+        relevance=COLUMNS["relevance"],
+        segment=COLUMNS["segment"],
+        item_groups=COLUMNS["provider"],
+    )
+
+
+@pytest.mark.parametrize(
+    "make", [pd.DataFrame, pl.DataFrame, pl.LazyFrame, pa.table], ids=["pandas", "polars", "lazy", "pyarrow"]
+)
+def test_every_kind_of_frame_gives_the_same_queries(make):
+    assert_same(read_queries(make(COLUMNS)), expected_queries())
+
+
+def test_categories_count_as_what_they_hold():
+    frame = pd.DataFrame(COLUMNS).astype(
+        {"query_id": "category", "segment": "category", "relevance": "category"}
+    )
+    assert_same(read_queries(frame), expected_queries())
+    assert_same(read_queries(pl.DataFrame(COLUMNS).cast({"query_id": pl.Categorical})), expected_queries())
+
+
+def written(tmp_path, kind):
+    table, file = pa.table(COLUMNS), tmp_path / f"judged.{kind}"
+    text = pd.DataFrame(COLUMNS).to_csv(index=False)
+    rows = "".join(json.dumps(row) + "\n" for row in table.to_pylist())
+    match kind:
+        case "parquet":
+            pq.write_table(table, file)
+        case "arrow":
+            with pa.ipc.new_file(file, table.schema) as writer:
+                writer.write_table(table, max_chunksize=3)
+        case "csv" | "unknown":
+            file.write_text(text)
+        case "csv.gz":
+            file.write_bytes(gzip.compress(text.encode()))
+        case "tsv":
+            file.write_text(text.replace(",", "\t"))
+        case "jsonl":
+            file.write_text(rows)
+    return file
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "csv", "csv.gz", "tsv", "jsonl", "unknown"])
+def test_every_kind_of_file_gives_the_same_queries(tmp_path, kind):
+    assert_same(read_queries(written(tmp_path, kind)), expected_queries())
+
+
+def test_letor_text_is_recognised_whatever_its_name(tmp_path):
+    for name in ("train.txt", "rank.train", "set1.svm"):
+        (tmp_path / name).write_text("# made by hand\n2 qid:7 1:0.5\n0 qid:7 2:1\n")
+        assert read_queries(tmp_path / name).features.tolist() == [[0.5, 0], [0, 1]]
+    (tmp_path / "rank.test").write_text("2 1:0.5\n0 2:1\n")
+    assert len(read_queries(tmp_path / "rank.test", group=[1, 1])) == 2
+    with pytest.raises(DataError, match="leave out `score=`"):
+        read_queries(tmp_path / "train.txt", score="score")
+
+
+def test_columns_can_be_named():
+    frame = pd.DataFrame(
+        {"user": [1, 1, 2], "joke": [3, 4, 3], "stars": [1.0, 2.0, 3.0], "a": [0.5, 1, 2], "b": [1, 2, 3]}
+    )
+    queries = read_queries(frame, query="user", item="joke", relevance="stars", features=["b", "a"])
+    assert queries.query_ids.tolist() == [1, 2]
+    assert queries.item_ids.tolist() == [3, 4, 3]
+    assert queries.scores is None
+    assert queries.features.dtype == np.float32
+    assert queries.features.tolist() == [[1, 0.5], [2, 1], [3, 2]]
+
+
+def test_group_sizes_stand_in_for_a_query_column():
+    queries = read_queries(pa.table({"score": [1.0, 2.0, 3.0]}), group=[1, 2])
+    assert queries.made_ids
+    assert queries.offsets.tolist() == [0, 1, 3]
+
+
+def test_leading_zeros_of_csv_ids_are_kept(tmp_path):
+    file = tmp_path / "ids.csv"
+    file.write_text("qid,docid,score\n007,1,0.5\n7,2,0.25\n")
+    queries = read_queries(file)
+    assert queries.query_ids.tolist() == ["007", "7"]
+    assert queries.item_ids.tolist() == [1, 2]
+
+
+def test_dates_as_jsonl_ids_stay_as_written(tmp_path):
+    file = tmp_path / "days.jsonl"
+    file.write_text('{"qid": "2024-01-01", "score": 1.0}\n{"qid": "2024-01-02", "score": 1.0}\n')
+    assert read_queries(file).query_ids.tolist() == ["2024-01-01", "2024-01-02"]
+
+
+@pytest.mark.parametrize(
+    ("change", "asked", "message"),
+    [
+        ({}, {"score": "points"}, r"no column 'points'; the columns are query_id, item_id, score, relevance"),
+        ({"query_id": None}, {}, r"no query column \(query_id, qid, query, or named by `query=`\)"),
+        ({"score": None, "relevance": None}, {}, "neither scores, relevance nor features"),
+        ({"score": [1.0, None, 1.0, 1.0]}, {}, r"row 1, column 'score': no value"),
+        ({"query_id": ["a", "b", None, "b"]}, {}, r"row 2, column 'query_id': no value"),
+        ({"score": ["1.5", "2", "high", "1"]}, {}, r"row 2, column 'score': 'high' \(string\)"),
+        ({"relevance": [1, 0, -2, 0]}, {}, r"row 2 \(query 'a'\): relevance is -2.0"),
+        ({"item_id": ["x", "x", "x", "z"]}, {}, r"item 'x' stands twice in query 'a'"),
+        ({"segment": ["de", "fr", "fr", "fr"]}, {}, r"query 'a' has two segments"),
+        ({"score": [[1.0], [2.0], [3.0], [4.0]]}, {}, r"row 0, column 'score': \[1\.0\]"),
+    ],
+)  # fmt: skip
+def test_a_bad_table_is_refused_by_row_and_column(change, asked, message):
+    table = pa.table({name: values for name, values in (COLUMNS | change).items() if values is not None})
+    with pytest.raises(DataError, match=message):
+        read_queries(table, **asked)
+
+
+def test_lists_of_features_must_be_equally_long_and_whole():
+    rows = {"qid": [1, 1], "features": [[1.0, 2.0], [3.0]]}
+    with pytest.raises(DataError, match=r"row 1, column 'features': 1 features, but row 0 has 2"):
+        read_queries(pa.table(rows))
+    with pytest.raises(DataError, match=r"within the lists: row 3, column 'features': no value"):
+        read_queries(pa.table(rows | {"features": [[1.0, 2.0], [3.0, None]]}))
+    assert read_queries(pa.table(rows | {"features": [[1, 2], [3, 4]]})).features.tolist() == [[1, 2], [3, 4]]
+
+
+def test_something_that_is_no_table_is_refused():
+    with pytest.raises(DataError, match="a list is neither a path nor a pandas, polars or pyarrow table"):
+        read_queries([1, 2, 3])
+
+
+def test_unreadable_files_are_refused_by_name(tmp_path):
+    with pytest.raises(DataError, match=r"nowhere\.parquet: there is no such file"):
+        read_queries(tmp_path / "nowhere.parquet")
+    with pytest.raises(DataError, match="this is a folder"):
+        read_queries(tmp_path)
+    for name, content, message in [
+        ("empty.csv", b"", "the file is empty"),
+        ("header.csv", b"qid,score\n", "the table has no rows"),
+        ("broken.parquet", b"PAR1 and then nothing", "cannot be read"),
+        ("broken.arrow", b"ARROW1\0\0 and then nothing", "cannot be read"),
+        ("ragged.csv", b"qid,score\n1,2\n1,2,3\n", "cannot be read: .*Expected 2 columns, got 3"),
+        ("broken.jsonl", b'{"qid": 1\n', "cannot be read"),
+        ("what", b"\x01\x02\x03", "neither Parquet, Arrow, CSV, JSONL nor LETOR text"),
+    ]:
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(DataError, match=rf"{name}.*: {message}"):
+            read_queries(tmp_path / name)
+
+
+def many_queries(ids):
+    rng = np.random.default_rng(20230)
+    lengths = rng.integers(1, 30, len(ids))
+    n_rows = lengths.sum()
+    return Queries.from_arrays(
+        qid=np.repeat(ids, lengths),
+        scores=rng.normal(size=n_rows),
+        relevance=rng.integers(0, 3, n_rows),
+        item_ids=np.arange(n_rows),
+        segment=np.repeat(np.where(np.arange(len(ids)) % 2, "odd", "even"), lengths),
+        features=rng.normal(size=(n_rows, 5)),
+    )
+
+
+@pytest.mark.parametrize("suffix", ["arrow", "parquet"])
+@pytest.mark.parametrize(
+    "ids", [np.arange(100), np.array([f"q{i}" for i in range(100)])], ids=["numbers", "text"]
+)
+def test_what_is_written_is_read_back(tmp_path, suffix, ids):
+    queries = many_queries(ids)
+    file = tmp_path / f"copy.{suffix}"
+    write_queries(queries, file)
+    assert_same(read_queries(file), queries)
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
+
+
+def test_made_ids_and_joined_rows_survive_writing(tmp_path):
+    made = Queries.from_arrays(scores=[1.0, 2.0, 3.0], group=[1, 2])
+    write_queries(made, tmp_path / "made.arrow")
+    assert_same(read_queries(tmp_path / "made.arrow"), made)
+    scattered = expected_queries()
+    write_queries(scattered, tmp_path / "scattered.parquet")
+    assert_same(read_queries(tmp_path / "scattered.parquet"), scattered)
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    file = tmp_path / "copy.arrow"
+    write_queries(many_queries(np.arange(3)), file)
+    before = file.read_bytes()
+
+    def fail(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("os.replace", fail)
+    with pytest.raises(OSError, match="no space left"):
+        write_queries(many_queries(np.arange(50)), file)
+    assert file.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["copy.arrow"]
+    with pytest.raises(DataError, match=r"copy\.csv: queries are written to \.parquet or \.arrow"):
+        write_queries(many_queries(np.arange(3)), tmp_path / "copy.csv")
+    with pytest.raises(DataError, match="there is no folder"):
+        write_queries(many_queries(np.arange(3)), tmp_path / "nowhere" / "copy.arrow")
+
+
+@pytest.mark.parametrize(
+    "ids", [np.arange(100), np.array([f"q{i}" for i in range(100)])], ids=["numbers", "text"]
+)
+@pytest.mark.parametrize("rows", [1, 7, 64, 100_000])
+def test_blocks_hold_whole_queries_and_together_all_of_them(tmp_path, ids, rows):
+    queries = many_queries(ids)
+    write_queries(queries, tmp_path / "whole.parquet")
+    pq.write_table(pq.read_table(tmp_path / "whole.parquet"), tmp_path / "groups.parquet", row_group_size=50)
+    blocks = list(read_blocks(tmp_path / "groups.parquet", rows=rows))
+    assert_same(Queries.concatenate(blocks), queries)
+    if rows < 100:
+        assert max(block.n_rows for block in blocks) <= rows + 30
+
+
+def test_blocks_take_a_small_part_of_the_memory_of_the_whole(tmp_path):
+    rows, file = 200_000, tmp_path / "long.parquet"
+    values = np.random.default_rng(20230).random(rows)
+    table = pa.table({"qid": np.arange(rows) // 20, "score": values, "features": list(values.reshape(-1, 1))})
+    pq.write_table(table, file, row_group_size=10_000)
+    before, most = pa.total_allocated_bytes(), 0
+    for _ in read_blocks(file, rows=5_000):
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert most < table.nbytes / 5
+
+
+def test_blocks_refuse_a_query_that_comes_back(tmp_path):
+    pq.write_table(pa.table(COLUMNS), tmp_path / "scattered.parquet")
+    with pytest.raises(DataError, match="query 'a' stands in two places; blocks need a file sorted by query"):
+        list(read_blocks(tmp_path / "scattered.parquet", rows=1))
+    with pytest.raises(DataError, match="only Parquet is read in blocks"):
+        list(read_blocks(written(tmp_path, "csv")))
+
+
+def test_a_null_in_a_block_is_named_by_its_row(tmp_path):
+    table = pa.table({"qid": [1, 1, 2, 2, 3], "score": [1.0, 2.0, 3.0, None, 4.0]})
+    pq.write_table(table, tmp_path / "null.parquet")
+    with pytest.raises(DataError, match=r"null\.parquet, rows from 2: row 1, column 'score': no value"):
+        list(read_blocks(tmp_path / "null.parquet", rows=2))
