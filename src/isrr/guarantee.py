@@ -150,11 +150,6 @@ class Guarantee:
         """A guess of the losses' deviation that knows nothing of the data; paired losses vary less."""
         return 0.05 if self.relative else 0.25
 
-    @property
-    def unit_interval(self) -> bool:
-        """Whether exact losses lie in [0, 1]; all of these do."""
-        return True
-
     def losses(self, values: FloatArray, deterministic: FloatArray) -> FloatArray:
         """Losses of at most 1, (n_queries, n_grid).
 
@@ -167,15 +162,6 @@ class Guarantee:
             shifted = reference - values + 1.0 if self.utility else values - reference + self.target
             return shifted / (1.0 + self.target)
         return 1.0 - values if self.utility else values / (self.bound or 1.0)
-
-    def level(self, risk: float) -> float:
-        """What a risk means in the promise's own terms: the target at which alpha would equal it.
-
-        For a relative promise this is the kept share only at the target itself; elsewhere use losses for that share.
-        """
-        if self.relative:
-            return 1.0 / risk - 1.0 if self.utility else risk / (1.0 - risk)
-        return 1.0 - risk if self.utility else risk * (self.bound or 1.0)
 
     def at(self, target: float) -> "Guarantee":
         """The same promise at another level."""

@@ -1,4 +1,4 @@
-"""Compiled sorting of ragged columns: each query's rows by falling value.
+"""Compiled passes over ragged columns: sorting each query's rows by falling value, and naming their content.
 
 Short lists are ranked by counting, for every item, the items that precede it: n² comparisons without a branch beat
 n·log n comparisons with one up to a few hundred items. Longer lists are sorted by merging.
@@ -6,6 +6,8 @@ n·log n comparisons with one up to a few hundred items. Longer lists are sorted
 
 import numpy as np
 from numba import njit
+
+from isrr.noise import GOLDEN, mix
 
 COUNTING = 400  # lists up to this length are ranked by counting
 RUN = 12  # merging starts from runs of this length, sorted by insertion
@@ -107,3 +109,23 @@ def sum_largest(offsets, values, factors, start, stop, out):
         for j in range(filled):
             total += factors[j] * largest[j]
         out[q] = total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_fingerprint(offsets, keys, scores, relevance):
+    # Two sums over rows of hashes of (query, score, relevance): sums do not depend on the order of rows.
+    sums = np.zeros(2, np.uint64)
+    bits = np.empty(1, np.float64)
+    word = bits.view(np.uint64)
+    for q in range(keys.size):
+        for row in range(offsets[q], offsets[q + 1]):
+            name = mix(keys[q] + GOLDEN)
+            if scores.size > 0:
+                bits[0] = scores[row] + 0.0  # −0 and 0 are the same score
+                name = mix(name ^ word[0]) + GOLDEN
+            if relevance.size > 0:
+                bits[0] = relevance[row] + 0.0
+                name = mix(name ^ word[0]) + GOLDEN
+            sums[0] += mix(name)
+            sums[1] += mix(name ^ GOLDEN)
+    return sums

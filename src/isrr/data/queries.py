@@ -149,6 +149,17 @@ class Queries:
         return np.array([identifier_key(query_id) for query_id in self.query_ids], np.uint64)
 
     @cached_property
+    def fingerprint(self) -> str:
+        """32 hex digits that name the query ids, scores and relevance, whatever order they come in."""
+        from isrr.data._order_kernels import add_fingerprint
+
+        nothing = np.empty(0)
+        scores = nothing if self.scores is None else self.scores
+        relevance = nothing if self.relevance is None else self.relevance
+        sums = add_fingerprint(self.offsets, self.keys, scores, relevance)
+        return "".join(f"{int(part):016x}" for part in sums)
+
+    @cached_property
     def item_order(self) -> IntArray | None:
         """Integers that sort as the item ids do (shorter first, then by text), or None without ids."""
         return None if self.item_ids is None else _shortlex(self.item_ids)

@@ -13,6 +13,9 @@ from numpy.typing import ArrayLike
 
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
+from isrr.gains import Gain, gain
+
+LEAST_GAIN = 0.02  # of the mean gain: the logarithm of less would let the tail run away
 
 
 @dataclass(frozen=True)
@@ -56,3 +59,25 @@ def mean_and_deviation(queries: Queries, score_map: ScoreMap | None = None) -> t
     if deviation == 0.0:
         raise DataError("all scores are equal: they rank nothing, and have no deviation to divide by")
     return float(np.mean(mapped)), deviation
+
+
+def fit_log_gain(queries: Queries, gain_kind: Gain = "exponential") -> ScoreMap | None:
+    """The map raw score → log E[gain | score], fitted by isotonic regression and made strictly increasing.
+
+    Fair exposure is proportional to gain, and Plackett–Luce weights exp(score) are proportional to it when the score is
+    the logarithm of the expected gain. The fit's steps become straight lines between the centres of its blocks, so the
+    order of items is kept. None when the scores say nothing about the gain.
+    """
+    from scipy.optimize import isotonic_regression
+
+    raw_scores, gains = queries.need_scores(), gain(queries.need_relevance(), gain_kind)
+    order = np.argsort(raw_scores, kind="stable")
+    fit = isotonic_regression(gains[order])
+    starts = fit.blocks[:-1]
+    centre = np.add.reduceat(raw_scores[order], starts) / np.diff(fit.blocks)
+    level = np.maximum(fit.x[starts], LEAST_GAIN * gains.mean()) if gains.any() else fit.x[starts] + 1.0
+    rises = np.concatenate(([True], (np.diff(centre) > 0) & (np.diff(level) > 0)))
+    inputs, outputs = centre[rises], np.log(level[rises])
+    if inputs.size < 2:
+        return None
+    return ScoreMap(tuple(inputs.tolist()), tuple(outputs.tolist()))

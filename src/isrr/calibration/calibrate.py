@@ -1,0 +1,319 @@
+"""`calibrate`: judged queries and a promise in, a certificate or an abstention out."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from isrr.calibration.certify import BOUNDS_WITHIN, Tested, Verdict, certify
+from isrr.calibration.local import fill
+from isrr.calibration.paths import NAMES, Path, front_path, temperature_path, threshold_path
+from isrr.calibration.plan import queries_needed
+from isrr.calibration.table import RiskTable, hash_key
+from isrr.certificate import Abstention, Certificate, Estimate, Point, Provenance, Test
+from isrr.data.queries import FloatArray, Queries
+from isrr.errors import DataError, GuaranteeError
+from isrr.gains import ideal_dcg
+from isrr.guarantee import Guarantee
+from isrr.parallel import Progress
+from isrr.ranker.gpl import GPLRanker
+from isrr.risk.evidence import check_delta, evidence as named_evidence
+from isrr.risk.select import SELECTIONS, split_mask
+from isrr.scores.standardize import mean_and_deviation
+
+SET_ASIDE_FROM = 400  # judged queries from which a share is worth setting aside for score map and front
+SET_ASIDE_SHARE = 0.15
+MOST_SET_ASIDE = 2_000
+FOR_THE_SCALE = 20  # queries that fix a score deviation well enough, when that is all they fix
+
+
+def calibrate(
+    queries: Queries,
+    guarantee: str | Guarantee | Sequence[str | Guarantee],
+    confidence: float = 0.95,
+    *,
+    k: int | None = None,
+    validation: Queries | None = None,
+    path: str | Sequence[GPLRanker] = "auto",
+    evidence: str = "betting",
+    selection: str = "fixed_sequence",
+    seed: int = 0,
+    attempts: int = 1,
+    progress: Progress | None = None,
+) -> Certificate | Abstention:
+    """Choose the fairest ranker whose promise holds with the given confidence; or, promising fairness, the most useful.
+
+    Args:
+        queries: Judged queries, a random sample of those to come.
+        guarantee: One promise or several, as text or as `Guarantee`; several must all hold.
+        confidence: Probability, over the judged queries, with which the promise holds.
+        k: Length of the lists; must agree with the promise, which names it.
+        validation: Other judged queries, which may fix the path and the score map freely.
+        path: "auto", "temperature", "front", "thresholds", "paper", or rankers in the order to be tested. "auto" is
+            "front" on validation queries; without any, from 400 judged queries on, a share of them is set aside for it,
+            and below that "temperature".
+        evidence: Name of the test, see `isrr.risk.evidence`.
+        selection: "fixed_sequence", "holm", "bonferroni", "split" (learn the path on one part, test on the other), or
+            "pointwise" (the paper's, without a guarantee over the path).
+        seed: Names the noise, where rankings are drawn.
+        attempts: How many looks at the data are planned; delta is split over them.
+        progress: Called with (queries done, queries in all).
+
+    Returns:
+        A `Certificate`, or an `Abstention` with its reason and the deterministic ranker.
+    """
+    guarantees = _promises(guarantee, k)
+    delta = _level(confidence, attempts)
+    named_evidence(evidence)
+    _refuse_unusable(queries, guarantees[0])
+    tested_on, fixed_by, basis = _set_aside(queries, validation, path, selection, guarantees)
+    way = _path(path, tested_on, fixed_by, guarantees, basis)
+    grid = tuple(dict.fromkeys([GPLRanker.deterministic(guarantees[0].k), *way.rankers]))
+    table = fill(tested_on, grid, guarantees, delta=delta, evidence=evidence, seed=seed, progress=progress)
+    rule = "fixed_sequence" if selection == "split" else selection
+    verdict = certify(table, way, delta=delta, evidence=evidence, selection=rule)
+    provenance = Provenance(
+        n_queries=table.moments.n_queries,
+        n_skipped=table.n_skipped,
+        n_set_aside=len(queries) - len(tested_on),
+        path=way.name,
+        path_basis=way.basis,
+        evidence=evidence,
+        selection=selection,
+        method=table.method,
+        n_draws=table.n_draws,
+        seed=seed,
+        data=queries.fingerprint,
+        hash_key=hash_key(tested_on.keys).hex(),
+        made_ids=queries.made_ids,
+        score_quantiles=tuple(np.quantile(tested_on.need_scores(), [0.001, 0.01, 0.5, 0.99, 0.999]).tolist()),
+        planned_looks=attempts,
+    )
+    return _outcome(table, way, verdict, guarantees, confidence, delta, provenance)
+
+
+def _promises(guarantee: str | Guarantee | Sequence[str | Guarantee], k: int | None) -> tuple[Guarantee, ...]:
+    several = [guarantee] if isinstance(guarantee, str | Guarantee) else list(guarantee)
+    promises = tuple(Guarantee.parse(g) if isinstance(g, str) else g for g in several)
+    if not promises:
+        raise GuaranteeError("nothing is promised: give at least one guarantee")
+    if k is not None and any(g.k != k for g in promises):
+        raise GuaranteeError(f"k={k} does not agree with '{promises[0]}', which names its own k")
+    for name in ("k", "gain_kind", "empty_query"):
+        if len({getattr(g, name) for g in promises}) > 1:
+            raise GuaranteeError(f"promises made together share one {name}; these do not")
+    return promises
+
+
+def _level(confidence: float, attempts: int) -> float:
+    if not 0 < confidence < 1:
+        slip = f"; did you mean {confidence / 100:g}?" if 1 < confidence < 100 else ""
+        raise GuaranteeError(f"confidence must lie in (0, 1), got {confidence}{slip}")
+    if attempts < 1:
+        raise GuaranteeError(f"attempts must be ≥ 1, got {attempts}; it is the number of looks that are planned")
+    delta = (1 - confidence) / attempts
+    check_delta(delta)
+    return delta
+
+
+def _refuse_unusable(queries: Queries, guarantee: Guarantee) -> None:
+    queries.need_relevance()
+    scores = queries.need_scores()
+    if len(queries) < 2:
+        raise DataError("there is one query; a promise about new queries needs many judged ones")
+    if scores.min() == scores.max():
+        raise DataError("all scores are equal: they rank nothing")
+    if not (ideal_dcg(queries, k=guarantee.k, gain_kind=guarantee.gain_kind) > 0).any():
+        raise DataError("no query has a relevant item: there is no utility to promise anything about")
+
+
+def _set_aside(
+    queries: Queries,
+    validation: Queries | None,
+    path: str | Sequence[GPLRanker],
+    selection: str,
+    guarantees: Sequence[Guarantee],
+) -> tuple[Queries, Queries | None, str]:
+    """Which queries are tested on, which ones fix the path, and how to say so."""
+    if selection not in (*SELECTIONS, "split"):
+        raise GuaranteeError(f"no selection is called {selection!r}; there are {', '.join([*SELECTIONS, 'split'])}")
+    if not isinstance(path, str):
+        return queries, None, "the caller"
+    if path not in NAMES:
+        raise GuaranteeError(f"no path is called {path!r}; there are {', '.join(NAMES)}")
+    if validation is not None:
+        return queries, validation, f"{len(validation):,} validation queries"
+    if path == "paper":
+        return queries, queries, "the calibration queries' scores"
+    mixed = len({g.utility for g in guarantees}) > 1
+    learns = selection == "split" or path == "front" or mixed or (path == "auto" and len(queries) >= SET_ASIDE_FROM)
+    n_aside = round(SET_ASIDE_SHARE * len(queries)) if learns else FOR_THE_SCALE
+    n_aside = int(np.clip(n_aside, 1, min(MOST_SET_ASIDE, len(queries) - 1)))
+    aside = split_mask(queries.keys, n_aside / len(queries))
+    return queries[~aside], queries[aside], f"{n_aside:,} judged queries set aside"
+
+
+def _path(
+    path: str | Sequence[GPLRanker],
+    queries: Queries,
+    fixed_by: Queries | None,
+    guarantees: Sequence[Guarantee],
+    basis: str,
+) -> Path:
+    k = guarantees[0].k
+    if not isinstance(path, str):
+        rankers = tuple(path)
+        if not rankers or any(ranker.k != k for ranker in rankers):
+            raise GuaranteeError(f"a path needs rankers with the promise's own k = {k}")
+        return Path(rankers, "custom", basis, falling=False)
+    assert fixed_by is not None
+    if path in ("paper", "thresholds"):
+        on = queries if path == "paper" else fixed_by
+        return threshold_path(on, k, guarantees, paper=path == "paper", basis=basis, fixed_by=fixed_by)
+    learnable = fixed_by.relevance is not None and (
+        ideal_dcg(fixed_by, k=k, gain_kind=guarantees[0].gain_kind) > 0
+    ).sum() >= min(FOR_THE_SCALE + 1, len(fixed_by))
+    if path == "temperature" or not (learnable and len(fixed_by) > FOR_THE_SCALE):
+        mean, deviation = mean_and_deviation(fixed_by)
+        return temperature_path(k, deviation, mean, guarantees, basis)
+    return front_path(fixed_by, k, guarantees, basis)
+
+
+def _outcome(
+    table: RiskTable,
+    path: Path,
+    verdict: Verdict,
+    guarantees: tuple[Guarantee, ...],
+    confidence: float,
+    delta: float,
+    provenance: Provenance,
+) -> Certificate | Abstention:
+    utility, utility_error = table.moments.mean_utility()
+    disparity, disparity_error = table.moments.mean_disparity()
+    gain, gain_error = table.moments.fairness_gain()
+    bounds = _bounds(table, verdict, delta)
+    curve = tuple(
+        Point(
+            ranker,
+            Estimate.around(utility[c], utility_error[c]),
+            Estimate.around(disparity[c], disparity_error[c]),
+            Estimate.around(gain[c], gain_error[c]),
+            c in verdict.certified,
+            bounds[c],
+        )
+        for ranker, c in ((ranker, table.grid.index(ranker)) for ranker in path.rankers)
+    )
+    if verdict.chosen is None:
+        tests = tuple(_test(result, 0, delta) for result in verdict.tested)
+        reason, needed = _why(table, path, verdict, delta)
+        ranker = GPLRanker.deterministic(guarantees[0].k)
+        return Abstention(guarantees, confidence, ranker, tests, curve, provenance, reason, needed)
+    c = verdict.chosen
+    return Certificate(
+        guarantees,
+        confidence,
+        table.grid[c],
+        tuple(_test(result, c, delta) for result in verdict.tested),
+        curve,
+        provenance,
+        utility=Estimate.around(utility[c], utility_error[c]),
+        disparity=Estimate.around(disparity[c], disparity_error[c]),
+        fairness_gain=Estimate.around(gain[c], gain_error[c]),
+        deterministic_utility=Estimate.around(utility[0], utility_error[0]),
+    )
+
+
+def _bounds(table: RiskTable, verdict: Verdict, delta: float) -> list[float | None]:
+    """Each configuration's upper bound on the first promise's risk, where that is not too dear."""
+    first = verdict.tested[0]
+    n_grid = len(table.grid)
+    if first.cell.losses is None or first.cell.losses.size > BOUNDS_WITHIN:
+        return [None] * n_grid
+    return [float(b) for b in first.upper_bound(range(n_grid), delta)]
+
+
+def _test(result: Tested, column: int, delta: float) -> Test:
+    bound = float(result.upper_bound([column], delta)[0])
+    return Test(
+        result.cell.guarantee,
+        result.cell.segment,
+        result.cell.n_queries,
+        result.evidence,
+        float(result.mean_loss[column]),
+        None if np.isnan(bound) else bound,
+        result.pvalue(column, delta),
+        _level_certified(result, column, bound, delta),
+    )
+
+
+def _level_certified(result: Tested, column: int, bound: float, delta: float) -> float | None:
+    """The strongest target these queries would certify for one configuration, rounded to the safe side."""
+    guarantee = result.cell.guarantee
+    if np.isnan(bound):
+        return None
+    slack = guarantee.alpha - guarantee.tested_alpha
+    if guarantee.relative:
+        share = _share_certified(result, column, delta)
+    elif guarantee.utility:
+        share = np.floor((1 - bound - slack) * 1e4) / 1e4
+    else:
+        share = np.ceil((bound + slack) * (guarantee.bound or 1.0) * 1e4) / 1e4
+    try:
+        guarantee.at(float(share))
+    except GuaranteeError:
+        return None
+    return float(share)
+
+
+def _share_certified(result: Tested, column: int, delta: float) -> float:
+    """The largest kept share (or smallest share of disparity) that would be certified, by bisection on a lattice.
+
+    Losses of a paired promise depend on the share; the values behind them are recovered from the deterministic column.
+    """
+    guarantee = result.cell.guarantee
+    losses, share = result.losses(), guarantee.target
+    sign = 1.0 if guarantee.utility else -1.0
+    constant = 1.0 if guarantee.utility else share
+    reference: FloatArray = (sign * (constant - (1 + share) * losses[:, 0])) / (1 - share)
+    values = share * reference + sign * (constant - (1 + share) * losses[:, column])
+    source = named_evidence(result.evidence, delta=delta, prior_deviation=guarantee.prior_deviation)
+
+    def holds(steps: int) -> bool:
+        promise = replace(guarantee, target=steps / 1000)
+        return bool(source.pvalue(promise.losses(values[:, None], reference), promise.tested_alpha)[0] <= delta)
+
+    low, high = 0, 1000  # of a thousand: the safe end and the one beyond reach
+    if not guarantee.utility:
+        low, high = 1000, 0
+    while abs(high - low) > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low / 1000
+
+
+def _why(table: RiskTable, path: Path, verdict: Verdict, delta: float) -> tuple[str, int | None]:
+    """Why nothing was certified, and how many queries would do."""
+    safest = next((c for c in (table.grid.index(r) for r in path.rankers) if c != 0), 0)
+    head = table.grid.index(path.rankers[0])
+    needed: list[int | None] = []
+    reasons: list[str] = []
+    for result in verdict.tested:
+        guarantee = result.cell.guarantee
+        c = safest if guarantee.relative and guarantee.utility else head
+        where = "" if result.cell.segment is None else f" in segment {result.cell.segment!r}"
+        risk, alpha = float(result.mean_loss[c]), guarantee.tested_alpha
+        deviation = float(result.deviation[c])
+        if result.pvalues[c] <= delta:
+            continue
+        n = None if np.isnan(deviation) else queries_needed(risk, deviation, guarantee, delta)
+        needed.append(n)
+        if risk > alpha:
+            reasons.append(f"'{guarantee}' is not met even by the safest configuration{where}")
+        else:
+            reasons.append(
+                f"'{guarantee}' is met by the safest configuration{where}, but {result.cell.n_queries:,} queries do "
+                f"not prove it: risk {risk:.4f} against {alpha:.4f} tolerated"
+            )
+    if not reasons:
+        return "no configuration keeps all promises together", None
+    return "; ".join(reasons), None if None in needed else max(n for n in needed if n is not None)

@@ -1,0 +1,183 @@
+"""How many judged queries a promise needs, before paying for labels.
+
+    n = ( sd · (z_{1−δ} + κ/√n + z_{power}) / (α − R) )²
+
+R and sd are the mean and deviation of the loss of the configuration one hopes to certify; κ/√n is what betting needs
+beyond a normal test. A paired promise has small losses, so its largest bet is capped, which adds log(1/δ)(1 − α)/gap.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from isrr.calibration.paths import temperature_path
+from isrr.data.queries import Queries
+from isrr.errors import GuaranteeError
+from isrr.guarantee import Guarantee
+from isrr.metrics.disparity import fairness_gain
+from isrr.metrics.evaluate import evaluate
+from isrr.scores.standardize import mean_and_deviation
+
+POWER = 0.8
+KEEP_HEADROOM = 0.5  # with no pilot queries: plan to give up this part of what the promise lets go
+
+
+def queries_needed(
+    mean_loss: float, deviation: float, guarantee: Guarantee, delta: float, power: float = POWER
+) -> int | None:
+    """Judged queries with which betting certifies with probability `power`; None when no number is enough.
+
+    Example:
+        >>> queries_needed(0.25, 0.28, Guarantee("ndcg", 5, 0.70), delta=0.05)
+        222
+    """
+    alpha = guarantee.tested_alpha
+    gap = alpha - mean_loss
+    if gap <= 0:
+        return None
+    kappa = 4.0 if mean_loss < 0.3 else 3.0
+    linear = deviation * (ndtri(1 - delta) + ndtri(power)) / gap
+    constant = deviation * kappa / gap
+    n = ((linear + math.sqrt(linear**2 + 4 * constant)) / 2) ** 2
+    if guarantee.relative:
+        n += math.log(1 / delta) * (1 - alpha) / gap
+    floor = math.log(1 / delta) / -math.log1p(-alpha)  # wealth grows by at most 1/(1 − α) a query
+    return math.ceil(max(n, floor))
+
+
+@dataclass(frozen=True)
+class Stop:
+    """One configuration on the way from deterministic to fair, and what certifying it takes."""
+
+    temperature: float
+    utility: float
+    fairness_gain: float
+    queries_needed: int | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many judged queries a promise needs.
+
+    Attributes:
+        guarantee: The promise.
+        confidence, power: With which it is to hold, and with which probability it is to be certified.
+        queries_needed: For the safest configuration: with fewer, expect an abstention.
+        pessimistic: The same, if the pilot was one standard error too kind.
+        stops: What more queries buy, from safe to fair; empty without pilot queries.
+        n_pilot: Pilot queries used.
+    """
+
+    guarantee: Guarantee
+    confidence: float
+    power: float
+    queries_needed: int | None
+    pessimistic: int | None
+    stops: tuple[Stop, ...]
+    n_pilot: int
+
+    def __str__(self) -> str:
+        def count(n: int | None) -> str:
+            return "no number is enough" if n is None else f"{n:,}"
+
+        lines = [
+            f"Plan for {self.guarantee}, confidence {self.confidence:g}, certified {self.power:.0%} of the time",
+            f"to certify anything      {count(self.queries_needed)} judged queries with a relevant item",
+        ]
+        if self.n_pilot:
+            lines.append(f"if the pilot was lucky   {count(self.pessimistic)} (from {self.n_pilot:,} pilot queries)")
+        for stop in self.stops:
+            lines.append(
+                f"for {100 * stop.fairness_gain:5.1f} % less disparity {count(stop.queries_needed):>12}"
+                f"   (NDCG@{self.guarantee.k} {stop.utility:.4f})"
+            )
+        return "\n".join(lines)
+
+
+def plan(
+    guarantee: str | Guarantee,
+    queries: Queries | None = None,
+    *,
+    confidence: float = 0.95,
+    power: float = POWER,
+    utility: float | None = None,
+    deviation: float = 0.28,
+    **options: Any,
+) -> Plan:
+    """How many judged queries a promise needs.
+
+    Args:
+        guarantee: The promise.
+        queries: Some judged queries, as a pilot; without them, give `utility`.
+        confidence: With which the promise is to hold.
+        power: Probability with which it is to be certified.
+        utility: Expected NDCG of the deterministic ranker, where there is no pilot.
+        deviation: Its deviation over queries, where there is no pilot (0.28 on MQ2007).
+        options: Passed to `Guarantee.parse`.
+
+    Example:
+        >>> plan("ndcg@5 >= 0.50", utility=0.55).queries_needed
+        225
+    """
+    promise = Guarantee.parse(guarantee, **options) if isinstance(guarantee, str) else guarantee
+    for name, value in (("confidence", confidence), ("power", power)):
+        if not 0 < value < 1:
+            raise GuaranteeError(f"{name} must lie in (0, 1), got {value}")
+    delta = 1 - confidence
+    if queries is None:
+        return _without_pilot(promise, delta, power, utility, deviation)
+    mean, spread = mean_and_deviation(queries)
+    path = temperature_path(promise.k, spread, mean, [promise], "the pilot")
+    measured = evaluate(queries, path.rankers, gain_kind=promise.gain_kind, empty_query=promise.empty_query)
+    values = {
+        "ndcg": measured.ndcg,
+        "normalized_disparity": measured.normalized_disparity,
+        "disparity": measured.disparity,
+    }.get(promise.metric)
+    if values is None:
+        raise GuaranteeError(f"no plan is made for {promise.metric}; plan for normalized_disparity")
+    head = next(c for c, ranker in enumerate(path.rankers) if ranker.is_deterministic)
+    kept = ~np.isnan(values[:, head])
+    losses = promise.losses(values[kept], values[kept, head])
+    needed = [
+        queries_needed(float(x.mean()), float(x.std()), promise, delta, power) for x in losses.T
+    ]
+    reference = measured.disparity[:, head]
+    gains = [fairness_gain(measured.disparity[:, c], reference) for c in range(len(path.rankers))]
+    if promise.relative and promise.utility:
+        needed[head] = None  # keeps its own promise by definition, and removes no disparity
+    possible = [n for n in needed if n is not None]
+    safest = int(np.argmin([n if n is not None else np.inf for n in needed])) if possible else head
+    error = float(losses[:, safest].std() / math.sqrt(len(losses)))
+    risk, spread_of = float(losses[:, safest].mean()), float(losses[:, safest].std())
+    stops = []
+    for wanted in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6):
+        reaching = [c for c in range(len(gains)) if gains[c] >= wanted]
+        if reaching:
+            c = max(reaching, key=lambda c: measured.mean_ndcg[c])
+            stops.append(Stop(path.rankers[c].temperature, float(measured.mean_ndcg[c]), gains[c], needed[c]))
+    return Plan(
+        promise, confidence, power, needed[safest],
+        queries_needed(risk + error, spread_of, promise, delta, power), tuple(stops), len(losses),
+    )  # fmt: skip
+
+
+def _without_pilot(
+    promise: Guarantee, delta: float, power: float, utility: float | None, deviation: float
+) -> Plan:
+    if not promise.utility:
+        raise GuaranteeError("a plan for a promise on fairness needs pilot queries: disparity cannot be guessed")
+    if utility is None or not 0 < utility <= 1:
+        raise GuaranteeError(
+            f"without pilot queries, utility= must be the expected NDCG of the scores, in (0, 1]; got {utility}"
+        )
+    if promise.relative:
+        given_up = KEEP_HEADROOM * (1 - promise.target) * utility
+        mean = (promise.target * utility - (utility - given_up) + 1) / (1 + promise.target)
+        needed = queries_needed(mean, 0.4 * deviation / (1 + promise.target), promise, delta, power)
+    else:
+        needed = queries_needed(1 - utility, deviation, promise, delta, power)
+    return Plan(promise, 1 - delta, power, needed, None, (), 0)
