@@ -314,7 +314,7 @@ def _read(document: dict[str, Any]) -> Certificate | Abstention:
         return Point(ranker(d["ranker"]), **estimates, certified=d["certified"], bound=d["bound"])
 
     provenance = {**document["provenance"], "score_quantiles": tuple(document["provenance"]["score_quantiles"])}
-    common = {
+    common: dict[str, Any] = {
         "guarantees": tuple(Guarantee(**g) for g in document["guarantees"]),
         "confidence": document["confidence"],
         "ranker": ranker(document["ranker"]),
@@ -325,7 +325,8 @@ def _read(document: dict[str, Any]) -> Certificate | Abstention:
     if document["kind"] == "abstention":
         return Abstention(**common, reason=document["reason"], queries_needed=document["queries_needed"])
     own = [f.name for f in fields(Certificate) if f.name not in {g.name for g in fields(Outcome)}]
-    return Certificate(**common, **{name: Estimate(**document[name]) for name in own})
+    estimates: dict[str, Any] = {name: Estimate(**document[name]) for name in own}
+    return Certificate(**common, **estimates)
 
 
 def _plain(value: Any) -> Any:

@@ -2,22 +2,32 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
-def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write beside the target, flush to disk, then rename over it."""
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A new file beside the target, to be written in the body; renamed over the target once it is on disk."""
     target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    handle, name = tempfile.mkstemp(dir=target.absolute().parent, prefix=f".{target.name}.", suffix=".tmp")
+    os.close(handle)
+    partial = Path(name)
     try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
+        yield partial
+        with partial.open("rb") as stream:
             os.fsync(stream.fileno())
         umask = os.umask(0)
         os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, target)
+        partial.chmod(0o666 & ~umask)
+        os.replace(partial, target)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise
+
+
+def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write bytes, all of them or none."""
+    with replacing(path) as partial:
+        partial.write_bytes(content)

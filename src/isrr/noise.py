@@ -27,6 +27,16 @@ def stream(seed, key, draw):
     return mix(mix(mix(np.uint64(seed)) ^ np.uint64(key)) + (np.uint64(draw) + np.uint64(1)) * GOLDEN)
 
 
+@njit(cache=True, nogil=True)
+def streams(seed, keys, n_draws):
+    """The streams of several draws for several queries, (n_queries, n_draws)."""
+    names = np.empty((keys.size, n_draws), np.uint64)
+    for q in range(keys.size):
+        for d in range(n_draws):
+            names[q, d] = stream(seed, keys[q], d)
+    return names
+
+
 @njit(cache=True, nogil=True, inline="always")
 def uniform(stream_name, item):
     """A number in (0, 1), never 0 and never 1, for one item of a stream."""

@@ -28,9 +28,7 @@ def five_parts(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("fold", "train", "validation", "test"), [(1, [1, 2, 3], [4], [5]), (4, [4, 5, 1], [2], [3])]
-)
+@pytest.mark.parametrize(("fold", "train", "validation", "test"), [(1, [1, 2, 3], [4], [5]), (4, [4, 5, 1], [2], [3])])
 def test_parts_are_rotated_into_folds(five_parts, fold, train, validation, test):
     benchmark = loaded("mq2007", five_parts, fold=fold)
     assert benchmark.train.query_ids.tolist() == train
@@ -60,13 +58,9 @@ def test_every_benchmark_is_found_as_it_is_published(tmp_path, name, files):
 
 
 def test_counts_that_differ_are_warned_about(five_parts):
-    with pytest.warns(
-        BenchmarkCountsWarning, match="mq2007: train has 3 queries, published are 1,017; validation"
-    ):
+    with pytest.warns(BenchmarkCountsWarning, match="mq2007: train has 3 queries, published are 1,017; validation"):
         load("mq2007", five_parts)
-    with pytest.warns(
-        BenchmarkCountsWarning, match=r"mq2007: there are 5 queries, published are 1,692; there are 5"
-    ):
+    with pytest.warns(BenchmarkCountsWarning, match=r"mq2007: there are 5 queries, published are 1,692; there are 5"):
         load("mq2007", five_parts, fold=2)
     (five_parts / "S1.txt").write_text(line(1, width=47))
     with pytest.warns(BenchmarkCountsWarning, match="features end at number 47, published is 46"):

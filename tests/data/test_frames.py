@@ -55,9 +55,7 @@ def test_every_kind_of_frame_gives_the_same_queries(make):
 
 
 def test_categories_count_as_what_they_hold():
-    frame = pd.DataFrame(COLUMNS).astype(
-        {"query_id": "category", "segment": "category", "relevance": "category"}
-    )
+    frame = pd.DataFrame(COLUMNS).astype({"query_id": "category", "segment": "category", "relevance": "category"})
     assert_same(read_queries(frame), expected_queries())
     assert_same(read_queries(pl.DataFrame(COLUMNS).cast({"query_id": pl.Categorical})), expected_queries())
 
@@ -199,9 +197,7 @@ def many_queries(ids):
 
 
 @pytest.mark.parametrize("suffix", ["arrow", "parquet"])
-@pytest.mark.parametrize(
-    "ids", [np.arange(100), np.array([f"q{i}" for i in range(100)])], ids=["numbers", "text"]
-)
+@pytest.mark.parametrize("ids", [np.arange(100), np.array([f"q{i}" for i in range(100)])], ids=["numbers", "text"])
 def test_what_is_written_is_read_back(tmp_path, suffix, ids):
     queries = many_queries(ids)
     file = tmp_path / f"copy.{suffix}"
@@ -238,9 +234,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
         write_queries(many_queries(np.arange(3)), tmp_path / "nowhere" / "copy.arrow")
 
 
-@pytest.mark.parametrize(
-    "ids", [np.arange(100), np.array([f"q{i}" for i in range(100)])], ids=["numbers", "text"]
-)
+@pytest.mark.parametrize("ids", [np.arange(100), np.array([f"q{i}" for i in range(100)])], ids=["numbers", "text"])
 @pytest.mark.parametrize("rows", [1, 7, 64, 100_000])
 def test_blocks_hold_whole_queries_and_together_all_of_them(tmp_path, ids, rows):
     queries = many_queries(ids)

@@ -145,9 +145,7 @@ def test_ids_are_integers_only_when_all_are_written_so():
 def test_threads_change_nothing(n_threads, monkeypatch):
     monkeypatch.setattr("isrr.data.letor._BYTES_PER_THREAD", 64)
     rng = np.random.default_rng(20230)
-    lines = [
-        f"{rng.integers(3)} qid:{rng.integers(40) // 8} 1:{rng.random():.6f} {i + 2}:1" for i in range(200)
-    ]
+    lines = [f"{rng.integers(3)} qid:{rng.integers(40) // 8} 1:{rng.random():.6f} {i + 2}:1" for i in range(200)]
     text = "\n".join(lines).encode()
     one, many = parse_letor(text), parse_letor(text, n_threads=n_threads)
     for name in ("offsets", "query_ids", "relevance", "features", "rows"):
@@ -175,9 +173,7 @@ def test_fifteen_digits_are_rounded_to_the_nearest_float32(digits, places, expon
     assert parse_letor(f"1 qid:1 1:{written}\n".encode()).features[0, 0] == np.float32(float(written))
 
 
-@pytest.mark.parametrize(
-    "written", ["1e-400", "0e999999999999", "1" + "0" * 50 + "e-50", "0." + "0" * 60 + "1e61"]
-)
+@pytest.mark.parametrize("written", ["1e-400", "0e999999999999", "1" + "0" * 50 + "e-50", "0." + "0" * 60 + "1e61"])
 def test_extreme_spellings_are_numbers_too(written):
     value = parse_letor(f"1 qid:1 1:{written}\n".encode()).features[0, 0]
     assert math.isclose(value, float(written), rel_tol=1e-7)

@@ -76,6 +76,21 @@ def test_drawn_values_agree_with_enumeration(ranker):
     assert overstated.mean() > 4 * overstated.std() / np.sqrt(len(queries))
 
 
+def test_drawn_values_agree_with_exact_ones_where_weights_span_many_decades():
+    rng = np.random.default_rng(20231)
+    scores = np.round(rng.normal(scale=5, size=(300, 8)))  # ties within and wide gaps between
+    queries = Queries.from_arrays(
+        scores=scores.ravel(), relevance=rng.integers(0, 4, scores.size), group=np.full(300, 8)
+    )
+    grid = [GPLRanker(temperature=t, threshold=c) for t in (0.01, 1.0) for c in (0.0, 0.3)]
+    exact = evaluate(queries, grid)
+    drawn = evaluate(queries, grid, method="draws", n_draws=400, seed=20231)
+    for name in ("ndcg", "disparity"):
+        difference = (getattr(drawn, name) - getattr(exact, name))[~np.isnan(exact.ndcg[:, 0])]
+        error = difference.std(axis=0) / np.sqrt(len(difference))
+        assert (np.abs(difference.mean(axis=0)) <= 4 * error + 1e-9).all()
+
+
 def test_empty_queries_follow_the_policy():
     queries = Queries.from_arrays(scores=[1, 0, 1, 0], relevance=[1, 0, 0, 0], group=[2, 2])
     assert np.isnan(evaluate(queries, GRID[:2]).ndcg[1]).all()

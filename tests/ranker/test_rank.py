@@ -47,6 +47,17 @@ def test_served_orders_follow_the_enumerated_law(ranker):
     assert chisquare(counts, [p * len(served) for p in law.values()]).pvalue > 1e-3
 
 
+def test_ranking_a_table_serves_what_ranking_one_query_serves(many_queries):
+    ranker = GPLRanker(k=7, threshold=0.02, decay=0.9)
+    table = ranker.rank_queries(many_queries, session="u1")
+    for q in (0, 3, 500, 1999):
+        query = many_queries[q]
+        alone = ranker.rank(query.scores, query_id=query.query_ids[0], session="u1")
+        assert table[q, : alone.size].tolist() == alone.tolist()
+        assert (table[q, alone.size :] == -1).all()
+    assert (ranker.rank_queries(many_queries) != ranker.rank_queries(many_queries)).any()
+
+
 def test_a_session_names_one_query_and_one_session_unambiguously():
     ranker = GPLRanker(k=10)
     assert (ranker.rank(SCORES, query_id="ab", session="c") != ranker.rank(SCORES, query_id="a", session="bc")).any()

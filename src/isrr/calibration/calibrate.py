@@ -17,7 +17,8 @@ from isrr.gains import ideal_dcg
 from isrr.guarantee import Guarantee
 from isrr.parallel import Progress
 from isrr.ranker.gpl import GPLRanker
-from isrr.risk.evidence import check_delta, evidence as named_evidence
+from isrr.risk.evidence import check_delta
+from isrr.risk.evidence import evidence as named_evidence
 from isrr.risk.select import SELECTIONS, split_mask
 from isrr.scores.standardize import mean_and_deviation
 

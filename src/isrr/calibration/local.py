@@ -14,7 +14,7 @@ from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError, GuaranteeError
 from isrr.gains import ideal_dcg
 from isrr.guarantee import Guarantee
-from isrr.metrics.evaluate import Evaluation, evaluate
+from isrr.metrics.evaluate import Evaluation, Method, evaluate
 from isrr.metrics.exposure import group_exposure
 from isrr.parallel import Progress
 from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
@@ -53,7 +53,8 @@ def fill(
         raise DataError("no query has a relevant item: there is no utility to promise anything about")
     judged = queries if kept.size == len(queries) else queries[kept]
     n_skipped = len(queries) - len(judged)
-    n_draws, method = DRAWS, "draws"
+    n_draws = DRAWS
+    method: Method = "draws"
     if len(judged) <= LARGEST_EXACT:
         n_draws = SMOOTHING_DRAWS
         fair = any(not guarantee.utility for guarantee in guarantees)
@@ -70,10 +71,10 @@ def fill(
         measured = evaluate(
             part, grid, method=method, n_draws=n_draws, seed=seed, progress=advance,
             gain_kind=guarantees[0].gain_kind, empty_query=guarantees[0].empty_query,
-        )  # type: ignore[arg-type]  # fmt: skip
+        )  # fmt: skip
         cells = []
         for guarantee in guarantees:
-            values = _values(measured, guarantee, part, grid)
+            values = values_of(measured, guarantee, part, grid)
             losses = guarantee.losses(values, values[:, 0])
             for segment, mask in _segments(part, [guarantee]).items():
                 chosen = losses if segment is None else losses[mask]
@@ -98,9 +99,7 @@ def fill(
     return RiskTable(table.grid, table.moments, table.cells, n_skipped, table.method, table.n_draws)
 
 
-def _values(
-    measured: Evaluation, guarantee: Guarantee, queries: Queries, grid: Sequence[GPLRanker]
-) -> FloatArray:
+def values_of(measured: Evaluation, guarantee: Guarantee, queries: Queries, grid: Sequence[GPLRanker]) -> FloatArray:
     """What a promise speaks of, (n_queries, n_grid)."""
     if guarantee.metric == "ndcg":
         return measured.ndcg

@@ -4,7 +4,7 @@ A path runs from the safest configuration to the one that gives up most. Fixed-s
 so paths are fine; it stops at the first configuration that fails, so their order is what matters.
 
 temperature   Plackett–Luce from cold to hot: the best path that needs no labels
-front         the Pareto front over (temperature, threshold, decay, score map) on validation queries
+front         the best family on validation queries: score map, admitted share, then temperature
 thresholds    thresholds at the quantiles of eligibility, temperature 1
 paper         21 equally spaced thresholds from 0 to the largest eligibility, temperature 1
 
@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from isrr.data.queries import FloatArray, Queries
 from isrr.guarantee import Guarantee
@@ -27,11 +26,9 @@ from isrr.scores.standardize import ScoreMap, fit_log_gain, mean_and_deviation
 NAMES = ("auto", "temperature", "front", "thresholds", "paper")
 N_TEMPERATURES = 120
 COLDEST, HOTTEST = 0.02, 5.0
-MOST_ON_FRONT = 150
-FRONT_TEMPERATURES = np.geomspace(0.03, HOTTEST, 56)
-FRONT_QUANTILES = (0.5, 0.75, 0.9)
-FRONT_DECAYS = (0.6,)
-HOPELESS = -5.0  # standard errors by which a configuration misses its promise on validation, and is not tested
+MOST_TESTED = 150
+COARSE_TEMPERATURES = np.geomspace(COLDEST, HOTTEST, 32)
+SHARES_TURNED_AWAY = (0.0, 0.3, 0.5, 0.65, 0.8)
 
 
 @dataclass(frozen=True)
@@ -73,34 +70,73 @@ def threshold_path(
 
 
 def front_path(validation: Queries, k: int, guarantees: Sequence[Guarantee], basis: str) -> Path:
-    """The configurations no other one beats in both utility and disparity on the validation queries.
+    """The family that does best at the promise on the validation queries, from cold to hot.
 
-    For promises of one kind they come ordered by validation utility. For promises of both kinds they come ordered by
-    the smallest slack of any promise, in standard errors: the safe configurations lie in the middle of the front.
+    A family is a score map (none, or log-gain) and a share of the items that thresholds turn away at every temperature.
+    Its curve over temperature is smooth, so a fixed sequence along it is not stopped by one unlucky configuration, as
+    it is along the front of single configurations. For promises of both kinds the configurations of all families come
+    in the order of their smallest slack: the safe ones lie in the middle of the curves.
     """
-    rankers, measured = _candidates(validation, k, guarantees)
-    slack = smallest_slack(measured, guarantees)
-    front = pareto_front(measured.mean_ndcg, measured.mean_disparity)
-    reachable = front[(slack[front] > HOPELESS) | np.array([rankers[c].is_deterministic for c in front])]
+    families = _families(validation, k, guarantees[0])
+    curves = [family.curve(COARSE_TEMPERATURES, validation) for family in families]
+    first = guarantees[0]
+    measured = [
+        evaluate(
+            validation,
+            [GPLRanker.deterministic(k), *curve],
+            gain_kind=first.gain_kind,
+            empty_query=first.empty_query,
+        )
+        for curve in curves
+    ]
     if _mixed(guarantees):
-        order = reachable[np.argsort(-slack[reachable], kind="stable")][:MOST_ON_FRONT]
-        return Path(tuple(rankers[c] for c in order), "front", basis, falling=False)
-    fine = _refined([rankers[c] for c in reachable], measured.mean_ndcg[reachable])
-    return _directed(fine, guarantees, "front", basis)
+        rankers = [ranker for curve in curves for ranker in curve]
+        slack = np.concatenate([smallest_slack(found, guarantees)[1:] for found in measured])
+        safest = np.argsort(-slack, kind="stable")[:MOST_TESTED]
+        return Path(tuple(rankers[c] for c in safest), "front", basis, falling=False)
+    cost = [_cost_at_the_promise(found, guarantees) for found in measured]
+    best = families[int(np.argmin(cost))]
+    fine = best.curve(np.geomspace(COLDEST, HOTTEST, N_TEMPERATURES), validation)
+    return _directed([GPLRanker.deterministic(k), *fine], guarantees, "front", basis)
 
 
-def pareto_front(utility: ArrayLike, disparity: ArrayLike) -> np.ndarray:
-    """Indices of the undominated points, by falling utility; of equal points the first.
+@dataclass(frozen=True)
+class _Family:
+    """Configurations that differ in temperature alone, given a score map and a share of items turned away."""
 
-    Example:
-        >>> pareto_front([0.5, 0.4, 0.45, 0.3], [0.2, 0.1, 0.3, 0.1])
-        array([0, 1])
-    """
-    u, d = np.asarray(utility), np.asarray(disparity)
-    by_utility = np.lexsort((np.arange(u.size), d, -u))
-    lowest = np.minimum.accumulate(d[by_utility])
-    improves = np.concatenate(([True], lowest[1:] < lowest[:-1]))
-    return by_utility[improves]
+    base: GPLRanker
+    turned_away: float
+
+    def curve(self, temperatures: FloatArray, queries: Queries) -> list[GPLRanker]:
+        rankers = [replace(self.base, temperature=float(t)) for t in temperatures]
+        if self.turned_away == 0.0:
+            return rankers
+        levels = [float(np.quantile(ranker.eligibility(queries), self.turned_away)) for ranker in rankers]
+        return [replace(ranker, threshold=level) for ranker, level in zip(rankers, levels, strict=True)]
+
+
+def _families(validation: Queries, k: int, guarantee: Guarantee) -> list[_Family]:
+    fitted = fit_log_gain(validation, guarantee.gain_kind)
+    maps: list[ScoreMap | None] = [None] if fitted is None else [None, fitted]
+    families = []
+    for score_map in maps:
+        mean, deviation = mean_and_deviation(validation, score_map)
+        base = GPLRanker(k=k, mean=mean, deviation=deviation, score_map=score_map)
+        families += [_Family(base, share) for share in SHARES_TURNED_AWAY]
+    return families
+
+
+def _cost_at_the_promise(measured: Evaluation, guarantees: Sequence[Guarantee]) -> float:
+    """What is to be minimised, at the hottest configuration that keeps the promises with a standard error to spare."""
+    slack = smallest_slack(measured, guarantees) - 1.0
+    cost = measured.mean_disparity if guarantees[0].utility else -measured.mean_ndcg
+    if not guarantees[0].utility:
+        slack, cost = slack[::-1], cost[::-1]  # the hottest is the safest
+    last = int(np.argmax(slack < 0)) if (slack < 0).any() else slack.size
+    if last in (0, slack.size):
+        return float(cost[min(last, slack.size - 1)])
+    share = slack[last - 1] / (slack[last - 1] - slack[last])
+    return float(cost[last - 1] + share * (cost[last] - cost[last - 1]))
 
 
 def smallest_slack(measured: Evaluation, guarantees: Sequence[Guarantee]) -> FloatArray:
@@ -115,47 +151,6 @@ def smallest_slack(measured: Evaluation, guarantees: Sequence[Guarantee]) -> Flo
         error = np.maximum(losses.std(axis=0) / np.sqrt(len(losses)), 1e-9)
         slack = np.minimum(slack, (guarantee.alpha - losses.mean(axis=0)) / error)
     return slack
-
-
-def _refined(rankers: list[GPLRanker], utility: FloatArray) -> list[GPLRanker]:
-    """More configurations between neighbours of one family, the more the further their utilities lie apart."""
-    room = MOST_ON_FRONT - len(rankers)
-    gaps = np.abs(np.diff(utility))
-    if room <= 0 or gaps.sum() == 0:
-        keep = np.unique(np.linspace(0, len(rankers) - 1, MOST_ON_FRONT).round().astype(int))
-        return [rankers[c] for c in keep]
-    fine = [rankers[0]]
-    for before, after, extra in zip(rankers, rankers[1:], (room * gaps / gaps.sum()).astype(int), strict=False):
-        same_family = (before.score_map, before.decay) == (after.score_map, after.decay)
-        if same_family and not before.is_deterministic:
-            for share in np.arange(1, extra + 1) / (extra + 1):
-                temperature = before.temperature ** (1 - share) * after.temperature**share
-                threshold = before.threshold * (1 - share) + after.threshold * share
-                fine.append(replace(after, temperature=float(temperature), threshold=float(threshold)))
-        fine.append(after)
-    return fine
-
-
-def _candidates(
-    validation: Queries, k: int, guarantees: Sequence[Guarantee]
-) -> tuple[list[GPLRanker], Evaluation]:
-    guarantee = guarantees[0]
-    # Smoothed exposures, which decay below 1 needs, can leave the hull of rankings: no losses for a fairness promise.
-    decays = FRONT_DECAYS if all(g.utility for g in guarantees) else ()
-    fitted = fit_log_gain(validation, guarantee.gain_kind)
-    maps: list[ScoreMap | None] = [None] if fitted is None else [None, fitted]
-    rankers = [GPLRanker.deterministic(k)]
-    for score_map in maps:
-        mean, deviation = mean_and_deviation(validation, score_map)
-        base = GPLRanker(k=k, mean=mean, deviation=deviation, score_map=score_map)
-        rankers += [replace(base, temperature=float(t)) for t in FRONT_TEMPERATURES]
-        for temperature in FRONT_TEMPERATURES[20::3]:
-            warm = replace(base, temperature=float(temperature))
-            levels = np.quantile(warm.eligibility(validation), FRONT_QUANTILES)
-            rankers += [replace(warm, threshold=float(level)) for level in levels]
-            rankers += [replace(warm, threshold=float(levels[-1]), decay=decay) for decay in decays]
-    options = {"gain_kind": guarantee.gain_kind, "empty_query": guarantee.empty_query}
-    return rankers, evaluate(validation, rankers, n_draws=20, **options)  # type: ignore[arg-type]
 
 
 def _mixed(guarantees: Sequence[Guarantee]) -> bool:

@@ -39,7 +39,7 @@ def queries_needed(
     if gap <= 0:
         return None
     kappa = 4.0 if mean_loss < 0.3 else 3.0
-    linear = deviation * (ndtri(1 - delta) + ndtri(power)) / gap
+    linear = deviation * float(ndtri(1 - delta) + ndtri(power)) / gap
     constant = deviation * kappa / gap
     n = ((linear + math.sqrt(linear**2 + 4 * constant)) / 2) ** 2
     if guarantee.relative:
@@ -142,9 +142,7 @@ def plan(
     head = next(c for c, ranker in enumerate(path.rankers) if ranker.is_deterministic)
     kept = ~np.isnan(values[:, head])
     losses = promise.losses(values[kept], values[kept, head])
-    needed = [
-        queries_needed(float(x.mean()), float(x.std()), promise, delta, power) for x in losses.T
-    ]
+    needed = [queries_needed(float(x.mean()), float(x.std()), promise, delta, power) for x in losses.T]
     reference = measured.disparity[:, head]
     gains = [fairness_gain(measured.disparity[:, c], reference) for c in range(len(path.rankers))]
     if promise.relative and promise.utility:
@@ -165,9 +163,7 @@ def plan(
     )  # fmt: skip
 
 
-def _without_pilot(
-    promise: Guarantee, delta: float, power: float, utility: float | None, deviation: float
-) -> Plan:
+def _without_pilot(promise: Guarantee, delta: float, power: float, utility: float | None, deviation: float) -> Plan:
     if not promise.utility:
         raise GuaranteeError("a plan for a promise on fairness needs pilot queries: disparity cannot be guessed")
     if utility is None or not 0 < utility <= 1:

@@ -158,9 +158,7 @@ def _present(file: Path) -> Path | None:
 def _part(files: Sequence[Path]) -> Queries:
     pieces = [read_letor(file) for file in files]
     width = max(0 if piece.features is None else piece.features.shape[1] for piece in pieces)
-    return (
-        pieces[0] if len(pieces) == 1 else Queries.concatenate([_widened(piece, width) for piece in pieces])
-    )
+    return pieces[0] if len(pieces) == 1 else Queries.concatenate([_widened(piece, width) for piece in pieces])
 
 
 def _widened(queries: Queries, width: int) -> Queries:
@@ -169,9 +167,7 @@ def _widened(queries: Queries, width: int) -> Queries:
     if missing == 0:
         return queries
     zeros = np.zeros((queries.n_rows, missing), np.float32)
-    return replace(
-        queries, features=zeros if queries.features is None else np.hstack([queries.features, zeros])
-    )
+    return replace(queries, features=zeros if queries.features is None else np.hstack([queries.features, zeros]))
 
 
 def _compare(name: str, known: Published, fold: int, parts: Sequence[Queries], width: int) -> None:

@@ -46,9 +46,7 @@ class Cast:
         return [name for role, name in self.roles.items() if role not in ("score", "relevance")]
 
 
-def cast(
-    table: Table, named: dict[str, str | None], features: str | Sequence[str] | None, need_query: bool
-) -> Cast:
+def cast(table: Table, named: dict[str, str | None], features: str | Sequence[str] | None, need_query: bool) -> Cast:
     """Give each role the column named for it, or the first of its usual names that the table has."""
     have = f"the columns are {', '.join(table.columns) or 'none'}"
     for name in [*named.values(), *([features] if isinstance(features, str) else features or [])]:
@@ -175,9 +173,7 @@ def _lists(values: Any, column: str, name: str) -> NDArray[np.float32]:
         width = int(lengths[0])
         if (lengths != width).any():
             row = int(np.flatnonzero(lengths != width)[0])
-            raise DataError(
-                f"{name}: row {row}, column {column!r}: {lengths[row]} features, but row 0 has {width}"
-            )
+            raise DataError(f"{name}: row {row}, column {column!r}: {lengths[row]} features, but row 0 has {width}")
     pieces = [chunk.flatten() for chunk in values.chunks]
     flat = pieces[0] if len(pieces) == 1 else pa.chunked_array(pieces, values.type.value_type)
     inner = pa.table({column: flat})

@@ -6,16 +6,15 @@ so that 007 stays 007, and become integers only where every one is written as an
 
 import csv
 import gzip
-import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from isrr.errors import DataError
+from isrr.files import replacing
 
 KINDS = {
     ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
@@ -66,9 +65,7 @@ def _sniffed(path: Path) -> str:
     if b"," in first or b"\t" in first:
         return "csv"
     suffixes = ", ".join(KINDS)
-    raise DataError(
-        f"{path}: neither Parquet, Arrow, CSV, JSONL nor LETOR text; a suffix tells the kind ({suffixes})"
-    )
+    raise DataError(f"{path}: neither Parquet, Arrow, CSV, JSONL nor LETOR text; a suffix tells the kind ({suffixes})")
 
 
 def open_table(path: Path, kind: str) -> Table:
@@ -96,16 +93,12 @@ def write_table(table: Any, path: Path, kind: str) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    partial = path.with_name(f".{path.name}.{uuid4().hex}.part")
-    try:
+    with replacing(path) as partial:
         if kind == "parquet":
             pq.write_table(table, partial)
         else:
             with pa.OSFile(str(partial), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
                 writer.write_table(table.combine_chunks())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _opened(path: Path) -> Any:

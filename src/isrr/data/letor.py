@@ -227,15 +227,11 @@ def _identifiers(texts: list[str]) -> NDArray[Any]:
     return np.array(texts, dtype=object)
 
 
-def _complaint(
-    data: Bytes, name: str, code: int, byte: int, previous: int, n_features: int | None
-) -> DataError:
+def _complaint(data: Bytes, name: str, code: int, byte: int, previous: int, n_features: int | None) -> DataError:
     """The error for a bad line: where it is, what was found there, what is needed."""
     from isrr.data import _kernels
 
-    assert code != _kernels.UNMEASURED, (
-        f"{name}: a good line with feature {previous} was measured as narrower"
-    )
+    assert code != _kernels.UNMEASURED, f"{name}: a good line with feature {previous} was measured as narrower"
     start = int(_kernels.line_start(data, byte))
     line = 1 + int(np.count_nonzero(data[:start] == 10))
     word = _TOKEN_END.split(data[byte : byte + 200].tobytes(), maxsplit=1)[0]

@@ -122,35 +122,57 @@ def evaluate_exactly(
             disparity[q, c] = squared_disparity(squares, gain_squares, product, n)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _fill_uniforms(noise, uniforms):
-    for i in range(uniforms.size):
-        uniforms[i] = uniform(noise, i)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def _fill_clocks(noise, item, clocks, spare):
+    # noise (n_draws,)   stream names
+    # clocks (n_draws,)  out: −log of the streams' uniforms for one item; spare (n_draws,) scratch
+    # The logarithm is written out (2·artanh of (m − 1)/(m + 1) for the mantissa m, to 1e-13) so that it vectorises.
+    for d in range(noise.size):
+        clocks[d] = uniform(noise[d], item)
+    bits, mantissa = clocks.view(np.int64), spare.view(np.int64)
+    for d in range(noise.size):
+        mantissa[d] = (bits[d] & 0x000FFFFFFFFFFFFF) | 0x3FF0000000000000
+    for d in range(noise.size):
+        m, exponent = spare[d], np.float64((bits[d] >> 52) - 1023)
+        high = m > 1.4142135623730951
+        m = 0.5 * m if high else m
+        exponent = exponent + 1.0 if high else exponent
+        s = (m - 1.0) / (m + 1.0)
+        t = s * s
+        series = 1 + t * (1 / 3 + t * (1 / 5 + t * (1 / 7 + t * (1 / 9 + t * (1 / 11 + t * (1 / 13 + t / 15))))))
+        clocks[d] = -(exponent * 0.6931471805599453 + 2.0 * s * series)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _draw_prefixes(weights, heads, prefixes, uniforms, k, arrivals, leaders, rankings):
-    # prefixes (n_prefixes,)    sizes of admitted sets, rising; one set of clocks serves them all
-    # rankings (n_prefixes, k)  out: items (by falling score) at each position
-    filled, seen = 0, 0
-    for p in range(prefixes.size):
-        for i in range(seen, prefixes[p]):
-            head, weight = heads[i], weights[i]
-            full = filled == k
-            if full and (heads[leaders[k - 1]] != head or 1.0 - uniforms[i] >= arrivals[k - 1] * weight):
-                continue
-            arrival = -np.log(uniforms[i]) / weight
-            if full and arrival >= arrivals[k - 1]:
-                continue
-            at = k - 1 if full else filled
-            while at > 0 and heads[leaders[at - 1]] == head and arrivals[at - 1] > arrival:
-                arrivals[at], leaders[at] = arrivals[at - 1], leaders[at - 1]
-                at -= 1
-            arrivals[at], leaders[at] = arrival, i
-            filled += not full
-        seen = prefixes[p]
-        for j in range(k):
-            rankings[p, j] = leaders[j] if j < filled else j
+def _arrive(clocks, weight, item, index_bits, first, leaders, keys):
+    # leaders (k, n_draws)  in and out: the earliest arrivals of each draw, rising; an item's number stands in the low
+    #                       bits of its arrival time, so that sorting times sorts items, without a branch
+    # first                 where this item's block begins: it cannot come before
+    words, low = keys.view(np.int64), (np.int64(1) << index_bits) - 1
+    for d in range(clocks.size):
+        keys[d] = clocks[d] / weight
+    for d in range(clocks.size):
+        words[d] = (words[d] & ~low) | item
+    for j in range(first, leaders.shape[0]):
+        place = leaders[j]
+        for d in range(clocks.size):
+            earlier, later = min(place[d], keys[d]), max(place[d], keys[d])
+            place[d] = earlier
+            keys[d] = later
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _count(leaders, filled, index_bits, discounts, gains, exposure, dcg):
+    # filled          how many places drawn items take; the others go to the items there by score
+    # exposure (n,)   adds the discounts each item receives, over all draws
+    # dcg (n_draws,)  out
+    words, low = leaders.view(np.int64), (np.int64(1) << index_bits) - 1
+    dcg[:] = 0.0
+    for j in range(leaders.shape[0]):
+        for d in range(dcg.size):
+            item = words[j, d] & low if j < filled else j
+            exposure[item] += discounts[j]
+            dcg[d] += discounts[j] * gains[item]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -161,70 +183,63 @@ def evaluate_by_drawing(
     # Arguments as for `evaluate_exactly`. Configurations of one scale come with decay 1 first, thresholds falling.
     # debias  whether disparity is freed of the bias that exposures averaged over few draws give it
     longest, k, n_grid = longest_query(offsets, start, stop), discounts.size, scale_of.size
-    weights, eligibility, uniforms = np.empty(longest), np.empty(longest), np.empty(longest)
-    sorted_gains, heads = np.empty(longest), np.empty(longest, np.int64)
-    prefix_of, prefixes = np.empty(n_grid, np.int64), np.empty(n_grid, np.int64)
-    n_admitted = np.empty((n_grid, k), np.int64)
-    exposure, dcg_sum, dcg_squares = np.empty((n_grid, longest)), np.empty(n_grid), np.empty(n_grid)
-    rankings, leaders, arrivals = np.empty((n_grid, k), np.int64), np.empty(k, np.int64), np.empty(k)
+    weights, eligibility, sorted_gains = np.empty(longest), np.empty(longest), np.empty(longest)
+    heads, n_admitted = np.empty(longest, np.int64), np.empty(k, np.int64)
+    clocks, leaders = np.empty((longest, n_draws)), np.empty((k, n_draws))
+    spare, totals, noise = np.empty(n_draws), np.empty(n_draws), np.empty(n_draws, np.uint64)
+    exposure, arrivals, ranking = np.empty(longest), np.empty(k), np.empty(k, np.int64)
     for q in range(start, stop):
         first, last = offsets[q], offsets[q + 1]
         n = last - first
         places = min(k, n)
+        index_bits = 1
+        while (1 << index_bits) < n:
+            index_bits += 1
         gain_squares, discount_squares = 0.0, 0.0
         for i in range(n):
             sorted_gains[i] = gains[first + order[first + i]]
             gain_squares += sorted_gains[i] * sorted_gains[i]
         for j in range(places):
             discount_squares += discounts[j] * discounts[j]
-        begin = 0
-        while begin < n_grid:
-            end = begin
-            while end < n_grid and scale_of[end] == scale_of[begin]:
-                end += 1
-            scale = scales[scale_of[begin]]
-            weigh(scores[first:last], order[first:last], scale, weights[:n], eligibility[:n], heads[:n])
-            n_prefixes, n_lists = 0, 0
-            for c in range(begin, end):
-                if decays[c] == 1.0:
-                    admitted = min(max(count_eligible(eligibility[:n], thresholds[c, 0]), 1), n)
-                    if n_prefixes == 0 or prefixes[n_prefixes - 1] != admitted:
-                        prefixes[n_prefixes] = admitted
-                        n_prefixes += 1
-                        n_lists += 1
-                else:
-                    admit(eligibility[:n], thresholds[c], n_admitted[n_lists])
-                    n_lists += 1
-                prefix_of[c] = n_lists - 1
-            exposure[:n_lists, :n] = 0.0
-            dcg_sum[:n_lists] = 0.0
-            dcg_squares[:n_lists] = 0.0
-            for d in range(n_draws):
-                noise = stream(seed, keys[q], d)
-                if n_prefixes > 0:
-                    reach = prefixes[n_prefixes - 1]
-                    _fill_uniforms(noise, uniforms[:reach])
-                    _draw_prefixes(weights, heads, prefixes[:n_prefixes], uniforms, places, arrivals, leaders, rankings)
-                for p in range(n_prefixes, n_lists):
-                    draw(weights[:n], heads[:n], n_admitted[p], noise, places, arrivals, rankings[p])
-                for p in range(n_lists):
-                    total = 0.0
+        for d in range(n_draws):
+            noise[d] = stream(seed, keys[q], d)
+        weighed, n_clocks, arrived = -1, 0, 0
+        for c in range(n_grid):
+            if scale_of[c] != weighed:
+                weighed, arrived = scale_of[c], 0
+                weigh(scores[first:last], order[first:last], scales[weighed], weights[:n], eligibility[:n], heads[:n])
+                leaders[:] = np.inf
+            exposure[:n] = 0.0
+            if decays[c] == 1.0:
+                admitted = min(max(count_eligible(eligibility[:n], thresholds[c, 0]), 1), n)
+                if c > 0 and scale_of[c - 1] == weighed and decays[c - 1] == 1.0 and arrived == admitted:
+                    dcg[q, c], disparity[q, c] = dcg[q, c - 1], disparity[q, c - 1]
+                    continue
+                while n_clocks < admitted:  # one set of clocks serves all thresholds and temperatures
+                    _fill_clocks(noise, n_clocks, clocks[n_clocks], spare)
+                    n_clocks += 1
+                while arrived < admitted:  # thresholds fall: what has arrived for one has for the next
+                    if heads[arrived] < places:
+                        head, weight = heads[arrived], weights[arrived]
+                        _arrive(clocks[arrived], weight, arrived, index_bits, head, leaders[:places], spare)
+                    arrived += 1
+                filled = min(admitted, places)
+                _count(leaders[:places], filled, index_bits, discounts, sorted_gains, exposure, totals)
+            else:
+                admit(eligibility[:n], thresholds[c], n_admitted)
+                for d in range(n_draws):
+                    draw(weights[:n], heads[:n], n_admitted, noise[d], places, arrivals, ranking)
+                    totals[d] = 0.0
                     for j in range(places):
-                        item = rankings[p, j]
-                        total += discounts[j] * sorted_gains[item]
-                        exposure[p, item] += discounts[j]
-                    dcg_sum[p] += total
-                    dcg_squares[p] += total * total
-            for c in range(begin, end):
-                p = prefix_of[c]
-                squares, _ = _sums(exposure[p, :n], exposure[p, :n])
-                mean = dcg_sum[p] / n_draws
-                dcg[q, c] = mean
-                squares /= n_draws * n_draws
-                value = squared_disparity(squares, gain_squares, mean, n)
-                if debias and n > 1:
-                    rest = discount_squares * gain_squares - dcg_squares[p] / n_draws
-                    single = 4.0 * rest / (n * (n - 1))  # mean disparity of the single rankings
-                    value = (n_draws * value - single) / (n_draws - 1)
-                disparity[q, c] = value
-            begin = end
+                        exposure[ranking[j]] += discounts[j]
+                        totals[d] += discounts[j] * sorted_gains[ranking[j]]
+            mean, mean_square = 0.0, 0.0
+            for d in range(n_draws):
+                mean += totals[d] / n_draws
+                mean_square += totals[d] * totals[d] / n_draws
+            squares, _ = _sums(exposure[:n], exposure[:n])
+            value = squared_disparity(squares / (n_draws * n_draws), gain_squares, mean, n)
+            if debias and n > 1:
+                single = 4.0 * (discount_squares * gain_squares - mean_square) / (n * (n - 1))  # of single rankings
+                value = (n_draws * value - single) / (n_draws - 1)
+            dcg[q, c], disparity[q, c] = mean, value

@@ -291,7 +291,8 @@ def exposure_of_queries(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def sample_queries(offsets, order, scores, scale, thresholds, keys, seed, start, stop, out):
+def sample_queries(offsets, order, scores, scale, thresholds, noise, start, stop, out):
+    # noise (n_queries, n_draws)   stream names
     # out (n_queries, n_draws, k)  positions within the query, −1 beyond the end of a list
     longest, k = longest_query(offsets, start, stop), thresholds.size
     weights, eligibility = np.empty(longest), np.empty(longest)
@@ -304,7 +305,7 @@ def sample_queries(offsets, order, scores, scale, thresholds, keys, seed, start,
         weigh(scores[first:last], order[first:last], scale, weights[:n], eligibility[:n], heads[:n])
         admit(eligibility[:n], thresholds, n_admitted)
         for d in range(out.shape[1]):
-            draw(weights[:n], heads[:n], n_admitted, stream(seed, keys[q], d), places, arrivals, ranking)
+            draw(weights[:n], heads[:n], n_admitted, noise[q, d], places, arrivals, ranking)
             for j in range(k):
                 out[q, d, j] = order[first + ranking[j]] if j < places else -1
 

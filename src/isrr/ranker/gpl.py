@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
 from isrr.gains import discount
-from isrr.noise import CALIBRATION, SERVING, stream_seed
+from isrr.noise import CALIBRATION, SERVING, stream_seed, streams
 from isrr.parallel import Progress, over_queries
 from isrr.ranker import _kernels
 from isrr.ranker._nodes import laguerre_rules
@@ -166,14 +166,27 @@ class GPLRanker:
         """
         if n_draws < 1:
             raise ValueError(f"n_draws must be ≥ 1, got {n_draws}")
-        scores, order, keys = self.mapped(queries.need_scores()), queries.by_score, queries.keys
-        out = np.empty((len(queries), n_draws, self.k), np.int64)
-        name = stream_seed(seed, CALIBRATION)
+        return self._drawn(queries, streams(stream_seed(seed, CALIBRATION), queries.keys, n_draws), None)
+
+    def rank_queries(
+        self, queries: Queries, session: object = None, progress: Progress | None = None
+    ) -> NDArray[np.int64]:
+        """One order of each query, (n_queries, k): what `rank` serves for that query id and session, −1 beyond the end.
+
+        Where scores tie and the queries have item ids, ids decide; `rank` knows none and goes by input order.
+        """
+        noise = np.array([[self._session_noise(query_id, session)] for query_id in queries.query_ids], np.uint64)
+        return self._drawn(queries, noise, progress)[:, 0]
+
+    def _drawn(self, queries: Queries, noise: NDArray[np.uint64], progress: Progress | None) -> NDArray[np.int64]:
+        scores, order = self.mapped(queries.need_scores()), queries.by_score
+        out = np.empty((*noise.shape, self.k), np.int64)
         over_queries(
             lambda start, stop: _kernels.sample_queries(
-                queries.offsets, order, scores, self.scale, self.thresholds, keys, name, start, stop, out
+                queries.offsets, order, scores, self.scale, self.thresholds, noise, start, stop, out
             ),
             queries.offsets,
+            progress,
         )
         return out
 
