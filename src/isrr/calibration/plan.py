@@ -32,7 +32,7 @@ def queries_needed(
 
     Example:
         >>> queries_needed(0.25, 0.28, Guarantee("ndcg", 5, 0.70), delta=0.05)
-        222
+        237
     """
     alpha = guarantee.tested_alpha
     gap = alpha - mean_loss
@@ -120,7 +120,7 @@ def plan(
 
     Example:
         >>> plan("ndcg@5 >= 0.50", utility=0.55).queries_needed
-        225
+        227
     """
     promise = Guarantee.parse(guarantee, **options) if isinstance(guarantee, str) else guarantee
     for name, value in (("confidence", confidence), ("power", power)):

@@ -61,7 +61,7 @@ def generate(shape: str = "small", n_queries: int | None = None, seed: int = 0) 
 
     Example:
         >>> generate("small", n_queries=16).test
-        Queries(8 queries, 189 items; relevance, features)
+        Queries(8 queries, 194 items; relevance, features)
     """
     if shape not in SHAPES:
         raise ValueError(f"shape must be one of {', '.join(SHAPES)}; got {shape!r}")
