@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from isrr.calibration.certify import BOUNDS_WITHIN, Tested, Verdict, certify
+from isrr.calibration.certify import Tested, Verdict, certify
 from isrr.calibration.local import fill
 from isrr.calibration.paths import NAMES, Path, front_path, temperature_path, threshold_path
 from isrr.calibration.plan import queries_needed
@@ -226,11 +226,8 @@ def _outcome(
 
 def _bounds(table: RiskTable, verdict: Verdict, delta: float) -> list[float | None]:
     """Each configuration's upper bound on the first promise's risk, where that is not too dear."""
-    first = verdict.tested[0]
-    n_grid = len(table.grid)
-    if first.cell.losses is None or first.cell.losses.size > BOUNDS_WITHIN:
-        return [None] * n_grid
-    return [float(b) for b in first.upper_bound(range(n_grid), delta)]
+    bounds = verdict.tested[0].rough_bounds(delta)
+    return [None] * len(table.grid) if bounds is None else [float(bound) for bound in bounds]
 
 
 def _test(result: Tested, column: int, delta: float) -> Test:
@@ -281,7 +278,7 @@ def _share_certified(result: Tested, column: int, delta: float) -> float:
 
     def holds(steps: int) -> bool:
         promise = replace(guarantee, target=steps / 1000)
-        return bool(source.pvalue(promise.losses(values[:, None], reference), promise.tested_alpha)[0] <= delta)
+        return bool(source.certifies(promise.losses(values[:, None], reference), promise.tested_alpha, delta)[0])
 
     low, high = 0, 1000  # of a thousand: the safe end and the one beyond reach
     if not guarantee.utility:

@@ -13,7 +13,8 @@ from isrr.risk import betting, vb
 from isrr.risk.evidence import Evidence, for_sample_size
 from isrr.risk.select import SELECTIONS
 
-BOUNDS_WITHIN = 2_000_000  # queries × configurations up to which every configuration's bound is computed
+BOUNDS_WITHIN = 1_000_000  # queries × configurations up to which every configuration's bound is computed …
+BOUND_BITS = 14  # … to four digits, rounded up
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +25,7 @@ class Tested:
         cell: The promise and segment.
         evidence: Name of the evidence used.
         sound: Whether the evidence is valid in finite samples.
-        pvalues: (n_grid,); 0 or 1 stand for "certified" and "not" where only that was asked.
+        pvalues: (n_grid,); 0 and 1 stand for "certified" and "not" where only that was asked.
         exact_pvalues: Whether `pvalues` are p-values rather than answers.
         mean_loss, deviation: Of the losses, (n_grid,), where they are kept; the mean also where they are summed.
     """
@@ -48,6 +49,15 @@ class Tested:
             return float(self.pvalues[column])
         source = _evidence(self.cell, self.evidence, delta)
         return float(source.pvalue(self.losses()[:, [column]], self.cell.guarantee.tested_alpha)[0])
+
+    def rough_bounds(self, delta: float) -> FloatArray | None:
+        """Every configuration's bound, rounded up to four digits; None where that would take too long."""
+        if self.cell.losses is None or self.cell.losses.size > BOUNDS_WITHIN:
+            return None
+        if self.evidence != "betting":
+            return self.upper_bound(range(self.cell.losses.shape[1]), delta)
+        prior = self.cell.guarantee.prior_deviation
+        return betting.upper_bound(self.losses(), delta, prior, significant_bits=BOUND_BITS)
 
     def upper_bound(self, columns: Sequence[int], delta: float) -> FloatArray:
         """Upper confidence bounds on the risk; NaN where losses were summed up for one alpha only."""
@@ -85,7 +95,8 @@ def certify(table: RiskTable, path: Path, *, delta: float, evidence: str, select
     if selection not in SELECTIONS:
         raise GuaranteeError(f"no selection is called {selection!r}; there are {', '.join([*SELECTIONS, 'split'])}")
     columns = np.array([table.grid.index(ranker) for ranker in path.rankers])
-    tested = tuple(_test(cell, evidence, delta) for cell in table.cells)
+    answers = selection in ("fixed_sequence", "pointwise")  # which ask whether p ≤ delta and nothing more
+    tested = tuple(_test(cell, evidence, delta, answers) for cell in table.cells)
     worst = np.zeros(len(columns))
     free = np.ones(len(columns), bool)
     deterministic = np.array([ranker.is_deterministic for ranker in path.rankers])
@@ -112,7 +123,7 @@ def _choose(proven: list[int], table: RiskTable, path: Path, tested: tuple[Teste
     return max(proven, key=lambda c: table.moments.utility[c])
 
 
-def _test(cell: Cell, name: str, delta: float) -> Tested:
+def _test(cell: Cell, name: str, delta: float, answers: bool) -> Tested:
     guarantee = cell.guarantee
     source = _evidence(cell, name, delta)
     if cell.losses is None:
@@ -127,13 +138,11 @@ def _test(cell: Cell, name: str, delta: float) -> Tested:
         return Tested(cell, used, True, pvalues, True, mean, np.full(pvalues.size, np.nan))
     losses = cell.losses[canonical_order(cell.keys)]
     mean, deviation = losses.mean(axis=0), losses.std(axis=0)
-    exact = losses.size <= BOUNDS_WITHIN or source.name != "betting"
-    if exact:
-        pvalues = source.pvalue(losses, guarantee.tested_alpha)
+    if answers:
+        pvalues = np.where(source.certifies(losses, guarantee.tested_alpha, delta), 0.0, 1.0)
     else:
-        held = betting.certifies(losses, guarantee.tested_alpha, delta, guarantee.prior_deviation)
-        pvalues = np.where(held, 0.0, 1.0)
-    return Tested(cell, source.name, source.valid_in_finite_samples, pvalues, exact, mean, deviation)
+        pvalues = source.pvalue(losses, guarantee.tested_alpha)
+    return Tested(cell, source.name, source.valid_in_finite_samples, pvalues, not answers, mean, deviation)
 
 
 def _evidence(cell: Cell, name: str, delta: float) -> Evidence:

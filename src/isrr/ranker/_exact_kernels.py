@@ -23,7 +23,8 @@ a fixed number of nodes per octave of W/R.
 import numpy as np
 from numba import njit
 
-EARLY = 0.5  # w t above which an item counts as early
+EARLY = 0.5  # w t above which an item counts as early …
+SURE = 36.0  # … and above which it has arrived for sure: e^−36 is below rounding
 LAGUERRE_MOST = 48  # nodes of the largest Gauss–Laguerre rule
 NEGLIGIBLE = 1e-10  # a share of the weight that cannot matter at 1e-8
 
@@ -32,7 +33,7 @@ FAST = {"contract", "reassoc", "nsz"}
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _trapezoid_step(k):
-    return min(0.44, 1.05 / np.sqrt(k))  # the arrival of the k-th item is 1/√k wide in log t
+    return min(0.47, 1.05 / np.sqrt(k))  # the arrival of the k-th item is 1/√k wide in log t
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -127,12 +128,16 @@ def _add_node(weights, trailing, discounts, time, measure, odds, powers, room, r
     # odds, powers (n,)         scratch
     # room (most_early + 4, k)  scratch for polynomials of degree < k
     # reached (n,)              adds each item's exposure at the third place and below
-    n, k = weights.size, discounts.size
-    n_early, most = 0, room.shape[0] - 4
+    n, most = weights.size, room.shape[0] - 4
+    n_sure = 0
+    while n_sure < n and weights[n_sure] * time > SURE:
+        n_sure += 1
+    n_early = n_sure
     while n_early < n and weights[n_early] * time > EARLY:
         n_early += 1
-    if n_early > most:
-        return  # by now the first k places are taken
+    k = discounts.size - n_sure  # places still open
+    if k <= 0 or n_early > most:
+        return
     leading, power_sums = room[: most + 1], room[most + 1]
     left_out, carried = room[most + 2], room[most + 3]
     late, late_odds = weights[n_early:], odds[n_early:n]
@@ -144,22 +149,22 @@ def _add_node(weights, trailing, discounts, time, measure, odds, powers, room, r
             power_sums[j] = _next_power_sum(late_odds, late_powers)
     _symmetric_sums(power_sums, k, np.exp(-trailing[n_early] * time), leading[0])
 
-    for i in range(n_early):
+    for i in range(n_sure, n_early):
         stay = np.exp(-weights[i] * time)
         come = 1.0 - stay
         odds[i] = stay
-        leading[i + 1, 0] = leading[i, 0] * stay
+        before, after = leading[i - n_sure], leading[i - n_sure + 1]
+        after[0] = before[0] * stay
         for j in range(1, k):
-            leading[i + 1, j] = leading[i, j] * stay + leading[i, j - 1] * come
-    carried[0], carried[1] = 0.0, 0.0
-    for j in range(2, k):
-        carried[j] = discounts[j] * measure
-    for i in range(n_early - 1, -1, -1):
+            after[j] = before[j] * stay + before[j - 1] * come
+    for j in range(k):
+        carried[j] = discounts[n_sure + j] * measure if n_sure + j >= 2 else 0.0
+    for i in range(n_early - 1, n_sure - 1, -1):
         stay = odds[i]
         come = 1.0 - stay
         value = 0.0
         for j in range(k):
-            value += leading[i, j] * carried[j]
+            value += leading[i - n_sure, j] * carried[j]
         reached[i] += weights[i] * stay * value
         for j in range(k - 1):
             carried[j] = carried[j] * stay + carried[j + 1] * come
@@ -199,6 +204,13 @@ def exposure_of_block(weights, discounts, laguerre_nodes, laguerre_weights, scra
     for i in range(1, n):
         exposure[i] += discounts[1] * (second - weights[i] / (total - weights[i])) * weights[i] / total
     if k == 2:
+        return
+    if k == 3 and n == 3:  # whoever is neither first nor second is third
+        for i in range(3):
+            others = total - weights[i] if i > 0 else trailing[1]
+            first = weights[i] / total
+            taken = second - weights[i] / others
+            exposure[i] += discounts[2] * max(1.0 - first * (1.0 + taken), 0.0)
         return
 
     used = n

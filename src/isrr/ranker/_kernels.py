@@ -20,7 +20,7 @@ from isrr.data._order_kernels import sort_query
 from isrr.noise import stream, uniform
 from isrr.ranker._exact_kernels import exposure_of_block, scratch_size
 
-SPLIT = -28.0  # log of the weight, relative to the item above, below which a list is cut: e^−28 < 1e-12
+SPLIT = -21.0  # log of the weight, relative to the item above, below which a list is cut: e^−21 < 1e-9
 WIDEST = 600.0  # a block's weights span at most e^600, within reach of floating point
 
 

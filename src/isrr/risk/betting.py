@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isrr.risk._kernels import hedge
-from isrr.risk.lattice import SMALLEST, BoolArray, FloatArray, coarsen, smallest_yes
+from isrr.risk.lattice import SIGNIFICANT_BITS, SMALLEST, BoolArray, FloatArray, coarsen, smallest_yes
 
 PRIOR_DEVIATION = 0.25
 PRIOR_MEAN = 0.5
@@ -72,10 +72,12 @@ def upper_bound(
     delta: float,
     prior_deviation: float = PRIOR_DEVIATION,
     prior_mean: float = PRIOR_MEAN,
+    significant_bits: int = SIGNIFICANT_BITS,
 ) -> FloatArray:
     """The smallest alpha that is certified at level delta, (n_grid,); 1 where none is, at least 2⁻³⁰.
 
-    The risk is below it with probability at least 1 − delta.
+    The risk is below it with probability at least 1 − delta. With fewer significant bits it is rounded up, and found
+    sooner.
     """
     level = coarsen(delta)
     return smallest_yes(
@@ -83,6 +85,7 @@ def upper_bound(
         SMALLEST_ALPHA,
         1.0,
         losses.shape[1],
+        significant_bits,
     )
 
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from isrr.errors import GuaranteeError
 from isrr.risk import betting, bounds, mixture, pvalues, vb
-from isrr.risk.lattice import FloatArray
+from isrr.risk.lattice import BoolArray, FloatArray
 
 LARGEST_FOR_BETTING = 200_000
 ROUNDING = 1e-9
@@ -64,6 +64,9 @@ class Evidence(Protocol):
     def pvalue(self, losses: ArrayLike, alpha: float) -> FloatArray:
         """One p-value a configuration, (n_grid,)."""
 
+    def certifies(self, losses: ArrayLike, alpha: float, delta: float) -> BoolArray:
+        """Whether p ≤ delta, (n_grid,); often quicker to answer than what p is."""
+
     def upper_bound(self, losses: ArrayLike, delta: float) -> FloatArray:
         """One bound a configuration, (n_grid,): the risk is below it with probability at least 1 − delta."""
 
@@ -77,6 +80,14 @@ class _Checked:
     bound: Test
     needs_unit_interval: bool = True
     valid_in_finite_samples: bool = True
+    decision: Callable[[FloatArray, float, float], BoolArray] | None = None
+
+    def certifies(self, losses: ArrayLike, alpha: float, delta: float) -> BoolArray:
+        if self.decision is None:
+            return self.pvalue(losses, alpha) <= delta
+        check_alpha(alpha)
+        check_delta(delta)
+        return self.decision(self._prepared(losses), float(alpha), float(delta))
 
     def pvalue(self, losses: ArrayLike, alpha: float) -> FloatArray:
         check_alpha(alpha)
@@ -125,6 +136,9 @@ def evidence(
                 lambda losses, alpha: betting.pvalue(losses, alpha, prior_deviation, prior_mean),
                 lambda losses, level: betting.upper_bound(losses, level, prior_deviation, prior_mean),
                 needs_unit_interval=False,
+                decision=lambda losses, alpha, level: betting.certifies(
+                    losses, alpha, level, prior_deviation, prior_mean
+                ),
             )
         case "mixture":
             return _Checked(

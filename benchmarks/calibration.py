@@ -1,0 +1,61 @@
+"""`calibrate` end to end: small, long and large."""
+
+import resource
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+from isrr import Queries
+from isrr.calibration.calibrate import calibrate
+from isrr.ranker.gpl import GPLRanker
+
+PROMISE = "ndcg@5 >= 90% of deterministic"
+
+
+def judged(n_queries: int, n_items: int, seed: int = 20230) -> Queries:
+    """Queries of equal length with standardised scores that know something of the grades."""
+    rng = np.random.default_rng(seed)
+    relevance = rng.choice(5, n_queries * n_items, p=[0.5, 0.25, 0.15, 0.07, 0.03])
+    scores = relevance + rng.normal(scale=1.5, size=relevance.size)
+    scores = (scores - scores.mean()) / scores.std()
+    return Queries.from_arrays(scores=scores, relevance=relevance, group=np.full(n_queries, n_items))
+
+
+def hundred_temperatures() -> list[GPLRanker]:
+    """100 configurations, safest first."""
+    return [GPLRanker.deterministic(), *(GPLRanker(temperature=float(t)) for t in np.geomspace(0.02, 5, 99))]
+
+
+def rows() -> list[dict]:
+    """Seconds beside the limits that were set for them."""
+    found = []
+    path = hundred_temperatures()
+    for n_items, limit in ((24, 2.0), (120, 5.0)):
+        queries = judged(3_000, n_items)
+        calibrate(queries, PROMISE, path=path)
+        start = time.perf_counter()
+        calibrate(queries, PROMISE, path=path)
+        seconds = time.perf_counter() - start
+        what = f"calibrate 3,000 queries × {n_items} items × 100 configurations, warm, against a limit"
+        found.append({"what": what, "ours": seconds, "baseline": limit, "ratio": limit / seconds, "unit": "s"})
+    code = "from benchmarks.calibration import large; large()"
+    seconds, memory = map(float, subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split())  # fmt: skip
+    what = "calibrate 1,000,000 queries × 24 items × 100 configurations, against a limit"
+    found.append({"what": what, "ours": seconds, "baseline": 300.0, "ratio": 300.0 / seconds, "unit": "s"})
+    found.append(
+        {"what": f"{what}: peak memory", "ours": memory, "baseline": 4.0, "ratio": 4.0 / memory, "unit": "GiB"}
+    )
+    return found
+
+
+def large() -> None:
+    """One million queries in a process of its own; prints seconds and peak memory in GiB."""
+    queries = judged(1_000_000, 24)
+    start = time.perf_counter()
+    outcome = calibrate(queries, PROMISE, path=hundred_temperatures())
+    assert not outcome.abstained
+    print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
