@@ -9,7 +9,7 @@ demo: .venv/.demo  ## the main job on the embedded data
 	$(BIN)/isrr demo --out out/demo
 
 test: .venv/.dev  ## the whole test suite
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto
 
 check: .venv/.dev  ## style and types
 	$(BIN)/ruff check .
