@@ -8,49 +8,68 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from isrr.calibration.calibrate import calibrate
+    from isrr.calibration.check import check
+    from isrr.calibration.plan import Plan, plan
+    from isrr.certificate import Abstention, Certificate, load
+    from isrr.data.frames import read_queries, write_queries
     from isrr.data.queries import Queries
-    from isrr.errors import (
-        CertificateError,
-        DataError,
-        GuaranteeError,
-        IsrrError,
-        MergeError,
-        MissingExtraError,
-    )
+    from isrr.errors import CertificateError, DataError, GuaranteeError, IsrrError, MergeError, MissingExtraError
+    from isrr.guarantee import Guarantee
     from isrr.metrics.evaluate import Evaluation, evaluate, expected_disparity, expected_ndcg
     from isrr.ranker.gpl import GPLRanker
     from isrr.scores.standardize import ScoreMap
 
 _HOME = {
+    "Abstention": "isrr.certificate",
+    "Certificate": "isrr.certificate",
     "CertificateError": "isrr.errors",
     "DataError": "isrr.errors",
     "Evaluation": "isrr.metrics.evaluate",
     "GPLRanker": "isrr.ranker.gpl",
+    "Guarantee": "isrr.guarantee",
     "GuaranteeError": "isrr.errors",
     "IsrrError": "isrr.errors",
     "MergeError": "isrr.errors",
     "MissingExtraError": "isrr.errors",
+    "Plan": "isrr.calibration.plan",
     "Queries": "isrr.data.queries",
     "ScoreMap": "isrr.scores.standardize",
+    "calibrate": "isrr.calibration.calibrate",
+    "check": "isrr.calibration.check",
     "evaluate": "isrr.metrics.evaluate",
     "expected_disparity": "isrr.metrics.evaluate",
     "expected_ndcg": "isrr.metrics.evaluate",
+    "load": "isrr.certificate",
+    "plan": "isrr.calibration.plan",
+    "read_queries": "isrr.data.frames",
+    "write_queries": "isrr.data.frames",
 }
 
 __all__ = [
+    "Abstention",
+    "Certificate",
     "CertificateError",
     "DataError",
     "Evaluation",
     "GPLRanker",
+    "Guarantee",
     "GuaranteeError",
     "IsrrError",
     "MergeError",
     "MissingExtraError",
+    "Plan",
     "Queries",
     "ScoreMap",
+    "calibrate",
+    "check",
     "evaluate",
     "expected_disparity",
     "expected_ndcg",
+    "load",
+    "plan",
+    "read_queries",
+    "write_queries",
 ]
 
 

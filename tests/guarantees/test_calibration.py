@@ -203,7 +203,7 @@ def test_independent_configurations_at_the_boundary_need_the_fixed_sequence():
 
 @pytest.mark.parametrize("options", [{}, {"path": "temperature"}, {"selection": "split"}])
 def test_the_whole_procedure_is_false_at_most_delta_often(options):
-    validation, queries = synthetic_pool()
+    _, queries = synthetic_pool()
     queries = queries[ideal_dcg(queries) > 0]
     rng, repeats, wrong = np.random.default_rng(20230), 60, 0
     parts = [(queries.scores[s], queries.relevance[s]) for s in map(slice, queries.offsets[:-1], queries.offsets[1:])]

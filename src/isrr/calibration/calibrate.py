@@ -9,7 +9,7 @@ from isrr.calibration.certify import Tested, Verdict, certify
 from isrr.calibration.local import fill
 from isrr.calibration.paths import NAMES, Path, front_path, temperature_path, threshold_path
 from isrr.calibration.plan import queries_needed
-from isrr.calibration.table import RiskTable, hash_key
+from isrr.calibration.table import RiskTable, canonical_order, hash_key
 from isrr.certificate import Abstention, Certificate, Estimate, Point, Provenance, Test
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError, GuaranteeError
@@ -22,8 +22,8 @@ from isrr.risk.evidence import evidence as named_evidence
 from isrr.risk.select import SELECTIONS, split_mask
 from isrr.scores.standardize import mean_and_deviation
 
-SET_ASIDE_FROM = 400  # judged queries from which a share is worth setting aside for score map and front
-SET_ASIDE_SHARE = 0.15
+SET_ASIDE_FROM = 300  # judged queries from which setting some aside for score map and family pays (docs/guarantees.md)
+SET_ASIDE_SHARE = 0.2
 MOST_SET_ASIDE = 2_000
 FOR_THE_SCALE = 20  # queries that fix a score deviation well enough, when that is all they fix
 
@@ -51,7 +51,7 @@ def calibrate(
         k: Length of the lists; must agree with the promise, which names it.
         validation: Other judged queries, which may fix the path and the score map freely.
         path: "auto", "temperature", "front", "thresholds", "paper", or rankers in the order to be tested. "auto" is
-            "front" on validation queries; without any, from 400 judged queries on, a share of them is set aside for it,
+            "front" on validation queries; without any, from 300 judged queries on, a share of them is set aside for it,
             and below that "temperature".
         evidence: Name of the test, see `isrr.risk.evidence`.
         selection: "fixed_sequence", "holm", "bonferroni", "split" (learn the path on one part, test on the other), or
@@ -143,7 +143,7 @@ def _set_aside(
     if path not in NAMES:
         raise GuaranteeError(f"no path is called {path!r}; there are {', '.join(NAMES)}")
     if validation is not None:
-        return queries, validation, f"{len(validation):,} validation queries"
+        return queries, _in_canonical_order(validation), f"{len(validation):,} validation queries"
     if path == "paper":
         return queries, queries, "the calibration queries' scores"
     mixed = len({g.utility for g in guarantees}) > 1
@@ -151,7 +151,12 @@ def _set_aside(
     n_aside = round(SET_ASIDE_SHARE * len(queries)) if learns else FOR_THE_SCALE
     n_aside = int(np.clip(n_aside, 1, min(MOST_SET_ASIDE, len(queries) - 1)))
     aside = split_mask(queries.keys, n_aside / len(queries))
-    return queries[~aside], queries[aside], f"{n_aside:,} judged queries set aside"
+    return queries[~aside], _in_canonical_order(queries[aside]), f"{n_aside:,} judged queries set aside"
+
+
+def _in_canonical_order(queries: Queries) -> Queries:
+    """Sums over queries then have the same bits whatever order they came in."""
+    return queries[canonical_order(queries.keys)]
 
 
 def _path(

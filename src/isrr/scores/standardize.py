@@ -54,7 +54,7 @@ class ScoreMap:
 def mean_and_deviation(queries: Queries, score_map: ScoreMap | None = None) -> tuple[float, float]:
     """Mean and standard deviation of the (mapped) raw scores, over the rows of all queries."""
     raw_scores = queries.need_scores()
-    mapped = raw_scores if score_map is None else score_map(raw_scores)
+    mapped = np.sort(raw_scores if score_map is None else score_map(raw_scores))  # sums that no row order changes
     deviation = float(np.std(mapped))
     if deviation == 0.0:
         raise DataError("all scores are equal: they rank nothing, and have no deviation to divide by")
@@ -71,7 +71,7 @@ def fit_log_gain(queries: Queries, gain_kind: Gain = "exponential") -> ScoreMap 
     from scipy.optimize import isotonic_regression
 
     raw_scores, gains = queries.need_scores(), gain(queries.need_relevance(), gain_kind)
-    order = np.argsort(raw_scores, kind="stable")
+    order = np.lexsort((gains, raw_scores))
     fit = isotonic_regression(gains[order])
     starts = fit.blocks[:-1]
     centre = np.add.reduceat(raw_scores[order], starts) / np.diff(fit.blocks)

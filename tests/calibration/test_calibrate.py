@@ -1,0 +1,288 @@
+"""From judged queries to a certificate or an abstention, whatever order they come in."""
+
+import json
+
+import numpy as np
+import pytest
+
+import isrr
+from isrr import (
+    Abstention,
+    Certificate,
+    CertificateError,
+    DataError,
+    GPLRanker,
+    GuaranteeError,
+    Queries,
+    calibrate,
+    load,
+)
+from isrr.calibration.local import fill
+from isrr.calibration.table import merge
+from isrr.guarantee import Guarantee
+
+PROMISE = "ndcg@5 >= 90% of deterministic"
+
+
+@pytest.fixture(scope="module")
+def judged():
+    rng = np.random.default_rng(20230)
+    sizes = rng.integers(5, 30, 700)
+    relevance = rng.choice(5, sizes.sum(), p=[0.5, 0.25, 0.15, 0.07, 0.03])
+    scores = relevance + rng.normal(scale=1.2, size=relevance.size)
+    qid = np.repeat([f"q{i}" for i in range(700)], sizes)
+    segment = np.repeat(rng.choice(["mobile", "desktop"], 700), sizes)
+    groups = rng.choice(["ours", "theirs"], relevance.size)
+    return Queries.from_arrays(scores=scores, relevance=relevance, qid=qid, segment=segment, item_groups=groups)
+
+
+def test_a_certificate_says_what_was_promised_chosen_and_measured(judged):
+    outcome = calibrate(judged, PROMISE)
+    assert isinstance(outcome, Certificate)
+    assert not outcome.abstained
+    assert outcome.utility.value >= 0.9 * outcome.deterministic_utility.value
+    assert outcome.fairness_gain.value > 0.1
+    (test,) = outcome.tests
+    assert test.pvalue <= 0.05
+    assert test.bound <= test.guarantee.alpha
+    assert test.level >= 0.9
+    text = str(outcome)
+    for said in (PROMISE, "confidence   0.95", "judged queries", "betting, fixed_sequence", "set aside"):
+        assert said in text
+    assert sum(point.certified for point in outcome.curve) >= 1
+    assert outcome.rank([0.2, 0.1], query_id="q", session="s").size == 2
+
+
+def test_the_order_of_queries_rows_and_shards_changes_no_bit(judged):
+    outcome = calibrate(judged, PROMISE)
+    turned = np.random.default_rng(20231).permutation(len(judged))
+    assert calibrate(judged[turned], PROMISE) == outcome
+    rows = np.random.default_rng(20232).permutation(judged.n_rows)
+    shuffled = Queries.from_arrays(
+        scores=judged.scores[rows],
+        relevance=judged.relevance[rows],
+        qid=np.repeat(judged.query_ids, judged.n_items)[rows],
+    )
+    assert calibrate(shuffled, PROMISE) == outcome
+    grid = (GPLRanker.deterministic(), GPLRanker(temperature=0.3), GPLRanker(temperature=0.6))
+    promise = Guarantee.parse(PROMISE)
+    whole = fill(judged, grid, [promise], delta=0.05)
+    parts = [fill(part, grid, [promise], delta=0.05) for part in (judged[500:], judged[:20], judged[20:500])]
+    assert merge(parts).moments == whole.moments
+    from isrr.calibration.certify import certify
+    from isrr.calibration.paths import Path
+
+    path = Path(grid, "custom", "the caller")
+    verdicts = [certify(t, path, delta=0.05, evidence="betting", selection="holm") for t in (whole, merge(parts))]
+    assert verdicts[0].certified == verdicts[1].certified
+    np.testing.assert_array_equal(verdicts[0].tested[0].pvalues, verdicts[1].tested[0].pvalues)
+
+
+def test_summed_evidence_is_the_same_however_it_is_cut(judged, monkeypatch):
+    from isrr.calibration import local
+
+    outcome = calibrate(judged, PROMISE, evidence="vb")
+    monkeypatch.setattr(local, "BLOCK", 64)
+    assert calibrate(judged, PROMISE, evidence="vb") == outcome
+    assert outcome.tests[0].evidence == "vb"
+
+
+def test_large_samples_are_drawn_and_summed_up(judged, monkeypatch):
+    from isrr.calibration import local
+
+    monkeypatch.setattr(local, "LARGEST_EXACT", 100)
+    monkeypatch.setattr(local, "LARGEST_FOR_BETTING", 200)
+    monkeypatch.setattr(local, "BLOCK", 128)
+    outcome = calibrate(judged, PROMISE)
+    assert isinstance(outcome, Certificate)
+    assert outcome.provenance.method == "draws"
+    assert outcome.provenance.n_draws == local.DRAWS
+    assert outcome.tests[0].evidence == "vb"
+    fair = calibrate(judged, "normalized_disparity@5 <= 0.5")
+    assert {test.evidence for test in fair.tests} == {"mixture"}
+
+
+def test_validation_queries_fix_the_path_and_all_judged_ones_are_tested(judged):
+    outcome = calibrate(judged[200:], PROMISE, validation=judged[:200])
+    assert outcome.provenance.n_set_aside == 0
+    assert outcome.provenance.n_queries + outcome.provenance.n_skipped == 500
+    assert "200 validation queries" in str(outcome)
+
+
+@pytest.mark.parametrize("path", ["temperature", "front", "thresholds", "paper"])
+def test_every_path_starts_with_the_deterministic_ranker(judged, path):
+    outcome = calibrate(judged, "ndcg@5 >= 0.4", path=path)
+    assert isinstance(outcome, Certificate)
+    assert outcome.curve[0].ranker.is_deterministic
+    assert outcome.curve[0].certified
+
+
+def test_the_paper_s_procedure_is_there_and_says_what_it_lacks(judged):
+    outcome = calibrate(judged, "ndcg@5 >= 0.45", path="paper", evidence="hoeffding_bentkus", selection="pointwise")
+    assert len(outcome.curve) == 22
+    assert "no guarantee over the path" in str(outcome)
+
+
+def test_promising_fairness_maximises_utility(judged):
+    strict = calibrate(judged, "normalized_disparity@5 <= 60% of deterministic")
+    loose = calibrate(judged, "normalized_disparity@5 <= 80% of deterministic")
+    assert loose.utility.value > strict.utility.value
+    assert strict.disparity.value < loose.disparity.value
+    declared = calibrate(judged, Guarantee("disparity", 5, 2.0, bound=300.0))
+    assert isinstance(declared, Certificate | Abstention)
+
+
+def test_several_promises_hold_together(judged):
+    outcome = calibrate(judged, ["ndcg@5 >= 0.4", "normalized_disparity@5 <= 0.6"])
+    assert isinstance(outcome, Certificate)
+    assert len(outcome.tests) == 2
+    assert all(test.pvalue <= 0.05 for test in outcome.tests)
+
+
+def test_a_promise_per_segment_is_tested_in_each(judged):
+    outcome = calibrate(judged, Guarantee.parse(PROMISE, per="segment"))
+    assert {test.segment for test in outcome.tests} == {"mobile", "desktop"}
+    assert sum(test.n_queries for test in outcome.tests) == outcome.provenance.n_queries
+    with pytest.raises(DataError, match="segment for each query"):
+        calibrate(Queries.from_arrays(scores=[1, 2, 3, 1], relevance=[0, 1, 1, 0], group=[2, 2]),
+                  Guarantee.parse(PROMISE, per="segment"))  # fmt: skip
+
+
+def test_a_promise_on_groups(judged):
+    outcome = calibrate(
+        judged, "group_exposure@5 <= 0.2", path=[GPLRanker(temperature=2.0), GPLRanker(temperature=0.5)]
+    )
+    assert isinstance(outcome, Certificate)
+    with pytest.raises(DataError, match="no item groups"):
+        calibrate(Queries.from_arrays(scores=judged.scores, relevance=judged.relevance, group=judged.n_items),
+                  "group_exposure@5 <= 0.2", path=[GPLRanker()])  # fmt: skip
+
+
+def test_an_abstention_says_why_and_what_would_help(judged):
+    few = calibrate(judged[:25], PROMISE)
+    assert isinstance(few, Abstention)
+    assert few.ranker.is_deterministic
+    assert few.queries_needed > 25
+    assert "do not prove it" in few.reason
+    impossible = calibrate(judged, "ndcg@5 >= 0.95")
+    assert impossible.queries_needed is None
+    assert "not met even by the safest" in impossible.reason
+    assert "the deterministic ranker alone would certify ndcg@5 >= 0." in str(impossible)
+
+
+def test_planned_attempts_split_delta(judged):
+    once, thrice = calibrate(judged, PROMISE), calibrate(judged, PROMISE, attempts=3)
+    assert thrice.tests[0].pvalue <= 0.05 / 3
+    assert thrice.fairness_gain.value <= once.fairness_gain.value
+
+
+def test_an_outcome_survives_being_saved_and_loaded(judged, tmp_path):
+    for promise in (PROMISE, "ndcg@5 >= 0.95"):
+        outcome = calibrate(judged, promise)
+        outcome.save(tmp_path / "ranker.json")
+        back = load(tmp_path / "ranker.json")
+        assert back == outcome
+        assert (back.rank(np.arange(9.0), "q", "s") == outcome.rank(np.arange(9.0), "q", "s")).all()
+
+
+def test_an_edited_or_damaged_certificate_is_refused(judged, tmp_path):
+    file = tmp_path / "ranker.json"
+    calibrate(judged, PROMISE).save(file)
+    document = json.loads(file.read_text())
+    document["confidence"] = 0.999
+    file.write_text(json.dumps(document))
+    with pytest.raises(CertificateError, match="does not match its digest"):
+        load(file)
+    assert load(file, trust_edited=True).confidence == 0.999
+    file.write_text(json.dumps({**document, "schema": 99}))
+    with pytest.raises(CertificateError, match="schema 99"):
+        load(file)
+    file.write_text("{")
+    with pytest.raises(CertificateError, match="not a certificate"):
+        load(file)
+    file.write_text("[]")
+    with pytest.raises(CertificateError, match="names no kind"):
+        load(file)
+    with pytest.raises(CertificateError, match="no such file"):
+        load(tmp_path / "nowhere.json")
+
+
+def test_a_full_disk_leaves_the_old_certificate_whole(judged, tmp_path, monkeypatch):
+    from pathlib import Path
+
+    outcome = calibrate(judged, PROMISE)
+    outcome.save(tmp_path / "ranker.json")
+    before = (tmp_path / "ranker.json").read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space"):
+        calibrate(judged, "ndcg@5 >= 0.4").save(tmp_path / "ranker.json")
+    assert (tmp_path / "ranker.json").read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["ranker.json"]
+
+
+def table(**columns):
+    return Queries.from_arrays(**({"scores": [2, 1, 2, 1], "relevance": [1, 0, 0, 1], "group": [2, 2]} | columns))
+
+
+@pytest.mark.parametrize(
+    ("queries", "promise", "options", "error", "said"),
+    [
+        (table(), PROMISE, {"confidence": 95}, GuaranteeError, "did you mean 0.95"),
+        (table(), PROMISE, {"confidence": 0.0}, GuaranteeError, r"confidence must lie in \(0, 1\)"),
+        (table(), "ndcg@5 >= 70", {}, GuaranteeError, "write 0.7"),
+        (table(), "ndcg@5 >= 1", {}, GuaranteeError, "cannot be tested"),
+        (table(), "ndcg@5 >= 100% of deterministic", {}, GuaranteeError, "nothing random keeps all of it"),
+        (table(), "map@5 >= 0.3", {}, GuaranteeError, "cannot be promised; what can: ndcg@5"),
+        (table(), "ndcg >= 0.3", {}, GuaranteeError, "cannot read the promise"),
+        (table(), "ndcg@5 <= 0.3", {}, GuaranteeError, "did you mean 'ndcg@5 >= 0.3'"),
+        (table(), "disparity@5 <= 0.3", {}, GuaranteeError, "declare bound="),
+        (table(), [], {}, GuaranteeError, "nothing is promised"),
+        (table(), ["ndcg@5 >= 0.3", "ndcg@3 >= 0.3"], {}, GuaranteeError, "share one k"),
+        (table(), PROMISE, {"k": 10}, GuaranteeError, "k=10 does not agree"),
+        (table(), PROMISE, {"path": "magic"}, GuaranteeError, "no path is called 'magic'"),
+        (table(), PROMISE, {"evidence": "magic"}, GuaranteeError, "no evidence is called 'magic'"),
+        (table(), PROMISE, {"selection": "magic"}, GuaranteeError, "no selection is called 'magic'"),
+        (table(), PROMISE, {"attempts": 0}, GuaranteeError, "attempts must be"),
+        (table(), PROMISE, {"path": [GPLRanker(k=3)]}, GuaranteeError, "own k = 5"),
+        (table(relevance=None), PROMISE, {}, DataError, "unjudged"),
+        (table(scores=None), PROMISE, {}, DataError, "no scores"),
+        (table(relevance=[0, 0, 0, 0]), PROMISE, {}, DataError, "no query has a relevant item"),
+        (table(scores=[1, 1, 1, 1]), PROMISE, {}, DataError, "all scores are equal"),
+        (table(group=[4]), PROMISE, {}, DataError, "there is one query"),
+        (table(), Guarantee("disparity", 5, 0.1, bound=0.2), {"path": [GPLRanker()]}, GuaranteeError, "declared bound"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_calibrated_is_refused_in_one_line(queries, promise, options, error, said):
+    with pytest.raises(error, match=said) as refusal:
+        calibrate(queries, promise, **options)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_plan_names_the_queries_needed_with_and_without_a_pilot(judged):
+    guess = isrr.plan("ndcg@5 >= 0.50", utility=0.55)
+    assert 150 < guess.queries_needed < 350
+    assert isrr.plan("ndcg@5 >= 0.60", utility=0.55).queries_needed is None
+    pilot = isrr.plan(PROMISE, judged[:100])
+    assert pilot.n_pilot > 90
+    assert pilot.stops[0].queries_needed <= (pilot.stops[-1].queries_needed or np.inf)
+    assert "pilot queries" in str(pilot)
+    with pytest.raises(GuaranteeError, match="utility="):
+        isrr.plan("ndcg@5 >= 0.5")
+    with pytest.raises(GuaranteeError, match="needs pilot queries"):
+        isrr.plan("normalized_disparity@5 <= 0.5")
+
+
+def test_a_planned_size_certifies_about_as_often_as_planned():
+    from isrr.calibration.plan import queries_needed
+    from isrr.risk import betting
+
+    promise = Guarantee("ndcg", 5, 0.65)
+    rng = np.random.default_rng(20230)
+    losses = 1 - rng.beta(2.2, 0.95, 100_000)  # mean 0.3016
+    n = queries_needed(float(losses.mean()), float(losses.std()), promise, 0.05)
+    held = betting.certifies(rng.choice(losses, (n, 1_000)), promise.tested_alpha, 0.05)
+    assert 0.72 < held.mean() < 0.92
