@@ -25,7 +25,7 @@ def imports_between_layers():
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             for name in names:
-                if name.startswith("isrr.") and here != "__init__":
+                if name.startswith("isrr.") and here not in ("__init__", "__main__"):
                     yield here, name.split(".")[1], file.relative_to(SOURCE)
 
 

@@ -12,7 +12,7 @@ Paper: section 3.2.
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 
@@ -211,7 +211,7 @@ class GPLRanker:
 
         Example:
             >>> GPLRanker().rank([0.3, 2.0, 1.1], query_id="q7", session="u42", k=3)
-            array([2, 0, 1])
+            array([1, 0, 2])
         """
         raw = np.ascontiguousarray(scores, np.float64)
         if raw.ndim != 1 or raw.size == 0:
@@ -256,10 +256,6 @@ class GPLRanker:
         )
         return out.reshape(given.shape)
 
-    @cached_property
-    def _identity(self) -> bytes:
-        return repr(self).encode()
-
     def _session_noise(self, query_id: object, session: object) -> np.uint64:
         if session is None:
             return np.uint64(secrets.randbits(64))
@@ -269,7 +265,8 @@ class GPLRanker:
 
     @cached_property
     def _key(self) -> bytes:
-        return blake2b(self._identity, digest_size=32, key=SERVING.to_bytes(8, "little")).digest()
+        identity = repr(replace(self, k=1))  # how many places are asked for must not change the draw
+        return blake2b(identity.encode(), digest_size=32, key=SERVING.to_bytes(8, "little")).digest()
 
 
 def _refuse_impossible(rankings: NDArray[np.int64], queries: Queries) -> None:

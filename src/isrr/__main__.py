@@ -1,0 +1,5 @@
+"""`python -m isrr` is the command line."""
+
+from isrr.cli.main import main
+
+main()

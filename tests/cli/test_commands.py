@@ -1,0 +1,169 @@
+"""The command line as people and scripts use it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow.parquet as parquet
+import pytest
+
+from isrr import Queries, load, write_queries
+
+PROMISE = "ndcg@5 >= 90% of deterministic"
+
+
+def isrr(*arguments, cwd=None):
+    command = [sys.executable, "-m", "isrr", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    rng = np.random.default_rng(20230)
+    sizes = rng.integers(4, 20, 500)
+    relevance = rng.choice(4, sizes.sum(), p=[0.5, 0.3, 0.15, 0.05])
+    judged = Queries.from_arrays(
+        scores=relevance + rng.normal(scale=1.2, size=relevance.size),
+        relevance=relevance,
+        qid=np.repeat(np.arange(500), sizes),
+        item_ids=[f"d{i}" for i in range(relevance.size)],
+        item_groups=rng.choice(["ours", "theirs"], relevance.size),
+    )
+    made = tmp_path_factory.mktemp("cli")
+    write_queries(judged, made / "judged.parquet")
+    return made
+
+
+@pytest.fixture(scope="module")
+def ranker(folder):
+    done = isrr("calibrate", folder / "judged.parquet", "-g", PROMISE, "-o", folder / "ranker.json")
+    assert done.returncode == 0, done.stderr
+    return folder / "ranker.json"
+
+
+def test_calibrate_prints_and_writes_a_certificate(folder, ranker):
+    done = isrr("show", ranker)
+    assert done.returncode == 0
+    assert done.stdout.startswith("Certificate ")
+    assert PROMISE in done.stdout
+    assert "\x1b" not in done.stdout  # no colours in a pipe
+    assert json.loads(isrr("show", ranker, "--json").stdout)["kind"] == "certificate"
+
+
+def test_an_abstention_has_its_own_exit_code(folder):
+    done = isrr("calibrate", folder / "judged.parquet", "-g", "ndcg@5 >= 0.99", "-o", folder / "no.json", "--json")
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["kind"] == "abstention"
+    assert load(folder / "no.json").abstained
+
+
+def test_a_further_look_at_the_same_data_is_counted_and_marked(folder, tmp_path):
+    for look, promise in enumerate([PROMISE, PROMISE, "ndcg@5 >= 85% of deterministic"]):
+        done = isrr("calibrate", folder / "judged.parquet", "-g", promise, "-o", tmp_path / "ranker.json")
+        assert ("look 2 at the same data" in done.stdout) == (look == 2)
+
+
+def test_rank_writes_places_with_propensities(folder, ranker):
+    done = isrr("rank", ranker, folder / "judged.parquet", "--out", folder / "a.parquet", "--session", "u1")
+    assert done.returncode == 0, done.stderr
+    table = parquet.read_table(folder / "a.parquet")
+    assert table.column_names == ["query_id", "rank", "item_id", "score", "propensity", "session"]
+    propensity = table["propensity"].to_numpy()
+    assert ((propensity > 0) & (propensity <= 1)).all()
+    isrr("rank", ranker, folder / "judged.parquet", "--out", folder / "b.parquet", "--session", "u1", "--k", 8)
+    longer = parquet.read_table(folder / "b.parquet")
+    first = longer.filter(longer["rank"].to_numpy() <= 5)
+    assert first["item_id"].to_pylist() == table["item_id"].to_pylist()
+
+
+def test_evaluate_says_whether_the_promise_holds_and_who_is_seen(folder, ranker):
+    done = isrr("evaluate", ranker, folder / "judged.parquet")
+    assert done.returncode == 0, done.stderr
+    assert "kept" in done.stdout
+    assert "theirs" in done.stdout
+    found = json.loads(isrr("evaluate", ranker, folder / "judged.parquet", "--json").stdout)
+    assert found["promises"][0]["verdict"] in ("kept", "unclear")
+    assert found["fairness_gain"] > 0
+
+
+def test_scores_on_another_scale_are_warned_of(folder, ranker, tmp_path):
+    judged = parquet.read_table(folder / "judged.parquet")
+    column = judged.column_names.index("score")
+    wide = judged.set_column(column, "score", [10.0 * judged["score"].to_numpy()])
+    parquet.write_table(wide, tmp_path / "wide.parquet")
+    done = isrr("rank", ranker, tmp_path / "wide.parquet", "--out", tmp_path / "out.parquet")
+    assert done.returncode == 0
+    assert "outside" in done.stderr
+
+
+def test_plan_works_from_a_guess_and_from_a_pilot(folder):
+    done = isrr("plan", "-g", "ndcg@5 >= 0.50", "--utility", "0.55")
+    assert "227" in done.stdout
+    done = isrr("plan", folder / "judged.parquet", "-g", PROMISE)
+    assert "pilot queries" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("calibrate", "nowhere.parquet", "-g", PROMISE), "nowhere.parquet"),
+        (("calibrate", "{judged}", "-g", "nonsense"), "cannot read the promise"),
+        (("calibrate", "{judged}", "-g", PROMISE, "--query", "wrong"), "query_id"),
+        (("calibrate", "{judged}", "-g", PROMISE, "--confidence", "95"), "did you mean 0.95"),
+        (("calibrate", "{judged}", "-g", PROMISE, "-o", "no/such/folder/r.json"), "does not exist"),
+        (("show", "{judged}"), "not a certificate"),
+        (("rank", "nowhere.json", "{judged}", "--out", "x.parquet"), "there is no such file"),
+        (("plan", "-g", "ndcg@5 >= 0.5"), "utility="),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_two(folder, tmp_path, arguments, said):
+    filled = [str(argument).format(judged=folder / "judged.parquet") for argument in arguments]
+    done = isrr(*filled, cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_and_version():
+    assert isrr("--version").stdout.startswith("isrr 0.")
+    for command in ("calibrate", "demo", "evaluate", "plan", "rank", "show"):
+        done = isrr(command, "--help")
+        assert done.returncode == 0
+        assert "Options" in done.stdout
+
+
+def test_ctrl_c_leaves_the_old_file_whole(folder, ranker, tmp_path):
+    target = tmp_path / "ranker.json"
+    target.write_bytes(ranker.read_bytes())
+    command = [
+        sys.executable,
+        "-m",
+        "isrr",
+        "calibrate",
+        str(folder / "judged.parquet"),
+        "-g",
+        PROMISE,
+        "-o",
+        str(target),
+    ]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(0.8)
+    os.kill(running.pid, signal.SIGINT)
+    running.communicate(timeout=60)
+    load(target)
+    assert not [file for file in tmp_path.iterdir() if file.suffix == ".tmp"]
+
+
+def test_demo_does_the_main_job_end_to_end(tmp_path):
+    done = isrr("demo", "--out", tmp_path / "demo")
+    assert done.returncode == 0, done.stderr
+    assert "Certificate" in done.stdout
+    assert "threshold" in done.stdout
+    for name in ("judged.parquet", "ranker.json", "tradeoff.png"):
+        assert (tmp_path / "demo" / name).stat().st_size > 1_000
