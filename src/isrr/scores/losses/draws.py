@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from isrr.gains import discount
+from isrr.scores.losses.discounts import discounts
 
 # Weights are kept above this share of the heaviest: a score 690 below the best would vanish in double precision.
 _LIGHTEST = -690.0
@@ -33,6 +33,11 @@ class Draws:
     filled: Tensor
     mass: Tensor
     weights: Tensor
+
+    @property
+    def theta(self) -> Tensor:
+        """Discount of each place, (k, 1, 1)."""
+        return discounts(len(self.items), self.mass).view(-1, 1, 1)
 
     def of(self, values: Tensor) -> Tensor:
         """Per-item values, (n_queries, n_items), at the items drawn, 0 at empty places; shaped as `items`."""
@@ -101,11 +106,6 @@ def add_at(values: Tensor, items: Tensor, n_items: int) -> Tensor:
     flat = items.transpose(0, 1).reshape(n_queries, k * n_draws)
     sums = torch.zeros(n_queries, n_items, dtype=torch.int64, device=items.device)
     return sums.scatter_add_(1, flat, whole).double() * unit
-
-
-def discounts(k: int, like: Tensor) -> Tensor:
-    """Discounts of the first k places, (k, 1, 1), in double precision, on the device of a tensor."""
-    return torch.as_tensor(discount(k), device=like.device).view(-1, 1, 1)
 
 
 def reward_to_go(rewards: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from math import log
 import torch
 from torch import Generator, Tensor
 
-from isrr.gains import discount
+from isrr.scores.losses.discounts import discounts
 
 
 def lambdaloss(
@@ -47,8 +47,7 @@ def lambdaloss(
 
 def _weights(k: int, reach: int, like: Tensor) -> Tensor:
     """δ of the distance between ranks, for distances −reach … reach, (2 reach + 1,); 0 at 0."""
-    theta = torch.zeros(reach + 2, dtype=like.dtype, device=like.device)
     shown = min(k, reach + 1)
-    theta[1 : shown + 1] = torch.as_tensor(discount(shown), dtype=like.dtype, device=like.device)
-    step = theta[1:-1] - theta[2:]
+    theta = torch.nn.functional.pad(discounts(shown, like), (0, reach + 1 - shown))
+    step = theta[:-1] - theta[1:]
     return torch.cat([step.flip(0), step.new_zeros(1), step])

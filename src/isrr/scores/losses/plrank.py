@@ -13,7 +13,7 @@ Complexity", SIGIR 2022.
 import torch
 from torch import Generator, Tensor
 
-from isrr.scores.losses.draws import add_at, discounts, draw, reward_to_go
+from isrr.scores.losses.draws import add_at, draw, reward_to_go
 
 
 def plrank(
@@ -22,7 +22,7 @@ def plrank(
     """Estimate the gradient of expected DCG@k with respect to the scores; arguments as in `isrr.scores.losses`."""
     draws = draw(scores, mask, k, n_draws, generator)
     gains = gains.double()
-    theta = discounts(len(draws.items), scores)
+    theta = draws.theta
     gain, weight = draws.of(gains), draws.of(draws.weights)
     ahead = reward_to_go(theta * gain)
     after = torch.nn.functional.pad(ahead[1:], (0, 0, 0, 0, 0, 1))

@@ -14,7 +14,7 @@ Singh and Joachims, "Policy Learning for Fairness in Ranking", NeurIPS 2019; Oos
 import torch
 from torch import Generator, Tensor
 
-from isrr.scores.losses.draws import Draws, add_at, discounts, draw, reward_to_go
+from isrr.scores.losses.draws import Draws, add_at, draw, reward_to_go
 
 
 def policy_gradient(
@@ -22,7 +22,7 @@ def policy_gradient(
 ) -> Tensor:
     """Estimate the gradient of expected DCG@k with respect to the scores; arguments as in `isrr.scores.losses`."""
     draws = draw(scores, mask, k, n_draws, generator)
-    dcg = (discounts(len(draws.items), scores) * draws.of(gains.double())).sum(0, True)
+    dcg = (draws.theta * draws.of(gains.double())).sum(0, True)
     return _weighed(draws, dcg.expand(draws.items.shape)).to(scores.dtype)
 
 
@@ -31,7 +31,7 @@ def placement_policy_gradient(
 ) -> Tensor:
     """As `policy_gradient`, each place weighed with the reward from there on."""
     draws = draw(scores, mask, k, n_draws, generator)
-    ahead = reward_to_go(discounts(len(draws.items), scores) * draws.of(gains.double()))
+    ahead = reward_to_go(draws.theta * draws.of(gains.double()))
     return _weighed(draws, ahead).to(scores.dtype)
 
 

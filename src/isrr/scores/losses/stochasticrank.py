@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from isrr.gains import discount
+from isrr.scores.losses.discounts import discounts
 from isrr.scores.losses.draws import add_at, at, draw
 
 Noise = Literal["gumbel", "normal"]
@@ -51,8 +51,7 @@ def _conditioned(scores: Tensor, gains: Tensor, items: Tensor, noisy: Tensor, k:
     """Sum over draws of the conditional gradient; the leaders' items and noisy scores are (≤ k + 1, n_queries, n_draws)."""
     n_queries, n_items = scores.shape
     places = len(items)
-    theta = torch.zeros(k + 2, dtype=scores.dtype, device=scores.device)
-    theta[:k] = torch.as_tensor(discount(k), dtype=scores.dtype, device=scores.device)
+    theta = torch.nn.functional.pad(discounts(k, scores), (0, 2))
     step = (theta[:-1] - theta[1:])[:places].view(-1, 1, 1)
     gain, score = at(gains, items), at(scores, items)
 
