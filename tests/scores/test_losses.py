@@ -7,7 +7,7 @@ import scores_oracles as oracles
 torch = pytest.importorskip("torch", reason="the losses need torch: pip install 'isrr[torch]'")
 
 from isrr.scores.losses import LOSSES, gradient_of  # noqa: E402
-from isrr.scores.losses.draws import draw  # noqa: E402
+from isrr.scores.losses.draws import draw, place_on_device, place_on_host  # noqa: E402
 
 SCORES = np.array([0.3, -0.5, 1.2, 0.0, 0.7])
 GAINS = np.array([1.0, 3.0, 0.0, 7.0, 1.0])
@@ -94,7 +94,7 @@ def test_drawn_places_follow_the_enumerated_law():
     scores = np.array([0.5, -1.0, 2.0, 0.0])
     draws = draw(torch.as_tensor(scores)[None], torch.ones(1, 4, dtype=torch.bool), 3, 100_000, generator(9))
     weights = np.exp(scores)
-    drawn, counts = np.unique(draws.items[:, 0].T.numpy(), axis=0, return_counts=True)
+    drawn, counts = np.unique(draws.items[0].T.numpy(), axis=0, return_counts=True)
     chances = [np.prod([weights[d] / (weights.sum() - weights[row[:j]].sum()) for j, d in enumerate(row)]) for row in drawn]
     from scipy.stats import chisquare
 
@@ -105,9 +105,20 @@ def test_drawn_places_follow_the_enumerated_law():
 def test_places_stay_exact_when_weights_span_hundreds_of_magnitudes():
     scores = torch.tensor([[0.0, 400.0, -200.0, 401.0, 200.0, 0.5]], dtype=torch.float64)
     draws = draw(scores, torch.ones(1, 6, dtype=torch.bool), 6, 50_000, generator(10))
-    items = draws.items[:, 0].numpy()
+    items = draws.items[0].numpy()
     assert (np.sort(items, axis=0) == np.arange(6)[:, None]).all()
     np.testing.assert_allclose((items[0] == 3).mean(), 1 / (1 + np.exp(-1)), atol=0.01)
     assert (items[2] == 4).all()
     np.testing.assert_allclose((items[3] == 5).mean(), 1 / (1 + np.exp(-0.5)), atol=0.01)
     assert (items[5] == 2).all()
+
+
+def test_host_and_device_place_the_same_items():
+    rng = np.random.default_rng(11)
+    weights = np.sort(np.exp(rng.normal(size=(40, 25)) * rng.choice([0.1, 1, 10, 60], size=(40, 1))), axis=1)
+    weights[::2, :7] = 0.0
+    upto = torch.as_tensor(weights).cumsum(1)
+    uniforms = torch.rand(40, 6, 500, dtype=torch.float64, generator=generator(12))
+    (host, host_mass), (device, device_mass) = place_on_host(upto, uniforms), place_on_device(upto, uniforms)
+    assert torch.equal(host, device)
+    np.testing.assert_allclose(host_mass, device_mass, rtol=1e-12)

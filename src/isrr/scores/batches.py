@@ -97,7 +97,8 @@ class DeviceQueries:
             rows = row[ends[first] : ends[last]]
             gains = self.gains[rows]
             buckets = []
-            for start, stop in self._buckets(lengths[first:last], first):
+            for run in runs_of_similar_length(lengths[first:last], _WIDEST[self.device.type]):
+                start, stop = first + run[0], first + run[1]
                 width = int(lengths[start])
                 here = slice(int(ends[start]), int(ends[stop]))
                 inside = slice(int(ends[start] - ends[first]), int(ends[stop] - ends[first]))
@@ -119,14 +120,19 @@ class DeviceQueries:
         place = torch.arange(n_rows, device=self.device) - begin[query]
         return query, place, stored[query] + place
 
-    def _buckets(self, falling: IntArray, first: int) -> Iterator[tuple[int, int]]:
-        """Cut lengths that fall into runs that stay within a factor of their first."""
-        start = 0
-        while start < len(falling):
-            shortest = falling[start] / _WIDEST[self.device.type]
-            stop = int(np.searchsorted(-falling, -shortest, side="right"))
-            yield first + start, first + stop
-            start = stop
+
+def runs_of_similar_length(falling: IntArray, factor: float) -> Iterator[tuple[int, int]]:
+    """Cut falling lengths into runs, start and stop, each of which stays within a factor of its first.
+
+    Example:
+        >>> list(runs_of_similar_length(np.array([90, 60, 30, 20]), 2.0))
+        [(0, 2), (2, 4)]
+    """
+    start = 0
+    while start < len(falling):
+        stop = int(np.searchsorted(-falling, -falling[start] / factor, side="right"))
+        yield start, stop
+        start = stop
 
 
 def device_ndcg(batch: Batch, scores: Tensor, k: int) -> Tensor:

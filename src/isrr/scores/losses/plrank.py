@@ -10,10 +10,10 @@ Oosterhuis, "Learning-to-Rank at the Speed of Sampling: Plackett-Luce Gradient E
 Complexity", SIGIR 2022.
 """
 
-import torch
 from torch import Generator, Tensor
 
-from isrr.scores.losses.draws import add_at, draw, reward_to_go
+from isrr.scores.losses.discounts import discounts
+from isrr.scores.losses.draws import add_at, at, draw
 
 
 def plrank(
@@ -22,15 +22,15 @@ def plrank(
     """Estimate the gradient of expected DCG@k with respect to the scores; arguments as in `isrr.scores.losses`."""
     draws = draw(scores, mask, k, n_draws, generator)
     gains = gains.double()
-    theta = draws.theta
-    gain, weight = draws.of(gains), draws.of(draws.weights)
-    ahead = reward_to_go(theta * gain)
-    after = torch.nn.functional.pad(ahead[1:], (0, 0, 0, 0, 0, 1))
-    chance = torch.where(draws.filled, 1.0 / draws.mass, 0.0)
-    placing = (theta * chance).cumsum(0)
-    losing = (ahead * chance).cumsum(0)
+    gain, weight = at(gains, draws.items), at(draws.weights, draws.items)
+    reward, chance = draws.rewards(gain), 1.0 / draws.mass
+    so_far = reward.cumsum(1)
+    after = so_far[:, -1:] - so_far
+    placing = (chance * discounts(chance.shape[1], chance).view(1, -1, 1)).cumsum(1)
+    losing = (chance * (after + reward)).cumsum(1)
+    all_placing, all_losing = placing[:, -1:], losing[:, -1:]
 
-    shared = draws.weights * (gains * placing[-1].sum(1, True) - losing[-1].sum(1, True))
-    own = after + weight * (gain * (placing - placing[-1]) - (losing - losing[-1]))
+    shared = draws.weights * (gains * all_placing.sum(2) - all_losing.sum(2))
+    own = after + weight * (gain * (placing - all_placing) - (losing - all_losing))
     summed = shared + add_at(own, draws.items, scores.shape[1])
     return (summed / n_draws).to(scores.dtype)

@@ -14,7 +14,7 @@ Singh and Joachims, "Policy Learning for Fairness in Ranking", NeurIPS 2019; Oos
 import torch
 from torch import Generator, Tensor
 
-from isrr.scores.losses.draws import Draws, add_at, draw, reward_to_go
+from isrr.scores.losses.draws import Draws, add_at, at, draw
 
 
 def policy_gradient(
@@ -22,8 +22,8 @@ def policy_gradient(
 ) -> Tensor:
     """Estimate the gradient of expected DCG@k with respect to the scores; arguments as in `isrr.scores.losses`."""
     draws = draw(scores, mask, k, n_draws, generator)
-    dcg = (draws.theta * draws.of(gains.double())).sum(0, True)
-    return _weighed(draws, dcg.expand(draws.items.shape)).to(scores.dtype)
+    dcg = draws.rewards(at(gains.double(), draws.items)).sum(1, True)
+    return _weighed(draws, torch.where(draws.filled, dcg, 0.0)).to(scores.dtype)
 
 
 def placement_policy_gradient(
@@ -31,15 +31,15 @@ def placement_policy_gradient(
 ) -> Tensor:
     """As `policy_gradient`, each place weighed with the reward from there on."""
     draws = draw(scores, mask, k, n_draws, generator)
-    ahead = reward_to_go(draws.theta * draws.of(gains.double()))
-    return _weighed(draws, ahead).to(scores.dtype)
+    reward = draws.rewards(at(gains.double(), draws.items))
+    so_far = reward.cumsum(1)
+    return _weighed(draws, so_far[:, -1:] - so_far + reward).to(scores.dtype)
 
 
 def _weighed(draws: Draws, reward: Tensor) -> Tensor:
     """Mean over draws of Σ_j reward_j · ∇ log P(y_j | places before), (n_queries, n_items)."""
-    reward = torch.where(draws.filled, reward, 0.0)
-    losing = (reward / draws.mass).cumsum(0)
-    own = reward + draws.of(draws.weights) * (losing[-1] - losing)
-    shared = draws.weights * losing[-1].sum(1, True)
+    losing = (reward / draws.mass).cumsum(1)
+    own = reward + at(draws.weights, draws.items) * (losing[:, -1:] - losing)
+    shared = draws.weights * losing[:, -1].sum(1, True)
     summed = add_at(own, draws.items, draws.weights.shape[1]) - shared
     return summed / draws.items.shape[2]

@@ -48,27 +48,27 @@ def stochasticrank(
 
 
 def _conditioned(scores: Tensor, gains: Tensor, items: Tensor, noisy: Tensor, k: int, noise: Noise) -> Tensor:
-    """Sum over draws of the conditional gradient; the leaders' items and noisy scores are (≤ k + 1, n_queries, n_draws)."""
-    n_queries, n_items = scores.shape
-    places = len(items)
+    """Sum over draws of the conditional gradient.
+
+    The leaders, their items and noisy scores, are (n_queries, k + 1, n_draws), or fewer where lists are shorter.
+    """
+    places = items.shape[1]
     theta = torch.nn.functional.pad(discounts(k, scores), (0, 2))
-    step = (theta[:-1] - theta[1:])[:places].view(-1, 1, 1)
+    step = (theta[:-1] - theta[1:])[:places].view(1, -1, 1)
     gain, score = at(gains, items), at(scores, items)
 
-    density = _density(scores[:, :, None] - noisy[:k].transpose(0, 1).reshape(n_queries, 1, -1), noise)
-    weights = torch.stack([step[:k].expand_as(gain[:k]), step[:k] * gain[:k]], dim=-1)
-    weights = weights.transpose(0, 1).reshape(n_queries, -1, 2)
-    total, passed = torch.bmm(density, weights).unbind(-1)
+    density = _density(scores[:, :, None] - noisy[:, None, :k].flatten(2), noise)
+    weights = torch.stack([step[:, :k].expand_as(gain[:, :k]), step[:, :k] * gain[:, :k]], dim=-1)
+    total, passed = torch.bmm(density, weights.flatten(1, 2)).unbind(-1)
     unplaced = gains * total - passed
 
-    # [i, p]: the change when the leader i passes the leader p
-    change = (gain[:, None] - gain[None]) * _density(score[:, None] - noisy[None], noise)
-    places_i = torch.arange(places, device=scores.device)
-    from_here = (places_i[None, :-1] >= places_i[:, None]).to(scores.dtype)[:, :, None, None]
-    own = (from_here * step[:-1] * (change[:, 1:] - change[:, :-1])).sum(1)
-    if places <= k:  # the list ends before a k + 1-th leader: without it, the last placed item has no one below
-        own = own - step[-1] * change[:, -1]
-    return unplaced.double() + add_at(own.double(), items, n_items)
+    # What an unplaced item passes differs from what leader i passes: from place i on, the next leader stands there.
+    change = (gain[:, :, None] - gain[:, None]) * _density(score[:, :, None] - noisy[:, None], noise)
+    change = torch.nn.functional.pad(change, (0, 0, 0, 1))
+    place = torch.arange(places, device=scores.device)
+    from_here = (place >= place[:, None]).unsqueeze(2) * step
+    own = (from_here * (change[:, :, 1:] - change[:, :, :-1])).sum(2)
+    return unplaced.double() + add_at(own.double(), items, scores.shape[1])
 
 
 def _density(x: Tensor, noise: Noise) -> Tensor:
@@ -83,7 +83,7 @@ def _gumbel_leaders(
 ) -> tuple[Tensor, Tensor]:
     draws = draw(scores, mask, places, n_draws, generator)
     waits = torch.empty_like(draws.mass).exponential_(generator=generator)
-    arrival = (waits / draws.mass).cumsum(0)
+    arrival = (waits / draws.mass).cumsum(1)
     noisy = torch.where(draws.filled, -arrival.log(), torch.inf)
     return draws.items, noisy.to(scores.dtype)
 
@@ -96,4 +96,4 @@ def _normal_leaders(
     noisy = torch.where(mask[:, None], noise.add_(scores[:, None]), -torch.inf)
     values, items = noisy.topk(min(places, n_items), dim=2)
     values = torch.where(torch.isneginf(values), torch.inf, values)
-    return items.permute(2, 0, 1), values.permute(2, 0, 1)
+    return items.transpose(1, 2), values.transpose(1, 2)
