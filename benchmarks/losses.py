@@ -38,7 +38,9 @@ def rows() -> list[dict[str, Any]]:
     return [
         _row(f"PL-Rank-3 gradient, {shape}, {N_DRAWS} draws", ours("plrank", K), theirs(_plrank, rng)),
         _row(f"LambdaLoss gradient, {shape}, cut at {K}", ours("lambdaloss", K), theirs(_lambdaloss, K)),
-        _row(f"LambdaLoss gradient, {shape}, all pairs", ours("lambdaloss", whole), theirs(_lambdaloss, whole)),
+        _row(
+            f"LambdaLoss gradient, {shape}, all pairs", ours("lambdaloss", whole), theirs(_lambdaloss, whole)
+        ),
     ]
 
 
@@ -103,4 +105,6 @@ def _lambdaloss(scores: Any, gains: Any, k: int) -> Any:
 
 if __name__ == "__main__":
     for row in rows():
-        print(f"{row['what']:70} {row['ours']:8.2f} {row['baseline']:8.1f} {row['unit']} {row['ratio']:6.1f}×")
+        print(
+            f"{row['what']:70} {row['ours']:8.2f} {row['baseline']:8.1f} {row['unit']} {row['ratio']:6.1f}×"
+        )

@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+
 import scores_oracles as oracles
 
 torch = pytest.importorskip("torch", reason="the losses need torch: pip install 'isrr[torch]'")
 
-from isrr.scores.losses import LOSSES, gradient_of  # noqa: E402
+from isrr.scores.losses import LOSSES, gradient, gradient_of, lambdaloss  # noqa: E402
 from isrr.scores.losses.draws import draw, place_on_device, place_on_host  # noqa: E402
+from isrr.scores.losses.plrank import PL_RANK_3  # noqa: E402
+from isrr.scores.losses.policy_gradient import PLACEMENT, POLICY  # noqa: E402
 
 SCORES = np.array([0.3, -0.5, 1.2, 0.0, 0.7])
 GAINS = np.array([1.0, 3.0, 0.0, 7.0, 1.0])
@@ -50,18 +53,35 @@ def test_gradients_average_to_that_of_expected_dcg(loss, k):
     assert error.max() < 0.02
 
 
+@pytest.mark.parametrize("rule", [PL_RANK_3, POLICY, PLACEMENT])
+@pytest.mark.parametrize("spread", [1.0, 40.0])
+def test_gradients_on_the_host_are_those_on_a_device(rule, spread):
+    rng = np.random.default_rng(13)
+    lists = [rng.normal(size=n) * spread for n in (1, 4, 9, 30)]
+    scores, mask = padded(lists)
+    gains, _ = padded([rng.integers(0, 4, size=len(mine)) for mine in lists])
+    copies = [values.repeat(100, 1) for values in (scores, gains, mask)]
+    host, device = (
+        estimate(*copies, 5, 200, generator(seed), rule).view(100, *scores.shape).numpy()
+        for seed, estimate in enumerate([gradient.on_host, gradient.on_device])
+    )
+    error = np.sqrt(host.var(0) / 100 + device.var(0) / 100)
+    assert (np.abs(host.mean(0) - device.mean(0)) <= 4.5 * error + 1e-9).all()
+
+
 def test_plrank_is_less_noisy_than_policy_gradient():
     error = {loss: estimate(loss, SCORES, GAINS, 5, 100, 500, seed=1)[1].max() for loss in DRAWN}
     assert error["plrank"] < error["placement-policy-gradient"] < error["policy-gradient"]
 
 
+@pytest.mark.parametrize("pulls", [lambdaloss.on_host, lambdaloss.on_device])
 @pytest.mark.parametrize("k", [1, 3, 10, 40])
-def test_lambdaloss_equals_the_loop_over_pairs(k):
+def test_lambdaloss_equals_the_loop_over_pairs(k, pulls):
     rng = np.random.default_rng(4)
     lists = [rng.normal(size=n) for n in (1, 2, 7, 12, 30)]
     grades = [2.0 ** rng.integers(0, 5, size=len(mine)) - 1 for mine in lists]
     scores, mask = padded(lists)
-    pull = gradient_of("lambdaloss")(scores, padded(grades)[0], mask, k, 0, None)
+    pull = pulls(scores, padded(grades)[0], mask, k) / np.log(2)
     for row, (mine, gains) in enumerate(zip(lists, grades, strict=True)):
         np.testing.assert_allclose(pull[row, : len(mine)], oracles.lambdaloss(mine, gains, k), atol=1e-12)
         assert (pull[row, len(mine) :] == 0).all()
@@ -76,7 +96,9 @@ def test_padding_moves_nothing(loss):
     wide = torch.nn.functional.pad
     narrow = gradient_of(loss)(scores, gains, mask, 5, 20_000, generator(6))
     padding = (0, 4)
-    wider = gradient_of(loss)(wide(scores, padding), wide(gains, padding), wide(mask, padding), 5, 20_000, generator(7))
+    wider = gradient_of(loss)(
+        wide(scores, padding), wide(gains, padding), wide(mask, padding), 5, 20_000, generator(7)
+    )
     assert (narrow[~mask] == 0).all()
     assert (wider[:, 6:] == 0).all()
     np.testing.assert_allclose(wider[:, :6], narrow, atol=0.15)
@@ -95,7 +117,10 @@ def test_drawn_places_follow_the_enumerated_law():
     draws = draw(torch.as_tensor(scores)[None], torch.ones(1, 4, dtype=torch.bool), 3, 100_000, generator(9))
     weights = np.exp(scores)
     drawn, counts = np.unique(draws.items[0].T.numpy(), axis=0, return_counts=True)
-    chances = [np.prod([weights[d] / (weights.sum() - weights[row[:j]].sum()) for j, d in enumerate(row)]) for row in drawn]
+    chances = [
+        np.prod([weights[d] / (weights.sum() - weights[row[:j]].sum()) for j, d in enumerate(row)])
+        for row in drawn
+    ]
     from scipy.stats import chisquare
 
     assert len(drawn) == 24

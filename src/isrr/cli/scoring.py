@@ -34,7 +34,8 @@ def train(
     seed: Annotated[int, typer.Option(help="Seed of all chance in training.")] = 0,
     threads: Annotated[int, typer.Option(help="Threads for boosted trees; 0 takes all cores.")] = 0,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="A parameter, NAME=VALUE: rounds=200, epochs=50, hidden=[64,64].")
+        list[str] | None,
+        typer.Option("--set", help="A parameter, NAME=VALUE: rounds=200, epochs=50, hidden=[64,64]."),
     ] = None,
 ) -> None:
     """Train a scorer and save it."""

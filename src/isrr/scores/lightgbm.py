@@ -56,7 +56,9 @@ class LightGBMScorer(BoostedScorer):
 
         grades = train.need_relevance()
         if self.loss == "lambdarank" and (grades != np.round(grades)).any():
-            raise DataError("lambdarank needs whole relevance grades (0, 1, 2, …); loss 'regression' takes any")
+            raise DataError(
+                "lambdarank needs whole relevance grades (0, 1, 2, …); loss 'regression' takes any"
+            )
         parameters = self.library_parameters()
         dataset = lightgbm.Dataset(matrix, grades, group=train.n_items, params=parameters)
         held = dataset.create_valid(held_out, validation.need_relevance(), group=validation.n_items)

@@ -97,7 +97,9 @@ class NetScorer(BaseScorer):
         if stopped:
             kept = f"the checkpoint of epoch {self.history['best_epoch']} is kept"
             where = f" in {folder}" if folder is not None else ""
-            raise TrainingInterruptedError(f"training stopped after {done} of {self.epochs} epochs; {kept}{where}")
+            raise TrainingInterruptedError(
+                f"training stopped after {done} of {self.epochs} epochs; {kept}{where}"
+            )
         return self
 
     def _keeper(
@@ -164,6 +166,7 @@ def _device(name: str) -> Any:
 def _finite(matrix: FeatureMatrix) -> FeatureMatrix:
     bad = ~np.isfinite(matrix).all(axis=1)
     if bad.any():
-        raise DataError(f"row {int(np.argmax(bad))}: a feature is missing or infinite; a net needs finite features")
+        raise DataError(
+            f"row {int(np.argmax(bad))}: a feature is missing or infinite; a net needs finite features"
+        )
     return matrix
-

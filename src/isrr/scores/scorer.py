@@ -1,7 +1,7 @@
 """Scorer: what turns features into raw scores. It is fitted, scores, is saved and loaded; `load_scorer` finds the kind.
 
-    lightgbm, catboost, xgboost   boosted trees
-    net                           a small net, trained with one of `isrr.scores.losses`
+lightgbm, catboost, xgboost   boosted trees
+net                           a small net, trained with one of `isrr.scores.losses`
 """
 
 from collections.abc import Callable

@@ -122,7 +122,9 @@ class _Ledger:
         if file.exists():
             found = list(_lines(file))
             if found and found[0] != heading:
-                raise ScorerError(f"{file}: belongs to another search ({_difference(found[0], heading)}); use another folder")
+                raise ScorerError(
+                    f"{file}: belongs to another search ({_difference(found[0], heading)}); use another folder"
+                )
             try:
                 self.entries = [Finished(**line) for line in found[1:]]
             except TypeError:
@@ -166,7 +168,9 @@ def _digest(queries: Queries) -> str:
 
 def _difference(found: dict[str, Any], heading: dict[str, Any]) -> str:
     names = [name for name in heading if found.get(name) != heading[name]]
-    return "; ".join(f"{name} {found.get(name)!r}, now {heading[name]!r}" for name in names) or "unknown fields"
+    return (
+        "; ".join(f"{name} {found.get(name)!r}, now {heading[name]!r}" for name in names) or "unknown fields"
+    )
 
 
 def _key(point: Point) -> str:

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from isrr.parallel import over_queries
-from isrr.scores.losses.discounts import discounts
 
 # Weights are kept above this share of the heaviest: a score 690 below the best would vanish in double precision.
-_LIGHTEST = -690.0
+LIGHTEST = -690.0
 
 
 @dataclass(frozen=True)
@@ -36,25 +35,18 @@ class Draws:
     mass: Tensor
     weights: Tensor
 
-    def rewards(self, gain: Tensor) -> Tensor:
-        """Discounted gain of each place, 0 where empty; from the gains drawn, shaped as `items`."""
-        theta = discounts(self.items.shape[1], gain).view(1, -1, 1)
-        return torch.where(self.filled, theta * gain, 0.0)
-
 
 def draw(scores: Tensor, mask: Tensor, k: int, n_draws: int, generator: torch.Generator | None) -> Draws:
     """Draw the first k places of n_draws Plackett–Luce rankings of each query.
 
-        P(item d next) = exp(score_d) / Σ over unplaced items of exp(score)
+    P(item d next) = exp(score_d) / Σ over unplaced items of exp(score)
     """
-    n_queries, n_items = scores.shape
-    k = min(k, n_items)
+    k = min(k, scores.shape[1])
     logits, order = scores.detach().double().masked_fill(~mask, -torch.inf).sort(dim=1)
-    logits = (logits - logits[:, -1:]).clamp(min=_LIGHTEST).masked_fill(torch.isneginf(logits), -torch.inf)
+    logits = (logits - logits[:, -1:]).clamp(min=LIGHTEST).masked_fill(torch.isneginf(logits), -torch.inf)
     weights = logits.exp()
-    noise = torch.rand(n_queries, k, n_draws, dtype=torch.float64, device=scores.device, generator=generator)
     place = place_on_host if scores.device.type == "cpu" else place_on_device
-    found, mass = place(weights.cumsum(1), noise.mul_(1 - 1e-14))
+    found, mass = place(weights.cumsum(1), uniforms(scores, k, n_draws, generator))
     filled = (torch.arange(k, device=scores.device) < mask.sum(1, True)).unsqueeze(2)
     return Draws(
         items=at(order, found),
@@ -64,35 +56,42 @@ def draw(scores: Tensor, mask: Tensor, k: int, n_draws: int, generator: torch.Ge
     )
 
 
-def place_on_host(upto: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
-    """The item found at each place and the mass left before it, shaped as `uniforms`; a compiled loop.
+def uniforms(scores: Tensor, k: int, n_draws: int, generator: torch.Generator | None) -> Tensor:
+    """Noise in [0, 1), (n_queries, k, n_draws), so far below 1 that rounding never makes it 1."""
+    shape = len(scores), k, n_draws
+    noise = torch.rand(shape, dtype=torch.float64, device=scores.device, generator=generator)
+    return noise.mul_(1 - 1e-14)
+
+
+def place_on_host(upto: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """The item found at each place and the mass left before it, shaped as `noise`; a compiled loop.
 
     Args:
         upto: Cumulated weights of the items, from the lightest to the heaviest, (n_queries, n_items).
-        uniforms: Noise in [0, 1), (n_queries, k, n_draws).
+        noise: Uniform in [0, 1), (n_queries, k, n_draws).
     """
     from isrr.scores.losses._kernels import place_items
 
-    found, mass = torch.empty(uniforms.shape, dtype=torch.int64), torch.empty_like(uniforms)
-    arrays = [tensor.numpy() for tensor in (upto, uniforms, found, mass)]
-    starts = np.arange(len(upto) + 1) * (uniforms.shape[1] * uniforms.shape[2])
+    found, mass = torch.empty(noise.shape, dtype=torch.int64), torch.empty_like(noise)
+    arrays = [tensor.numpy() for tensor in (upto, noise, found, mass)]
+    starts = np.arange(len(upto) + 1) * (1 + noise[0].numel() // 8)  # blocks of some milliseconds
     over_queries(lambda start, stop: place_items(*arrays[:2], start, stop, *arrays[2:]), starts)
     return found, mass
 
 
-def place_on_device(upto: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
+def place_on_device(upto: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """As `place_on_host`, in tensor operations whose number depends on k alone."""
-    n_queries, k, n_draws = uniforms.shape
+    n_queries, k, n_draws = noise.shape
     below = torch.nn.functional.pad(upto, (1, 0))
     # Placed items cut the cumulated weights into stretches, each from one of `begins` to one of `ends`.
     begins = torch.zeros(n_queries, k + 1, n_draws, dtype=upto.dtype, device=upto.device)
     ends = upto[:, -1].view(-1, 1, 1).expand(begins.shape).clone()
-    mass = torch.empty_like(uniforms)
-    found = torch.empty(uniforms.shape, dtype=torch.int64, device=upto.device)
+    mass = torch.empty_like(noise)
+    found = torch.empty(noise.shape, dtype=torch.int64, device=upto.device)
     for place in range(k):
         upper = (ends[:, : place + 1] - begins[:, : place + 1]).cumsum(1)
         left = upper[:, place]
-        target = uniforms[:, place] * left
+        target = noise[:, place] * left
         stretch = (target.unsqueeze(1) >= upper[:, :-1]).sum(1, keepdim=True)
         lower = torch.nn.functional.pad(upper[:, :-1], (0, 0, 1, 0)).gather(1, stretch).squeeze(1)
         target = begins.gather(1, stretch).squeeze(1) + (target - lower)

@@ -92,7 +92,9 @@ def _normal_leaders(
     scores: Tensor, mask: Tensor, places: int, n_draws: int, generator: Generator | None
 ) -> tuple[Tensor, Tensor]:
     n_queries, n_items = scores.shape
-    noise = torch.randn(n_queries, n_draws, n_items, dtype=scores.dtype, device=scores.device, generator=generator)
+    noise = torch.randn(
+        n_queries, n_draws, n_items, dtype=scores.dtype, device=scores.device, generator=generator
+    )
     noisy = torch.where(mask[:, None], noise.add_(scores[:, None]), -torch.inf)
     values, items = noisy.topk(min(places, n_items), dim=2)
     values = torch.where(torch.isneginf(values), torch.inf, values)

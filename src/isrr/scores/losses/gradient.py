@@ -1,0 +1,82 @@
+"""The gradient of expected DCG under Plackett–Luce, from drawn rankings: what PL-Rank and policy gradients share.
+
+With Z_j the weight of the items unplaced before place j, a drawn ranking adds to item d
+
+    credit_{rank(d)}  +  e^{score_d} Σ_{j ≤ rank(d)} (pull · gain_d θ_j − blame_j) / Z_j,
+
+sums over places up to k, credit only if it is placed. Items not placed share their sums over j, so a ranking costs k,
+not n_items. Estimators differ in which part of the ranking's DCG is credit and blame, and whether there is a pull.
+"""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from isrr.gains import discount
+from isrr.parallel import over_queries
+from isrr.scores.losses.discounts import discounts
+from isrr.scores.losses.draws import LIGHTEST, add_at, at, draw, uniforms
+
+
+class Part(IntEnum):
+    """Part of a ranking's DCG, as seen from a place: what comes later, that and the place's own, or all of it."""
+
+    LATER = 1
+    FROM_HERE = 2
+    WHOLE = 3
+
+
+class Rule(NamedTuple):
+    """How an estimator weighs a drawn ranking: pull is 1 or 0, credit and blame are parts of its DCG."""
+
+    pull: int
+    credit: Part
+    blame: Part
+
+
+def expected_dcg_gradient(
+    scores: Tensor, gains: Tensor, mask: Tensor, k: int, n_draws: int, generator: Generator | None, rule: Rule
+) -> Tensor:
+    """Estimate the gradient of expected DCG@k by a rule; arguments as in `isrr.scores.losses`."""
+    estimate = on_host if scores.device.type == "cpu" else on_device
+    return estimate(scores.detach(), gains, mask, min(k, scores.shape[1]), n_draws, generator, rule).to(
+        scores.dtype
+    )
+
+
+def on_host(
+    scores: Tensor, gains: Tensor, mask: Tensor, k: int, n_draws: int, generator: Generator | None, rule: Rule
+) -> Tensor:
+    """One compiled loop over queries, draws and places, on several threads."""
+    from isrr.scores.losses._kernels import sum_gradients
+
+    noise = uniforms(scores, k, n_draws, generator).numpy()
+    summed = torch.zeros(scores.shape, dtype=torch.float64)
+    columns = scores.numpy(), gains.numpy(), mask.numpy(), discount(k), noise, tuple(map(int, rule)), LIGHTEST
+    starts = np.arange(len(scores) + 1) * (1 + k * n_draws // 8)  # blocks of some milliseconds
+    over_queries(lambda start, stop: sum_gradients(*columns, start, stop, summed.numpy()), starts)
+    return summed / n_draws
+
+
+def on_device(
+    scores: Tensor, gains: Tensor, mask: Tensor, k: int, n_draws: int, generator: Generator | None, rule: Rule
+) -> Tensor:
+    """The same in tensor operations, for all queries, draws and places at once."""
+    draws = draw(scores, mask, k, n_draws, generator)
+    gains = gains.double()
+    gain, weight = at(gains, draws.items), at(draws.weights, draws.items)
+    theta = discounts(k, gain).view(1, -1, 1)
+    reward = torch.where(draws.filled, theta * gain, 0.0)
+    so_far, chance = reward.cumsum(1), 1.0 / draws.mass
+    later = so_far[:, -1:] - so_far
+    parts = {Part.LATER: later, Part.FROM_HERE: later + reward, Part.WHOLE: so_far[:, -1:]}
+    placing, losing = (rule.pull * theta * chance).cumsum(1), (parts[rule.blame] * chance).cumsum(1)
+    all_placing, all_losing = placing[:, -1:], losing[:, -1:]
+
+    shared = draws.weights * (gains * all_placing.sum(2) - all_losing.sum(2))
+    own = parts[rule.credit] + weight * (gain * (placing - all_placing) - (losing - all_losing))
+    own = torch.where(draws.filled, own, 0.0)
+    return (shared + add_at(own, draws.items, scores.shape[1])) / n_draws
