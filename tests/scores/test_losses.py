@@ -54,7 +54,7 @@ def test_gradients_average_to_that_of_expected_dcg(loss, k):
 
 
 @pytest.mark.parametrize("rule", [PL_RANK_3, POLICY, PLACEMENT])
-@pytest.mark.parametrize("spread", [1.0, 40.0])
+@pytest.mark.parametrize("spread", [1.0, 8.0, 40.0])
 def test_gradients_on_the_host_are_those_on_a_device(rule, spread):
     rng = np.random.default_rng(13)
     lists = [rng.normal(size=n) * spread for n in (1, 4, 9, 30)]

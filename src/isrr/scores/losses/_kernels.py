@@ -1,4 +1,9 @@
-"""Compiled loops of the losses, for the host. Arrays in, arrays out; `draws` and `gradient` beside it prepare them."""
+"""Compiled loops of the losses, for the host. Arrays in, arrays out; `draws` and `gradient` beside it prepare them.
+
+Items that are not placed share their sums over places, and what a placed item must not share is taken off again. Where
+the mass left is far below the weight of an item, which must then have been placed, nothing is added to be taken off:
+sums are kept by depth, 16 bits of mass each.
+"""
 
 import numpy as np
 from numba import njit
@@ -86,6 +91,12 @@ def part_of(which, so_far, reward, whole):
     return whole
 
 
+@njit(cache=True, nogil=True, inline="always")
+def level_of(weight):
+    # how many times 16 bits a weight lies below 1
+    return 0 if weight > 2.0**-16 else int(-np.log2(weight) / 16)
+
+
 @njit(cache=True, nogil=True)
 def sum_gradients(scores, gains, mask, theta, uniforms, rule, lightest, start, stop, out):
     # scores, gains, mask (n_queries, n_items)  padded queries
@@ -95,50 +106,64 @@ def sum_gradients(scores, gains, mask, theta, uniforms, rule, lightest, start, s
     # out      (n_queries, n_items)             out: sum over draws; 0 at the padding
     k, n_draws = uniforms.shape[1], uniforms.shape[2]
     begins, ends, cell = np.empty(k + 1), np.empty(k + 1), np.empty(CELLS * scores.shape[1] + 1, np.int64)
-    items, rewards, chance = np.empty(k, np.int64), np.empty(k), np.empty(k)
+    items, rewards, chance, depth = np.empty(k, np.int64), np.empty(k), np.empty(k), np.zeros(k, np.int64)
     placing, losing = np.empty(k), np.empty(k)
+    deepest = int(-lightest * 1.45 / 16) + 2
+    all_placing, all_losing = np.empty(deepest), np.empty(deepest)
     pull, credit, blame = rule
     for query in range(start, stop):
         members = np.flatnonzero(mask[query])
         score = scores[query][members].astype(np.float64)
         best, n_items = score.max(), members.size
-        if best - score.min() > NEAR_SCORES:
+        near = best - score.min() <= NEAR_SCORES
+        if not near:
             order = np.argsort(score)
             members, score = members[order], score[order]
         gain, upto, weight, own = np.empty(n_items), np.empty(n_items), np.empty(n_items), np.zeros(n_items)
-        total = 0.0
+        level, total = np.zeros(n_items, np.int64), 0.0
         for i in range(n_items):
             gain[i] = gains[query, members[i]]
             weight[i] = np.exp(max(score[i] - best, lightest))
             total += weight[i]
             upto[i] = total
+            if not near:
+                level[i] = level_of(weight[i] / 2)
         fill_cells(upto, cell)
         per_weight = CELLS * n_items / total
-        places, all_placing, all_losing = min(k, n_items), 0.0, 0.0
+        all_placing[:], all_losing[:] = 0.0, 0.0
+        places = min(k, n_items)
         for draw in range(n_draws):
             begins[0], ends[0], whole = 0.0, total, 0.0
             for j in range(places):
                 uniform = uniforms[query, j, draw]
                 items[j], left = place_one(upto, cell, per_weight, uniform, j, begins, ends)
                 chance[j] = 1.0 / left
+                depth[j] = 0 if near else level_of(left)
                 rewards[j] = theta[j] * gain[items[j]]
                 whole += rewards[j]
             so_far, p, q = 0.0, 0.0, 0.0
             for j in range(places):
                 so_far += rewards[j]
-                p += pull * theta[j] * chance[j]
-                q += part_of(blame, so_far, rewards[j], whole) * chance[j]
+                placed = pull * theta[j] * chance[j]
+                lost = part_of(blame, so_far, rewards[j], whole) * chance[j]
+                p, q = p + placed, q + lost
                 placing[j], losing[j] = p, q
-            all_placing += p
-            all_losing += q
+                all_placing[depth[j]] += placed
+                all_losing[depth[j]] += lost
             so_far = 0.0
             for j in range(places):
                 so_far += rewards[j]
-                d = items[j]
-                shared = gain[d] * (placing[j] - p) - (losing[j] - q)
+                d, last = items[j], places - 1
+                while depth[last] > level[d]:
+                    last -= 1
+                shared = gain[d] * (placing[j] - placing[last]) - (losing[j] - losing[last])
                 own[d] += part_of(credit, so_far, rewards[j], whole) + weight[d] * shared
+        for below in range(1, deepest):
+            all_placing[below] += all_placing[below - 1]
+            all_losing[below] += all_losing[below - 1]
         for i in range(n_items):
-            out[query, members[i]] = own[i] + weight[i] * (gain[i] * all_placing - all_losing)
+            shared = gain[i] * all_placing[level[i]] - all_losing[level[i]]
+            out[query, members[i]] = own[i] + weight[i] * shared
 
 
 @njit(cache=True, nogil=True)

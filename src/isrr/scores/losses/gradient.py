@@ -56,7 +56,7 @@ def on_host(
     noise = uniforms(scores, k, n_draws, generator).numpy()
     summed = torch.zeros(scores.shape, dtype=torch.float64)
     columns = scores.numpy(), gains.numpy(), mask.numpy(), discount(k), noise, tuple(map(int, rule)), LIGHTEST
-    starts = np.arange(len(scores) + 1) * (1 + k * n_draws // 8)  # blocks of some milliseconds
+    starts = np.arange(len(scores) + 1) * (1 + k * n_draws // 4)  # blocks of some milliseconds
     over_queries(lambda start, stop: sum_gradients(*columns, start, stop, summed.numpy()), starts)
     return summed / n_draws
 
@@ -73,10 +73,25 @@ def on_device(
     so_far, chance = reward.cumsum(1), 1.0 / draws.mass
     later = so_far[:, -1:] - so_far
     parts = {Part.LATER: later, Part.FROM_HERE: later + reward, Part.WHOLE: so_far[:, -1:]}
-    placing, losing = (rule.pull * theta * chance).cumsum(1), (parts[rule.blame] * chance).cumsum(1)
-    all_placing, all_losing = placing[:, -1:], losing[:, -1:]
+    placed, lost = rule.pull * theta * chance, parts[rule.blame] * chance
+    placing, losing = _down_to(draws.weights, draws.mass, placed, lost)
 
-    shared = draws.weights * (gains * all_placing.sum(2) - all_losing.sum(2))
-    own = parts[rule.credit] + weight * (gain * (placing - all_placing) - (losing - all_losing))
-    own = torch.where(draws.filled, own, 0.0)
+    # What leader i (axis 1) shares with unplaced items although it is placed: places j (axis 2) after its own.
+    place = torch.arange(k, device=scores.device)
+    wrongly = (place[None, :] > place[:, None]).unsqueeze(2) & (draws.mass[:, None] >= weight[:, :, None] / 2)
+    taken_off = (wrongly * (gain[:, :, None] * placed[:, None] - lost[:, None])).sum(2)
+    own = torch.where(draws.filled, parts[rule.credit] - weight * taken_off, 0.0)
+    shared = draws.weights * (gains * placing - losing)
     return (shared + add_at(own, draws.items, scores.shape[1])) / n_draws
+
+
+def _down_to(weights: Tensor, mass: Tensor, *terms: Tensor) -> list[Tensor]:
+    """Sums of the terms, over draws and places, where the mass left is at least half an item's weight.
+
+    An item that is not placed weighs no more than the mass left, so it misses nothing; for a placed one, terms too
+    large to be taken off again are left out. (n_queries, n_items) each
+    """
+    falling, order = mass.flatten(1).sort(dim=1, descending=True)
+    how_many = torch.searchsorted(-falling, weights / -2, right=True)
+    sums = (torch.nn.functional.pad(term.flatten(1).gather(1, order).cumsum(1), (1, 0)) for term in terms)
+    return [upto.gather(1, how_many) for upto in sums]

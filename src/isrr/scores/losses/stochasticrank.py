@@ -20,7 +20,8 @@ from isrr.scores.losses.discounts import discounts
 from isrr.scores.losses.draws import add_at, at, draw
 
 Noise = Literal["gumbel", "normal"]
-_ELEMENTS_AT_ONCE = 1 << 26
+# Densities held at once: what a core's cache holds, what a GPU's memory holds.
+_AT_ONCE = {"cpu": 1 << 20, "cuda": 1 << 28}
 
 
 def stochasticrank(
@@ -38,8 +39,8 @@ def stochasticrank(
         noise: Standard "gumbel" or "normal" noise on each score.
     """
     leading = _gumbel_leaders if noise == "gumbel" else _normal_leaders
-    scores, at_once = scores.detach(), max(1, _ELEMENTS_AT_ONCE // (scores.numel() * k))
-    scores = scores - scores.masked_fill(~mask, -torch.inf).amax(1, True)
+    scores = scores.detach() - scores.detach().masked_fill(~mask, -torch.inf).amax(1, True)
+    at_once = max(1, _AT_ONCE[scores.device.type] // (scores.numel() * k))
     summed = torch.zeros(scores.shape, dtype=torch.float64, device=scores.device)
     for first in range(0, n_draws, at_once):
         items, noisy = leading(scores, mask, k + 1, min(at_once, n_draws - first), generator)
