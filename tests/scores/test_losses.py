@@ -96,9 +96,7 @@ def test_padding_moves_nothing(loss):
     wide = torch.nn.functional.pad
     narrow = gradient_of(loss)(scores, gains, mask, 5, 20_000, generator(6))
     padding = (0, 4)
-    wider = gradient_of(loss)(
-        wide(scores, padding), wide(gains, padding), wide(mask, padding), 5, 20_000, generator(7)
-    )
+    wider = gradient_of(loss)(wide(scores, padding), wide(gains, padding), wide(mask, padding), 5, 20_000, generator(7))
     assert (narrow[~mask] == 0).all()
     assert (wider[:, 6:] == 0).all()
     np.testing.assert_allclose(wider[:, :6], narrow, atol=0.15)
@@ -118,8 +116,7 @@ def test_drawn_places_follow_the_enumerated_law():
     weights = np.exp(scores)
     drawn, counts = np.unique(draws.items[0].T.numpy(), axis=0, return_counts=True)
     chances = [
-        np.prod([weights[d] / (weights.sum() - weights[row[:j]].sum()) for j, d in enumerate(row)])
-        for row in drawn
+        np.prod([weights[d] / (weights.sum() - weights[row[:j]].sum()) for j, d in enumerate(row)]) for row in drawn
     ]
     from scipy.stats import chisquare
 

@@ -32,9 +32,7 @@ def feature_matrix(queries: Queries, normalize: Normalize, n_features: int | Non
         raise DataError("these queries have no features; a scorer needs a feature matrix, one row an item")
     if n_features is not None and features.shape[1] != n_features:
         found = f"these queries have {features.shape[1]} features"
-        raise ScorerError(
-            f"{found}, the scorer was trained on {n_features}; give the same columns in the same order"
-        )
+        raise ScorerError(f"{found}, the scorer was trained on {n_features}; give the same columns in the same order")
     if normalize == "none":
         return features
     if normalize == "query":

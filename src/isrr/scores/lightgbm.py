@@ -56,9 +56,7 @@ class LightGBMScorer(BoostedScorer):
 
         grades = train.need_relevance()
         if self.loss == "lambdarank" and (grades != np.round(grades)).any():
-            raise DataError(
-                "lambdarank needs whole relevance grades (0, 1, 2, …); loss 'regression' takes any"
-            )
+            raise DataError("lambdarank needs whole relevance grades (0, 1, 2, …); loss 'regression' takes any")
         parameters = self.library_parameters()
         dataset = lightgbm.Dataset(matrix, grades, group=train.n_items, params=parameters)
         held = dataset.create_valid(held_out, validation.need_relevance(), group=validation.n_items)
@@ -72,9 +70,7 @@ class LightGBMScorer(BoostedScorer):
                 raise EarlyStopException(int(np.argmax(seen)), results)
 
         stop = lightgbm.early_stopping(self.patience, first_metric_only=True, verbose=False)
-        self._booster = lightgbm.train(
-            parameters, dataset, self.rounds, valid_sets=[held], callbacks=[watch, stop]
-        )
+        self._booster = lightgbm.train(parameters, dataset, self.rounds, valid_sets=[held], callbacks=[watch, stop])
         self._booster.free_dataset()
         return int(self._booster.best_iteration)
 

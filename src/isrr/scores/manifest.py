@@ -115,9 +115,7 @@ def write_atomically(file: Path, text: str) -> None:
 def _check_model(manifest: Manifest, folder: Path) -> None:
     file = folder / manifest.model
     if Path(manifest.model).name != manifest.model:
-        raise ScorerError(
-            f"{folder / NAME}: damaged, model is {manifest.model!r}; it must lie beside the manifest"
-        )
+        raise ScorerError(f"{folder / NAME}: damaged, model is {manifest.model!r}; it must lie beside the manifest")
     try:
         digest = sha256(file.read_bytes()).hexdigest()
     except OSError:

@@ -97,14 +97,10 @@ class NetScorer(BaseScorer):
         if stopped:
             kept = f"the checkpoint of epoch {self.history['best_epoch']} is kept"
             where = f" in {folder}" if folder is not None else ""
-            raise TrainingInterruptedError(
-                f"training stopped after {done} of {self.epochs} epochs; {kept}{where}"
-            )
+            raise TrainingInterruptedError(f"training stopped after {done} of {self.epochs} epochs; {kept}{where}")
         return self
 
-    def _keeper(
-        self, folder: Path | None, progress: Progress | None
-    ) -> Callable[[int, float, dict[str, Any]], None]:
+    def _keeper(self, folder: Path | None, progress: Progress | None) -> Callable[[int, float, dict[str, Any]], None]:
         """What to do after an epoch: keep the weights if they are the best, save a checkpoint, tell."""
         from safetensors.torch import save_file
 
@@ -118,9 +114,7 @@ class NetScorer(BaseScorer):
                 best, self._weights, self.validation_ndcg = value, weights, value
                 self.history["best_epoch"] = epoch
             if folder is not None:
-                written = keep_model(
-                    folder, f"epoch-{epoch:03}", self.suffix, lambda file: save_file(weights, file)
-                )
+                written = keep_model(folder, f"epoch-{epoch:03}", self.suffix, lambda file: save_file(weights, file))
                 model = written if better else model
                 checkpoints.append({"epoch": epoch, "validation_ndcg": value, "file": written[0]})
                 self.history["checkpoints"] = checkpoints
@@ -166,7 +160,5 @@ def _device(name: str) -> Any:
 def _finite(matrix: FeatureMatrix) -> FeatureMatrix:
     bad = ~np.isfinite(matrix).all(axis=1)
     if bad.any():
-        raise DataError(
-            f"row {int(np.argmax(bad))}: a feature is missing or infinite; a net needs finite features"
-        )
+        raise DataError(f"row {int(np.argmax(bad))}: a feature is missing or infinite; a net needs finite features")
     return matrix

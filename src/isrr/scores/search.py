@@ -168,9 +168,7 @@ def _digest(queries: Queries) -> str:
 
 def _difference(found: dict[str, Any], heading: dict[str, Any]) -> str:
     names = [name for name in heading if found.get(name) != heading[name]]
-    return (
-        "; ".join(f"{name} {found.get(name)!r}, now {heading[name]!r}" for name in names) or "unknown fields"
-    )
+    return "; ".join(f"{name} {found.get(name)!r}, now {heading[name]!r}" for name in names) or "unknown fields"
 
 
 def _key(point: Point) -> str:

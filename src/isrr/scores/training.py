@@ -37,7 +37,7 @@ def mlp(n_features: int, hidden: tuple[int, ...], seed: int = 0) -> nn.Sequentia
     generator = torch.Generator().manual_seed(seed)
     layers: list[nn.Module] = []
     for inputs, outputs in zip((n_features, *hidden), (*hidden, 1), strict=True):
-        linear = nn.utils.skip_init(nn.Linear, inputs, outputs)
+        linear = nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")
         nn.init.xavier_uniform_(linear.weight, generator=generator)
         nn.init.zeros_(linear.bias)
         layers += [linear, nn.Sigmoid()]
@@ -77,9 +77,7 @@ def _step(
     scores = net(batch.features).squeeze(1)
     fixed = scores.detach()
     pulls = [
-        bucket.unpadded(
-            gradient(bucket.padded(fixed), bucket.gains, bucket.mask, recipe.k, recipe.n_draws, noise)
-        )
+        bucket.unpadded(gradient(bucket.padded(fixed), bucket.gains, bucket.mask, recipe.k, recipe.n_draws, noise))
         for bucket in batch.buckets
     ]
     optimizer.zero_grad(set_to_none=True)
@@ -87,18 +85,19 @@ def _step(
     optimizer.step()
 
 
-@torch.no_grad()
 def validation_ndcg(net: nn.Sequential, queries: DeviceQueries, k: int = 5) -> float:
     """Mean NDCG@k over queries on a device."""
     total = torch.zeros((), device=queries.device)
     at_once = max(1, int(_ROWS_AT_ONCE / queries.lengths.mean()))
-    for batch in queries.batches(at_once):
-        total = total + device_ndcg(batch, net(batch.features).squeeze(1), k)
+    with torch.no_grad():
+        for batch in queries.batches(at_once):
+            total = total + device_ndcg(batch, net(batch.features).squeeze(1), k)
     return float(total) / len(queries)
 
 
-@torch.no_grad()
 def predict(net: nn.Sequential, matrix: Tensor) -> Tensor:
     """Raw scores of feature rows, in double precision, on the host."""
-    blocks = [net(rows).squeeze(1).double().cpu() for rows in matrix.split(_ROWS_AT_ONCE)]
+    firsts = range(0, len(matrix), _ROWS_AT_ONCE)
+    with torch.no_grad():
+        blocks = [net(matrix[first : first + _ROWS_AT_ONCE]).squeeze(1).double().cpu() for first in firsts]
     return torch.cat(blocks)

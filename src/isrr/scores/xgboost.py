@@ -44,13 +44,11 @@ class XGBoostScorer(BoostedScorer):
     ) -> int:
         import xgboost
 
-        class Watch(xgboost.callback.TrainingCallback):  # type: ignore[misc]
-            def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
-                return after_round(epoch + 1, float(evals_log["validation"]["ndcg@5"][-1]))
+        def after_iteration(_self: Any, _model: Any, epoch: int, evals_log: Any) -> bool:
+            return after_round(epoch + 1, float(evals_log["validation"]["ndcg@5"][-1]))
 
-        dataset = xgboost.QuantileDMatrix(
-            matrix, train.need_relevance(), group=train.n_items, max_bin=self.max_bin
-        )
+        watch = type("Watch", (xgboost.callback.TrainingCallback,), {"after_iteration": after_iteration})
+        dataset = xgboost.QuantileDMatrix(matrix, train.need_relevance(), group=train.n_items, max_bin=self.max_bin)
         held = xgboost.QuantileDMatrix(
             held_out, validation.need_relevance(), group=validation.n_items, max_bin=self.max_bin, ref=dataset
         )
@@ -60,7 +58,7 @@ class XGBoostScorer(BoostedScorer):
             dataset,
             self.rounds,
             evals=[(held, "validation")],
-            callbacks=[stop, Watch()],
+            callbacks=[stop, watch()],
             verbose_eval=False,
         )
         kept = int(booster.best_iteration) + 1

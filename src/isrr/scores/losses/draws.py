@@ -73,9 +73,9 @@ def place_on_host(upto: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     from isrr.scores.losses._kernels import place_items
 
     found, mass = torch.empty(noise.shape, dtype=torch.int64), torch.empty_like(noise)
-    arrays = [tensor.numpy() for tensor in (upto, noise, found, mass)]
+    columns, results = (upto.numpy(), noise.numpy()), (found.numpy(), mass.numpy())
     starts = np.arange(len(upto) + 1) * (1 + noise[0].numel() // 8)  # blocks of some milliseconds
-    over_queries(lambda start, stop: place_items(*arrays[:2], start, stop, *arrays[2:]), starts)
+    over_queries(lambda start, stop: place_items(*columns, start, stop, *results), starts)
     return found, mass
 
 

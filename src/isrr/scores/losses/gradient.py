@@ -42,9 +42,7 @@ def expected_dcg_gradient(
 ) -> Tensor:
     """Estimate the gradient of expected DCG@k by a rule; arguments as in `isrr.scores.losses`."""
     estimate = on_host if scores.device.type == "cpu" else on_device
-    return estimate(scores.detach(), gains, mask, min(k, scores.shape[1]), n_draws, generator, rule).to(
-        scores.dtype
-    )
+    return estimate(scores.detach(), gains, mask, min(k, scores.shape[1]), n_draws, generator, rule).to(scores.dtype)
 
 
 def on_host(

@@ -1,6 +1,6 @@
 """LambdaLoss with the weights of NDCG-Loss2, for the order the scores give now. Nothing is drawn.
 
-    loss = Σ over pairs with gain_i > gain_j of  δ(|rank_i − rank_j|) · (gain_i − gain_j) · log₂(1 + e^{score_j − score_i})
+    loss = Σ over pairs with gain_i > gain_j of  δ(|rank_i − rank_j|) (gain_i − gain_j) log₂(1 + e^{score_j − score_i})
     δ(m) = θ_m − θ_{m+1},        θ_j = 0 beyond k
 
 so that, with a cut at k, only items at most k ranks apart pull at each other: in sorted order, a band.
@@ -36,9 +36,7 @@ def on_host(scores: Tensor, gains: Tensor, mask: Tensor, k: int) -> Tensor:
     reach = min(k, scores.shape[1] - 1)
     out, step = torch.zeros_like(scores), _steps(k, reach, scores.double()).numpy()
     columns = scores.numpy(), gains.numpy(), mask.numpy(), step
-    starts = np.arange(len(scores) + 1) * (
-        1 + scores.shape[1] * (8 + reach) // 32
-    )  # blocks of some milliseconds
+    starts = np.arange(len(scores) + 1) * (1 + scores.shape[1] * (8 + reach) // 32)  # blocks of some milliseconds
     over_queries(lambda start, stop: sum_pairs(*columns, start, stop, out.numpy()), starts)
     return out
 

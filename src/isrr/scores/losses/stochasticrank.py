@@ -74,9 +74,8 @@ def _conditioned(scores: Tensor, gains: Tensor, items: Tensor, noisy: Tensor, k:
 
 def _density(x: Tensor, noise: Noise) -> Tensor:
     """Density of the noise at −x, 0 where x is infinite."""
-    if noise == "gumbel":
-        return torch.exp(x - torch.exp(x))
-    return torch.exp(-0.5 * x * x) * (2 * torch.pi) ** -0.5
+    height = 1.0 if noise == "gumbel" else (2 * torch.pi) ** -0.5
+    return torch.exp(x - torch.exp(x) if noise == "gumbel" else -0.5 * x * x) * height
 
 
 def _gumbel_leaders(
@@ -93,9 +92,7 @@ def _normal_leaders(
     scores: Tensor, mask: Tensor, places: int, n_draws: int, generator: Generator | None
 ) -> tuple[Tensor, Tensor]:
     n_queries, n_items = scores.shape
-    noise = torch.randn(
-        n_queries, n_draws, n_items, dtype=scores.dtype, device=scores.device, generator=generator
-    )
+    noise = torch.randn(n_queries, n_draws, n_items, dtype=scores.dtype, device=scores.device, generator=generator)
     noisy = torch.where(mask[:, None], noise.add_(scores[:, None]), -torch.inf)
     values, items = noisy.topk(min(places, n_items), dim=2)
     values = torch.where(torch.isneginf(values), torch.inf, values)
