@@ -29,7 +29,7 @@ def train(
         typer.Option(help="Queries to stop and choose by; without them a fifth of the data is set aside."),
     ] = None,
     test: Annotated[list[Path] | None, typer.Option(help="Queries to print NDCG@5 for at the end.")] = None,
-    grid: Annotated[bool, typer.Option(help="Search the paper's grid of boosted trees; resumable.")] = False,
+    grid: Annotated[bool, typer.Option(help="Search the paper's grid, less what --set fixes; resumable.")] = False,
     normalize: Annotated[str, typer.Option(help="Features: none, or query (to [0, 1] in each query).")] = "",
     seed: Annotated[int, typer.Option(help="Seed of all chance in training.")] = 0,
     threads: Annotated[int, typer.Option(help="Threads for boosted trees; 0 takes all cores.")] = 0,
@@ -95,12 +95,13 @@ def _read(files: list[Path]) -> "Queries":
 
 
 def _search(kind: Any, settings: dict[str, Any], learnt: "Queries", held_out: "Queries", out: Path) -> None:
-    from isrr.scores.search import search
+    from isrr.scores.search import PAPER_GRID, search
 
     if kind.kind == "net":
         raise ValueError("--grid searches boosted trees; a net has no such grid")
+    grid = {name: values for name, values in PAPER_GRID.items() if name not in settings}
     with _bar("points") as progress:
-        finished = search(kind, learnt, held_out, out, settings=settings, progress=progress)
+        finished = search(kind, learnt, held_out, out, grid=grid, settings=settings, progress=progress)
     best = max(finished, key=lambda entry: entry.validation_ndcg)
     chosen = ", ".join(f"{name} {value}" for name, value in best.point.items())
     typer.echo(f"best of {len(finished)} points: {chosen}")

@@ -74,6 +74,9 @@ def search(
 
     Returns:
         All points, finished now or before, in grid order.
+
+    Raises:
+        TrainingInterruptedError: After Ctrl-C; the same call goes on later.
     """
     path, fixed = Path(folder), dict(settings or {})
     path.mkdir(parents=True, exist_ok=True)
@@ -81,36 +84,24 @@ def search(
     ledger = _Ledger(path / LEDGER, _heading(make, fixed, train, validation))
     done = {_key(entry.point): entry for entry in ledger.entries}
     best = max((entry.validation_ndcg for entry in ledger.entries), default=-1.0)
-    for point in points:
-        if _key(point) not in done:
-            started = perf_counter()
-            scorer = _trained(make(**fixed, **point), train, validation, round_progress, len(done), path)
-            if scorer.validation_ndcg > best:
-                scorer.save(path)
-                best = scorer.validation_ndcg
-            entry = Finished(point, scorer.validation_ndcg, round(perf_counter() - started, 3))
-            ledger.append(entry)
-            done[_key(point)] = entry
-        if progress:
-            finished = sum(_key(other) in done for other in points)
-            progress(finished, len(points), best)
-    return [done[_key(point)] for point in points]
-
-
-def _trained(
-    scorer: Scorer,
-    train: Queries,
-    validation: Queries,
-    progress: Progress | None,
-    n_done: int,
-    folder: Path,
-) -> Scorer:
     try:
-        return scorer.fit(train, validation, progress=progress)
-    except TrainingInterruptedError:
-        kept = f"the best of them is saved in {folder}" if n_done else "nothing is saved yet"
-        again = "the same search goes on from here"
-        raise TrainingInterruptedError(f"search stopped after {n_done} points; {kept}; {again}") from None
+        for point in points:
+            if _key(point) not in done:
+                started = perf_counter()
+                scorer = make(**fixed, **point).fit(train, validation, progress=round_progress)
+                if scorer.validation_ndcg > best:
+                    scorer.save(path)
+                    best = scorer.validation_ndcg
+                entry = Finished(point, scorer.validation_ndcg, round(perf_counter() - started, 3))
+                ledger.append(entry)
+                done[_key(point)] = entry
+            if progress:
+                progress(sum(_key(other) in done for other in points), len(points), best)
+    except KeyboardInterrupt:
+        kept = f"the best of them is saved in {folder}" if done else "nothing is saved yet"
+        message = f"search stopped after {len(done)} points; {kept}; the same search goes on from here"
+        raise TrainingInterruptedError(message) from None
+    return [done[_key(point)] for point in points]
 
 
 class _Ledger:
