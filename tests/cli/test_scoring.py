@@ -60,11 +60,12 @@ def test_a_grid_is_searched_and_its_best_point_told(files):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--model", "forest"), "error: there is no scorer 'forest'; there are catboost, lightgbm, net, xgboost"),
-        (("--loss", "hinge"), "error: lightgbm has no loss 'hinge'; it has lambdarank, regression"),
-        (("--set", "rounds"), "error: --set takes NAME=VALUE, got 'rounds'"),
-        (("--normalize", "rows"), "error: normalize must be one of none, query; got 'rows'"),
-        (("--validation", "nowhere.parquet"), "error: nowhere.parquet"),
+        (("--model", "forest"), "isrr: there is no scorer 'forest'; there are catboost, lightgbm, net, xgboost"),
+        (("--loss", "hinge"), "isrr: lightgbm has no loss 'hinge'; it has lambdarank, regression"),
+        (("--set", "rounds"), "isrr: --set takes NAME=VALUE, got 'rounds'"),
+        (("--set", "round=5"), "isrr: lightgbm has no parameter 'round'; it has seed, normalize, loss"),
+        (("--normalize", "rows"), "isrr: normalize must be one of none, query; got 'rows'"),
+        (("--validation", "nowhere.parquet"), "isrr: nowhere.parquet"),
     ],
 )
 def test_what_a_user_can_put_right_is_one_line(files, arguments, message):

@@ -1,8 +1,9 @@
 """`isrr train` and `isrr score`: from judged queries to a scorer, from a scorer to scores."""
 
-import sys
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,7 +44,7 @@ def train(
         from isrr.scores.scorer import scorer_class
 
         kind = scorer_class(model)
-        settings = {"loss": loss, "seed": seed} | _parsed(set_ or [])
+        settings = {"loss": loss, "seed": seed} | _parsed(kind, set_ or [])
         settings |= {"normalize": normalize} if normalize else {}
         settings |= {} if model == "net" else {"threads": threads}
         learnt, held_out = _training_queries(data, validation or [])
@@ -64,8 +65,6 @@ def score(
 ) -> None:
     """Score queries with a trained scorer; features are left out of the result."""
     with _one_line_errors():
-        from dataclasses import replace
-
         from isrr.data.frames import read_queries, write_queries
         from isrr.scores.base import mean_ndcg
         from isrr.scores.scorer import load_scorer
@@ -119,14 +118,15 @@ def _summarise(folder: Path, test: list[Path]) -> None:
     typer.echo(f"{folder}: {scorer.kind}, {figures}")
 
 
-def _parsed(settings: list[str]) -> dict[str, Any]:
-    import json
-
+def _parsed(kind: Any, settings: list[str]) -> dict[str, Any]:
+    known = [field.name for field in fields(kind) if field.init]
     parsed = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
             raise ValueError(f"--set takes NAME=VALUE, got {setting!r}")
+        if name not in known:
+            raise ValueError(f"{kind.kind} has no parameter {name!r}; it has {', '.join(known)}")
         try:
             parsed[name] = json.loads(value)
         except ValueError:
@@ -135,22 +135,11 @@ def _parsed(settings: list[str]) -> dict[str, Any]:
 
 
 @contextmanager
-def _bar(unit: str) -> Iterator[Callable[[int, int, float], None] | None]:
-    """A progress bar on a terminal, nothing in a pipe."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+def _bar(unit: str) -> Iterator[Callable[[int, int, float], None]]:
+    from isrr.cli.console import progress
 
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(unit, total=None)
-
-        def advance(done: int, total: int, ndcg: float) -> None:
-            bar.update(task, completed=done, total=total, description=f"{unit}, NDCG@5 {ndcg:.4f}")
-
-        yield advance
+    with progress(unit) as advance:
+        yield lambda done, total, _ndcg: advance(done, total)
 
 
 @contextmanager
@@ -161,6 +150,6 @@ def _one_line_errors() -> Iterator[None]:
     except TrainingInterruptedError as stop:
         typer.echo(str(stop), err=True)
         raise typer.Exit(130) from None
-    except (IsrrError, ValueError, OSError, TypeError) as error:
-        typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+    except (IsrrError, ValueError, OSError) as error:
+        typer.echo(f"isrr: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(2) from None

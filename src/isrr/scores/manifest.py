@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from isrr.errors import ScorerError
+from isrr.files import write_atomically
 
 NAME = "manifest.json"
 FORMAT = 1
@@ -72,7 +73,7 @@ def keep_model(folder: Path, stem: str, suffix: str, write: Callable[[Path], Non
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:
     """Put the manifest in place, then remove model files that it no longer names."""
-    write_atomically(folder / NAME, json.dumps(asdict(manifest), indent=2) + "\n")
+    write_atomically(folder / NAME, (json.dumps(asdict(manifest), indent=2) + "\n").encode())
     held = {manifest.model, *(point["file"] for point in manifest.history.get("checkpoints", []))}
     for pattern in ("model-*", "epoch-*"):
         for file in folder.glob(pattern):
@@ -103,13 +104,6 @@ def read_manifest(folder: Path) -> Manifest:
     manifest = Manifest(**found)
     _check_model(manifest, folder)
     return manifest
-
-
-def write_atomically(file: Path, text: str) -> None:
-    """Write a text file so that it appears whole or not at all."""
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(file)
 
 
 def _check_model(manifest: Manifest, folder: Path) -> None:

@@ -20,8 +20,8 @@ import numpy as np
 
 from isrr.data.queries import Queries
 from isrr.errors import ScorerError
+from isrr.files import write_atomically
 from isrr.scores.interrupt import TrainingInterruptedError
-from isrr.scores.manifest import write_atomically
 from isrr.scores.scorer import Progress, Scorer
 
 Point = dict[str, Any]
@@ -122,7 +122,7 @@ class _Ledger:
                 raise ScorerError(f"{file}: damaged; remove it to search anew") from None
         # A line cut off by a kill goes.
         lines = [heading, *map(asdict, self.entries)]
-        write_atomically(file, "".join(json.dumps(line) + "\n" for line in lines))
+        write_atomically(file, "".join(json.dumps(line) + "\n" for line in lines).encode())
 
     def append(self, entry: Finished) -> None:
         self.entries.append(entry)
