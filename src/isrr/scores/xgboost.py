@@ -74,4 +74,4 @@ class XGBoostScorer(BoostedScorer):
     def _read(self, file: Path) -> None:
         import xgboost
 
-        self._booster = xgboost.Booster(model_file=file)
+        self._booster = xgboost.Booster({"nthread": self.threads} if self.threads else None, model_file=file)

@@ -73,9 +73,10 @@ def _conditioned(scores: Tensor, gains: Tensor, items: Tensor, noisy: Tensor, k:
 
 
 def _density(x: Tensor, noise: Noise) -> Tensor:
-    """Density of the noise at −x, 0 where x is infinite."""
-    height = 1.0 if noise == "gumbel" else (2 * torch.pi) ** -0.5
-    return torch.exp(x - torch.exp(x) if noise == "gumbel" else -0.5 * x * x) * height
+    """Density of the noise at −x, 0 where x is infinite; x is overwritten."""
+    if noise == "gumbel":
+        return x.sub_(x.exp()).exp_()
+    return x.square_().mul_(-0.5).exp_().mul_((2 * torch.pi) ** -0.5)
 
 
 def _gumbel_leaders(
