@@ -9,7 +9,8 @@ from scores_data import made_queries
 
 torch = pytest.importorskip("torch", reason="the net needs torch: pip install 'isrr[torch]'")
 
-from isrr.errors import DataError  # noqa: E402
+from isrr.data.queries import Queries  # noqa: E402
+from isrr.errors import DataError, ScorerError  # noqa: E402
 from isrr.gains import gain, ideal_dcg  # noqa: E402
 from isrr.scores.base import mean_ndcg  # noqa: E402
 from isrr.scores.batches import DeviceQueries  # noqa: E402
@@ -57,6 +58,15 @@ def test_a_missing_feature_or_device_is_refused():
         NetScorer(epochs=1, normalize="none", device="cpu").fit(bad, VALIDATION)
     with pytest.raises(ValueError, match="device must be 'auto', 'cpu' or 'cuda', got 'tpu'"):
         NetScorer(device="tpu").fit(TRAIN, VALIDATION)
+
+
+@pytest.mark.parametrize("loss", NetScorer.losses)
+def test_a_net_gone_astray_is_told_and_not_kept(loss):
+    huge = Queries.from_arrays(features=TRAIN.features * 1e9, relevance=TRAIN.relevance, group=TRAIN.n_items)
+    recipe = {"hidden": (), "optimizer": "sgd", "learning_rate": 1e38, "n_draws": 5, "normalize": "none"}
+    astray = NetScorer(loss=loss, epochs=5, device="cpu", **recipe)
+    with pytest.raises(ScorerError, match="training diverged"):
+        astray.fit(huge, VALIDATION)
 
 
 def test_ndcg_on_the_device_is_that_of_the_host():

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from isrr.scores.batches import Batch, DeviceQueries, device_ndcg
 from isrr.scores.losses import gradient_of
+from isrr.scores.losses.draws import refuse_divergence
 
 if TYPE_CHECKING:
     from isrr.scores.losses import Gradient
@@ -63,6 +64,7 @@ def epochs(
             if interrupted():
                 return
             _step(net, optimizer, batch, gradient, recipe, noise)
+        refuse_divergence(torch.cat([weights.detach().flatten() for weights in net.parameters()]))
         yield validation_ndcg(net, validation)
 
 

@@ -9,8 +9,6 @@ import numpy as np
 from numba import njit
 
 LATER, FROM_HERE = 1, 2  # as in `isrr.scores.losses.gradient.Part`; all else is the whole
-
-
 CELLS = 8  # cells an item: most searches end where they start
 NEAR_SCORES = 14.0  # scores so near each other that sums of their weights keep ten digits in any order
 

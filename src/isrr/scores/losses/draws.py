@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from isrr.errors import ScorerError
 from isrr.parallel import over_queries
 
 # Weights are kept above this share of the heaviest: a score 690 below the best would vanish in double precision.
@@ -63,6 +64,12 @@ def uniforms(scores: Tensor, k: int, n_draws: int, generator: torch.Generator | 
     return noise.mul_(1 - 1e-14)
 
 
+def refuse_divergence(values: Tensor) -> None:
+    """Raise where values are not finite: a net gone astray, which compiled loops must not see."""
+    if not torch.isfinite(values).all():
+        raise ScorerError("training diverged: scores are no longer finite; a lower learning_rate may help")
+
+
 def place_on_host(upto: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """The item found at each place and the mass left before it, shaped as `noise`; a compiled loop.
 
@@ -72,6 +79,7 @@ def place_on_host(upto: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """
     from isrr.scores.losses._kernels import place_items
 
+    refuse_divergence(upto)
     found, mass = torch.empty(noise.shape, dtype=torch.int64), torch.empty_like(noise)
     columns, results = (upto.numpy(), noise.numpy()), (found.numpy(), mass.numpy())
     starts = np.arange(len(upto) + 1) * (1 + noise[0].numel() // 8)  # blocks of some milliseconds

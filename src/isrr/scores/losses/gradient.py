@@ -18,7 +18,7 @@ from torch import Generator, Tensor
 from isrr.gains import discount
 from isrr.parallel import over_queries
 from isrr.scores.losses.discounts import discounts
-from isrr.scores.losses.draws import LIGHTEST, add_at, at, draw, uniforms
+from isrr.scores.losses.draws import LIGHTEST, add_at, at, draw, refuse_divergence, uniforms
 
 
 class Part(IntEnum):
@@ -51,6 +51,7 @@ def on_host(
     """One compiled loop over queries, draws and places, on several threads."""
     from isrr.scores.losses._kernels import sum_gradients
 
+    refuse_divergence(scores[mask])
     noise = uniforms(scores, k, n_draws, generator).numpy()
     summed = torch.zeros(scores.shape, dtype=torch.float64)
     columns = scores.numpy(), gains.numpy(), mask.numpy(), discount(k), noise, tuple(map(int, rule)), LIGHTEST
