@@ -5,6 +5,7 @@
     ├── GuaranteeError (ValueError)    a promise that cannot be read, kept or tested
     ├── CertificateError (ValueError)  a certificate file that is damaged, edited or of another version
     ├── MergeError (ValueError)        shards that do not belong together
+    ├── ScorerError (ValueError)       a saved scorer that is damaged, or does not fit the queries
     └── MissingExtraError (ImportError)  an optional dependency that is not installed
 
 Failing to certify is none of these: it is an outcome, `isrr.Abstention`.
@@ -29,6 +30,10 @@ class CertificateError(IsrrError, ValueError):
 
 class MergeError(IsrrError, ValueError):
     """Shards that do not belong together."""
+
+
+class ScorerError(IsrrError, ValueError):
+    """A saved scorer that is damaged, of another version, or trained on other features."""
 
 
 class MissingExtraError(IsrrError, ImportError):

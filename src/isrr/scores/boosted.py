@@ -1,0 +1,94 @@
+"""Boosted trees: what LightGBM, CatBoost and XGBoost have in common.
+
+Each library trains with its own loss and stops early by its own NDCG@5 on the validation queries; NDCG@5 reported and
+compared between scorers is ours, which leaves out queries without a relevant item.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any, Self
+
+from isrr.data.queries import Queries
+from isrr.scores.base import BaseScorer, mean_ndcg
+from isrr.scores.features import FeatureMatrix, feature_matrix
+from isrr.scores.interrupt import TrainingInterruptedError, interruptible
+from isrr.scores.scorer import Progress
+
+# Called after each round with (rounds done, NDCG@5 on the validation set); True asks to stop.
+AfterRound = Callable[[int, float], bool]
+
+
+@dataclass(kw_only=True, repr=False)
+class BoostedScorer(BaseScorer):
+    """Parameters of all boosted trees.
+
+    Attributes:
+        loss: What is trained for; empty takes the first of `losses`.
+        learning_rate: Step of each round.
+        max_bin: Histogram bins a feature.
+        depth: Depth of the trees.
+        rounds: Trees at most.
+        patience: Stop after this many rounds without a better NDCG@5 on the validation set.
+        threads: Threads to train on; 0 leaves it to the library.
+        native: Further parameters, under the library's names; they override the ones above.
+    """
+
+    loss: str = ""
+    learning_rate: float = 0.07
+    max_bin: int = 128
+    depth: int = 6
+    rounds: int = 1000
+    patience: int = 50
+    threads: int = 0
+    native: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.loss = self.loss or self.losses[0]
+        if self.loss not in self.losses:
+            raise ValueError(f"{self.kind} has no loss {self.loss!r}; it has {', '.join(self.losses)}")
+
+    def fit(
+        self,
+        train: Queries,
+        validation: Queries,
+        *,
+        folder: str | PathLike[str] | None = None,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Train with early stopping; arguments as in `Scorer.fit`."""
+        matrix = feature_matrix(train, self.normalize)
+        held_out = feature_matrix(validation, self.normalize, matrix.shape[1])
+        train.need_relevance(), validation.need_relevance()
+        done = 0
+        with interruptible() as interrupted:
+
+            def after_round(number: int, ndcg: float) -> bool:
+                nonlocal done
+                done = number
+                if progress:
+                    progress(number, self.rounds, ndcg)
+                return interrupted()
+
+            kept = self._train(train, matrix, validation, held_out, after_round)
+            self.n_features = matrix.shape[1]
+            self.history = {"rounds": kept, "interrupted": interrupted()}
+            self.validation_ndcg = mean_ndcg(validation, self.score(validation))
+            if folder is not None:
+                self.save(folder)
+        if self.history["interrupted"]:
+            where = f"; the model so far is saved in {folder}" if folder is not None else ""
+            raise TrainingInterruptedError(f"training stopped after {done} of {self.rounds} rounds{where}")
+        return self
+
+    @abstractmethod
+    def _train(
+        self,
+        train: Queries,
+        matrix: FeatureMatrix,
+        validation: Queries,
+        held_out: FeatureMatrix,
+        after_round: AfterRound,
+    ) -> int:
+        """Train on prepared features and keep the model; how many rounds of it are used."""

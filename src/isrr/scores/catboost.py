@@ -1,0 +1,82 @@
+"""CatBoost: QueryRMSE, YetiRank and StochasticRank."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from isrr.data.queries import Queries
+from isrr.scores.boosted import AfterRound, BoostedScorer
+from isrr.scores.features import FeatureMatrix
+
+_METRIC = "NDCG:top=5;type=Exp"
+_OBJECTIVE = {"StochasticRank": "StochasticRank:metric=NDCG;top=5;type=Exp"}
+
+
+@dataclass(kw_only=True, repr=False)
+class CatBoostScorer(BoostedScorer):
+    """Boosted trees by CatBoost; parameters as in `BoostedScorer`."""
+
+    kind: ClassVar[str] = "catboost"
+    losses: ClassVar[tuple[str, ...]] = ("YetiRank", "QueryRMSE", "StochasticRank")
+    packages: ClassVar[tuple[str, ...]] = ("catboost",)
+    suffix: ClassVar[str] = ".cbm"
+
+    _model: Any = field(default=None, init=False)
+
+    def library_parameters(self) -> dict[str, Any]:
+        """The parameters CatBoost is called with."""
+        return {
+            "loss_function": _OBJECTIVE.get(self.loss, self.loss),
+            "eval_metric": _METRIC,
+            "learning_rate": self.learning_rate,
+            "border_count": self.max_bin,
+            "depth": self.depth,
+            "iterations": self.rounds,
+            "early_stopping_rounds": self.patience,
+            "random_seed": self.seed,
+            "thread_count": self.threads or -1,
+            "allow_writing_files": False,
+            "logging_level": "Silent",
+        } | self.native
+
+    def _train(
+        self,
+        train: Queries,
+        matrix: FeatureMatrix,
+        validation: Queries,
+        held_out: FeatureMatrix,
+        after_round: AfterRound,
+    ) -> int:
+        import catboost
+
+        class Watch:
+            def after_iteration(self, info: Any) -> bool:
+                scores = info.metrics["validation"]
+                ndcg = next(values for name, values in scores.items() if name.startswith("NDCG"))
+                return not after_round(info.iteration, float(ndcg[-1]))
+
+        model = catboost.CatBoost(self.library_parameters())
+        held = _pool(held_out, validation)
+        model.fit(_pool(matrix, train), eval_set=held, use_best_model=True, callbacks=[Watch()])
+        self._model = model
+        return int(model.tree_count_)
+
+    def _predict(self, matrix: FeatureMatrix) -> Any:
+        return self._model.predict(matrix, thread_count=self.threads or -1)
+
+    def _write(self, file: Path) -> None:
+        self._model.save_model(str(file), format="cbm")
+
+    def _read(self, file: Path) -> None:
+        import catboost
+
+        self._model = catboost.CatBoost().load_model(str(file), format="cbm")
+
+
+def _pool(matrix: FeatureMatrix, queries: Queries) -> Any:
+    import catboost
+
+    groups = np.repeat(np.arange(len(queries)), queries.n_items)
+    return catboost.Pool(matrix, queries.need_relevance(), group_id=groups)

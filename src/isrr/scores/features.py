@@ -1,0 +1,65 @@
+"""What a scorer sees of the features: as they are, or brought to [0, 1] within each query.
+
+    x' = (x − min over the query) / (max over the query − min over the query),        0 where they are equal
+
+Normalising by query, as is customary for MSLR and Istella, makes features of different scale comparable for a net and
+needs nothing but the query at hand. The choice is stored with the scorer.
+"""
+
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isrr.data.queries import IntArray, Queries
+from isrr.errors import DataError, ScorerError
+from isrr.parallel import over_queries
+
+Normalize = Literal["none", "query"]
+FeatureMatrix = NDArray[np.float32]
+
+
+def feature_matrix(queries: Queries, normalize: Normalize, n_features: int | None = None) -> FeatureMatrix:
+    """The features of the queries, normalised as asked, rows in query order.
+
+    Args:
+        queries: Queries with features.
+        normalize: "none" or "query".
+        n_features: How many features a trained scorer needs; None accepts any number.
+    """
+    features = queries.features
+    if features is None:
+        raise DataError("these queries have no features; a scorer needs a feature matrix, one row an item")
+    if n_features is not None and features.shape[1] != n_features:
+        found = f"these queries have {features.shape[1]} features"
+        raise ScorerError(f"{found}, the scorer was trained on {n_features}; give the same columns in the same order")
+    if normalize == "none":
+        return features
+    if normalize == "query":
+        return normalized_by_query(features, queries.offsets)
+    raise ValueError(f"normalize must be one of {', '.join(get_args(Normalize))}; got {normalize!r}")
+
+
+def normalized_by_query(features: FeatureMatrix, offsets: IntArray) -> FeatureMatrix:
+    """Each feature on [0, 1] within each query; 0 where a query's values are all equal.
+
+    Example:
+        >>> normalized_by_query(np.array([[1, 5], [3, 5], [9, 0]], np.float32), np.array([0, 2, 3]))
+        array([[0., 0.],
+               [1., 0.],
+               [0., 0.]], dtype=float32)
+    """
+    out = np.empty_like(features)
+
+    def work(start: int, stop: int) -> None:
+        rows = slice(offsets[start], offsets[stop])
+        heads = offsets[start:stop] - offsets[start]
+        lengths = np.diff(offsets[start : stop + 1])
+        low = np.minimum.reduceat(features[rows], heads, axis=0)
+        span = np.maximum.reduceat(features[rows], heads, axis=0) - low
+        scale = np.divide(1.0, span, out=np.zeros_like(span), where=span > 0)
+        np.subtract(features[rows], np.repeat(low, lengths, axis=0), out=out[rows])
+        out[rows] *= np.repeat(scale, lengths, axis=0)
+
+    over_queries(work, offsets)
+    return out

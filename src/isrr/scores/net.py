@@ -1,0 +1,164 @@
+"""A small net: an MLP with sigmoids, trained with one of `isrr.scores.losses`; a checkpoint an epoch, the best is used.
+
+Paper: appendix B, "Experimental Setup Details" (two hidden layers of 32, batches of 256 queries, 100 epochs).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from isrr.data.queries import Queries
+from isrr.errors import DataError
+from isrr.scores.base import BaseScorer, mean_ndcg
+from isrr.scores.features import FeatureMatrix, Normalize, feature_matrix
+from isrr.scores.interrupt import TrainingInterruptedError, interruptible
+from isrr.scores.losses import LOSSES
+from isrr.scores.manifest import keep_model
+from isrr.scores.scorer import Progress
+
+
+@dataclass(kw_only=True, repr=False)
+class NetScorer(BaseScorer):
+    """An MLP trained by gradients of a ranking loss.
+
+    Attributes:
+        loss: One of `losses`.
+        hidden: Sizes of the hidden layers.
+        epochs: Passes over the training queries.
+        batch_queries: Queries a step.
+        optimizer: "adam" or "sgd".
+        learning_rate: Step size of the optimizer.
+        n_draws: Rankings drawn per query and step, by the losses that draw.
+        k: How many places count in training; validation looks at 5.
+        device: "auto" (a GPU where there is one), "cpu" or "cuda".
+        normalize: How features are normalised, "query" or "none".
+    """
+
+    kind: ClassVar[str] = "net"
+    losses: ClassVar[tuple[str, ...]] = LOSSES
+    packages: ClassVar[tuple[str, ...]] = ("torch", "safetensors")
+    suffix: ClassVar[str] = ".safetensors"
+
+    loss: str = ""
+    hidden: tuple[int, ...] = (32, 32)
+    epochs: int = 100
+    batch_queries: int = 256
+    optimizer: Literal["adam", "sgd"] = "adam"
+    learning_rate: float = 0.01
+    n_draws: int = 100
+    k: int = 5
+    device: str = "auto"
+    normalize: Normalize = "query"
+
+    _weights: dict[str, Any] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.loss = self.loss or self.losses[0]
+        self.hidden = tuple(int(size) for size in self.hidden)
+        if self.loss not in self.losses:
+            raise ValueError(f"a net has no loss {self.loss!r}; it has {', '.join(self.losses)}")
+        if self.optimizer not in ("adam", "sgd"):
+            raise ValueError(f"optimizer must be 'adam' or 'sgd', got {self.optimizer!r}")
+
+    def fit(
+        self,
+        train: Queries,
+        validation: Queries,
+        *,
+        folder: str | PathLike[str] | None = None,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Train; arguments as in `Scorer.fit`. With a folder, each epoch leaves a checkpoint and a manifest there."""
+        from isrr.scores.batches import DeviceQueries
+        from isrr.scores.training import Recipe, epochs, mlp
+
+        device = _device(self.device)
+        matrix = _finite(feature_matrix(train, self.normalize))
+        held_out = _finite(feature_matrix(validation, self.normalize, matrix.shape[1]))
+        learnt = DeviceQueries(train, matrix, self.k, device)
+        watched = DeviceQueries(validation, held_out, 5, device)
+        recipe = Recipe(**{name: getattr(self, name) for name in Recipe.__dataclass_fields__})
+        net = mlp(matrix.shape[1], self.hidden, self.seed).to(device)
+        self.n_features = matrix.shape[1]
+        self.validation_ndcg, self.history = float("nan"), {}
+        keep = self._keeper(Path(folder) if folder is not None else None, progress)
+        with interruptible() as interrupted:
+            done = 0
+            for done, value in enumerate(epochs(net, learnt, watched, recipe, interrupted), 1):
+                keep(done, value, net.state_dict())
+            stopped = done < self.epochs
+        if self._weights is None:
+            raise TrainingInterruptedError("training stopped within the first epoch; nothing is kept")
+        self.validation_ndcg = mean_ndcg(validation, self.score(validation))
+        if stopped:
+            kept = f"the checkpoint of epoch {self.history['best_epoch']} is kept"
+            where = f" in {folder}" if folder is not None else ""
+            raise TrainingInterruptedError(f"training stopped after {done} of {self.epochs} epochs; {kept}{where}")
+        return self
+
+    def _keeper(self, folder: Path | None, progress: Progress | None) -> Callable[[int, float, dict[str, Any]], None]:
+        """What to do after an epoch: keep the weights if they are the best, save a checkpoint, tell."""
+        from safetensors.torch import save_file
+
+        best, model, checkpoints = -1.0, ("", ""), []
+
+        def keep(epoch: int, value: float, state: dict[str, Any]) -> None:
+            nonlocal best, model
+            weights = {name: tensor.detach().cpu().clone() for name, tensor in state.items()}
+            better = value > best
+            if better:
+                best, self._weights, self.validation_ndcg = value, weights, value
+                self.history["best_epoch"] = epoch
+            if folder is not None:
+                written = keep_model(folder, f"epoch-{epoch:03}", self.suffix, lambda file: save_file(weights, file))
+                model = written if better else model
+                checkpoints.append({"epoch": epoch, "validation_ndcg": value, "file": written[0]})
+                self.history["checkpoints"] = checkpoints
+                self._write_manifest(folder, *model)
+            if progress:
+                progress(epoch, self.epochs, best)
+
+        return keep
+
+    def _predict(self, matrix: FeatureMatrix) -> Any:
+        import torch
+
+        from isrr.scores.training import mlp, predict
+
+        device = _device(self.device)
+        net = mlp(matrix.shape[1], self.hidden)
+        net.load_state_dict(self._weights or {})
+        return predict(net.to(device), torch.tensor(_finite(matrix), device=device)).numpy()
+
+    def _write(self, file: Path) -> None:
+        from safetensors.torch import save_file
+
+        save_file(self._weights or {}, file)
+
+    def _read(self, file: Path) -> None:
+        from safetensors.torch import load_file
+
+        self._weights = load_file(file)
+
+
+def _device(name: str) -> Any:
+    import torch
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device is 'cuda', but torch finds no CUDA device; 'auto' takes what there is")
+    if name not in ("cpu", "cuda"):
+        raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', got {name!r}")
+    return torch.device(name)
+
+
+def _finite(matrix: FeatureMatrix) -> FeatureMatrix:
+    bad = ~np.isfinite(matrix).all(axis=1)
+    if bad.any():
+        raise DataError(f"row {int(np.argmax(bad))}: a feature is missing or infinite; a net needs finite features")
+    return matrix

@@ -1,0 +1,166 @@
+"""Search over a grid of boosted trees; the point with the highest NDCG@5 on the validation set wins.
+
+Each finished point is a line of a ledger in the output folder, and the best scorer so far lies in the same folder. A
+search that was killed goes on after its last finished point; a ledger of another search is refused.
+
+Paper: appendix B, "Experimental Setup Details".
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from itertools import product
+from os import PathLike
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from isrr.data.queries import Queries
+from isrr.errors import ScorerError
+from isrr.files import write_atomically
+from isrr.scores.interrupt import TrainingInterruptedError
+from isrr.scores.scorer import Progress, Scorer
+
+Point = dict[str, Any]
+
+PAPER_GRID: Mapping[str, Sequence[Any]] = {
+    "learning_rate": (0.03, 0.07, 0.15, 0.3),
+    "max_bin": (64, 128, 254),
+    "depth": (4, 6, 8, 10),
+}
+LEDGER = "ledger.jsonl"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A point of the grid that was trained.
+
+    Attributes:
+        point: Its parameters.
+        validation_ndcg: Mean NDCG@5 over the validation queries.
+        seconds: Time it took.
+    """
+
+    point: Point
+    validation_ndcg: float
+    seconds: float
+
+
+def search(
+    make: Callable[..., Scorer],
+    train: Queries,
+    validation: Queries,
+    folder: str | PathLike[str],
+    *,
+    grid: Mapping[str, Sequence[Any]] = PAPER_GRID,
+    settings: Mapping[str, Any] | None = None,
+    progress: Callable[[int, int, float], None] | None = None,
+    round_progress: Progress | None = None,
+) -> list[Finished]:
+    """Train a scorer at each point of a grid; the best is left in the folder, where `load_scorer` finds it.
+
+    Args:
+        make: Class of the scorer; called with the settings and a point of the grid.
+        train: Judged queries with features.
+        validation: Others; they choose the point.
+        folder: Where the ledger and the best scorer go.
+        grid: Values of each parameter; all combinations are tried.
+        settings: Parameters that stay the same.
+        progress: Called with (points done, of how many, best NDCG@5 so far).
+        round_progress: Handed on to each training.
+
+    Returns:
+        All points, finished now or before, in grid order.
+
+    Raises:
+        TrainingInterruptedError: After Ctrl-C; the same call goes on later.
+    """
+    path, fixed = Path(folder), dict(settings or {})
+    path.mkdir(parents=True, exist_ok=True)
+    points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    ledger = _Ledger(path / LEDGER, _heading(make, fixed, train, validation))
+    done = {_key(entry.point): entry for entry in ledger.entries}
+    best = max((entry.validation_ndcg for entry in ledger.entries), default=-1.0)
+    try:
+        for point in points:
+            if _key(point) not in done:
+                started = perf_counter()
+                scorer = make(**fixed, **point).fit(train, validation, progress=round_progress)
+                if scorer.validation_ndcg > best:
+                    scorer.save(path)
+                    best = scorer.validation_ndcg
+                entry = Finished(point, scorer.validation_ndcg, round(perf_counter() - started, 3))
+                ledger.append(entry)
+                done[_key(point)] = entry
+            if progress:
+                progress(sum(_key(other) in done for other in points), len(points), best)
+    except KeyboardInterrupt:
+        kept = f"the best of them is saved in {folder}" if done else "nothing is saved yet"
+        message = f"search stopped after {len(done)} points; {kept}; the same search goes on from here"
+        raise TrainingInterruptedError(message) from None
+    return [done[_key(point)] for point in points]
+
+
+class _Ledger:
+    """Finished points on disk, a line each, below a line that says which search they belong to."""
+
+    def __init__(self, file: Path, heading: dict[str, Any]) -> None:
+        self.file = file
+        self.entries: list[Finished] = []
+        if file.exists():
+            found = list(_lines(file))
+            if found and found[0] != heading:
+                raise ScorerError(
+                    f"{file}: belongs to another search ({_difference(found[0], heading)}); use another folder"
+                )
+            try:
+                self.entries = [Finished(**line) for line in found[1:]]
+            except TypeError:
+                raise ScorerError(f"{file}: damaged; remove it to search anew") from None
+        # A line cut off by a kill goes.
+        lines = [heading, *map(asdict, self.entries)]
+        write_atomically(file, "".join(json.dumps(line) + "\n" for line in lines).encode())
+
+    def append(self, entry: Finished) -> None:
+        self.entries.append(entry)
+        with self.file.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(asdict(entry)) + "\n")
+
+
+def _lines(file: Path) -> Iterable[dict[str, Any]]:
+    for text in file.read_text(encoding="utf-8").splitlines():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            return
+        if isinstance(line, dict):
+            yield line
+
+
+def _heading(make: Any, settings: dict[str, Any], train: Queries, validation: Queries) -> dict[str, Any]:
+    heading = {
+        "kind": make.kind,
+        "settings": settings,
+        "train": _digest(train),
+        "validation": _digest(validation),
+    }
+    return json.loads(json.dumps(heading))  # type: ignore[no-any-return]
+
+
+def _digest(queries: Queries) -> str:
+    digest = sha256()
+    for column in (queries.offsets, queries.relevance, queries.features):
+        digest.update(b"none" if column is None else np.ascontiguousarray(column).view(np.uint8).data)
+    return digest.hexdigest()[:16]
+
+
+def _difference(found: dict[str, Any], heading: dict[str, Any]) -> str:
+    names = [name for name in heading if found.get(name) != heading[name]]
+    return "; ".join(f"{name} {found.get(name)!r}, now {heading[name]!r}" for name in names) or "unknown fields"
+
+
+def _key(point: Point) -> str:
+    return json.dumps(point, sort_keys=True)

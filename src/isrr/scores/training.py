@@ -1,0 +1,105 @@
+"""Training a net: a batch, the gradient of its loss with respect to the scores, a step; an epoch, a look at NDCG."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from isrr.scores.batches import Batch, DeviceQueries, device_ndcg
+from isrr.scores.losses import gradient_of
+from isrr.scores.losses.draws import refuse_divergence
+
+if TYPE_CHECKING:
+    from isrr.scores.losses import Gradient
+
+_ROWS_AT_ONCE = 1 << 18
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a net is trained; the fields are those of `NetScorer`."""
+
+    loss: str
+    hidden: tuple[int, ...]
+    epochs: int
+    batch_queries: int
+    optimizer: str
+    learning_rate: float
+    n_draws: int
+    k: int
+    seed: int
+
+
+def mlp(n_features: int, hidden: tuple[int, ...], seed: int = 0) -> nn.Sequential:
+    """Linear layers with sigmoids between them and one linear output; Glorot's uniform weights, drawn on the host."""
+    generator = torch.Generator().manual_seed(seed)
+    layers: list[nn.Module] = []
+    for inputs, outputs in zip((n_features, *hidden), (*hidden, 1), strict=True):
+        linear = nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")
+        nn.init.xavier_uniform_(linear.weight, generator=generator)
+        nn.init.zeros_(linear.bias)
+        layers += [linear, nn.Sigmoid()]
+    return nn.Sequential(*layers[:-1])
+
+
+def epochs(
+    net: nn.Sequential,
+    train: DeviceQueries,
+    validation: DeviceQueries,
+    recipe: Recipe,
+    interrupted: Callable[[], bool],
+) -> Iterator[float]:
+    """Train epoch by epoch; NDCG@5 on the validation queries after each. Ends within a batch when interrupted."""
+    gradient = gradient_of(recipe.loss)
+    fused = train.device.type == "cuda"
+    optimizers = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+    optimizer = optimizers[recipe.optimizer](net.parameters(), lr=recipe.learning_rate, fused=fused)
+    for epoch in range(recipe.epochs):
+        order = np.random.default_rng((recipe.seed, epoch)).permutation(len(train))
+        noise = torch.Generator(train.device).manual_seed(recipe.seed * 1_000_003 + epoch)
+        for batch in train.batches(recipe.batch_queries, order):
+            if interrupted():
+                return
+            _step(net, optimizer, batch, gradient, recipe, noise)
+        refuse_divergence(torch.cat([weights.detach().flatten() for weights in net.parameters()]))
+        yield validation_ndcg(net, validation)
+
+
+def _step(
+    net: nn.Sequential,
+    optimizer: torch.optim.Optimizer,
+    batch: Batch,
+    gradient: "Gradient",
+    recipe: Recipe,
+    noise: torch.Generator,
+) -> None:
+    scores = net(batch.features).squeeze(1)
+    fixed = scores.detach()
+    pulls = [
+        bucket.unpadded(gradient(bucket.padded(fixed), bucket.gains, bucket.mask, recipe.k, recipe.n_draws, noise))
+        for bucket in batch.buckets
+    ]
+    optimizer.zero_grad(set_to_none=True)
+    scores.backward(torch.cat(pulls) / -batch.n_queries)
+    optimizer.step()
+
+
+def validation_ndcg(net: nn.Sequential, queries: DeviceQueries, k: int = 5) -> float:
+    """Mean NDCG@k over queries on a device."""
+    total = torch.zeros((), device=queries.device)
+    at_once = max(1, int(_ROWS_AT_ONCE / queries.lengths.mean()))
+    with torch.no_grad():
+        for batch in queries.batches(at_once):
+            total = total + device_ndcg(batch, net(batch.features).squeeze(1), k)
+    return float(total) / len(queries)
+
+
+def predict(net: nn.Sequential, matrix: Tensor) -> Tensor:
+    """Raw scores of feature rows, in double precision, on the host."""
+    firsts = range(0, len(matrix), _ROWS_AT_ONCE)
+    with torch.no_grad():
+        blocks = [net(matrix[first : first + _ROWS_AT_ONCE]).squeeze(1).double().cpu() for first in firsts]
+    return torch.cat(blocks)

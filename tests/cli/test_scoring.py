@@ -1,0 +1,82 @@
+"""`isrr train` and `isrr score`: files in, files out, one line for what went wrong."""
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from isrr.cli.scoring import app
+from isrr.data.frames import read_queries, write_queries
+from isrr.scores.scorer import load_scorer
+from scores_data import made_queries
+
+pytest.importorskip("lightgbm", reason="the commands are tested with LightGBM: pip install 'isrr[lightgbm]'")
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name, queries in {
+        "a": made_queries(60, seed=1),
+        "b": made_queries(40, seed=2, first_id=500),
+        "validation": made_queries(30, seed=3, first_id=1_000),
+    }.items():
+        write_queries(queries, tmp_path / f"{name}.parquet")
+    return tmp_path
+
+
+def isrr(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_training_and_scoring_go_from_files_to_files(files):
+    model, scored = files / "model", files / "scored.parquet"
+    parts = files / "a.parquet", files / "b.parquet"
+    options = "--model", "lightgbm", "--loss", "lambdarank", "--threads", 1, "--set", "rounds=20", "--seed", 3
+    held = "--validation", files / "validation.parquet", "--test", files / "validation.parquet"
+    trained = isrr("train", *parts, *options, *held, "--out", model)
+    assert trained.exit_code == 0, trained.output
+    assert f"{model}: lightgbm, NDCG@5 0." in trained.stdout
+    assert "on the test queries" in trained.stdout
+    result = isrr("score", model, files / "validation.parquet", "--out", scored)
+    assert result.exit_code == 0, result.output
+    assert "30 queries" in result.stdout
+    queries, expected = read_queries(scored), load_scorer(model).score(read_queries(files / "validation.parquet"))
+    np.testing.assert_allclose(queries.in_caller_order(queries.need_scores()), expected)
+    assert queries.relevance is not None
+
+
+def test_without_validation_queries_some_are_set_aside(files):
+    arguments = "--threads", 1, "--set", "rounds=5", "--out", files / "model"
+    assert isrr("train", files / "a.parquet", *arguments).exit_code == 0
+
+
+def test_a_grid_is_searched_and_its_best_point_told(files):
+    fixed = "--set", "rounds=5", "--set", "max_bin=64", "--set", "learning_rate=0.3"
+    arguments = "--grid", "--threads", 1, *fixed, "--out", files / "model"
+    found = isrr("train", files / "a.parquet", *arguments)
+    assert found.exit_code == 0, found.output
+    assert "best of 4 points: depth" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--model", "forest"), "isrr: there is no scorer 'forest'; there are catboost, lightgbm, net, xgboost"),
+        (("--loss", "hinge"), "isrr: lightgbm has no loss 'hinge'; it has lambdarank, regression"),
+        (("--set", "rounds"), "isrr: --set takes NAME=VALUE, got 'rounds'"),
+        (("--set", "round=5"), "isrr: lightgbm has no parameter 'round'; it has seed, normalize, loss"),
+        (("--normalize", "rows"), "isrr: normalize must be one of none, query; got 'rows'"),
+        (("--validation", "nowhere.parquet"), "isrr: nowhere.parquet"),
+    ],
+)
+def test_what_a_user_can_put_right_is_one_line(files, arguments, message):
+    refused = isrr("train", files / "a.parquet", "--out", files / "model", "--threads", 1, *arguments)
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith(message)
+    assert refused.stderr.count("\n") == 1
+    assert not (files / "model").exists()
+
+
+def test_scoring_without_a_scorer_is_refused(files):
+    refused = isrr("score", files / "nowhere", files / "a.parquet", "--out", files / "scored.parquet")
+    assert refused.exit_code == 2
+    assert "no scorer here" in refused.stderr

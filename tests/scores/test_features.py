@@ -1,0 +1,31 @@
+"""Normalisation of features by query."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isrr.data.queries import Queries
+from isrr.scores.features import feature_matrix, normalized_by_query
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=8), st.integers(0, 10_000))
+def test_each_feature_fills_the_unit_interval_within_each_query(lengths, seed):
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    features = np.random.default_rng(seed).integers(-5, 6, size=(offsets[-1], 3)).astype(np.float32)
+    normalized = normalized_by_query(features, offsets)
+    for start, stop in pairwise(offsets):
+        mine = features[start:stop]
+        span = np.ptp(mine, axis=0)
+        expected = (mine - mine.min(axis=0)) / np.where(span > 0, span, 1)
+        np.testing.assert_allclose(normalized[start:stop], expected, atol=1e-6)
+
+
+def test_features_are_left_alone_unless_asked():
+    queries = Queries.from_arrays(features=[[1.0], [3.0]], qid=[1, 1])
+    np.testing.assert_array_equal(feature_matrix(queries, "none"), [[1], [3]])
+    np.testing.assert_array_equal(feature_matrix(queries, "query"), [[0], [1]])
+    with pytest.raises(ValueError, match="normalize must be one of none, query; got 'rows'"):
+        feature_matrix(queries, "rows")
