@@ -35,5 +35,5 @@ clean:
 	touch $@
 
 .venv/.dev: .venv/.demo
-	$(BIN)/pip install -q -c constraints.txt --group test --group check -e '.[lightgbm,report]'
+	$(BIN)/pip install -q -c constraints.txt --group test --group check -e '.[lightgbm,catboost,xgboost,torch,report,serve]'
 	touch $@

@@ -14,10 +14,19 @@ if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate, load
     from isrr.data.frames import read_queries, write_queries
     from isrr.data.queries import Queries
-    from isrr.errors import CertificateError, DataError, GuaranteeError, IsrrError, MergeError, MissingExtraError
+    from isrr.errors import (
+        CertificateError,
+        DataError,
+        GuaranteeError,
+        IsrrError,
+        MergeError,
+        MissingExtraError,
+        ScorerError,
+    )
     from isrr.guarantee import Guarantee
     from isrr.metrics.evaluate import Evaluation, evaluate, expected_disparity, expected_ndcg
     from isrr.ranker.gpl import GPLRanker
+    from isrr.scores.scorer import load_scorer
     from isrr.scores.standardize import ScoreMap
 
 _HOME = {
@@ -35,12 +44,14 @@ _HOME = {
     "Plan": "isrr.calibration.plan",
     "Queries": "isrr.data.queries",
     "ScoreMap": "isrr.scores.standardize",
+    "ScorerError": "isrr.errors",
     "calibrate": "isrr.calibration.calibrate",
     "check": "isrr.calibration.check",
     "evaluate": "isrr.metrics.evaluate",
     "expected_disparity": "isrr.metrics.evaluate",
     "expected_ndcg": "isrr.metrics.evaluate",
     "load": "isrr.certificate",
+    "load_scorer": "isrr.scores.scorer",
     "plan": "isrr.calibration.plan",
     "read_queries": "isrr.data.frames",
     "write_queries": "isrr.data.frames",
@@ -61,12 +72,14 @@ __all__ = [
     "Plan",
     "Queries",
     "ScoreMap",
+    "ScorerError",
     "calibrate",
     "check",
     "evaluate",
     "expected_disparity",
     "expected_ndcg",
     "load",
+    "load_scorer",
     "plan",
     "read_queries",
     "write_queries",

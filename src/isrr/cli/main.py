@@ -8,7 +8,9 @@ import sys
 import typer
 
 from isrr.cli.calibration import calibrate, evaluate, plan, rank, show
+from isrr.cli.data import app as data
 from isrr.cli.demo import demo
+from isrr.cli.scoring import score, train
 from isrr.errors import IsrrError
 
 app = typer.Typer(
@@ -17,8 +19,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (calibrate, demo, evaluate, plan, rank, show):
+for command in (calibrate, demo, evaluate, plan, rank, score, show, train):
     app.command()(command)
+app.add_typer(data, name="data")
 
 
 def _version(wanted: bool) -> None:
