@@ -58,7 +58,12 @@ def demo(
         [point.fairness_gain.value for point in outcome.curve],
         folder / "tradeoff.png",
         outcome=outcome,
-        reference={"label": "threshold alone, temperature 1", "utility": curve.mean_ndcg[1:], "gain": gains[1:]},
+        reference={
+            "label": "threshold alone, temperature 1",
+            "utility": curve.mean_ndcg[1:],
+            "gain": gains[1:],
+            "deterministic": utility,
+        },
     )
     out.print(f"\nwritten: {folder}/judged.parquet, ranker.json, tradeoff.png")
     out.print(f"again, by hand: isrr calibrate {folder}/judged.parquet -g '{guarantee}' -o {folder}/ranker.json")

@@ -34,7 +34,7 @@ def tradeoff(
         utility, gain: Mean NDCG and fairness gain of each configuration, in the order of the path.
         file: Where to write the picture; the suffix says how.
         outcome: What calibration said.
-        reference: A second curve to compare with: "label", "utility" and "gain".
+        reference: A second curve to compare with: "label", "utility" and "gain"; and the "deterministic" utility.
     """
     figure, subplot = axes()
     shown = 100 * np.asarray(gain)
@@ -45,16 +45,18 @@ def tradeoff(
     subplot.plot(utility, shown, color=BLUE, lw=1.5, label="searched path")
     subplot.plot(np.asarray(utility)[certified], shown[certified], color=GREEN, lw=4, alpha=0.6, label="certified")
     promise = outcome.guarantees[0]
+    best, worst = float(np.max(utility)), float(np.min(utility))
     if promise.utility:
-        level = promise.target * (outcome.curve[0].utility.value if promise.relative else 1.0)
+        level = promise.target * (reference["deterministic"] if promise.relative else 1.0)
         subplot.axvline(level, color=ORANGE, lw=1.2, label=str(promise))
+        worst = max(worst, level - 2.5 * (best - level))  # what lies far beyond the promise is of no interest
+        subplot.set_ylim(-3, 1.15 * float(np.max(shown[np.asarray(utility) >= worst])))
+    subplot.set_xlim(best + 0.03 * (best - worst), worst)
     if isinstance(outcome, Certificate):
         point = (outcome.utility.value, 100 * outcome.fairness_gain.value)
         subplot.plot(*point, "o", color=ORANGE, ms=8, zorder=5)
-        subplot.annotate(
-            f"in use: {point[1]:.0f} % fairer", point, xytext=(10, 8), textcoords="offset points", color=ORANGE
-        )
-    subplot.invert_xaxis()
+        label = f"in use: {point[1]:.0f} % fairer"
+        subplot.annotate(label, point, xytext=(-12, 4), textcoords="offset points", ha="right", color=ORANGE)
     subplot.set_xlabel(f"expected NDCG@{outcome.k} (deterministic on the left)")
     subplot.set_ylabel("disparity removed, %")
     subplot.legend(frameon=False, fontsize=8, loc="lower right")
