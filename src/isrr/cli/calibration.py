@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from isrr.certificate import Abstention, Certificate, load
-from isrr.cli.console import err, out, progress, show_json, show_outcome
+from isrr.cli.console import err, progress, say, show_json, show_outcome
 from isrr.cli.ledger import note_look
 from isrr.errors import DataError
 from isrr.guarantee import Guarantee
@@ -91,7 +91,7 @@ def calibrate(
         show_json(json.loads(out_file.read_text()))
     else:
         show_outcome(outcome)
-        out.print(f"written to {out_file}", markup=False)
+        say(f"written to {out_file}")
     if outcome.abstained:
         raise typer.Exit(ABSTAINED)
 
@@ -117,7 +117,7 @@ def rank(
     _warn_of_drift(outcome, queries.need_scores())
     with progress("ranking") as advance:
         n_rows = write_rankings(outcome.ranker, queries, out_file, k or outcome.k, session, advance)
-    out.print(f"{len(queries):,} queries, {n_rows:,} places written to {out_file}", markup=False)
+    say(f"{len(queries):,} queries, {n_rows:,} places written to {out_file}")
 
 
 def evaluate(
@@ -145,7 +145,7 @@ def evaluate(
     if as_json:
         show_json(asdict(found))
     else:
-        out.print(str(found), markup=False)
+        say(str(found))
 
 
 def show(ranker: RankerFile, as_json: AsJson = False, trust_edited: Trust = False) -> None:
@@ -178,7 +178,7 @@ def plan(
     if as_json:
         show_json(asdict(made))
     else:
-        out.print(str(made), markup=False)
+        say(str(made))
 
 
 def _check_folder(file: Path) -> None:

@@ -17,6 +17,11 @@ out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 
+def say(text: str) -> None:
+    """Print lines as they are: no markup, and no wrapping that would break a command meant to be copied."""
+    out.print(text, markup=False, soft_wrap=True)
+
+
 @contextmanager
 def progress(what: str) -> Iterator[Callback]:
     """A progress bar on a terminal; in a pipe, nothing."""

@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from isrr.cli.console import out
+from isrr.cli.console import say
 from isrr.errors import DataError
 
 app = typer.Typer(no_args_is_help=True, help="Look at files of queries and convert them.")
@@ -25,7 +25,7 @@ def convert(
         raise DataError(f"{target}: the name must end in .arrow or .parquet")
     queries = read_queries(source, group=group)
     write_queries(queries, target)
-    out.print(f"{target}: {queries!r}", markup=False)
+    say(f"{target}: {queries!r}")
 
 
 @app.command()
@@ -35,19 +35,19 @@ def show(source: Annotated[Path, typer.Argument(help="A file of queries.")]) -> 
 
     queries = read_queries(source)
     lengths = queries.n_items
-    out.print(f"{source}: {queries!r}", markup=False)
-    out.print(f"items a query   {lengths.mean():.1f} on average, {lengths.min()} to {lengths.max()}")
+    say(f"{source}: {queries!r}")
+    say(f"items a query   {lengths.mean():.1f} on average, {lengths.min()} to {lengths.max()}")
     if queries.relevance is not None:
         grades, counts = np.unique(queries.relevance, return_counts=True)
         shares = ", ".join(f"{g:g}: {c / counts.sum():.1%}" for g, c in zip(grades[:10], counts[:10], strict=True))
         relevant = np.maximum.reduceat(queries.relevance, queries.offsets[:-1]) > 0
-        out.print(f"relevance       {shares}")
-        out.print(f"no relevant     {(~relevant).sum():,} queries")
+        say(f"relevance       {shares}")
+        say(f"no relevant     {(~relevant).sum():,} queries")
     if queries.scores is not None:
         low, middle, high = np.quantile(queries.scores, [0, 0.5, 1])
-        out.print(f"scores          {low:.4g} to {high:.4g}, median {middle:.4g}")
+        say(f"scores          {low:.4g} to {high:.4g}, median {middle:.4g}")
     if queries.features is not None:
-        out.print(f"features        {queries.features.shape[1]}")
+        say(f"features        {queries.features.shape[1]}")
 
 
 @app.command()
@@ -56,4 +56,4 @@ def benchmarks() -> None:
     from isrr.data.catalog import CATALOG
 
     for name, published in CATALOG.items():
-        out.print(f"{name:12} {published.source}", markup=False)
+        say(f"{name:12} {published.source}")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from isrr.cli.console import err, out, progress, show_outcome
+from isrr.cli.console import err, out, progress, say, show_outcome
 
 
 def demo(
@@ -31,13 +31,13 @@ def demo(
 
     folder.mkdir(parents=True, exist_ok=True)
     made = generate("small", seed=seed)
-    out.print(f"queries: {len(made.train)} to train, {len(made.validation)} to validate, {len(made.test)} judged")
+    say(f"queries: {len(made.train)} to train, {len(made.validation)} to validate, {len(made.test)} judged")
     with err.status("training LightGBM and compiling kernels (compiled once, then cached)"):
         score = _fitted(made.train.features, made.train.relevance, seed)
         validation = made.validation.with_scores(score(made.validation.features))
         judged = made.test.with_scores(score(made.test.features))
         utility = float(np.nanmean(ndcg(judged)))
-    out.print(f"scores:  LightGBM, NDCG@5 {utility:.4f} on the judged queries, in the deterministic order\n")
+    say(f"scores:  LightGBM, NDCG@5 {utility:.4f} on the judged queries, in the deterministic order\n")
     write_queries(judged, folder / "judged.parquet")
 
     with progress("calibrating") as advance:
@@ -65,8 +65,8 @@ def demo(
             "deterministic": utility,
         },
     )
-    out.print(f"\nwritten: {folder}/judged.parquet, ranker.json, tradeoff.png")
-    out.print(f"again, by hand: isrr calibrate {folder}/judged.parquet -g '{guarantee}' -o {folder}/ranker.json")
+    say(f"\nwritten: {folder}/judged.parquet, ranker.json, tradeoff.png")
+    say(f"again, by hand: isrr calibrate {folder}/judged.parquet -g '{guarantee}' -o {folder}/ranker.json")
 
 
 def _fitted(features: Any, relevance: Any, seed: int) -> Callable[[Any], Any]:
