@@ -1,6 +1,6 @@
 """The command line: one verb per job.
 
-Exit codes: 0 done (a certificate), 2 input that cannot be used, 3 an abstention.
+Exit codes: 0 done (a certificate), 2 input that cannot be used, 3 an abstention, 4 an alarm.
 """
 
 import sys
@@ -9,6 +9,7 @@ import typer
 
 from isrr.cli.calibration import calibrate, evaluate, plan, rank, show
 from isrr.cli.demo import demo
+from isrr.cli.serving import monitor, serve
 from isrr.errors import IsrrError
 
 app = typer.Typer(
@@ -17,7 +18,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (calibrate, demo, evaluate, plan, rank, show):
+for command in (calibrate, demo, evaluate, monitor, plan, rank, serve, show):
     app.command()(command)
 
 
