@@ -386,7 +386,10 @@ def place_chances(weights, heads, n_admitted, ranking, chances):
 @njit(cache=True, nogil=True, error_model="numpy")
 def rank_one_with_propensity(scores, scale, threshold, decay, k, noise):
     # Returns what `rank_one` does, the chance of each place given those above it, the first places of the order by
-    # score, whether scores tie, and the best item's chance of first place. For finite scores only.
+    # score, whether scores tie, and the best item's chance of first place.
+    for score in scores:
+        if not np.isfinite(score):
+            return np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64), False, 0.0
     order, weights, eligibility, heads, n_admitted, ranking = _drawn_list(scores, scale, threshold, decay, k, noise)
     chances = np.empty(ranking.size)
     place_chances(weights, heads, n_admitted, ranking, chances)

@@ -123,10 +123,7 @@ class GPLRanker:
 
     def mapped(self, raw_scores: FloatArray) -> FloatArray:
         """Raw scores after the score map; standardising is left to `scale`, as a softmax ignores the mean."""
-        if self.score_map is None:
-            return raw_scores
-        with np.errstate(over="ignore"):  # what overflows is not finite, and refused as such
-            return self.score_map(raw_scores)
+        return raw_scores if self.score_map is None else self.score_map(raw_scores)
 
     def eligibility(self, queries: Queries) -> FloatArray:
         """Each row's chance of first place under Plackett–Luce."""
@@ -253,13 +250,13 @@ class GPLRanker:
             array([0.256, 0.154, 1.   ])
         """
         raw, places = self._servable(scores, k)
-        mapped = self.mapped(raw)
-        if not np.isfinite(mapped).all():
-            _refuse_infinite(raw)
         noise = self._session_noise(query_id, session)
-        return ServedList(
-            *_kernels.rank_one_with_propensity(mapped, self.scale, self.threshold, self.decay, places, noise)
+        served = ServedList(
+            *_kernels.rank_one_with_propensity(self.mapped(raw), self.scale, self.threshold, self.decay, places, noise)
         )
+        if served.ranking.size == 0:
+            _refuse_infinite(raw)
+        return served
 
     def _servable(self, scores: ArrayLike, k: int | None) -> tuple[FloatArray, int]:
         raw = np.ascontiguousarray(scores, np.float64)

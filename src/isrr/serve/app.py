@@ -60,7 +60,7 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.current = CurrentCertificate(settings.ranker, trust_edited=settings.trust_edited)
-        self.metrics = ServiceMetrics()
+        self.metrics = ServiceMetrics(settings.shared)
         self.metrics.show_status(self.current.now.note.status)
         self.log: ServedLog | None = None
         self.ready = False
@@ -213,6 +213,7 @@ class Service:
         while True:
             await asyncio.sleep(self.settings.poll)
             self.refresh()
+            self.metrics.share()
             if self.settings.supervisor is not None and os.getppid() != self.settings.supervisor:
                 log.error("the supervisor is gone; shutting down")
                 os.kill(os.getpid(), signal.SIGTERM)

@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 
 from isrr.certificate import Abstention, Certificate, load
-from isrr.data.queries import FloatArray
 from isrr.errors import CertificateError
 from isrr.ranker.gpl import GPLRanker
 from isrr.serve.drift import Drift
@@ -42,7 +41,7 @@ class Snapshot:
     ranker: GPLRanker
     fallback: GPLRanker
     scores: Drift
-    eligibility: FloatArray
+    eligibility: tuple[float, ...]
     status: Status
 
     def uncovered(self, reason: str, deterministic: bool = False) -> CertificateNote:
@@ -69,8 +68,8 @@ def snapshot(outcome: Certificate | Abstention, status: Status, now: datetime) -
         else reason or msgspec.UNSET,
     )
     provenance = outcome.provenance
-    drift, eligibility = Drift(np.array(provenance.score_quantiles)), np.array(provenance.eligibility_quantiles)
-    return Snapshot(outcome, note, ranker, fallback, drift, eligibility, status)
+    drift = Drift(np.array(provenance.score_quantiles))
+    return Snapshot(outcome, note, ranker, fallback, drift, provenance.eligibility_quantiles, status)
 
 
 class CurrentCertificate:

@@ -82,17 +82,25 @@ class Guard:
 
 async def read_body(request: Request, settings: Settings) -> bytes:
     """The body, within the limits on its size and on the time it may take."""
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > settings.max_body:
-        raise Refusal(413, f"the body has {int(declared):,} bytes; this service takes {settings.max_body:,}")
-    chunks, size = [], 0
+    declared = next((value for name, value in request.scope["headers"] if name == b"content-length"), b"0")
+    if int(declared) > settings.max_body:
+        raise _too_long(settings)
+    chunks, size, more = [], 0, True
     try:
         async with asyncio.timeout(settings.body_timeout):
-            async for chunk in request.stream():
+            while more:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                chunk, more = message.get("body", b""), message.get("more_body", False)
                 size += len(chunk)
                 if size > settings.max_body:
-                    raise Refusal(413, f"the body has more than the {settings.max_body:,} bytes this service takes")
+                    raise _too_long(settings)
                 chunks.append(chunk)
     except TimeoutError:
         raise Refusal(408, f"the body did not arrive within {settings.body_timeout:g} seconds") from None
     return b"".join(chunks)
+
+
+def _too_long(settings: Settings) -> Refusal:
+    return Refusal(413, f"the body has more than the {settings.max_body:,} bytes this service takes")

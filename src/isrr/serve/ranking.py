@@ -87,9 +87,8 @@ def check_list(ids: list[Id], max_items: int) -> None:
     """Refuse lists that are too long or name an item twice."""
     if len(ids) > max_items:
         raise Refusal(413, f"there are {len(ids):,} candidates; this service takes up to {max_items:,} a query")
-    names = [*map(str, ids)]
-    if len(set(names)) < len(names):
-        twice = next(name for name, times in Counter(names).items() if times > 1)
+    if len(set(map(str, ids))) < len(ids):
+        twice = next(name for name, times in Counter(map(str, ids)).items() if times > 1)
         raise Refusal(422, f"item id {twice!r} is given twice; ids must differ within a query")
 
 

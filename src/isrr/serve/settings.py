@@ -21,6 +21,7 @@ class Settings:
         body_timeout: Seconds a client may take to send its body.
         poll: Seconds between looks at the ranker and status files.
         supervisor: Process id of the supervisor; a worker that outlives it shuts down. None for a lone worker.
+        shared: Folder where workers leave their counts for each other; None for a lone worker.
     """
 
     ranker: Path
@@ -35,3 +36,4 @@ class Settings:
     body_timeout: float = 10.0
     poll: float = 1.0
     supervisor: int | None = None
+    shared: Path | None = None
