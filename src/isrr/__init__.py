@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         MissingExtraError,
     )
     from isrr.metrics.evaluate import Evaluation, evaluate, expected_disparity, expected_ndcg
+    from isrr.monitor import Monitor
     from isrr.ranker.gpl import GPLRanker
     from isrr.scores.standardize import ScoreMap
 
@@ -30,6 +31,7 @@ _HOME = {
     "IsrrError": "isrr.errors",
     "MergeError": "isrr.errors",
     "MissingExtraError": "isrr.errors",
+    "Monitor": "isrr.monitor",
     "Queries": "isrr.data.queries",
     "ScoreMap": "isrr.scores.standardize",
     "evaluate": "isrr.metrics.evaluate",
@@ -46,6 +48,7 @@ __all__ = [
     "IsrrError",
     "MergeError",
     "MissingExtraError",
+    "Monitor",
     "Queries",
     "ScoreMap",
     "evaluate",

@@ -1,12 +1,18 @@
 """`isrr serve` and `isrr monitor`: rankings over HTTP, and the watch over their promise."""
 
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from isrr.cli.calibration import RankerFile, Trust
+from isrr.certificate import load
+from isrr.cli.calibration import AsJson, Group, Item, Query, RankerFile, Relevance, Segment, Trust
+from isrr.cli.console import out, show_json
 from isrr.errors import DataError, MissingExtraError
+from isrr.status import read_status
+
+ALARM = 4
 
 
 def serve(
@@ -41,5 +47,62 @@ def serve(
     run(settings, host=host, port=port, workers=workers, access_log=access_log)
 
 
-def monitor(ranker: RankerFile) -> None:
-    """Watch."""
+def monitor(
+    ranker: RankerFile,
+    log: Annotated[Path, typer.Option(help="The served-ranking log: its folder, or a JSONL or Parquet file.")],
+    judgments: Annotated[Path, typer.Option(help="Judged candidates: query, item, relevance; segment and group.")],
+    state: Annotated[
+        Path | None, typer.Option(help="What was counted so far; beside the ranker file unless given.")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Chance of ever raising a false alarm; 1 − confidence unless given.")
+    ] = None,
+    expires: Annotated[str | None, typer.Option(help="End of the certificate's term, e.g. 2027-01-31.")] = None,
+    ledger_file: Annotated[Path | None, typer.Option("--ledger", help="Write the exposure ledger: Parquet.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw the ledger's disparity over time: PNG, SVG or PDF.")] = None,
+    parquet: Annotated[Path | None, typer.Option(help="Keep the log as one Parquet file.")] = None,
+    query: Query = None,
+    item: Item = None,
+    relevance: Relevance = None,
+    segment: Segment = None,
+    item_group: Group = None,
+    as_json: AsJson = False,
+    trust_edited: Trust = False,
+) -> None:
+    """Watch the promise on served lists as judgments arrive; exit code 4 and a revoked certificate on an alarm."""
+    from isrr.data.frames import read_queries
+    from isrr.monitor import Monitor
+    from isrr.serve.exposure_ledger import dates, ledger, write_ledger
+    from isrr.serve.served_log import read_served, write_parquet
+
+    outcome = load(ranker, trust_edited=trust_edited)
+    watch = Monitor(outcome, delta=delta, state=state or ranker.with_suffix(".monitor.json"))
+    judged = read_queries(
+        judgments, query=query, item=item, relevance=relevance, segment=segment, item_group=item_group
+    )
+    alarm = watch.update(read_served(log), judged)
+    if expires is not None:
+        replace(read_status(ranker, outcome.id), expires=expires).save(ranker)
+    if alarm is not None:
+        watch.revoke(ranker)
+    if parquet is not None:
+        write_parquet(log, parquet)
+    if as_json:
+        show_json({"n_judged": watch.n_judged, "evidence": watch.evidence, "alarm": alarm and asdict(alarm)})
+    else:
+        out.print(str(watch), markup=False)
+    if ledger_file is not None or figure is not None:
+        items, groups = ledger(read_served(log), judged, gain_kind=outcome.guarantees[0].gain_kind)
+        if ledger_file is not None:
+            write_ledger(items, groups, ledger_file)
+        if figure is not None:
+            from isrr.report.exposure import exposure_over_time
+
+            by_group = None if groups is None else groups.disparity
+            exposure_over_time(dates(items.moments), items.disparity, by_group, figure)
+        if not as_json:
+            out.print(f"\nexposure by item\n{items}", markup=False)
+            if groups is not None:
+                out.print(f"\nexposure by group\n{groups}", markup=False)
+    if alarm is not None:
+        raise typer.Exit(ALARM)

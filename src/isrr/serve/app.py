@@ -7,6 +7,7 @@ GET  /health, /ready, /info, /metrics, /openapi.json, /
 """
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -198,6 +199,8 @@ class Service:
         if self.settings.log is not None:
             self.log = ServedLog(self.settings.log, self.settings.log_bytes)
         self.warm_up()
+        gc.collect()
+        gc.freeze()  # what the imports left will live as long as the process: no need to walk it again
         if threading.current_thread() is threading.main_thread():
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: self.refresh(force=True))
         watch = asyncio.create_task(self._watch())

@@ -53,7 +53,7 @@ def stability_index(counts: FloatArray) -> float:
 
     Example:
         >>> round(stability_index(np.array([1, 9, 490, 490, 9, 1.0])), 3), round(stability_index(np.full(6, 100.0)), 1)
-        (0.0, 2.7)
+        (0.0, 3.3)
     """
     at_calibration = np.array(SHARES)
     share = (counts + at_calibration) / (counts.sum() + 1.0)

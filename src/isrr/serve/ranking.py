@@ -120,6 +120,7 @@ def _rank(ranker: GPLRanker, scores: FloatArray, wanted: Wanted, places: int) ->
     served = ranker.rank_with_propensity(scores, wanted.query, wanted.session, places)
     if not served.tied:
         return served
-    by_id = np.array(sorted(range(scores.size), key=[*map(str, wanted.ids)].__getitem__))
+    names = [(len(name), name) for name in map(str, wanted.ids)]  # shorter first, then by text, as in `Queries`
+    by_id = np.array(sorted(range(scores.size), key=names.__getitem__))
     served = ranker.rank_with_propensity(scores[by_id], wanted.query, wanted.session, places)
     return served._replace(ranking=by_id[served.ranking], deterministic=by_id[served.deterministic])
