@@ -20,6 +20,7 @@ from isrr.serve.settings import Settings
 log = logging.getLogger("isrr.serve")
 OPEN = ("/health", "/ready", "/", "/openapi.json")  # a load balancer and a browser carry no key
 JSON = "application/json"
+DRAINED = 4  # times the largest body that is read before the connection is cut
 
 
 def problem(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
@@ -79,26 +80,24 @@ class Guard:
 
 
 async def read_body(request: Request, settings: Settings) -> bytes:
-    """The body, within the limits on its size and on the time it may take."""
-    declared = next((value for name, value in request.scope["headers"] if name == b"content-length"), b"0")
-    if int(declared) > settings.max_body:
-        raise _too_long(settings)
+    """The body, within the limits on its size and on the time it may take.
+
+    One that is too long is read on for a while and thrown away: a client that is still sending would be cut off before
+    it sees why.
+    """
     chunks, size, more = [], 0, True
     try:
         async with asyncio.timeout(settings.body_timeout):
-            while more:
+            while more and size <= DRAINED * settings.max_body:
                 message = await request.receive()
                 if message["type"] == "http.disconnect":
                     raise ClientDisconnect
                 chunk, more = message.get("body", b""), message.get("more_body", False)
                 size += len(chunk)
-                if size > settings.max_body:
-                    raise _too_long(settings)
-                chunks.append(chunk)
+                if size <= settings.max_body:
+                    chunks.append(chunk)
     except TimeoutError:
         raise Refusal(408, f"the body did not arrive within {settings.body_timeout:g} seconds") from None
+    if size > settings.max_body:
+        raise Refusal(413, f"the body has more than the {settings.max_body:,} bytes this service takes")
     return b"".join(chunks)
-
-
-def _too_long(settings: Settings) -> Refusal:
-    return Refusal(413, f"the body has more than the {settings.max_body:,} bytes this service takes")
