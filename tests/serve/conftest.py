@@ -10,8 +10,6 @@ from isrr.certificate import Certificate
 from isrr.data.synthetic import generate
 from serving import client_of
 
-pytest.importorskip("starlette", reason="the service comes with isrr[serve]")
-
 
 def certified(promise, seed=0):
     made = generate("small", n_queries=1_000, seed=seed)

@@ -4,6 +4,8 @@ import asyncio
 import json
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from serving import client_of
 
@@ -23,7 +25,7 @@ def item(id, score):
         (b'{"query_id": "q", "items": [' + b"[" * 100_000, 422),
         (b'{"query_id": "q", "items": [], "x": ' + b"[" * 100_000, 422),
         (b"[" * 1_000_000, 422),
-        (item('"\xff"'.encode("latin-1").decode("latin-1"), "1.0"), 200),
+        (item('"é"', "1.0"), 200),
         (json.dumps(GOOD).encode().replace(b'"a"', b'"\xff\xfe"'), 400),
         (json.dumps(GOOD).encode().replace(b'"a"', b'"\\ud800"'), 400),
         (json.dumps(GOOD).encode("utf-16"), 400),
@@ -136,3 +138,33 @@ def test_what_nobody_foresaw_is_a_503_and_a_line_in_the_log(client, monkeypatch,
     assert answer.status_code == 503
     assert "Traceback" not in answer.text
     assert "ZeroDivisionError" in caplog.text
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=8,
+)
+FIELDS = st.sampled_from(["query_id", "items", "session", "k", "seed", "page", "page_size", "id", "score", "queries"])
+
+
+@settings(
+    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.sampled_from(["/rank", "/rank/batch", "/v2/rerank", "/rerank"]),
+    st.dictionaries(FIELDS, JSON, max_size=5),
+    st.lists(st.tuples(st.text(max_size=3) | st.integers(), st.floats() | st.integers()), max_size=8),
+)
+def test_any_json_is_answered_with_a_documented_code(client, path, fields, pairs):
+    items = [{"id": name, "score": score} for name, score in pairs]
+    ids = [name for name, _ in pairs]
+    shapes = {
+        "/rank": {"query_id": "q", "items": items},
+        "/rank/batch": {"queries": [{"query_id": "q", "items": items}]},
+        "/v2/rerank": {"query": "q", "documents": items},
+        "/rerank": {"query": "q", "texts": ids, "scores": [score for _, score in pairs]},
+    }
+    answer = client.post(path, content=json.dumps({**shapes[path], **fields}).encode())
+    assert answer.status_code in (200, 400, 413, 422), answer.text
+    assert answer.json() is not None

@@ -5,7 +5,6 @@ in the middle of a line leaves a tail without an end, for an answer that was nev
 file for as long as it lives, and whoever starts next cuts the tails of files that nobody holds.
 """
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -47,7 +46,7 @@ class ServedLog:
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
         path = self._folder / f"served-{stamp}-{os.getpid()}.jsonl"
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o640)
-        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _hold(self._file)
         self._size = 0
 
 
@@ -56,9 +55,7 @@ def mend(folder: Path) -> int:
     cut = 0
     for path in sorted(folder.glob("served-*.jsonl")):
         with path.open("r+b") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            if not _hold(file.fileno()):
                 continue
             size = os.fstat(file.fileno()).st_size
             file.seek(max(size - LONGEST_LINE, 0))
@@ -68,6 +65,17 @@ def mend(folder: Path) -> int:
                 file.truncate(size - unfinished)
                 cut += 1
     return cut
+
+
+def _hold(file: int) -> bool:
+    """Lock a file for as long as it is open; False where another process holds it."""
+    import fcntl  # not everywhere; reading a log does not need it
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def log_files(source: Path) -> list[Path]:
@@ -106,18 +114,10 @@ def write_parquet(source: str | os.PathLike[str], target: str | os.PathLike[str]
 
     from isrr.data.files import write_table
 
-    rows = [
-        {name: _as_text(value) if name in IDENTIFIERS else value for name, value in line.items()}
-        for line in read_served(source)
-    ]
+    rows = []
+    for line in read_served(source):
+        lists = {name: [str(item) for item in line[name]] for name in ("items", "top", "deterministic")}
+        session = None if line["session"] is None else str(line["session"])
+        rows.append({**line, **lists, "query_id": str(line["query_id"]), "session": session})
     write_table(pyarrow.Table.from_pylist(rows), Path(target), "parquet")
     return len(rows)
-
-
-IDENTIFIERS = ("query_id", "session", "items", "top", "deterministic")
-
-
-def _as_text(value: Any) -> Any:
-    if isinstance(value, list):
-        return [str(item) for item in value]
-    return None if value is None else str(value)
