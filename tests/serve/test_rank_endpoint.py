@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare
 
-import oracles
 from isrr import Queries
 from isrr.status import Status
 from serving import client_of
@@ -66,23 +64,6 @@ def test_pages_continue_each_other_and_the_first_places_do_not_depend_on_k(clien
     assert ids(ask(client, k=3)) == whole[:3]
     assert ids(ask(client, k=10, page=2, page_size=7)) == whole[7:10]
     assert ask(client, page=2, page_size=7).json()["items"][0]["rank"] == 8
-
-
-def test_draws_follow_the_enumerated_law(client, certificate):
-    scores, ranker = np.array([1.2, 1.0, 0.9, 0.5]), certificate.ranker
-    eligibility = ranker.eligibility(Queries.from_arrays(scores=scores, qid=[0] * 4))
-    scaled = scores * ranker.scale
-    law = oracles.ranking_law(scaled, 4, ranker.threshold, ranker.decay, 1.0, eligibility)
-    counts = dict.fromkeys(law, 0)
-    for batch in range(10):
-        queries = [{"query_id": "q", "session": f"{batch}-{n}", "k": 4, "items": items(scores)} for n in range(1_000)]
-        for result in client.post("/rank/batch", {"queries": queries}).json()["results"]:
-            counts[tuple(int(item["id"][1:]) for item in result["items"])] += 1
-    expected = np.array(list(law.values())) * 10_000
-    common = expected >= 5  # chi-square needs expected counts; the rest is pooled
-    observed = np.array(list(counts.values()))
-    pooled = [np.append(x[common], x[~common].sum() + 1e-9) for x in (observed, expected)]
-    assert chisquare(*pooled, sum_check=False).pvalue > 1e-3
 
 
 def test_a_seed_names_another_draw_and_alone_it_is_not_covered(client, certificate):

@@ -8,8 +8,12 @@ import sys
 import time
 
 import httpx
+import numpy as np
 import pytest
+from scipy.stats import chisquare
 
+import oracles
+from isrr import Queries
 from isrr.serve.served_log import mend, read_served
 from serving import Load, Server
 
@@ -45,6 +49,25 @@ def test_two_differently_started_servers_answer_with_the_same_bytes(lasting, ran
     finally:
         assert alone.stop() in (0, -signal.SIGTERM)
     assert all(json.loads(line)["level"] == "info" for line in alone.lines)
+
+
+def test_draws_follow_the_enumerated_law(lasting, certificate):
+    server, _ = lasting
+    scores, ranker = np.array([1.2, 1.0, 0.9, 0.5]), certificate.ranker
+    eligibility = ranker.eligibility(Queries.from_arrays(scores=scores, qid=[0] * 4))
+    scaled = scores * ranker.scale
+    law = oracles.ranking_law(scaled, 4, ranker.threshold, ranker.decay, 1.0, eligibility)
+    items = [{"id": f"i{n}", "score": score} for n, score in enumerate(scores.tolist())]
+    counts = dict.fromkeys(law, 0)
+    for batch in range(10):
+        queries = [{"query_id": "q", "session": f"{batch}-{n}", "k": 4, "items": items} for n in range(1_000)]
+        for result in httpx.post(f"{server.url}/rank/batch", json={"queries": queries}).json()["results"]:
+            counts[tuple(int(item["id"][1:]) for item in result["items"])] += 1
+    expected = np.array(list(law.values())) * 10_000
+    common = expected >= 5  # chi-square needs expected counts; the rest is pooled
+    observed = np.array(list(counts.values()))
+    pooled = [np.append(x[common], x[~common].sum() + 1e-9) for x in (observed, expected)]
+    assert chisquare(*pooled, sum_check=False).pvalue > 1e-3
 
 
 def test_a_killed_worker_comes_back_and_takes_only_its_own_requests_with_it(lasting):
