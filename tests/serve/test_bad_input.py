@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from serving import client_of
 
 ITEMS = [{"id": "a", "score": 1.0}, {"id": "b", "score": 0.5}]
+GONE = b"the client is gone"
 GOOD = {"query_id": "q", "items": ITEMS}
 
 
@@ -102,6 +103,8 @@ def slow_request(client, chunks, pause):
         async def receive():
             await asyncio.sleep(pause)
             piece = next(pieces, None)
+            if piece == GONE:
+                return {"type": "http.disconnect"}
             return {"type": "http.request", "body": piece or b"", "more_body": piece is not None}
 
         async def send(message):
@@ -118,6 +121,7 @@ def test_slow_and_endless_bodies_are_cut_off(ranker_file):
     client = client_of(ranker_file, body_timeout=0.2, max_body=10_000)
     assert slow_request(client, [json.dumps(GOOD).encode()], 0.01) == 200
     assert slow_request(client, [b"{"] * 1_000, 0.05) == 408
+    assert slow_request(client, [b"{", GONE], 0.01) == 408
     assert slow_request(client, [b" " * 6_000] * 3, 0.001) == 413
 
 

@@ -67,7 +67,7 @@ def test_an_alarm_revokes_and_the_service_falls_back(served):
 
 def test_a_term_is_written_beside_the_ranker(served):
     assert run(served, "good.parquet", "--expires", "2020-01-01").exit_code == 0
-    note = client_of(served / "ranker.json").post("/rank", {"query_id": "q", "items": []}).json()["certificate"]
-    assert note["status"] == "uncovered"  # there is nothing to rank
-    info = client_of(served / "ranker.json").get("/info").json()
-    assert info["certificate"]["status"] == "expired"
+    body = {"query_id": "q", "items": [{"id": "a", "score": 1.0}]}
+    client = client_of(served / "ranker.json")
+    assert client.post("/rank", body).json()["certificate"]["status"] == "expired"
+    assert client.post("/rank", {**body, "items": []}).json()["certificate"]["status"] == "expired"

@@ -151,6 +151,14 @@ def test_the_log_holds_what_was_served_before_it_is_served(ranker_file, tmp_path
     assert kept[0]["session"] == "0"
 
 
+def test_a_batch_that_is_refused_leaves_nothing_in_the_log(ranker_file, tmp_path):
+    client = client_of(ranker_file)
+    client.service.log = ServedLog(tmp_path / "log", 1 << 20)
+    good, bad = {"query_id": "q", "items": ITEMS}, {"query_id": "q", "items": ITEMS * 2}
+    assert client.post("/rank/batch", {"queries": [good, bad]}).status_code == 422
+    assert list(read_served(tmp_path / "log")) == []
+
+
 def test_what_cannot_be_logged_is_not_served(ranker_file, tmp_path, monkeypatch):
     client = client_of(ranker_file)
     client.service.log = ServedLog(tmp_path / "log", 1 << 20)

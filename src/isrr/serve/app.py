@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import threading
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -22,7 +21,7 @@ from typing import TypeVar
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
@@ -32,7 +31,7 @@ from isrr.serve.guard import JSON, Guard, problem, read_body
 from isrr.serve.metrics import CONTENT_TYPE, ServiceMetrics
 from isrr.serve.openapi import document
 from isrr.serve.page import PAGE
-from isrr.serve.ranking import Made, Refusal, Wanted, make, wanted
+from isrr.serve.ranking import Made, Refusal, Wanted, log_line, make, wanted
 from isrr.serve.schema import (
     BatchRequest,
     BatchResponse,
@@ -86,19 +85,24 @@ class Service:
         """One query."""
         body = _decoded(RANK, await read_body(request, self.settings))
         snapshot = self.current.now
-        return Response(encode(self._ranked(snapshot, body)), media_type=JSON)
+        ask = wanted(body, snapshot.outcome.k, self.settings.max_items)
+        return Response(encode(self._ranked(snapshot, ask)), media_type=JSON)
 
     async def batch(self, request: Request) -> Response:
         """Several queries; other requests get their turn between them."""
         body = _decoded(BATCH, await read_body(request, self.settings))
         if len(body.queries) > self.settings.max_queries:
             raise Refusal(413, f"there are {len(body.queries):,} queries; a batch takes {self.settings.max_queries:,}")
-        snapshot, results = self.current.now, []
-        for position, query in enumerate(body.queries):
+        snapshot = self.current.now
+        asks = []
+        for position, query in enumerate(body.queries):  # all of them before the first list is made, and logged
             try:
-                results.append(self._ranked(snapshot, query))
+                asks.append(wanted(query, snapshot.outcome.k, self.settings.max_items))
             except Refusal as refusal:
                 raise Refusal(refusal.status, f"queries[{position}]: {refusal}") from None
+        results = []
+        for ask in asks:
+            results.append(self._ranked(snapshot, ask))
             await asyncio.sleep(0)
         return Response(encode(BatchResponse(results)), media_type=JSON)
 
@@ -159,8 +163,7 @@ class Service:
         """A page to try it."""
         return HTMLResponse(PAGE)
 
-    def _ranked(self, snapshot: Snapshot, request: RankRequest) -> RankResponse:
-        ask = wanted(request, snapshot.outcome.k, self.settings.max_items)
+    def _ranked(self, snapshot: Snapshot, ask: Wanted) -> RankResponse:
         made = self._made(snapshot, ask)
         items = [
             RankedItem(ask.ids[i], place + 1, ask.scores[i], made.propensity[place])
@@ -227,32 +230,9 @@ def create_app(settings: Settings) -> Guard:
     """The ASGI app of one worker."""
     service = Service(settings)
     routes = service.routes()
-    handlers = {Refusal: _refused, HTTPException: _not_here, Exception: _unforeseen}
+    handlers = {Refusal: _refused, HTTPException: _not_here, ClientDisconnect: _gone, Exception: _unforeseen}
     app = Starlette(routes=routes, lifespan=service.lifespan, exception_handlers=handlers)
     return Guard(app, settings, service.metrics, frozenset(route.path for route in routes))
-
-
-def log_line(snapshot: Snapshot, ask: Wanted, made: Made) -> dict[str, object]:
-    """What the log keeps of a served list.
-
-    `top` and `deterministic` hold the promise's own k places whatever page was asked for: what the monitor judges.
-    """
-    k, shown = snapshot.outcome.k, slice(ask.start, ask.stop)
-    return {
-        "time": time.time(),
-        "certificate": made.note.id,
-        "status": made.note.status,
-        "order": made.note.order,
-        "query_id": ask.query,
-        "session": ask.session,
-        "n_items": len(ask.ids),
-        "first_rank": ask.start + 1,
-        "items": [ask.ids[i] for i in made.ranking[shown]],
-        "scores": [ask.scores[i] for i in made.ranking[shown]],
-        "propensities": made.propensity[shown],
-        "top": [ask.ids[i] for i in made.ranking[:k]],
-        "deterministic": [ask.ids[i] for i in made.deterministic[:k]],
-    }
 
 
 def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
@@ -274,6 +254,10 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _not_here(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return problem(error.status_code, f"{error.detail}; see /openapi.json", dict(error.headers or {}))
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    return problem(408, "the client went away before its body was complete")
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:

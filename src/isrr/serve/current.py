@@ -31,7 +31,7 @@ class Snapshot:
         note: What a covered answer says of it.
         ranker: What ranks: the certificate's own ranker, or the deterministic one where it no longer stands.
         fallback: The deterministic ranker.
-        scores: The drift rule.
+        drift: The drift rule.
         eligibility: The quantiles of the best item's chance of first place at calibration; empty where not kept.
         status: What is written of it beside the file.
     """
@@ -40,13 +40,15 @@ class Snapshot:
     note: CertificateNote
     ranker: GPLRanker
     fallback: GPLRanker
-    scores: Drift
+    drift: Drift
     eligibility: tuple[float, ...]
     status: Status
 
     def uncovered(self, reason: str, deterministic: bool = False) -> CertificateNote:
-        """The note of a list that the promise does not cover."""
+        """The note of a list that the promise does not cover; a promise that no longer stands is what is said first."""
         order = "deterministic" if deterministic else self.note.order
+        if self.note.status != "valid":
+            return msgspec.structs.replace(self.note, order=order)
         return msgspec.structs.replace(self.note, status="uncovered", reason=reason, order=order)
 
 

@@ -53,8 +53,6 @@ class Guard:
         self._running += 1
         try:
             await (refused or self._app)(scope, receive, noted)
-        except ClientDisconnect:
-            code = code or 499
         except Exception:
             log.exception("a request could not be served", extra={"path": path})  # and was answered 503
         finally:

@@ -1,5 +1,6 @@
 """One request, one list: the order, its propensities, and whether the promise covers it."""
 
+import time
 from collections import Counter
 from typing import NamedTuple
 
@@ -98,7 +99,7 @@ def make(snapshot: Snapshot, wanted: Wanted) -> Made:
     if not wanted.ids:
         return Made([], [], [], snapshot.uncovered("there is nothing to rank"), [], 1.0)
     scores = np.array(wanted.scores, np.float64)
-    bins, drifted = snapshot.scores.tally(scores)
+    bins, drifted = snapshot.drift.tally(scores)
     places = max(wanted.stop, snapshot.outcome.k)
     try:
         served = _rank(snapshot.ranker, scores, wanted, places)
@@ -114,6 +115,29 @@ def make(snapshot: Snapshot, wanted: Wanted) -> Made:
         served.ranking.tolist(), served.propensity.tolist(), served.deterministic.tolist(), note, bins,
         served.eligibility,
     )  # fmt: skip
+
+
+def log_line(snapshot: Snapshot, ask: Wanted, made: Made) -> dict[str, object]:
+    """What the log keeps of a served list.
+
+    `top` and `deterministic` hold the promise's own k places whatever page was asked for: what the monitor judges.
+    """
+    k, shown = snapshot.outcome.k, slice(ask.start, ask.stop)
+    return {
+        "time": time.time(),
+        "certificate": made.note.id,
+        "status": made.note.status,
+        "order": made.note.order,
+        "query_id": ask.query,
+        "session": ask.session,
+        "n_items": len(ask.ids),
+        "first_rank": ask.start + 1,
+        "items": [ask.ids[i] for i in made.ranking[shown]],
+        "scores": [ask.scores[i] for i in made.ranking[shown]],
+        "propensities": made.propensity[shown],
+        "top": [ask.ids[i] for i in made.ranking[:k]],
+        "deterministic": [ask.ids[i] for i in made.deterministic[:k]],
+    }
 
 
 def _rank(ranker: GPLRanker, scores: FloatArray, wanted: Wanted, places: int) -> ServedList:
