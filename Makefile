@@ -3,10 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test check fmt bench clean
+.PHONY: demo serve test check fmt bench clean
 
 demo: .venv/.demo  ## the main job on the embedded data
 	$(BIN)/isrr demo --out out/demo
+
+serve: .venv/.serve  ## the service over the demo's ranker, on port 8080
+	test -f out/demo/ranker.json || $(BIN)/isrr demo --out out/demo
+	$(BIN)/isrr serve out/demo/ranker.json --port 8080 --workers 2 --log out/served
 
 test: .venv/.dev  ## the whole test suite
 	$(BIN)/pytest -n auto
@@ -32,6 +36,10 @@ clean:
 
 .venv/.demo: .venv/bin/python pyproject.toml constraints.txt
 	$(BIN)/pip install -q -c constraints.txt -e '.[lightgbm,report]'
+	touch $@
+
+.venv/.serve: .venv/.demo
+	$(BIN)/pip install -q -c constraints.txt -e '.[lightgbm,report,serve]'
 	touch $@
 
 .venv/.dev: .venv/.demo

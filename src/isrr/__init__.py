@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from isrr.guarantee import Guarantee
     from isrr.metrics.evaluate import Evaluation, evaluate, expected_disparity, expected_ndcg
+    from isrr.monitor import Monitor
     from isrr.ranker.gpl import GPLRanker
     from isrr.scores.scorer import load_scorer
     from isrr.scores.standardize import ScoreMap
@@ -41,6 +42,7 @@ _HOME = {
     "IsrrError": "isrr.errors",
     "MergeError": "isrr.errors",
     "MissingExtraError": "isrr.errors",
+    "Monitor": "isrr.monitor",
     "Plan": "isrr.calibration.plan",
     "Queries": "isrr.data.queries",
     "ScoreMap": "isrr.scores.standardize",
@@ -69,6 +71,7 @@ __all__ = [
     "IsrrError",
     "MergeError",
     "MissingExtraError",
+    "Monitor",
     "Plan",
     "Queries",
     "ScoreMap",

@@ -102,6 +102,7 @@ class Provenance:
         hash_key: Key of the canonical order.
         made_ids: Whether query ids were made from positions.
         score_quantiles: Raw scores at 0.1, 1, 50, 99 and 99.9 %.
+        eligibility_quantiles: The best item's chance of first place in each list under the ranker in use, at the same.
         planned_looks: Over how many looks at the data delta was split.
         look: Which look at these data this is, as far as is known.
         versions: Of what computed it.
@@ -121,6 +122,7 @@ class Provenance:
     hash_key: str
     made_ids: bool
     score_quantiles: tuple[float, ...]
+    eligibility_quantiles: tuple[float, ...] = ()
     planned_looks: int = 1
     look: int = 1
     versions: Mapping[str, str] = field(default_factory=lambda: {n: version(n) for n in ("isrr", "numpy", "numba")})
@@ -313,7 +315,9 @@ def _read(document: dict[str, Any]) -> Certificate | Abstention:
         estimates = {name: Estimate(**d[name]) for name in ("utility", "disparity", "fairness_gain")}
         return Point(ranker(d["ranker"]), **estimates, certified=d["certified"], bound=d["bound"])
 
-    provenance = {**document["provenance"], "score_quantiles": tuple(document["provenance"]["score_quantiles"])}
+    provenance: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in document["provenance"].items()
+    }
     common: dict[str, Any] = {
         "guarantees": tuple(Guarantee(**g) for g in document["guarantees"]),
         "confidence": document["confidence"],

@@ -83,3 +83,32 @@ def test_a_score_map_changes_chances_and_not_the_order():
 def test_scores_that_cannot_be_ranked_are_refused(scores, said):
     with pytest.raises(DataError, match=said):
         GPLRanker().rank(scores)
+
+
+@pytest.mark.parametrize(
+    "ranker",
+    [
+        GPLRanker(k=30),
+        GPLRanker(k=30, threshold=0.03, decay=0.8),
+        GPLRanker(k=30, temperature=0.02),
+        GPLRanker(k=30, temperature=0.004, threshold=0.1, decay=0.5),
+        GPLRanker.deterministic(k=30),
+    ],
+)
+def test_propensities_served_with_a_list_are_those_of_the_list(ranker):
+    queries = Queries.from_arrays(scores=SCORES, qid=["q"] * 30)
+    for session in range(50):
+        served = ranker.rank_with_propensity(SCORES, "q", session)
+        assert (served.ranking == ranker.rank(SCORES, "q", session)).all()
+        assert (served.deterministic == np.argsort(-SCORES)).all()
+        expected = ranker.propensity(served.ranking[None], queries)[0]
+        np.testing.assert_allclose(served.propensity, expected, rtol=1e-9, atol=1e-11)
+        assert not served.tied
+
+
+def test_a_served_list_says_whether_scores_tie_and_how_sure_the_first_place_is():
+    served = GPLRanker(k=2).rank_with_propensity([0.0, 1.0, 0.0], "q", "s")
+    assert served.tied
+    assert served.eligibility == pytest.approx(np.e / (np.e + 2))
+    with pytest.raises(DataError, match="score map"):
+        GPLRanker(score_map=ScoreMap((0, 1), (0, 10))).rank_with_propensity([1e308, -1e308], "q", "s")

@@ -87,10 +87,16 @@ def calibrate(
         data=queries.fingerprint,
         hash_key=hash_key(tested_on.keys).hex(),
         made_ids=queries.made_ids,
-        score_quantiles=tuple(np.quantile(tested_on.need_scores(), [0.001, 0.01, 0.5, 0.99, 0.999]).tolist()),
+        score_quantiles=_quantiles(tested_on.need_scores()),
         planned_looks=attempts,
     )
-    return _outcome(table, way, verdict, guarantees, confidence, delta, provenance)
+    outcome = _outcome(table, way, verdict, guarantees, confidence, delta, provenance)
+    first_place = np.maximum.reduceat(outcome.ranker.eligibility(tested_on), tested_on.offsets[:-1])
+    return replace(outcome, provenance=replace(provenance, eligibility_quantiles=_quantiles(first_place)))
+
+
+def _quantiles(values: FloatArray) -> tuple[float, ...]:
+    return tuple(np.quantile(values, [0.001, 0.01, 0.5, 0.99, 0.999]).tolist())
 
 
 def _promises(guarantee: str | Guarantee | Sequence[str | Guarantee], k: int | None) -> tuple[Guarantee, ...]:

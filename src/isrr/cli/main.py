@@ -1,6 +1,6 @@
 """The command line: one verb per job.
 
-Exit codes: 0 done (a certificate), 2 input that cannot be used, 3 an abstention.
+Exit codes: 0 done (a certificate), 2 input that cannot be used, 3 an abstention, 4 an alarm.
 """
 
 import sys
@@ -11,6 +11,7 @@ from isrr.cli.calibration import calibrate, evaluate, plan, rank, show
 from isrr.cli.data import app as data
 from isrr.cli.demo import demo
 from isrr.cli.scoring import score, train
+from isrr.cli.serving import monitor, serve
 from isrr.errors import IsrrError
 
 app = typer.Typer(
@@ -19,7 +20,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (calibrate, demo, evaluate, plan, rank, score, show, train):
+for command in (calibrate, demo, evaluate, monitor, plan, rank, score, serve, show, train):
     app.command()(command)
 app.add_typer(data, name="data")
 

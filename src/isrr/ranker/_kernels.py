@@ -326,12 +326,9 @@ def place_probabilities_of_queries(offsets, order, scores, scale, thresholds, ra
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def rank_one(scores, scale, threshold, decay, k, noise):
-    # Returns k positions within the query, or none at all when a score is not finite.
+def _drawn_list(scores, scale, threshold, decay, k, noise):
+    # Returns order, weights, eligibility and heads (n,), n_admitted and ranking (places,), items by falling score.
     n = scores.size
-    for i in range(n):
-        if not np.isfinite(scores[i]):
-            return np.empty(0, np.int64)
     places = min(k, n)
     order, spare = np.empty(n, np.int32), np.empty(n, np.int32)
     sort_query(scores, order, spare)
@@ -343,6 +340,63 @@ def rank_one(scores, scale, threshold, decay, k, noise):
     admit(eligibility, thresholds, n_admitted)
     arrivals, ranking = np.empty(places), np.empty(places, np.int64)
     draw(weights, heads, n_admitted, noise, places, arrivals, ranking)
-    for j in range(places):
+    return order, weights, eligibility, heads, n_admitted, ranking
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def rank_one(scores, scale, threshold, decay, k, noise):
+    # Returns k positions within the query, or none at all when a score is not finite.
+    for score in scores:
+        if not np.isfinite(score):
+            return np.empty(0, np.int64)
+    order, _, _, _, _, ranking = _drawn_list(scores, scale, threshold, decay, k, noise)
+    for j in range(ranking.size):
         ranking[j] = order[ranking[j]]
     return ranking
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def place_chances(weights, heads, n_admitted, ranking, chances):
+    # ranking (places,)  items by falling score
+    # chances (places,)  out: chance of each placed item given those above it
+    #
+    # The weight left is kept by adding who is admitted and subtracting who is placed, and summed afresh before the
+    # differences cancel.
+    placed = np.zeros(weights.size, np.bool_)
+    head, end, left, peak = -1, 0, 0.0, 0.0
+    for j in range(ranking.size):
+        pick = ranking[j]
+        if heads[pick] != head:
+            head, end, left, peak = heads[pick], heads[pick], 0.0, 0.0
+        while end < n_admitted[j] and heads[end] == head:
+            left += weights[end]
+            end += 1
+        peak = max(peak, left)
+        if left < 1e-3 * peak:
+            left = 0.0
+            for i in range(head, end):
+                if not placed[i]:
+                    left += weights[i]
+            peak = left
+        chances[j] = min(weights[pick] / left, 1.0)
+        left -= weights[pick]
+        placed[pick] = True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def rank_one_with_propensity(scores, scale, threshold, decay, k, noise):
+    # Returns what `rank_one` does, the chance of each place given those above it, the first places of the order by
+    # score, whether scores tie, and the best item's chance of first place.
+    for score in scores:
+        if not np.isfinite(score):
+            return np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64), False, 0.0
+    order, weights, eligibility, heads, n_admitted, ranking = _drawn_list(scores, scale, threshold, decay, k, noise)
+    chances = np.empty(ranking.size)
+    place_chances(weights, heads, n_admitted, ranking, chances)
+    leading = np.empty(ranking.size, np.int64)
+    for j in range(ranking.size):
+        ranking[j], leading[j] = order[ranking[j]], order[j]
+    tied = False
+    for i in range(1, order.size):
+        tied = tied or scores[order[i]] == scores[order[i - 1]]
+    return ranking, chances, leading, tied, eligibility[0]

@@ -15,6 +15,7 @@ import secrets
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,6 +32,24 @@ from isrr.scores.standardize import ScoreMap
 
 DETERMINISTIC = 2.0  # eligibility is a probability: a threshold above 1 admits nobody
 SMOOTHING_DRAWS = 100
+
+
+class ServedList(NamedTuple):
+    """One order of one query, with what an audit of it needs.
+
+    Attributes:
+        ranking: Positions within the scores, (places,).
+        propensity: Chance of each placed item at its place given those above it, (places,).
+        deterministic: The first places of the order by score, (places,).
+        tied: Whether two scores are equal; then the order given decides between them.
+        eligibility: The best item's chance of first place.
+    """
+
+    ranking: NDArray[np.int64]
+    propensity: FloatArray
+    deterministic: NDArray[np.int64]
+    tied: bool
+    eligibility: float
 
 
 @dataclass(frozen=True)
@@ -213,20 +232,40 @@ class GPLRanker:
             >>> GPLRanker().rank([0.3, 2.0, 1.1], query_id="q7", session="u42", k=3)
             array([1, 0, 2])
         """
+        raw, places = self._servable(scores, k)
+        ranking: NDArray[np.int64] = _kernels.rank_one(
+            self.mapped(raw), self.scale, self.threshold, self.decay, places, self._session_noise(query_id, session)
+        )
+        if ranking.size == 0:
+            _refuse_infinite(raw)
+        return ranking
+
+    def rank_with_propensity(
+        self, scores: ArrayLike, query_id: object = None, session: object = None, k: int | None = None
+    ) -> ServedList:
+        """What `rank` returns, with the propensity of each place and the order by score beside it.
+
+        Example:
+            >>> GPLRanker().rank_with_propensity([0.3, 2.0, 1.1], "q7", "u42", k=3).propensity.round(3)
+            array([0.256, 0.154, 1.   ])
+        """
+        raw, places = self._servable(scores, k)
+        noise = self._session_noise(query_id, session)
+        served = ServedList(
+            *_kernels.rank_one_with_propensity(self.mapped(raw), self.scale, self.threshold, self.decay, places, noise)
+        )
+        if served.ranking.size == 0:
+            _refuse_infinite(raw)
+        return served
+
+    def _servable(self, scores: ArrayLike, k: int | None) -> tuple[FloatArray, int]:
         raw = np.ascontiguousarray(scores, np.float64)
         if raw.ndim != 1 or raw.size == 0:
             raise DataError(f"scores have shape {raw.shape}; needed is a non-empty list of numbers")
         places = self.k if k is None else k
         if places < 1:
             raise ValueError(f"k must be ≥ 1, got {places}")
-        noise = self._session_noise(query_id, session)
-        ranking: NDArray[np.int64] = _kernels.rank_one(
-            self.mapped(raw), self.scale, self.threshold, self.decay, places, noise
-        )
-        if ranking.size == 0:
-            row = int(np.flatnonzero(~np.isfinite(raw))[0])
-            raise DataError(f"score {row} is {raw[row]}; it must be a finite number")
-        return ranking
+        return raw, places
 
     def log_prob(self, rankings: ArrayLike, queries: Queries) -> FloatArray:
         """Log probability of given rankings, (n_queries, …); −inf for one that cannot be drawn.
@@ -267,6 +306,13 @@ class GPLRanker:
     def _key(self) -> bytes:
         identity = repr(replace(self, k=1))  # how many places are asked for must not change the draw
         return blake2b(identity.encode(), digest_size=32, key=SERVING.to_bytes(8, "little")).digest()
+
+
+def _refuse_infinite(raw: FloatArray) -> None:
+    bad = np.flatnonzero(~np.isfinite(raw))
+    if bad.size:
+        raise DataError(f"score {int(bad[0])} is {raw[bad[0]]}; it must be a finite number")
+    raise DataError(f"scores up to {np.abs(raw).max():.3g} leave the range of numbers under the score map")
 
 
 def _refuse_impossible(rankings: NDArray[np.int64], queries: Queries) -> None:

@@ -7,6 +7,7 @@ Paper: appendix D.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
 from isrr.gains import Gain, gain
+from isrr.scores._kernels import map_scores
 
 LEAST_GAIN = 0.02  # of the mean gain: the logarithm of less would let the tail run away
 
@@ -45,10 +47,14 @@ class ScoreMap:
                 raise ValueError(f"the {name} of a score map must be finite and strictly increasing")
 
     def __call__(self, raw_scores: ArrayLike) -> FloatArray:
-        raw, x, y = np.asarray(raw_scores, np.float64), np.array(self.inputs), np.array(self.outputs)
-        segment = np.clip(np.searchsorted(x, raw, side="right") - 1, 0, x.size - 2)
-        slope = np.diff(y) / np.diff(x)
-        return np.asarray(y[segment] + (raw - x[segment]) * slope[segment])
+        raw = np.asarray(raw_scores, np.float64)
+        mapped: FloatArray = map_scores(raw.ravel(), *self._knots)
+        return mapped.reshape(raw.shape)
+
+    @cached_property
+    def _knots(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        inputs, outputs = np.array(self.inputs), np.array(self.outputs)
+        return inputs, outputs, np.diff(outputs) / np.diff(inputs)
 
 
 def mean_and_deviation(queries: Queries, score_map: ScoreMap | None = None) -> tuple[float, float]:

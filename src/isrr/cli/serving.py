@@ -1,0 +1,108 @@
+"""`isrr serve` and `isrr monitor`: rankings over HTTP, and the watch over their promise."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from isrr.certificate import load
+from isrr.cli.calibration import AsJson, Group, Item, Query, RankerFile, Relevance, Segment, Trust
+from isrr.cli.console import out, show_json
+from isrr.errors import DataError, MissingExtraError
+from isrr.status import read_status
+
+ALARM = 4
+
+
+def serve(
+    ranker: RankerFile,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for every one.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8080,
+    workers: Annotated[int, typer.Option(help="Processes that serve.", min=1)] = 1,
+    log: Annotated[Path | None, typer.Option(help="Folder for the served-ranking log.")] = None,
+    log_megabytes: Annotated[int, typer.Option(help="A log file is closed at this size.", min=1)] = 256,
+    api_key: Annotated[
+        str | None, typer.Option(envvar="ISRR_API_KEY", help="What clients must send; better given in ISRR_API_KEY.")
+    ] = None,
+    max_items: Annotated[int, typer.Option(help="Longest list of candidates.", min=1)] = 10_000,
+    max_body_megabytes: Annotated[int, typer.Option(help="Largest request body.", min=1)] = 16,
+    max_concurrency: Annotated[int, typer.Option(help="Requests a worker takes at a time.", min=1)] = 256,
+    access_log: Annotated[bool, typer.Option("--access-log", help="Log every request.")] = False,
+    trust_edited: Trust = False,
+) -> None:
+    """Rank over HTTP: candidates with scores in, an order with a certificate behind it out."""
+    try:
+        from isrr.serve.server import run
+        from isrr.serve.settings import Settings
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(str(error.name), "serve") from None
+    if log is not None and log.exists() and not log.is_dir():
+        raise DataError(f"{log}: the served-ranking log is a folder; this is a file")
+    settings = Settings(
+        ranker=ranker.absolute(), trust_edited=trust_edited, api_key=api_key or None,
+        log=None if log is None else log.absolute(), log_bytes=log_megabytes << 20, max_body=max_body_megabytes << 20,
+        max_items=max_items, max_concurrency=max_concurrency,
+    )  # fmt: skip
+    run(settings, host=host, port=port, workers=workers, access_log=access_log)
+
+
+def monitor(
+    ranker: RankerFile,
+    log: Annotated[Path, typer.Option(help="The served-ranking log: its folder, or a JSONL or Parquet file.")],
+    judgments: Annotated[Path, typer.Option(help="Judged candidates: query, item, relevance; segment and group.")],
+    state: Annotated[
+        Path | None, typer.Option(help="What was counted so far; beside the ranker file unless given.")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Chance of ever raising a false alarm; 1 − confidence unless given.")
+    ] = None,
+    expires: Annotated[str | None, typer.Option(help="End of the certificate's term, e.g. 2027-01-31.")] = None,
+    ledger_file: Annotated[Path | None, typer.Option("--ledger", help="Write the exposure ledger: Parquet.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw the ledger's disparity over time: PNG, SVG or PDF.")] = None,
+    parquet: Annotated[Path | None, typer.Option(help="Keep the log as one Parquet file.")] = None,
+    query: Query = None,
+    item: Item = None,
+    relevance: Relevance = None,
+    segment: Segment = None,
+    item_group: Group = None,
+    as_json: AsJson = False,
+    trust_edited: Trust = False,
+) -> None:
+    """Watch the promise on served lists as judgments arrive; exit code 4 and a revoked certificate on an alarm."""
+    from isrr.data.frames import read_queries
+    from isrr.monitor import Monitor
+    from isrr.serve.exposure_ledger import dates, ledger, write_ledger
+    from isrr.serve.served_log import read_served, write_parquet
+
+    outcome = load(ranker, trust_edited=trust_edited)
+    watch = Monitor(outcome, delta=delta, state=state or ranker.with_suffix(".monitor.json"))
+    judged = read_queries(
+        judgments, query=query, item=item, relevance=relevance, segment=segment, item_group=item_group
+    )
+    alarm = watch.update(read_served(log), judged)
+    if expires is not None:
+        replace(read_status(ranker, outcome.id), expires=expires).save(ranker)
+    if alarm is not None:
+        watch.revoke(ranker)
+    if parquet is not None:
+        write_parquet(log, parquet)
+    if as_json:
+        show_json({"n_judged": watch.n_judged, "evidence": watch.evidence, "alarm": alarm and asdict(alarm)})
+    else:
+        out.print(str(watch), markup=False)
+    if ledger_file is not None or figure is not None:
+        items, groups = ledger(read_served(log), judged, gain_kind=outcome.guarantees[0].gain_kind)
+        if ledger_file is not None:
+            write_ledger(items, groups, ledger_file)
+        if figure is not None:
+            from isrr.report.exposure import exposure_over_time
+
+            by_group = None if groups is None else groups.disparity
+            exposure_over_time(dates(items.moments), items.disparity, by_group, figure)
+        if not as_json:
+            out.print(f"\nexposure by item\n{items}", markup=False)
+            if groups is not None:
+                out.print(f"\nexposure by group\n{groups}", markup=False)
+    if alarm is not None:
+        raise typer.Exit(ALARM)

@@ -1,0 +1,264 @@
+"""The watch over a promise in production: served lists, judged as judgments arrive, against what was certified.
+
+Each judged query counts once, with the mean loss of the lists it was served. While every query's expected loss, given
+the past, is within the promise, an alarm is raised with probability at most δ, for as long as the watch runs
+(`isrr.risk.eprocess`). The judged queries must be a random sample of the traffic. Promises about utility can be
+watched; disparity is about expected exposure, which a served list does not show.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isrr.certificate import Certificate, Outcome
+from isrr.data.queries import Queries, identifier_key
+from isrr.errors import CertificateError, DataError, GuaranteeError
+from isrr.files import write_atomically
+from isrr.gains import discount, empty_value, gain
+from isrr.guarantee import Guarantee
+from isrr.risk.eprocess import EProcess, likely_start
+from isrr.status import Status, read_status
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A promise that was found broken.
+
+    Attributes:
+        promise: Which.
+        segment: In which segment, or None for all queries.
+        n_judged: Queries judged when the alarm was raised.
+        evidence: E at the alarm.
+        since: When the promise most likely broke, ISO 8601: when the first query after it was served.
+        since_query: The same as a count of judged queries.
+        shortfall: By how much, in the promise's own measure, over the queries since then.
+    """
+
+    promise: str
+    segment: str | None
+    n_judged: int
+    evidence: float
+    since: str
+    since_query: int
+    shortfall: float
+
+    def __str__(self) -> str:
+        where = "" if self.segment is None else f" in segment {self.segment!r}"
+        return (
+            f"'{self.promise}' is broken{where}: evidence {self.evidence:.3g} after {self.n_judged:,} judged queries; "
+            f"since about {self.since} (query {self.since_query + 1:,}), by about {self.shortfall:.3f} (estimates)"
+        )
+
+
+@dataclass(eq=False)
+class Watch:
+    """One promise, in one segment: its evidence, and the losses it came from."""
+
+    guarantee: Guarantee
+    segment: str | None
+    process: EProcess
+    losses: list[float] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+
+    def add(self, loss: float, time: float) -> None:
+        self.process = self.process.after(loss)
+        self.losses.append(loss)
+        self.times.append(time)
+
+    def alarm(self) -> Alarm:
+        start = likely_start(self.losses, self.guarantee.alpha)
+        excess = float(np.mean(self.losses[start:])) - self.guarantee.alpha
+        return Alarm(
+            promise=str(self.guarantee),
+            segment=self.segment,
+            n_judged=self.process.n,
+            evidence=float(self.process.evidence),
+            since=datetime.fromtimestamp(self.times[start], UTC).isoformat(timespec="seconds"),
+            since_query=start,
+            shortfall=excess * (1.0 + self.guarantee.target if self.guarantee.relative else 1.0),
+        )
+
+
+class Monitor:
+    """Watches one certificate.
+
+    Args:
+        certificate: What was promised.
+        delta: Probability of ever raising a false alarm; the certificate's own 1 − confidence unless given.
+        state: File that remembers what was counted; read if it is there, written after each batch.
+
+    Attributes:
+        alarm: The alarm, once raised; it stays.
+        n_judged: Queries counted.
+        n_empty: Judged queries without a relevant item, left out as the promise leaves them out.
+        n_incomplete: Judged queries of which a served item has no judgment, in the last batch; they may come again.
+    """
+
+    def __init__(
+        self, certificate: Outcome, *, delta: float | None = None, state: str | PathLike[str] | None = None
+    ) -> None:
+        if not isinstance(certificate, Certificate):
+            raise CertificateError("nothing was certified, so there is no promise to watch")
+        cells = [(test.guarantee, test.segment) for test in certificate.tests if test.guarantee.utility]
+        if not cells:
+            raise GuaranteeError(
+                f"'{certificate.guarantees[0]}' is about expected exposure, which served lists do not show; "
+                "promises about ndcg can be watched"
+            )
+        self.certificate, self.delta = certificate.id, 1 - certificate.confidence if delta is None else delta
+        if not 0 < self.delta < 1:
+            raise GuaranteeError(f"delta must lie in (0, 1), got {self.delta}; it is the chance of a false alarm")
+        self._watches = [Watch(guarantee, segment, EProcess.start(guarantee.alpha)) for guarantee, segment in cells]
+        self._seen: set[int] = set()
+        self.alarm: Alarm | None = None
+        self.n_empty = self.n_incomplete = 0
+        self._state = None if state is None else Path(state)
+        if self._state is not None and self._state.exists():
+            self._restore(self._state)
+
+    @property
+    def n_judged(self) -> int:
+        """Queries counted, those without a relevant item among them."""
+        return len(self._seen)
+
+    @property
+    def evidence(self) -> float:
+        """The strongest evidence of a broken promise, as a share of what raises an alarm (1 or more)."""
+        return max(float(watch.process.evidence) for watch in self._watches) * self.delta / len(self._watches)
+
+    def update(self, served: Iterable[Mapping[str, Any]], judgments: Queries) -> Alarm | None:
+        """Count the judged queries that were served and not counted before; save; the alarm, if there is one.
+
+        Args:
+            served: Lines of the served-ranking log, as `isrr.serve.served_log.read_served` gives them.
+            judgments: Judged candidates with item ids; every item of a served list must be among them.
+        """
+        relevance = judgments.need_relevance()
+        if judgments.item_ids is None:
+            raise DataError("the judgments have no item ids; they are needed to find served items among them")
+        lists = self._impressions(served, {str(query): q for q, query in enumerate(judgments.query_ids)})
+        self.n_incomplete = 0
+        for query, impressions in sorted(lists.items(), key=lambda entry: (entry[1][0]["time"], entry[0])):
+            first, last = judgments.offsets[query], judgments.offsets[query + 1]
+            grades = dict(zip(map(str, judgments.item_ids[first:last]), relevance[first:last], strict=True))
+            shown = {str(item) for line in impressions for item in (*line["top"], *line["deterministic"])}
+            if not shown <= grades.keys():
+                self.n_incomplete += 1
+                continue
+            self._seen.add(identifier_key(judgments.query_ids[query]))
+            segment = None if judgments.segments is None else str(judgments.segments[query])
+            self._count(impressions, grades, segment)
+        if self._state is not None:
+            self._save(self._state)
+        return self.alarm
+
+    def revoke(self, ranker_file: str | PathLike[str]) -> None:
+        """Write beside the ranker file that its promise is broken; the service reads it and falls back."""
+        assert self.alarm is not None, "there is no alarm"
+        known = read_status(ranker_file, self.certificate)
+        if known.status != "revoked":
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            Status(self.certificate, "revoked", str(self.alarm), now, known.expires).save(ranker_file)
+
+    def __str__(self) -> str:
+        lines = [
+            f"Monitor of certificate {self.certificate}",
+            f"judged       {self.n_judged:,} queries ({self.n_empty:,} without a relevant item; "
+            f"{self.n_incomplete:,} more lack judgments of served items)",
+        ]
+        for watch in self._watches:
+            where = "" if watch.segment is None else f" in segment {watch.segment!r}"
+            risk = f"mean loss {np.mean(watch.losses):.4f}, " if watch.losses else ""
+            lines.append(
+                f"watched      {watch.guarantee}{where}: {risk}promised {watch.guarantee.alpha:.4f}; "
+                f"evidence {watch.process.evidence:.3g}, alarm at {len(self._watches) / self.delta:.4g}"
+            )
+        lines.append(f"alarm        {self.alarm or 'none'}")
+        return "\n".join(lines)
+
+    def _impressions(
+        self, served: Iterable[Mapping[str, Any]], judged: Mapping[str, int]
+    ) -> dict[int, list[Mapping[str, Any]]]:
+        """The covered lists of judged queries that are yet to be counted; a session's pages are one list."""
+        found: dict[int, dict[object, Mapping[str, Any]]] = {}
+        for line in served:
+            query = judged.get(str(line["query_id"]))
+            if query is None or line["certificate"] != self.certificate or line["status"] != "valid":
+                continue
+            if identifier_key(line["query_id"]) in self._seen:
+                continue
+            lists = found.setdefault(query, {})
+            lists.setdefault(len(lists) if line["session"] is None else str(line["session"]), line)
+        return {query: sorted(lists.values(), key=lambda line: line["time"]) for query, lists in found.items()}
+
+    def _count(self, impressions: list[Mapping[str, Any]], grades: Mapping[str, float], segment: str | None) -> None:
+        guarantee = self._watches[0].guarantee
+        drawn = np.mean([_ndcg(line["top"], grades, guarantee) for line in impressions])
+        by_score = np.mean([_ndcg(line["deterministic"], grades, guarantee) for line in impressions])
+        if np.isnan(drawn):
+            self.n_empty += 1
+            return
+        for watch in self._watches:
+            if watch.segment not in (None, segment):
+                continue
+            loss = watch.guarantee.losses(np.array([[drawn]]), np.array([by_score]))[0, 0]
+            watch.add(float(np.clip(loss, 0.0, 1.0)), float(impressions[0]["time"]))
+            if self.alarm is None and watch.process.evidence >= len(self._watches) / self.delta:
+                self.alarm = watch.alarm()
+
+    def _save(self, file: Path) -> None:
+        state = {
+            "schema": SCHEMA,
+            "certificate": self.certificate,
+            "delta": self.delta,
+            "n_empty": self.n_empty,
+            "seen": sorted(self._seen),
+            "watches": [
+                {
+                    "promise": str(watch.guarantee),
+                    "segment": watch.segment,
+                    "wealth": watch.process.wealth.tolist(),
+                    "losses": watch.losses,
+                    "times": watch.times,
+                }
+                for watch in self._watches
+            ],
+            "alarm": None if self.alarm is None else asdict(self.alarm),
+        }
+        write_atomically(file, json.dumps(state).encode())
+
+    def _restore(self, file: Path) -> None:
+        try:
+            state = json.loads(file.read_text())
+            if state["schema"] != SCHEMA or state["certificate"] != self.certificate or state["delta"] != self.delta:
+                raise DataError(
+                    f"{file}: the state of another watch (certificate {state['certificate']}, delta {state['delta']}); "
+                    f"this one is about {self.certificate} at {self.delta:g}: give it a file of its own"
+                )
+            for watch, kept in zip(self._watches, state["watches"], strict=True):
+                n = len(kept["losses"])
+                watch.process = EProcess(watch.guarantee.alpha, np.array(kept["wealth"]), n)
+                watch.losses, watch.times = kept["losses"], kept["times"]
+            self._seen, self.n_empty = set(state["seen"]), state["n_empty"]
+            self.alarm = None if state["alarm"] is None else Alarm(**state["alarm"])
+        except (KeyError, TypeError, json.JSONDecodeError) as error:
+            raise DataError(f"{file}: not the state of a monitor: {error!r}") from None
+
+
+def _ndcg(items: list[object], grades: Mapping[str, float], guarantee: Guarantee) -> float:
+    """NDCG@k of one list; the ideal is that of all judged candidates."""
+    k = guarantee.k
+    ideal = np.sort(gain(list(grades.values()), guarantee.gain_kind))[::-1][:k]
+    best = float(ideal @ discount(k)[: ideal.size])
+    if best == 0.0:
+        return empty_value(guarantee.empty_query)
+    gains = gain([grades[str(item)] for item in items[:k]], guarantee.gain_kind)
+    return float(gains @ discount(k)[: gains.size]) / best

@@ -1,0 +1,29 @@
+"""The figure of the exposure ledger."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from isrr.report.figures import BLUE, ORANGE, axes
+
+
+def exposure_over_time(moments: Sequence[datetime], items: ArrayLike, groups: ArrayLike | None, file: Path) -> None:
+    """Disparity of cumulated exposure over time, among items and among groups.
+
+    Args:
+        moments: When.
+        items, groups: Share of exposure in the wrong place up to each moment; None for no groups.
+        file: Where to write the picture; the suffix says how.
+    """
+    figure, subplot = axes()
+    subplot.plot(np.array(moments), 100 * np.asarray(items), color=BLUE, lw=1.5, label="items")
+    if groups is not None:
+        subplot.plot(np.array(moments), 100 * np.asarray(groups), color=ORANGE, lw=1.5, label="groups")
+    subplot.set_ylim(bottom=0)
+    subplot.set_ylabel("exposure in the wrong place, %")
+    subplot.tick_params(axis="x", rotation=20)
+    subplot.legend(frameon=False, fontsize=8)
+    figure.savefig(file, dpi=160)

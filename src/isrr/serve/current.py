@@ -1,0 +1,131 @@
+"""The certificate in use: loaded whole, replaced whole, never half of each.
+
+A request takes one `Snapshot` at its beginning and uses nothing else; reloading puts another in its place.
+"""
+
+import logging
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from isrr.certificate import Abstention, Certificate, load
+from isrr.errors import CertificateError
+from isrr.ranker.gpl import GPLRanker
+from isrr.serve.drift import Drift
+from isrr.serve.schema import CertificateNote
+from isrr.status import Status, read_status, status_file
+
+log = logging.getLogger("isrr.serve")
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """A certificate as it stands: what ranks, and what to say of it.
+
+    Attributes:
+        outcome: What was loaded.
+        note: What a covered answer says of it.
+        ranker: What ranks: the certificate's own ranker, or the deterministic one where it no longer stands.
+        fallback: The deterministic ranker.
+        drift: The drift rule.
+        eligibility: The quantiles of the best item's chance of first place at calibration; empty where not kept.
+        status: What is written of it beside the file.
+    """
+
+    outcome: Certificate | Abstention
+    note: CertificateNote
+    ranker: GPLRanker
+    fallback: GPLRanker
+    drift: Drift
+    eligibility: tuple[float, ...]
+    status: Status
+
+    def uncovered(self, reason: str, deterministic: bool = False) -> CertificateNote:
+        """The note of a list that the promise does not cover; a promise that no longer stands is what is said first."""
+        order = "deterministic" if deterministic else self.note.order
+        if self.note.status != "valid":
+            return msgspec.structs.replace(self.note, order=order)
+        return msgspec.structs.replace(self.note, status="uncovered", reason=reason, order=order)
+
+
+def snapshot(outcome: Certificate | Abstention, status: Status, now: datetime) -> Snapshot:
+    """What serves this outcome at a moment, given its status."""
+    standing, reason = status.standing(now)
+    fallback = GPLRanker.deterministic(outcome.k)
+    ranker = outcome.ranker
+    if standing != "valid" and any(guarantee.utility for guarantee in outcome.guarantees):
+        ranker = fallback
+    note = CertificateNote(
+        id=outcome.id,
+        promise=" and ".join(str(guarantee) for guarantee in outcome.guarantees),
+        confidence=outcome.confidence,
+        status="uncovered" if outcome.abstained else standing,
+        order="deterministic" if ranker.is_deterministic else "drawn",
+        reason=f"nothing was certified: {outcome.reason}"
+        if isinstance(outcome, Abstention)
+        else reason or msgspec.UNSET,
+    )
+    provenance = outcome.provenance
+    drift = Drift(np.array(provenance.score_quantiles))
+    return Snapshot(outcome, note, ranker, fallback, drift, provenance.eligibility_quantiles, status)
+
+
+class CurrentCertificate:
+    """Holds the snapshot in use, and replaces it when the files beside it change.
+
+    Attributes:
+        now: The snapshot in use.
+        reload_error: Why the last look at the files changed nothing, or None.
+    """
+
+    def __init__(self, file: Path, *, trust_edited: bool = False) -> None:
+        self._file, self._trust_edited = file, trust_edited
+        self._seen = self._signature()
+        self.reload_error: str | None = None
+        self.now = self._load()
+
+    def refresh(self, *, force: bool = False) -> bool:
+        """Look at the files; load them if they changed, or in any case if told to. Says whether anything did change.
+
+        A file that cannot be loaded leaves the snapshot in use where it is.
+        """
+        signature = self._signature()
+        if force or signature != self._seen:
+            self._seen = signature
+            try:
+                found = self._load()
+            except (CertificateError, OSError) as error:
+                self.reload_error = str(error)
+                log.error("reload failed", extra={"certificate": self.now.note.id, "error": str(error)})
+                return False
+            self.reload_error = None
+        else:
+            found = self.now
+            standing, _ = found.status.standing(datetime.now(UTC))
+            if standing in (found.note.status, "valid"):
+                return False
+            found = snapshot(found.outcome, found.status, datetime.now(UTC))
+        if found.note == self.now.note:
+            return False
+        self.now = found
+        log.info("certificate in use", extra={"certificate": found.note.id, "status": found.note.status})
+        return True
+
+    def _load(self) -> Snapshot:
+        outcome = load(self._file, trust_edited=self._trust_edited)
+        return snapshot(outcome, read_status(self._file, outcome.id), datetime.now(UTC))
+
+    def _signature(self) -> tuple[tuple[int, ...] | None, ...]:
+        return tuple(_stat(file) for file in (self._file, status_file(self._file)))
+
+
+def _stat(file: Path) -> tuple[int, ...] | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

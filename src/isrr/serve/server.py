@@ -1,0 +1,65 @@
+"""Processes: one worker, or a supervisor over several.
+
+The supervisor starts a worker again when it dies and passes SIGHUP on, at which each worker reloads the certificate in
+place. SIGTERM and Ctrl-C let requests in flight finish.
+"""
+
+import logging
+import os
+import signal
+import socket
+import tempfile
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from uvicorn import Config, Server
+from uvicorn.supervisors import Multiprocess
+
+from isrr.serve.app import create_app
+from isrr.serve.current import CurrentCertificate
+from isrr.serve.logs import LOGGING
+from isrr.serve.settings import Settings
+
+log = logging.getLogger("isrr.serve")
+GRACE = 30  # seconds that requests in flight have to finish
+
+
+class Supervisor(Multiprocess):
+    """uvicorn's supervisor; SIGHUP reloads certificates instead of replacing workers."""
+
+    def handle_hup(self) -> None:
+        """Pass the signal on to every worker."""
+        for worker in self.processes:
+            if worker.pid is not None and worker.exitcode is None:
+                os.kill(worker.pid, signal.SIGHUP)
+
+
+def run(settings: Settings, *, host: str, port: int, workers: int = 1, access_log: bool = False) -> None:
+    """Serve until told to stop; refuses a ranker file that cannot be loaded before any worker starts."""
+    CurrentCertificate(settings.ranker, trust_edited=settings.trust_edited)
+    if workers == 1:
+        Server(_config(settings, host, port, 1, access_log)).run()
+        return
+    with tempfile.TemporaryDirectory(prefix="isrr-metrics-") as shared:
+        settings = replace(settings, supervisor=os.getpid(), shared=Path(shared))
+        config = _config(settings, host, port, workers, access_log)
+        supervise(config)
+
+
+def supervise(config: Config) -> None:
+    """Bind the port and keep the workers alive until told to stop.
+
+    Connections inherit TCP_NODELAY from the listening socket; without it answers wait 40 ms for the client's delayed
+    acknowledgement, as asyncio sets it only on sockets that name their protocol.
+    """
+    listening = config.bind_socket()
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    Supervisor(config, sockets=[listening]).run()
+
+
+def _config(settings: Settings, host: str, port: int, workers: int, access_log: bool) -> Config:
+    return Config(
+        partial(create_app, settings), factory=True, host=host, port=port, workers=workers, log_config=LOGGING,
+        access_log=access_log, timeout_graceful_shutdown=GRACE, server_header=False,
+    )  # fmt: skip

@@ -1,0 +1,39 @@
+"""How a service is set up; one value, handed to every worker."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `isrr serve` was told.
+
+    Attributes:
+        ranker: The ranker file.
+        trust_edited: Accept a ranker file that was edited by hand.
+        api_key: What clients must send as `Authorization: Bearer …` or `X-API-Key`; None lets everybody in.
+        log: Folder of the served-ranking log; None keeps none.
+        log_bytes: A log file is closed and another begun at this size.
+        max_body: Largest request body, bytes.
+        max_items: Longest list of candidates.
+        max_queries: Most queries in a batch.
+        max_concurrency: Requests a worker takes at a time; more are answered 503.
+        body_timeout: Seconds a client may take to send its body.
+        poll: Seconds between looks at the ranker and status files.
+        supervisor: Process id of the supervisor; a worker that outlives it shuts down. None for a lone worker.
+        shared: Folder where workers leave their counts for each other; None for a lone worker.
+    """
+
+    ranker: Path
+    trust_edited: bool = False
+    api_key: str | None = None
+    log: Path | None = None
+    log_bytes: int = 256 << 20
+    max_body: int = 16 << 20
+    max_items: int = 10_000
+    max_queries: int = 1_000
+    max_concurrency: int = 256
+    body_timeout: float = 10.0
+    poll: float = 1.0
+    supervisor: int | None = None
+    shared: Path | None = None

@@ -1,0 +1,81 @@
+"""Whether a certificate still stands, kept in a small file beside the ranker file.
+
+Certificates are checked against their own digest and never edited. What happens to one afterwards (the monitor revokes
+it, its term ends) is written next to it, `ranker.json` → `ranker.status.json`, by the monitor, and read by the service.
+A status speaks of one certificate by id: a new certificate in the same place starts valid.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from typing import Literal
+
+from isrr.errors import CertificateError
+from isrr.files import write_atomically
+
+Standing = Literal["valid", "revoked", "expired"]
+
+
+@dataclass(frozen=True)
+class Status:
+    """What became of a certificate.
+
+    Attributes:
+        certificate: Its id.
+        status: "valid" or "revoked".
+        reason: Why, in words.
+        since: When it was written, ISO 8601, UTC.
+        expires: When its term ends, ISO 8601; None for no term.
+    """
+
+    certificate: str
+    status: Literal["valid", "revoked"] = "valid"
+    reason: str = ""
+    since: str = ""
+    expires: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.status not in ("valid", "revoked"):
+            raise ValueError(f"status must be 'valid' or 'revoked', got {self.status!r}")
+        if self.expires is not None:
+            moment(self.expires)
+
+    def standing(self, now: datetime) -> tuple[Standing, str]:
+        """What holds at a moment, and why."""
+        if self.status == "revoked":
+            return "revoked", self.reason
+        if self.expires is not None and now >= moment(self.expires):
+            return "expired", f"the certificate's term ended on {self.expires}"
+        return "valid", ""
+
+    def save(self, ranker_file: str | PathLike[str]) -> None:
+        """Write the status beside a ranker file, all of it or nothing."""
+        write_atomically(status_file(ranker_file), (json.dumps(asdict(self), indent=1) + "\n").encode())
+
+
+def moment(text: str) -> datetime:
+    """An ISO 8601 date or time; UTC unless it says otherwise."""
+    try:
+        found = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        raise ValueError(f"{text!r} is not a date like 2027-01-31 or a time like 2027-01-31T12:00:00+00:00") from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def status_file(ranker_file: str | PathLike[str]) -> Path:
+    """Where the status of a ranker file is kept."""
+    return Path(ranker_file).with_suffix(".status.json")
+
+
+def read_status(ranker_file: str | PathLike[str], certificate: str) -> Status:
+    """The status of the certificate with this id; valid where nothing else is written."""
+    file = status_file(ranker_file)
+    try:
+        found = Status(**json.loads(file.read_text()))
+    except FileNotFoundError:
+        return Status(certificate)
+    except (ValueError, TypeError, OSError) as error:
+        raise CertificateError(f"{file}: not a certificate status: {error}") from None
+    return found if found.certificate == certificate else Status(certificate)

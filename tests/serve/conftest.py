@@ -1,0 +1,42 @@
+"""A certificate on synthetic queries, and the app over it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isrr.calibration.calibrate import calibrate
+from isrr.certificate import Certificate
+from isrr.data.synthetic import generate
+from serving import client_of
+
+
+def certified(promise, seed=0):
+    made = generate("small", n_queries=1_000, seed=seed)
+    weights, *_ = np.linalg.lstsq(made.train.features, made.train.relevance, rcond=None)
+    judged = made.test.with_scores(made.test.features @ weights)
+    found = calibrate(judged, promise, path="temperature")
+    assert isinstance(found, Certificate)
+    return found
+
+
+@pytest.fixture(scope="session")
+def certificate():
+    return certified("ndcg@5 >= 90% of deterministic")
+
+
+@pytest.fixture(scope="session")
+def other_certificate():
+    return certified("ndcg@5 >= 80% of deterministic")
+
+
+@pytest.fixture
+def ranker_file(certificate, tmp_path) -> Path:
+    certificate.save(tmp_path / "ranker.json")
+    return tmp_path / "ranker.json"
+
+
+@pytest.fixture
+def client(ranker_file):
+    """A client of an app of its own."""
+    return client_of(ranker_file)

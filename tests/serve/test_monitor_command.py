@@ -1,0 +1,73 @@
+"""`isrr monitor`, from a served log and judgments to an alarm that the service obeys."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from isrr.cli.main import app
+from isrr.serve.served_log import ServedLog
+from serving import client_of
+
+
+@pytest.fixture
+def served(ranker_file, tmp_path):
+    """A log of 300 queries, and judgments under which every item is as good, or just those that were not drawn."""
+    client = client_of(ranker_file)
+    client.service.log = ServedLog(tmp_path / "log", 1 << 20)
+    rng, rows, queries = np.random.default_rng(20230), [], []
+    for q in range(300):
+        items = [{"id": f"i{n}", "score": score} for n, score in enumerate(rng.normal(1.0, 0.3, 12).round(4).tolist())]
+        queries.append({"query_id": f"q{q}", "session": "s", "items": items})
+    for answer, query in zip(client.post("/rank/batch", {"queries": queries}).json()["results"], queries, strict=True):
+        top = {item["id"] for item in answer["items"]}
+        rows += [(query["query_id"], i["id"], i["id"] not in top, "xy"[len(i["id"]) % 2]) for i in query["items"]]
+    columns = list(zip(*rows, strict=True))
+    for name, grades in (("good", np.ones(len(rows))), ("bad", np.array(columns[2], float))):
+        table = {"query_id": columns[0], "item_id": columns[1], "relevance": grades, "group": columns[3]}
+        pq.write_table(pa.table(table), tmp_path / f"{name}.parquet")
+    return tmp_path
+
+
+def run(folder, judgments, *more):
+    arguments = ["monitor", str(folder / "ranker.json"), "--log", str(folder / "log")]
+    return CliRunner().invoke(app, [*arguments, "--judgments", str(folder / judgments), *map(str, more)])
+
+
+def test_a_kept_promise_is_watched_in_silence_and_the_ledger_is_written(served):
+    figure, table = served / "exposure.png", served / "ledger.parquet"
+    found = run(served, "good.parquet", "--ledger", table, "--figure", figure, "--parquet", served / "log.parquet")
+    assert found.exit_code == 0, found.output
+    assert "alarm        none" in found.output
+    assert "exposure by group" in found.output
+    assert figure.stat().st_size > 1_000
+    assert pq.read_table(table).num_rows == 12 + 2
+    again = run(served, "good.parquet", "--json")
+    assert json.loads(again.output)["n_judged"] == 300
+    from_parquet = CliRunner().invoke(
+        app, ["monitor", str(served / "ranker.json"), "--log", str(served / "log.parquet"), "--judgments",
+              str(served / "good.parquet"), "--state", str(served / "other.json"), "--json"],
+    )  # fmt: skip
+    assert from_parquet.output == again.output
+
+
+def test_an_alarm_revokes_and_the_service_falls_back(served):
+    found = run(served, "bad.parquet", "--delta", "0.05")
+    assert found.exit_code == 4, found.output
+    assert "is broken" in found.output
+    client = client_of(served / "ranker.json")
+    body = {"query_id": "q", "session": "s", "items": [{"id": "a", "score": 1.0}, {"id": "b", "score": 0.9}]}
+    note = client.post("/rank", body).json()["certificate"]
+    assert (note["status"], note["order"]) == ("revoked", "deterministic")
+    assert "is broken" in note["reason"]
+
+
+def test_a_term_is_written_beside_the_ranker(served):
+    assert run(served, "good.parquet", "--expires", "2020-01-01").exit_code == 0
+    body = {"query_id": "q", "items": [{"id": "a", "score": 1.0}]}
+    client = client_of(served / "ranker.json")
+    assert client.post("/rank", body).json()["certificate"]["status"] == "expired"
+    assert client.post("/rank", {**body, "items": []}).json()["certificate"]["status"] == "expired"

@@ -1,0 +1,139 @@
+"""POST /rank: a pure function of certificate, query and session; pages, ties, drift, status."""
+
+import numpy as np
+import pytest
+
+from isrr import Queries
+from isrr.status import Status
+from serving import client_of
+
+SCORES = np.random.default_rng(20230).normal(1.0, 0.4, size=30).round(3).tolist()
+
+
+def items(scores=SCORES):
+    return [{"id": f"i{n}", "score": score} for n, score in enumerate(scores)]
+
+
+def ask(client, path="/rank", **given):
+    body = {"query_id": "q7", "session": "u42", "items": items(), **given}
+    return client.post(path, {name: value for name, value in body.items() if value is not None})
+
+
+def ids(answer):
+    assert answer.status_code == 200, answer.text
+    return [item["id"] for item in answer.json()["items"]]
+
+
+def test_the_order_is_that_of_the_loaded_certificate(client, certificate):
+    answer = ask(client, k=30).json()
+    order = certificate.rank(SCORES, "q7", "u42", 30)
+    assert [item["id"] for item in answer["items"]] == [f"i{i}" for i in order]
+    assert [item["rank"] for item in answer["items"]] == list(range(1, 31))
+    assert [item["score"] for item in answer["items"]] == [SCORES[i] for i in order]
+    queries = Queries.from_arrays(scores=SCORES, qid=["q7"] * 30)
+    expected = certificate.ranker.propensity(order[None, :5], queries)[0]
+    assert [item["propensity"] for item in answer["items"][:5]] == pytest.approx(expected)
+    assert answer["certificate"] == {
+        "id": certificate.id, "promise": "ndcg@5 >= 90% of deterministic", "confidence": 0.95, "status": "valid",
+        "order": "drawn",
+    }  # fmt: skip
+
+
+def test_the_same_request_gets_the_same_bytes_and_another_session_another_draw(client, ranker_file):
+    first = ask(client, k=30)
+    assert ask(client, k=30).content == first.content == ask(client_of(ranker_file), k=30).content
+    assert len({tuple(ids(ask(client, session=f"u{n}", k=30))) for n in range(20)}) > 15
+    assert len({tuple(ids(ask(client, session=None, k=30))) for _ in range(20)}) > 15
+    assert ids(ask(client, query_id=7, k=30)) == ids(ask(client, query_id="7", k=30))
+
+
+def test_the_callers_order_never_matters_even_where_scores_tie(client):
+    tied = items([1.0, 1.0, 0.9, 0.9, 0.9, 0.7])
+    whole = ids(ask(client, items=tied, k=6))
+    for seed in range(10):
+        shuffled = np.random.default_rng(seed).permutation(tied).tolist()
+        assert ids(ask(client, items=shuffled, k=6)) == whole
+
+
+def test_pages_continue_each_other_and_the_first_places_do_not_depend_on_k(client):
+    whole = ids(ask(client, k=30))
+    pages = [ids(ask(client, page=page, page_size=7)) for page in (1, 2, 3, 4, 5, 6)]
+    assert [len(page) for page in pages] == [7, 7, 7, 7, 2, 0]
+    assert [name for page in pages for name in page] == whole
+    assert ids(ask(client)) == whole[:5]
+    assert ids(ask(client, k=3)) == whole[:3]
+    assert ids(ask(client, k=10, page=2, page_size=7)) == whole[7:10]
+    assert ask(client, page=2, page_size=7).json()["items"][0]["rank"] == 8
+
+
+def test_a_seed_names_another_draw_and_alone_it_is_not_covered(client, certificate):
+    seeded = ask(client, seed=3, k=30)
+    assert ids(seeded) == [f"i{i}" for i in certificate.rank(SCORES, "q7", ("u42", 3), 30)]
+    assert seeded.json()["certificate"]["status"] == "valid"
+    frozen = ask(client, seed=3, session=None)
+    assert frozen.content == ask(client, seed=3, session=None).content
+    assert frozen.json()["certificate"]["status"] == "uncovered"
+
+
+def test_scores_far_from_calibration_are_served_and_marked(client, certificate):
+    low, _, _, _, high = certificate.provenance.score_quantiles
+    width = high - low
+    mere_maximum = ask(client, items=items([*SCORES, high + 0.5 * width])).json()["certificate"]
+    assert mere_maximum["status"] == "valid"
+    far = ask(client, items=items([*SCORES, high + 1.1 * width])).json()
+    assert far["certificate"]["status"] == "uncovered"
+    assert "than that range is wide" in far["certificate"]["reason"]
+    assert len(far["items"]) == 5
+    moved = ask(client, items=items((np.linspace(0.1, 0.9, 9) * width + high).tolist())).json()["certificate"]
+    assert moved["status"] == "uncovered"
+    assert moved["reason"].startswith("9 of 9 scores lie outside")
+    assert ask(client, items=items([high + 0.1 * width])).json()["certificate"]["status"] == "valid"
+
+
+@pytest.mark.parametrize("scores", [[1e308, -1e308, 0.0, 5e-324], [1e300, 1e300, 1.0]])
+def test_scores_at_the_end_of_the_numbers_are_served(client, scores):
+    answer = ask(client, items=items(scores), k=4).json()
+    assert [item["score"] for item in answer["items"]] == sorted(scores, reverse=True)
+    assert answer["certificate"]["status"] == "uncovered"
+
+
+def test_an_empty_list_is_an_empty_answer(client):
+    answer = ask(client, items=[]).json()
+    assert answer["items"] == []
+    assert answer["certificate"]["reason"] == "there is nothing to rank"
+    assert ids(ask(client, items=items([1.0]))) == ["i0"]
+
+
+@pytest.mark.parametrize(("status", "expires"), [("revoked", None), ("valid", "2020-01-01")])
+def test_a_certificate_that_no_longer_stands_falls_back_to_the_order_by_score(client, ranker_file, status, expires):
+    current = client.service.current
+    Status(current.now.note.id, status, "tested", expires=expires).save(ranker_file)
+    assert current.refresh()
+    answer = ask(client).json()
+    by_score = np.argsort(-np.array(SCORES), kind="stable")[:5]
+    assert [item["id"] for item in answer["items"]] == [f"i{i}" for i in by_score]
+    assert [item["propensity"] for item in answer["items"]] == [1.0] * 5
+    note = answer["certificate"]
+    assert (note["status"], note["order"]) == ("revoked" if status == "revoked" else "expired", "deterministic")
+    assert note["reason"]
+
+
+def test_a_revoked_promise_of_fairness_keeps_drawing(client, certificate):
+    from dataclasses import replace
+    from datetime import UTC, datetime
+
+    from isrr.guarantee import Guarantee
+    from isrr.serve.current import snapshot
+
+    fair = replace(certificate, guarantees=(Guarantee("normalized_disparity", 5, 0.5),))
+    found = snapshot(fair, Status(fair.id, "revoked", "tested"), datetime.now(UTC))
+    assert (found.note.status, found.note.order) == ("revoked", "drawn")
+
+
+def test_an_abstention_serves_the_order_by_score_uncovered(tmp_path, many_queries):
+    from isrr.calibration.calibrate import calibrate
+
+    calibrate(many_queries[:50], "ndcg@5 >= 0.99").save(tmp_path / "ranker.json")
+    note = ask(client_of(tmp_path / "ranker.json")).json()["certificate"]
+    assert (note["status"], note["order"]) == ("uncovered", "deterministic")
+    assert note["reason"].startswith("nothing was certified")

@@ -1,0 +1,180 @@
+"""The service as processes: workers, reloads, kills, shutdown, a real client."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import httpx
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+import oracles
+from isrr import Queries
+from isrr.serve.served_log import mend, read_served
+from serving import Load, Server
+
+ITEMS = [{"id": f"i{n}", "score": 1.5 - 0.05 * n} for n in range(10)]
+BODY = {"query_id": "q", "session": "s", "k": 10, "items": ITEMS}
+
+
+@pytest.fixture(scope="module")
+def lasting(certificate, tmp_path_factory):
+    """A server that several tests share; they leave it as it was."""
+    folder = tmp_path_factory.mktemp("lasting")
+    certificate.save(folder / "ranker.json")
+    server = Server(folder / "ranker.json", "--workers", "2")
+    yield server, folder / "ranker.json"
+    server.kill()
+
+
+@pytest.fixture
+def server(ranker_file, tmp_path):
+    server = Server(ranker_file, "--workers", "2", "--log", str(tmp_path / "log"))
+    yield server
+    server.kill()
+
+
+def test_two_differently_started_servers_answer_with_the_same_bytes(lasting, ranker_file, client):
+    server, _ = lasting
+    alone = Server(ranker_file, "--api-key", "x")
+    try:
+        answers = {httpx.post(f"{server.url}/rank", json=BODY).content for _ in range(10)}
+        answers.add(httpx.post(f"{alone.url}/rank", json=BODY, headers={"X-API-Key": "x"}).content)
+        answers.add(client.post("/rank", BODY).content)
+        assert len(answers) == 1
+    finally:
+        assert alone.stop() in (0, -signal.SIGTERM)
+    assert all(json.loads(line)["level"] == "info" for line in alone.lines)
+
+
+def test_draws_follow_the_enumerated_law(lasting, certificate):
+    server, _ = lasting
+    scores, ranker = np.array([1.2, 1.0, 0.9, 0.5]), certificate.ranker
+    eligibility = ranker.eligibility(Queries.from_arrays(scores=scores, qid=[0] * 4))
+    scaled = scores * ranker.scale
+    law = oracles.ranking_law(scaled, 4, ranker.threshold, ranker.decay, 1.0, eligibility)
+    items = [{"id": f"i{n}", "score": score} for n, score in enumerate(scores.tolist())]
+    counts = dict.fromkeys(law, 0)
+    for batch in range(10):
+        queries = [{"query_id": "q", "session": f"{batch}-{n}", "k": 4, "items": items} for n in range(1_000)]
+        for result in httpx.post(f"{server.url}/rank/batch", json={"queries": queries}).json()["results"]:
+            counts[tuple(int(item["id"][1:]) for item in result["items"])] += 1
+    expected = np.array(list(law.values())) * 10_000
+    common = expected >= 5  # chi-square needs expected counts; the rest is pooled
+    observed = np.array(list(counts.values()))
+    pooled = [np.append(x[common], x[~common].sum() + 1e-9) for x in (observed, expected)]
+    assert chisquare(*pooled, sum_check=False).pvalue > 1e-3
+
+
+def test_a_killed_worker_comes_back_and_takes_only_its_own_requests_with_it(lasting):
+    server, _ = lasting
+    started = len(server.lines)
+    load = Load(server.url)
+    time.sleep(1)
+    victim = server.workers()[0]
+    os.kill(victim, signal.SIGKILL)
+    server.wait(lambda: victim not in server.workers() and len(server.workers()) == 2)
+    server.wait(lambda: sum('"message": "ready"' in line for line in server.lines[started:]) == 1)
+    time.sleep(0.5)
+    load.stop()
+    assert len(load.failures) <= 4  # one for each client at most
+    assert {code for _, code, _ in load.answers} == {200}
+
+
+def test_replacing_the_certificate_under_load_fails_no_request(lasting, certificate, other_certificate):
+    server, ranker_file = lasting
+    load = Load(server.url)
+    for turn in range(4):
+        time.sleep(0.3)
+        (other_certificate if turn % 2 == 0 else certificate).save(ranker_file)
+        server.process.send_signal(signal.SIGHUP)
+    ranker_file.write_text("not a certificate")
+    time.sleep(1.5)
+    load.stop()
+    assert load.failures == []
+    assert {code for _, code, _ in load.answers} == {200}
+    named = {answer["certificate"]["id"]: answer["certificate"]["promise"] for _, _, answer in load.answers}
+    both = {c.id: str(c.guarantees[0]) for c in (certificate, other_certificate)}
+    assert named == both
+    by_id = {c.id: c for c in (certificate, other_certificate)}
+    for query, _, answer in load.answers[:: max(len(load.answers) // 200, 1)]:
+        order = by_id[answer["certificate"]["id"]].rank([1.0 + 0.01 * n for n in range(20)], query, "s")
+        assert [item["id"] for item in answer["items"]] == [f"i{i}" for i in order]
+    assert any("reload failed" in line for line in server.lines)
+    certificate.save(ranker_file)
+    server.process.send_signal(signal.SIGHUP)
+    server.wait(lambda: "reload_error" not in httpx.get(f"{server.url}/ready").json())
+
+
+def test_after_kill_9_of_everything_the_log_holds_every_answer_that_was_received(server, tmp_path):
+    load = Load(server.url)
+    time.sleep(1.5)
+    server.kill()
+    load.stop()
+    mend(tmp_path / "log")
+    logged = {line["query_id"]: line for line in read_served(tmp_path / "log")}
+    assert len(load.answers) > 50
+    for query, _, answer in load.answers:
+        assert logged[query]["items"] == [item["id"] for item in answer["items"]]
+    unanswered = logged.keys() - {query for query, _, _ in load.answers}
+    assert unanswered <= {query for query, _ in load.failures}
+    for file in (tmp_path / "log").glob("*.jsonl"):
+        content = file.read_bytes()
+        assert content == b"" or content.endswith(b"\n")
+
+
+def test_requests_in_flight_finish_when_the_service_is_told_to_stop(server):
+    queries = [{**BODY, "query_id": str(n)} for n in range(1_000)]
+    load = Load(server.url, n_clients=1)
+    body = json.dumps({"queries": queries}).encode()
+
+    def halves():
+        yield body[:1000]
+        server.process.terminate()
+        time.sleep(1)
+        yield body[1000:]
+
+    answer = httpx.post(f"{server.url}/rank/batch", content=halves(), timeout=30)
+    assert len(answer.json()["results"]) == 1_000
+    server.process.wait(30)
+    load.stop()
+    assert {code for _, code, _ in load.answers} == {200}
+
+
+def test_workers_do_not_outlive_their_supervisor(server):
+    workers = server.workers()
+    os.kill(server.process.pid, signal.SIGKILL)
+    server.wait(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers))
+
+
+def test_the_cohere_client_works_unchanged(lasting, certificate):
+    server, _ = lasting
+    cohere = pytest.importorskip("cohere", reason="the cohere SDK is not installed")
+    texts, scores = [f"text {n}" for n in range(10)], [item["score"] for item in ITEMS]
+    session, given = {"session": "u42"}, {"session": "u42", "scores": scores}
+    with httpx.Client() as transport:
+        client = cohere.ClientV2(api_key="none", base_url=server.url, httpx_client=transport)
+
+        def rerank(documents, extra, **options):
+            options |= {"request_options": {"additional_body_parameters": extra}}
+            return client.rerank(model="isrr", query="q", documents=documents, **options).results
+
+        found = rerank(texts, given, top_n=5)
+        assert [result.index for result in found] == certificate.rank(scores, "q", "u42", 5).tolist()
+        found = rerank(ITEMS, session)
+        assert [result.index for result in found] == certificate.rank(scores, "q", "u42", 10).tolist()
+        assert sorted(found, key=lambda result: -result.relevance_score) == found
+        with pytest.raises(cohere.errors.UnprocessableEntityError):
+            rerank(texts, session)
+
+
+def test_a_damaged_ranker_file_is_refused_before_anything_starts(tmp_path):
+    (tmp_path / "ranker.json").write_text("{}")
+    command = [sys.executable, "-c", "from isrr.cli.main import main; main()", "serve", str(tmp_path / "ranker.json")]
+    found = subprocess.run(command, capture_output=True, text=True)
+    assert found.returncode == 2
+    assert "not a certificate" in found.stderr

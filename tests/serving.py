@@ -1,0 +1,127 @@
+"""A client of the app without a server, a server in processes of its own, and load on it."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+
+
+def client_of(ranker_file, **settings):
+    from isrr.serve.app import create_app
+    from isrr.serve.settings import Settings
+
+    return Client(create_app(Settings(ranker_file, **settings)))
+
+
+class Client:
+    """A synchronous client of an ASGI app, without a server."""
+
+    def __init__(self, app):
+        self.app = app
+
+    @property
+    def service(self):
+        return self.app._app.routes[0].endpoint.__self__
+
+    def request(self, method, path, **given):
+        async def once():
+            transport = httpx.ASGITransport(app=self.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://isrr") as client:
+                return await client.request(method, path, **given)
+
+        return asyncio.run(once())
+
+    def get(self, path, **given):
+        return self.request("GET", path, **given)
+
+    def post(self, path, body=None, **given):
+        return self.request("POST", path, **({"json": body} if body is not None else {}), **given)
+
+
+class Server:
+    """`isrr serve` in processes of its own, on a free port of the loopback."""
+
+    def __init__(self, ranker_file, *options):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        command = [sys.executable, "-c", "from isrr.cli.main import main; main()", "serve", str(ranker_file)]
+        self.process = subprocess.Popen(
+            [*command, "--port", str(self.port), *options], stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        self.lines = []
+        self._reader = threading.Thread(target=lambda: self.lines.extend(self.process.stderr))
+        self._reader.start()
+        self.wait(lambda: httpx.get(f"{self.url}/ready").status_code == 200)
+
+    def wait(self, holds, seconds=60):
+        """Wait until something holds; what raises a connection error does not."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with contextlib.suppress(httpx.TransportError):
+                if holds():
+                    return
+            time.sleep(0.05)
+        raise AssertionError("waited in vain\n" + "".join(self.lines))
+
+    def workers(self):
+        """Process ids of the workers: the supervisor's children that serve."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        commands = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children}
+        return [pid for pid, command in commands.items() if b"spawn_main" in command]
+
+    def kill(self):
+        """kill -9 of the whole service."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self._ended()
+
+    def stop(self):
+        """SIGTERM, as an orchestrator sends it; the exit code."""
+        self.process.terminate()
+        return self._ended()
+
+    def _ended(self):
+        code = self.process.wait(60)
+        self._reader.join()
+        self.process.stderr.close()
+        return code
+
+
+class Load:
+    """Clients that ask one question after the other until told to stop, and keep what they saw."""
+
+    def __init__(self, url, n_clients=4, n_items=20):
+        self.answers, self.failures, self._stop = [], [], threading.Event()
+        self._url, self._n_items = url, n_items
+        self._clients = [threading.Thread(target=self._ask, args=(n,)) for n in range(n_clients)]
+        for client in self._clients:
+            client.start()
+
+    def _ask(self, name):
+        items = [{"id": f"i{n}", "score": 1.0 + 0.01 * n} for n in range(self._n_items)]
+        with httpx.Client() as client:
+            number = 0
+            while not self._stop.is_set():
+                number += 1
+                body = {"query_id": f"{name}-{number}", "session": "s", "items": items}
+                try:
+                    answer = client.post(f"{self._url}/rank", json=body, timeout=30)
+                    self.answers.append((body["query_id"], answer.status_code, answer.json()))
+                except httpx.TransportError as error:
+                    self.failures.append((body["query_id"], repr(error)))
+                    time.sleep(0.05)
+
+    def stop(self):
+        self._stop.set()
+        for client in self._clients:
+            client.join()

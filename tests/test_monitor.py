@@ -1,0 +1,182 @@
+"""The watch over a promise: what counts, what is remembered, what an alarm says."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from isrr import Monitor, Queries
+from isrr.calibration.calibrate import calibrate
+from isrr.certificate import Certificate
+from isrr.errors import CertificateError, DataError, GuaranteeError
+from isrr.guarantee import Guarantee
+from isrr.risk.eprocess import EProcess, bets
+from isrr.status import Status, read_status, status_file
+
+
+@pytest.fixture(scope="module")
+def certificate(many_queries):
+    found = calibrate(many_queries, "ndcg@5 >= 85% of deterministic")
+    assert isinstance(found, Certificate)
+    return replace(found, curve=found.curve[:1])  # a short one: its id is asked for often
+
+
+def absolute(certificate, target=0.6, k=2):
+    """The same certificate, about a promise that is easy to reason about."""
+    promise = Guarantee("ndcg", k, target)
+    return replace(certificate, guarantees=(promise,), tests=(replace(certificate.tests[0], guarantee=promise),))
+
+
+def line(certificate, query, top, *, time=0.0, session="s", deterministic=None, status="valid"):
+    return {
+        "time": time, "certificate": certificate.id, "status": status, "query_id": query, "session": session,
+        "top": top, "deterministic": deterministic or top,
+    }  # fmt: skip
+
+
+def judged(n, relevance=(1, 0, 0), segment=None):
+    return Queries.from_arrays(
+        relevance=np.tile(relevance, n),
+        qid=np.repeat([f"q{i}" for i in range(n)], 3),
+        item_ids=np.tile(["a", "b", "c"], n),
+        segment=None if segment is None else np.repeat(segment, 3),
+    )
+
+
+def test_the_evidence_is_the_mixture_written_out():
+    rng, alpha = np.random.default_rng(20230), 0.3
+    losses, process = rng.random(200) * 0.8, EProcess.start(0.3)
+    for loss in losses:
+        process = process.after(loss)
+    stakes, n = bets(alpha), losses.size
+    wealth = sum(
+        np.prod(1 + b * (losses[start:] - alpha)) / (stakes.size * (start + 1) * (start + 2))
+        for b in stakes
+        for start in range(n)
+    )
+    assert process.evidence == pytest.approx(wealth + 1 / (n + 1), rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", [-0.01, 1.01, np.nan])
+def test_losses_outside_the_unit_interval_are_refused(loss):
+    with pytest.raises(ValueError, match="losses in \\[0, 1\\]"):
+        EProcess.start(0.3).after(loss)
+
+
+def test_kept_promises_raise_no_alarm_and_broken_ones_do(certificate):
+    promised = absolute(certificate)
+    good, bad = Monitor(promised), Monitor(promised)
+    queries = judged(200)
+    assert good.update([line(promised, f"q{i}", ["a", "b"], time=i) for i in range(200)], queries) is None
+    alarm = bad.update([line(promised, f"q{i}", ["a" if i < 100 else "c", "b"], time=i) for i in range(200)], queries)
+    assert alarm is not None
+    assert alarm.since_query == 100
+    assert alarm.shortfall == pytest.approx(0.6)
+    assert alarm.since == "1970-01-01T00:01:40+00:00"
+    assert "is broken" in str(bad)
+    assert good.evidence < 1 <= bad.evidence
+
+
+def test_a_query_counts_once_with_the_mean_of_its_lists(certificate):
+    promised = absolute(certificate)
+    monitor = Monitor(promised)
+    lists = [
+        line(promised, "q0", ["a", "b"], session=1),
+        line(promised, "q0", ["c", "b"], session=2),
+        line(promised, "q0", ["c", "b"], session=2),  # its second page
+        line(promised, "q0", ["c", "b"], session=3, status="uncovered"),
+        {**line(promised, "q0", ["c", "b"], session=4), "certificate": "another"},
+    ]
+    monitor.update(lists, judged(1))
+    monitor.update(lists, judged(1))
+    assert monitor._watches[0].losses == [0.5]
+    assert monitor.n_judged == 1
+
+
+def test_a_relative_promise_is_judged_against_the_order_by_score(certificate):
+    monitor = Monitor(certificate)
+    lists = [line(certificate, "q0", ["b", "a", "c"], deterministic=["a", "b", "c"])]
+    monitor.update(lists, judged(1))
+    keep = certificate.guarantees[0].target
+    assert monitor._watches[0].losses == [pytest.approx((keep - 1 / np.log2(3) + 1) / (1 + keep))]
+
+
+def test_queries_without_a_relevant_item_or_a_judgment_are_left_out_and_counted(certificate):
+    promised = absolute(certificate)
+    monitor = Monitor(promised)
+    monitor.update([line(promised, "q0", ["a", "b"]), line(promised, "q1", ["a", "z"])], judged(2, (0, 0, 0)))
+    assert (monitor.n_empty, monitor.n_incomplete, monitor.n_judged) == (1, 1, 1)
+    assert not monitor._watches[0].losses
+
+
+def test_a_killed_monitor_goes_on_where_it_stopped(certificate, tmp_path):
+    promised = absolute(certificate)
+    queries = judged(60)
+    lists = [line(promised, f"q{i}", ["a" if i % 3 else "c", "b"], time=i) for i in range(60)]
+    whole = Monitor(promised)
+    whole.update(lists, queries)
+    for end in (20, 20, 45, 60):  # each time a new process; the second batch brings nothing new
+        part = Monitor(promised, state=tmp_path / "state.json")
+        part.update(lists[:end], queries)
+    assert part.evidence == whole.evidence
+    assert part.n_judged == 60
+    assert str(part) == str(whole)
+
+
+def test_the_state_of_another_watch_is_refused(certificate, tmp_path):
+    state = tmp_path / "state.json"
+    Monitor(certificate, state=state).update([], judged(1))
+    with pytest.raises(DataError, match="state of another watch"):
+        Monitor(certificate, delta=0.01, state=state)
+    state.write_text('{"schema": 1}')
+    with pytest.raises(DataError, match="not the state of a monitor"):
+        Monitor(certificate, state=state)
+
+
+def test_each_segment_is_watched_and_delta_is_split(certificate):
+    promise = Guarantee("ndcg", 2, 0.6, per="segment")
+    tests = tuple(replace(certificate.tests[0], guarantee=promise, segment=name) for name in ("new", "old"))
+    promised = replace(certificate, guarantees=(promise,), tests=tests)
+    monitor = Monitor(promised)
+    segments = ["new" if i % 2 else "old" for i in range(200)]
+    lists = [line(promised, f"q{i}", ["c" if i % 2 else "a", "b"], time=i) for i in range(200)]
+    alarm = monitor.update(lists, judged(200, segment=segments))
+    assert alarm is not None
+    assert alarm.segment == "new"
+    assert alarm.evidence >= 2 / 0.05
+
+
+def test_what_cannot_be_watched_is_refused(certificate, many_queries):
+    fair = Guarantee("normalized_disparity", 5, 0.5)
+    with pytest.raises(GuaranteeError, match="expected exposure"):
+        Monitor(replace(certificate, guarantees=(fair,), tests=(replace(certificate.tests[0], guarantee=fair),)))
+    with pytest.raises(CertificateError, match="nothing was certified"):
+        Monitor(calibrate(many_queries[:50], "ndcg@5 >= 0.99"))
+    with pytest.raises(DataError, match="no item ids"):
+        Monitor(certificate).update([], many_queries)
+    with pytest.raises(GuaranteeError, match="delta"):
+        Monitor(certificate, delta=0.0)
+
+
+def test_an_alarm_revokes_the_certificate_beside_its_file(certificate, tmp_path):
+    promised, file = absolute(certificate), tmp_path / "ranker.json"
+    Status(promised.id, expires="2999-01-01").save(file)
+    monitor = Monitor(promised)
+    monitor.update([line(promised, f"q{i}", ["c", "b"], time=i) for i in range(100)], judged(100))
+    monitor.revoke(file)
+    found = read_status(file, promised.id)
+    assert (found.status, found.expires) == ("revoked", "2999-01-01")
+    assert "is broken" in found.reason
+    assert read_status(file, "another").status == "valid"
+
+
+def test_a_damaged_status_file_is_refused(tmp_path):
+    file = tmp_path / "ranker.json"
+    assert status_file(file).name == "ranker.status.json"
+    for content in ("{", json.dumps({"certificate": "x", "status": "fine"}), json.dumps({"certificate": "x", "a": 1})):
+        status_file(file).write_text(content)
+        with pytest.raises(CertificateError, match="not a certificate status"):
+            read_status(file, "x")
+    with pytest.raises(ValueError, match="2027-01-31"):
+        Status("x", expires="soon")
