@@ -1,0 +1,253 @@
+"""What calibration would have said about other promises, so that a page can answer by comparing numbers.
+
+For every configuration of the path and every confidence: the strongest target that the judged queries certify. The
+configurations certified at any target are then those before the first whose level is too low, as `certify` finds them.
+The declared promise alone carries the certificate. Any other, chosen after looking, answers "what if"; what holds for
+all of them together is the band of `isrr.calibration.band`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from isrr.calibration.band import LEAST_TO_SHAPE, declared_stops, expected_half_width, simultaneous
+from isrr.calibration.local import values_of
+from isrr.calibration.plan import queries_needed
+from isrr.calibration.retrace import Retraced
+from isrr.calibration.targets import Retargeted
+from isrr.data.queries import FloatArray
+from isrr.metrics.evaluate import evaluate
+from isrr.risk.lattice import BoolArray, IntArray
+
+CONFIDENCES = (0.90, 0.95, 0.99)
+STEPS = 1_000_000
+PER_STOP = 1_000  # a slider moves by a thousandth
+MARGIN = 40  # slider stops beyond what is measured
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A promise declared beforehand and tested together with others: its target and the configuration certified."""
+
+    target: float
+    configuration: int | None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Everything at one confidence, configurations in the order of the path.
+
+    Attributes:
+        confidence: Over one promise alone, or over all of a band.
+        levels: Strength of the strongest target certified, in millionths; see `isrr.calibration.targets`.
+        others_hold: Whether all promises but the first are certified.
+        band: Targets that hold for all configurations together; None where no band could be shaped.
+        stops: Where there is no band: promises declared beforehand, at δ/m each.
+        needed: For each slider stop where nothing is certified, how many queries would do; None where none would.
+    """
+
+    confidence: float
+    levels: tuple[int, ...]
+    others_hold: tuple[bool, ...]
+    band: tuple[float, ...] | None
+    stops: tuple[Stop, ...]
+    needed: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one configuration is chosen, given what is certified.
+
+    Attributes:
+        by_definition: Configurations that keep the first promise untested: the deterministic one, relative to itself.
+        free: Those that keep every promise untested; nothing is proven of them.
+        preference: Order in which certified configurations are liked, smallest first.
+        one_by_one: Whether each is tested alone (the paper's selection), not along the path.
+    """
+
+    by_definition: tuple[bool, ...]
+    free: tuple[bool, ...]
+    preference: tuple[int, ...]
+    one_by_one: bool
+
+    def chosen(self, levels: Sequence[int] | IntArray, others_hold: Sequence[bool], strength: float) -> int | None:
+        """The configuration to use at a target of this strength; None for an abstention."""
+        good = (np.array(self.by_definition) | (np.array(levels) >= strength)) & np.array(others_hold)
+        if not (self.one_by_one or good.all()):
+            good[np.argmin(good) :] = False
+        proven = np.flatnonzero(good & ~np.array(self.free))
+        return int(min(proven, key=lambda c: self.preference[c])) if proven.size else None
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """What a slider over the first promise needs.
+
+    Attributes:
+        promises: The promise at each slider stop, from weak to strong.
+        targets, strengths: Their targets, and those as strengths in millionths.
+        declared: Which stop is the declared promise.
+        measured: The promised quantity of each configuration.
+        risk: Mean loss of each configuration under the declared promise.
+        rule: How one configuration is chosen.
+        band_basis: What shaped the band, in words; empty where there is none.
+        readings: One a confidence.
+    """
+
+    promises: tuple[str, ...]
+    targets: tuple[float, ...]
+    strengths: tuple[float, ...]
+    declared: int
+    measured: tuple[float, ...]
+    risk: tuple[float, ...]
+    rule: Rule
+    band_basis: str
+    readings: tuple[Reading, ...]
+
+
+def explore(found: Retraced) -> Explorer | None:
+    """What a slider over the first promise needs; None for a selection whose answers are no comparison of bounds."""
+    outcome = found.outcome
+    first = outcome.guarantees[0]
+    if outcome.provenance.selection in ("holm", "bonferroni"):
+        return None
+    cells = [found.cells(guarantee) for guarantee in outcome.guarantees]
+    lead, rule = cells[0][0], _rule(found)
+    confidences = sorted({*CONFIDENCES, outcome.confidence})
+    deltas = [(1 - confidence) / outcome.provenance.planned_looks for confidence in confidences]
+    levels = [_levels(cells[0], delta) for delta in deltas]
+    held = [_others_hold(cells[1:], rule, delta) for delta in deltas]
+    targets = _slider(lead, np.concatenate(levels))
+    shape = _shape(found, lead)
+    readings = [
+        Reading(
+            confidence,
+            tuple(int(x) for x in levels[i]),
+            tuple(bool(x) for x in held[i]),
+            None if shape is None else _band(lead, levels[i], shape, rule),
+            _stops(cells[0], held[i], deltas[i], rule) if shape is None else (),
+            _needed(cells, levels[i], held[i], deltas[i], rule, targets),
+        )
+        for i, confidence in enumerate(confidences)
+    ]
+    return Explorer(
+        tuple(str(first.at(float(t))) for t in targets),
+        tuple(float(t) for t in targets),
+        tuple(float(s) for s in lead.strength(targets, STEPS)),
+        int(np.flatnonzero(targets == first.target)[0]),
+        tuple(float(m) for m in lead.measured()),
+        tuple(float(lead.losses(c, first.target).mean()) for c in range(lead.values.shape[1])),
+        rule,
+        "" if shape is None or found.others is None else f"{len(found.others):,} other judged queries",
+        tuple(readings),
+    )
+
+
+def _rule(found: Retraced) -> Rule:
+    outcome, curve = found.outcome, found.outcome.curve
+    promises = outcome.guarantees
+    deterministic = [point.ranker.is_deterministic for point in curve]
+    relative = [g.relative and g.utility for g in promises]
+    mixed = len({g.utility for g in promises}) > 1
+    if outcome.provenance.path in ("temperature", "front") and not mixed:
+        preference = [-c for c in range(len(curve))]
+    else:
+        cost = [p.disparity.value if any(g.utility for g in promises) else -p.utility.value for p in curve]
+        preference = np.argsort(np.argsort(cost, kind="stable"), kind="stable").tolist()
+    return Rule(
+        tuple(d and relative[0] for d in deterministic),
+        tuple(d and all(relative) for d in deterministic),
+        tuple(preference),
+        outcome.provenance.selection == "pointwise",
+    )
+
+
+def _levels(cells: list[Retargeted], delta: float) -> IntArray:
+    """The strongest target certified in every segment."""
+    return np.asarray(np.min([cell.strongest(delta, STEPS) for cell in cells], axis=0))
+
+
+def _others_hold(cells: list[list[Retargeted]], rule: Rule, delta: float) -> BoolArray:
+    hold = np.ones(len(rule.free), bool)
+    for cell in (cell for promise in cells for cell in promise):
+        targets = np.full(hold.size, cell.guarantee.target)
+        by_definition = np.array([False] * hold.size)
+        if cell.guarantee.relative and cell.guarantee.utility:
+            by_definition = (cell.values == cell.reference[:, None]).all(axis=0)
+        hold &= by_definition | cell.holds(targets, delta)
+    return hold
+
+
+def _slider(lead: Retargeted, levels: IntArray) -> FloatArray:
+    """Targets a thousandth apart around what was measured and what is certified; the declared one among them."""
+    strengths = np.concatenate((levels, lead.strength(lead.measured(), STEPS))) / STEPS * PER_STOP
+    low = max(int(strengths.min()) - MARGIN // 4, 1)
+    high = min(int(strengths.max()) + MARGIN, PER_STOP - 1)
+    targets = lead.target(np.arange(low, high + 1), PER_STOP)
+    targets = np.append(targets[np.abs(targets - lead.guarantee.target) > 1e-9], lead.guarantee.target)
+    return targets[np.argsort(lead.strength(targets, STEPS))]
+
+
+def _shape(found: Retraced, lead: Retargeted) -> tuple[FloatArray, FloatArray] | None:
+    """Expected shortfall (1 − strength) and half-width of each configuration, from queries not tested on."""
+    others, first = found.others, lead.guarantee
+    if others is None or others.relevance is None:
+        return None
+    seen = evaluate(others, found.grid, gain_kind=first.gain_kind, empty_query=first.empty_query)
+    kept = ~np.isnan(seen.ndcg[:, 0])
+    if kept.sum() < LEAST_TO_SHAPE:
+        return None
+    values = values_of(seen, first, others, found.grid)[kept]
+    pilot = Retargeted(first, lead.evidence, values[:, 1:], values[:, 0])
+    mean = float(values[:, 0].mean()) if first.relative else 1.0
+    width = expected_half_width(pilot.deviation() / lead.limit, len(lead.values), mean)
+    return 1 - pilot.strength(pilot.measured(), 1), width
+
+
+def _band(lead: Retargeted, levels: IntArray, shape: tuple[FloatArray, FloatArray], rule: Rule) -> tuple[float, ...]:
+    shortfall = np.zeros(levels.size)
+    tested = ~np.array(rule.by_definition)
+    shortfall[tested] = simultaneous(1 - levels[tested] / STEPS, shape[0][tested], shape[1][tested])
+    strength = np.clip(1 - shortfall, 0.0, 1.0)
+    return tuple(float(t) for t in lead.limit * (strength if lead.guarantee.utility else 1 - strength))
+
+
+def _stops(cells: list[Retargeted], held: BoolArray, delta: float, rule: Rule) -> tuple[Stop, ...]:
+    declared = declared_stops(cells[0].guarantee)
+    levels = _levels(cells, delta / len(declared))
+    strengths = [float(cells[0].strength(promise.target, STEPS)) for promise in declared]
+    return tuple(
+        Stop(promise.target, rule.chosen(levels, held.tolist(), strength))
+        for promise, strength in zip(declared, strengths, strict=True)
+    )
+
+
+def _needed(
+    cells: list[list[Retargeted]], levels: IntArray, held: BoolArray, delta: float, rule: Rule, targets: FloatArray
+) -> tuple[int | None, ...]:
+    """As an abstention says it: for the safest configuration, the largest number any promise asks for."""
+    safest = next((c for c, exempt in enumerate(rule.by_definition) if not exempt), 0)
+
+    def wanted(cell: Retargeted, target: float) -> int | None:
+        guarantee = cell.guarantee.at(target)
+        c = safest if guarantee.relative and guarantee.utility else 0
+        losses = cell.losses(c, target)
+        return queries_needed(float(losses.mean()), float(losses.std()), guarantee, delta)
+
+    def missing(cell: Retargeted, target: float) -> bool:
+        c = safest if cell.guarantee.relative and cell.guarantee.utility else 0
+        one = Retargeted(cell.guarantee, cell.evidence, cell.values[:, [c]], cell.reference)
+        return not one.holds(np.array([target]), delta)[0]
+
+    fixed = [wanted(cell, cell.guarantee.target) for promise in cells[1:] for cell in promise
+             if missing(cell, cell.guarantee.target)]  # fmt: skip
+    strengths = cells[0][0].strength(targets, STEPS)
+    needed: list[int | None] = []
+    for target, strength in zip(targets, strengths, strict=True):
+        if rule.chosen(levels, held.tolist(), float(strength)) is not None:
+            needed.append(None)
+            continue
+        counts = fixed + [wanted(cell, float(target)) for cell in cells[0] if missing(cell, float(target))]
+        needed.append(None if None in counts or not counts else max(n for n in counts if n is not None))
+    return tuple(needed)
