@@ -118,7 +118,8 @@ def explore(found: Retraced) -> Explorer | None:
     deltas = [(1 - confidence) / outcome.provenance.planned_looks for confidence in confidences]
     levels = [_levels(cells[0], delta) for delta in deltas]
     held = [_others_hold(cells[1:], rule, delta) for delta in deltas]
-    targets = _slider(lead, np.concatenate(levels))
+    useful = slice(0, _peak(found) + 1)
+    targets = _slider(lead, np.concatenate([level[useful] for level in levels]), lead.measured()[useful])
     shape = _shape(found, lead)
     readings = [
         Reading(
@@ -179,9 +180,15 @@ def _others_hold(cells: list[list[Retargeted]], rule: Rule, delta: float) -> Boo
     return hold
 
 
-def _slider(lead: Retargeted, levels: IntArray) -> FloatArray:
+def _peak(found: Retraced) -> int:
+    """The configuration beyond which a weaker promise buys nothing."""
+    utility = found.outcome.guarantees[0].utility
+    return int(np.argmax([p.fairness_gain.value if utility else p.utility.value for p in found.outcome.curve]))
+
+
+def _slider(lead: Retargeted, levels: IntArray, measured: FloatArray) -> FloatArray:
     """Targets a thousandth apart around what was measured and what is certified; the declared one among them."""
-    strengths = np.concatenate((levels, lead.strength(lead.measured(), STEPS))) / STEPS * PER_STOP
+    strengths = np.concatenate((levels, lead.strength(measured, STEPS))) / STEPS * PER_STOP
     low = max(int(strengths.min()) - MARGIN // 4, 1)
     high = min(int(strengths.max()) + MARGIN, PER_STOP - 1)
     targets = lead.target(np.arange(low, high + 1), PER_STOP)

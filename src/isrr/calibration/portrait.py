@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -124,7 +125,7 @@ def _grades(relevance: FloatArray) -> tuple[IntArray, list[str]]:
     if distinct.size <= MOST_GRADES:
         return code.astype(np.int64), [f"{grade:g}" for grade in distinct]
     edges = np.linspace(distinct[0], distinct[-1], 6)
-    names = [f"{low:.3g} to {high:.3g}" for low, high in zip(edges[:-1], edges[1:], strict=True)]
+    names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)]
     return np.clip(np.searchsorted(edges, relevance, "right") - 1, 0, 4), names
 
 
@@ -151,12 +152,13 @@ def _places(judged: Queries) -> tuple[IntArray, list[str]]:
 def _spread(before: FloatArray, after: FloatArray) -> Spread:
     edges = np.linspace(0.0, 1.0, N_BINS + 1)
     counts = [np.histogram(np.clip(values, 0.0, 1.0), edges)[0] for values in (before, after)]
-    worst = [float(np.sort(values)[: max(len(values) // 10, 1)].mean()) for values in (before, after)]
+    n_worst = max(len(before) // 10, 1)
     return Spread(
         tuple(edges.tolist()),
         tuple(counts[0].tolist()),
         tuple(counts[1].tolist()),
-        *worst,
+        float(np.sort(before)[:n_worst].mean()),
+        float(np.sort(after)[:n_worst].mean()),
         float(np.median(before)),
         float(np.median(after)),
         float(np.mean(after - before < -0.05)),
