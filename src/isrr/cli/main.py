@@ -9,6 +9,7 @@ import typer
 
 from isrr.cli.calibration import calibrate, evaluate, plan, rank, show
 from isrr.cli.demo import demo
+from isrr.cli.reporting import report
 from isrr.errors import IsrrError
 
 app = typer.Typer(
@@ -17,7 +18,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (calibrate, demo, evaluate, plan, rank, show):
+for command in (calibrate, demo, evaluate, plan, rank, report, show):
     app.command()(command)
 
 
