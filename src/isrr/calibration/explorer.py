@@ -24,6 +24,8 @@ CONFIDENCES = (0.90, 0.95, 0.99)
 STEPS = 1_000_000
 PER_STOP = 1_000  # a slider moves by a thousandth
 MARGIN = 40  # slider stops beyond what is measured
+BREADTH = 3  # towards weaker promises the slider goes this many times as far as towards stronger ones, …
+LEAST_BREADTH = 100  # … and at least so many stops
 
 
 @dataclass(frozen=True)
@@ -189,8 +191,10 @@ def _peak(found: Retraced) -> int:
 def _slider(lead: Retargeted, levels: IntArray, measured: FloatArray) -> FloatArray:
     """Targets a thousandth apart around what was measured and what is certified; the declared one among them."""
     strengths = np.concatenate((levels, lead.strength(measured, STEPS))) / STEPS * PER_STOP
-    low = max(int(strengths.min()) - MARGIN // 4, 1)
     high = min(int(strengths.max()) + MARGIN, PER_STOP - 1)
+    middle = float(lead.strength(lead.guarantee.target, PER_STOP))
+    breadth = max(BREADTH * (high - middle), LEAST_BREADTH)
+    low = max(int(strengths.min()) - MARGIN // 4, int(middle - breadth), 1)
     targets = lead.target(np.arange(low, high + 1), PER_STOP)
     targets = np.append(targets[np.abs(targets - lead.guarantee.target) > 1e-9], lead.guarantee.target)
     return targets[np.argsort(lead.strength(targets, STEPS))]

@@ -8,6 +8,7 @@ import numpy as np
 import typer
 
 from isrr.cli.console import err, out, progress, show_outcome
+from isrr.cli.reporting import write_page
 
 
 def demo(
@@ -17,7 +18,7 @@ def demo(
     ] = "ndcg@5 >= 95% of deterministic",
     seed: Annotated[int, typer.Option(help="Names the data.")] = 0,
 ) -> None:
-    """Make queries, train a scorer, calibrate, print the certificate and the trade-off, draw the figure."""
+    """Make queries, train a scorer, calibrate, print certificate and trade-off, draw the figure and the page."""
     from isrr.calibration.calibrate import calibrate
     from isrr.data.frames import write_queries
     from isrr.data.synthetic import generate
@@ -60,7 +61,9 @@ def demo(
         outcome=outcome,
         reference={"label": "threshold alone, temperature 1", "utility": curve.mean_ndcg[1:], "gain": gains[1:]},
     )
+    write_page(folder / "report.html", outcome, judged, validation, f"isrr demo --out {folder}")
     out.print(f"\nwritten: {folder}/judged.parquet, ranker.json, tradeoff.png")
+    out.print(f"to look at, in any browser: {folder}/report.html")
     out.print(f"again, by hand: isrr calibrate {folder}/judged.parquet -g '{guarantee}' -o {folder}/ranker.json")
 
 

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from isrr.certificate import load
+from isrr.certificate import Abstention, Certificate, load
 from isrr.cli.calibration import Group, Item, Query, RankerFile, Relevance, Score, Segment, Trust
 from isrr.cli.console import out, progress
+from isrr.data.queries import Queries
 from isrr.errors import DataError
 from isrr.files import write_atomically
 
@@ -32,11 +33,7 @@ def report(
     trust_edited: Trust = False,
 ) -> None:
     """Write one HTML file with the verdict, the trade-off explorer and who gains and loses exposure."""
-    from isrr.calibration.explorer import explore
-    from isrr.calibration.portrait import portray
-    from isrr.calibration.retrace import retrace
     from isrr.data.frames import read_queries
-    from isrr.report.page import page
 
     outcome = load(ranker, trust_edited=trust_edited)
     if not out_file.absolute().parent.is_dir():
@@ -45,13 +42,28 @@ def report(
         "query": query, "item": item, "score": score, "relevance": relevance, "segment": segment,
         "item_group": item_group,
     }  # fmt: skip
-    explorer = portrait = None
-    if judged is not None:
-        queries = read_queries(judged, **names)
-        others = None if validation is None else read_queries(validation, **names)
-        with progress("measuring the path") as advance:
-            found = retrace(outcome, queries, others, advance)
-        explorer, portrait = explore(found), portray(found)
-    command = shlex.join(["isrr", *sys.argv[1:]])
-    write_atomically(out_file, page(outcome, explorer, portrait, command=command).encode())
+    queries = None if judged is None else read_queries(judged, **names)
+    others = None if validation is None else read_queries(validation, **names)
+    write_page(out_file, outcome, queries, others, shlex.join(["isrr", *sys.argv[1:]]))
     out.print(f"written to {out_file}", markup=False)
+
+
+def write_page(
+    file: Path,
+    outcome: Certificate | Abstention,
+    queries: Queries | None,
+    validation: Queries | None,
+    command: str,
+) -> None:
+    """Retrace the calibration where its queries are at hand, and write the page."""
+    from isrr.calibration.explorer import explore
+    from isrr.calibration.portrait import portray
+    from isrr.calibration.retrace import retrace
+    from isrr.report.page import page
+
+    explorer = portrait = None
+    if queries is not None:
+        with progress("measuring the path") as advance:
+            found = retrace(outcome, queries, validation, advance)
+        explorer, portrait = explore(found), portray(found)
+    write_atomically(file, page(outcome, explorer, portrait, command=command).encode())

@@ -18,6 +18,7 @@ const swatches = {
   line: (c) => `<line x1="0" y1="7" x2="26" y2="7" stroke="${c}" stroke-width="2.5"/>`,
   thick: (c) => `<line x1="0" y1="7" x2="26" y2="7" stroke="${c}" stroke-width="6" opacity=".45"/>`,
   dashed: (c) => `<rect width="26" height="14" fill="${c}" opacity=".14"/><line x1="0" y1="11" x2="26" y2="11" stroke="${c}" stroke-width="2" stroke-dasharray="5 3"/>`,
+  dashes: (c) => `<line x1="0" y1="7" x2="26" y2="7" stroke="${c}" stroke-width="2.5" stroke-dasharray="6 3"/>`,
   dotted: (c) => `<line x1="0" y1="7" x2="26" y2="7" stroke="${c}" stroke-width="2" stroke-dasharray="2 3"/>`,
   dot: (c) => `<circle cx="13" cy="7" r="5" fill="${c}"/>`,
   ring: (c) => `<circle cx="13" cy="7" r="4.5" fill="none" stroke="${c}" stroke-width="2"/>`,
@@ -56,9 +57,9 @@ const cut = (text, n) => ([...text].length > n ? [...text].slice(0, n - 1).join(
 
 function drawShares(figure, shares, changed) {
   const rows = shares.map((s, i) => ({ ...s, key: i }));
-  const wide = figure.clientWidth > 420;
+  const wide = figure.clientWidth > 400;
   draw(figure.querySelector(".chart"), {
-    height: 44 + 30 * rows.length, marginLeft: wide ? 130 : 96, marginRight: 16,
+    height: 62 + 28 * rows.length, marginLeft: wide ? 130 : 96, marginRight: 16, marginBottom: 42,
     x: { label: "share of all exposure, %", grid: true, zero: true, transform: (x) => 100 * x, nice: true },
     y: { type: "band", label: null, domain: rows.map((r) => r.key), tickFormat: (i) => cut(rows[i].name, wide ? 17 : 12), tickSize: 0 },
     marks: [

@@ -50,6 +50,7 @@ class TradeoffExplorer {
     document.getElementById("promise-unit").textContent = ` ${this.unit.text}`;
     const mark = document.querySelector(".declared-mark");
     mark.style.left = `calc(${this.explorer.declared / last} * (100% - 16px) + 8px)`;
+    mark.classList.toggle("right", this.explorer.declared / last > 0.85);
     slider.addEventListener("input", () => this.move(Number(slider.value)));
     number.addEventListener("change", () => {
       const wanted = Number(number.value) / this.unit.factor;
@@ -94,7 +95,7 @@ class TradeoffExplorer {
       : (c === null ? "What if: it would abstain" : "What if: not a guarantee");
     lines.push(element("h3", {}, title), element("p", {}, `${explorer.promises[this.stop]}, ${confidence} confidence`));
     if (c === null) {
-      const needed = explorer.readings.includes(this.reading) ? this.reading.needed[this.stop] : null;
+      const needed = this.reading.needed[this.stop];
       where.dataset.needed = needed ?? "";
       lines.push(element("p", {}, needed === null
         ? "No number of judged queries would certify it: the safest configuration itself falls short. Lower the promise or improve the scores."
@@ -165,14 +166,13 @@ class TradeoffExplorer {
     const inside = points.filter((p) => p.measured >= domain[0] && p.measured <= domain[1]);
     const reach = d3.extent([0, ...inside.map((p) => p.x)].slice(utility ? 0 : 1));
     const hard = utility ? domain[1] : domain[0];
-    const box = { x1: reach[0], x2: reach[1] };
     draw(where, {
       height: Math.min(440, Math.max(320, where.clientWidth * 0.45)), marginLeft: 56, marginBottom: 44, marginRight: 12, clip: true,
       x: { label: utility ? "disparity removed, %" : `expected NDCG@${k}`, domain: reach, nice: true },
       y: { label: relative ? `${metric}, % of deterministic` : metric, domain, grid: true, nice: false },
       marks: [
         ...(none === null ? [] : [
-          Plot.rect([box], { x1: "x1", x2: "x2", y1: none, y2: hard, fill: colour.before, fillOpacity: 0.16 }),
+          Plot.rect([none], { y1: none, y2: hard, fill: colour.before, fillOpacity: 0.16 }),
         ]),
         ...(this.reading.band === null ? [Plot.dot(this.reading.stops.filter((s) => s.configuration !== null), { x: (s) => points[s.configuration].x, y: (s) => f * s.target, symbol: "square", r: 5, fill: colour.band })]
           : [Plot.areaY(points, { x: "x", y1: "band", y2: "measured", z: null, fill: colour.band, fillOpacity: 0.12, clip: true }),
@@ -181,12 +181,12 @@ class TradeoffExplorer {
         Plot.line(points, { x: "x", y: "measured", stroke: colour.measured, strokeWidth: 2.5, clip: true }),
         Plot.ruleY([declared], { stroke: colour.promise, strokeWidth: 1.5, strokeDasharray: "2 4" }),
         Plot.ruleY([promise], { stroke: colour.promise, strokeWidth: 2.5 }),
-        ...(certificate === null ? [] : [Plot.dot([points[certificate]], { x: "x", y: "measured", symbol: "star", r: 9, fill: colour.promise, stroke: "var(--paper)", clip: false })]),
+        ...(certificate === null ? [] : [Plot.dot([points[certificate]], { x: "x", y: "measured", symbol: "star", r: 7, fill: colour.promise })]),
         ...(chosen === null ? [] : [
           Plot.link([points[chosen]], { x1: "low", x2: "high", y1: "measured", y2: "measured", stroke: "currentColor", strokeWidth: 1.5, clip: true }),
-          Plot.dot([points[chosen]], { x: "x", y: "measured", r: 6, fill: colour.measured, stroke: "currentColor", strokeWidth: 1.5, clip: true }),
+          Plot.dot([points[chosen]], { x: "x", y: "measured", r: 10, stroke: "currentColor", strokeWidth: 2, clip: true }),
         ]),
-        ...(none === null ? [] : [Plot.text(["nothing certified: abstains"], { x: reach[1], y: (none + hard) / 2, textAnchor: "end", dx: -6, fill: "currentColor" })]),
+        ...(none === null ? [] : [Plot.text([`${utility ? "above" : "below"} this it abstains`], { x: reach[1], y: none, dy: utility ? 10 : -10, textAnchor: "end", dx: -4, fill: "currentColor", stroke: "var(--paper)", strokeWidth: 4 })]),
         Plot.tip(points, Plot.pointer({ x: "x", y: "measured", fill: "var(--paper)", title: (p) => `${p.name}\nmeasured ${p.measured.toFixed(this.unit.digits + 1)}\ncertified alone ${p.alone.toFixed(this.unit.digits + 1)}` })),
       ],
     }, `Trade-off: ${metric} against ${utility ? "disparity removed" : "utility"} along the path of configurations.`);
@@ -204,7 +204,7 @@ class TradeoffExplorer {
       ["line", colour.promise, "the promise on the slider"],
       ["dotted", colour.promise, "declared"],
       ...(this.data.chosen === null ? [] : [["star", colour.promise, "certified ranker"]]),
-      ["dot", colour.measured, "ranker at the slider, with interval"],
+      ["ring", "currentColor", "ranker at the slider, with interval"],
       ["hatch", colour.before, "abstains"],
     ]);
     document.querySelector("#tradeoff figcaption").textContent =

@@ -7,7 +7,6 @@ const changed = !data.abstained;
 function drawStill() { // without the judged queries: the curve as the certificate holds it
   document.querySelector(".needs-judged").hidden = false;
   document.querySelector(".explore").hidden = true;
-  document.querySelector(".explore").style.display = "none";
   const points = data.configurations.map((c) => ({ x: 100 * c.gain[0], y: c.utility[0], certified: c.certified }));
   legend(document.querySelector("#tradeoff .legend"), [["line", colour.measured, "measured"], ["thick", colour.alone, "certified"], ["star", colour.promise, "in use"]]);
   draw(document.querySelector("#tradeoff .chart"), {
@@ -21,19 +20,19 @@ function drawStill() { // without the judged queries: the curve as the certifica
 }
 
 function drawPortrait(portrait, first) {
-  const show = (id) => { const section = document.getElementById(id); section.hidden = false; return section; };
-  show("exposure");
+  const show = (id) => { document.getElementById(id).hidden = false; };
+  ["exposure", "spread", "sample", ...(portrait.groups.length ? ["by-group"] : [])].forEach(show); // shown before drawn: charts take the width there is
   legend(document.querySelector(".shares-legend"), [
     ["ring", colour.before, "order by score"], ...(changed ? [["dot", colour.measured, "ranker in use"]] : []), ["tick", colour.promise, "share of relevance"],
   ]);
   for (const [id, shares] of [["by-grade", portrait.grades], ["by-place", portrait.places], ["by-group", portrait.groups]]) {
     if (!shares.length) continue;
-    const figure = show(id);
+    const figure = document.getElementById(id);
     drawShares(figure, shares, changed);
     if (first) tableBehind(figure, ["kind", "items", "before", "after", "share of relevance"],
       shares.map((s) => [s.name, s.n_items.toLocaleString("en"), percent(s.before), percent(s.after), percent(s.deserved)]));
   }
-  const spread = portrait.spread, section = show("spread");
+  const spread = portrait.spread, section = document.getElementById("spread");
   section.querySelector("#spread-words").textContent = changed
     ? `The worst tenth of the ${portrait.n_queries.toLocaleString("en")} queries has a mean NDCG of ${spread.worst_before.toFixed(3)} in the order by score and ${spread.worst_after.toFixed(3)} under the ranker in use; the median goes from ${spread.median_before.toFixed(3)} to ${spread.median_after.toFixed(3)}. ${percent(spread.losing)} of the queries lose more than 0.05, ${percent(spread.gaining)} gain more than 0.05. The promise is about the mean.`
     : `In the order by score the worst tenth of the ${portrait.n_queries.toLocaleString("en")} queries has a mean NDCG of ${spread.worst_before.toFixed(3)}, the median is ${spread.median_before.toFixed(3)}.`;
@@ -51,7 +50,6 @@ function drawPortrait(portrait, first) {
 
 function sampleTable(sample) {
   const section = document.getElementById("sample"), k = data.k;
-  section.hidden = false;
   section.querySelector("#sample-words").replaceChildren("Query ", element("bdi", {}, sample.query),
     `, ${sample.n_items} items, ${sample.rows.length < sample.n_items ? `the first ${sample.rows.length} ` : ""}by falling score. Each cell is the chance that the item stands at that position; the framed cell is its place in the order by score.`);
   const heads = ["item", "grade", "score", ...d3.range(1, k + 1).map((j) => `position ${j}`), "shown at all"];
@@ -80,7 +78,7 @@ function drawRest(first) {
   if (data.explorer) {
     const section = document.getElementById("risk");
     section.hidden = false;
-    legend(section.querySelector(".legend"), [["line", colour.measured, "measured risk"], ["dashed", colour.alone, "upper bound"], ["line", colour.promise, "tolerated risk"], ...(data.chosen === null ? [] : [["dot", colour.measured, "in use"]])]);
+    legend(section.querySelector(".legend"), [["line", colour.measured, "measured risk"], ["dashes", colour.alone, "upper bound"], ["line", colour.promise, "tolerated risk"], ...(data.chosen === null ? [] : [["dot", colour.measured, "in use"]])]);
     drawRisk(section.querySelector(".chart"), data);
     if (first) tableBehind(section.querySelector("figure"), ["configuration", "risk", "bound", `NDCG@${data.k}`, "disparity removed"],
       data.configurations.map((c, i) => [c.name, data.explorer.risk[i].toFixed(4), c.bound === null ? "" : c.bound.toFixed(4), c.utility[0].toFixed(4), percent(c.gain[0])]));
