@@ -13,13 +13,13 @@ BREAKS = (
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """A share as text.
+    r"""A share as text that does not break across lines.
 
     Example:
         >>> percent(0.95), percent(0.1726)
-        ('95 %', '17.3 %')
+        ('95\xa0%', '17.3\xa0%')
     """
-    return f"{100 * share:.{digits}f}".rstrip("0").rstrip(".") + " %"
+    return f"{100 * share:.{digits}f}".rstrip("0").rstrip(".") + "\N{NO-BREAK SPACE}%"
 
 
 def interval(estimate: Estimate, *, shares: bool = False) -> str:
@@ -42,11 +42,11 @@ def configuration(ranker: GPLRanker) -> str:
 
 
 def in_words(guarantee: Guarantee) -> str:
-    """A promise as a clause.
+    r"""A promise as a clause.
 
     Example:
         >>> in_words(Guarantee.parse("ndcg@5 >= 95% of deterministic"))
-        'mean NDCG@5 is at least 95 % of what the order by score reaches'
+        'mean NDCG@5 is at least 95\xa0% of what the order by score reaches'
     """
     names = {"ndcg": "NDCG", "normalized_disparity": "normalised disparity", "group_exposure": "disparity of groups"}
     metric = f"{names.get(guarantee.metric, guarantee.metric)}@{guarantee.k}"

@@ -2,7 +2,7 @@
 // Charts, drawn with Observable Plot into SVG. Colours are CSS variables, so light, dark and print need no redrawing.
 
 const colour = { measured: "var(--blue)", alone: "var(--green)", band: "var(--purple)", promise: "var(--orange)", before: "var(--grey)" };
-const percent = (x, digits = 1) => `${(100 * x).toFixed(digits)} %`;
+const percent = (x, digits = 1) => `${(100 * x).toFixed(digits)}\u00a0%`;
 
 function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);

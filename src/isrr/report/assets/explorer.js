@@ -11,6 +11,10 @@ class TradeoffExplorer {
     this.unit = data.promise.relative ? { factor: 100, digits: 1, text: "% of deterministic" } : { factor: 1, digits: 3, text: "" };
   }
 
+  get confidence() {
+    return `${+(100 * this.reading.confidence).toFixed(3)}\u00a0%`;
+  }
+
   get isDeclared() {
     return this.stop === this.explorer.declared && this.reading.confidence === this.data.confidence;
   }
@@ -86,7 +90,7 @@ class TradeoffExplorer {
 
   say() {
     const where = document.getElementById("readout"), c = this.used(), explorer = this.explorer;
-    const confidence = `${+(100 * this.reading.confidence).toFixed(3)} %`;
+    const confidence = this.confidence;
     const lines = [];
     where.className = `readout ${this.isDeclared && c !== null ? "certificate" : ""} ${c === null ? "abstains" : ""}`;
     Object.assign(where.dataset, { stop: this.stop, configuration: c ?? "", promise: explorer.promises[this.stop] });
@@ -106,17 +110,18 @@ class TradeoffExplorer {
       lines.push(element("dl", {},
         element("dt", {}, "Ranker"), element("dd", {}, point.name),
         element("dt", {}, `NDCG@${this.data.k}`), element("dd", { className: "utility" }, range(point.utility, 1, 4)),
-        element("dt", {}, "Disparity removed"), element("dd", { className: "gain" }, range(point.gain, 100, 1, " %"))));
+        element("dt", {}, "Disparity removed"), element("dd", { className: "gain" }, range(point.gain, 100, 1, "\u00a0%"))));
       where.dataset.utility = point.utility[0];
       where.dataset.gain = point.gain[0];
     }
     if (this.isDeclared) {
       lines.push(element("p", { className: "small" }, c === null
         ? "This is the outcome of the calibration." : "This position alone carries the certificate."));
-    } else {
+    } else if (c !== null || this.reading.needed[this.stop] !== null) {
       const command = `${this.data.command.head} -g '${explorer.promises[this.stop]}' --confidence ${this.reading.confidence}${this.data.command.tail}`;
       lines.push(element("p", { className: "small" },
-        "This is what calibrating for this promise alone, on this path, would have said. Chosen after looking, it is no guarantee. On fresh queries this makes it one:"),
+        "This is what calibrating for this promise alone, on this path, would have said. Chosen after looking, it is no guarantee. "
+        + (c === null ? "To ask again, on enough fresh queries:" : "On fresh queries this makes it one:")),
       element("code", {}, command));
     }
     lines.push(element("p", { className: "small together" }, this.sayTogether(confidence)));
@@ -196,7 +201,7 @@ class TradeoffExplorer {
   explain(metric) {
     if (this.explained === this.reading) return;
     this.explained = this.reading;
-    const confidence = `${+(100 * this.reading.confidence).toFixed(3)} %`;
+    const confidence = this.confidence;
     legend(document.querySelector("#tradeoff .legend"), [
       ["line", colour.measured, "measured"],
       ["line", colour.alone, `bound, each alone (${confidence})`],
