@@ -6,7 +6,6 @@ The declared promise alone carries the certificate. Any other, chosen after look
 all of them together is the band of `isrr.calibration.band`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,13 +14,16 @@ from isrr.calibration.band import LEAST_TO_SHAPE, declared_stops, expected_half_
 from isrr.calibration.local import values_of
 from isrr.calibration.plan import queries_needed
 from isrr.calibration.retrace import Retraced
+from isrr.calibration.rule import Rule
 from isrr.calibration.targets import Retargeted
 from isrr.data.queries import FloatArray
 from isrr.metrics.evaluate import evaluate
+from isrr.risk.evidence import LARGEST_FOR_BETTING
 from isrr.risk.lattice import BoolArray, IntArray
 
 CONFIDENCES = (0.90, 0.95, 0.99)
 STEPS = 1_000_000
+COARSE = 10_000
 PER_STOP = 1_000  # a slider moves by a thousandth
 MARGIN = 40  # slider stops beyond what is measured
 BREADTH = 3  # towards weaker promises the slider goes this many times as far as towards stronger ones, …
@@ -58,31 +60,6 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Rule:
-    """How one configuration is chosen, given what is certified.
-
-    Attributes:
-        by_definition: Configurations that keep the first promise untested: the deterministic one, relative to itself.
-        free: Those that keep every promise untested; nothing is proven of them.
-        preference: Order in which certified configurations are liked, smallest first.
-        one_by_one: Whether each is tested alone (the paper's selection), not along the path.
-    """
-
-    by_definition: tuple[bool, ...]
-    free: tuple[bool, ...]
-    preference: tuple[int, ...]
-    one_by_one: bool
-
-    def chosen(self, levels: Sequence[int] | IntArray, others_hold: Sequence[bool], strength: float) -> int | None:
-        """The configuration to use at a target of this strength; None for an abstention."""
-        good = (np.array(self.by_definition) | (np.array(levels) >= strength)) & np.array(others_hold)
-        if not (self.one_by_one or good.all()):
-            good[np.argmin(good) :] = False
-        proven = np.flatnonzero(good & ~np.array(self.free))
-        return int(min(proven, key=lambda c: self.preference[c])) if proven.size else None
-
-
-@dataclass(frozen=True)
 class Explorer:
     """What a slider over the first promise needs.
 
@@ -115,10 +92,11 @@ def explore(found: Retraced) -> Explorer | None:
     if outcome.provenance.selection in ("holm", "bonferroni"):
         return None
     cells = [found.cells(guarantee) for guarantee in outcome.guarantees]
-    lead, rule = cells[0][0], _rule(found)
+    lead, rule = cells[0][0], Rule.of(found.outcome)
     confidences = sorted({*CONFIDENCES, outcome.confidence})
     deltas = [(1 - confidence) / outcome.provenance.planned_looks for confidence in confidences]
-    levels = [_levels(cells[0], delta) for delta in deltas]
+    by_segment = [[_levels(cell, delta) for cell in cells[0]] for delta in deltas]
+    levels = [np.min(each, axis=0) for each in by_segment]
     held = [_others_hold(cells[1:], rule, delta) for delta in deltas]
     useful = slice(0, _peak(found) + 1)
     targets = _slider(lead, np.concatenate([level[useful] for level in levels]), lead.measured()[useful])
@@ -130,7 +108,7 @@ def explore(found: Retraced) -> Explorer | None:
             tuple(bool(x) for x in held[i]),
             None if shape is None else _band(lead, levels[i], shape, rule),
             _stops(cells[0], held[i], deltas[i], rule) if shape is None else (),
-            _needed(cells, levels[i], held[i], deltas[i], rule, targets),
+            _needed(cells, by_segment[i], held[i], deltas[i], rule, targets),
         )
         for i, confidence in enumerate(confidences)
     ]
@@ -147,28 +125,10 @@ def explore(found: Retraced) -> Explorer | None:
     )
 
 
-def _rule(found: Retraced) -> Rule:
-    outcome, curve = found.outcome, found.outcome.curve
-    promises = outcome.guarantees
-    deterministic = [point.ranker.is_deterministic for point in curve]
-    relative = [g.relative and g.utility for g in promises]
-    mixed = len({g.utility for g in promises}) > 1
-    if outcome.provenance.path in ("temperature", "front") and not mixed:
-        preference = [-c for c in range(len(curve))]
-    else:
-        cost = [p.disparity.value if any(g.utility for g in promises) else -p.utility.value for p in curve]
-        preference = np.argsort(np.argsort(cost, kind="stable"), kind="stable").tolist()
-    return Rule(
-        tuple(d and relative[0] for d in deterministic),
-        tuple(d and all(relative) for d in deterministic),
-        tuple(preference),
-        outcome.provenance.selection == "pointwise",
-    )
-
-
-def _levels(cells: list[Retargeted], delta: float) -> IntArray:
-    """The strongest target certified in every segment."""
-    return np.asarray(np.min([cell.strongest(delta, STEPS) for cell in cells], axis=0))
+def _levels(cell: Retargeted, delta: float) -> IntArray:
+    """The strongest target certified, in millionths; more coarsely where every question sums up many queries."""
+    steps = STEPS if len(cell.values) <= LARGEST_FOR_BETTING else COARSE
+    return cell.strongest(delta, steps) * (STEPS // steps)
 
 
 def _others_hold(cells: list[list[Retargeted]], rule: Rule, delta: float) -> BoolArray:
@@ -226,7 +186,7 @@ def _band(lead: Retargeted, levels: IntArray, shape: tuple[FloatArray, FloatArra
 
 def _stops(cells: list[Retargeted], held: BoolArray, delta: float, rule: Rule) -> tuple[Stop, ...]:
     declared = declared_stops(cells[0].guarantee)
-    levels = _levels(cells, delta / len(declared))
+    levels = np.min([_levels(cell, delta / len(declared)) for cell in cells], axis=0)
     strengths = [float(cells[0].strength(promise.target, STEPS)) for promise in declared]
     return tuple(
         Stop(promise.target, rule.chosen(levels, held.tolist(), strength))
@@ -235,30 +195,35 @@ def _stops(cells: list[Retargeted], held: BoolArray, delta: float, rule: Rule) -
 
 
 def _needed(
-    cells: list[list[Retargeted]], levels: IntArray, held: BoolArray, delta: float, rule: Rule, targets: FloatArray
+    cells: list[list[Retargeted]],
+    levels: list[IntArray],
+    held: BoolArray,
+    delta: float,
+    rule: Rule,
+    targets: FloatArray,
 ) -> tuple[int | None, ...]:
     """As an abstention says it: for the safest configuration, the largest number any promise asks for."""
     safest = next((c for c, exempt in enumerate(rule.by_definition) if not exempt), 0)
 
+    def column(cell: Retargeted) -> int:
+        return safest if cell.guarantee.relative and cell.guarantee.utility else 0
+
     def wanted(cell: Retargeted, target: float) -> int | None:
-        guarantee = cell.guarantee.at(target)
-        c = safest if guarantee.relative and guarantee.utility else 0
-        losses = cell.losses(c, target)
-        return queries_needed(float(losses.mean()), float(losses.std()), guarantee, delta)
+        losses = cell.losses(column(cell), target)
+        return queries_needed(float(losses.mean()), float(losses.std()), cell.guarantee.at(target), delta)
 
-    def missing(cell: Retargeted, target: float) -> bool:
-        c = safest if cell.guarantee.relative and cell.guarantee.utility else 0
-        one = Retargeted(cell.guarantee, cell.evidence, cell.values[:, [c]], cell.reference)
-        return not one.holds(np.array([target]), delta)[0]
-
-    fixed = [wanted(cell, cell.guarantee.target) for promise in cells[1:] for cell in promise
-             if missing(cell, cell.guarantee.target)]  # fmt: skip
-    strengths = cells[0][0].strength(targets, STEPS)
+    fixed = []
+    for cell in (cell for promise in cells[1:] for cell in promise):
+        target, c = cell.guarantee.target, column(cell)
+        if not cell.holds(np.full(len(rule.free), target), delta)[c]:
+            fixed.append(wanted(cell, target))
     needed: list[int | None] = []
-    for target, strength in zip(targets, strengths, strict=True):
-        if rule.chosen(levels, held.tolist(), float(strength)) is not None:
+    worst = np.min(levels, axis=0)
+    for target, strength in zip(targets.tolist(), cells[0][0].strength(targets, STEPS).tolist(), strict=True):
+        if rule.chosen(worst, held.tolist(), strength) is not None:
             needed.append(None)
             continue
-        counts = fixed + [wanted(cell, float(target)) for cell in cells[0] if missing(cell, float(target))]
+        failing = [cell for cell, level in zip(cells[0], levels, strict=True) if level[column(cell)] < strength]
+        counts = fixed + [wanted(cell, target) for cell in failing]
         needed.append(None if None in counts or not counts else max(n for n in counts if n is not None))
     return tuple(needed)

@@ -20,7 +20,9 @@ class TradeoffExplorer {
   }
 
   // The configuration that calibrating for this stop alone would use: along the path until the first that fails.
+  // At the declared promise that is what the certificate says.
   used(stop = this.stop, reading = this.reading) {
+    if (stop === this.explorer.declared && reading.confidence === this.data.confidence) return this.data.chosen;
     const strength = this.explorer.strengths[stop];
     let best = null;
     for (let c = 0; c < reading.levels.length; c++) {
