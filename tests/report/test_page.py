@@ -215,7 +215,6 @@ def test_a_million_queries_fit_a_small_page_that_answers_at_once(opened, relativ
     wide = replace(
         explorer,
         measured=explorer.measured * many,
-        risk=explorer.risk * many,
         readings=readings,
         rule=replace(
             rule,

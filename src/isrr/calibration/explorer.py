@@ -68,7 +68,6 @@ class Explorer:
         targets, strengths: Their targets, and those as strengths in millionths.
         declared: Which stop is the declared promise.
         measured: The promised quantity of each configuration.
-        risk: Mean loss of each configuration under the declared promise.
         rule: How one configuration is chosen.
         band_basis: What shaped the band, in words; empty where there is none.
         readings: One a confidence.
@@ -79,7 +78,6 @@ class Explorer:
     strengths: tuple[float, ...]
     declared: int
     measured: tuple[float, ...]
-    risk: tuple[float, ...]
     rule: Rule
     band_basis: str
     readings: tuple[Reading, ...]
@@ -118,7 +116,6 @@ def explore(found: Retraced) -> Explorer | None:
         tuple(float(s) for s in lead.strength(targets, STEPS)),
         int(np.flatnonzero(targets == first.target)[0]),
         tuple(float(m) for m in lead.measured()),
-        tuple(float(lead.losses(c, first.target).mean()) for c in range(lead.values.shape[1])),
         rule,
         "" if shape is None or found.others is None else f"{len(found.others):,} other judged queries",
         tuple(readings),

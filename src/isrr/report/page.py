@@ -75,7 +75,6 @@ def _data(outcome: Certificate | Abstention, explorer: Explorer | None, portrait
         "confidence": outcome.confidence,
         "promise": {"text": str(first), "utility": first.utility, "relative": first.relative, "metric": first.metric},
         "n_promises": len(outcome.guarantees),
-        "alpha": first.tested_alpha,
         "chosen": rankers.index(outcome.ranker) if outcome.ranker in rankers and not outcome.abstained else None,
         "configurations": [
             {
@@ -83,7 +82,6 @@ def _data(outcome: Certificate | Abstention, explorer: Explorer | None, portrait
                 "utility": _triple(point.utility),
                 "gain": _triple(point.fairness_gain),
                 "certified": point.certified,
-                "bound": point.bound,
             }
             for point in outcome.curve
         ],

@@ -89,7 +89,7 @@ def what_helps(outcome: Abstention) -> list[str]:
         )
     for test in outcome.tests:
         if test.level is not None and not (test.guarantee.relative and test.guarantee.utility):
-            lines.append(f"The order by score alone would have certified {test.guarantee.at(test.level)}.")
+            lines.append(f"Asked for {test.guarantee.at(test.level)}, the order by score alone would have been certified.")
     if not any(g.relative for g in outcome.guarantees):
         k = outcome.k
         lines.append(

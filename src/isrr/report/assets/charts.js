@@ -74,7 +74,7 @@ function drawShares(figure, shares, changed) {
 function drawSpread(where, spread, changed) {
   const bins = spread.before.map((n, i) => ({ x1: spread.edges[i], x2: spread.edges[i + 1], before: n, after: spread.after[i] }));
   draw(where, {
-    height: 260, marginLeft: 56, marginBottom: 42,
+    height: 260, marginTop: 32, marginLeft: 56, marginBottom: 42,
     x: { label: "expected NDCG of a query", domain: [0, 1] }, y: { label: "queries", grid: true },
     marks: [
       ...(changed ? [Plot.rectY(bins, { x1: "x1", x2: "x2", y: "after", fill: colour.measured, fillOpacity: 0.5, inset: 1 })] : []),
@@ -86,19 +86,30 @@ function drawSpread(where, spread, changed) {
   }, "Histogram of the expected NDCG of each query, before and after.");
 }
 
-function drawRisk(where, data) {
-  const points = data.configurations.map((c, i) => ({ i: i + 1, risk: data.explorer.risk[i], bound: c.bound }));
-  const bounded = points.filter((p) => p.bound !== null);
-  const near = points.map((p) => p.risk).concat(bounded.map((p) => p.bound), data.alpha);
+// Risk is what the promise bounds from above: 1 − NDCG (or 1 − the share kept), or disparity itself.
+function riskPoints(tradeoff) {
+  const risk = (quantity) => (tradeoff.data.promise.utility ? 1 - quantity : quantity);
+  const reading = tradeoff.explorer.readings.find((r) => r.confidence === tradeoff.data.confidence);
+  return {
+    tolerated: risk(tradeoff.explorer.targets[tradeoff.explorer.declared]),
+    points: tradeoff.explorer.measured.map((quantity, c) => ({ i: c + 1, risk: risk(quantity), bound: risk(tradeoff.bound(c, reading)) })),
+  };
+}
+
+function drawRisk(where, tradeoff) {
+  const { points, tolerated } = riskPoints(tradeoff), { promise, chosen, k } = tradeoff.data;
+  const metric = promise.utility ? `NDCG@${k}` : `${promise.metric.replace("_", " ")}@${k}`;
+  const label = promise.utility ? `risk: 1 − ${promise.relative ? "share kept of " : ""}${metric}` : `risk: ${metric}${promise.relative ? ", share of deterministic" : ""}`;
+  const least = d3.min(points, (p) => p.risk), near = Math.max(tolerated, least) + Math.max(2.5 * Math.abs(tolerated - least), 0.05);
+  const shown = points.filter((p) => p.risk <= near); // where the promise is decided
   draw(where, {
-    height: 280, marginLeft: 60, marginBottom: 42,
-    x: { label: "configuration along the path, safest first" },
-    y: { label: "risk (mean loss)", grid: true, domain: [Math.min(...near), Math.max(...near)], nice: true },
+    height: 280, marginTop: 32, marginLeft: 60, marginBottom: 42,
+    x: { label: "configuration along the path, safest first" }, y: { label, grid: true, nice: true },
     marks: [
-      Plot.ruleY([data.alpha], { stroke: colour.promise, strokeWidth: 2 }),
-      Plot.line(points, { x: "i", y: "risk", stroke: colour.measured, strokeWidth: 2 }),
-      Plot.line(bounded, { x: "i", y: "bound", stroke: colour.alone, strokeWidth: 2, strokeDasharray: "6 3" }),
-      ...(data.chosen === null ? [] : [Plot.dot([points[data.chosen]], { x: "i", y: "risk", r: 6, fill: colour.measured, stroke: "var(--paper)" })]),
+      Plot.ruleY([tolerated], { stroke: colour.promise, strokeWidth: 2 }),
+      Plot.line(shown, { x: "i", y: "risk", stroke: colour.measured, strokeWidth: 2 }),
+      Plot.line(shown, { x: "i", y: "bound", stroke: colour.alone, strokeWidth: 2, strokeDasharray: "6 3" }),
+      ...(chosen === null ? [] : [Plot.dot([points[chosen]], { x: "i", y: "risk", r: 6, fill: colour.measured, stroke: "var(--paper)" })]),
     ],
   }, "Measured risk, its upper bound and the tolerated risk along the path of configurations.");
 }

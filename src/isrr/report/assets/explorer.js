@@ -143,12 +143,11 @@ class TradeoffExplorer {
     this.prepared ??= new Map();
     if (!this.prepared.has(this.reading)) {
       const { utility } = this.data.promise, f = this.unit.factor;
-      const level = (strength) => f * this.limit * (utility ? strength / 1e6 : 1 - strength / 1e6);
       const points = this.data.configurations.map((c, i) => ({
         x: utility ? 100 * c.gain[0] : c.utility[0],
         low: utility ? 100 * c.gain[1] : c.utility[1], high: utility ? 100 * c.gain[2] : c.utility[2],
         measured: f * this.explorer.measured[i],
-        alone: this.rule.by_definition[i] ? f : level(this.reading.levels[i]),
+        alone: f * this.bound(i, this.reading),
         band: this.reading.band === null ? null : f * this.reading.band[i],
         name: c.name,
       }));
@@ -156,6 +155,12 @@ class TradeoffExplorer {
       this.prepared.set(this.reading, { points, none: none === undefined ? null : f * this.explorer.targets[none] });
     }
     return this.prepared.get(this.reading);
+  }
+
+  // The strongest target certified for one configuration alone.
+  bound(c, reading) {
+    const strength = reading.levels[c] / 1e6;
+    return this.rule.by_definition[c] ? 1 : this.limit * (this.data.promise.utility ? strength : 1 - strength);
   }
 
   get limit() { // strength is a share of it
@@ -174,7 +179,7 @@ class TradeoffExplorer {
     const reach = d3.extent([0, ...inside.map((p) => p.x)].slice(utility ? 0 : 1));
     const hard = utility ? domain[1] : domain[0];
     draw(where, {
-      height: Math.min(440, Math.max(320, where.clientWidth * 0.45)), marginLeft: 56, marginBottom: 44, marginRight: 12, clip: true,
+      height: Math.min(440, Math.max(320, where.clientWidth * 0.45)), marginTop: 34, marginLeft: 56, marginBottom: 44, marginRight: 12, clip: true,
       x: { label: utility ? "disparity removed, %" : `expected NDCG@${k}`, domain: reach, nice: true },
       y: { label: relative ? `${metric}, % of deterministic` : metric, domain, grid: true, nice: false },
       marks: [

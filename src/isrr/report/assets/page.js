@@ -10,7 +10,7 @@ function drawStill() { // without the judged queries: the curve as the certifica
   const points = data.configurations.map((c) => ({ x: 100 * c.gain[0], y: c.utility[0], certified: c.certified }));
   legend(document.querySelector("#tradeoff .legend"), [["line", colour.measured, "measured"], ["thick", colour.alone, "certified"], ["star", colour.promise, "in use"]]);
   draw(document.querySelector("#tradeoff .chart"), {
-    height: 360, marginLeft: 56, marginBottom: 44, x: { label: "disparity removed, %" }, y: { label: `expected NDCG@${data.k}`, grid: true },
+    height: 360, marginTop: 34, marginLeft: 56, marginBottom: 44, x: { label: "disparity removed, %" }, y: { label: `expected NDCG@${data.k}`, grid: true },
     marks: [
       Plot.line(points.filter((p) => p.certified), { x: "x", y: "y", stroke: colour.alone, strokeWidth: 7, strokeOpacity: 0.45 }),
       Plot.line(points, { x: "x", y: "y", stroke: colour.measured, strokeWidth: 2.5 }),
@@ -79,9 +79,10 @@ function drawRest(first) {
     const section = document.getElementById("risk");
     section.hidden = false;
     legend(section.querySelector(".legend"), [["line", colour.measured, "measured risk"], ["dashes", colour.alone, "upper bound"], ["line", colour.promise, "tolerated risk"], ...(data.chosen === null ? [] : [["dot", colour.measured, "in use"]])]);
-    drawRisk(section.querySelector(".chart"), data);
+    drawRisk(section.querySelector(".chart"), tradeoff);
+    const { points } = riskPoints(tradeoff);
     if (first) tableBehind(section.querySelector("figure"), ["configuration", "risk", "bound", `NDCG@${data.k}`, "disparity removed"],
-      data.configurations.map((c, i) => [c.name, data.explorer.risk[i].toFixed(4), c.bound === null ? "" : c.bound.toFixed(4), c.utility[0].toFixed(4), percent(c.gain[0])]));
+      data.configurations.map((c, i) => [c.name, points[i].risk.toFixed(4), points[i].bound.toFixed(4), c.utility[0].toFixed(4), percent(c.gain[0])]));
   }
 }
 drawRest(true);
