@@ -1,5 +1,7 @@
 """The explorer's comparisons give calibration's own answers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -86,6 +88,8 @@ def test_promises_per_segment_take_the_worst_segment():
     reading = next(r for r in explorer.readings if r.confidence == outcome.confidence)
     chosen = explorer.rule.chosen(reading.levels, reading.others_hold, explorer.strengths[explorer.declared])
     assert outcome.curve[chosen].ranker == outcome.ranker
+    pooled = explore(retrace(calibrate(queries, replace(everywhere, per=None), path="temperature"), queries))
+    assert (np.array(explorer.measured) <= np.array(pooled.measured) + 1e-12).all()
 
 
 def test_other_queries_than_the_calibrations_are_refused():

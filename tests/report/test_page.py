@@ -175,6 +175,7 @@ def test_the_abstention_region_is_shown(opened, relative, absolute):
 def test_an_abstention_says_why_and_what_would_help(opened):
     tab = opened(page(*made(judged(), "ndcg@5 >= 0.95", path="temperature")))
     assert tab.inner_text(".badge") == "Abstained"
+    assert int(tab.get_attribute("#promise-slider", "max")) > 100
     text = tab.inner_text("header")
     assert "not met even by the safest configuration" in text
     assert "needs far fewer queries" in text

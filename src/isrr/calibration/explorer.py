@@ -6,7 +6,7 @@ The declared promise alone carries the certificate. Any other, chosen after look
 all of them together is the band of `isrr.calibration.band`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -67,7 +67,7 @@ class Explorer:
         promises: The promise at each slider stop, from weak to strong.
         targets, strengths: Their targets, and those as strengths in millionths.
         declared: Which stop is the declared promise.
-        measured: The promised quantity of each configuration.
+        measured: The promised quantity of each configuration, in the worst segment where there are several.
         rule: How one configuration is chosen.
         band_basis: What shaped the band, in words; empty where there is none.
         readings: One a confidence.
@@ -90,14 +90,15 @@ def explore(found: Retraced) -> Explorer | None:
     if outcome.provenance.selection in ("holm", "bonferroni"):
         return None
     cells = [found.cells(guarantee) for guarantee in outcome.guarantees]
-    lead, rule = cells[0][0], Rule.of(found.outcome)
+    lead, rule = cells[0][0], Rule.of(outcome)
+    measured = lead.target(np.min([cell.strength(cell.measured(), 1) for cell in cells[0]], axis=0), 1)
     confidences = sorted({*CONFIDENCES, outcome.confidence})
     deltas = [(1 - confidence) / outcome.provenance.planned_looks for confidence in confidences]
     by_segment = [[_levels(cell, delta) for cell in cells[0]] for delta in deltas]
     levels = [np.min(each, axis=0) for each in by_segment]
     held = [_others_hold(cells[1:], rule, delta) for delta in deltas]
     useful = slice(0, _peak(found) + 1)
-    targets = _slider(lead, np.concatenate([level[useful] for level in levels]), lead.measured()[useful])
+    targets = _slider(lead, np.concatenate([level[useful] for level in levels]), measured[useful])
     shape = _shape(found, lead)
     readings = [
         Reading(
@@ -105,7 +106,7 @@ def explore(found: Retraced) -> Explorer | None:
             tuple(int(x) for x in levels[i]),
             tuple(bool(x) for x in held[i]),
             None if shape is None else _band(lead, levels[i], shape, rule),
-            _stops(cells[0], held[i], deltas[i], rule) if shape is None else (),
+            _stops(cells, deltas[i], rule) if shape is None else (),
             _needed(cells, by_segment[i], held[i], deltas[i], rule, targets),
         )
         for i, confidence in enumerate(confidences)
@@ -115,7 +116,7 @@ def explore(found: Retraced) -> Explorer | None:
         tuple(float(t) for t in targets),
         tuple(float(s) for s in lead.strength(targets, STEPS)),
         int(np.flatnonzero(targets == first.target)[0]),
-        tuple(float(m) for m in lead.measured()),
+        tuple(float(m) for m in measured),
         rule,
         "" if shape is None or found.others is None else f"{len(found.others):,} other judged queries",
         tuple(readings),
@@ -148,8 +149,9 @@ def _peak(found: Retraced) -> int:
 def _slider(lead: Retargeted, levels: IntArray, measured: FloatArray) -> FloatArray:
     """Targets a thousandth apart around what was measured and what is certified; the declared one among them."""
     strengths = np.concatenate((levels, lead.strength(measured, STEPS))) / STEPS * PER_STOP
-    high = min(int(strengths.max()) + MARGIN, PER_STOP - 1)
-    middle = float(lead.strength(lead.guarantee.target, PER_STOP))
+    declared = float(lead.strength(lead.guarantee.target, PER_STOP))
+    high = min(int(max(strengths.max(), declared)) + MARGIN, PER_STOP - 1)
+    middle = min(declared, strengths.max())
     breadth = max(BREADTH * (high - middle), LEAST_BREADTH)
     low = max(int(strengths.min()) - MARGIN // 4, int(middle - breadth), 1)
     targets = lead.target(np.arange(low, high + 1), PER_STOP)
@@ -181,13 +183,16 @@ def _band(lead: Retargeted, levels: IntArray, shape: tuple[FloatArray, FloatArra
     return tuple(float(t) for t in lead.limit * (strength if lead.guarantee.utility else 1 - strength))
 
 
-def _stops(cells: list[Retargeted], held: BoolArray, delta: float, rule: Rule) -> tuple[Stop, ...]:
-    declared = declared_stops(cells[0].guarantee)
-    levels = np.min([_levels(cell, delta / len(declared)) for cell in cells], axis=0)
-    strengths = [float(cells[0].strength(promise.target, STEPS)) for promise in declared]
+def _stops(cells: list[list[Retargeted]], delta: float, rule: Rule) -> tuple[Stop, ...]:
+    """Promises declared beforehand, each tested along the path at δ/m."""
+    lead, along = cells[0][0], replace(rule, one_by_one=False)
+    declared = declared_stops(lead.guarantee)
+    part = delta / len(declared)
+    levels = np.min([_levels(cell, part) for cell in cells[0]], axis=0)
+    held = _others_hold(cells[1:], rule, part).tolist()
     return tuple(
-        Stop(promise.target, rule.chosen(levels, held.tolist(), strength))
-        for promise, strength in zip(declared, strengths, strict=True)
+        Stop(promise.target, along.chosen(levels, held, float(lead.strength(promise.target, STEPS))))
+        for promise in declared
     )
 
 

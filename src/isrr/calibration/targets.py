@@ -71,9 +71,9 @@ class Retargeted:
         share = np.asarray(target, np.float64) / self.limit
         return steps * (share if self.guarantee.utility else 1.0 - share)
 
-    def target(self, strength: IntArray | int, steps: int) -> FloatArray:
+    def target(self, strength: IntArray | FloatArray, steps: int) -> FloatArray:
         """Strengths as targets."""
-        count = np.asarray(strength)
+        count = np.asarray(strength, np.float64)
         return self.limit * ((count if self.guarantee.utility else steps - count) / steps)
 
     def losses(self, column: int, target: float) -> FloatArray:

@@ -89,7 +89,9 @@ def what_helps(outcome: Abstention) -> list[str]:
         )
     for test in outcome.tests:
         if test.level is not None and not (test.guarantee.relative and test.guarantee.utility):
-            lines.append(f"Asked for {test.guarantee.at(test.level)}, the order by score alone would have been certified.")
+            lines.append(
+                f"Asked for {test.guarantee.at(test.level)}, the order by score alone would have been certified."
+            )
     if not any(g.relative for g in outcome.guarantees):
         k = outcome.k
         lines.append(
@@ -123,6 +125,8 @@ def facts(outcome: Certificate | Abstention, command: str) -> list[tuple[str, st
         rows.insert(3, ("Warning", f"look {p.look} at the same data, of {p.planned_looks} planned"))
     if p.selection == "pointwise":
         rows.insert(3, ("Warning", "pointwise selection carries no guarantee over the path"))
+    if any(test.evidence == "normal_approximation" for test in outcome.tests):
+        rows.insert(3, ("Warning", "the normal approximation is not valid for any given number of queries"))
     return rows
 
 
