@@ -60,7 +60,7 @@ def test_every_slider_stop_answers_as_certify_does(promise, options):
 
 
 def test_the_declared_stop_is_the_outcome():
-    queries = judged(450)
+    queries = judged(300)
     outcome = calibrate(queries, "ndcg@5 >= 90% of deterministic")
     explorer = explore(retrace(outcome, queries))
     reading = next(r for r in explorer.readings if r.confidence == outcome.confidence)

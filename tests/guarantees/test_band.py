@@ -37,7 +37,7 @@ def test_all_bounds_of_the_band_hold_together():
 
 
 def test_a_band_whose_shape_saw_the_calibration_queries_breaks():
-    n, n_grid, repeats = 100, 20, 1_000
+    n, n_grid, repeats = 100, 12, 1_000
     rng = np.random.default_rng(20231)
     losses = 0.5 + 0.4 * rng.uniform(-1, 1, (n, repeats, n_grid))
     alone = betting.upper_bound(losses.reshape(n, -1), DELTA).reshape(repeats, n_grid)

@@ -9,17 +9,18 @@ from isrr.cli.main import app
 from isrr.data.frames import write_queries
 
 
-@pytest.fixture
-def folder(tmp_path, many_queries):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, many_queries):
+    made = tmp_path_factory.mktemp("report")
     ids = Queries.from_arrays(
         scores=many_queries.scores,
         relevance=many_queries.relevance,
         qid=[f"q{q}" for q, n in enumerate(many_queries.n_items) for _ in range(n)],
     )
-    write_queries(ids[:250], tmp_path / "judged.parquet")
-    write_queries(ids[250:400], tmp_path / "other.parquet")
-    calibrate(ids[:250], "ndcg@5 >= 90% of deterministic").save(tmp_path / "ranker.json")
-    return tmp_path
+    write_queries(ids[:250], made / "judged.parquet")
+    write_queries(ids[250:400], made / "other.parquet")
+    calibrate(ids[:250], "ndcg@5 >= 90% of deterministic").save(made / "ranker.json")
+    return made
 
 
 def run(*arguments):
@@ -47,6 +48,6 @@ def test_a_certificate_alone_makes_a_page_without_a_slider(folder):
 
 
 def test_other_queries_are_refused_and_no_page_is_written(folder):
-    done = run(folder / "ranker.json", folder / "other.parquet", "--out", folder / "r.html")
+    done = run(folder / "ranker.json", folder / "other.parquet", "--out", folder / "none.html")
     assert "not the judged queries of the calibration" in str(done.exception)
-    assert not (folder / "r.html").exists()
+    assert not (folder / "none.html").exists()
