@@ -10,6 +10,7 @@ from isrr.calibration.local import fill
 from isrr.calibration.paths import NAMES, Path, front_path, temperature_path, threshold_path
 from isrr.calibration.plan import queries_needed
 from isrr.calibration.table import RiskTable, canonical_order, hash_key
+from isrr.calibration.targets import Retargeted
 from isrr.certificate import Abstention, Certificate, Estimate, Point, Provenance, Test
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError, GuaranteeError
@@ -262,7 +263,8 @@ def _level_certified(result: Tested, column: int, bound: float, delta: float) ->
         return None
     slack = guarantee.alpha - guarantee.tested_alpha
     if guarantee.relative:
-        share = _share_certified(result, column, delta)
+        again = Retargeted.of_losses(guarantee, result.evidence, result.losses(), [column])
+        share = float(again.target(again.strongest(delta, 1000), 1000)[0])
     elif guarantee.utility:
         share = np.floor((1 - bound - slack) * 1e4) / 1e4
     else:
@@ -272,32 +274,6 @@ def _level_certified(result: Tested, column: int, bound: float, delta: float) ->
     except GuaranteeError:
         return None
     return float(share)
-
-
-def _share_certified(result: Tested, column: int, delta: float) -> float:
-    """The largest kept share (or smallest share of disparity) that would be certified, by bisection on a lattice.
-
-    Losses of a paired promise depend on the share; the values behind them are recovered from the deterministic column.
-    """
-    guarantee = result.cell.guarantee
-    losses, share = result.losses(), guarantee.target
-    sign = 1.0 if guarantee.utility else -1.0
-    constant = 1.0 if guarantee.utility else share
-    reference: FloatArray = (sign * (constant - (1 + share) * losses[:, 0])) / (1 - share)
-    values = share * reference + sign * (constant - (1 + share) * losses[:, column])
-    source = named_evidence(result.evidence, delta=delta, prior_deviation=guarantee.prior_deviation)
-
-    def holds(steps: int) -> bool:
-        promise = replace(guarantee, target=steps / 1000)
-        return bool(source.certifies(promise.losses(values[:, None], reference), promise.tested_alpha, delta)[0])
-
-    low, high = 0, 1000  # of a thousand: the safe end and the one beyond reach
-    if not guarantee.utility:
-        low, high = 1000, 0
-    while abs(high - low) > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low / 1000
 
 
 def _why(table: RiskTable, path: Path, verdict: Verdict, delta: float) -> tuple[str, int | None]:

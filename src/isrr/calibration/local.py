@@ -61,7 +61,7 @@ def fill(
         if not (fair and any(r.decay < 1 and r.threshold > 0 for r in grid)):
             method = "exact"  # smoothed exposures, which decay below 1 needs, are no losses for a fairness promise
     summed = evidence in ("vb", "mixture") or (evidence == "betting" and len(judged) > LARGEST_FOR_BETTING)
-    planned = {segment: int(mask.sum()) for segment, mask in _segments(judged, guarantees).items()}
+    planned = {segment: int(mask.sum()) for segment, mask in segments(judged, guarantees).items()}
 
     def shard(part: Queries, done: int) -> RiskTable:
         def advance(now: int, _: int) -> None:
@@ -76,7 +76,7 @@ def fill(
         for guarantee in guarantees:
             values = values_of(measured, guarantee, part, grid)
             losses = guarantee.losses(values, values[:, 0])
-            for segment, mask in _segments(part, [guarantee]).items():
+            for segment, mask in segments(part, [guarantee]).items():
                 chosen = losses if segment is None else losses[mask]
                 keys = part.keys if segment is None else part.keys[mask]
                 if not summed:
@@ -124,7 +124,7 @@ def values_of(measured: Evaluation, guarantee: Guarantee, queries: Queries, grid
     return np.stack([c / np.where(largest_possible > 0, largest_possible, 1.0) for c in columns], axis=1)
 
 
-def _segments(queries: Queries, guarantees: Sequence[Guarantee]) -> dict[str | None, np.ndarray]:
+def segments(queries: Queries, guarantees: Sequence[Guarantee]) -> dict[str | None, np.ndarray]:
     """Which queries each tested segment holds; None stands for all of them."""
     found: dict[str | None, np.ndarray] = {}
     if any(guarantee.per is None for guarantee in guarantees):

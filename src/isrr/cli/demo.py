@@ -8,6 +8,7 @@ import numpy as np
 import typer
 
 from isrr.cli.console import err, out, progress, say, show_outcome
+from isrr.cli.reporting import write_page
 
 
 def demo(
@@ -17,7 +18,7 @@ def demo(
     ] = "ndcg@5 >= 95% of deterministic",
     seed: Annotated[int, typer.Option(help="Names the data.")] = 0,
 ) -> None:
-    """Make queries, train a scorer, calibrate, print the certificate and the trade-off, draw the figure."""
+    """Make queries, train a scorer, calibrate, print certificate and trade-off, draw the figure and the page."""
     from isrr.calibration.calibrate import calibrate
     from isrr.data.frames import write_queries
     from isrr.data.synthetic import generate
@@ -65,7 +66,9 @@ def demo(
             "deterministic": utility,
         },
     )
+    write_page(folder / "report.html", outcome, judged, validation, f"isrr demo --out {folder}")
     say(f"\nwritten: {folder}/judged.parquet, ranker.json, tradeoff.png")
+    say(f"to look at, in any browser: {folder}/report.html")
     say(f"again, by hand: isrr calibrate {folder}/judged.parquet -g '{guarantee}' -o {folder}/ranker.json")
 
 

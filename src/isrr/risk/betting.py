@@ -29,7 +29,7 @@ SMALLEST_ALPHA = 2.0**-30
 
 def certifies(
     losses: FloatArray,
-    alpha: float,
+    alpha: ArrayLike,
     delta: float,
     prior_deviation: float = PRIOR_DEVIATION,
     prior_mean: float = PRIOR_MEAN,
@@ -38,7 +38,7 @@ def certifies(
 
     Args:
         losses: At most 1 each, shape (n_queries, n_grid), rows in canonical order.
-        alpha: Risk level to certify, in (0, 1); below 2⁻³⁰ nothing is certified.
+        alpha: Risk level to certify, in (0, 1), one or one a configuration; below 2⁻³⁰ nothing is certified.
         delta: Level of the test, in (0, 1).
         prior_deviation: Guess of the losses' deviation, fixed without the calibration losses.
         prior_mean: Guess of their mean, likewise.
@@ -48,9 +48,9 @@ def certifies(
         >>> certifies(losses, alpha=0.28, delta=0.05)
         array([ True, False])
     """
-    if alpha < SMALLEST_ALPHA:
-        return np.zeros(losses.shape[1], np.bool_)
-    return _run(losses, coarsen(alpha), coarsen(delta), prior_deviation, prior_mean)
+    level = np.maximum(alpha, SMALLEST_ALPHA)
+    answers = _run(losses, coarsen(level), coarsen(delta), prior_deviation, prior_mean)
+    return answers & (np.asarray(alpha) >= SMALLEST_ALPHA)
 
 
 def pvalue(

@@ -1,0 +1,231 @@
+"""What calibration would have said about other promises, so that a page can answer by comparing numbers.
+
+For every configuration of the path and every confidence: the strongest target that the judged queries certify. The
+configurations certified at any target are then those before the first whose level is too low, as `certify` finds them.
+The declared promise alone carries the certificate. Any other, chosen after looking, answers "what if"; what holds for
+all of them together is the band of `isrr.calibration.band`.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from isrr.calibration.band import LEAST_TO_SHAPE, declared_stops, expected_half_width, simultaneous
+from isrr.calibration.local import values_of
+from isrr.calibration.plan import queries_needed
+from isrr.calibration.retrace import Retraced
+from isrr.calibration.rule import Rule
+from isrr.calibration.targets import Retargeted
+from isrr.data.queries import FloatArray
+from isrr.metrics.evaluate import evaluate
+from isrr.risk.evidence import LARGEST_FOR_BETTING
+from isrr.risk.lattice import BoolArray, IntArray
+
+CONFIDENCES = (0.90, 0.95, 0.99)
+STEPS = 1_000_000
+COARSE = 10_000
+PER_STOP = 1_000  # a slider moves by a thousandth
+MARGIN = 40  # slider stops beyond what is measured
+BREADTH = 3  # towards weaker promises the slider goes this many times as far as towards stronger ones, …
+LEAST_BREADTH = 100  # … and at least so many stops
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A promise declared beforehand and tested together with others: its target and the configuration certified."""
+
+    target: float
+    configuration: int | None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Everything at one confidence, configurations in the order of the path.
+
+    Attributes:
+        confidence: Over one promise alone, or over all of a band.
+        levels: Strength of the strongest target certified, in millionths; see `isrr.calibration.targets`.
+        others_hold: Whether all promises but the first are certified.
+        band: Targets that hold for all configurations together; None where no band could be shaped.
+        stops: Where there is no band: promises declared beforehand, at δ/m each.
+        needed: For each slider stop where nothing is certified, how many queries would do; None where none would.
+    """
+
+    confidence: float
+    levels: tuple[int, ...]
+    others_hold: tuple[bool, ...]
+    band: tuple[float, ...] | None
+    stops: tuple[Stop, ...]
+    needed: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """What a slider over the first promise needs.
+
+    Attributes:
+        promises: The promise at each slider stop, from weak to strong.
+        targets, strengths: Their targets, and those as strengths in millionths.
+        declared: Which stop is the declared promise.
+        measured: The promised quantity of each configuration, in the worst segment where there are several.
+        rule: How one configuration is chosen.
+        band_basis: What shaped the band, in words; empty where there is none.
+        readings: One a confidence.
+    """
+
+    promises: tuple[str, ...]
+    targets: tuple[float, ...]
+    strengths: tuple[float, ...]
+    declared: int
+    measured: tuple[float, ...]
+    rule: Rule
+    band_basis: str
+    readings: tuple[Reading, ...]
+
+
+def explore(found: Retraced) -> Explorer | None:
+    """What a slider over the first promise needs; None for a selection whose answers are no comparison of bounds."""
+    outcome = found.outcome
+    first = outcome.guarantees[0]
+    if outcome.provenance.selection in ("holm", "bonferroni"):
+        return None
+    cells = [found.cells(guarantee) for guarantee in outcome.guarantees]
+    lead, rule = cells[0][0], Rule.of(outcome)
+    measured = lead.target(np.min([cell.strength(cell.measured(), 1) for cell in cells[0]], axis=0), 1)
+    confidences = sorted({*CONFIDENCES, outcome.confidence})
+    deltas = [(1 - confidence) / outcome.provenance.planned_looks for confidence in confidences]
+    by_segment = [[_levels(cell, delta) for cell in cells[0]] for delta in deltas]
+    levels = [np.min(each, axis=0) for each in by_segment]
+    held = [_others_hold(cells[1:], rule, delta) for delta in deltas]
+    useful = slice(0, _peak(found) + 1)
+    targets = _slider(lead, np.concatenate([level[useful] for level in levels]), measured[useful])
+    shape = _shape(found, lead)
+    readings = [
+        Reading(
+            confidence,
+            tuple(int(x) for x in levels[i]),
+            tuple(bool(x) for x in held[i]),
+            None if shape is None else _band(lead, levels[i], shape, rule),
+            _stops(cells, deltas[i], rule) if shape is None else (),
+            _needed(cells, by_segment[i], held[i], deltas[i], rule, targets),
+        )
+        for i, confidence in enumerate(confidences)
+    ]
+    return Explorer(
+        tuple(str(first.at(float(t))) for t in targets),
+        tuple(float(t) for t in targets),
+        tuple(float(s) for s in lead.strength(targets, STEPS)),
+        int(np.flatnonzero(targets == first.target)[0]),
+        tuple(float(m) for m in measured),
+        rule,
+        "" if shape is None or found.others is None else f"{len(found.others):,} other judged queries",
+        tuple(readings),
+    )
+
+
+def _levels(cell: Retargeted, delta: float) -> IntArray:
+    """The strongest target certified, in millionths; more coarsely where every question sums up many queries."""
+    steps = STEPS if len(cell.values) <= LARGEST_FOR_BETTING else COARSE
+    return cell.strongest(delta, steps) * (STEPS // steps)
+
+
+def _others_hold(cells: list[list[Retargeted]], rule: Rule, delta: float) -> BoolArray:
+    hold = np.ones(len(rule.free), bool)
+    for cell in (cell for promise in cells for cell in promise):
+        targets = np.full(hold.size, cell.guarantee.target)
+        by_definition = np.array([False] * hold.size)
+        if cell.guarantee.relative and cell.guarantee.utility:
+            by_definition = (cell.values == cell.reference[:, None]).all(axis=0)
+        hold &= by_definition | cell.holds(targets, delta)
+    return hold
+
+
+def _peak(found: Retraced) -> int:
+    """The configuration beyond which a weaker promise buys nothing."""
+    utility = found.outcome.guarantees[0].utility
+    return int(np.argmax([p.fairness_gain.value if utility else p.utility.value for p in found.outcome.curve]))
+
+
+def _slider(lead: Retargeted, levels: IntArray, measured: FloatArray) -> FloatArray:
+    """Targets a thousandth apart around what was measured and what is certified; the declared one among them."""
+    strengths = np.concatenate((levels, lead.strength(measured, STEPS))) / STEPS * PER_STOP
+    declared = float(lead.strength(lead.guarantee.target, PER_STOP))
+    high = min(int(max(strengths.max(), declared)) + MARGIN, PER_STOP - 1)
+    middle = min(declared, strengths.max())
+    breadth = max(BREADTH * (high - middle), LEAST_BREADTH)
+    low = max(int(strengths.min()) - MARGIN // 4, int(middle - breadth), 1)
+    targets = lead.target(np.arange(low, high + 1), PER_STOP)
+    targets = np.append(targets[np.abs(targets - lead.guarantee.target) > 1e-9], lead.guarantee.target)
+    return targets[np.argsort(lead.strength(targets, STEPS))]
+
+
+def _shape(found: Retraced, lead: Retargeted) -> tuple[FloatArray, FloatArray] | None:
+    """Expected shortfall (1 − strength) and half-width of each configuration, from queries not tested on."""
+    others, first = found.others, lead.guarantee
+    if others is None or others.relevance is None:
+        return None
+    seen = evaluate(others, found.grid, gain_kind=first.gain_kind, empty_query=first.empty_query)
+    kept = ~np.isnan(seen.ndcg[:, 0])
+    if kept.sum() < LEAST_TO_SHAPE:
+        return None
+    values = values_of(seen, first, others, found.grid)[kept]
+    pilot = Retargeted(first, lead.evidence, values[:, 1:], values[:, 0])
+    mean = float(values[:, 0].mean()) if first.relative else 1.0
+    width = expected_half_width(pilot.deviation() / lead.limit, len(lead.values), mean)
+    return 1 - pilot.strength(pilot.measured(), 1), width
+
+
+def _band(lead: Retargeted, levels: IntArray, shape: tuple[FloatArray, FloatArray], rule: Rule) -> tuple[float, ...]:
+    shortfall = np.zeros(levels.size)
+    tested = ~np.array(rule.by_definition)
+    shortfall[tested] = simultaneous(1 - levels[tested] / STEPS, shape[0][tested], shape[1][tested])
+    strength = np.clip(1 - shortfall, 0.0, 1.0)
+    return tuple(float(t) for t in lead.limit * (strength if lead.guarantee.utility else 1 - strength))
+
+
+def _stops(cells: list[list[Retargeted]], delta: float, rule: Rule) -> tuple[Stop, ...]:
+    """Promises declared beforehand, each tested along the path at δ/m."""
+    lead, along = cells[0][0], replace(rule, one_by_one=False)
+    declared = declared_stops(lead.guarantee)
+    part = delta / len(declared)
+    levels = np.min([_levels(cell, part) for cell in cells[0]], axis=0)
+    held = _others_hold(cells[1:], rule, part).tolist()
+    return tuple(
+        Stop(promise.target, along.chosen(levels, held, float(lead.strength(promise.target, STEPS))))
+        for promise in declared
+    )
+
+
+def _needed(
+    cells: list[list[Retargeted]],
+    levels: list[IntArray],
+    held: BoolArray,
+    delta: float,
+    rule: Rule,
+    targets: FloatArray,
+) -> tuple[int | None, ...]:
+    """As an abstention says it: for the safest configuration, the largest number any promise asks for."""
+    safest = next((c for c, exempt in enumerate(rule.by_definition) if not exempt), 0)
+
+    def column(cell: Retargeted) -> int:
+        return safest if cell.guarantee.relative and cell.guarantee.utility else 0
+
+    def wanted(cell: Retargeted, target: float) -> int | None:
+        losses = cell.losses(column(cell), target)
+        return queries_needed(float(losses.mean()), float(losses.std()), cell.guarantee.at(target), delta)
+
+    fixed = []
+    for cell in (cell for promise in cells[1:] for cell in promise):
+        target, c = cell.guarantee.target, column(cell)
+        if not cell.holds(np.full(len(rule.free), target), delta)[c]:
+            fixed.append(wanted(cell, target))
+    needed: list[int | None] = []
+    worst = np.min(levels, axis=0)
+    for target, strength in zip(targets.tolist(), cells[0][0].strength(targets, STEPS).tolist(), strict=True):
+        if rule.chosen(worst, held.tolist(), strength) is not None:
+            needed.append(None)
+            continue
+        failing = [cell for cell, level in zip(cells[0], levels, strict=True) if level[column(cell)] < strength]
+        counts = fixed + [wanted(cell, target) for cell in failing]
+        needed.append(None if None in counts or not counts else max(n for n in counts if n is not None))
+    return tuple(needed)

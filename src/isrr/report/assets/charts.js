@@ -1,0 +1,115 @@
+"use strict";
+// Charts, drawn with Observable Plot into SVG. Colours are CSS variables, so light, dark and print need no redrawing.
+
+const colour = { measured: "var(--blue)", alone: "var(--green)", band: "var(--purple)", promise: "var(--orange)", before: "var(--grey)" };
+const percent = (x, digits = 1) => `${(100 * x).toFixed(digits)}\u00a0%`;
+
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key in made) made[key] = value; else made.setAttribute(key, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+// A legend entry draws the very mark it names: colour is never the only difference.
+const swatches = {
+  line: (c) => `<line x1="0" y1="7" x2="26" y2="7" stroke="${c}" stroke-width="2.5"/>`,
+  thick: (c) => `<line x1="0" y1="7" x2="26" y2="7" stroke="${c}" stroke-width="6" opacity=".45"/>`,
+  dashed: (c) => `<rect width="26" height="14" fill="${c}" opacity=".14"/><line x1="0" y1="11" x2="26" y2="11" stroke="${c}" stroke-width="2" stroke-dasharray="5 3"/>`,
+  dashes: (c) => `<line x1="0" y1="7" x2="26" y2="7" stroke="${c}" stroke-width="2.5" stroke-dasharray="6 3"/>`,
+  dotted: (c) => `<line x1="0" y1="7" x2="26" y2="7" stroke="${c}" stroke-width="2" stroke-dasharray="2 3"/>`,
+  dot: (c) => `<circle cx="13" cy="7" r="5" fill="${c}"/>`,
+  ring: (c) => `<circle cx="13" cy="7" r="4.5" fill="none" stroke="${c}" stroke-width="2"/>`,
+  square: (c) => `<rect x="8" y="2" width="10" height="10" fill="${c}"/>`,
+  tick: (c) => `<line x1="13" y1="0" x2="13" y2="14" stroke="${c}" stroke-width="3"/>`,
+  star: (c) => `<path d="M13 0l2 5h5l-4 3 2 6-5-4-5 4 2-6-4-3h5z" fill="${c}"/>`,
+  hatch: (c) => `<rect width="26" height="14" fill="${c}" opacity=".16"/>`,
+  bar: (c) => `<rect x="4" width="18" height="14" fill="${c}" opacity=".5"/>`,
+  outline: (c) => `<rect x="4" y="1" width="18" height="12" fill="none" stroke="${c}" stroke-width="2"/>`,
+};
+function legend(where, entries) {
+  where.replaceChildren(...entries.map(([kind, c, text]) => {
+    const entry = element("span");
+    entry.innerHTML = `<svg width="26" height="14" aria-hidden="true">${swatches[kind](c)}</svg>`;
+    entry.append(text);
+    return entry;
+  }));
+}
+
+function draw(where, options, description) {
+  const chart = Plot.plot({ width: Math.max(where.clientWidth, 280), style: { background: "none", fontSize: "13px" }, ...options });
+  chart.setAttribute("role", "img");
+  chart.setAttribute("aria-label", description);
+  where.replaceChildren(chart);
+}
+
+// A table behind each chart: the same numbers for screen readers and for copying.
+function tableBehind(figure, heads, rows) {
+  const table = element("table", {},
+    element("thead", {}, element("tr", {}, ...heads.map((h) => element("th", { scope: "col" }, h)))),
+    element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, element("bdi", {}, cell)))))));
+  figure.append(element("details", {}, element("summary", {}, "The numbers"), element("div", { className: "scroll" }, table)));
+}
+
+const cut = (text, n) => ([...text].length > n ? [...text].slice(0, n - 1).join("") + "…" : text);
+
+function drawShares(figure, shares, changed) {
+  const rows = shares.map((s, i) => ({ ...s, key: i }));
+  const wide = figure.clientWidth > 400;
+  draw(figure.querySelector(".chart"), {
+    height: 62 + 28 * rows.length, marginLeft: wide ? 130 : 96, marginRight: 16, marginBottom: 42,
+    x: { label: "share of all exposure, %", grid: true, zero: true, transform: (x) => 100 * x, nice: true },
+    y: { type: "band", label: null, domain: rows.map((r) => r.key), tickFormat: (i) => cut(rows[i].name, wide ? 17 : 12), tickSize: 0 },
+    marks: [
+      Plot.tickX(rows, { x: "deserved", y: "key", stroke: colour.promise, strokeWidth: 3, insetTop: 3, insetBottom: 3 }),
+      ...(changed ? [Plot.arrow(rows.filter((r) => Math.abs(r.after - r.before) > 0.004), { x1: "before", x2: "after", y: "key", stroke: colour.measured, strokeWidth: 2, headLength: 0, insetStart: 6, insetEnd: 6 })] : []),
+      Plot.dot(rows, { x: "before", y: "key", r: 5, stroke: colour.before, strokeWidth: 2 }),
+      ...(changed ? [Plot.dot(rows, { x: "after", y: "key", r: 5.5, fill: colour.measured })] : []),
+    ],
+  }, `Share of exposure before and after for ${rows.length} kinds of items; the numbers are in the table below.`);
+}
+
+function drawSpread(where, spread, changed) {
+  const bins = spread.before.map((n, i) => ({ x1: spread.edges[i], x2: spread.edges[i + 1], before: n, after: spread.after[i] }));
+  draw(where, {
+    height: 260, marginTop: 32, marginLeft: 56, marginBottom: 42,
+    x: { label: "expected NDCG of a query", domain: [0, 1] }, y: { label: "queries", grid: true },
+    marks: [
+      ...(changed ? [Plot.rectY(bins, { x1: "x1", x2: "x2", y: "after", fill: colour.measured, fillOpacity: 0.5, inset: 1 })] : []),
+      Plot.rectY(bins, { x1: "x1", x2: "x2", y: "before", fill: "none", stroke: colour.before, strokeWidth: 2, inset: 1 }),
+      Plot.ruleX([spread.worst_before], { stroke: colour.before, strokeWidth: 2.5, strokeDasharray: "2 3" }),
+      ...(changed ? [Plot.ruleX([spread.worst_after], { stroke: colour.promise, strokeWidth: 2.5 })] : []),
+      Plot.ruleY([0]),
+    ],
+  }, "Histogram of the expected NDCG of each query, before and after.");
+}
+
+// Risk is what the promise bounds from above: 1 − NDCG (or 1 − the share kept), or disparity itself.
+function riskPoints(tradeoff) {
+  const risk = (quantity) => (tradeoff.data.promise.utility ? 1 - quantity : quantity);
+  const reading = tradeoff.explorer.readings.find((r) => r.confidence === tradeoff.data.confidence);
+  return {
+    tolerated: risk(tradeoff.explorer.targets[tradeoff.explorer.declared]),
+    points: tradeoff.explorer.measured.map((quantity, c) => ({ i: c + 1, risk: risk(quantity), bound: risk(tradeoff.bound(c, reading)) })),
+  };
+}
+
+function drawRisk(where, tradeoff) {
+  const { points, tolerated } = riskPoints(tradeoff), { promise, chosen, k } = tradeoff.data;
+  const metric = promise.utility ? `NDCG@${k}` : `${promise.metric.replace("_", " ")}@${k}`;
+  const label = promise.utility ? `risk: 1 − ${promise.relative ? "share kept of " : ""}${metric}` : `risk: ${metric}${promise.relative ? ", share of deterministic" : ""}`;
+  const least = d3.min(points, (p) => p.risk), near = Math.max(tolerated, least) + Math.max(2.5 * Math.abs(tolerated - least), 0.05);
+  const shown = points.filter((p) => p.risk <= near); // where the promise is decided
+  draw(where, {
+    height: 280, marginTop: 32, marginLeft: 60, marginBottom: 42,
+    x: { label: "configuration along the path, safest first" }, y: { label, grid: true, nice: true },
+    marks: [
+      Plot.ruleY([tolerated], { stroke: colour.promise, strokeWidth: 2 }),
+      Plot.line(shown, { x: "i", y: "risk", stroke: colour.measured, strokeWidth: 2 }),
+      Plot.line(shown, { x: "i", y: "bound", stroke: colour.alone, strokeWidth: 2, strokeDasharray: "6 3" }),
+      ...(chosen === null ? [] : [Plot.dot([points[chosen]], { x: "i", y: "risk", r: 6, fill: colour.measured, stroke: "var(--paper)" })]),
+    ],
+  }, "Measured risk, its upper bound and the tolerated risk along the path of configurations.");
+}

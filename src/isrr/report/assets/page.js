@@ -1,0 +1,95 @@
+"use strict";
+// Puts the page together. Everything that came with the data reaches the page as text.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const changed = !data.abstained;
+
+function drawStill() { // without the judged queries: the curve as the certificate holds it
+  document.querySelector(".needs-judged").hidden = false;
+  document.querySelector(".explore").hidden = true;
+  const points = data.configurations.map((c) => ({ x: 100 * c.gain[0], y: c.utility[0], certified: c.certified }));
+  legend(document.querySelector("#tradeoff .legend"), [["line", colour.measured, "measured"], ["thick", colour.alone, "certified"], ["star", colour.promise, "in use"]]);
+  draw(document.querySelector("#tradeoff .chart"), {
+    height: 360, marginTop: 34, marginLeft: 56, marginBottom: 44, x: { label: "disparity removed, %" }, y: { label: `expected NDCG@${data.k}`, grid: true },
+    marks: [
+      Plot.line(points.filter((p) => p.certified), { x: "x", y: "y", stroke: colour.alone, strokeWidth: 7, strokeOpacity: 0.45 }),
+      Plot.line(points, { x: "x", y: "y", stroke: colour.measured, strokeWidth: 2.5 }),
+      ...(data.chosen === null ? [] : [Plot.dot([points[data.chosen]], { x: "x", y: "y", symbol: "star", r: 9, fill: colour.promise, stroke: "var(--paper)" })]),
+    ],
+  }, "Trade-off between NDCG and disparity removed along the path of configurations.");
+}
+
+function drawPortrait(portrait, first) {
+  const show = (id) => { document.getElementById(id).hidden = false; };
+  ["exposure", "spread", "sample", ...(portrait.groups.length ? ["by-group"] : [])].forEach(show); // shown before drawn: charts take the width there is
+  legend(document.querySelector(".shares-legend"), [
+    ["ring", colour.before, "order by score"], ...(changed ? [["dot", colour.measured, "ranker in use"]] : []), ["tick", colour.promise, "share of relevance"],
+  ]);
+  for (const [id, shares] of [["by-grade", portrait.grades], ["by-place", portrait.places], ["by-group", portrait.groups]]) {
+    if (!shares.length) continue;
+    const figure = document.getElementById(id);
+    drawShares(figure, shares, changed);
+    if (first) tableBehind(figure, ["kind", "items", "before", "after", "share of relevance"],
+      shares.map((s) => [s.name, s.n_items.toLocaleString("en"), percent(s.before), percent(s.after), percent(s.deserved)]));
+  }
+  const spread = portrait.spread, section = document.getElementById("spread");
+  section.querySelector("#spread-words").textContent = changed
+    ? `The worst tenth of the ${portrait.n_queries.toLocaleString("en")} queries has a mean NDCG of ${spread.worst_before.toFixed(3)} in the order by score and ${spread.worst_after.toFixed(3)} under the ranker in use; the median goes from ${spread.median_before.toFixed(3)} to ${spread.median_after.toFixed(3)}. ${percent(spread.losing)} of the queries lose more than 0.05, ${percent(spread.gaining)} gain more than 0.05. The promise is about the mean.`
+    : `In the order by score the worst tenth of the ${portrait.n_queries.toLocaleString("en")} queries has a mean NDCG of ${spread.worst_before.toFixed(3)}, the median is ${spread.median_before.toFixed(3)}.`;
+  legend(section.querySelector(".legend"), [
+    ["outline", colour.before, "order by score"], ...(changed ? [["bar", colour.measured, "ranker in use"]] : []),
+    ["dotted", colour.before, "mean of the worst tenth, before"], ...(changed ? [["line", colour.promise, "and after"]] : []),
+  ]);
+  drawSpread(section.querySelector(".chart"), spread, changed);
+  if (first) {
+    tableBehind(section.querySelector("figure"), ["NDCG from", "to", "queries before", "after"],
+      spread.before.map((n, i) => [spread.edges[i].toFixed(2), spread.edges[i + 1].toFixed(2), n.toLocaleString("en"), spread.after[i].toLocaleString("en")]));
+    sampleTable(portrait.sample);
+  }
+}
+
+function sampleTable(sample) {
+  const section = document.getElementById("sample"), k = data.k;
+  section.querySelector("#sample-words").replaceChildren("Query ", element("bdi", {}, sample.query),
+    `, ${sample.n_items} items, ${sample.rows.length < sample.n_items ? `the first ${sample.rows.length} ` : ""}by falling score. Each cell is the chance that the item stands at that position; the framed cell is its place in the order by score.`);
+  const heads = ["item", "grade", "score", ...d3.range(1, k + 1).map((j) => `position ${j}`), "shown at all"];
+  const grouped = sample.rows.some((row) => row.group !== null);
+  if (grouped) heads.splice(1, 0, "group");
+  const body = sample.rows.map((row, i) => {
+    const tr = element("tr", {}, element("th", { scope: "row" }, element("bdi", { title: row.item }, row.item)));
+    if (grouped) tr.append(element("td", {}, element("bdi", {}, row.group ?? "")));
+    tr.append(element("td", {}, String(row.relevance)), element("td", {}, row.score.toPrecision(3)));
+    row.chances.forEach((chance, j) => {
+      const cell = element("td", { className: i === j ? "before" : "" }, percent(chance, chance > 0.995 || chance === 0 ? 0 : 1));
+      cell.style.backgroundColor = `rgba(var(--heat), ${(0.5 * Math.min(chance, 1)).toFixed(3)})`;
+      tr.append(cell);
+    });
+    tr.append(element("td", {}, percent(d3.sum(row.chances), 0)));
+    return tr;
+  });
+  section.querySelector("table").replaceChildren(
+    element("thead", {}, element("tr", {}, ...heads.map((h) => element("th", { scope: "col" }, h)))), element("tbody", {}, ...body));
+}
+
+const tradeoff = data.explorer ? new TradeoffExplorer(data) : null;
+if (tradeoff) tradeoff.start(); else drawStill();
+function drawRest(first) {
+  if (data.portrait) drawPortrait(data.portrait, first);
+  if (data.explorer) {
+    const section = document.getElementById("risk");
+    section.hidden = false;
+    legend(section.querySelector(".legend"), [["line", colour.measured, "measured risk"], ["dashes", colour.alone, "upper bound"], ["line", colour.promise, "tolerated risk"], ...(data.chosen === null ? [] : [["dot", colour.measured, "in use"]])]);
+    drawRisk(section.querySelector(".chart"), tradeoff);
+    const { points } = riskPoints(tradeoff);
+    if (first) tableBehind(section.querySelector("figure"), ["configuration", "risk", "bound", `NDCG@${data.k}`, "disparity removed"],
+      data.configurations.map((c, i) => [c.name, points[i].risk.toFixed(4), points[i].bound.toFixed(4), c.utility[0].toFixed(4), percent(c.gain[0])]));
+  }
+}
+drawRest(true);
+let width = window.innerWidth;
+window.addEventListener("resize", () => {
+  if (window.innerWidth === width) return;
+  width = window.innerWidth;
+  if (tradeoff) tradeoff.draw(); else drawStill();
+  drawRest(false);
+});

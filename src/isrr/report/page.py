@@ -1,0 +1,135 @@
+"""The report: one HTML file that needs nothing but a browser.
+
+Sentences and tables of facts are written here, escaped; numbers for the charts travel as JSON that cannot close its
+own script element, and reach the page as text nodes only. Nothing is computed: what is drawn was handed over.
+"""
+
+import json
+from dataclasses import asdict
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from isrr.calibration.explorer import Explorer
+from isrr.calibration.portrait import Portrait
+from isrr.certificate import Abstention, Certificate, Estimate
+from isrr.report import words
+
+LONGEST_NAME = 160  # characters of an id or a group that are carried
+SCRIPTS = ("vendor/d3.min.js", "vendor/plot.min.js", "charts.js", "explorer.js", "page.js")
+
+
+def page(
+    outcome: Certificate | Abstention,
+    explorer: Explorer | None = None,
+    portrait: Portrait | None = None,
+    *,
+    command: str = "isrr.report.page.page(…)",
+) -> str:
+    """The whole page as text.
+
+    Args:
+        outcome: What calibration said.
+        explorer: What the slider needs; without it the trade-off is drawn and stands still.
+        portrait: Exposure, a sample query and the spread of utility; left out without it.
+        command: What made the page, for its last section.
+    """
+    first, second = words.verdict(outcome)
+    filled = {
+        "title": f"isrr: {'abstention' if outcome.abstained else 'certificate'} {outcome.id}",
+        "kind": "abstention" if outcome.abstained else "certificate",
+        "badge": "Abstained" if outcome.abstained else "Certified",
+        "first": first,
+        "second": second,
+    }
+    blocks = {
+        "tiles": _tiles(outcome),
+        "help": _list(words.what_helps(outcome), "help") if isinstance(outcome, Abstention) else "",
+        "assumptions": _list(words.assumptions()),
+        "breaks": _list(words.BREAKS),
+        "facts": "".join(
+            f"<dt>{escape(n)}</dt><dd><bdi>{escape(v)}</bdi></dd>" for n, v in words.facts(outcome, command)
+        ),
+        "css": _asset("page.css"),
+        "data": _script_safe(_data(outcome, explorer, portrait)),
+        "scripts": "\n".join(f"<script>{_asset(name)}</script>" for name in SCRIPTS),
+    }
+    parts = _asset("page.html").split("@@")
+    for i in range(1, len(parts), 2):  # every second part is a name; filled-in text is never searched again
+        name = parts[i]
+        parts[i] = escape(filled[name]) if name in filled else blocks[name]
+    return "".join(parts)
+
+
+def _data(outcome: Certificate | Abstention, explorer: Explorer | None, portrait: Portrait | None) -> dict[str, Any]:
+    first = outcome.guarantees[0]
+    rankers = [point.ranker for point in outcome.curve]
+    others = "".join(f" -g '{guarantee}'" for guarantee in outcome.guarantees[1:])
+    options = " --per-segment" if first.per else ""
+    options += f" --bound {first.bound:g}" if first.bound else ""
+    options += f" --gain {first.gain_kind}" if first.gain_kind != "exponential" else ""
+    options += f" --empty-query {first.empty_query}" if first.empty_query != "skip" else ""
+    return {
+        "abstained": outcome.abstained,
+        "k": outcome.k,
+        "confidence": outcome.confidence,
+        "promise": {"text": str(first), "utility": first.utility, "relative": first.relative, "metric": first.metric},
+        "n_promises": len(outcome.guarantees),
+        "chosen": rankers.index(outcome.ranker) if outcome.ranker in rankers and not outcome.abstained else None,
+        "configurations": [
+            {
+                "name": words.configuration(point.ranker),
+                "utility": _triple(point.utility),
+                "gain": _triple(point.fairness_gain),
+                "certified": point.certified,
+            }
+            for point in outcome.curve
+        ],
+        "command": {"head": "isrr calibrate fresh.parquet", "tail": f"{others}{options} -o ranker.json"},
+        "explorer": None if explorer is None else asdict(explorer),
+        "portrait": None if portrait is None else _shortened(asdict(portrait)),
+    }
+
+
+def _triple(estimate: Estimate) -> list[float]:
+    return [estimate.value, estimate.low, estimate.high]
+
+
+def _tiles(outcome: Certificate | Abstention) -> str:
+    tiles = [("Promise", str(outcome.guarantees[0])), ("Confidence", words.percent(outcome.confidence, 3))]
+    if isinstance(outcome, Certificate):
+        tiles += [
+            (f"NDCG@{outcome.k}", words.interval(outcome.utility)),
+            ("Disparity removed", words.interval(outcome.fairness_gain, shares=True)),
+        ]
+    else:
+        needed = "no number is enough" if outcome.queries_needed is None else f"about {outcome.queries_needed:,}"
+        tiles += [("Tested on", f"{outcome.provenance.n_queries:,} queries"), ("Queries needed", needed)]
+    return "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in tiles)
+
+
+def _list(lines: list[str] | tuple[str, ...], kind: str = "") -> str:
+    return f'<ul class="{kind}">' + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
+
+
+def _shortened(value: Any) -> Any:
+    """The same, with long text cut: a name of 10,000 characters tells no more than its beginning."""
+    if isinstance(value, dict):
+        return {key: _shortened(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shortened(item) for item in value]
+    if isinstance(value, str) and len(value) > LONGEST_NAME:
+        return value[:LONGEST_NAME] + "…"
+    return value
+
+
+def _script_safe(data: dict[str, Any]) -> str:
+    """JSON without a character that could end a script element or be read as markup."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _asset(name: str) -> str:
+    return files("isrr.report").joinpath("assets", name).read_text("utf-8")

@@ -1,0 +1,112 @@
+"""The explorer's comparisons give calibration's own answers."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from isrr import DataError, Queries
+from isrr.calibration.calibrate import calibrate
+from isrr.calibration.certify import certify
+from isrr.calibration.explorer import explore
+from isrr.calibration.local import fill
+from isrr.calibration.paths import Path
+from isrr.calibration.portrait import portray
+from isrr.calibration.retrace import retrace
+from isrr.guarantee import Guarantee
+from isrr.ranker.gpl import GPLRanker
+
+
+def judged(n_queries, seed=20230, **columns):
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(3, 25, n_queries)
+    relevance = rng.choice(4, sizes.sum(), p=[0.5, 0.25, 0.15, 0.1])
+    made = {name: make(rng, sizes) for name, make in columns.items()}
+    ids = np.repeat(np.arange(n_queries) + 10_000 * seed, sizes)
+    return Queries.from_arrays(
+        scores=0.7 * relevance + rng.normal(size=relevance.size), relevance=relevance, qid=ids, **made
+    )
+
+
+@pytest.mark.parametrize(
+    ("promise", "options"),
+    [
+        ("ndcg@5 >= 90% of deterministic", {"path": "front"}),
+        ("ndcg@5 >= 0.65", {"path": "thresholds"}),
+        ("ndcg@5 >= 0.65", {"path": "temperature", "evidence": "hoeffding_bentkus"}),
+        ("ndcg@5 >= 0.65", {"path": "temperature", "selection": "pointwise", "attempts": 2}),
+        ("normalized_disparity@5 <= 60% of deterministic", {"path": "temperature"}),
+        (["ndcg@5 >= 85% of deterministic", "normalized_disparity@5 <= 0.5"], {}),
+    ],
+)
+def test_every_slider_stop_answers_as_certify_does(promise, options):
+    queries = judged(220)
+    outcome = calibrate(queries, promise, **options)
+    found = retrace(outcome, queries)
+    explorer = explore(found)
+    p = outcome.provenance
+    falling = p.path in ("temperature", "front") and len({g.utility for g in outcome.guarantees}) == 1
+    path = Path(tuple(point.ranker for point in outcome.curve), p.path, "", falling)
+    grid = tuple(dict.fromkeys([GPLRanker.deterministic(5), *path.rankers]))
+    for i, stop in enumerate(np.linspace(0, len(explorer.targets) - 1, 5).astype(int)):
+        reading = explorer.readings[i % 3]
+        delta = (1 - reading.confidence) / p.planned_looks
+        asked = (outcome.guarantees[0].at(explorer.targets[stop]), *outcome.guarantees[1:])
+        table = fill(found.tested, grid, asked, delta=delta, evidence=p.evidence)
+        verdict = certify(table, path, delta=delta, evidence=p.evidence, selection=p.selection)
+        expected = None if verdict.chosen is None else grid[verdict.chosen]
+        chosen = explorer.rule.chosen(reading.levels, reading.others_hold, explorer.strengths[stop])
+        assert (None if chosen is None else path.rankers[chosen]) == expected
+
+
+def test_the_declared_stop_is_the_outcome():
+    queries = judged(300)
+    outcome = calibrate(queries, "ndcg@5 >= 90% of deterministic")
+    explorer = explore(retrace(outcome, queries))
+    reading = next(r for r in explorer.readings if r.confidence == outcome.confidence)
+    chosen = explorer.rule.chosen(reading.levels, reading.others_hold, explorer.strengths[explorer.declared])
+    assert outcome.curve[chosen].ranker == outcome.ranker
+    assert explorer.promises[explorer.declared] == "ndcg@5 >= 90% of deterministic"
+
+
+def test_the_band_lies_below_the_bounds_that_hold_alone_and_needs_other_queries():
+    queries = judged(200)
+    outcome = calibrate(queries, "ndcg@5 >= 90% of deterministic", path="temperature")
+    alone = explore(retrace(outcome, queries))
+    assert all(reading.band is None and reading.stops for reading in alone.readings)
+    banded = explore(retrace(outcome, queries, judged(200, seed=7)))
+    for reading in banded.readings:
+        tested = ~np.array(banded.rule.by_definition)
+        assert (np.array(reading.band)[tested] <= np.array(reading.levels)[tested] / 1e6 + 1e-12).all()
+
+
+def test_promises_per_segment_take_the_worst_segment():
+    queries = judged(400, segment=lambda rng, sizes: np.repeat(rng.choice(["a", "b"], sizes.size), sizes))
+    everywhere = Guarantee.parse("ndcg@5 >= 80% of deterministic", per="segment")
+    outcome = calibrate(queries, everywhere, path="temperature")
+    explorer = explore(retrace(outcome, queries))
+    reading = next(r for r in explorer.readings if r.confidence == outcome.confidence)
+    chosen = explorer.rule.chosen(reading.levels, reading.others_hold, explorer.strengths[explorer.declared])
+    assert outcome.curve[chosen].ranker == outcome.ranker
+    pooled = explore(retrace(calibrate(queries, replace(everywhere, per=None), path="temperature"), queries))
+    assert (np.array(explorer.measured) <= np.array(pooled.measured) + 1e-12).all()
+
+
+def test_other_queries_than_the_calibrations_are_refused():
+    queries = judged(200)
+    outcome = calibrate(queries, "ndcg@5 >= 80% of deterministic")
+    with pytest.raises(DataError, match="not the judged queries of the calibration"):
+        retrace(outcome, judged(200, seed=8))
+    with pytest.raises(DataError, match="among those tested on"):
+        retrace(outcome, queries, queries)
+
+
+def test_shares_of_exposure_add_up():
+    queries = judged(300, item_groups=lambda rng, sizes: rng.choice([f"g{i}" for i in range(40)], sizes.sum()))
+    portrait = portray(retrace(calibrate(queries, "ndcg@5 >= 90% of deterministic"), queries))
+    for shares in (portrait.grades, portrait.groups, portrait.places):
+        for name in ("before", "after", "deserved"):
+            assert sum(getattr(share, name) for share in shares) == pytest.approx(1)
+        assert sum(share.n_items for share in shares) == sum(share.n_items for share in portrait.grades)
+    assert portrait.groups[-1].name == "25 other groups"
+    assert sum(portrait.spread.before) == sum(portrait.spread.after) == portrait.n_queries

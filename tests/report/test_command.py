@@ -1,0 +1,53 @@
+"""`isrr report` from the command line."""
+
+import pytest
+from typer.testing import CliRunner
+
+from isrr import Queries
+from isrr.calibration.calibrate import calibrate
+from isrr.cli.main import app
+from isrr.data.frames import write_queries
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, many_queries):
+    made = tmp_path_factory.mktemp("report")
+    ids = Queries.from_arrays(
+        scores=many_queries.scores,
+        relevance=many_queries.relevance,
+        qid=[f"q{q}" for q, n in enumerate(many_queries.n_items) for _ in range(n)],
+    )
+    write_queries(ids[:250], made / "judged.parquet")
+    write_queries(ids[250:400], made / "other.parquet")
+    calibrate(ids[:250], "ndcg@5 >= 90% of deterministic").save(made / "ranker.json")
+    return made
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["report", *map(str, arguments)])
+
+
+def test_a_page_is_written_and_named(folder):
+    done = run(folder / "ranker.json", folder / "judged.parquet", "--out", folder / "r.html")
+    assert done.exit_code == 0, done.output
+    assert "r.html" in done.output.replace("\n", "")
+    text = (folder / "r.html").read_text()
+    assert '"band":null' in text
+    assert "What if" in text
+
+
+def test_validation_queries_shape_the_band(folder):
+    options = ("--validation", folder / "other.parquet", "--out", folder / "r.html")
+    assert run(folder / "ranker.json", folder / "judged.parquet", *options).exit_code == 0
+    assert "150 other judged queries" in (folder / "r.html").read_text()
+
+
+def test_a_certificate_alone_makes_a_page_without_a_slider(folder):
+    assert run(folder / "ranker.json", "--out", folder / "r.html").exit_code == 0
+    assert '"explorer":null' in (folder / "r.html").read_text()
+
+
+def test_other_queries_are_refused_and_no_page_is_written(folder):
+    done = run(folder / "ranker.json", folder / "other.parquet", "--out", folder / "none.html")
+    assert "not the judged queries of the calibration" in str(done.exception)
+    assert not (folder / "none.html").exists()

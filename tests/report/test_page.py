@@ -1,0 +1,267 @@
+"""The page in a real browser: nothing is fetched, the slider answers as calibration does, strings stay text."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from isrr import Queries
+from isrr.calibration.calibrate import calibrate
+from isrr.calibration.explorer import explore
+from isrr.calibration.portrait import portray
+from isrr.calibration.retrace import retrace
+from isrr.report.page import page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+SWITCHES = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+HOSTILE = [
+    "<script>window.broken = 1</script>",
+    "</script><img src=x onerror='window.broken = 1'>",
+    '"\' onload="window.broken = 1',
+    "x" * 10_000,
+    "\u202eמימין לשמאל",
+    "@@data@@ &amp; ${window.broken = 1}",
+]
+
+
+def judged(n_queries=200, groups=("Alder", "Birch"), item="item {}", query="query {}"):
+    rng = np.random.default_rng(20230)
+    sizes = rng.integers(3, 25, n_queries)
+    relevance = rng.choice(4, sizes.sum(), p=[0.5, 0.25, 0.15, 0.1])
+    return Queries.from_arrays(
+        scores=0.7 * relevance + rng.normal(size=relevance.size),
+        relevance=relevance,
+        qid=np.repeat([query.format(q) for q in range(n_queries)], sizes),
+        item_ids=[item.format(i) for i in range(sizes.sum())],
+        item_groups=rng.choice(np.array(groups, object), sizes.sum()),
+    )
+
+
+def made(queries, promise, **options):
+    outcome = calibrate(queries, promise, **options)
+    found = retrace(outcome, queries)
+    return outcome, explore(found), portray(found)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Opens a page from file:// and collects what it asks for and complains about."""
+    contexts = []
+
+    def open_page(text, **options):
+        file = tmp_path / f"report-{len(contexts)}.html"
+        file.write_text(text, "utf-8")
+        contexts.append(browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **options}))
+        tab = contexts[-1].new_page()
+        tab.asked, tab.complaints = [], []
+        tab.on("request", lambda request: tab.asked.append(request.url))
+        tab.on("console", lambda message: tab.complaints.append(message.text))
+        tab.on("pageerror", lambda error: tab.complaints.append(str(error)))
+        tab.goto(file.as_uri())
+        tab.asked = [url for url in tab.asked if url != file.as_uri() and not url.startswith("data:")]
+        return tab
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def relative():
+    return made(judged(), "ndcg@5 >= 90% of deterministic", path="temperature")
+
+
+@pytest.fixture(scope="module")
+def absolute():
+    return made(judged(), "ndcg@5 >= 0.80", path="temperature")
+
+
+def move(tab, stop, confidence):
+    """Choose a confidence, move the slider as a hand does, and read what the page says."""
+    tab.check(f"input[name=confidence][value='{confidence}']")
+    return tab.evaluate(
+        """stop => {
+            const slider = document.getElementById("promise-slider");
+            const start = performance.now();
+            slider.value = stop;
+            slider.dispatchEvent(new Event("input"));
+            const readout = document.getElementById("readout");
+            const said = { ...readout.dataset, kind: readout.className, text: readout.innerText };
+            return { ...said, ms: performance.now() - start };
+        }""",
+        stop,
+    )
+
+
+@pytest.mark.parametrize("which", ["relative", "absolute", "fairness", "certificate alone"])
+def test_a_page_opens_without_a_request_or_a_complaint(which, opened, relative, absolute):
+    if which == "fairness":
+        parts = made(judged(), "normalized_disparity@5 <= 60% of deterministic", path="temperature")
+    else:
+        parts = {"relative": relative, "absolute": absolute, "certificate alone": relative[:1]}[which]
+    for scheme, width in (("light", 1440), ("dark", 390)):
+        tab = opened(page(*parts), color_scheme=scheme, viewport={"width": width, "height": 844})
+        assert tab.asked == []
+        assert tab.complaints == []
+        assert tab.locator("svg[role=img]").count() >= (1 if which == "certificate alone" else 6)
+        assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.parametrize("which", ["relative", "absolute"])
+def test_the_slider_answers_as_calibrate_does(which, opened, relative, absolute):
+    outcome, explorer, portrait = relative if which == "relative" else absolute
+    tab = opened(page(outcome, explorer, portrait))
+    queries, seen = judged(), set()
+    for i, stop in enumerate(np.linspace(0, len(explorer.targets) - 1, 12).astype(int).tolist()):
+        confidence = (0.9, 0.95, 0.99)[i % 3]
+        said = move(tab, stop, confidence)
+        promise = explorer.promises[stop]
+        again = calibrate(queries, promise, confidence, path="temperature")
+        assert said["promise"] == promise
+        seen.add(again.abstained)
+        if again.abstained:
+            assert said["configuration"] == ""
+            assert said["needed"] == ("" if again.queries_needed is None else str(again.queries_needed))
+            continue
+        assert outcome.curve[int(said["configuration"])].ranker == again.ranker
+        assert float(said["utility"]) == pytest.approx(again.utility.value, abs=5e-7)
+        assert float(said["gain"]) == pytest.approx(again.fairness_gain.value, abs=5e-7)
+        assert f"{again.utility}" in said["text"]
+    assert seen == {True, False}
+
+
+def test_only_the_declared_promise_carries_the_certificate(opened, relative):
+    outcome, explorer, portrait = relative
+    tab = opened(page(outcome, explorer, portrait))
+    said = move(tab, explorer.declared, 0.95)
+    assert "certificate" in said["kind"]
+    assert "alone carries the certificate" in said["text"]
+    for stop, confidence in ((explorer.declared - 5, 0.95), (explorer.declared, 0.9)):
+        said = move(tab, stop, confidence)
+        assert "certificate" not in said["kind"]
+        assert "no guarantee" in said["text"]
+        assert f"isrr calibrate fresh.parquet -g '{explorer.promises[stop]}' --confidence {confidence}" in said["text"]
+    tab.click("#back")
+    assert "alone carries the certificate" in tab.inner_text("#readout")
+
+
+def test_the_abstention_region_is_shown(opened, relative, absolute):
+    for outcome, explorer, portrait in (relative, absolute):
+        tab = opened(page(outcome, explorer, portrait))
+        said = move(tab, len(explorer.targets) - 1, 0.99)
+        assert "abstains" in said["kind"]
+        assert "judged queries would" in said["text"]
+        assert "it abstains" in tab.text_content("#tradeoff .chart")
+        assert tab.locator("#tradeoff .chart rect").count() > 0
+
+
+def test_an_abstention_says_why_and_what_would_help(opened):
+    tab = opened(page(*made(judged(), "ndcg@5 >= 0.95", path="temperature")))
+    assert tab.inner_text(".badge") == "Abstained"
+    assert int(tab.get_attribute("#promise-slider", "max")) > 100
+    text = tab.inner_text("header")
+    assert "not met even by the safest configuration" in text
+    assert "needs far fewer queries" in text
+
+
+def test_keys_move_the_slider_and_the_number_field_jumps(opened, relative):
+    outcome, explorer, portrait = relative
+    tab = opened(page(outcome, explorer, portrait))
+    tab.focus("#promise-slider")
+    tab.keyboard.press("ArrowLeft")
+    assert tab.get_attribute("#readout", "data-promise") == explorer.promises[explorer.declared - 1]
+    tab.fill("#promise-number", "88.5")
+    tab.keyboard.press("Enter")
+    tab.keyboard.press("Tab")
+    assert tab.get_attribute("#readout", "data-promise") == "ndcg@5 >= 88.5% of deterministic"
+
+
+def test_hostile_strings_are_shown_as_text(opened):
+    queries = judged(60, groups=HOSTILE, item="<b>{}</b><script>window.broken = 1</script>", query=HOSTILE[1] + "{}")
+    outcome, explorer, portrait = made(queries, "ndcg@5 >= 60% of deterministic")
+    tab = opened(page(outcome, explorer, portrait, command=HOSTILE[1]))
+    assert tab.complaints == []
+    assert tab.evaluate("window.broken") is None
+    assert tab.locator("script").count() == 6
+    assert tab.locator("img, main b").count() == 0
+    shown = tab.text_content("main")
+    for text in HOSTILE:
+        assert text[:100] in shown, text[:40]
+    assert tab.inner_text("#sample tbody th >> nth=0").startswith("<b>")
+
+
+def test_a_million_queries_fit_a_small_page_that_answers_at_once(opened, relative):
+    outcome, explorer, portrait = relative
+    many = 4  # times as many configurations, and counts of a million queries
+    large = replace(outcome, curve=outcome.curve * many, provenance=replace(outcome.provenance, n_queries=1_000_000))
+    readings = tuple(replace(r, levels=r.levels * many, others_hold=r.others_hold * many) for r in explorer.readings)
+    rule = explorer.rule
+    wide = replace(
+        explorer,
+        measured=explorer.measured * many,
+        readings=readings,
+        rule=replace(
+            rule,
+            by_definition=rule.by_definition * many,
+            free=rule.free * many,
+            preference=tuple(-c for c in range(len(large.curve))),
+        ),
+    )
+    spread = replace(portrait.spread, before=(50_000,) * 20, after=(50_000,) * 20)
+    text = page(large, wide, replace(portrait, n_queries=1_000_000, spread=spread))
+    assert len(text.encode()) < 5_000_000
+    tab = opened(text)
+    times = [move(tab, stop, 0.95)["ms"] for stop in range(0, len(explorer.targets), 5)]
+    assert np.median(times) < 50
+
+
+def test_the_page_prints(opened, relative):
+    pdf = opened(page(*relative)).pdf(format="A4")
+    assert pdf.startswith(b"%PDF")
+    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) < 12
+
+
+def test_data_cannot_close_their_script_element(relative):
+    text = page(*relative, command="</script>")
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)[1]
+    assert "<" not in data
+    assert json.loads(data)["k"] == 5
+
+
+@pytest.mark.parametrize("scheme", [0, 1])
+def test_text_and_marks_stand_out_in_light_and_dark(scheme):
+    css = re.search(r"<style>(.*?)</style>", page(calibrate(judged(60), "ndcg@5 >= 0.95")), re.DOTALL)[1]
+    block = re.findall(r":root \{(.*?)\}", css, re.DOTALL)[scheme]
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block))
+
+    def luminance(name):
+        parts = np.array([int(colours[name][i : i + 2], 16) / 255 for i in (1, 3, 5)])
+        return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+    def contrast(a, b):
+        low, high = sorted((luminance(a), luminance(b)))
+        return (high + 0.05) / (low + 0.05)
+
+    for ground in ("paper", "card", "warn-card", "good-card"):
+        for ink in ("ink", "soft"):
+            assert contrast(ink, ground) >= 4.5, (ink, ground)
+    assert min(contrast("green", "good-card"), contrast("orange", "warn-card")) >= 4.5
+    for mark in ("blue", "orange", "green", "purple", "grey"):
+        assert contrast(mark, "paper") >= 3, mark
