@@ -1,5 +1,9 @@
 """A grid evaluated in one pass equals its rankers evaluated one by one, in any way it can be done."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -112,3 +116,15 @@ def test_empty_queries_follow_the_policy():
 def test_a_grid_that_cannot_be_evaluated_is_refused(many_queries, grid, options, said):
     with pytest.raises(ValueError, match=said):
         evaluate(many_queries, grid, **options)
+
+
+def test_freshly_compiled_kernels_give_the_bits_of_cached_ones(tmp_path):
+    code = (
+        "import numpy as np, isrr, hashlib; r = np.random.default_rng(1);"
+        "q = isrr.Queries.from_arrays(scores=r.normal(size=900), relevance=r.integers(0, 4, 900), group=[30] * 30);"
+        "g = [isrr.GPLRanker(temperature=t, threshold=c) for t in (0.1, 1.0) for c in (0.0, 0.02)];"
+        "e = isrr.evaluate(q, g); print(hashlib.sha256(e.ndcg.tobytes() + e.disparity.tobytes()).hexdigest())"
+    )
+    names = [os.environ, os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}]
+    digests = [subprocess.check_output([sys.executable, "-c", code], env=env, text=True) for env in (*names, names[1])]
+    assert digests[0] == digests[1] == digests[2]

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from isrr.noise import stream, uniform
-from isrr.ranker._exact_kernels import scratch_size
+from isrr.ranker._exact_kernels import dot, scratch_size
 from isrr.ranker._kernels import (
     admit,
     count_eligible,
@@ -18,15 +18,6 @@ from isrr.ranker._kernels import (
     smoothed_exposure,
     weigh,
 )
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
-def _sums(exposure, gains):
-    squares, product = 0.0, 0.0
-    for i in range(exposure.size):
-        squares += exposure[i] * exposure[i]
-        product += exposure[i] * gains[i]
-    return squares, product
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -41,8 +32,9 @@ def squared_disparity(exposure_squares, gain_squares, product, n):
 def disparity_of_queries(offsets, exposure, gains, out):
     for q in range(out.size):
         first, last = offsets[q], offsets[q + 1]
-        squares, product = _sums(exposure[first:last], gains[first:last])
-        gain_squares, _ = _sums(gains[first:last], gains[first:last])
+        squares = dot(exposure[first:last], exposure[first:last])
+        product = dot(exposure[first:last], gains[first:last])
+        gain_squares = dot(gains[first:last], gains[first:last])
         out[q] = squared_disparity(squares, gain_squares, product, last - first)
 
 
@@ -117,12 +109,12 @@ def evaluate_exactly(
             else:
                 admit(eligibility[:n], thresholds[c], n_admitted)
                 smoothed_exposure(weights[:n], heads[:n], n_admitted, discounts, noise, exposure[:n])
-            squares, product = _sums(exposure[:n], sorted_gains[:n])
+            squares, product = dot(exposure[:n], exposure[:n]), dot(exposure[:n], sorted_gains[:n])
             dcg[q, c] = product
             disparity[q, c] = squared_disparity(squares, gain_squares, product, n)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@njit(cache=True, nogil=True, error_model="numpy")
 def _fill_clocks(noise, item, clocks, spare):
     # noise (n_draws,)   stream names
     # clocks (n_draws,)  out: −log of the streams' uniforms for one item; spare (n_draws,) scratch
@@ -237,7 +229,7 @@ def evaluate_by_drawing(
             for d in range(n_draws):
                 mean += totals[d] / n_draws
                 mean_square += totals[d] * totals[d] / n_draws
-            squares, _ = _sums(exposure[:n], exposure[:n])
+            squares = dot(exposure[:n], exposure[:n])
             value = squared_disparity(squares / (n_draws * n_draws), gain_squares, mean, n)
             if debias and n > 1:
                 single = 4.0 * (discount_squares * gain_squares - mean_square) / (n * (n - 1))  # of single rankings

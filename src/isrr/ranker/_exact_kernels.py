@@ -18,6 +18,9 @@ Nodes. Terms decay at rates between R, the weight left when the k − 1 heaviest
 weight. When the two are close, Gauss–Laguerre nodes for t² e^{−t}, scaled by their harmonic mean, converge like
 ((W − R)/(W + R))^{2n}: four nodes give 1e-8 for a flat list. When they are far apart, a trapezoid rule in log t needs
 a fixed number of nodes per octave of W/R.
+
+Bits. A kernel may be compiled alone or inside the kernel that calls it. Sums therefore name their own order, in lanes
+that suit vector registers, and no compiler flag lets arithmetic be rearranged: the same bits come out either way.
 """
 
 import numpy as np
@@ -27,8 +30,6 @@ EARLY = 0.5  # w t above which an item counts as early …
 SURE = 36.0  # … and above which it has arrived for sure: e^−36 is below rounding
 LAGUERRE_MOST = 48  # nodes of the largest Gauss–Laguerre rule
 NEGLIGIBLE = 1e-10  # a share of the weight that cannot matter at 1e-8
-
-FAST = {"contract", "reassoc", "nsz"}
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -62,32 +63,50 @@ def _choose_nodes(total, slowest, k, laguerre_nodes, laguerre_weights, times, me
     return n_trapezoid
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _late_odds(weights, time, odds):
-    # odds (n,)  out: r = e^{w t} − 1 for w t ≤ ½; returns the first four power sums
-    one, two, three, four = 0.0, 0.0, 0.0, 0.0
+    # odds (n,)  out: r = e^{w t} − 1 for w t ≤ ½
     for i in range(weights.size):
         x = weights[i] * time
-        r = x + x * x * (
+        odds[i] = x + x * x * (
             1 / 2
             + x * (1 / 6 + x * (1 / 24 + x * (1 / 120 + x * (1 / 720 + x * (1 / 5040 + x * (1 / 40320 + x / 362880))))))
         )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _power_sums(odds):
+    # Σr, Σr², Σr³, Σr⁴, each in four lanes
+    a0, a1, a2, a3 = 0.0, 0.0, 0.0, 0.0
+    b0, b1, b2, b3 = 0.0, 0.0, 0.0, 0.0
+    c0, c1, c2, c3 = 0.0, 0.0, 0.0, 0.0
+    d0, d1, d2, d3 = 0.0, 0.0, 0.0, 0.0
+    whole = odds.size // 4 * 4
+    for i in range(0, whole, 4):
+        r0, r1, r2, r3 = odds[i], odds[i + 1], odds[i + 2], odds[i + 3]
+        s0, s1, s2, s3 = r0 * r0, r1 * r1, r2 * r2, r3 * r3
+        a0, a1, a2, a3 = a0 + r0, a1 + r1, a2 + r2, a3 + r3
+        b0, b1, b2, b3 = b0 + s0, b1 + s1, b2 + s2, b3 + s3
+        c0, c1, c2, c3 = c0 + s0 * r0, c1 + s1 * r1, c2 + s2 * r2, c3 + s3 * r3
+        d0, d1, d2, d3 = d0 + s0 * s0, d1 + s1 * s1, d2 + s2 * s2, d3 + s3 * s3
+    for i in range(whole, odds.size):
+        r = odds[i]
         square = r * r
-        odds[i] = r
-        one += r
-        two += square
-        three += square * r
-        four += square * square
-    return one, two, three, four
+        a0, b0, c0, d0 = a0 + r, b0 + square, c0 + square * r, d0 + square * square
+    return (a0 + a1) + (a2 + a3), (b0 + b1) + (b2 + b3), (c0 + c1) + (c2 + c3), (d0 + d1) + (d2 + d3)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
-def _next_power_sum(odds, powers):
-    total = 0.0
-    for i in range(odds.size):
-        powers[i] *= odds[i]
-        total += powers[i]
-    return total
+@njit(cache=True, nogil=True, error_model="numpy")
+def dot(x, y):
+    # Σ x·y in four lanes
+    a0, a1, a2, a3 = 0.0, 0.0, 0.0, 0.0
+    whole = x.size // 4 * 4
+    for i in range(0, whole, 4):
+        a0, a1 = a0 + x[i] * y[i], a1 + x[i + 1] * y[i + 1]
+        a2, a3 = a2 + x[i + 2] * y[i + 2], a3 + x[i + 3] * y[i + 3]
+    for i in range(whole, x.size):
+        a0 += x[i] * y[i]
+    return (a0 + a1) + (a2 + a3)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -102,7 +121,7 @@ def _symmetric_sums(power_sums, k, scale, sums):
         sums[j] = max(total / j, 0.0)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _add_late(weights, odds, left_out, reached):
     # left_out (5,)  coefficients in −r of "this item left out", for k ≤ 5
     a, b, c, d, e = left_out[0], left_out[1], left_out[2], left_out[3], left_out[4]
@@ -111,7 +130,7 @@ def _add_late(weights, odds, left_out, reached):
         reached[i] += weights[i] * (a - r * (b - r * (c - r * (d - r * e))))
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _add_late_long(weights, odds, left_out, k, values, reached):
     values[:] = left_out[k - 1]
     for j in range(k - 2, -1, -1):
@@ -141,12 +160,14 @@ def _add_node(weights, trailing, discounts, time, measure, odds, powers, room, r
     leading, power_sums = room[: most + 1], room[most + 1]
     left_out, carried = room[most + 2], room[most + 3]
     late, late_odds = weights[n_early:], odds[n_early:n]
-    power_sums[1], power_sums[2], power_sums[3], power_sums[4] = _late_odds(late, time, late_odds)
+    _late_odds(late, time, late_odds)
+    power_sums[1], power_sums[2], power_sums[3], power_sums[4] = _power_sums(late_odds)
     if k > 5:
         late_powers = powers[n_early:n]
         late_powers[:] = late_odds**4
         for j in range(5, k):
-            power_sums[j] = _next_power_sum(late_odds, late_powers)
+            power_sums[j] = dot(late_odds, late_powers)
+            late_powers *= late_odds
     _symmetric_sums(power_sums, k, np.exp(-trailing[n_early] * time), leading[0])
 
     for i in range(n_sure, n_early):
