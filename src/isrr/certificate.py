@@ -239,7 +239,7 @@ class Certificate(Outcome):
             where = "" if test.segment is None else f" in segment {test.segment!r}"
             bound = "" if test.bound is None else f", bound {test.bound:.4f}"
             level = "" if test.level is None else f"; would certify {test.guarantee.at(test.level)}"
-            lines.append(f"evidence     p = {test.pvalue:.3g}{bound} for risk {test.risk:.4f}{where}{level}")
+            lines.append(f"proof        p = {test.pvalue:.3g}{bound} for risk {test.risk:.4f}{where}{level}")
         lines += self._provenance_lines()
         return "\n".join(lines)
 

@@ -109,6 +109,14 @@ def test_validation_queries_fix_the_path_and_all_judged_ones_are_tested(judged):
     assert "200 validation queries" in str(outcome)
 
 
+def test_validation_queries_must_be_others(judged):
+    with pytest.raises(DataError, match="50 queries are both judged and validation queries"):
+        calibrate(judged[100:], PROMISE, validation=judged[50:150])
+    plain = Queries.from_arrays(scores=judged.scores, relevance=judged.relevance, group=judged.n_items)
+    with pytest.raises(DataError, match="the validation queries are the judged ones"):
+        calibrate(plain, PROMISE, validation=plain)
+
+
 @pytest.mark.parametrize("path", ["temperature", "front", "thresholds", "paper"])
 def test_every_path_starts_with_the_deterministic_ranker(judged, path):
     outcome = calibrate(judged, "ndcg@5 >= 0.4", path=path)
@@ -272,6 +280,10 @@ def test_a_plan_names_the_queries_needed_with_and_without_a_pilot(judged):
     assert "pilot queries" in str(pilot)
     with pytest.raises(GuaranteeError, match="utility="):
         isrr.plan("ndcg@5 >= 0.5")
+    with pytest.raises(GuaranteeError, match="a plan needs 10 or more"):
+        isrr.plan(PROMISE, judged[:3])
+    with pytest.raises(GuaranteeError, match="deviation must lie"):
+        isrr.plan("ndcg@5 >= 0.5", utility=0.6, deviation=3.0)
     with pytest.raises(GuaranteeError, match="needs pilot queries"):
         isrr.plan("normalized_disparity@5 <= 0.5")
 

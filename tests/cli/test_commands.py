@@ -117,17 +117,28 @@ def test_plan_works_from_a_guess_and_from_a_pilot(folder):
         (("calibrate", "{judged}", "-g", PROMISE, "-o", "no/such/folder/r.json"), "does not exist"),
         (("show", "{judged}"), "not a certificate"),
         (("rank", "nowhere.json", "{judged}", "--out", "x.parquet"), "there is no such file"),
+        (("rank", "{ranker}", "{judged}", "--out", "ranked.csv"), "must end in .parquet"),
+        (("calibrate", "{judged}", "-g", PROMISE, "--validation", "{judged}"), "both judged and validation"),
         (("plan", "-g", "ndcg@5 >= 0.5"), "utility="),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_two(folder, tmp_path, arguments, said):
-    filled = [str(argument).format(judged=folder / "judged.parquet") for argument in arguments]
+def test_bad_input_is_one_line_and_exit_code_two(folder, ranker, tmp_path, arguments, said):
+    filled = [str(argument).format(judged=folder / "judged.parquet", ranker=ranker) for argument in arguments]
     done = isrr(*filled, cwd=tmp_path)
     assert done.returncode == 2
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_an_edited_ranker_is_read_on_demand_and_said_to_be_so(ranker, tmp_path):
+    edited = tmp_path / "edited.json"
+    edited.write_text(ranker.read_text().replace('"confidence": 0.95', '"confidence": 0.99'))
+    assert isrr("show", edited).returncode == 2
+    done = isrr("show", edited, "--trust-edited")
+    assert done.returncode == 0
+    assert "edited by hand" in done.stderr
 
 
 def test_help_and_version():

@@ -150,6 +150,7 @@ def _set_aside(
     if path not in NAMES:
         raise GuaranteeError(f"no path is called {path!r}; there are {', '.join(NAMES)}")
     if validation is not None:
+        _refuse_shared(queries, validation)
         return queries, _in_canonical_order(validation), f"{len(validation):,} validation queries"
     if path == "paper":
         return queries, queries, "the calibration queries' scores"
@@ -159,6 +160,20 @@ def _set_aside(
     n_aside = int(np.clip(n_aside, 1, min(MOST_SET_ASIDE, len(queries) - 1)))
     aside = split_mask(queries.keys, n_aside / len(queries))
     return queries[~aside], _in_canonical_order(queries[aside]), f"{n_aside:,} judged queries set aside"
+
+
+def _refuse_shared(queries: Queries, validation: Queries) -> None:
+    """A path fixed on the very queries it is tested on would void the promise."""
+    if queries.made_ids or validation.made_ids:
+        shared = queries.fingerprint == validation.fingerprint
+        which = "the validation queries are the judged ones"
+    else:
+        both = np.intersect1d(queries.keys, validation.keys)
+        shared = both.size > 0
+        first = str(validation.query_ids[np.isin(validation.keys, both)][0]) if shared else ""
+        which = f"{both.size:,} queries are both judged and validation queries, {first!r} among them"
+    if shared:
+        raise DataError(f"{which}; the path must be fixed without the queries it is tested on: give others, or none")
 
 
 def _in_canonical_order(queries: Queries) -> Queries:

@@ -7,6 +7,7 @@ import numpy as np
 from isrr.calibration.local import values_of
 from isrr.certificate import Abstention, Certificate, Estimate
 from isrr.data.queries import Queries
+from isrr.errors import DataError
 from isrr.guarantee import Guarantee
 from isrr.metrics.disparity import fairness_gain
 from isrr.metrics.evaluate import evaluate
@@ -80,6 +81,8 @@ def check(outcome: Certificate | Abstention, queries: Queries) -> Check:
     grid = [GPLRanker.deterministic(first.k), outcome.ranker]
     measured = evaluate(queries, grid, gain_kind=first.gain_kind, empty_query=first.empty_query)
     kept = ~np.isnan(measured.ndcg[:, 0])
+    if kept.sum() < 2:
+        raise DataError(f"{kept.sum()} of {len(kept)} queries have a relevant item; to judge a promise takes several")
     promises = []
     for guarantee in outcome.guarantees:
         values = values_of(measured, guarantee, queries, grid)

@@ -22,6 +22,7 @@ from isrr.metrics.evaluate import evaluate
 from isrr.scores.standardize import mean_and_deviation
 
 POWER = 0.8
+LEAST_PILOT = 10
 KEEP_HEADROOM = 0.5  # with no pilot queries: plan to give up this part of what the promise lets go
 
 
@@ -81,17 +82,17 @@ class Plan:
 
     def __str__(self) -> str:
         def count(n: int | None) -> str:
-            return "no number is enough" if n is None else f"{n:,}"
+            return "no number is enough" if n is None else f"{n:,} judged queries"
 
         lines = [
             f"Plan for {self.guarantee}, confidence {self.confidence:g}, certified {self.power:.0%} of the time",
-            f"to certify anything      {count(self.queries_needed)} judged queries with a relevant item",
+            f"to certify anything      {count(self.queries_needed)} (with a relevant item each)",
         ]
         if self.n_pilot:
             lines.append(f"if the pilot was lucky   {count(self.pessimistic)} (from {self.n_pilot:,} pilot queries)")
         for stop in self.stops:
             lines.append(
-                f"for {100 * stop.fairness_gain:5.1f} % less disparity {count(stop.queries_needed):>12}"
+                f"for {100 * stop.fairness_gain:5.1f} % less disparity {count(stop.queries_needed):>24}"
                 f"   (NDCG@{self.guarantee.k} {stop.utility:.4f})"
             )
         return "\n".join(lines)
@@ -141,6 +142,10 @@ def plan(
         raise GuaranteeError(f"no plan is made for {promise.metric}; plan for normalized_disparity")
     head = next(c for c, ranker in enumerate(path.rankers) if ranker.is_deterministic)
     kept = ~np.isnan(values[:, head])
+    if kept.sum() < LEAST_PILOT:
+        raise GuaranteeError(
+            f"{kept.sum()} pilot queries have a relevant item; a plan needs {LEAST_PILOT} or more, or utility= and none"
+        )
     losses = promise.losses(values[kept], values[kept, head])
     needed = [queries_needed(float(x.mean()), float(x.std()), promise, delta, power) for x in losses.T]
     reference = measured.disparity[:, head]
@@ -170,6 +175,8 @@ def _without_pilot(promise: Guarantee, delta: float, power: float, utility: floa
         raise GuaranteeError(
             f"without pilot queries, utility= must be the expected NDCG of the scores, in (0, 1]; got {utility}"
         )
+    if not 0 < deviation <= 0.5:
+        raise GuaranteeError(f"deviation must lie in (0, 0.5], as NDCG lies in [0, 1]; got {deviation}")
     if promise.relative:
         given_up = KEEP_HEADROOM * (1 - promise.target) * utility
         mean = (promise.target * utility - (utility - given_up) + 1) / (1 + promise.target)

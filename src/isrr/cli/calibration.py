@@ -11,7 +11,7 @@ import typer
 from isrr.certificate import Abstention, Certificate, load
 from isrr.cli.console import err, progress, say, show_json, show_outcome
 from isrr.cli.ledger import note_look
-from isrr.errors import DataError
+from isrr.errors import CertificateError, DataError
 from isrr.guarantee import Guarantee
 
 ABSTAINED = 3
@@ -111,8 +111,10 @@ def rank(
     from isrr.cli.ranking import write_rankings
     from isrr.data.frames import read_queries
 
-    outcome = load(ranker, trust_edited=trust_edited)
+    outcome = _opened(ranker, trust_edited)
     _check_folder(out_file)
+    if out_file.suffix != ".parquet":
+        raise DataError(f"{out_file}: rankings are written as Parquet; the name must end in .parquet")
     queries = read_queries(scored, query=query, item=item, score=score)
     _warn_of_drift(outcome, queries.need_scores())
     with progress("ranking") as advance:
@@ -136,7 +138,7 @@ def evaluate(
     from isrr.calibration.check import check
     from isrr.data.frames import read_queries
 
-    outcome = load(ranker, trust_edited=trust_edited)
+    outcome = _opened(ranker, trust_edited)
     queries = read_queries(
         judged, query=query, item=item, score=score, relevance=relevance, segment=segment, item_group=item_group
     )
@@ -150,7 +152,7 @@ def evaluate(
 
 def show(ranker: RankerFile, as_json: AsJson = False, trust_edited: Trust = False) -> None:
     """Print a ranker file as people read it."""
-    outcome = load(ranker, trust_edited=trust_edited)
+    outcome = _opened(ranker, trust_edited)
     if as_json:
         show_json(json.loads(ranker.read_text()))
     else:
@@ -181,7 +183,21 @@ def plan(
         say(str(made))
 
 
+def _opened(ranker: Path, trust_edited: bool) -> Certificate | Abstention:
+    """A ranker file; one that was edited by hand is read only on demand, and never without saying so."""
+    try:
+        return load(ranker)
+    except CertificateError:
+        if not trust_edited:
+            raise
+    outcome = load(ranker, trust_edited=True)
+    err.print(f"isrr: warning: {ranker} was edited by hand; its promise does not cover what it says now", markup=False)
+    return outcome
+
+
 def _check_folder(file: Path) -> None:
+    if file.is_dir():
+        raise DataError(f"{file}: this is a folder; name a file")
     if not file.absolute().parent.is_dir():
         raise DataError(f"{file}: the folder {file.parent} does not exist; make it first")
 

@@ -40,6 +40,7 @@ def demo(
         utility = float(np.nanmean(ndcg(judged)))
     say(f"scores:  LightGBM, NDCG@5 {utility:.4f} on the judged queries, in the deterministic order\n")
     write_queries(judged, folder / "judged.parquet")
+    write_queries(validation, folder / "validation.parquet")
 
     with progress("calibrating") as advance:
         outcome = calibrate(judged, guarantee, validation=validation, progress=advance)
@@ -67,9 +68,10 @@ def demo(
         },
     )
     write_page(folder / "report.html", outcome, judged, validation, f"isrr demo --out {folder}")
-    say(f"\nwritten: {folder}/judged.parquet, ranker.json, tradeoff.png")
+    say(f"\nwritten: {folder}/judged.parquet, validation.parquet, ranker.json, tradeoff.png")
     say(f"to look at, in any browser: {folder}/report.html")
-    say(f"again, by hand: isrr calibrate {folder}/judged.parquet -g '{guarantee}' -o {folder}/ranker.json")
+    files = f"{folder}/judged.parquet --validation {folder}/validation.parquet"
+    say(f"again, by hand: isrr calibrate {files} -g '{guarantee}' -o {folder}/again.json")
 
 
 def _fitted(features: Any, relevance: Any, seed: int) -> Callable[[Any], Any]:
