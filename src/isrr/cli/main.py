@@ -10,6 +10,7 @@ import typer
 from isrr.cli.calibration import calibrate, evaluate, plan, rank, show
 from isrr.cli.data import app as data
 from isrr.cli.demo import demo
+from isrr.cli.reproduce import reproduce
 from isrr.cli.scoring import score, train
 from isrr.errors import IsrrError
 
@@ -19,7 +20,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (calibrate, demo, evaluate, plan, rank, score, show, train):
+for command in (calibrate, demo, evaluate, plan, rank, reproduce, score, show, train):
     app.command()(command)
 app.add_typer(data, name="data")
 
