@@ -10,20 +10,20 @@ import argparse
 
 import numpy as np
 
-from benchmarks.pools import pool
+from benchmarks.pools import whole
 from isrr import GPLRanker, evaluate
 from isrr.calibration import calibrate as module
 from isrr.gains import ideal_dcg
 from isrr.metrics.disparity import fairness_gain
 
-POOLS = (("mq2007", "lightgbm-rmse"), ("mq2007", "catboost-yetirank"), ("nfcorpus", "lightgbm-rmse"))
+POOLS = (("mq2007", "lightgbm"), ("mq2007", "catboost-yetirank"), ("nfcorpus", "lightgbm"))
 SIZES = (150, 300, 600, 1_000)
 SHARES = (0.0, 0.1, 0.2, 0.3)
 
 
 def gain(name: str, scorer: str, n: int, share: float, repeats: int) -> tuple[float, float]:
     """Mean fairness gain and its standard error; share 0 stands for the temperature path."""
-    queries = pool(name, scorer)
+    queries = whole(name, scorer)
     queries = queries[ideal_dcg(queries) > 0]
     rng = np.random.default_rng(20230)
     module.SET_ASIDE_SHARE = share

@@ -88,11 +88,11 @@ def test_smaller_decays_reach_less_utility(pool):
 
 
 def test_drawing_by_first_place_agrees_with_the_exact_evaluation(pool):
-    few = Pool(pool.data, pool.scorer, pool.label, pool.validation, pool.judged[:150])
+    few = Pool(pool.data, pool.scorer, pool.label, pool.validation, pool.judged[:60])
     found = rcscore.measure(few, n_splits=2)
     protocol = Protocol(few)
     exact = evaluate(few.judged, protocol.rankers(np.array(found["scores"]["first place"]["thresholds"])))
-    np.testing.assert_allclose(found["scores"]["first place"]["utility"], exact.mean_ndcg, atol=0.01)
+    np.testing.assert_allclose(found["scores"]["first place"]["utility"], exact.mean_ndcg, atol=0.015)
 
 
 def test_the_chance_of_a_later_place_does_not_rise_with_the_chance_of_the_first():

@@ -25,7 +25,7 @@ def reproduce(
     data: Annotated[
         list[str] | None,
         typer.Option(
-            help="A data set: its folder (named as in `isrr data`), NAME=FOLDER, a folder of such folders, "
+            help="A data set: its folder (named as in `isrr data benchmarks`), NAME=FOLDER, a folder of such folders, "
             "or a file of judged queries with scores. Repeat for several. runtime needs none."
         ),
     ] = None,
@@ -48,7 +48,7 @@ def reproduce(
     wanted = RESULTS if result == "all" else (result,)
     found = sources(data or [])
     if not found and wanted != ("runtime",):
-        raise ValueError("name a data set: --data FOLDER; `isrr data` lists those of the catalog")
+        raise ValueError("name a data set: --data FOLDER; `isrr data benchmarks` lists those of the catalog")
     pools = Pools(folder / "pools", epochs=epochs, threads=threads, say=lambda text: err.print(text))
     sizes = {"n_splits": splits, "many_splits": many, "n_bootstrap": bootstrap}
     jobs = {name: _jobs(name, pools, found, scorer or [], sizes, sample, folder / "results") for name in wanted}
