@@ -78,7 +78,7 @@ def rows(records: list[dict[str, Any]]) -> Rows:
             "by": figures["by"],
             "procedure": figures["name"],
             "coverage": percent(figures["coverage"]),
-            "1 − α": figures["target"],
+            "1 − α": level(figures),
             "NDCG@5": number(figures["utility"]),
             "FairGain": percent(figures["gain"]),
             "abstentions": f"{figures['abstentions']} of {figures['runs']}",
@@ -90,6 +90,39 @@ def rows(records: list[dict[str, Any]]) -> Rows:
         for record in records
         for figures in record["procedures"]
     ]
+
+
+def averages(records: list[dict[str, Any]]) -> Rows:
+    """One row a procedure, over all pools: what it gains, beside the paper's first test and beside its oracle."""
+    found = []
+    for p, first in enumerate(records[0]["procedures"]):
+        figures = [record["procedures"][p] for record in records]
+        gains, paper = (
+            np.mean([f["gain_overall"] for f in column])
+            for column in (figures, [record["procedures"][0] for record in records])
+        )
+        shares = [f["gain_overall"] / f["oracle"] for f in figures if f["oracle"] > 0]
+        covered = [f["coverage"] for f in figures if f["coverage"] is not None]
+        found.append(
+            {
+                "by": first["by"],
+                "procedure": first["name"],
+                "pools": len(figures),
+                "FairGain, all": percent(float(gains)),
+                "× the paper's": f"{gains / paper:.1f}" if paper > 0 else "–",
+                "share of the oracle": percent(float(np.mean(shares)) if shares else None),
+                "least share": percent(min(shares, default=None)),
+                "least coverage": percent(min(covered, default=None)),
+                "most violations, bootstrap": percent(max(f["bootstrap_violations"] for f in figures)),
+            }
+        )
+    return found
+
+
+def level(figures: dict[str, Any]) -> float | str:
+    """The promised level: a number, or a share of the deterministic ranker's."""
+    relative = "deterministic" in figures["promise"]
+    return f"{100 * figures['target']:g} % of Det" if relative else float(figures["target"])
 
 
 def percent(share: float | None) -> str:

@@ -15,6 +15,8 @@ def draw(result: str, records: list[Record], folder: Path) -> list[Path]:
     experiment = import_module(f"isrr.experiments.{result}")
     folder.mkdir(parents=True, exist_ok=True)
     written = write_tables(experiment.rows(records), folder / result, getattr(experiment, "READING", ""))
+    if hasattr(experiment, "averages"):
+        written += write_tables(experiment.averages(records), folder / f"{result}-averages")
     picture = _PICTURES.get(result)
     for record in records if picture else ():
         assert picture is not None
@@ -30,7 +32,7 @@ def _histograms(record: Record, title: str, file: Path) -> None:
         {
             "name": f"{figures_of['by']}: {figures_of['name']}",
             "utilities": figures_of["utilities"],
-            "level": figures_of["target"] * (deterministic if figures_of["name"].startswith("relative") else 1.0),
+            "level": figures_of["target"] * (deterministic if "deterministic" in figures_of["promise"] else 1.0),
             "deterministic": deterministic,
         }
         for figures_of in record["procedures"]
