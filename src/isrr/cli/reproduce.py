@@ -38,7 +38,7 @@ def reproduce(
     bootstrap: Annotated[int, typer.Option(help="Bootstrap repetitions.")] = 1_000,
     epochs: Annotated[int, typer.Option(help="Epochs of the nets.")] = 100,
     threads: Annotated[int, typer.Option(help="Threads of boosted trees; 0 takes all cores.")] = 0,
-    sample: Annotated[int, typer.Option(help="Training queries that runtime times epochs on.")] = 500,
+    sample: Annotated[int, typer.Option(help="Training queries that runtime times epochs on.")] = 2_000,
 ) -> None:
     """Reproduce tables and figures of the paper, ours beside the paper's."""
     from isrr.experiments.pools import Pools, sources
@@ -72,7 +72,7 @@ def _jobs(
     from isrr.experiments.result import on_pool
 
     if result == "runtime":
-        settings = {"epochs": 3, "n_train": sample}
+        settings = {"epochs": 5, "n_train": sample}
         return [
             (f"runtime on the shape of {shape}", partial(runtime.on_shape, shape, settings, results))
             for shape in runtime.SHAPE_NAMES

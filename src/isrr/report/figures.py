@@ -118,6 +118,7 @@ def utility_histograms(panels: Sequence[Mapping[str, Any]], title: str, file: Pa
         subplot.axvline(panel["deterministic"], color=GREY, lw=1.5, ls="--", label="deterministic")
         subplot.set_title(f"{panel['name']}: {len(shown)} of {len(panel['utilities'])} certified", fontsize=8)
         subplot.set_ylabel("runs", fontsize=8)
+        subplot.yaxis.get_major_locator().set_params(integer=True)
     subplots[-1].set_xlabel("NDCG@5 on the test part")
     figure.suptitle(title, fontsize=10)
     figure.legend(
