@@ -166,7 +166,9 @@ class Pools:
             self.folder.mkdir(parents=True, exist_ok=True)
             parts = self._parts(source)
             scored = self._scored_once(parts, scorer, source.data) if large else self._by_folds(parts, scorer, source)
-            write_queries(scored, file)
+            partial = file.with_name(f".{file.name}")
+            write_queries(scored, partial)
+            partial.replace(file)
         queries = read_queries(file)
         if not large:
             return _divided(source.data, scorer, chosen.label, queries)
