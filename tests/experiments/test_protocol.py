@@ -84,7 +84,8 @@ def test_smaller_decays_reach_less_utility(pool):
     found = decay.measure(pool, n_splits=2)["decays"]
     best = [1 - min(figures["risk"]["mean"]) for figures in found]
     assert best[0] < best[-1]
-    assert [figures["decay"] for figures in found] == list(decay.DECAYS)
+    rows = decay.rows([{"data": "", "label": "", "decays": found}])
+    assert [row["ζ"] for row in rows] == [f"{value:g}" for value in decay.DECAYS]
 
 
 def test_drawing_by_first_place_agrees_with_the_exact_evaluation(pool):
@@ -92,6 +93,7 @@ def test_drawing_by_first_place_agrees_with_the_exact_evaluation(pool):
     found = rcscore.measure(few, n_splits=2)
     protocol = Protocol(few)
     exact = evaluate(few.judged, protocol.rankers(np.array(found["scores"]["first place"]["thresholds"])))
+    assert [row["score"] for row in rcscore.rows([{"data": "", "label": "", **found}])] == list(rcscore.SCORES)
     np.testing.assert_allclose(found["scores"]["first place"]["utility"], exact.mean_ndcg, atol=0.015)
 
 

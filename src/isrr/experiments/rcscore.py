@@ -64,10 +64,7 @@ def _figures(protocol: Protocol, scores: FloatArray, n_splits: int) -> dict[str,
         "utility": values.mean_ndcg[1:].tolist(),
         "gain": [measured.gain(slice(None), c) for c in range(1, len(grid))],
         "oracle": protocol.oracle(procedure),
-        **{
-            f"certified_{name}": value
-            for name, value in coverage.summary(run_splits(pool, procedure, n_splits)).items()
-        },
+        "certified": coverage.summary(run_splits(pool, procedure, n_splits)),
     }
 
 
