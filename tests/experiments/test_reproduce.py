@@ -38,6 +38,7 @@ def test_tables_figures_and_json_are_written_and_read_again(judged, tmp_path):
             assert (out / f"{result}.{suffix}").stat().st_size > 0
         for suffix in ("png", "svg"):
             assert (out / f"{result}-shop-given.{suffix}").stat().st_size > 0
+    assert (out / "coverage-averages.md").read_text().count("\n| shop |") == 6
     assert "7.7 %" in (out / "coverage.md").read_text()
     record = out / "results" / "coverage-shop-given.json"
     written = record.stat().st_mtime_ns

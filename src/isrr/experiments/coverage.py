@@ -93,30 +93,33 @@ def rows(records: list[dict[str, Any]]) -> Rows:
 
 
 def averages(records: list[dict[str, Any]]) -> Rows:
-    """One row a procedure, over all pools: what it gains, beside the paper's first test and beside its oracle."""
-    found = []
-    for p, first in enumerate(records[0]["procedures"]):
-        figures = [record["procedures"][p] for record in records]
-        gains, paper = (
-            np.mean([f["gain_overall"] for f in column])
-            for column in (figures, [record["procedures"][0] for record in records])
-        )
-        shares = [f["gain_overall"] / f["oracle"] for f in figures if f["oracle"] > 0]
-        covered = [f["coverage"] for f in figures if f["coverage"] is not None]
-        found.append(
-            {
-                "by": first["by"],
-                "procedure": first["name"],
-                "pools": len(figures),
-                "FairGain, all": percent(float(gains)),
-                "× the paper's": f"{gains / paper:.1f}" if paper > 0 else "–",
-                "share of the oracle": percent(float(np.mean(shares)) if shares else None),
-                "least share": percent(min(shares, default=None)),
-                "least coverage": percent(min(covered, default=None)),
-                "most violations, bootstrap": percent(max(f["bootstrap_violations"] for f in figures)),
-            }
-        )
-    return found
+    """One row a data set and procedure, then one a procedure over all: its gain beside the paper's and the oracle's."""
+    names = list(dict.fromkeys(record["data"] for record in records))
+    groups = {name: [record for record in records if record["data"] == name] for name in names}
+    groups |= {"all": records} if len(names) > 1 else {}
+    return [
+        {"data": name, **_average([record["procedures"][p] for record in group], group)}
+        for name, group in groups.items()
+        for p in range(len(group[0]["procedures"]))
+    ]
+
+
+def _average(figures: list[dict[str, Any]], records: list[dict[str, Any]]) -> dict[str, Any]:
+    gain = float(np.mean([f["gain_overall"] for f in figures]))
+    paper = float(np.mean([record["procedures"][0]["gain_overall"] for record in records]))
+    shares = [f["gain_overall"] / f["oracle"] for f in figures if f["oracle"] > 0]
+    covered = [f["coverage"] for f in figures if f["coverage"] is not None]
+    return {
+        "by": figures[0]["by"],
+        "procedure": figures[0]["name"],
+        "pools": len(figures),
+        "FairGain, all": percent(gain),
+        "× the paper's": f"{gain / paper:.1f}" if paper > 0 else "–",
+        "share of the oracle": percent(float(np.mean(shares)) if shares else None),
+        "least share": percent(min(shares, default=None)),
+        "least coverage": percent(min(covered, default=None)),
+        "most violations, bootstrap": percent(max(f["bootstrap_violations"] for f in figures)),
+    }
 
 
 def level(figures: dict[str, Any]) -> float | str:
