@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo serve test check fmt bench clean
+.PHONY: demo serve test check fmt bench reproduce clean
 
 demo: .venv/.demo  ## the main job on the embedded data
 	$(BIN)/isrr demo --out out/demo
@@ -26,6 +26,9 @@ fmt: .venv/.dev  ## format the code
 
 bench: .venv/.dev  ## performance, as ratios measured side by side
 	$(BIN)/python -m benchmarks
+
+reproduce: .venv/.dev  ## the paper's tables and figures, on the data sets in ../shared/data
+	$(BIN)/isrr reproduce all --data ../shared/data --out out/reproduction
 
 clean:
 	rm -rf .venv out build dist

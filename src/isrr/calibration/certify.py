@@ -94,7 +94,8 @@ def certify(table: RiskTable, path: Path, *, delta: float, evidence: str, select
     """
     if selection not in SELECTIONS:
         raise GuaranteeError(f"no selection is called {selection!r}; there are {', '.join([*SELECTIONS, 'split'])}")
-    columns = np.array([table.grid.index(ranker) for ranker in path.rankers])
+    place = {ranker: column for column, ranker in enumerate(table.grid)}
+    columns = np.array([place[ranker] for ranker in path.rankers])
     answers = selection in ("fixed_sequence", "pointwise")  # which ask whether p ≤ delta and nothing more
     tested = tuple(_test(cell, evidence, delta, answers) for cell in table.cells)
     worst = np.zeros(len(columns))

@@ -11,6 +11,7 @@ from isrr.cli.calibration import calibrate, evaluate, plan, rank, show
 from isrr.cli.data import app as data
 from isrr.cli.demo import demo
 from isrr.cli.reporting import report
+from isrr.cli.reproduce import reproduce
 from isrr.cli.scoring import score, train
 from isrr.cli.serving import monitor, serve
 from isrr.errors import IsrrError
@@ -21,7 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (calibrate, demo, evaluate, monitor, plan, rank, report, score, serve, show, train):
+for command in (calibrate, demo, evaluate, monitor, plan, rank, report, reproduce, score, serve, show, train):
     app.command()(command)
 app.add_typer(data, name="data")
 

@@ -1,5 +1,6 @@
 """Figures. They draw what is handed to them and compute nothing."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +62,113 @@ def tradeoff(
     subplot.set_ylabel("disparity removed, %")
     subplot.legend(frameon=False, fontsize=8, loc="lower right")
     figure.savefig(file, dpi=160)
+
+
+def threshold_curves(record: Mapping[str, Any], title: str, file: Path) -> None:
+    """Risk (left axis) and disparity (right axis) against the threshold, both limits as lines, ± 1 deviation shaded.
+
+    Args:
+        record: "thresholds", and for "risk" and "disparity" the "mean", "deviation", "deterministic" and
+            "plackett_luce" values.
+        title: What the curve is of.
+        file: Where to write the picture, as PNG and SVG.
+    """
+    figure, left = axes(4.2, 3.0)
+    right = left.twinx()
+    right.spines["top"].set_visible(False)
+    handles = []
+    for subplot, name, colour, label in (
+        (left, "risk", BLUE, "risk, 1 − NDCG@5"),
+        (right, "disparity", ORANGE, "disparity"),
+    ):
+        values = record[name]
+        mean, deviation = np.array(values["mean"]), np.array(values["deviation"])
+        subplot.fill_between(record["thresholds"], mean - deviation, mean + deviation, color=colour, alpha=0.2, lw=0)
+        handles += subplot.plot(record["thresholds"], mean, color=colour, lw=1.5, marker="o", ms=2.5, label=label)
+        for limit, style, short in (("deterministic", "--", "Det"), ("plackett_luce", ":", "Sto")):
+            handles += [subplot.axhline(values[limit], color=colour, ls=style, lw=1.2, label=f"{short}, {label}")]
+        subplot.set_ylabel(label, color=colour)
+        subplot.tick_params(axis="y", colors=colour)
+    left.margins(y=0.05)
+    right.margins(y=0.16)  # so that a limit of one axis does not hide one of the other
+    left.set_xlabel("threshold")
+    left.set_title(title, fontsize=10)
+    figure.legend(handles=handles, frameon=False, fontsize=7, loc="outside lower center", ncols=2)
+    _save(figure, file)
+
+
+def utility_histograms(panels: Sequence[Mapping[str, Any]], title: str, file: Path) -> None:
+    """How NDCG@5 on test parts is spread over the runs, one panel a procedure, with the promised level.
+
+    Args:
+        panels: For each "name", "utilities" (None where it abstained), "level" promised and "deterministic" NDCG@5.
+        title: What the runs are of.
+        file: Where to write the picture, as PNG and SVG.
+    """
+    figure, first = axes(4.2, 0.6 + 1.0 * len(panels))
+    first.remove()
+    seen = [u for panel in panels for u in panel["utilities"] if u is not None]
+    ends = [panel[name] for panel in panels for name in ("level", "deterministic")]
+    low, high = min(seen + ends), max(seen + ends)
+    bins = np.linspace(low - 0.05 * (high - low), high + 0.05 * (high - low), 41)
+    subplots = np.atleast_1d(figure.subplots(len(panels), 1, sharex=True))
+    for subplot, panel in zip(subplots, panels, strict=True):
+        shown = [u for u in panel["utilities"] if u is not None]
+        subplot.spines[["top", "right"]].set_visible(False)
+        subplot.hist(shown, bins=bins, color=BLUE)
+        subplot.axvline(panel["level"], color=ORANGE, lw=1.5, label="promised")
+        subplot.axvline(panel["deterministic"], color=GREY, lw=1.5, ls="--", label="deterministic")
+        subplot.set_title(f"{panel['name']}: {len(shown)} of {len(panel['utilities'])} certified", fontsize=8)
+        subplot.set_ylabel("runs", fontsize=8)
+        subplot.yaxis.get_major_locator().set_params(integer=True)
+    subplots[-1].set_xlabel("NDCG@5 on the test part")
+    figure.suptitle(title, fontsize=10)
+    figure.legend(
+        *subplots[0].get_legend_handles_labels(), frameon=False, fontsize=7, loc="outside lower center", ncols=2
+    )
+    _save(figure, file)
+
+
+def decay_curves(records: Sequence[Mapping[str, Any]], title: str, file: Path) -> None:
+    """Risk and disparity against the first position's threshold, a line a decay.
+
+    Args:
+        records: As for `threshold_curves`, each with its "decay".
+        title: What the curves are of.
+        file: Where to write the picture, as PNG and SVG.
+    """
+    figure, first = axes(6.4, 3.0)
+    first.remove()
+    shades = _shades(len(records))
+    for subplot, name, label in zip(
+        figure.subplots(1, 2), ("risk", "disparity"), ("risk, 1 − NDCG@5", "disparity"), strict=True
+    ):
+        subplot.spines[["top", "right"]].set_visible(False)
+        subplot.grid(alpha=0.25)
+        for record, colour in zip(records, shades, strict=True):
+            mean, deviation = np.array(record[name]["mean"]), np.array(record[name]["deviation"])
+            subplot.fill_between(record["thresholds"], mean - deviation, mean + deviation, color=colour, alpha=0.1)
+            subplot.plot(record["thresholds"], mean, color=colour, lw=1.3, label=f"ζ = {record['decay']:g}")
+        subplot.axhline(records[0][name]["deterministic"], color=GREY, ls="--", lw=1, label="Det")
+        subplot.axhline(records[0][name]["plackett_luce"], color=GREY, ls=":", lw=1, label="Sto")
+        subplot.set_xlabel("threshold of the first position")
+        subplot.set_ylabel(label)
+    handles = subplot.get_legend_handles_labels()
+    figure.suptitle(title, fontsize=10)
+    figure.legend(*handles, frameon=False, fontsize=7, loc="outside lower center", ncols=4)
+    _save(figure, file)
+
+
+def _shades(n: int) -> list[Any]:
+    from matplotlib import colormaps
+
+    return [colormaps["viridis"](x) for x in np.linspace(0.0, 0.9, n)]
+
+
+def _save(figure: Any, file: Path) -> None:
+    """PNG and SVG, the same bytes for the same figure."""
+    from matplotlib import rc_context
+
+    with rc_context({"svg.hashsalt": "isrr"}):
+        figure.savefig(file.with_suffix(".png"), dpi=160)
+        figure.savefig(file.with_suffix(".svg"), metadata={"Date": None})

@@ -1,0 +1,42 @@
+"""What the factor from one position's threshold to the next does (RQ5, figure 3 and table 5)."""
+
+from typing import Any
+
+from isrr.experiments import coverage, tradeoff
+from isrr.experiments.pools import Pool
+from isrr.experiments.protocol import Protocol, run_splits
+from isrr.experiments.result import Rows
+
+DECAYS = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
+
+
+def measure(pool: Pool, *, n_splits: int) -> dict[str, Any]:
+    """Curves and the paper's procedure for each decay. Below 1, exposures are smoothed over 100 draws."""
+    found = []
+    for decay in DECAYS:
+        procedure = Protocol(pool, decay).paper()
+        figures = coverage.summary(run_splits(pool, procedure, n_splits))
+        found.append(
+            {**tradeoff.measure(pool, n_splits=n_splits, decay=decay), "target": procedure.guarantee.target, **figures}
+        )
+    return {"decays": found}
+
+
+def rows(records: list[dict[str, Any]]) -> Rows:
+    """The paper's table: one row a scorer and decay."""
+    return [
+        {
+            "data": record["data"],
+            "scorer": record["label"],
+            "ζ": f"{figures['decay']:g}",
+            "coverage": coverage.percent(figures["coverage"]),
+            "1 − α": figures["target"],
+            "NDCG@5": coverage.number(figures["utility"]),
+            "FairGain": coverage.percent(figures["gain"]),
+            "abstentions": f"{figures['abstentions']} of {figures['runs']}",
+            "FairGain, all": coverage.percent(figures["gain_overall"]),
+            "largest NDCG@5": 1.0 - min(figures["risk"]["mean"]),
+        }
+        for record in records
+        for figures in record["decays"]
+    ]

@@ -1,0 +1,228 @@
+"""Pools of judged queries, each scored by a model that never saw it.
+
+The paper's benchmarks are large: a scorer learns on their training part, is chosen on their validation part, and their
+test part is the pool. A small data set has too few test queries for that: its queries fall into five folds by a hash of
+their id, each fold is scored by a model trained on three of the others and chosen on the fourth, and all folds together
+are the pool. Scores are standardised by the validation queries of the model that made them, as in the paper; a fifth of
+such a pool, the same in every experiment, then serves as validation queries.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isrr.data.catalog import CATALOG, JESTER, BenchmarkCountsWarning, load
+from isrr.data.frames import read_queries, write_queries
+from isrr.data.queries import FloatArray, Queries
+from isrr.errors import DataError
+from isrr.experiments.jester import with_features
+from isrr.gains import ideal_dcg
+from isrr.noise import stream_seed
+from isrr.risk.select import split_mask
+from isrr.scores.scorer import Scorer, scorer_class
+from isrr.scores.standardize import mean_and_deviation
+
+LARGE = ("yahoo", "mslr-web10k", "mslr-web30k", "istella-s")
+FOLDS = 5
+VALIDATION_SHARE = 0.2
+GIVEN = "given"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A scorer to train: its name in tables, and how it is made."""
+
+    label: str
+    kind: str
+    settings: dict[str, Any]
+
+
+RECIPES = {
+    "lightgbm": Recipe("LightGBM", "lightgbm", {"loss": "regression"}),
+    "lightgbm-lambdarank": Recipe("LightGBM lambdarank", "lightgbm", {"loss": "lambdarank"}),
+    "catboost": Recipe("CatBoost", "catboost", {"loss": "QueryRMSE"}),
+    "catboost-yetirank": Recipe("CatBoost YetiRank", "catboost", {"loss": "YetiRank"}),
+    "lambdaloss": Recipe("NN", "net", {"loss": "lambdaloss"}),
+    "plrank": Recipe("PL-Rank-3", "net", {"loss": "plrank"}),
+    "policy-gradient": Recipe("Policy Gradient", "net", {"loss": "policy-gradient"}),
+    "stochasticrank": Recipe("StochasticRank", "net", {"loss": "stochasticrank"}),
+}
+DETERMINISTIC_SCORERS = ("catboost", "lightgbm", "lambdaloss")
+STOCHASTIC_SCORERS = ("plrank", "policy-gradient", "stochasticrank")
+
+
+def recipe(scorer: str, data: str) -> Recipe:
+    """How a scorer is made for a data set: CatBoost is trained with YetiRank on Yahoo, QueryRMSE elsewhere."""
+    if scorer == GIVEN:
+        return Recipe("given scores", GIVEN, {})
+    if scorer not in RECIPES:
+        raise ValueError(f"there is no scorer {scorer!r} here; there are {', '.join(RECIPES)}")
+    chosen = RECIPES[scorer]
+    return (
+        replace(RECIPES["catboost-yetirank"], label="CatBoost") if (scorer, data) == ("catboost", "yahoo") else chosen
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Judged queries with scores, all with a relevant item.
+
+    Attributes:
+        data, scorer: Names.
+        label: The scorer's name in tables.
+        validation: Queries that may fix paths, score map and U*.
+        judged: The others, to be divided into calibration and test again and again.
+    """
+
+    data: str
+    scorer: str
+    label: str
+    validation: Queries
+    judged: Queries
+
+    @property
+    def name(self) -> str:
+        """What files of this pool are called."""
+        return f"{self.data}-{self.scorer}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set on disk: a benchmark's folder, or a file of judged queries that have scores already."""
+
+    data: str
+    path: Path
+
+    @property
+    def scored(self) -> bool:
+        """Whether the queries bring their scores."""
+        return self.path.is_file()
+
+
+def sources(paths: Sequence[str]) -> list[Source]:
+    """Data sets from what a user names: folders called as in the catalog, NAME=FOLDER, a folder of folders, files."""
+    found: list[Source] = []
+    for text in paths:
+        name, equals, rest = text.partition("=")
+        path = Path(rest if equals else text)
+        name = name if equals else path.resolve().name.lower()
+        if path.is_file():
+            found.append(Source(name.removesuffix(path.suffix), path))
+        elif name in (*CATALOG, JESTER):
+            found.append(Source(name, path))
+        elif path.is_dir():
+            inside = [Source(entry.name.lower(), entry) for entry in sorted(path.iterdir()) if entry.is_dir()]
+            inside = [source for source in inside if source.data in (*CATALOG, JESTER)]
+            if not inside:
+                raise DataError(f"{path}: no data set of the catalog is here; name it: mq2007={path}")
+            found += inside
+        else:
+            raise DataError(f"{path}: is not there")
+    return found
+
+
+@dataclass
+class Pools:
+    """Pools by source and scorer, trained once and then read from a folder.
+
+    Attributes:
+        folder: Where scored pools are kept.
+        epochs: Passes of the nets over their training queries.
+        rounds: Trees at most.
+        threads: Threads of boosted trees; 0 takes all cores.
+        say: Told what takes long.
+    """
+
+    folder: Path
+    epochs: int = 100
+    rounds: int = 1000
+    threads: int = 0
+    say: Say = print
+    _read: dict[Source, tuple[Queries, ...]] = field(default_factory=dict)
+
+    def settings(self, scorer: str, data: str) -> dict[str, Any]:
+        """What a scorer is trained with, as it is written beside results."""
+        chosen = recipe(scorer, data)
+        if chosen.kind == GIVEN:
+            return {}
+        effort = {"epochs": self.epochs} if chosen.kind == "net" else {"rounds": self.rounds}
+        return {"kind": chosen.kind, **chosen.settings, **effort, "seed": 0}
+
+    def get(self, source: Source, scorer: str) -> Pool:
+        """The pool of a data set under a scorer."""
+        chosen = recipe(scorer, source.data)
+        if chosen.kind == GIVEN:
+            return _divided(source.data, scorer, chosen.label, read_queries(source.path))
+        effort = f"-{self.epochs}" if chosen.kind == "net" else ""
+        file = self.folder / f"{source.data}-{scorer}{effort}.parquet"
+        large = source.data in LARGE
+        if not file.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            parts = self._parts(source)
+            scored = self._scored_once(parts, scorer, source.data) if large else self._by_folds(parts, scorer, source)
+            partial = file.with_name(f".{file.name}")
+            write_queries(scored, partial)
+            partial.replace(file)
+        queries = read_queries(file)
+        if not large:
+            return _divided(source.data, scorer, chosen.label, queries)
+        assert queries.segments is not None
+        aside = queries.segments.astype(str) == "validation"
+        return _with_relevant(source.data, scorer, chosen.label, queries[aside], queries[~aside])
+
+    def _parts(self, source: Source) -> tuple[Queries, ...]:
+        if source not in self._read:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", BenchmarkCountsWarning)
+                benchmark = load(source.data, source.path)
+            self._read.clear()
+            self._read[source] = (benchmark.train, benchmark.validation, benchmark.test)
+        return self._read[source]
+
+    def _scored_once(self, parts: tuple[Queries, ...], scorer: str, data: str) -> Queries:
+        train, validation, test = parts
+        scores = self._fit(train, validation, [validation, test], scorer, data, "")
+        both = [replace(part.with_scores(s), features=None) for part, s in zip((validation, test), scores, strict=True)]
+        names = [np.full(len(part), name) for part, name in zip(both, ("validation", "test"), strict=True)]
+        return replace(Queries.concatenate(both), segments=np.concatenate(names))
+
+    def _by_folds(self, parts: tuple[Queries, ...], scorer: str, source: Source) -> Queries:
+        queries = Queries.concatenate(list(parts))
+        queries = with_features(queries) if source.data == JESTER else queries
+        fold = (queries.keys ^ np.uint64(stream_seed(1, 0))) % np.uint64(FOLDS)
+        scored = []
+        for held_out in range(FOLDS):
+            following = (held_out + 1) % FOLDS
+            train, validation = queries[(fold != held_out) & (fold != following)], queries[fold == following]
+            test = queries[fold == held_out]
+            (scores,) = self._fit(train, validation, [test], scorer, source.data, f", fold {held_out + 1} of {FOLDS}")
+            scored.append(replace(test.with_scores(scores), features=None))
+        return Queries.concatenate(scored)
+
+    def _fit(
+        self, train: Queries, validation: Queries, parts: list[Queries], scorer: str, data: str, where: str
+    ) -> list[FloatArray]:
+        self.say(f"training {recipe(scorer, data).label} on {data}{where}")
+        settings = self.settings(scorer, data)
+        kind = scorer_class(settings.pop("kind"))
+        settings |= {"device": "cpu"} if kind.kind == "net" else {"threads": self.threads}
+        model: Scorer = kind(**settings).fit(train, validation)
+        mean, deviation = mean_and_deviation(validation.with_scores(model.score(validation)))
+        return [(model.score(part) - mean) / deviation for part in parts]
+
+
+def _divided(data: str, scorer: str, label: str, queries: Queries) -> Pool:
+    queries = queries[ideal_dcg(queries) > 0]
+    aside = split_mask(queries.keys, VALIDATION_SHARE)
+    return Pool(data, scorer, label, queries[aside], queries[~aside])
+
+
+def _with_relevant(data: str, scorer: str, label: str, validation: Queries, judged: Queries) -> Pool:
+    kept = [part[ideal_dcg(part) > 0] for part in (validation, judged)]
+    return Pool(data, scorer, label, *kept)

@@ -1,0 +1,71 @@
+"""`isrr reproduce` on a small scored file: what it writes, that it resumes, what it refuses."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from isrr import Queries
+from isrr.cli.main import app
+from isrr.data.frames import write_queries
+from isrr.report.tables import csv_text, latex, markdown
+
+pytest.importorskip("matplotlib")
+
+
+@pytest.fixture
+def judged(tmp_path):
+    rng = np.random.default_rng(20230)
+    sizes = rng.integers(4, 12, 300)
+    relevance = rng.choice(3, sizes.sum(), p=[0.5, 0.3, 0.2])
+    scores = relevance + rng.normal(size=relevance.size)
+    file = tmp_path / "shop.parquet"
+    write_queries(Queries.from_arrays(scores=scores, relevance=relevance, group=sizes), file)
+    return file
+
+
+def run(*words):
+    return CliRunner().invoke(app, ["reproduce", *(str(word) for word in words)])
+
+
+def test_tables_figures_and_json_are_written_and_read_again(judged, tmp_path):
+    out = tmp_path / "out"
+    sizes = ("--splits", 4, "--many", 6, "--bootstrap", 4)
+    for result in ("tradeoff", "coverage"):
+        assert run(result, "--data", judged, "--out", out, *sizes).exit_code == 0
+        for suffix in ("md", "csv", "tex"):
+            assert (out / f"{result}.{suffix}").stat().st_size > 0
+        for suffix in ("png", "svg"):
+            assert (out / f"{result}-shop-given.{suffix}").stat().st_size > 0
+    assert (out / "coverage-averages.md").read_text().count("\n| shop |") == 6
+    assert "7.7 %" in (out / "coverage.md").read_text()
+    record = out / "results" / "coverage-shop-given.json"
+    written = record.stat().st_mtime_ns
+    table = (out / "coverage.csv").read_text()
+    assert run("coverage", "--data", judged, "--out", out, *sizes).exit_code == 0
+    assert record.stat().st_mtime_ns == written
+    assert run("coverage", "--data", judged, "--out", tmp_path / "again", *sizes).exit_code == 0
+    assert (tmp_path / "again" / "coverage.csv").read_text() == table
+    assert json.loads(record.read_text())["settings"] == {"n_splits": 4, "many_splits": 6, "n_bootstrap": 4}
+
+
+def test_other_settings_are_measured_anew(judged, tmp_path):
+    assert run("tradeoff", "--data", judged, "--out", tmp_path, "--splits", 2).exit_code == 0
+    assert run("tradeoff", "--data", judged, "--out", tmp_path, "--splits", 3).exit_code == 0
+    record = json.loads((tmp_path / "results" / "tradeoff-shop-given.json").read_text())
+    assert record["settings"]["n_splits"] == 3
+
+
+@pytest.mark.parametrize("words", [("everything",), ("coverage",), ("coverage", "--data", "nowhere")])
+def test_what_cannot_be_reproduced_is_refused(words):
+    outcome = run(*words)
+    assert outcome.exit_code != 0
+    assert isinstance(outcome.exception, ValueError | SystemExit)
+
+
+def test_tables_escape_what_their_format_reads():
+    rows = [{"a|b": "50 %", "α": 0.05}]
+    assert markdown(rows).splitlines()[0] == "| a\\|b | α |"
+    assert csv_text(rows) == "a|b,α\n50 %,0.05\n"
+    assert r"50 \% & 0.0500 \\" in latex(rows)
