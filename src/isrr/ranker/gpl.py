@@ -247,7 +247,7 @@ class GPLRanker:
 
         Example:
             >>> GPLRanker().rank_with_propensity([0.3, 2.0, 1.1], "q7", "u42", k=3).propensity.round(3)
-            array([0.256, 0.154, 1.   ])
+            array([0.629, 0.31 , 1.   ])
         """
         raw, places = self._servable(scores, k)
         noise = self._session_noise(query_id, session)
