@@ -10,21 +10,21 @@ import argparse
 
 import numpy as np
 
-from benchmarks.pools import pool
-from isrr import GPLRanker, evaluate
+from benchmarks.power import DATA, POOLS
+from isrr import GPLRanker, Queries, evaluate
 from isrr.calibration import calibrate as module
-from isrr.gains import ideal_dcg
+from isrr.experiments.pools import sources
 from isrr.metrics.disparity import fairness_gain
 
-POOLS = (("mq2007", "lightgbm-rmse"), ("mq2007", "catboost-yetirank"), ("nfcorpus", "lightgbm-rmse"))
+CHOSEN = (("mq2007", "lightgbm"), ("mq2007", "catboost-yetirank"), ("nfcorpus", "lightgbm"))
 SIZES = (150, 300, 600, 1_000)
 SHARES = (0.0, 0.1, 0.2, 0.3)
 
 
 def gain(name: str, scorer: str, n: int, share: float, repeats: int) -> tuple[float, float]:
     """Mean fairness gain and its standard error; share 0 stands for the temperature path."""
-    queries = pool(name, scorer)
-    queries = queries[ideal_dcg(queries) > 0]
+    pool = POOLS.get(*sources([str(DATA / name)]), scorer)
+    queries = Queries.concatenate([pool.validation, pool.judged])
     rng = np.random.default_rng(20230)
     module.SET_ASIDE_SHARE = share
     found = []
@@ -41,7 +41,7 @@ def gain(name: str, scorer: str, n: int, share: float, repeats: int) -> tuple[fl
 def main(repeats: int) -> None:
     print(f"| pool | n | {' | '.join('temperature' if s == 0 else f'set aside {s:.0%}' for s in SHARES)} |")
     print("|---" * (2 + len(SHARES)) + "|")
-    for name, scorer in POOLS:
+    for name, scorer in CHOSEN:
         for n in SIZES:
             cells = [gain(name, scorer, n, share, repeats) for share in SHARES]
             print(

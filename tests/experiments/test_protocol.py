@@ -84,17 +84,17 @@ def test_smaller_decays_reach_less_utility(pool):
     found = decay.measure(pool, n_splits=2)["decays"]
     best = [1 - min(figures["risk"]["mean"]) for figures in found]
     assert best[0] < best[-1]
-    rows = decay.rows([{"data": "", "label": "", "decays": found}])
+    rows = decay.rows([{"data": "", "title": "", "decays": found}])
     assert [row["ζ"] for row in rows] == [f"{value:g}" for value in decay.DECAYS]
 
 
 def test_drawing_by_first_place_agrees_with_the_exact_evaluation(pool):
-    few = Pool(pool.data, pool.scorer, pool.label, pool.validation, pool.judged[:60])
+    few = Pool(pool.data, pool.scorer, pool.title, pool.validation, pool.judged[:60])
     found = rcscore.measure(few, n_splits=2)
     protocol = Protocol(few)
-    exact = evaluate(few.judged, protocol.rankers(np.array(found["scores"]["first place"]["thresholds"])))
-    assert [row["score"] for row in rcscore.rows([{"data": "", "label": "", **found}])] == list(rcscore.SCORES)
-    np.testing.assert_allclose(found["scores"]["first place"]["utility"], exact.mean_ndcg, atol=0.015)
+    exact = evaluate(few.judged, protocol.rankers(np.array(found["eligibility"]["first place"]["thresholds"])))
+    assert [row["eligibility"] for row in rcscore.rows([{"data": "", "title": "", **found}])] == list(rcscore.CHANCES)
+    np.testing.assert_allclose(found["eligibility"]["first place"]["utility"], exact.mean_ndcg, atol=0.015)
 
 
 def test_the_chance_of_a_later_place_does_not_rise_with_the_chance_of_the_first():

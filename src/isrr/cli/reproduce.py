@@ -3,10 +3,13 @@
 Every result is kept as JSON in the output folder, one file a data set and scorer: a second run reads what is there.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,10 +17,9 @@ from isrr.cli.console import err, out
 
 if TYPE_CHECKING:
     from isrr.experiments.pools import Pools, Source
+    from isrr.experiments.result import Job
 
 RESULTS = ("tradeoff", "coverage", "decay", "stochastic", "rcscore", "runtime")
-
-Job = tuple[str, Callable[[], dict[str, Any]]]
 
 
 def reproduce(
@@ -63,8 +65,8 @@ def _jobs(
     sizes: dict[str, int],
     sample: int,
     results: Path,
-) -> list[Job]:
-    """What has to be measured for a result, each piece with its name."""
+) -> list["Job"]:
+    """What has to be measured for a result, piece by piece."""
     from importlib import import_module
 
     from isrr.experiments import runtime
@@ -73,38 +75,55 @@ def _jobs(
 
     if result == "runtime":
         settings = {"epochs": 5, "n_train": sample}
-        return [
-            (f"runtime on the shape of {shape}", partial(runtime.on_shape, shape, settings, results))
-            for shape in runtime.SHAPE_NAMES
-        ]
+        return [runtime.on_shape(shape, settings, results) for shape in runtime.SHAPE_NAMES]
     experiment = import_module(f"isrr.experiments.{result}")
     needed = ("n_splits", "many_splits", "n_bootstrap") if result in ("coverage", "stochastic") else ("n_splits",)
     settings = {name: sizes[name] for name in needed}
-    own = {"stochastic": STOCHASTIC_SCORERS, "decay": ("catboost", "lightgbm")}.get(result, DETERMINISTIC_SCORERS)
+    own = STOCHASTIC_SCORERS if result == "stochastic" else DETERMINISTIC_SCORERS
     return [
-        (
-            f"{result} on {source.data} with {name}",
-            partial(on_pool, result, experiment.measure, pools, source, name, settings, results),
-        )
+        on_pool(result, experiment.measure, pools, source, scorer, settings, results)
         for source in found
-        for name in ((GIVEN,) if source.scored else scorers or own)
+        for scorer in ((GIVEN,) if source.scored else scorers or own)
     ]
 
 
-def _work(jobs: dict[str, list[Job]], folder: Path) -> None:
-    """Do all jobs, drawing each result when its pieces are there; what is left shows on a terminal."""
-    from isrr.cli.console import progress
+def _work(jobs: dict[str, list["Job"]], folder: Path) -> None:
+    """Do what is not remembered, saying how much is left, and draw each result when its pieces are there."""
     from isrr.experiments.output import draw
 
-    total, done = sum(len(pieces) for pieces in jobs.values()), 0
-    with progress("results") as advance:
-        advance(0, total)
-        for result, pieces in jobs.items():
-            records = []
-            for name, work in pieces:
-                err.print(name)
-                records.append(work())
-                done += 1
-                advance(done, total)
-            for file in draw(result, records, folder):
-                out.print(f"written: {file}", soft_wrap=True)
+    clock = _Clock({result: sum(job.remembered() is None for job in pieces) for result, pieces in jobs.items()})
+    for result, pieces in jobs.items():
+        records = []
+        for job in pieces:
+            if job.remembered() is None:
+                err.print(f"{clock}: {job.name}", soft_wrap=True)
+                with clock.measuring(result):
+                    job.record()
+            records.append(job.record())
+        for file in draw(result, records, folder):
+            out.print(f"written: {file}", soft_wrap=True)
+
+
+@dataclass
+class _Clock:
+    """Pieces still to be measured, by result, and the seconds of those that were; printed, the time left."""
+
+    left: dict[str, int]
+    taken: dict[str, list[float]] = field(default_factory=dict)
+
+    @contextmanager
+    def measuring(self, result: str) -> Iterator[None]:
+        """Time one piece."""
+        began = time.perf_counter()
+        yield
+        self.taken.setdefault(result, []).append(time.perf_counter() - began)
+        self.left[result] -= 1
+
+    def __str__(self) -> str:
+        seconds = [second for taken in self.taken.values() for second in taken]
+        n_left = sum(self.left.values())
+        place = f"{len(seconds) + 1} of {len(seconds) + n_left}"
+        if not seconds:
+            return place
+        ahead = sum(n * fmean(self.taken.get(result, seconds)) for result, n in self.left.items())
+        return f"{place}, about {ahead / 60:.0f} min left"

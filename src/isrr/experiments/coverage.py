@@ -74,7 +74,7 @@ def rows(records: list[dict[str, Any]]) -> Rows:
     return [
         {
             "data": record["data"],
-            "scorer": record["label"],
+            "scorer": record["title"],
             "by": figures["by"],
             "procedure": figures["name"],
             "coverage": percent(figures["coverage"]),

@@ -27,7 +27,7 @@ def rows(records: list[dict[str, Any]]) -> Rows:
     return [
         {
             "data": record["data"],
-            "scorer": record["label"],
+            "scorer": record["title"],
             "ζ": f"{figures['decay']:g}",
             "coverage": coverage.percent(figures["coverage"]),
             "1 − α": figures["target"],

@@ -21,7 +21,7 @@ def draw(result: str, records: list[Record], folder: Path) -> list[Path]:
     for record in records if picture else ():
         assert picture is not None
         file = folder / f"{result}-{record['data']}-{record['scorer']}"
-        picture(record, f"{record['label']} on {record['data']}", file)
+        picture(record, f"{record['title']} on {record['data']}", file)
         written.append(file.with_suffix(".png"))
     return written
 

@@ -1,10 +1,10 @@
-"""Pools of judged queries, each scored by a model that never saw it.
+"""Pools of judged queries, each scored by a scorer that never saw it.
 
 The paper's benchmarks are large: a scorer learns on their training part, is chosen on their validation part, and their
 test part is the pool. A small data set has too few test queries for that: its queries fall into five folds by a hash of
-their id, each fold is scored by a model trained on three of the others and chosen on the fourth, and all folds together
-are the pool. Scores are standardised by the validation queries of the model that made them, as in the paper; a fifth of
-such a pool, the same in every experiment, then serves as validation queries.
+their id, each fold gets the scores of a scorer trained on three of the others and chosen on the fourth, and all folds
+together are the pool. Scores are standardised by the validation queries of the scorer that made them, as in the paper;
+a fifth of such a pool, the same in every experiment, then serves as validation queries.
 """
 
 import warnings
@@ -38,7 +38,7 @@ Say = Callable[[str], None]
 class Recipe:
     """A scorer to train: its name in tables, and how it is made."""
 
-    label: str
+    title: str
     kind: str
     settings: dict[str, Any]
 
@@ -65,7 +65,7 @@ def recipe(scorer: str, data: str) -> Recipe:
         raise ValueError(f"there is no scorer {scorer!r} here; there are {', '.join(RECIPES)}")
     chosen = RECIPES[scorer]
     return (
-        replace(RECIPES["catboost-yetirank"], label="CatBoost") if (scorer, data) == ("catboost", "yahoo") else chosen
+        replace(RECIPES["catboost-yetirank"], title="CatBoost") if (scorer, data) == ("catboost", "yahoo") else chosen
     )
 
 
@@ -75,14 +75,14 @@ class Pool:
 
     Attributes:
         data, scorer: Names.
-        label: The scorer's name in tables.
+        title: The scorer's name in tables.
         validation: Queries that may fix paths, score map and U*.
         judged: The others, to be divided into calibration and test again and again.
     """
 
     data: str
     scorer: str
-    label: str
+    title: str
     validation: Queries
     judged: Queries
 
@@ -158,9 +158,9 @@ class Pools:
         """The pool of a data set under a scorer."""
         chosen = recipe(scorer, source.data)
         if chosen.kind == GIVEN:
-            return _divided(source.data, scorer, chosen.label, read_queries(source.path))
-        effort = f"-{self.epochs}" if chosen.kind == "net" else ""
-        file = self.folder / f"{source.data}-{scorer}{effort}.parquet"
+            return _divided(source.data, scorer, chosen.title, read_queries(source.path))
+        effort = self.epochs if chosen.kind == "net" else self.rounds
+        file = self.folder / f"{source.data}-{scorer}-{effort}.parquet"
         large = source.data in LARGE
         if not file.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -171,10 +171,10 @@ class Pools:
             partial.replace(file)
         queries = read_queries(file)
         if not large:
-            return _divided(source.data, scorer, chosen.label, queries)
+            return _divided(source.data, scorer, chosen.title, queries)
         assert queries.segments is not None
         aside = queries.segments.astype(str) == "validation"
-        return _with_relevant(source.data, scorer, chosen.label, queries[aside], queries[~aside])
+        return _with_relevant(source.data, scorer, chosen.title, queries[aside], queries[~aside])
 
     def _parts(self, source: Source) -> tuple[Queries, ...]:
         if source not in self._read:
@@ -208,21 +208,21 @@ class Pools:
     def _fit(
         self, train: Queries, validation: Queries, parts: list[Queries], scorer: str, data: str, where: str
     ) -> list[FloatArray]:
-        self.say(f"training {recipe(scorer, data).label} on {data}{where}")
+        self.say(f"training {recipe(scorer, data).title} on {data}{where}")
         settings = self.settings(scorer, data)
         kind = scorer_class(settings.pop("kind"))
         settings |= {"device": "cpu"} if kind.kind == "net" else {"threads": self.threads}
-        model: Scorer = kind(**settings).fit(train, validation)
-        mean, deviation = mean_and_deviation(validation.with_scores(model.score(validation)))
-        return [(model.score(part) - mean) / deviation for part in parts]
+        trained: Scorer = kind(**settings).fit(train, validation)
+        mean, deviation = mean_and_deviation(validation.with_scores(trained.score(validation)))
+        return [(trained.score(part) - mean) / deviation for part in parts]
 
 
-def _divided(data: str, scorer: str, label: str, queries: Queries) -> Pool:
+def _divided(data: str, scorer: str, title: str, queries: Queries) -> Pool:
     queries = queries[ideal_dcg(queries) > 0]
     aside = split_mask(queries.keys, VALIDATION_SHARE)
-    return Pool(data, scorer, label, queries[aside], queries[~aside])
+    return Pool(data, scorer, title, queries[aside], queries[~aside])
 
 
-def _with_relevant(data: str, scorer: str, label: str, validation: Queries, judged: Queries) -> Pool:
+def _with_relevant(data: str, scorer: str, title: str, validation: Queries, judged: Queries) -> Pool:
     kept = [part[ideal_dcg(part) > 0] for part in (validation, judged)]
-    return Pool(data, scorer, label, *kept)
+    return Pool(data, scorer, title, *kept)

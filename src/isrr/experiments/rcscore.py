@@ -3,7 +3,7 @@
 The paper admits an item at position k when its chance of first place under Plackett–Luce reaches λₖ, in place of its
 expected chance of position k, E[p(d | y₁…ₖ₋₁)], and says that one rises with the other. The second is the position's
 marginal probability, which is computed exactly here. Both are put to the same use: the same draws, 21 thresholds from 0
-to the largest value of the score, the paper's test.
+to the largest value, the paper's test.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.thresholds import uniform_grid
 
 N_DRAWS = 100
-SCORES = ("first place", "each place")
+CHANCES = ("first place", "each place")
 
 
 def measure(pool: Pool, *, n_splits: int) -> dict[str, Any]:
@@ -33,9 +33,9 @@ def measure(pool: Pool, *, n_splits: int) -> dict[str, Any]:
     placement = protocol.base.placement(pool.judged)
     first = np.repeat(placement[:, :1], K, axis=1)
     found = {
-        name: _figures(protocol, scores, n_splits) for name, scores in zip(SCORES, (first, placement), strict=True)
+        name: _figures(protocol, chances, n_splits) for name, chances in zip(CHANCES, (first, placement), strict=True)
     }
-    return {"monotone": [_disagreement(pool.judged, placement, j) for j in range(1, K)], "scores": found}
+    return {"monotone": [_disagreement(pool.judged, placement, j) for j in range(1, K)], "eligibility": found}
 
 
 def _disagreement(queries: Queries, placement: FloatArray, position: int) -> dict[str, float]:
@@ -50,13 +50,13 @@ def _disagreement(queries: Queries, placement: FloatArray, position: int) -> dic
     return {"position": position + 1, "queries": n_queries / len(queries), "pairs": n_wrong / n_pairs}
 
 
-def _figures(protocol: Protocol, scores: FloatArray, n_splits: int) -> dict[str, Any]:
+def _figures(protocol: Protocol, eligibility: FloatArray, n_splits: int) -> dict[str, Any]:
     pool, paper = protocol.pool, protocol.paper()
-    thresholds = uniform_grid(scores, N_THRESHOLDS)
-    # Stand-ins name the columns: the ranker behind them draws by `scores`, which no GPLRanker can hold.
+    thresholds = uniform_grid(eligibility, N_THRESHOLDS)
+    # Stand-ins name the columns: the ranker behind them admits by this eligibility, which no GPLRanker can hold.
     named = protocol.rankers(thresholds)
     grid = (GPLRanker.deterministic(K), *named)
-    values = _evaluate(pool.judged, protocol.base, scores, np.append(2.0, thresholds))
+    values = _evaluate(pool.judged, protocol.base, eligibility, np.append(2.0, thresholds))
     measured = Measured(Path(named[::-1], "paper", "", falling=False), grid, values)
     procedure = Procedure(paper.name, paper.guarantee, lambda _: measured, paper.evidence, paper.selection)
     return {
@@ -68,8 +68,8 @@ def _figures(protocol: Protocol, scores: FloatArray, n_splits: int) -> dict[str,
     }
 
 
-def _evaluate(queries: Queries, base: GPLRanker, scores: FloatArray, thresholds: FloatArray) -> Evaluation:
-    """Utility and debiased disparity where position j admits the items whose j-th score reaches the threshold."""
+def _evaluate(queries: Queries, base: GPLRanker, eligibility: FloatArray, thresholds: FloatArray) -> Evaluation:
+    """Utility and debiased disparity where position j admits the items whose j-th eligibility reaches the threshold."""
     gains, ideal = gain(queries.need_relevance()), ideal_dcg(queries, k=K)
     ndcg, disparity = (np.empty((len(queries), thresholds.size)) for _ in range(2))
     log_weights = queries.need_scores() * base.scale
@@ -78,7 +78,7 @@ def _evaluate(queries: Queries, base: GPLRanker, scores: FloatArray, thresholds:
         rows = slice(queries.offsets[q], queries.offsets[q + 1])
         noise = rng.gumbel(size=(K, N_DRAWS, int(queries.n_items[q])))
         for c, threshold in enumerate(thresholds):
-            dcg, value = _drawn(log_weights[rows], scores[rows] >= threshold, gains[rows], noise)
+            dcg, value = _drawn(log_weights[rows], eligibility[rows] >= threshold, gains[rows], noise)
             ndcg[q, c], disparity[q, c] = dcg / ideal[q], value
     return Evaluation(ndcg, disparity, disparity_bound(queries, k=K))
 
@@ -87,7 +87,7 @@ def _drawn(
     log_weights: FloatArray, admitted: NDArray[np.bool_], gains: FloatArray, noise: FloatArray
 ) -> tuple[float, float]:
     """Mean DCG over draws, and the disparity of the exposure they estimate, freed of its bias."""
-    n, n_draws, theta = log_weights.size, noise.shape[1], discount(K)
+    n, n_draws, of_place = log_weights.size, noise.shape[1], discount(K)
     free = np.ones((n_draws, n), bool)
     exposure, draws, dcg = np.zeros(n), np.arange(n_draws), np.zeros(n_draws)
     for j in range(min(K, n)):
@@ -95,27 +95,27 @@ def _drawn(
         best = np.where(free, log_weights, -np.inf).argmax(axis=1)
         pick = np.where(np.isneginf(race.max(axis=1)), best, race.argmax(axis=1))
         free[draws, pick] = False
-        exposure += theta[j] * np.bincount(pick, minlength=n) / n_draws
-        dcg += theta[j] * gains[pick]
+        exposure += of_place[j] * np.bincount(pick, minlength=n) / n_draws
+        dcg += of_place[j] * gains[pick]
     if n < 2:
         return float(dcg.mean()), 0.0
     squares, factor = float((gains**2).sum()), 4.0 / (n * (n - 1))
     plugin = (exposure**2).sum() * squares - dcg.mean() ** 2
-    single = (theta[: min(K, n)] ** 2).sum() * squares - (dcg**2).mean()
+    single = (of_place[: min(K, n)] ** 2).sum() * squares - (dcg**2).mean()
     return float(dcg.mean()), float(factor * (n_draws * plugin - single) / (n_draws - 1))
 
 
 def rows(records: list[dict[str, Any]]) -> Rows:
-    """One row a pool and score, with the share of queries in which the claimed monotonicity fails."""
+    """One row a pool and eligibility, with the share of queries in which the claimed monotonicity fails."""
     found = []
     for record in records:
         broken = {f"not monotone, place {m['position']}": m for m in record["monotone"]}
-        for name, figures in record["scores"].items():
+        for name, figures in record["eligibility"].items():
             found.append(
                 {
                     "data": record["data"],
-                    "scorer": record["label"],
-                    "score": name,
+                    "scorer": record["title"],
+                    "eligibility": name,
                     "FairGain, oracle": coverage.percent(figures["oracle"]),
                     "FairGain": coverage.percent(figures["certified"]["gain"]),
                     "FairGain, all": coverage.percent(figures["certified"]["gain_overall"]),

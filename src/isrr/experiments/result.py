@@ -5,6 +5,7 @@ import os
 import platform
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,36 +17,52 @@ Record = dict[str, Any]
 Rows = list[dict[str, Any]]
 
 
-def remembered(file: Path, identity: Record, work: Callable[[], Record]) -> Record:
-    """What an earlier run with the same identity wrote to the file, or what the work finds now.
+@dataclass(frozen=True)
+class Job:
+    """One piece of a result.
 
-    Args:
-        file: The JSON file.
+    Attributes:
+        name: What it is, in words.
+        file: Where its record is kept.
         identity: What is measured, on what, with which settings; kept beside the figures.
         work: Measures; its figures join the identity.
     """
-    if file.exists():
-        try:
-            found: Record = json.loads(file.read_text())
-        except ValueError as error:
-            raise DataError(f"{file}: is no JSON ({error}); delete it to measure again") from None
-        if {name: found.get(name) for name in identity} == identity:
-            return found
-    began = time.perf_counter()
-    figures = work()
-    import isrr
 
-    circumstances = {"seconds": time.perf_counter() - began, "machine": machine(), "isrr": isrr.__version__}
-    record: Record = {**identity, **circumstances, **figures}
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, json.dumps(record, indent=1).encode())
-    return record
+    name: str
+    file: Path
+    identity: Record
+    work: Callable[[], Record]
+
+    def remembered(self) -> Record | None:
+        """What an earlier run with the same identity wrote, if one did."""
+        if not self.file.exists():
+            return None
+        try:
+            found: Record = json.loads(self.file.read_text())
+        except ValueError as error:
+            raise DataError(f"{self.file}: is no JSON ({error}); delete it to measure again") from None
+        return found if {name: found.get(name) for name in self.identity} == self.identity else None
+
+    def record(self) -> Record:
+        """What is remembered, or what the work finds now, which is then kept."""
+        found = self.remembered()
+        if found is not None:
+            return found
+        began = time.perf_counter()
+        figures = self.work()
+        import isrr
+
+        circumstances = {"seconds": time.perf_counter() - began, "machine": machine(), "isrr": isrr.__version__}
+        record: Record = {**self.identity, **circumstances, **figures}
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.file, json.dumps(record, indent=1).encode())
+        return record
 
 
 def on_pool(
     result: str, measure: Callable[..., Record], pools: Pools, source: Source, scorer: str, settings: Record, out: Path
-) -> Record:
-    """One result on one pool, remembered in the folder `out`."""
+) -> Job:
+    """One result on one pool, its record kept in the folder `out`."""
     identity = {
         "result": result,
         "data": source.data,
@@ -58,12 +75,13 @@ def on_pool(
         pool = pools.get(source, scorer)
         return {**_facts(pool), **measure(pool, **settings)}
 
-    return remembered(out / f"{result}-{source.data}-{scorer}.json", identity, work)
+    name = f"{result} on {source.data} with {scorer}"
+    return Job(name, out / f"{result}-{source.data}-{scorer}.json", identity, work)
 
 
 def _facts(pool: Pool) -> Record:
     return {
-        "label": pool.label,
+        "title": pool.title,
         "n_validation": len(pool.validation),
         "n_judged": len(pool.judged),
         "fingerprints": {"validation": pool.validation.fingerprint, "judged": pool.judged.fingerprint},

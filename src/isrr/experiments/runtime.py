@@ -16,7 +16,7 @@ from isrr.data.queries import Queries
 from isrr.data.synthetic import SHAPES, generate
 from isrr.experiments.pools import RECIPES
 from isrr.experiments.protocol import CALIBRATION_SHARE, KEEP, K
-from isrr.experiments.result import Record, Rows, remembered
+from isrr.experiments.result import Job, Record, Rows
 from isrr.gains import ndcg
 from isrr.guarantee import Guarantee
 from isrr.scores.scorer import Scorer, scorer_class
@@ -34,10 +34,11 @@ PAPER_TRAINING = {
 _REPEATS = 3
 
 
-def on_shape(shape: str, settings: Record, out: Path) -> Record:
-    """The times of one shape, remembered in the folder `out`."""
+def on_shape(shape: str, settings: Record, out: Path) -> Job:
+    """The times of one shape, their record kept in the folder `out`."""
     identity = {"result": "runtime", "data": shape, "settings": settings}
-    return remembered(out / f"runtime-{shape}.json", identity, lambda: measure(shape, **settings))
+    name = f"runtime on the shape of {shape}"
+    return Job(name, out / f"runtime-{shape}.json", identity, lambda: measure(shape, **settings))
 
 
 def measure(shape: str, *, epochs: int, n_train: int) -> Record:
@@ -53,15 +54,15 @@ def measure(shape: str, *, epochs: int, n_train: int) -> Record:
     train = made.train[np.arange(min(n_train, len(made.train)))]
     scale = PAPER_EPOCHS * sizes[0] / len(train)
     few = made.validation[np.arange(min(50, len(made.validation)))]
-    training, models = {}, {}
+    training, trained = {}, {}
     for method in METHODS:
-        seconds, models[method] = _epoch_seconds(method, train, few, epochs)
+        seconds, trained[method] = _epoch_seconds(method, train, few, epochs)
         training[method] = {"epoch_seconds": seconds, "scaled": seconds * scale}
     return {
         "n_train": len(train),
         "n_calibration": len(made.test),
         "training": training,
-        "risk_control": _risk_control(models["lambdaloss"], made.validation, made.test),
+        "risk_control": _risk_control(trained["lambdaloss"], made.validation, made.test),
     }
 
 
@@ -69,18 +70,18 @@ def _epoch_seconds(method: str, train: Queries, validation: Queries, epochs: int
     """Median seconds of an epoch after the first, and the trained scorer."""
     recipe = RECIPES[method]
     ticks: list[float] = []
-    scorer = scorer_class(recipe.kind)(**recipe.settings, epochs=epochs + 1, device="cpu")
-    model: Scorer = scorer.fit(train, validation, progress=lambda *_: ticks.append(time.perf_counter()))
-    return float(np.median(np.diff(ticks))), model
+    scorer: Scorer = scorer_class(recipe.kind)(**recipe.settings, epochs=epochs + 1, device="cpu")
+    scorer.fit(train, validation, progress=lambda *_: ticks.append(time.perf_counter()))
+    return float(np.median(np.diff(ticks))), scorer
 
 
-def _risk_control(model: Scorer, validation: Queries, calibration: Queries) -> float:
+def _risk_control(scorer: Scorer, validation: Queries, calibration: Queries) -> float:
     """Seconds to score the calibration queries, evaluate 21 thresholds and choose one; the median of three runs."""
-    promise = Guarantee("ndcg", K, KEEP * float(np.nanmean(ndcg(validation.with_scores(model.score(validation))))))
+    promise = Guarantee("ndcg", K, KEEP * float(np.nanmean(ndcg(validation.with_scores(scorer.score(validation))))))
     taken = []
     for _ in range(_REPEATS + 1):
         began = time.perf_counter()
-        scored = calibration.with_scores(model.score(calibration))
+        scored = calibration.with_scores(scorer.score(calibration))
         calibrate(scored, promise, path="paper", evidence="hoeffding_bentkus", selection="pointwise")
         taken.append(time.perf_counter() - began)
     return float(np.median(taken[1:]))
@@ -96,7 +97,7 @@ def rows(records: list[Record]) -> Rows:
             found.append(
                 {
                     "shape": shape,
-                    "method": "LambdaLoss+ISRR" if first else RECIPES[method].label,
+                    "method": "LambdaLoss+ISRR" if first else RECIPES[method].title,
                     "training, s (scaled)": f"{ours:.0f}",
                     "training, s (paper)": f"{PAPER_TRAINING[method][shape]:.0f}",
                     "risk control, s": f"{record['risk_control']:.3f}" if first else "–",

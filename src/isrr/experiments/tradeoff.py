@@ -40,7 +40,7 @@ def rows(records: list[dict[str, Any]]) -> Rows:
     return [
         {
             "data": record["data"],
-            "scorer": record["label"],
+            "scorer": record["title"],
             "threshold": threshold,
             "risk": record["risk"]["mean"][t],
             "risk, sd": record["risk"]["deviation"][t],
