@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 from isrr import Queries
 from isrr.cli.main import app
 from isrr.data.frames import write_queries
+from isrr.data.synthetic import generate
+from isrr.gains import ideal_dcg
 from isrr.report.tables import csv_text, latex, markdown
 
 pytest.importorskip("matplotlib")
@@ -48,6 +50,37 @@ def test_tables_figures_and_json_are_written_and_read_again(judged, tmp_path):
     assert run("coverage", "--data", judged, "--out", tmp_path / "again", *sizes).exit_code == 0
     assert (tmp_path / "again" / "coverage.csv").read_text() == table
     assert json.loads(record.read_text())["settings"] == {"n_splits": 4, "many_splits": 6, "n_bootstrap": 4}
+
+
+@pytest.fixture
+def large(tmp_path):
+    """A benchmark with parts of its own, laid out like MSLR: 60 training, 40 validation and 120 test queries."""
+    made = generate("small", n_queries=220)
+    queries = Queries.concatenate([made.train, made.validation, made.test])
+    folder = tmp_path / "MSLR" / "Fold1"
+    folder.mkdir(parents=True)
+    for name, part in (("train", queries[:60]), ("vali", queries[60:100]), ("test", queries[100:])):
+        qid = np.repeat(part.query_ids, part.n_items)
+        lines = [
+            f"{grade:g} qid:{query} " + " ".join(f"{f}:{value:g}" for f, value in enumerate(row, 1))
+            for grade, query, row in zip(part.relevance, qid, part.features, strict=True)
+        ]
+        (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    return folder.parent, queries[60:100], queries[100:]
+
+
+def test_a_large_benchmark_keeps_its_own_parts(large, tmp_path):
+    pytest.importorskip("lightgbm")
+    folder, validation, test = large
+    sizes = ("--splits", 4, "--many", 6, "--bootstrap", 4, "--threads", 1, "--scorer", "lightgbm")
+    outcome = run("coverage", "--data", f"mslr-web30k={folder}", "--out", tmp_path, *sizes)
+    assert outcome.exit_code == 0, outcome.output
+    assert "train has 60 queries, published are 18,919" in outcome.stderr
+    assert outcome.stderr.count("training LightGBM") == 1
+    record = json.loads((tmp_path / "results" / "coverage-mslr-web30k-lightgbm.json").read_text())
+    kept = [int((ideal_dcg(part) > 0).sum()) for part in (validation, test)]
+    assert [record["n_validation"], record["n_judged"]] == kept
+    assert record["deterministic"] > 0.55  # a random order has 0.32
 
 
 def test_other_settings_are_measured_anew(judged, tmp_path):

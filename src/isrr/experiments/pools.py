@@ -178,9 +178,11 @@ class Pools:
 
     def _parts(self, source: Source) -> tuple[Queries, ...]:
         if source not in self._read:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", BenchmarkCountsWarning)
+            with warnings.catch_warnings(record=True) as doubts:
+                warnings.simplefilter("always", BenchmarkCountsWarning)
                 benchmark = load(source.data, source.path)
+            for doubt in doubts:
+                self.say(str(doubt.message))
             self._read.clear()
             self._read[source] = (benchmark.train, benchmark.validation, benchmark.test)
         return self._read[source]
