@@ -67,6 +67,18 @@ def test_abstentions_are_shown_both_ways(pool):
     assert runs.gain_certified == pytest.approx(certified.mean()) if certified.size else runs.gain_certified is None
 
 
+def test_averages_read_the_gain_over_the_papers_both_ways():
+    """Gains of 0.1, 0.4 and 0 by the paper become 0.3, 0.6 and 0.3: 2.4 times its average, 3 and 1.5 times its own."""
+    records = []
+    for data, gains in (("a", (0.1, 0.3)), ("b", (0.4, 0.6)), ("c", (0.0, 0.3))):
+        shared = {"coverage": None, "bootstrap_violations": 0.0, "oracle": 0.8}
+        procedures = [{"by": "", "name": str(i), "gain_overall": gain, **shared} for i, gain in enumerate(gains)]
+        records.append({"data": data, "procedures": procedures})
+    *_, ours = coverage.averages(records)
+    assert (ours["× the paper's"], ours["× the paper's, by pool"], ours["pools left out"]) == ("2.4", "2.2", 1)
+    assert ours["share of the oracle"] == "50.0 %"
+
+
 @pytest.mark.guarantee
 def test_the_default_keeps_its_promise_in_bootstrap_repetitions(pool):
     *_, relative = Protocol(pool).defaults

@@ -16,7 +16,9 @@ def draw(result: str, records: list[Record], folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = write_tables(experiment.rows(records), folder / result, getattr(experiment, "READING", ""))
     if hasattr(experiment, "averages"):
-        written += write_tables(experiment.averages(records), folder / f"{result}-averages")
+        written += write_tables(
+            experiment.averages(records), folder / f"{result}-averages", experiment.READING_AVERAGES
+        )
     picture = _PICTURES.get(result)
     for record in records if picture else ():
         assert picture is not None
