@@ -17,7 +17,7 @@ import numpy as np
 
 from isrr.calibration.paths import Path, _families
 from isrr.experiments.pools import Pools, sources
-from isrr.experiments.protocol import K, Measured, Procedure, Protocol, bootstrap_violations, run_splits
+from isrr.experiments.protocol import K, Measured, Procedure, Protocol, always, bootstrap_violations, run_splits
 from isrr.ranker.gpl import GPLRanker
 from isrr.report.tables import markdown
 
@@ -50,7 +50,7 @@ def joint_oracle(protocol: Protocol, procedure: Procedure) -> float:
     for family in _families(validation, K, procedure.guarantee):
         curve = family.curve(np.geomspace(0.02, 5.0, 120), validation)
         measured = Measured.of(protocol.pool, Path((GPLRanker.deterministic(K), *curve), "family", ""))
-        best = max(best, protocol.oracle(replace(procedure, measured=lambda _, found=measured: found)))
+        best = max(best, protocol.oracle(replace(procedure, measured=always(measured))))
     return best
 
 

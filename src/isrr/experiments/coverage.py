@@ -29,9 +29,9 @@ pool" averages each pool's own ratio: pools on which the paper's procedure hardl
 which it never does are left out and counted."""
 
 
-def measure(pool: Pool, *, n_splits: int, many_splits: int, n_bootstrap: int, decay: float = 1.0) -> dict[str, Any]:
+def measure(pool: Pool, *, n_splits: int, many_splits: int, n_bootstrap: int) -> dict[str, Any]:
     """Every procedure on one pool: the paper's with both of its tests, then isrr's defaults."""
-    protocol = Protocol(pool, decay)
+    protocol = Protocol(pool)
     paper = [protocol.paper(evidence) for evidence in PAPER_TESTS]
     procedures = [("paper", p) for p in paper] + [("isrr", p) for p in protocol.defaults]
     return {

@@ -83,8 +83,8 @@ class Procedure:
 
     def risk(self, measured: Measured, rows: IntArray | slice, column: int) -> float:
         """Mean loss of one configuration on some queries."""
-        utility = measured.values.ndcg[rows]
-        return float(self.guarantee.losses(utility[:, [column]], utility[:, 0]).mean())
+        utility = measured.values.ndcg
+        return float(self.guarantee.losses(utility[rows, column][:, None], utility[rows, 0]).mean())
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,7 +242,7 @@ class Protocol:
         for kind, guarantee in promises.items():
             front = Measured.of(self.pool, front_path(self.pool.validation, K, [guarantee], ""))
             for name, measured in (("temperature", temperature), ("validation path", front)):
-                found.append(Procedure(f"{kind}, {name}", guarantee, _always(measured), "betting", "fixed_sequence"))
+                found.append(Procedure(f"{kind}, {name}", guarantee, always(measured), "betting", "fixed_sequence"))
         return tuple(found)
 
     def oracle(self, procedure: Procedure) -> float:
@@ -253,6 +253,6 @@ class Protocol:
         return max((measured.gain(slice(None), c) for c in kept), default=0.0)
 
 
-def _always(measured: Measured) -> Callable[[IntArray], Measured]:
+def always(measured: Measured) -> Callable[[IntArray], Measured]:
     """A path that calibration queries do not change."""
     return lambda _: measured

@@ -6,6 +6,7 @@ marginal probability, which is computed exactly here. Both are put to the same u
 to the largest value, the paper's test.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from isrr.calibration.paths import Path
 from isrr.data.queries import FloatArray, Queries
 from isrr.experiments import coverage
 from isrr.experiments.pools import Pool
-from isrr.experiments.protocol import N_THRESHOLDS, K, Measured, Procedure, Protocol, run_splits
+from isrr.experiments.protocol import N_THRESHOLDS, K, Measured, Protocol, always, run_splits
 from isrr.experiments.result import Rows
 from isrr.gains import discount, gain, ideal_dcg
 from isrr.metrics.disparity import disparity_bound
@@ -51,14 +52,14 @@ def _disagreement(queries: Queries, placement: FloatArray, position: int) -> dic
 
 
 def _figures(protocol: Protocol, eligibility: FloatArray, n_splits: int) -> dict[str, Any]:
-    pool, paper = protocol.pool, protocol.paper()
+    pool = protocol.pool
     thresholds = uniform_grid(eligibility, N_THRESHOLDS)
     # Stand-ins name the columns: the ranker behind them admits by this eligibility, which no GPLRanker can hold.
     named = protocol.rankers(thresholds)
     grid = (GPLRanker.deterministic(K), *named)
     values = _evaluate(pool.judged, protocol.base, eligibility, np.append(2.0, thresholds))
     measured = Measured(Path(named[::-1], "paper", "", falling=False), grid, values)
-    procedure = Procedure(paper.name, paper.guarantee, lambda _: measured, paper.evidence, paper.selection)
+    procedure = replace(protocol.paper(), measured=always(measured))
     return {
         "thresholds": thresholds.tolist(),
         "utility": values.mean_ndcg[1:].tolist(),
@@ -77,8 +78,12 @@ def _evaluate(queries: Queries, base: GPLRanker, eligibility: FloatArray, thresh
     for q in range(len(queries)):
         rows = slice(queries.offsets[q], queries.offsets[q + 1])
         noise = rng.gumbel(size=(K, N_DRAWS, int(queries.n_items[q])))
+        admitted: NDArray[np.bool_] | None = None
         for c, threshold in enumerate(thresholds):
-            dcg, value = _drawn(log_weights[rows], eligibility[rows] >= threshold, gains[rows], noise)
+            reach = eligibility[rows] >= threshold
+            if admitted is None or (reach != admitted).any():  # many thresholds admit the same items
+                admitted = reach
+                dcg, value = _drawn(log_weights[rows], admitted, gains[rows], noise)
             ndcg[q, c], disparity[q, c] = dcg / ideal[q], value
     return Evaluation(ndcg, disparity, disparity_bound(queries, k=K))
 

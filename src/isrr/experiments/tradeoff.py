@@ -4,35 +4,46 @@ from typing import Any
 
 import numpy as np
 
+from isrr.calibration.paths import Path
 from isrr.experiments.pools import Pool
-from isrr.experiments.protocol import K, Protocol, splits
+from isrr.experiments.protocol import K, Measured, Protocol, splits
 from isrr.experiments.result import Rows
 from isrr.metrics.evaluate import evaluate
 from isrr.ranker.gpl import GPLRanker
 
 
-def measure(pool: Pool, *, n_splits: int, decay: float = 1.0) -> dict[str, Any]:
-    """Risk and disparity at the paper's thresholds and at both limits: means over test parts of random splits.
+def measure(pool: Pool, *, n_splits: int) -> dict[str, Any]:
+    """Risk and disparity at the paper's thresholds and at both limits: means over test parts of random splits."""
+    return curves(along_thresholds(Protocol(pool)), n_splits)
 
-    The curve ends one step beyond the largest eligibility, where no item is admitted at the first position.
+
+def along_thresholds(protocol: Protocol) -> Measured:
+    """The deterministic ranker, Plackett–Luce, and the paper's grid for the whole pool, on the judged queries.
+
+    The grid goes on to one step beyond the largest eligibility, where no item is admitted at the first position. The
+    path is the paper's: it leaves that step out.
     """
-    protocol = Protocol(pool, decay)
     thresholds = protocol.thresholds()
-    thresholds = np.append(thresholds, thresholds[-1] + thresholds[1])
-    grid = [GPLRanker.deterministic(K), protocol.base, *protocol.rankers(thresholds)]
-    found = evaluate(pool.judged, grid)
-    parts = [test for _, test in splits(len(pool.judged), n_splits)]
-    curves = {}
+    rankers = protocol.rankers(np.append(thresholds, thresholds[-1] + thresholds[1]))
+    grid = (GPLRanker.deterministic(K), protocol.base, *rankers)
+    return Measured(Path(rankers[-2::-1], "paper", "", falling=False), grid, evaluate(protocol.pool.judged, grid))
+
+
+def curves(measured: Measured, n_splits: int) -> dict[str, Any]:
+    """Means and deviations over the test parts of random splits, threshold by threshold."""
+    found, rankers = measured.values, measured.grid[2:]
+    parts = [test for _, test in splits(len(found.ndcg), n_splits)]
+    drawn = {}
     for name, values in (("risk", 1.0 - found.ndcg), ("disparity", found.disparity)):
         over_splits = np.stack([values[test].mean(axis=0) for test in parts])
         mean, deviation = over_splits.mean(axis=0), over_splits.std(axis=0)
-        curves[name] = {
+        drawn[name] = {
             "deterministic": float(mean[0]),
             "plackett_luce": float(mean[1]),
             "mean": mean[2:].tolist(),
             "deviation": deviation[2:].tolist(),
         }
-    return {"thresholds": thresholds.tolist(), "decay": decay, **curves}
+    return {"thresholds": [ranker.threshold for ranker in rankers], "decay": rankers[0].decay, **drawn}
 
 
 def rows(records: list[dict[str, Any]]) -> Rows:

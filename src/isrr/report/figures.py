@@ -77,24 +77,31 @@ def threshold_curves(record: Mapping[str, Any], title: str, file: Path) -> None:
     right = left.twinx()
     right.spines["top"].set_visible(False)
     handles = []
-    for subplot, name, colour, label in (
-        (left, "risk", BLUE, "risk, 1 − NDCG@5"),
-        (right, "disparity", ORANGE, "disparity"),
+    for subplot, name, colour, label, heights in (
+        (left, "risk", BLUE, "risk, 1 − NDCG@5", (0.20, 0.95)),
+        (right, "disparity", ORANGE, "disparity", (0.06, 0.80)),
     ):
         values = record[name]
         mean, deviation = np.array(values["mean"]), np.array(values["deviation"])
         subplot.fill_between(record["thresholds"], mean - deviation, mean + deviation, color=colour, alpha=0.2, lw=0)
-        handles += subplot.plot(record["thresholds"], mean, color=colour, lw=1.5, marker="o", ms=2.5, label=label)
+        handles += subplot.plot(record["thresholds"], mean, color=colour, lw=1.5, marker="o", ms=2.5, label=name)
         for limit, style, short in (("deterministic", "--", "Det"), ("plackett_luce", ":", "Sto")):
-            handles += [subplot.axhline(values[limit], color=colour, ls=style, lw=1.2, label=f"{short}, {label}")]
+            handles += [subplot.axhline(values[limit], color=colour, ls=style, lw=1.2, label=f"{name} of {short}")]
+        _place(subplot, values["deterministic"], values["plackett_luce"], heights)
         subplot.set_ylabel(label, color=colour)
         subplot.tick_params(axis="y", colors=colour)
-    left.margins(y=0.05)
-    right.margins(y=0.16)  # so that a limit of one axis does not hide one of the other
     left.set_xlabel("threshold")
     left.set_title(title, fontsize=10)
-    figure.legend(handles=handles, frameon=False, fontsize=7, loc="outside lower center", ncols=2)
+    figure.legend(handles=handles, frameon=False, fontsize=8, loc="outside lower center", ncols=2)
     _save(figure, file)
+
+
+def _place(subplot: Any, one: float, other: float, heights: tuple[float, float]) -> None:
+    """Stretch the vertical axis so that two values stand at given heights, and hide no line of another axis."""
+    low, high = sorted((one, other))
+    if low < high:
+        unit = (high - low) / (heights[1] - heights[0])
+        subplot.set_ylim(low - heights[0] * unit, high + (1.0 - heights[1]) * unit)
 
 
 def utility_histograms(panels: Sequence[Mapping[str, Any]], title: str, file: Path) -> None:
