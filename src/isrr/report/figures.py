@@ -122,7 +122,8 @@ def utility_histograms(panels: Sequence[Mapping[str, Any]], title: str, file: Pa
     for subplot, panel in zip(subplots, panels, strict=True):
         shown = [u for u in panel["utilities"] if u is not None]
         subplot.spines[["top", "right"]].set_visible(False)
-        subplot.hist(shown, bins=bins, color=BLUE)
+        counts, *_ = subplot.hist(shown, bins=bins, color=BLUE)
+        subplot.set_ylim(0, 1.05 * max(1.0, counts.max()))
         subplot.axvline(panel["level"], color=ORANGE, lw=1.5, label="promised")
         subplot.axvline(panel["deterministic"], color=GREY, lw=1.5, ls="--", label="deterministic")
         subplot.set_title(f"{panel['name']}: {len(shown)} of {len(panel['utilities'])} certified", fontsize=8)
@@ -131,7 +132,7 @@ def utility_histograms(panels: Sequence[Mapping[str, Any]], title: str, file: Pa
     subplots[-1].set_xlabel("NDCG@5 on the test part")
     figure.suptitle(title, fontsize=10)
     figure.legend(
-        *subplots[0].get_legend_handles_labels(), frameon=False, fontsize=7, loc="outside lower center", ncols=2
+        *subplots[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside lower center", ncols=2
     )
     _save(figure, file)
 
@@ -162,7 +163,7 @@ def decay_curves(records: Sequence[Mapping[str, Any]], title: str, file: Path) -
         subplot.set_ylabel(label)
     handles = subplot.get_legend_handles_labels()
     figure.suptitle(title, fontsize=10)
-    figure.legend(*handles, frameon=False, fontsize=7, loc="outside lower center", ncols=4)
+    figure.legend(*handles, frameon=False, fontsize=8, loc="outside lower center", ncols=4)
     _save(figure, file)
 
 
