@@ -117,11 +117,20 @@ def commands(body: str) -> list[tuple[str, str]]:
     for part in parts[1:]:
         joined = part.replace("\\\n", " ")
         command, _, printed = joined.partition("\n")
-        while command.count("'") % 2:  # a quoted argument over several lines
+        while _open(command) and printed:
             more, _, printed = printed.partition("\n")
             command += "\n" + more
         listed.append((command, printed.strip()))
     return listed
+
+
+def _open(command: str) -> bool:
+    """Whether a quoted argument goes on in the next line."""
+    try:
+        shlex.split(command, comments=True)
+    except ValueError:
+        return True
+    return False
 
 
 def matches(expected: str, found: str) -> bool:

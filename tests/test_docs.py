@@ -15,6 +15,7 @@ import isrr
 from doc_pages import LANGUAGES, blocks, run
 from isrr import Queries, write_queries
 from isrr.data.synthetic import generate
+from isrr.serve.served_log import ServedLog
 from serving import client_of
 
 ROOT = Path(__file__).parents[1]
@@ -58,10 +59,11 @@ def library(tmp_path_factory):
         (folder / name).write_text(letor(part))
     outcome = isrr.calibrate(judged, "ndcg@5 >= 95% of deterministic")
     outcome.save(folder / "ranker.json")
-    client = client_of(folder / "ranker.json", log=folder / "served")
+    client = client_of(folder / "ranker.json")
+    client.service.log = ServedLog(folder / "served", 1 << 24)
     for query in new:
         items = [{"id": str(i), "score": float(s)} for i, s in zip(query.item_ids, query.scores, strict=True)]
-        client.post("/rank", {"query_id": str(query.query_ids[0]), "items": items})
+        client.post("/rank", {"query_id": str(query.query_ids[0]), "session": "u42", "items": items})
     return folder
 
 
