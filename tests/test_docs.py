@@ -23,8 +23,9 @@ DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [ROOT / "README.md", *DOCS]
 WITH_EXAMPLES = [page for page in PAGES if any(block.language in ("console", "python") for block in blocks(page))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-REFERENCE = ["data", "gains", "scores", "ranker", "metrics", "risk", "guarantee", "certificate", "calibration", "monitor",
-             "report"]  # fmt: skip
+REFERENCE = {
+    "data", "gains", "scores", "ranker", "metrics", "risk", "guarantee", "certificate", "calibration", "monitor", "report",
+}  # fmt: skip
 
 
 def judged_queries(n_queries, seed, first=0):
@@ -70,7 +71,8 @@ def library(tmp_path_factory):
 def letor(queries):
     rows = zip(np.repeat(queries.query_ids, queries.n_items), queries.relevance, queries.features, strict=True)
     return "".join(
-        f"{grade:.0f} qid:{query} {' '.join(f'{i}:{x:.4f}' for i, x in enumerate(row, 1))}\n" for query, grade, row in rows
+        f"{grade:.0f} qid:{query} " + " ".join(f"{i}:{x:.4f}" for i, x in enumerate(row, 1)) + "\n"
+        for query, grade, row in rows
     )
 
 

@@ -150,6 +150,7 @@ def test_several_promises_hold_together(judged):
 def test_a_promise_per_segment_is_tested_in_each(judged):
     outcome = calibrate(judged, Guarantee.parse(PROMISE, per="segment"))
     assert {test.segment for test in outcome.tests} == {"mobile", "desktop"}
+    assert "in segment 'mobile': kept" in str(isrr.check(outcome, judged))
     assert sum(test.n_queries for test in outcome.tests) == outcome.provenance.n_queries
     with pytest.raises(DataError, match="segment for each query"):
         calibrate(Queries.from_arrays(scores=[1, 2, 3, 1], relevance=[0, 1, 1, 0], group=[2, 2]),

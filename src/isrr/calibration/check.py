@@ -86,7 +86,7 @@ def check(outcome: Certificate | Abstention, queries: Queries) -> Check:
     promises = []
     for guarantee in outcome.guarantees:
         values = values_of(measured, guarantee, queries, grid)
-        names = [None] if guarantee.per is None else sorted(set(_segments(queries)))
+        names = [None] if guarantee.per is None else sorted(set(_segments(queries).tolist()))
         for segment in names:
             rows = kept if segment is None else kept & (_segments(queries) == segment)
             promises.append(_kept(guarantee, segment, values[rows]))
