@@ -151,5 +151,5 @@ def _open(command: str) -> bool:
 def matches(expected: str, found: str) -> bool:
     """Whether each expected line is printed, in order; `…` stands for anything."""
     lines = iter(found.splitlines())
-    patterns = [re.compile(".*".join(map(re.escape, line.strip().split("…")))) for line in expected.splitlines()]
-    return all(any(pattern.fullmatch(line.strip()) for line in lines) for pattern in patterns if pattern.pattern)
+    patterns = [".*".join(map(re.escape, re.split(r"\s*…\s*", line.strip()))) for line in expected.splitlines()]
+    return all(any(re.fullmatch(pattern, line.strip()) for line in lines) for pattern in patterns if pattern)
