@@ -93,7 +93,7 @@ def ndcg(
     """NDCG@k of given orders, or of the order by falling score; arguments as for `dcg`.
 
     Example:
-        >>> queries = Queries.from_arrays(scores=[3, 2, 1], relevance=[0, 2, 1], qid=[7, 7, 7])
+        >>> queries = Queries.from_arrays(scores=[3, 2, 1], relevance=[0, 2, 1], query_ids=[7, 7, 7])
         >>> ndcg(queries).round(3)
         array([0.659])
     """

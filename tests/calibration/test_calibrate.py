@@ -30,10 +30,12 @@ def judged():
     sizes = rng.integers(5, 30, 700)
     relevance = rng.choice(5, sizes.sum(), p=[0.5, 0.25, 0.15, 0.07, 0.03])
     scores = relevance + rng.normal(scale=1.2, size=relevance.size)
-    qid = np.repeat([f"q{i}" for i in range(700)], sizes)
+    query_ids = np.repeat([f"q{i}" for i in range(700)], sizes)
     segment = np.repeat(rng.choice(["mobile", "desktop"], 700), sizes)
     groups = rng.choice(["ours", "theirs"], relevance.size)
-    return Queries.from_arrays(scores=scores, relevance=relevance, qid=qid, segment=segment, item_groups=groups)
+    return Queries.from_arrays(
+        scores=scores, relevance=relevance, query_ids=query_ids, segments=segment, item_groups=groups
+    )
 
 
 def test_a_certificate_says_what_was_promised_chosen_and_measured(judged):
@@ -61,7 +63,7 @@ def test_the_order_of_queries_rows_and_shards_changes_no_bit(judged):
     shuffled = Queries.from_arrays(
         scores=judged.scores[rows],
         relevance=judged.relevance[rows],
-        qid=np.repeat(judged.query_ids, judged.n_items)[rows],
+        query_ids=np.repeat(judged.query_ids, judged.n_items)[rows],
     )
     assert calibrate(shuffled, PROMISE) == outcome
     grid = (GPLRanker.deterministic(), GPLRanker(temperature=0.3), GPLRanker(temperature=0.6))

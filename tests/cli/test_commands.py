@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
     judged = Queries.from_arrays(
         scores=relevance + rng.normal(scale=1.2, size=relevance.size),
         relevance=relevance,
-        qid=np.repeat(np.arange(500), sizes),
+        query_ids=np.repeat(np.arange(500), sizes),
         item_ids=[f"d{i}" for i in range(relevance.size)],
         item_groups=rng.choice(["ours", "theirs"], relevance.size),
     )

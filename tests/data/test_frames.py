@@ -38,11 +38,11 @@ def assert_same(found, expected):
 
 def expected_queries():
     return Queries.from_arrays(
-        qid=COLUMNS["query_id"],
+        query_ids=COLUMNS["query_id"],
         item_ids=COLUMNS["item_id"],
         scores=COLUMNS["score"],
         relevance=COLUMNS["relevance"],
-        segment=COLUMNS["segment"],
+        segments=COLUMNS["segment"],
         item_groups=COLUMNS["provider"],
     )
 
@@ -187,11 +187,11 @@ def many_queries(ids):
     lengths = rng.integers(1, 30, len(ids))
     n_rows = lengths.sum()
     return Queries.from_arrays(
-        qid=np.repeat(ids, lengths),
+        query_ids=np.repeat(ids, lengths),
         scores=rng.normal(size=n_rows),
         relevance=rng.integers(0, 3, n_rows),
         item_ids=np.arange(n_rows),
-        segment=np.repeat(np.where(np.arange(len(ids)) % 2, "odd", "even"), lengths),
+        segments=np.repeat(np.where(np.arange(len(ids)) % 2, "odd", "even"), lengths),
         features=rng.normal(size=(n_rows, 5)),
     )
 

@@ -15,7 +15,7 @@ def folder(tmp_path_factory, many_queries):
     ids = Queries.from_arrays(
         scores=many_queries.scores,
         relevance=many_queries.relevance,
-        qid=[f"q{q}" for q, n in enumerate(many_queries.n_items) for _ in range(n)],
+        query_ids=[f"q{q}" for q, n in enumerate(many_queries.n_items) for _ in range(n)],
     )
     write_queries(ids[:250], made / "judged.parquet")
     write_queries(ids[250:400], made / "other.parquet")

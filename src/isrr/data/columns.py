@@ -84,10 +84,10 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
         return _numbers(table, columns.roles[role], name, np.float64) if role in columns.roles else None
 
     arrays = {
-        "qid": ids("query"),
+        "query_ids": ids("query"),
         "item_ids": ids("item"),
         "item_groups": ids("item_group"),
-        "segment": ids("segment"),
+        "segments": ids("segment"),
         "scores": numbers("score"),
         "relevance": numbers("relevance"),
         "features": None if columns.features is None else _matrix(table, columns.features, name),

@@ -58,11 +58,11 @@ class Queries:
         *,
         scores: ArrayLike | None = None,
         relevance: ArrayLike | None = None,
-        qid: ArrayLike | None = None,
+        query_ids: ArrayLike | None = None,
         group: ArrayLike | None = None,
         item_ids: ArrayLike | None = None,
         item_groups: ArrayLike | None = None,
-        segment: ArrayLike | None = None,
+        segments: ArrayLike | None = None,
         features: ArrayLike | None = None,
     ) -> "Queries":
         """Build queries from columns of equal length, one row an item.
@@ -70,26 +70,26 @@ class Queries:
         Args:
             scores: Raw scores of a ranking model, finite.
             relevance: Relevance grades, finite and ≥ 0.
-            qid: The query each row belongs to; rows may come in any order.
-            group: Sizes of consecutive queries (as LightGBM and XGBoost take them), in place of `qid`.
+            query_ids: The query each row belongs to; rows may come in any order.
+            group: Sizes of consecutive queries (as LightGBM and XGBoost take them), in place of `query_ids`.
             item_ids: Ids of the items; they break ties between equal scores.
             item_groups: Provider or group of each item, for exposure by group.
-            segment: Segment of the query, the same on all rows of a query.
+            segments: Segment of the query, the same on all rows of a query.
             features: Matrix of numbers, one row an item.
 
         Example:
-            >>> Queries.from_arrays(scores=[2.0, 1.0, 0.5], relevance=[1, 0, 2], qid=["a", "b", "a"])
+            >>> Queries.from_arrays(scores=[2.0, 1.0, 0.5], relevance=[1, 0, 2], query_ids=["a", "b", "a"])
             Queries(2 queries, 3 items; scores, relevance)
         """
-        columns = {"scores": scores, "relevance": relevance, "features": features, "qid": qid}
+        columns = {"scores": scores, "relevance": relevance, "features": features, "query_ids": query_ids}
         n_rows = next((len(np.asarray(c)) for c in columns.values() if c is not None), None)
         if n_rows is None:
             raise DataError("nothing to rank: give scores, relevance or features, one row an item")
         if n_rows == 0:
             raise DataError("nothing to rank: the columns have no rows")
-        ids = _identifiers(qid, "qid", n_rows) if qid is not None else None
+        ids = _identifiers(query_ids, "query_ids", n_rows) if query_ids is not None else None
         offsets, heads, rows = _grouping(ids, group, n_rows)
-        query_ids = ids[heads] if ids is not None else np.arange(len(offsets) - 1)
+        one_a_query = ids[heads] if ids is not None else np.arange(len(offsets) - 1)
 
         def column(values: ArrayLike, name: str) -> NDArray[Any]:
             array = _identifiers(values, name, n_rows)
@@ -100,7 +100,7 @@ class Queries:
             bad = np.flatnonzero(~np.isfinite(array) | ((array < 0) if name == "relevance" else False))
             if bad.size:
                 row = int(bad[0])
-                query = query_ids[_query_of_row(offsets, rows, row)]
+                query = one_a_query[_query_of_row(offsets, rows, row)]
                 need = "a finite number ≥ 0" if name == "relevance" else "a finite number"
                 found = f"{name} is {array[row]}"
                 raise DataError(f"row {row} (query {str(query)!r}): {found}; it must be {need}")
@@ -108,15 +108,15 @@ class Queries:
 
         queries = cls(
             offsets=offsets,
-            query_ids=query_ids,
+            query_ids=one_a_query,
             scores=None if scores is None else numbers(scores, "scores"),
             relevance=None if relevance is None else numbers(relevance, "relevance"),
             item_ids=None if item_ids is None else column(item_ids, "item_ids"),
             item_groups=None if item_groups is None else column(item_groups, "item_groups"),
-            segments=None if segment is None else _per_query(column(segment, "segment"), offsets, query_ids),
+            segments=None if segments is None else _per_query(column(segments, "segments"), offsets, one_a_query),
             features=None if features is None else _matrix(features, n_rows, rows),
             rows=rows,
-            made_ids=qid is None,
+            made_ids=ids is None,
         )
         queries._refuse_repeated_items()
         return queries
@@ -348,9 +348,9 @@ def _grouping(
 ) -> tuple[IntArray, IntArray, IntArray | None]:
     """Offsets of the queries, the row at which each first appears, and the order that groups rows (or None)."""
     if ids is not None and group is not None:
-        raise DataError("give qid or group, not both")
+        raise DataError("give query_ids or group, not both")
     if ids is None and group is None:
-        raise DataError("no query structure: give qid (one id a row) or group (sizes of consecutive queries)")
+        raise DataError("no query structure: give query_ids (one id a row) or group (sizes of consecutive queries)")
     if group is not None:
         sizes = np.asarray(group)
         if sizes.ndim != 1 or sizes.size == 0 or sizes.dtype.kind not in "iu":
