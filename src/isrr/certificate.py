@@ -162,9 +162,12 @@ class Outcome:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the outcome as JSON; the old file stays whole until the new one is complete."""
+        write_atomically(path, (json.dumps(self.document(), indent=1, allow_nan=False) + "\n").encode())
+
+    def document(self) -> dict[str, Any]:
+        """What `save` writes: the content, and the digest that vouches for it."""
         content = self._content()
-        document = {**content, "integrity": _digest(content)}
-        write_atomically(path, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
+        return {**content, "integrity": _digest(content)}
 
     def _content(self) -> dict[str, Any]:
         maps: list[Any] = []
@@ -198,7 +201,7 @@ class Outcome:
         if p.look > p.planned_looks:
             lines.append(
                 f"warning      look {p.look} at the same data; together the looks hold with confidence "
-                f"{max(1 - p.look * (1 - self.confidence), 0):.0%} at best: plan them (attempts=), or use new queries"
+                f"{max(1 - p.look * (1 - self.confidence), 0):.0%} at best: plan them (`attempts=`), or use new queries"
             )
         if p.made_ids:
             lines.append("note         query ids were made from positions: the outcome depends on the order given")
@@ -283,12 +286,7 @@ def load(path: str | PathLike[str], *, trust_edited: bool = False) -> Certificat
         path: A file written by `save`.
         trust_edited: Accept a file whose content no longer matches its digest.
     """
-    try:
-        document = json.loads(Path(path).read_text())
-    except FileNotFoundError:
-        raise CertificateError(f"{path}: there is no such file") from None
-    except (ValueError, OSError) as error:
-        raise CertificateError(f"{path}: not a certificate: {error}") from None
+    document = _json(path)
     if not isinstance(document, dict) or document.get("kind") not in ("certificate", "abstention"):
         raise CertificateError(f"{path}: not a certificate: it names no kind")
     if document.get("schema") != SCHEMA:
@@ -297,12 +295,29 @@ def load(path: str | PathLike[str], *, trust_edited: bool = False) -> Certificat
     if integrity != _digest(document) and not trust_edited:
         raise CertificateError(
             f"{path}: the content does not match its digest: it was edited or damaged; calibrate again, "
-            "or load it with trust_edited=True (--trust-edited) if you know why"
+            "or read it with `trust_edited=True` if you know why"
         )
     try:
         return _read(document)
     except (KeyError, TypeError, ValueError) as error:
         raise CertificateError(f"{path}: damaged certificate: {error!r}") from None
+
+
+def _json(path: str | PathLike[str]) -> Any:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        return json.loads(text)
+    except FileNotFoundError:
+        raise CertificateError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise CertificateError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise CertificateError(f"{path}: not a certificate: it is not text") from None
+    except json.JSONDecodeError as error:
+        where = f"at line {error.lineno}, column {error.colno}" if text.strip() else "in it: it is empty"
+        raise CertificateError(f"{path}: not a certificate, or cut off: no JSON {where}") from None
+    except RecursionError:
+        raise CertificateError(f"{path}: not a certificate: it is nested too deeply") from None
 
 
 def _read(document: dict[str, Any]) -> Certificate | Abstention:

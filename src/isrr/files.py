@@ -9,9 +9,28 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A new file beside the target, to be written in the body; renamed over the target once it is on disk."""
+    """A new file beside the target, to be written in the body; renamed over the target once it is on disk.
+
+    A link is followed. A device or a pipe cannot be renamed over: it is sent what was written. What the system
+    refuses is an `OSError` that names the target.
+    """
     target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.absolute().parent, prefix=f".{target.name}.", suffix=".tmp")
+    try:
+        if target.exists() and not target.is_file() and not target.is_dir():
+            with tempfile.TemporaryDirectory() as folder:
+                partial = Path(folder) / target.name
+                yield partial
+                with target.open("wb") as stream:
+                    stream.write(partial.read_bytes())
+        else:
+            yield from _renaming(target.resolve())
+    except OSError as error:
+        said = os.strerror(error.errno) if error.errno else str(error)
+        raise OSError(error.errno or 0, said, str(path)) from None
+
+
+def _renaming(target: Path) -> Iterator[Path]:
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
     os.close(handle)
     partial = Path(name)
     try:

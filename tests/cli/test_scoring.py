@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from isrr.cli.scoring import app
+from isrr.cli.main import app
 from isrr.data.frames import read_queries, write_queries
 from isrr.scores.scorer import load_scorer
 from scores_data import made_queries
@@ -60,6 +60,7 @@ def test_a_grid_is_searched_and_its_best_point_told(files):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("--features", "nowhere"), "isrr: {files}/a.parquet: there is no column 'nowhere'; the columns are"),
         (("--model", "forest"), "isrr: there is no scorer 'forest'; there are catboost, lightgbm, net, xgboost"),
         (("--loss", "hinge"), "isrr: lightgbm has no loss 'hinge'; it has lambdarank, regression"),
         (("--set", "rounds"), "isrr: --set takes NAME=VALUE, got 'rounds'"),
@@ -71,7 +72,7 @@ def test_a_grid_is_searched_and_its_best_point_told(files):
 def test_what_a_user_can_put_right_is_one_line(files, arguments, message):
     refused = isrr("train", files / "a.parquet", "--out", files / "model", "--threads", 1, *arguments)
     assert refused.exit_code == 2
-    assert refused.stderr.startswith(message)
+    assert refused.stderr.startswith(message.format(files=files))
     assert refused.stderr.count("\n") == 1
     assert not (files / "model").exists()
 

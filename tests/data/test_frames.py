@@ -114,6 +114,18 @@ def test_group_sizes_stand_in_for_a_query_column():
     assert queries.offsets.tolist() == [0, 1, 3]
 
 
+def test_a_column_that_is_needed_later_is_missed_by_file_option_and_likely_name(tmp_path):
+    file = tmp_path / "judged.csv"
+    file.write_text("query_id,Scores,grades\n1,0.5,1\n1,0.25,0\n")
+    queries = read_queries(file, score="Scores")
+    with pytest.raises(DataError, match=r"judged\.csv: no relevance column .*`relevance=`.*did you mean 'grades'\?"):
+        queries[:1].need_relevance()
+    with pytest.raises(
+        DataError, match=r"judged\.csv: no score column .*columns are query_id, Scores, grades; did you"
+    ):
+        read_queries(file, relevance="grades").need_scores()
+
+
 def test_leading_zeros_of_csv_ids_are_kept(tmp_path):
     file = tmp_path / "ids.csv"
     file.write_text("qid,docid,score\n007,1,0.5\n7,2,0.25\n")
@@ -133,7 +145,9 @@ def test_dates_as_jsonl_ids_stay_as_written(tmp_path):
     [
         ({}, {"score": "points"}, r"no column 'points'; the columns are query_id, item_id, score, relevance"),
         ({"query_id": None}, {}, r"no query column \(query_id, qid, query, or named by `query=`\)"),
-        ({"score": None, "relevance": None}, {}, "neither scores, relevance nor features"),
+        ({"score": None, "relevance": None}, {}, r"no score column \(score, or.*nor is there a relevance"),
+        ({}, {"item": "Item_id"}, r"no column 'Item_id'.*did you mean 'item_id'\?"),
+        ({"query_id": None, "QueryID": list("abab")}, {}, r"no query column.*did you mean 'QueryID'\?"),
         ({"score": [1.0, None, 1.0, 1.0]}, {}, r"row 1, column 'score': no value"),
         ({"query_id": ["a", "b", None, "b"]}, {}, r"row 2, column 'query_id': no value"),
         ({"score": ["1.5", "2", "high", "1"]}, {}, r"row 2, column 'score': 'high' \(string\)"),

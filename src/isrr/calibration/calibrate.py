@@ -15,7 +15,7 @@ from isrr.certificate import Abstention, Certificate, Estimate, Point, Provenanc
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError, GuaranteeError
 from isrr.gains import ideal_dcg
-from isrr.guarantee import Guarantee
+from isrr.guarantee import Guarantee, check_probability
 from isrr.parallel import Progress
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk.evidence import check_delta
@@ -114,9 +114,7 @@ def _promises(guarantee: str | Guarantee | Sequence[str | Guarantee], k: int | N
 
 
 def _level(confidence: float, attempts: int) -> float:
-    if not 0 < confidence < 1:
-        slip = f"; did you mean {confidence / 100:g}?" if 1 < confidence < 100 else ""
-        raise GuaranteeError(f"confidence must lie in (0, 1), got {confidence}{slip}")
+    check_probability("confidence", confidence)
     if attempts < 1:
         raise GuaranteeError(f"attempts must be ≥ 1, got {attempts}; it is the number of looks that are planned")
     delta = (1 - confidence) / attempts

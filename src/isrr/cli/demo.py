@@ -4,25 +4,28 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from isrr.cli.console import err, out, progress, say, show_outcome
+from isrr.cli.inputs import check_folder
+from isrr.cli.options import PROMISES, Promise
 from isrr.cli.reporting import write_page
+from isrr.errors import GuaranteeError
 
 
 def demo(
     folder: Annotated[Path, typer.Option("--out", "-o", help="Where to write the results.")] = Path("isrr-demo"),
-    guarantee: Annotated[
-        str, typer.Option("--guarantee", "-g", help="The promise.")
-    ] = "ndcg@5 >= 95% of deterministic",
+    guarantee: Promise = PROMISES[0],
     seed: Annotated[int, typer.Option(help="Names the data.")] = 0,
 ) -> None:
     """Make queries, train a scorer, calibrate, print certificate and trade-off, draw the figure and the page."""
+    import numpy as np
+
     from isrr.calibration.calibrate import calibrate
     from isrr.data.frames import write_queries
     from isrr.data.synthetic import generate
     from isrr.gains import ndcg
+    from isrr.guarantee import Guarantee
     from isrr.metrics.disparity import fairness_gain
     from isrr.metrics.evaluate import evaluate
     from isrr.ranker.gpl import GPLRanker
@@ -30,6 +33,9 @@ def demo(
     from isrr.report.figures import tradeoff
     from isrr.scores.standardize import mean_and_deviation
 
+    if Guarantee.parse(guarantee).metric == "group_exposure":
+        raise GuaranteeError("the demo's items belong to no groups; promise ndcg or normalized_disparity")
+    check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
     made = generate("small", seed=seed)
     say(f"queries: {len(made.train)} to train, {len(made.validation)} to validate, {len(made.test)} judged")
@@ -76,6 +82,8 @@ def demo(
 
 def _fitted(features: Any, relevance: Any, seed: int) -> Callable[[Any], Any]:
     """A quick scoring function: a LightGBM regression where it is installed, else least squares."""
+    import numpy as np
+
     try:
         import lightgbm
     except ImportError:

@@ -5,8 +5,8 @@ grouped by query here (queries in order of first appearance, rows of a query in 
 brings per-row results back. Everything is checked here, once, so that nothing downstream has to.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from isrr.counting import counted
 from isrr.errors import DataError
 from isrr.parallel import over_queries
 
@@ -39,6 +40,7 @@ class Queries:
         features: float32 matrix, (n_rows, n_features).
         rows: The caller's row number of each stored row; None when rows are stored as given.
         made_ids: Whether the query ids were made from positions because none were given.
+        absent: What to say when a column is asked for that the source did not have, by its role.
     """
 
     offsets: IntArray
@@ -51,6 +53,7 @@ class Queries:
     features: NDArray[np.float32] | None = None
     rows: IntArray | None = None
     made_ids: bool = False
+    absent: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_arrays(
@@ -118,7 +121,9 @@ class Queries:
             rows=rows,
             made_ids=ids is None,
         )
-        queries._refuse_repeated_items()
+        if (found := queries.repeated_item()) is not None:
+            item, query = found
+            raise DataError(f"item {item!r} stands twice in query {query!r}; an item can be ranked once per query")
         return queries
 
     def __len__(self) -> int:
@@ -130,8 +135,8 @@ class Queries:
     def __repr__(self) -> str:
         names = ("scores", "relevance", "item_ids", "item_groups", "segments", "features")
         held = ", ".join(name for name in names if getattr(self, name) is not None)
-        plural = "query" if len(self) == 1 else "queries"
-        return f"Queries({len(self):,} {plural}, {self.n_rows:,} items; {held or 'no columns'})"
+        size = f"{counted(len(self), 'query')}, {counted(self.n_rows, 'item')}"
+        return f"Queries({size}; {held or 'no columns'})"
 
     @property
     def n_rows(self) -> int:
@@ -214,6 +219,7 @@ class Queries:
             segments=None if self.segments is None else self.segments[chosen],
             features=rows_of(self.features),
             made_ids=self.made_ids,
+            absent=self.absent,
         )
 
     @staticmethod
@@ -263,27 +269,29 @@ class Queries:
     def need_scores(self) -> FloatArray:
         """The scores, or an error that says they are missing."""
         if self.scores is None:
-            raise DataError("these queries have no scores; score them first (`with_scores`)")
+            raise DataError(self.absent.get("score", "these queries have no scores; give them some (`with_scores`)"))
         return self.scores
 
     def need_relevance(self) -> FloatArray:
         """The relevance grades, or an error that says they are missing."""
         if self.relevance is None:
-            raise DataError("these queries are unjudged; relevance grades are needed here")
+            raise DataError(
+                self.absent.get("relevance", "these queries are unjudged; relevance grades are needed here")
+            )
         return self.relevance
 
-    def _refuse_repeated_items(self) -> None:
+    def repeated_item(self) -> tuple[str, str] | None:
+        """An item that stands twice in a query, and that query; None where ids are missing or distinct."""
         order = self.item_order
-        if order is None:
-            return
+        if order is None or self.item_ids is None:
+            return None
         query = np.repeat(np.arange(len(self)), self.n_items)
         by_item = np.lexsort((order, query))
         same = (np.diff(order[by_item]) == 0) & (np.diff(query[by_item]) == 0)
-        if same.any():
-            row = by_item[1:][same][0]
-            assert self.item_ids is not None
-            item, query_id = str(self.item_ids[row]), str(self.query_ids[query[row]])
-            raise DataError(f"item {item!r} stands twice in query {query_id!r}; an item can be ranked once per query")
+        if not same.any():
+            return None
+        row = by_item[1:][same][0]
+        return str(self.item_ids[row]), str(self.query_ids[query[row]])
 
 
 def identifier_key(identifier: object) -> int:

@@ -36,6 +36,7 @@ class Manifest:
         sha256: Digest of that file.
         history: What happened in training; checkpoints, rounds, an interruption.
         versions: Versions of Python, isrr and the training library.
+        learnt_from: Sample of the queries it has learnt from, see `isrr.scores.learnt`.
         format: Version of this layout.
     """
 
@@ -49,6 +50,7 @@ class Manifest:
     sha256: str
     history: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    learnt_from: str = ""
     format: int = FORMAT
 
 
@@ -94,6 +96,7 @@ def read_manifest(folder: Path) -> Manifest:
         has = found.get("format") if isinstance(found, dict) else None
         raise ScorerError(f"{file}: format is {has!r}; this version of isrr reads format {FORMAT}")
     known = {f.name: f.type for f in fields(Manifest)}
+    found.setdefault("learnt_from", "")
     if set(found) != set(known):
         wrong = sorted(set(found) ^ set(known))
         raise ScorerError(f"{file}: damaged, fields missing or unknown: {', '.join(wrong)}")

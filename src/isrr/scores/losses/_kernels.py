@@ -6,7 +6,8 @@ sums are kept by depth, 16 bits of mass each.
 """
 
 import numpy as np
-from numba import njit
+
+from isrr.compiled import njit
 
 LATER, FROM_HERE = 1, 2  # as in `isrr.scores.losses.gradient.Part`; all else is the whole
 CELLS = 8  # cells an item: most searches end where they start
