@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from isrr.counting import counted
 from isrr.errors import CertificateError
 from isrr.files import write_atomically
 from isrr.guarantee import Guarantee
@@ -184,14 +185,14 @@ class Outcome:
 
     def _provenance_lines(self) -> list[str]:
         p = self.provenance
-        counted = f"{p.n_queries:,} judged queries"
+        tested = counted(p.n_queries, "judged query")
         if p.n_skipped:
-            counted += f" ({p.n_skipped:,} more without a relevant item left out)"
+            tested += f" ({p.n_skipped:,} more without a relevant item left out)"
         if p.n_set_aside:
-            counted += f", {p.n_set_aside:,} set aside to fix the path"
+            tested += f", {p.n_set_aside:,} set aside to fix the path"
         lines = [
-            f"tested on    {counted}",
-            f"path         {p.path}, {len(self.curve)} configurations, fixed by {p.path_basis}",
+            f"tested on    {tested}",
+            f"path         {p.path}, {counted(len(self.curve), 'configuration')}, fixed by {p.path_basis}",
             f"evidence     {', '.join(sorted({t.evidence for t in self.tests})) or p.evidence}, {p.selection}",
         ]
         if p.selection == "pointwise":
@@ -263,7 +264,7 @@ class Abstention(Outcome):
         if self.queries_needed is None:
             more = "no number of queries helps: lower the promise or improve the scores"
         else:
-            more = f"about {self.queries_needed:,} judged queries would be enough (8 times out of 10)"
+            more = f"about {counted(self.queries_needed, 'judged query')} would be enough (8 times out of 10)"
         lines = [
             "Abstention: nothing certified, the deterministic order is used",
             f"promise      {self._promise()}",

@@ -13,6 +13,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from isrr.counting import counted
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
 
@@ -70,7 +71,9 @@ def dcg(
         rankings = _leading(queries, queries.by_score, k)
     places = np.asarray(rankings)[..., :k]
     if len(places) != len(queries):
-        raise DataError(f"there are {len(places)} rankings for {len(queries)} queries; one each is needed")
+        raise DataError(
+            f"there are {counted(len(places), 'ranking')} for {counted(len(queries), 'query')}; one each is needed"
+        )
     start = queries.offsets[:-1].reshape(-1, *(1,) * (places.ndim - 1))
     found = np.where(places >= 0, gains[np.where(places >= 0, start + places, 0)], 0.0)
     result: FloatArray = found @ discount(places.shape[-1])

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from isrr.certificate import Certificate, Outcome
+from isrr.counting import counted
 from isrr.data.queries import Queries, identifier_key
 from isrr.errors import CertificateError, DataError, GuaranteeError
 from isrr.files import write_atomically
@@ -53,8 +54,9 @@ class Alarm:
     def __str__(self) -> str:
         where = "" if self.segment is None else f" in segment {self.segment!r}"
         return (
-            f"'{self.promise}' is broken{where}: evidence {self.evidence:.3g} after {self.n_judged:,} judged queries; "
-            f"since about {self.since} (query {self.since_query + 1:,}), by about {self.shortfall:.3f} (estimates)"
+            f"'{self.promise}' is broken{where}: evidence {self.evidence:.3g} after "
+            f"{counted(self.n_judged, 'judged query')}; since about {self.since} "
+            f"(query {self.since_query + 1:,}), by about {self.shortfall:.3f} (estimates)"
         )
 
 
@@ -171,7 +173,7 @@ class Monitor:
     def __str__(self) -> str:
         lines = [
             f"Monitor of certificate {self.certificate}",
-            f"judged       {self.n_judged:,} queries ({self.n_empty:,} without a relevant item; "
+            f"judged       {counted(self.n_judged, 'query')} ({self.n_empty:,} without a relevant item; "
             f"{self.n_incomplete:,} more lack judgments of served items)",
         ]
         for watch in self._watches:

@@ -136,7 +136,7 @@ def test_group_sizes_stand_in_for_query_ids(tmp_path):
         queries = parse_letor(text, group=group)
         assert queries.made_ids
         assert queries.offsets.tolist() == [0, 1, 3]
-    with pytest.raises(DataError, match="add up to 4, but there are 3 rows"):
+    with pytest.raises(DataError, match="add up to 4; needed is the number of rows, 3"):
         parse_letor(text, group=[1, 3])
     with pytest.raises(DataError, match=r"text:1: column 3: 'qid:1', but group sizes are given too"):
         parse_letor(b"1 qid:1 1:2\n", group=[1])

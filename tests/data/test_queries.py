@@ -113,7 +113,7 @@ def test_sorting_is_stable_at_every_length(n):
         ({"query_ids": None}, "nothing to rank"),
         ({"scores": [1, 2]}, "no query structure"),
         ({"scores": [1, 2], "query_ids": [1, 1], "group": [2]}, "not both"),
-        ({"scores": [1, 2], "group": [1, 2]}, "add up to 3, but there are 2 rows"),
+        ({"scores": [1, 2], "group": [1, 2]}, "add up to 3; needed is the number of rows, 2"),
         ({"scores": [1, 2], "group": [2, 0]}, "group 1 has size 0"),
         ({"scores": [1, 2], "group": [1.5, 0.5]}, "whole numbers"),
         ({"scores": ["x", "y"], "query_ids": [1, 1]}, "scores must be numbers"),

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from isrr.calibration.paths import temperature_path
+from isrr.counting import counted
 from isrr.data.queries import Queries
 from isrr.errors import GuaranteeError
 from isrr.guarantee import Guarantee, check_probability
@@ -81,18 +82,20 @@ class Plan:
     n_pilot: int
 
     def __str__(self) -> str:
-        def count(n: int | None) -> str:
-            return "no number is enough" if n is None else f"{n:,} judged queries"
+        def needed(n: int | None) -> str:
+            return "no number is enough" if n is None else counted(n, "judged query")
 
         lines = [
             f"Plan for {self.guarantee}, confidence {self.confidence:g}, certified {self.power:.0%} of the time",
-            f"to certify anything      {count(self.queries_needed)} (with a relevant item each)",
+            f"to certify anything      {needed(self.queries_needed)} (with a relevant item each)",
         ]
         if self.n_pilot:
-            lines.append(f"if the pilot was lucky   {count(self.pessimistic)} (from {self.n_pilot:,} pilot queries)")
+            lines.append(
+                f"if the pilot was lucky   {needed(self.pessimistic)} (from {counted(self.n_pilot, 'pilot query')})"
+            )
         for stop in self.stops:
             lines.append(
-                f"for {100 * stop.fairness_gain:5.1f} % less disparity {count(stop.queries_needed):>24}"
+                f"for {100 * stop.fairness_gain:5.1f} % less disparity {needed(stop.queries_needed):>24}"
                 f"   (NDCG@{self.guarantee.k} {stop.utility:.4f})"
             )
         return "\n".join(lines)

@@ -198,7 +198,7 @@ def _group_sizes(group: Group, n_rows: int, name: str) -> IntArray:
     if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or sizes.size == 0 or sizes.min() < 1:
         raise DataError(f"{name}: group sizes must be whole numbers ≥ 1, one a query")
     if sizes.sum() != n_rows:
-        raise DataError(f"{name}: the group sizes add up to {sizes.sum()}, but there are {n_rows} rows")
+        raise DataError(f"{name}: the group sizes add up to {sizes.sum()}; needed is the number of rows, {n_rows}")
     return sizes.astype(np.int64)
 
 

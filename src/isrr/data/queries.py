@@ -367,7 +367,7 @@ def _grouping(
             q = int(np.flatnonzero(sizes < 1)[0])
             raise DataError(f"group {q} has size {sizes[q]}; every query needs at least one item")
         if sizes.sum() != n_rows:
-            raise DataError(f"group sizes add up to {sizes.sum()}, but there are {n_rows} rows")
+            raise DataError(f"group sizes add up to {sizes.sum()}; needed is the number of rows, {n_rows}")
         offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
         return offsets, offsets[:-1], None
     assert ids is not None

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from isrr.counting import counted
 from isrr.data.queries import Queries
 from isrr.errors import ScorerError
 from isrr.files import write_atomically
@@ -99,7 +100,7 @@ def search(
                 progress(sum(_key(other) in done for other in points), len(points), best)
     except KeyboardInterrupt:
         kept = f"the best of them is saved in {folder}" if done else "nothing is saved yet"
-        message = f"search stopped after {len(done)} points; {kept}; the same search goes on from here"
+        message = f"search stopped after {counted(len(done), 'point')}; {kept}; the same search goes on from here"
         raise TrainingInterruptedError(message) from None
     return [done[_key(point)] for point in points]
 
