@@ -34,7 +34,7 @@ _PROMISE = re.compile(
 def check_probability(name: str, value: float) -> None:
     """Refuse what is no probability strictly between 0 and 1, and guess what was meant."""
     if not 0 < value < 1:
-        slip = f"; did you mean {value / 100:g}?" if 1 < value < 100 else ""
+        slip = f"; did you mean {value / 100:g}?" if 50 <= value < 100 else ""
         raise GuaranteeError(f"{name} must lie in (0, 1), got {value:g}{slip}")
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args
 
@@ -14,8 +15,9 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import isrr
+from isrr.cli.choices import CHOICES, LOSSES, PROMISES
 from isrr.cli.main import app
-from isrr.cli.options import CHOICES, COLUMNS, PROMISES
+from isrr.cli.options import COLUMNS
 from isrr.guarantee import Guarantee
 
 SOURCE = Path(isrr.__file__).parent
@@ -50,15 +52,18 @@ def test_bash_is_offered_commands_options_and_values(line, offered):
 
 def test_what_is_offered_is_what_the_library_knows():
     from isrr.calibration.paths import NAMES as PATHS
+    from isrr.data.columns import USUAL_NAMES
     from isrr.gains import EmptyQuery, Gain
     from isrr.risk.evidence import NAMES as EVIDENCE
     from isrr.risk.select import SELECTIONS
     from isrr.scores.features import Normalize
-    from isrr.scores.scorer import KINDS
+    from isrr.scores.scorer import KINDS, scorer_class
 
     known = {"path": PATHS, "evidence": EVIDENCE, "selection": (*SELECTIONS, "split"), "gain": get_args(Gain)}
     known |= {"empty_query": get_args(EmptyQuery), "model": KINDS, "normalize": get_args(Normalize)}
     assert {name: values for name, values in CHOICES.items() if name != "result"} == known
+    assert {kind: scorer_class(kind).losses for kind in KINDS if find_spec(kind.replace("net", "torch"))} == LOSSES
+    assert {role: names for role, (_, names) in COLUMNS.items()} == {role: USUAL_NAMES[role] for role in COLUMNS}
     for promise in PROMISES:
         Guarantee.parse(promise, bound=1.0 if promise.startswith("disparity") else None)
 

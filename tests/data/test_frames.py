@@ -126,6 +126,13 @@ def test_a_column_that_is_needed_later_is_missed_by_file_option_and_likely_name(
         read_queries(file, relevance="grades").need_scores()
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_the_header_of_a_csv_file_tells_its_delimiter(tmp_path, delimiter):
+    file = tmp_path / "judged.csv"
+    file.write_text("query_id,score\n1,0.5\n1,0.25\n".replace(",", delimiter))
+    assert read_queries(file).scores.tolist() == [0.5, 0.25]
+
+
 def test_leading_zeros_of_csv_ids_are_kept(tmp_path):
     file = tmp_path / "ids.csv"
     file.write_text("qid,docid,score\n007,1,0.5\n7,2,0.25\n")

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from isrr.cli.choices import choice
 from isrr.cli.console import progress, say, show_json, show_outcome
 from isrr.cli.inputs import check_file, opened, warn_of_drift
 from isrr.cli.ledger import note_look
-from isrr.cli.options import AsJson, Judged, Promise, Promises, RankerFile, Trust, choice, with_columns
+from isrr.cli.options import AsJson, Judged, Promise, Promises, RankerFile, Trust, with_columns
 from isrr.counting import counted
 
 ABSTAINED = 3
@@ -39,7 +40,7 @@ def calibrate(
 ) -> None:
     """Certify the fairest ranker that keeps a promise; exit code 3 when none can be certified.
 
-    isrr calibrate judged.parquet -g 'ndcg@5 >= 95% of deterministic' -o ranker.json
+    isrr calibrate judged.parquet -g 'ndcg@5 >= 95% of deterministic'
     """
     from isrr.calibration.calibrate import calibrate as run
     from isrr.data.frames import read_queries

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from isrr.cli.choices import PROMISES
 from isrr.cli.console import err, out, progress, say, show_outcome
 from isrr.cli.inputs import check_folder
-from isrr.cli.options import PROMISES, Promise
+from isrr.cli.options import Promise
 from isrr.cli.reporting import write_page
 from isrr.errors import GuaranteeError, MissingExtraError
 

@@ -1,6 +1,5 @@
-"""Arguments and options that several commands share, each described once, and the values the shell offers for them."""
+"""Arguments and options that several commands share, each described once."""
 
-import os
 from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, signature
@@ -9,61 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-COLUMNS = {
-    "query": "query ids",
-    "item": "item ids",
-    "score": "scores",
-    "relevance": "relevance grades",
-    "segment": "the query's segment",
-    "item_group": "the item's provider or group",
+from isrr.cli.choices import LOSSES, PROMISES, offered, offered_promises
+
+COLUMNS = {  # what a column holds, and the names under which it is found by itself
+    "query": ("query ids", ("query_id", "qid", "query")),
+    "item": ("item ids", ("item_id", "doc_id", "docid", "item")),
+    "score": ("scores", ("score",)),
+    "relevance": ("relevance grades", ("relevance", "label", "grade")),
+    "segment": ("the query's segment", ("segment",)),
+    "item_group": ("the item's provider or group", ("group", "provider", "item_group")),
 }
-CHOICES = {
-    "path": ("auto", "temperature", "front", "thresholds", "paper"),
-    "evidence": (
-        "bentkus", "betting", "dkwm", "empirical_bernstein", "hb_plus", "hoeffding", "hoeffding_bentkus", "mixture",
-        "normal_approximation", "vb", "wsr",
-    ),
-    "selection": ("fixed_sequence", "holm", "bonferroni", "pointwise", "split"),
-    "gain": ("exponential", "linear"),
-    "empty_query": ("skip", "zero", "one"),
-    "model": ("catboost", "lightgbm", "net", "xgboost"),
-    "normalize": ("none", "query"),
-    "result": ("tradeoff", "coverage", "decay", "stochastic", "rcscore", "runtime", "all"),
-}  # fmt: skip
-PROMISES = (
-    "ndcg@5 >= 95% of deterministic",
-    "ndcg@5 >= 0.70",
-    "normalized_disparity@5 <= 50% of deterministic",
-    "normalized_disparity@5 <= 0.2",
-    "disparity@5 <= 0.2",
-    "group_exposure@5 <= 0.2",
-)
-
-
-def offered(values: tuple[str, ...]) -> Callable[[str], list[str]]:
-    """Completion of an option from a list of values."""
-
-    def completed(incomplete: str) -> list[str]:
-        return [value for value in values if value.startswith(incomplete)]
-
-    return completed
-
-
-def offered_promises(incomplete: str) -> list[str]:
-    """Completion of a promise, within quotes only: bash puts in what it is given, and `>` would be a redirection."""
-    line = os.environ.get("COMP_WORDS", "'")
-    quoted = line.removesuffix(incomplete).endswith(("'", '"'))
-    if not quoted and incomplete:
-        return []
-    return offered(PROMISES)(incomplete) if quoted else [f"'{promise}'" for promise in PROMISES]
-
-
-def choice(name: str, help_text: str) -> Any:
-    """An option whose values are known: its help lists them and the shell completes them."""
-    values = CHOICES[name]
-    return typer.Option(help=f"{help_text}: {', '.join(values)}.", autocompletion=offered(values))
-
-
 Judged = Annotated[
     Path,
     typer.Argument(
@@ -87,6 +41,14 @@ Promises = Annotated[
         "-g",
         help=f"A promise: {'; '.join(PROMISES)}. Repeat for several that must hold together.",
         autocompletion=offered_promises,
+    ),
+]
+Loss = Annotated[
+    str,
+    typer.Option(
+        help="What to train for; the first unless named. "
+        + "; ".join(f"{kind}: {', '.join(losses)}" for kind, losses in LOSSES.items()),
+        autocompletion=offered(tuple(loss for losses in LOSSES.values() for loss in losses)),
     ),
 ]
 Features = Annotated[
@@ -126,6 +88,7 @@ def with_columns(*roles: str) -> Callable[[Callable[..., None]], Callable[..., N
 
 
 def _column(role: str) -> Any:
-    help_text = f"Column with {COLUMNS[role]}."
+    meaning, names = COLUMNS[role]
+    help_text = f"Column with {meaning}; without it, {', '.join(names)}."
     option = typer.Option(help=help_text, metavar="NAME", rich_help_panel="Columns, where they have other names")
     return Annotated[str | None, option]

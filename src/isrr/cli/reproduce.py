@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from isrr.cli.choices import CHOICES, offered
 from isrr.cli.console import err, out
 from isrr.cli.inputs import check_folder
-from isrr.cli.options import CHOICES, offered
 
 if TYPE_CHECKING:
     from isrr.experiments.pools import Pools, Source

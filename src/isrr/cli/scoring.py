@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from isrr.cli.choices import choice
 from isrr.cli.console import progress, say, warn
 from isrr.cli.inputs import check_file, check_folder
-from isrr.cli.options import Features, choice, with_columns
+from isrr.cli.options import Features, Loss, with_columns
 from isrr.counting import counted
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def train(
     columns: dict[str, Any],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the scorer.")],
     model: Annotated[str, choice("model", "Kind of scorer")] = "lightgbm",
-    loss: Annotated[str, typer.Option(help="What to train for; each kind has its own, and a default.")] = "",
+    loss: Loss = "",
     validation: Annotated[
         list[Path] | None,
         typer.Option(help="Queries to stop and choose by; without them a fifth of the data is set aside."),

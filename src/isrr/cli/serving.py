@@ -17,7 +17,7 @@ ALARM = 4
 def serve(
     ranker: RankerFile,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for every one.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8080,
+    port: Annotated[int, typer.Option(help="Port to listen on.", min=0, max=65535)] = 8080,
     workers: Annotated[int, typer.Option(help="Processes that serve.", min=1)] = 1,
     log: Annotated[Path | None, typer.Option(help="Folder for the served-ranking log.")] = None,
     log_megabytes: Annotated[int, typer.Option(help="A log file is closed at this size.", min=1)] = 256,
