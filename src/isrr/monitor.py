@@ -71,11 +71,13 @@ class Watch:
     times: list[float] = field(default_factory=list)
 
     def add(self, loss: float, time: float) -> None:
+        """Count one query's loss, served at a time."""
         self.process = self.process.after(loss)
         self.losses.append(loss)
         self.times.append(time)
 
     def alarm(self) -> Alarm:
+        """What to say once the evidence is strong enough."""
         start = likely_start(self.losses, self.guarantee.alpha)
         excess = float(np.mean(self.losses[start:])) - self.guarantee.alpha
         return Alarm(

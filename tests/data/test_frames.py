@@ -108,6 +108,14 @@ def test_columns_can_be_named():
     assert queries.features.tolist() == [[1, 0.5], [2, 1], [3, 2]]
 
 
+def test_feature_columns_may_be_named_by_a_pattern():
+    table = pa.table({"qid": [1, 1], "f2": [1.0, 2.0], "f1": [3.0, 4.0], "other": [5.0, 6.0]})
+    assert read_queries(table, features="f*").features.tolist() == [[1, 3], [2, 4]]
+    assert read_queries(table, features=["other", "f?"]).features.tolist() == [[5, 1, 3], [6, 2, 4]]
+    with pytest.raises(DataError, match=r"there is no column 'g\*'"):
+        read_queries(table, features="g*")
+
+
 def test_group_sizes_stand_in_for_a_query_column():
     queries = read_queries(pa.table({"score": [1.0, 2.0, 3.0]}), group=[1, 2])
     assert queries.made_ids
