@@ -4,6 +4,7 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -77,6 +78,16 @@ def test_what_a_user_can_put_right_is_one_line_and_exit_code_two(made, arguments
     assert len(done.stderr.strip().splitlines()) == 1
     assert "`" not in done.stderr
     assert sorted(made.iterdir()) == before
+
+
+def test_a_port_that_is_taken_is_refused_at_once(made):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = isrr("serve", made / "ranker.json", "--port", port)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"isrr: 127.0.0.1, port {port}: cannot be listened on: Address already in use; name another --host or --port\n"
+    )
 
 
 def test_a_column_under_another_name_is_shown_and_converted(made, tmp_path):
