@@ -106,16 +106,21 @@ def progress(what: str) -> Iterator["Callback"]:
 
 
 def show_outcome(outcome: "Certificate | Abstention") -> None:
-    """Print an outcome as a panel; plain lines in a pipe."""
+    """Print an outcome as a panel, long lines wrapped behind their names; plain lines in a pipe."""
     from rich.panel import Panel
+    from rich.table import Table
     from rich.text import Text
 
-    title, _, body = as_options(str(outcome)).partition("\n")
-    if out.is_terminal:
-        style = "yellow" if outcome.abstained else "green"
-        out.print(Panel(Text(body), title=Text(title), border_style=style, expand=False, title_align="left"))
-    else:
-        say(f"{title}\n{body}")
+    text = as_options(str(outcome))
+    if not out.is_terminal:
+        say(text)
+        return
+    title, *lines = text.splitlines()
+    named = Table.grid(padding=(0, 1))
+    for line in lines:
+        named.add_row(Text(line[:12], no_wrap=True), Text(line[13:]))
+    style = "yellow" if outcome.abstained else "green"
+    out.print(Panel(named, title=Text(title), border_style=style, expand=False, title_align="left"))
 
 
 def show_json(value: Any) -> None:
