@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field, fields
 from hashlib import sha256
 from importlib.metadata import version
 from os import PathLike
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isrr.counting import counted
 from isrr.errors import CertificateError
-from isrr.files import write_atomically
+from isrr.files import read_json, write_atomically
 from isrr.guarantee import Guarantee
 from isrr.ranker.gpl import GPLRanker
 from isrr.scores.standardize import ScoreMap
@@ -287,7 +286,12 @@ def load(path: str | PathLike[str], *, trust_edited: bool = False) -> Certificat
         path: A file written by `save`.
         trust_edited: Accept a file whose content no longer matches its digest.
     """
-    document = _json(path)
+    try:
+        document = read_json(path)
+    except FileNotFoundError:
+        raise CertificateError(f"{path}: there is no such file") from None
+    except ValueError as error:
+        raise CertificateError(f"{path}: not a certificate: {error}") from None
     if not isinstance(document, dict) or document.get("kind") not in ("certificate", "abstention"):
         raise CertificateError(f"{path}: not a certificate: it names no kind")
     if document.get("schema") != SCHEMA:
@@ -302,23 +306,6 @@ def load(path: str | PathLike[str], *, trust_edited: bool = False) -> Certificat
         return _read(document)
     except (KeyError, TypeError, ValueError) as error:
         raise CertificateError(f"{path}: damaged certificate: {error!r}") from None
-
-
-def _json(path: str | PathLike[str]) -> Any:
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-        return json.loads(text)
-    except FileNotFoundError:
-        raise CertificateError(f"{path}: there is no such file") from None
-    except OSError as error:
-        raise CertificateError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise CertificateError(f"{path}: not a certificate: it is not text") from None
-    except json.JSONDecodeError as error:
-        where = f"at line {error.lineno}, column {error.colno}" if text.strip() else "in it: it is empty"
-        raise CertificateError(f"{path}: not a certificate, or cut off: no JSON {where}") from None
-    except RecursionError:
-        raise CertificateError(f"{path}: not a certificate: it is nested too deeply") from None
 
 
 def _read(document: dict[str, Any]) -> Certificate | Abstention:

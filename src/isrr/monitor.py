@@ -20,7 +20,7 @@ from isrr.certificate import Certificate, Outcome
 from isrr.counting import counted
 from isrr.data.queries import Queries, identifier_key
 from isrr.errors import CertificateError, DataError, GuaranteeError
-from isrr.files import write_atomically
+from isrr.files import read_json, write_atomically
 from isrr.gains import discount, empty_value, gain
 from isrr.guarantee import Guarantee
 from isrr.risk.eprocess import EProcess, likely_start
@@ -147,7 +147,8 @@ class Monitor:
         """
         relevance = judgments.need_relevance()
         if judgments.item_ids is None:
-            raise DataError("the judgments have no item ids; they are needed to find served items among them")
+            unnamed = "the judgments have no item ids; they are needed to find served items among them"
+            raise DataError(judgments.absent.get("item", unnamed))
         lists = self._impressions(served, {str(query): q for q, query in enumerate(judgments.query_ids)})
         self.n_incomplete = 0
         for query, impressions in sorted(lists.items(), key=lambda entry: (entry[1][0]["time"], entry[0])):
@@ -241,7 +242,7 @@ class Monitor:
 
     def _restore(self, file: Path) -> None:
         try:
-            state = json.loads(file.read_text())
+            state = read_json(file)
             if state["schema"] != SCHEMA or state["certificate"] != self.certificate or state["delta"] != self.delta:
                 raise DataError(
                     f"{file}: the state of another watch (certificate {state['certificate']}, delta {state['delta']}); "
@@ -253,7 +254,11 @@ class Monitor:
                 watch.losses, watch.times = kept["losses"], kept["times"]
             self._seen, self.n_empty = set(state["seen"]), state["n_empty"]
             self.alarm = None if state["alarm"] is None else Alarm(**state["alarm"])
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
+        except DataError:
+            raise
+        except ValueError as error:
+            raise DataError(f"{file}: not the state of a monitor: {error}") from None
+        except (KeyError, TypeError) as error:
             raise DataError(f"{file}: not the state of a monitor: {error!r}") from None
 
 

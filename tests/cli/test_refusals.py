@@ -47,9 +47,9 @@ def made(tmp_path_factory):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["show", "."], "cannot be read: Is a directory"),
-        (["show", "empty.json"], "empty.json: not a certificate, or cut off: no JSON in it: it is empty"),
-        (["show", "cut.json"], "cut.json: not a certificate, or cut off: no JSON at line"),
+        (["show", "."], ".: not a certificate: it cannot be read: Is a directory"),
+        (["show", "empty.json"], "empty.json: not a certificate: it is empty"),
+        (["show", "cut.json"], "cut.json: not a certificate: it is no JSON, or cut off, at line"),
         (["show", "deep.json"], "nested too deeply"),
         (["show", "latin.json"], "latin.json: not a certificate: it is not text"),
         (["serve", "empty.json"], "it is empty"),
@@ -103,11 +103,12 @@ def test_without_permission_nothing_is_begun(made, tmp_path):
     tmp_path.chmod(0o500)
     held = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
     for arguments, said in (
-        (["data", "show", secret], "secret.parquet: cannot be read: Permission denied"),
+        (["data", "show", secret], "is not readable"),
         (["calibrate", made / "judged.parquet", "-g", PROMISE, "-o", tmp_path / "r.json"], "nothing may be written to"),
         (["demo", "--out", tmp_path / "demo"], "nothing may be written to"),
     ):
-        done = subprocess.run([*held, *ISRR, *map(str, arguments)], capture_output=True, text=True)
+        wide = {**os.environ, "COLUMNS": "300"}
+        done = subprocess.run([*held, *ISRR, *map(str, arguments)], capture_output=True, text=True, env=wide)
         assert done.returncode == 2, done.stderr
         assert said in done.stderr
 

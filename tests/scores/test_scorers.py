@@ -126,7 +126,7 @@ def saved(tmp_path):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda text: text[:40], "damaged, not readable as JSON"),
+        (lambda text: text[:40], "damaged: it is no JSON, or cut off"),
         (lambda text: "[]", "format is None; this version of isrr reads format 1"),
         (lambda text: text.replace('"format": 1', '"format": 9'), "format is 9"),
         (lambda text: text.replace('"seed"', '"sead"'), "fields missing or unknown: sead, seed"),

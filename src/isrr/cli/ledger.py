@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isrr.cli.console import say_aside
+from isrr.files import read_json_lines
 
 if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate
@@ -32,7 +33,8 @@ def note_look(judged: Path, out_file: Path, outcome: "Certificate | Abstention")
         "confidence": outcome.confidence,
         "search": [p.path, p.path_basis, p.evidence, p.selection, p.seed, p.planned_looks],
     }
-    same_data = [entry for entry in _entries(ledger) if entry.get("data") == p.data]
+    known = read_json_lines(ledger) if ledger.exists() else []
+    same_data = [entry for entry in known if entry.get("data") == p.data]
     if look in same_data:
         return same_data.index(look) + 1
     if not ledger.exists():
@@ -45,16 +47,3 @@ def note_look(judged: Path, out_file: Path, outcome: "Certificate | Abstention")
 def _home(judged: Path, out_file: Path) -> Path:
     folders = (judged.absolute().parent, out_file.absolute().parent)
     return next((folder for folder in folders if os.access(folder, os.W_OK)), folders[-1])
-
-
-def _entries(ledger: Path) -> list[dict[str, object]]:
-    """What the ledger holds; a line that was cut off or is no entry is passed over."""
-    found = []
-    for line in ledger.read_text(encoding="utf-8", errors="replace").splitlines() if ledger.exists() else []:
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(entry, dict):
-            found.append(entry)
-    return found
