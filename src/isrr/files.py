@@ -1,4 +1,4 @@
-"""Files: written so that a crash, Ctrl-C or a full disk leaves the old one whole; JSON read with a word on what it lacks."""
+"""Files: written whole or not at all, whatever happens on the way; JSON read with a word on what it lacks."""
 
 import json
 import os
