@@ -249,7 +249,7 @@ def table(**columns):
         (table(), "map@5 >= 0.3", {}, GuaranteeError, "cannot be promised; what can: ndcg@5"),
         (table(), "ndcg >= 0.3", {}, GuaranteeError, "cannot read the promise"),
         (table(), "ndcg@5 <= 0.3", {}, GuaranteeError, "did you mean 'ndcg@5 >= 0.3'"),
-        (table(), "disparity@5 <= 0.3", {}, GuaranteeError, "declare bound="),
+        (table(), "disparity@5 <= 0.3", {}, GuaranteeError, "declare `bound=`"),
         (table(), [], {}, GuaranteeError, "nothing is promised"),
         (table(), ["ndcg@5 >= 0.3", "ndcg@3 >= 0.3"], {}, GuaranteeError, "share one k"),
         (table(), PROMISE, {"k": 10}, GuaranteeError, "k=10 does not agree"),
@@ -282,7 +282,7 @@ def test_a_plan_names_the_queries_needed_with_and_without_a_pilot(judged):
     assert "pilot queries" in str(pilot)
     with pytest.raises(GuaranteeError, match="utility="):
         isrr.plan("ndcg@5 >= 0.5")
-    with pytest.raises(GuaranteeError, match="a plan needs 10 or more"):
+    with pytest.raises(GuaranteeError, match="a plan needs 10"):
         isrr.plan(PROMISE, judged[:3])
     with pytest.raises(GuaranteeError, match="deviation must lie"):
         isrr.plan("ndcg@5 >= 0.5", utility=0.6, deviation=3.0)

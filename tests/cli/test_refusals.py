@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -149,23 +148,14 @@ def test_a_closed_pipe_is_no_error(made, option):
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["demo", "--out", "demo"], "isrr: interrupted; files are as they were"),
-        (
-            ["train", "judged.parquet", "--out", "model", "--set", "rounds=99999", "--set", "patience=9999"],
-            "is saved in",
-        ),
-    ],
-)
-def test_ctrl_c_is_one_line(made, tmp_path, arguments, said):
-    shutil.copy(made / "judged.parquet", tmp_path)
-    run = subprocess.Popen([*ISRR, *arguments], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(3)
+def test_ctrl_c_is_one_line(tmp_path):
+    run = subprocess.Popen(
+        [*ISRR, "demo"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    assert run.stdout.readline().startswith("queries:")
     run.send_signal(signal.SIGINT)
     _, heard = run.communicate(timeout=120)
     assert run.returncode in (130, -signal.SIGINT)  # the shell sees 130 either way
-    assert said in heard
-    assert len(heard.strip().splitlines()) == 1
-    assert not [file for file in tmp_path.rglob("*") if file.suffix == ".tmp" or file.name.startswith(".model")]
+    assert heard == "isrr: interrupted; files are as they were\n"
+    assert not list(tmp_path.rglob("*.tmp"))
