@@ -10,7 +10,7 @@ from isrr.calibration.local import fill
 from isrr.calibration.paths import NAMES, Path, front_path, temperature_path, threshold_path
 from isrr.calibration.plan import queries_needed
 from isrr.calibration.table import RiskTable, canonical_order, hash_key
-from isrr.calibration.targets import Retargeted
+from isrr.calibration.targets import RetargetedValues
 from isrr.certificate import Abstention, Certificate, Estimate, Point, Provenance, Test
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError, GuaranteeError
@@ -278,7 +278,7 @@ def _level_certified(result: Tested, column: int, bound: float, delta: float) ->
         return None
     slack = guarantee.alpha - guarantee.tested_alpha
     if guarantee.relative:
-        again = Retargeted.of_losses(guarantee, result.evidence, result.losses(), [column])
+        again = RetargetedValues.of_losses(guarantee, result.evidence, result.losses(), [column])
         share = float(again.target(again.strongest(delta, 1000), 1000)[0])
     elif guarantee.utility:
         share = np.floor((1 - bound - slack) * 1e4) / 1e4

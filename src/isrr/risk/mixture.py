@@ -69,6 +69,25 @@ class Summary:
         add_logs(losses, bet_shares(planned, delta), sums)
         return cls(planned, delta, losses.shape[0], sums)
 
+    @classmethod
+    def of_powers(cls, powers: FloatArray, n_queries: int, delta: float) -> Self:
+        """No more than `of` finds, from sums of powers of losses in [−1, 1]; tight where bets are small.
+
+            log(1 − cX) ≥ −cX − … − (cX)ᵐ⁻¹/(m − 1) − t·Xᵐ,   t = −log(1 − c) − c − … − cᵐ⁻¹/(m − 1)
+
+        Args:
+            powers: Σ X, Σ X², …, Σ Xᵐ for an even m, (n_grid, m).
+            n_queries: Number of queries summed up, all there are.
+            delta: Level the bets are tuned for.
+        """
+        shares = bet_shares(n_queries, delta)
+        order = np.arange(1, powers.shape[1] + 1)
+        factors = shares ** order[:, None] / order[:, None]
+        factors[-1] = -np.log1p(-shares) - factors[:-1].sum(axis=0)
+        rounding = 2 * n_queries  # `of` rounds each term down by less than one unit; the powers are off by far less
+        sums = np.floor(-SUM_SCALE * (powers @ factors)).astype(np.int64) - rounding
+        return cls(n_queries, delta, n_queries, sums)
+
     def __add__(self, other: "Summary") -> "Summary":
         ours, theirs = (self.planned_queries, self.delta), (other.planned_queries, other.delta)
         if ours != theirs:

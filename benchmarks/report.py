@@ -1,0 +1,108 @@
+"""The report of a million queries: making it, against calibrating, and moving its slider in Chromium."""
+
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.calibration import PROMISE, hundred_temperatures, judged
+from isrr.calibration.calibrate import calibrate
+from isrr.certificate import load
+from isrr.cli.reporting import write_page
+
+N_MOVES = 300
+SWITCHES = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+MOVES = """async stops => {
+    const slider = document.getElementById("promise-slider");
+    const drawn = () => new Promise(done => requestAnimationFrame(() => {
+        const channel = new MessageChannel();
+        channel.port1.onmessage = done;
+        channel.port2.postMessage(null); // handled after the frame was laid out and painted
+    }));
+    const script = [], frame = [];
+    for (const stop of stops) {
+        await drawn();
+        const start = performance.now();
+        slider.value = stop;
+        slider.dispatchEvent(new Event("input"));
+        document.body.getBoundingClientRect(); // layout counts
+        script.push(performance.now() - start);
+        await drawn();
+        frame.push(performance.now() - start);
+    }
+    return { script, frame };
+}"""
+
+
+def rows(n_queries: int = 1_000_000, n_items: int = 24) -> list[dict]:
+    """Seconds, memory and bytes beside their limits; milliseconds of a slider move likewise."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        calibrating, calibrating_memory = _in_a_process("calibrated", folder, n_queries, n_items)
+        reporting, reporting_memory = _in_a_process("reported", folder, n_queries, n_items)
+        size = (folder / "report.html").stat().st_size / 1e6
+        moves = slider_moves(folder / "report.html")
+    what = f"report on {n_queries:,} queries × {n_items} items × 100 configurations"
+    found = [
+        (f"{what}, against calibrating", reporting, calibrating, "s"),
+        ("its peak memory, against calibrating", reporting_memory, calibrating_memory, "GiB"),
+        ("its page, against a limit", size, 5.0, "MB"),
+    ]
+    for kind, meaning in (("script", "a slider move, scripts and layout"), ("frame", "the same, until it is painted")):
+        for summary in (np.median, np.max):
+            label = f"{meaning}: {summary.__name__.removeprefix('a')} of {N_MOVES}, against a limit"
+            found.append((label, float(summary(moves[kind])), 50.0, "ms"))
+    return [{"what": w, "ours": o, "baseline": b, "ratio": b / o, "unit": u} for w, o, b, u in found]
+
+
+def _in_a_process(step: str, folder: Path, n_queries: int, n_items: int) -> tuple[float, float]:
+    code = f"from benchmarks.report import {step}; {step}({str(folder)!r}, {n_queries}, {n_items})"
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    seconds, memory = map(float, done.stdout.split())
+    return seconds, memory
+
+
+def calibrated(folder: str, n_queries: int, n_items: int) -> None:
+    """Calibrate and save; prints seconds and peak memory in GiB."""
+    queries = judged(n_queries, n_items)
+    start = time.perf_counter()
+    calibrate(queries, PROMISE, path=hundred_temperatures()).save(Path(folder, "ranker.json"))
+    _print_cost(start)
+
+
+def reported(folder: str, n_queries: int, n_items: int) -> None:
+    """Write the page; prints seconds and peak memory in GiB."""
+    queries, outcome = judged(n_queries, n_items), load(Path(folder, "ranker.json"))
+    start = time.perf_counter()
+    write_page(Path(folder, "report.html"), outcome, queries, None, "python -m benchmarks report")
+    _print_cost(start)
+
+
+def _print_cost(start: float) -> None:
+    print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+
+
+def slider_moves(page: Path) -> dict[str, list[float]]:
+    """Milliseconds of moves to random stops: scripts and layout, and until the frame is painted."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=SWITCHES)
+        tab = browser.new_page(viewport={"width": 1440, "height": 900})
+        tab.goto(page.as_uri())
+        last = int(tab.get_attribute("#promise-slider", "max") or 0)
+        stops = np.random.default_rng(20230).integers(0, last + 1, N_MOVES).tolist()
+        found: dict[str, list[float]] = tab.evaluate(MOVES, stops)
+        browser.close()
+    return found
+
+
+if __name__ == "__main__":  # python -m benchmarks.report report.html: the moves of a page at hand
+    for kind, times in slider_moves(Path(sys.argv[1]).resolve()).items():
+        print(json.dumps({kind: {"median": float(np.median(times)), "max": max(times), "moves": len(times)}}))
