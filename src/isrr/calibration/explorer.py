@@ -62,7 +62,7 @@ class Explorer:
     """What a slider over the first promise needs.
 
     Attributes:
-        promises: The promise at each slider stop, from weak to strong.
+        promises: The promise at each slider stop, from weak to strong, as `isrr calibrate` reads it.
         targets, strengths: Their targets, and those as strengths in millionths.
         declared: Which stop is the declared promise.
         measured: The promised quantity of each configuration, in the worst segment where there are several.
@@ -115,7 +115,7 @@ def explore(found: Retraced) -> Explorer | None:
         for i, confidence in enumerate(confidences)
     ]
     return Explorer(
-        tuple(str(first.at(float(t))) for t in targets),
+        tuple(str(replace(first, target=float(t), per=None)) for t in targets),
         tuple(float(t) for t in targets),
         tuple(float(s) for s in lead.strength(targets, STEPS)),
         int(np.flatnonzero(targets == first.target)[0]),

@@ -16,7 +16,7 @@ import numpy as np
 
 from isrr.data.queries import FloatArray
 from isrr.guarantee import Guarantee
-from isrr.risk import betting
+from isrr.risk import betting, vb
 from isrr.risk.evidence import evidence
 from isrr.risk.lattice import BoolArray, IntArray
 
@@ -154,6 +154,8 @@ class RetargetedValues(Retargeted):
     def _certified(self, losses: FloatArray, alphas: FloatArray, delta: float, n_tests: int) -> BoolArray:
         if self.evidence == "betting":
             return betting.certifies(losses, alphas, delta / n_tests, self.guarantee.prior_deviation)
+        if self.evidence == "vb":
+            return vb.pvalue(np.clip(losses, 0.0, 1.0), alphas, delta) * n_tests <= delta
         source = evidence(self.evidence, delta=delta, prior_deviation=self.guarantee.prior_deviation)
         pvalues = [source.pvalue(losses[:, [c]], float(alpha))[0] for c, alpha in enumerate(alphas)]
         return np.array(pvalues) * n_tests <= delta
