@@ -19,6 +19,11 @@ class TradeoffExplorer {
     return this.stop === this.explorer.declared && this.reading.confidence === this.data.confidence;
   }
 
+  // Judged queries that would be enough; at the declared promise that, too, is what the outcome says.
+  get needed() {
+    return this.isDeclared ? this.data.queries_needed : this.reading.needed[this.stop];
+  }
+
   // The configuration that calibrating for this stop alone would use: along the path until the first that fails.
   // At the declared promise that is what the certificate says.
   used(stop = this.stop, reading = this.reading) {
@@ -102,7 +107,7 @@ class TradeoffExplorer {
       : (c === null ? "What if: it would abstain" : "What if: not a guarantee");
     lines.push(element("h3", {}, title), element("p", {}, `${explorer.promises[this.stop]}${this.data.promise.per_segment ? " in every segment" : ""}${this.data.others.map((text) => ` and ${text}`).join("")}, ${confidence} confidence`));
     if (c === null) {
-      const needed = this.reading.needed[this.stop];
+      const needed = this.needed;
       where.dataset.needed = needed ?? "";
       lines.push(element("p", {}, needed === null
         ? "No number of judged queries would certify it: the safest configuration itself falls short. Ask for less, or improve the scores."
@@ -120,7 +125,7 @@ class TradeoffExplorer {
       lines.push(element("p", { className: "small" }, c === null
         ? "This is the outcome of the calibration." : "This position alone carries the certificate."));
     } else {
-      const possible = c !== null || this.reading.needed[this.stop] !== null;
+      const possible = c !== null || this.needed !== null;
       lines.push(element("p", { className: "small" },
         "This is what calibrating for this promise alone, on this path, would have said. Chosen after looking, it is no guarantee. "
         + (c !== null ? "On fresh queries this makes it one:" : possible ? "To ask again, on enough fresh queries:" : "")));
