@@ -124,16 +124,19 @@ def test_a_page_opens_without_a_request_or_a_complaint(which, opened, relative, 
         assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
-@pytest.mark.parametrize("which", ["relative", "absolute"])
+@pytest.mark.parametrize("which", ["relative", "absolute", "bonferroni"])
 def test_the_slider_answers_as_calibrate_does(which, opened, relative, absolute):
-    outcome, explorer, portrait = relative if which == "relative" else absolute
+    selection = "bonferroni" if which == "bonferroni" else "fixed_sequence"
+    outcome, explorer, portrait = {"relative": relative, "absolute": absolute}.get(which) or made(
+        judged(), "ndcg@5 >= 85% of deterministic", path="temperature", selection=selection
+    )
     tab = opened(page(outcome, explorer, portrait))
     queries, seen = judged(), set()
     for i, stop in enumerate(np.linspace(0, len(explorer.targets) - 1, 12).astype(int).tolist()):
         confidence = (0.9, 0.95, 0.99)[i % 3]
         said = move(tab, stop, confidence)
         promise = explorer.promises[stop]
-        again = calibrate(queries, promise, confidence, path="temperature")
+        again = calibrate(queries, promise, confidence, path="temperature", selection=selection)
         assert said["promise"] == promise
         seen.add(again.abstained)
         if again.abstained:

@@ -233,7 +233,8 @@ def _outcome(
     )
     if verdict.chosen is None:
         tests = tuple(_test(result, 0, delta) for result in verdict.tested)
-        reason, needed = _why(table, path, verdict, delta)
+        n_tests = len(path.rankers) if provenance.selection in ("bonferroni", "holm") else 1
+        reason, needed = _why(table, path, verdict, delta / n_tests)
         ranker = GPLRanker.deterministic(guarantees[0].k)
         return Abstention(guarantees, confidence, ranker, tests, curve, provenance, reason, needed)
     c = verdict.chosen

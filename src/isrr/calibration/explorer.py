@@ -95,10 +95,8 @@ def explore(found: Retraced) -> Explorer | None:
     measured = lead.target(np.min([cell.strength(cell.measured(), 1) for cell in cells[0]], axis=0), 1)
     confidences = sorted({*CONFIDENCES, outcome.confidence})
     deltas = [(1 - confidence) / outcome.provenance.planned_looks for confidence in confidences]
-    alone = [[cell.strongest(delta, STEPS) for cell in cells[0]] for delta in deltas]
-    levels = [np.min(each, axis=0) for each in alone]
-    if n_tests > 1:
-        levels = [np.min([cell.strongest(delta, STEPS, n_tests) for cell in cells[0]], axis=0) for delta in deltas]
+    by_segment = [[cell.strongest(delta, STEPS, n_tests) for cell in cells[0]] for delta in deltas]
+    levels = [np.min(each, axis=0) for each in by_segment]
     held = [_others_hold(cells[1:], found, delta, n_tests) for delta in deltas]
     useful = slice(0, _peak(found) + 1)
     targets = _slider(lead, np.concatenate([level[useful] for level in levels]), measured[useful])
@@ -108,9 +106,9 @@ def explore(found: Retraced) -> Explorer | None:
             confidence,
             tuple(int(x) for x in levels[i]),
             tuple(bool(x) for x in held[i]),
-            None if shape is None else _band(lead, np.min(alone[i], axis=0), shape, rule),
+            None if shape is None else _band(cells[0], deltas[i], levels[i] if n_tests == 1 else None, shape, rule),
             _stops(cells, deltas[i], rule, found) if shape is None else (),
-            _needed(cells, alone[i], levels[i], held[i], deltas[i], rule, targets),
+            _needed(cells, by_segment[i], held[i], deltas[i], n_tests, rule, targets),
         )
         for i, confidence in enumerate(confidences)
     ]
@@ -171,12 +169,21 @@ def _shape(found: Retraced, lead: Retargeted) -> tuple[FloatArray, FloatArray] |
     return 1 - pilot.strength(pilot.measured(), 1), width
 
 
-def _band(lead: Retargeted, levels: IntArray, shape: tuple[FloatArray, FloatArray], rule: Rule) -> tuple[float, ...]:
+def _band(
+    cells: list[Retargeted],
+    delta: float,
+    levels: IntArray | None,
+    shape: tuple[FloatArray, FloatArray],
+    rule: Rule,
+) -> tuple[float, ...]:
+    """Targets that hold together, from levels at the whole delta; those are found where they are not given."""
+    if levels is None:
+        levels = np.min([cell.strongest(delta, STEPS) for cell in cells], axis=0)
     shortfall = np.zeros(levels.size)
     tested = ~np.array(rule.by_definition)
     shortfall[tested] = simultaneous(1 - levels[tested] / STEPS, shape[0][tested], shape[1][tested])
     strength = np.clip(1 - shortfall, 0.0, 1.0)
-    return tuple(float(t) for t in lead.limit * (strength if lead.guarantee.utility else 1 - strength))
+    return tuple(float(t) for t in cells[0].limit * (strength if cells[0].guarantee.utility else 1 - strength))
 
 
 def _stops(cells: list[list[Retargeted]], delta: float, rule: Rule, found: Retraced) -> tuple[Stop, ...]:
@@ -194,10 +201,10 @@ def _stops(cells: list[list[Retargeted]], delta: float, rule: Rule, found: Retra
 
 def _needed(
     cells: list[list[Retargeted]],
-    alone: list[IntArray],
-    levels: IntArray,
+    by_segment: list[IntArray],
     held: BoolArray,
     delta: float,
+    n_tests: int,
     rule: Rule,
     targets: FloatArray,
 ) -> tuple[int | None, ...]:
@@ -208,19 +215,20 @@ def _needed(
         return safest if cell.guarantee.relative and cell.guarantee.utility else 0
 
     def wanted(cell: Retargeted, target: float) -> int | None:
-        return queries_needed(*cell.loss(column(cell), target), cell.guarantee.at(target), delta)
+        return queries_needed(*cell.loss(column(cell), target), cell.guarantee.at(target), delta / n_tests)
 
     fixed = []
     for cell in (cell for promise in cells[1:] for cell in promise):
         target = cell.guarantee.target
-        if not cell.holds(np.full(levels.size, target), delta)[column(cell)]:
+        if not cell.holds(np.full(held.size, target), delta, n_tests)[column(cell)]:
             fixed.append(wanted(cell, target))
     needed: list[int | None] = []
+    levels = np.min(by_segment, axis=0)
     for target, strength in zip(targets.tolist(), cells[0][0].strength(targets, STEPS).tolist(), strict=True):
         if rule.chosen(levels, held.tolist(), strength) is not None:
             needed.append(None)
             continue
-        failing = [cell for cell, level in zip(cells[0], alone, strict=True) if level[column(cell)] < strength]
+        failing = [cell for cell, level in zip(cells[0], by_segment, strict=True) if level[column(cell)] < strength]
         counts = fixed + [wanted(cell, target) for cell in failing]
         needed.append(None if None in counts or not counts else max(n for n in counts if n is not None))
     return tuple(needed)

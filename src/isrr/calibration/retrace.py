@@ -67,25 +67,27 @@ def retrace(
     tested, others = _found_again(outcome, queries, validation)
     p, grid = outcome.provenance, _grid(outcome)
     in_use = 0 if outcome.ranker.is_deterministic else grid.index(outcome.ranker)
-    names = {g: summed_evidence(p.evidence, g, len(tested), p.method) for g in outcome.guarantees}
-    size = BLOCK if all(names.values()) and len(tested) > LARGEST_FOR_BETTING else len(tested)
+    sums = {g: summed_evidence(p.evidence, g, len(tested), p.method) for g in outcome.guarantees}
+    names = {g: name or p.evidence for g, name in sums.items()}
+    whole = len(tested) <= LARGEST_FOR_BETTING or not all(sums.values())
+    size = len(tested) if whole else BLOCK
     cells: Cells = {}
     powers: dict[tuple[Guarantee, str | None], PowerSums] = {}
     utility = np.empty((len(tested), 2))
     for start in range(0, len(tested), size):
-        part = tested if size == len(tested) else tested[start : start + size]
+        part = tested if whole else tested[start : start + size]
         measured = _evaluated(outcome, part, grid, _after(start, len(tested), progress))
         utility[start : start + size] = measured.ndcg[:, [0, in_use]]
         for guarantee in outcome.guarantees:
             values = values_of(measured, guarantee, part, grid)
             for segment, rows in segments(part, [guarantee]).items():
                 place = (guarantee, segment)
-                if size == len(tested):
-                    cells[place] = _in_full(guarantee, names[guarantee] or p.evidence, values[rows], part.keys[rows])
+                if whole:
+                    cells[place] = _in_full(guarantee, names[guarantee], values[rows], part.keys[rows])
                 else:
-                    sums = PowerSums.of(values[rows, 1:], values[rows, 0])
-                    powers[place] = powers[place] + sums if place in powers else sums
-    cells |= {place: RetargetedSums(place[0], names[place[0]] or "", sums) for place, sums in powers.items()}
+                    added = PowerSums.of(values[rows, 1:], values[rows, 0])
+                    powers[place] = powers[place] + added if place in powers else added
+    cells |= {place: RetargetedSums(place[0], names[place[0]], summed) for place, summed in powers.items()}
     return Retraced(outcome, tested, others, cells, utility)
 
 

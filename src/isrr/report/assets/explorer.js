@@ -128,7 +128,7 @@ class TradeoffExplorer {
       const possible = c !== null || this.needed !== null;
       lines.push(element("p", { className: "small" },
         "This is what calibrating for this promise alone, on this path, would have said. Chosen after looking, it is no guarantee. "
-        + (c !== null ? "On fresh queries this makes it one:" : possible ? "To ask again, on enough fresh queries:" : "")));
+        + (c !== null ? "To have it certified, on fresh queries:" : possible ? "To ask again, on enough fresh queries:" : "")));
       if (possible) lines.push(element("code", {}, `isrr calibrate fresh.parquet -g '${explorer.promises[this.stop]}' --confidence ${this.reading.confidence} ${this.data.settings}`));
     }
     lines.push(element("p", { className: "small together" }, this.sayTogether(confidence)));
