@@ -306,8 +306,7 @@ def _why(table: RiskTable, path: Path, verdict: Verdict, delta: float) -> tuple[
         deviation = float(result.deviation[c])
         if result.pvalues[c] <= delta:
             continue
-        n = None if np.isnan(deviation) else queries_needed(risk, deviation, guarantee, delta)
-        needed.append(n)
+        needed.append(queries_needed(risk, deviation, guarantee, delta))
         if risk > alpha:
             reasons.append(f"'{guarantee}' is not met even by the safest configuration{where}")
         else:

@@ -87,6 +87,13 @@ class Summary:
             raise MergeError(f"summaries of other levels: alpha is {self.alpha} here, {other.alpha} there")
         return Summary(self.alpha, self.loss_sums + other.loss_sums, self.squares + other.squares)
 
+    def mean_and_deviation(self) -> tuple[FloatArray, FloatArray]:
+        """The losses' mean, and nearly their deviation, (n_grid,) each."""
+        mean: FloatArray = self.loss_sums / (SUM_SCALE * self.squares.n_queries)
+        span = np.maximum(self.alpha, 1 - self.alpha)
+        around_alpha = span**2 * self.squares.mean_and_deviation()[0]
+        return mean, np.sqrt(np.maximum(around_alpha - (mean - self.alpha) ** 2, 0.0))
+
     def pvalue(self) -> FloatArray:
         """The p-value of the module's docstring, (n_grid,).
 
