@@ -91,6 +91,8 @@ def slider_moves(page: Path) -> dict[str, list[float]]:
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=SWITCHES)
         tab = browser.new_page(viewport={"width": 1440, "height": 900})
+        complaints: list[str] = []
+        tab.on("pageerror", lambda error: complaints.append(str(error)))
         tab.goto(page.as_uri())
         protocol = tab.context.new_cdp_session(tab)
         protocol.send("Performance.enable", {"timeDomain": "threadTicks"})
@@ -106,6 +108,7 @@ def slider_moves(page: Path) -> dict[str, list[float]]:
             found["answered"].append(tab.evaluate(MOVE, stop))
             found["processor"].append(busy() - before)
         browser.close()
+    assert not complaints, complaints
     return found
 
 
