@@ -45,7 +45,7 @@ def rows(n_queries: int = 1_000_000, n_items: int = 24) -> list[dict]:
     ]
     kinds = {
         "answered": "a slider move, until answered and laid out",
-        "processor": "its processor time, painting included",
+        "processor": "its processor time to the next frame",
     }
     for kind, meaning in kinds.items():
         for summary in (np.median, np.max):
