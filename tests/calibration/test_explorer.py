@@ -67,7 +67,7 @@ def test_many_queries_are_summed_up_in_blocks_and_answer_alike(promise, monkeypa
     from isrr.calibration import local, portrait
     from isrr.calibration import retrace as tracing
 
-    queries = judged(3_000, segment=lambda rng, sizes: np.repeat(rng.choice(["a", "b"], sizes.size), sizes))
+    queries = judged(3_000, segments=lambda rng, sizes: np.repeat(rng.choice(["a", "b"], sizes.size), sizes))
     path = [GPLRanker.deterministic(), *(GPLRanker(temperature=t) for t in (0.2, 1.0))]
     options = {"path": path if "ndcg" in promise else path[::-1], "evidence": "vb"}
     outcome = calibrate(queries, Guarantee.parse(promise, per="segment"), **options)

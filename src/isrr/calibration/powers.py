@@ -58,13 +58,16 @@ class RetargetedSums(Retargeted):
 
     @property
     def n_queries(self) -> int:
+        """Queries tested on."""
         return self.powers.n_queries
 
     def measured(self) -> FloatArray:
+        """The promised quantity as measured, (n_grid,)."""
         mean = self._mean(1, 0)
         return mean / np.maximum(self._mean(0, 1), 1e-300) if self.guarantee.relative else mean
 
     def deviation(self) -> FloatArray:
+        """Its deviation over queries, (n_grid,)."""
         if not self.guarantee.relative:
             return np.sqrt(np.maximum(self._mean(2, 0) - self._mean(1, 0) ** 2, 0.0))
         share = self.measured()  # v − share·r has mean 0
@@ -72,11 +75,13 @@ class RetargetedSums(Retargeted):
         return np.sqrt(np.maximum(variance, 0.0)) / np.maximum(self._mean(0, 1), 1e-300)
 
     def loss(self, column: int, target: float) -> tuple[float, float]:
+        """Mean and deviation of one configuration's losses at another target."""
         n_grid = len(self.powers.sums)
         first, second = self._loss_powers(np.full(n_grid, target), np.zeros(n_grid), 2)[column] / self.n_queries
         return float(first), float(np.sqrt(max(second - first**2, 0.0)))
 
     def holds(self, targets: FloatArray, delta: float, n_tests: int = 1) -> BoolArray:
+        """Whether each configuration is certified at its own target, (n_grid,)."""
         alpha = np.array([self.guarantee.at(float(target)).tested_alpha for target in targets])
         if self.evidence == "mixture":
             powers = self._loss_powers(targets, np.zeros(alpha.size), HIGHEST)

@@ -121,23 +121,28 @@ class RetargetedValues(Retargeted):
 
     @property
     def n_queries(self) -> int:
+        """Queries tested on."""
         return len(self.values)
 
     def measured(self) -> FloatArray:
+        """The promised quantity as measured, (n_grid,)."""
         mean: FloatArray = self.values.mean(axis=0)
         return mean / max(float(self.reference.mean()), 1e-300) if self.guarantee.relative else mean
 
     def deviation(self) -> FloatArray:
+        """Its deviation over queries, (n_grid,)."""
         if not self.guarantee.relative:
             return np.asarray(self.values.std(axis=0))
         centred = self.values - self.measured() * self.reference[:, None]
         return np.asarray(centred.std(axis=0)) / max(float(self.reference.mean()), 1e-300)
 
     def loss(self, column: int, target: float) -> tuple[float, float]:
+        """Mean and deviation of one configuration's losses at another target."""
         losses = self._losses(column, target)
         return float(losses.mean()), float(losses.std())
 
     def holds(self, targets: FloatArray, delta: float, n_tests: int = 1) -> BoolArray:
+        """Whether each configuration is certified at its own target, (n_grid,)."""
         n_queries, n_grid = self.values.shape
         answers = np.empty(n_grid, np.bool_)
         width = max(AT_ONCE // n_queries, 1)
