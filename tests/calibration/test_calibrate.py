@@ -89,7 +89,7 @@ def test_summed_evidence_is_the_same_however_it_is_cut(judged, monkeypatch):
     assert outcome.tests[0].evidence == "vb"
 
 
-def test_large_samples_are_drawn_and_summed_up(judged, monkeypatch):
+def test_large_samples_are_drawn_and_summed_up(judged, tmp_path, monkeypatch):
     from isrr.calibration import local
 
     monkeypatch.setattr(local, "LARGEST_EXACT", 100)
@@ -102,6 +102,11 @@ def test_large_samples_are_drawn_and_summed_up(judged, monkeypatch):
     assert outcome.tests[0].evidence == "vb"
     fair = calibrate(judged, "normalized_disparity@5 <= 0.5")
     assert {test.evidence for test in fair.tests} == {"mixture"}
+    fair.save(tmp_path / "fair.json")
+    assert isrr.load(tmp_path / "fair.json") == fair
+    short = calibrate(judged, "ndcg@5 >= 99.9% of deterministic")
+    assert short.abstained
+    assert short.queries_needed > len(judged)
 
 
 def test_validation_queries_fix_the_path_and_all_judged_ones_are_tested(judged):
