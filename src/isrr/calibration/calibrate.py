@@ -10,12 +10,13 @@ from isrr.calibration.local import fill
 from isrr.calibration.paths import NAMES, Path, front_path, temperature_path, threshold_path
 from isrr.calibration.plan import queries_needed
 from isrr.calibration.table import RiskTable, canonical_order, hash_key
-from isrr.calibration.targets import Retargeted
+from isrr.calibration.targets import RetargetedValues
 from isrr.certificate import Abstention, Certificate, Estimate, Point, Provenance, Test
+from isrr.counting import counted
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError, GuaranteeError
 from isrr.gains import ideal_dcg
-from isrr.guarantee import Guarantee
+from isrr.guarantee import Guarantee, check_probability
 from isrr.parallel import Progress
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk.evidence import check_delta
@@ -114,9 +115,7 @@ def _promises(guarantee: str | Guarantee | Sequence[str | Guarantee], k: int | N
 
 
 def _level(confidence: float, attempts: int) -> float:
-    if not 0 < confidence < 1:
-        slip = f"; did you mean {confidence / 100:g}?" if 1 < confidence < 100 else ""
-        raise GuaranteeError(f"confidence must lie in (0, 1), got {confidence}{slip}")
+    check_probability("confidence", confidence)
     if attempts < 1:
         raise GuaranteeError(f"attempts must be ≥ 1, got {attempts}; it is the number of looks that are planned")
     delta = (1 - confidence) / attempts
@@ -151,7 +150,7 @@ def _set_aside(
         raise GuaranteeError(f"no path is called {path!r}; there are {', '.join(NAMES)}")
     if validation is not None:
         _refuse_shared(queries, validation)
-        return queries, _in_canonical_order(validation), f"{len(validation):,} validation queries"
+        return queries, _in_canonical_order(validation), counted(len(validation), "validation query")
     if path == "paper":
         return queries, queries, "the calibration queries' scores"
     mixed = len({g.utility for g in guarantees}) > 1
@@ -159,7 +158,7 @@ def _set_aside(
     n_aside = round(SET_ASIDE_SHARE * len(queries)) if learns else FOR_THE_SCALE
     n_aside = int(np.clip(n_aside, 1, min(MOST_SET_ASIDE, len(queries) - 1)))
     aside = split_mask(queries.keys, n_aside / len(queries))
-    return queries[~aside], _in_canonical_order(queries[aside]), f"{n_aside:,} judged queries set aside"
+    return queries[~aside], _in_canonical_order(queries[aside]), f"{counted(n_aside, 'judged query')} set aside"
 
 
 def _refuse_shared(queries: Queries, validation: Queries) -> None:
@@ -171,7 +170,7 @@ def _refuse_shared(queries: Queries, validation: Queries) -> None:
         both = np.intersect1d(queries.keys, validation.keys)
         shared = both.size > 0
         first = str(validation.query_ids[np.isin(validation.keys, both)][0]) if shared else ""
-        which = f"{both.size:,} queries are both judged and validation queries, {first!r} among them"
+        which = f"judged queries that are validation queries too: {both.size:,}, {first!r} among them"
     if shared:
         raise DataError(f"{which}; the path must be fixed without the queries it is tested on: give others, or none")
 
@@ -233,7 +232,8 @@ def _outcome(
     )
     if verdict.chosen is None:
         tests = tuple(_test(result, 0, delta) for result in verdict.tested)
-        reason, needed = _why(table, path, verdict, delta)
+        n_tests = len(path.rankers) if provenance.selection in ("bonferroni", "holm") else 1
+        reason, needed = _why(table, path, verdict, delta / n_tests)
         ranker = GPLRanker.deterministic(guarantees[0].k)
         return Abstention(guarantees, confidence, ranker, tests, curve, provenance, reason, needed)
     c = verdict.chosen
@@ -278,7 +278,7 @@ def _level_certified(result: Tested, column: int, bound: float, delta: float) ->
         return None
     slack = guarantee.alpha - guarantee.tested_alpha
     if guarantee.relative:
-        again = Retargeted.of_losses(guarantee, result.evidence, result.losses(), [column])
+        again = RetargetedValues.of_losses(guarantee, result.evidence, result.losses(), [column])
         share = float(again.target(again.strongest(delta, 1000), 1000)[0])
     elif guarantee.utility:
         share = np.floor((1 - bound - slack) * 1e4) / 1e4
@@ -305,14 +305,14 @@ def _why(table: RiskTable, path: Path, verdict: Verdict, delta: float) -> tuple[
         deviation = float(result.deviation[c])
         if result.pvalues[c] <= delta:
             continue
-        n = None if np.isnan(deviation) else queries_needed(risk, deviation, guarantee, delta)
-        needed.append(n)
+        needed.append(queries_needed(risk, deviation, guarantee, delta))
         if risk > alpha:
             reasons.append(f"'{guarantee}' is not met even by the safest configuration{where}")
         else:
             reasons.append(
-                f"'{guarantee}' is met by the safest configuration{where}, but {result.cell.n_queries:,} queries do "
-                f"not prove it: risk {risk:.4f} against {alpha:.4f} tolerated"
+                f"'{guarantee}' is met by the safest configuration{where}, but "
+                f"{counted(result.cell.n_queries, 'query')} cannot prove it: "
+                f"risk {risk:.4f} against {alpha:.4f} tolerated"
             )
     if not reasons:
         return "no configuration keeps all promises together", None

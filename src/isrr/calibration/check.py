@@ -6,6 +6,7 @@ import numpy as np
 
 from isrr.calibration.local import values_of
 from isrr.certificate import Abstention, Certificate, Estimate
+from isrr.counting import counted
 from isrr.data.queries import Queries
 from isrr.errors import DataError
 from isrr.guarantee import Guarantee
@@ -58,7 +59,7 @@ class Check:
     groups: tuple[GroupShare, ...]
 
     def __str__(self) -> str:
-        lines = [f"{self.n_queries:,} judged queries ({self.n_skipped:,} without a relevant item left out)"]
+        lines = [f"{counted(self.n_queries, 'judged query')} ({self.n_skipped:,} without a relevant item left out)"]
         for kept in self.promises:
             where = "" if kept.segment is None else f" in segment {kept.segment!r}"
             lines.append(f"promise      {kept.promise}{where}: {kept.verdict}, measured {kept.value}")
@@ -82,11 +83,11 @@ def check(outcome: Certificate | Abstention, queries: Queries) -> Check:
     measured = evaluate(queries, grid, gain_kind=first.gain_kind, empty_query=first.empty_query)
     kept = ~np.isnan(measured.ndcg[:, 0])
     if kept.sum() < 2:
-        raise DataError(f"{kept.sum()} of {len(kept)} queries have a relevant item; to judge a promise takes several")
+        raise DataError(f"queries with a relevant item: {kept.sum()} of {len(kept)}; to judge a promise takes several")
     promises = []
     for guarantee in outcome.guarantees:
         values = values_of(measured, guarantee, queries, grid)
-        names = [None] if guarantee.per is None else sorted(set(_segments(queries)))
+        names = [None] if guarantee.per is None else sorted(set(_segments(queries).tolist()))
         for segment in names:
             rows = kept if segment is None else kept & (_segments(queries) == segment)
             promises.append(_kept(guarantee, segment, values[rows]))

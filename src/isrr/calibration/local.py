@@ -47,11 +47,7 @@ def fill(
         seed: Names the noise, where rankings are drawn.
         progress: Called with (queries done, queries in all).
     """
-    empty = ideal_dcg(queries, k=guarantees[0].k, gain_kind=guarantees[0].gain_kind) == 0
-    kept = np.flatnonzero(~empty) if guarantees[0].empty_query == "skip" else np.arange(len(queries))
-    if kept.size == 0:
-        raise DataError("no query has a relevant item: there is no utility to promise anything about")
-    judged = queries if kept.size == len(queries) else queries[kept]
+    judged = counted(queries, guarantees[0])
     n_skipped = len(queries) - len(judged)
     n_draws = DRAWS
     method: Method = "draws"
@@ -60,7 +56,8 @@ def fill(
         fair = any(not guarantee.utility for guarantee in guarantees)
         if not (fair and any(r.decay < 1 and r.threshold > 0 for r in grid)):
             method = "exact"  # smoothed exposures, which decay below 1 needs, are no losses for a fairness promise
-    summed = evidence in ("vb", "mixture") or (evidence == "betting" and len(judged) > LARGEST_FOR_BETTING)
+    sums = {g: summed_evidence(evidence, g, len(judged), method) for g in guarantees}
+    summed = all(sums.values())
     planned = {segment: int(mask.sum()) for segment, mask in segments(judged, guarantees).items()}
 
     def shard(part: Queries, done: int) -> RiskTable:
@@ -82,9 +79,8 @@ def fill(
                 if not summed:
                     cells.append(Cell(guarantee, segment, keys, chosen))
                     continue
-                nonnegative = guarantee.utility or method == "exact"
                 summary: vb.Summary | mixture.Summary
-                if nonnegative and evidence != "mixture":
+                if sums[guarantee] == "vb":
                     summary = vb.Summary.of(chosen, guarantee.tested_alpha, delta, planned[segment])
                 else:
                     summary = mixture.Summary.of(chosen, delta, planned[segment])
@@ -97,6 +93,24 @@ def fill(
     shards = [shard(judged[s : s + size] if len(starts) > 1 else judged, s) for s in starts]
     table = merge(shards)
     return RiskTable(table.grid, table.moments, table.cells, n_skipped, table.method, table.n_draws)
+
+
+def counted(queries: Queries, guarantee: Guarantee) -> Queries:
+    """The queries a promise is tested on: all, or those with a relevant item."""
+    empty = ideal_dcg(queries, k=guarantee.k, gain_kind=guarantee.gain_kind) == 0
+    if guarantee.empty_query != "skip" or not empty.any():
+        return queries
+    if empty.all():
+        raise DataError("no query has a relevant item: there is no utility to promise anything about")
+    return queries[~empty]
+
+
+def summed_evidence(name: str, guarantee: Guarantee, n_queries: int, method: str) -> str | None:
+    """The evidence that is found from sums alone, for so many queries in all; None where losses are kept one by one."""
+    if name not in ("vb", "mixture") and not (name == "betting" and n_queries > LARGEST_FOR_BETTING):
+        return None
+    nonnegative = guarantee.utility or method == "exact"
+    return "vb" if nonnegative and name != "mixture" else "mixture"
 
 
 def values_of(measured: Evaluation, guarantee: Guarantee, queries: Queries, grid: Sequence[GPLRanker]) -> FloatArray:

@@ -17,6 +17,7 @@ def write_rankings(
     """Rank every query and write query_id, rank, item_id (or position), score, propensity, session; how many rows."""
     import pyarrow
 
+    k = min(k, int(queries.n_items.max()))
     served = replace(ranker, k=k)
     rankings = served.rank_queries(queries, session, progress)
     propensity = served.propensity(rankings, queries)
