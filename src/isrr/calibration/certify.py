@@ -132,7 +132,7 @@ def _test(cell: Cell, name: str, delta: float, answers: bool) -> Tested:
         assert summary is not None
         if isinstance(summary, vb.Summary):
             pvalues, used = summary.pvalue(), "vb"
-            mean = summary.loss_sums / (2.0**32 * cell.n_queries)
+            mean = summary.mean_loss
         else:
             pvalues, used = summary.pvalue(guarantee.tested_alpha), "mixture"
             mean = np.full(pvalues.size, np.nan)

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+WholeNumbers = NDArray[np.object_]  # Python integers, of any size
 
 SMALLEST = float(np.finfo(np.float64).tiny)
 SIGNIFICANT_BITS = 32
