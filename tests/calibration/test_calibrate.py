@@ -17,7 +17,8 @@ from isrr import (
     calibrate,
     load,
 )
-from isrr.calibration.local import fill
+from isrr.calibration.census import TakeCensus
+from isrr.calibration.fill import Fill
 from isrr.calibration.table import merge
 from isrr.guarantee import Guarantee
 
@@ -66,8 +67,9 @@ def test_the_order_of_queries_rows_and_shards_changes_no_bit(judged):
     assert calibrate(shuffled, PROMISE) == outcome
     grid = (GPLRanker.deterministic(), GPLRanker(temperature=0.3), GPLRanker(temperature=0.6))
     promise = Guarantee.parse(PROMISE)
-    whole = fill(judged, grid, [promise], delta=0.05)
-    parts = [fill(part, grid, [promise], delta=0.05) for part in (judged[500:], judged[:20], judged[20:500])]
+    task = Fill.planned(TakeCensus((promise,)).summary([judged]), grid, [promise], delta=0.05)
+    whole = task.summary([judged])
+    parts = [task.summary([part]) for part in (judged[500:], judged[:20], judged[20:500])]
     assert merge(parts).moments == whole.moments
     from isrr.calibration.certify import certify
     from isrr.calibration.paths import Path
@@ -88,15 +90,15 @@ def test_summed_evidence_is_the_same_however_it_is_cut(judged, monkeypatch):
 
 
 def test_large_samples_are_drawn_and_summed_up(judged, monkeypatch):
-    from isrr.calibration import local
+    from isrr.calibration import fill, local
 
-    monkeypatch.setattr(local, "LARGEST_EXACT", 100)
-    monkeypatch.setattr(local, "LARGEST_FOR_BETTING", 200)
+    monkeypatch.setattr(fill, "LARGEST_EXACT", 100)
+    monkeypatch.setattr(fill, "LARGEST_FOR_BETTING", 200)
     monkeypatch.setattr(local, "BLOCK", 128)
     outcome = calibrate(judged, PROMISE)
     assert isinstance(outcome, Certificate)
     assert outcome.provenance.method == "draws"
-    assert outcome.provenance.n_draws == local.DRAWS
+    assert outcome.provenance.n_draws == fill.DRAWS
     assert outcome.tests[0].evidence == "vb"
     fair = calibrate(judged, "normalized_disparity@5 <= 0.5")
     assert {test.evidence for test in fair.tests} == {"mixture"}

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isrr.calibration.local import values_of
+from isrr.calibration.fill import values_of
 from isrr.certificate import Abstention, Certificate, Estimate
 from isrr.data.queries import Queries
 from isrr.errors import DataError

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from isrr.calibration.band import LEAST_TO_SHAPE, declared_stops, expected_half_width, simultaneous
-from isrr.calibration.local import values_of
+from isrr.calibration.fill import values_of
 from isrr.calibration.plan import queries_needed
 from isrr.calibration.retrace import Retraced
 from isrr.calibration.rule import Rule

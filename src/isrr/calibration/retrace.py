@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isrr.calibration.local import segments, values_of
+from isrr.calibration.fill import segments, values_of
 from isrr.calibration.table import canonical_order, hash_key
 from isrr.calibration.targets import Retargeted
 from isrr.certificate import Abstention, Certificate
@@ -42,7 +42,7 @@ class Retraced:
     def cells(self, guarantee: Guarantee) -> list[Retargeted]:
         """One promise on the tested queries, configurations in the order of the path; one entry a segment."""
         values = values_of(self.measured, guarantee, self.tested, self.grid)
-        return [self._cell(guarantee, values, mask & self.kept) for mask in segments(self.tested, [guarantee]).values()]
+        return [self._cell(guarantee, values, mask & self.kept) for mask in segments(self.tested, guarantee).values()]
 
     def _cell(self, guarantee: Guarantee, values: np.ndarray, rows: BoolArray) -> Retargeted:
         numbers = np.flatnonzero(rows)
@@ -77,7 +77,7 @@ def retrace(
     if p.n_set_aside:
         aside = split_mask(queries.keys, p.n_set_aside / len(queries))
         tested, others = queries[~aside], validation or queries[aside]
-    if hash_key(tested.keys).hex() != p.hash_key:
+    if p.hash_key and hash_key(tested.keys).hex() != p.hash_key:
         raise DataError("the queries set aside cannot be found again: was the outcome made by another version of isrr?")
     if others is not None and np.isin(others.keys, tested.keys).any():
         raise DataError("validation queries stand among those tested on; a band needs other queries for its shape")

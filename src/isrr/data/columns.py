@@ -24,6 +24,7 @@ USUAL_NAMES = {
     "item_group": ("group", "provider", "item_group"),
     "features": ("features",),
 }
+ROLES = tuple(role for role in USUAL_NAMES if role != "features")
 MADE_IDS = {b"isrr.made_ids": b"true"}  # schema metadata of queries whose ids were made from positions
 
 
@@ -39,6 +40,10 @@ class Cast:
         """All columns that play a role."""
         features = [self.features] if isinstance(self.features, str) else self.features or []
         return list(dict.fromkeys([*self.roles.values(), *features]))
+
+    def only(self, roles: Sequence[str]) -> "Cast":
+        """The part of the cast that plays these roles; no features."""
+        return Cast({role: name for role, name in self.roles.items() if role in roles}, None)
 
     @property
     def ids(self) -> list[str]:

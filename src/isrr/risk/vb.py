@@ -74,7 +74,8 @@ class Summary:
     @property
     def mean_loss(self) -> FloatArray:
         """Mean loss of each configuration, (n_grid,)."""
-        return (self.loss_sums / (SUM_SCALE * self.squares.n_queries)).astype(float)
+        mean: FloatArray = (self.loss_sums / (SUM_SCALE * self.squares.n_queries)).astype(float)
+        return mean
 
     def pvalue(self) -> FloatArray:
         """The p-value of the module's docstring, (n_grid,).

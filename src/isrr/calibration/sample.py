@@ -1,0 +1,92 @@
+"""The queries of smallest key: a random sample that is the same whatever order or partition they come in.
+
+Keys are hashes of query ids, so those below a cutoff are a fair draw, and how many there will be is known in advance
+up to chance. The sample fits on one machine; everything else stays where it is.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from isrr.calibration.packing import Tree
+from isrr.calibration.task import Source
+from isrr.data.queries import Queries
+from isrr.errors import DataError
+
+ALL = 2**64
+CHANCE = 6.0  # standard deviations by which the cutoff is put higher than it would have to be on average
+
+
+@dataclass(frozen=True)
+class Gather:
+    """The task: fetch the queries whose key is below a cutoff; None where there are none."""
+
+    below: int
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return ("query", "item", "score", "relevance", "segment", "item_group")
+
+    def summary(self, blocks: Iterable[Queries]) -> Queries | None:
+        return self.joined([self._chosen(block) for block in blocks])
+
+    def _chosen(self, queries: Queries) -> Queries | None:
+        if self.below >= ALL:
+            return queries
+        chosen = np.flatnonzero(queries.keys < np.uint64(self.below))
+        return queries[chosen] if chosen.size else None
+
+    def joined(self, summaries: Sequence[Queries | None]) -> Queries | None:
+        found = [queries for queries in summaries if queries is not None]
+        return Queries.concatenate(found) if len(found) > 1 else found[0] if found else None
+
+    def pack(self, summary: Queries | None) -> Tree:
+        return {} if summary is None else {field.name: getattr(summary, field.name) for field in fields(Queries)}
+
+    def unpack(self, tree: Tree) -> Queries | None:
+        return Queries(**tree) if tree else None
+
+
+@dataclass(frozen=True)
+class FindShared:
+    """The task: which of these keys belong to queries of the source."""
+
+    keys: frozenset[int]
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return ("query",)
+
+    def summary(self, blocks: Iterable[Queries]) -> frozenset[int]:
+        return self.joined([self.keys.intersection(block.keys.tolist()) for block in blocks])
+
+    def joined(self, summaries: Sequence[frozenset[int]]) -> frozenset[int]:
+        return frozenset().union(*summaries)
+
+    def pack(self, summary: frozenset[int]) -> Tree:
+        return {"keys": sorted(summary)}
+
+    def unpack(self, tree: Tree) -> frozenset[int]:
+        return frozenset(tree["keys"])
+
+
+def smallest_keys(source: Source, n_wanted: int, n_queries: int) -> Queries:
+    """The `n_wanted` of all `n_queries` queries that have the smallest keys, by rising key; all where there are fewer."""
+    wanted = min(n_wanted, n_queries)
+    aim = n_wanted + CHANCE * math.sqrt(n_wanted) + 1
+    found = None
+    while found is None or len(found) < wanted:
+        below = min(math.ceil(aim / n_queries * ALL), ALL)
+        found = source.run(Gather(below))
+        if below == ALL and (found is None or len(found) != n_queries):
+            raise DataError(f"there were {n_queries:,} queries at first and then others: the data change while being read")
+        aim *= 2
+    order = np.argsort(found.keys, kind="stable")
+    keys = found.keys[order]
+    twice = np.flatnonzero(keys[1:] == keys[:-1])
+    if twice.size:
+        query = str(found.query_ids[order[twice[0]]])
+        raise DataError(f"query {query!r} shares its key with another; a query may stand in one place only", query)
+    return found[order[:wanted]]

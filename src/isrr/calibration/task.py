@@ -1,0 +1,86 @@
+"""Work that is spread over partitions of queries, and the one function that does it where the rows are.
+
+    record batches ──whole_queries──▶ blocks of queries ──task.summary──▶ a summary ──pack──▶ one record batch
+
+`summarise` is all of that. Every engine calls it for each of its partitions and hands the batches to `merged`. Summaries
+add up exactly, so neither the number of partitions nor their order nor a second attempt at one changes a bit.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from isrr.calibration.packing import Tree, pack, unpack
+from isrr.data.blocks import whole_queries
+from isrr.data.columns import Cast
+from isrr.data.queries import Queries
+from isrr.errors import DataError, IsrrError
+from isrr.parallel import Progress
+
+
+Sum = TypeVar("Sum")
+
+
+class Task(Protocol[Sum]):
+    """A question to all queries whose answers for parts of them add up.
+
+    Attributes:
+        roles: The columns it reads, where there are such.
+    """
+
+    @property
+    def roles(self) -> tuple[str, ...]: ...
+
+    def summary(self, blocks: Iterable[Queries]) -> Sum:
+        """The answer for the queries of these blocks; there may be none."""
+
+    def joined(self, summaries: Sequence[Sum]) -> Sum:
+        """The answer for all queries from answers for parts of them, in any order."""
+
+    def pack(self, summary: Sum) -> Tree:
+        """An answer as a tree that `isrr.calibration.packing` can send."""
+
+    def unpack(self, tree: Tree) -> Sum:
+        """An answer from its tree."""
+
+
+class Source(Protocol):
+    """Queries, wherever they are.
+
+    Attributes:
+        made_ids: Whether their ids were made from positions.
+    """
+
+    @property
+    def made_ids(self) -> bool: ...
+
+    def run(self, task: Task[Sum], progress: Progress | None = None) -> Sum:
+        """The answer for all queries."""
+
+
+def summarise(batches: Iterable[Any], task: Task[Sum], columns: Cast, name: str) -> Any:
+    """The record batches of one partition, summed up in one record batch.
+
+    What isrr refuses is sent back like an answer, to be raised where the answers meet: nothing is tried a second time
+    that cannot end otherwise.
+
+    Args:
+        batches: Arrow record batches; rows of a query stand together.
+        task: What to sum up.
+        columns: Which column plays which role.
+        name: What errors call the partition.
+    """
+    try:
+        return pack(task.pack(task.summary(whole_queries(batches, columns, name))))
+    except IsrrError as error:
+        found = str(error) if str(error).startswith(name) else f"{name}: {error}"
+        return pack({"refused": found, "query": getattr(error, "query", None)})
+
+
+def merged(task: Task[Sum], summaries: Iterable[Any]) -> Sum:
+    """The answer for all partitions, from a record batch each; or the first refusal among them."""
+    trees = [unpack(row["summary"], row["arrays"]) for batch in summaries for row in batch.to_pylist()]
+    refusals = sorted((tree["refused"], tree["query"]) for tree in trees if "refused" in tree)
+    if refusals:
+        raise DataError(*refusals[0])
+    return task.joined([task.unpack(tree) for tree in trees])
+
