@@ -68,7 +68,7 @@ def calibrate(
             "pointwise" (the paper's, without a guarantee over the path).
         seed: Names the noise, where rankings are drawn.
         attempts: How many looks at the data are planned; delta is split over them.
-        progress: Called with (done, in all): queries at hand, else files or Spark's tasks.
+        progress: Called with (done, in all), anew in each pass: queries at hand, else files or Spark's tasks.
         engine: "local", or "spark" to calibrate where the queries are. Both give the same bits.
         where: `columns`, `trust_layout`, `master` and `partitions`, for queries that are not at hand; see
             `isrr.calibration.source.Where`.
@@ -81,11 +81,11 @@ def calibrate(
     named_evidence(evidence)
     _refuse_unknown(path, selection)
     source = open_source(queries, engine, **where)
-    census = source.run(TakeCensus(guarantees))
+    census = source.run(TakeCensus(guarantees), progress)
     _refuse_unusable(census)
     n_aside = _n_set_aside(census.n_queries, validation, path, selection, guarantees)
-    drawn = smallest_keys(source, n_aside + SAMPLE, census.n_queries)
-    aside, sample = (drawn[:n_aside] if n_aside else None), drawn[n_aside:]
+    drawn = smallest_keys(source, n_aside + SAMPLE, census.n_queries, progress)
+    aside, sample = drawn[:n_aside] if n_aside else None, drawn[n_aside:]
     if validation is not None:
         _refuse_shared(source, census, validation)
     way = _path(path, source, aside, validation, guarantees)

@@ -164,8 +164,6 @@ class Fill:
         return {"moments": moments, "cells": cells, "n_skipped": summary.n_skipped, "keys": summary.keys}
 
     def unpack(self, tree: Tree) -> RiskTable:
-        sums = {name: tuple(value) for name, value in tree["moments"].items() if name != "n_queries"}
-        moments = Moments(tree["moments"]["n_queries"], **sums)
         cells = [
             Cell(
                 self.guarantees[cell["promise"]],
@@ -176,7 +174,7 @@ class Fill:
             )
             for cell in tree["cells"]
         ]
-        return self._table(moments, tuple(cells), tree["n_skipped"], tree["keys"])
+        return self._table(Moments.read(tree["moments"]), tuple(cells), tree["n_skipped"], tree["keys"])
 
 
 def _fields(summary: vb.Summary | mixture.Summary) -> Tree:

@@ -77,10 +77,10 @@ def ids_by_block(batches: Iterable[Any], columns: Cast, name: str) -> Iterator[l
         yield [str(query_id) for query_id in block.query_ids]
 
 
-def split_query(query: str) -> DataError:
+def split_query(query: str, files: Sequence[str] = ()) -> DataError:
     """The refusal of a query whose rows stand in two places."""
     return DataError(
-        f"query {query!r} stands in two places; with trust_layout the rows of a query must stand together in one file: "
+        f"{' and '.join(files)}{': ' if files else ''}query {query!r} stands in two places; with trust_layout the rows of a query must stand together in one file: "
         "write the files sorted by query, or leave trust_layout out",
         query,
     )

@@ -74,14 +74,15 @@ class Files:
         return merged(task, batches)
 
     def _refuse_split_queries(self) -> None:
-        seen: set[str] = set()
+        seen: dict[str, Path] = {}
         for file in self.files:
             columns = file_columns(file, self.named)
             for ids in ids_by_block(parquet_batches(file, columns.only(["query"]).names), columns, str(file)):
                 for query in ids:
                     if query in seen:
-                        raise split_query(query)
-                    seen.add(query)
+                        files = dict.fromkeys([str(seen[query]), str(file)])
+                        raise split_query(query, list(files))
+                    seen[query] = file
 
 
 def summarise_file(file: Path, task: Task[Sum], named: Mapping[str, str | None]) -> Any:

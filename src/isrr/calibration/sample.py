@@ -14,6 +14,7 @@ from isrr.calibration.packing import Tree
 from isrr.calibration.task import Source
 from isrr.data.queries import Queries
 from isrr.errors import DataError
+from isrr.parallel import Progress
 
 ALL = 2**64
 CHANCE = 6.0  # standard deviations by which the cutoff is put higher than it would have to be on average
@@ -72,16 +73,18 @@ class FindShared:
         return frozenset(tree["keys"])
 
 
-def smallest_keys(source: Source, n_wanted: int, n_queries: int) -> Queries:
-    """The `n_wanted` of all `n_queries` queries that have the smallest keys, by rising key; all where there are fewer."""
+def smallest_keys(source: Source, n_wanted: int, n_queries: int, progress: Progress | None = None) -> Queries:
+    """The `n_wanted` queries of smallest key among all `n_queries`, by rising key; all where there are fewer."""
     wanted = min(n_wanted, n_queries)
     aim = n_wanted + CHANCE * math.sqrt(n_wanted) + 1
     found = None
     while found is None or len(found) < wanted:
         below = min(math.ceil(aim / n_queries * ALL), ALL)
-        found = source.run(Gather(below))
+        found = source.run(Gather(below), progress)
         if below == ALL and (found is None or len(found) != n_queries):
-            raise DataError(f"there were {n_queries:,} queries at first and then others: the data change while being read")
+            raise DataError(
+                f"there were {n_queries:,} queries at first and then others: the data change while being read"
+            )
         aim *= 2
     order = np.argsort(found.keys, kind="stable")
     keys = found.keys[order]

@@ -37,8 +37,8 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
     """Queries, a path or glob of files, or a table, ready to run tasks.
 
     Args:
-        data: `Queries`; a path of a file or, for several Parquet files, a glob; or a table of pandas, polars, pyarrow or
-            (with engine "spark") Spark.
+        data: `Queries`; the path of a file or, for several Parquet files, a glob; or a table: of pandas, polars,
+            pyarrow, or (with engine "spark") Spark.
         engine: "local" or "spark".
         where: See `Where`.
     """
@@ -50,7 +50,7 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
         return SparkRows.open(data, **where)
     if isinstance(data, Queries):
         return InMemory(data)
-    named = dict(where.get("columns", {}))
+    named = dict(where.get("columns") or {})
     if not isinstance(data, str | os.PathLike):
         return InMemory(read_queries(data, **named))  # type: ignore[arg-type]
     files = matching_files(data)

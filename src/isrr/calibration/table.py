@@ -6,10 +6,11 @@ of the query ids, the key being the digest of all of them.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +62,11 @@ class Moments:
         """Of no queries."""
         return cls.of(np.empty((0, n_grid)), np.empty((0, n_grid)))
 
+    @classmethod
+    def read(cls, tree: Mapping[str, Any]) -> "Moments":
+        """From its fields, with lists for tuples."""
+        return cls(tree["n_queries"], *(tuple(sums) for name, sums in tree.items() if name != "n_queries"))
+
     def __add__(self, other: "Moments") -> "Moments":
         pairs = [
             tuple(a + b for a, b in zip(getattr(self, name), getattr(other, name), strict=True))
@@ -95,9 +101,7 @@ class Moments:
         return 1.0 - (ratio - bias), np.sqrt(variance / degrees) / mean[0]
 
 
-def whole_sums(
-    values: FloatArray, scale: int, rounded: Callable[[FloatArray], FloatArray] = np.rint
-) -> WholeNumbers:
+def whole_sums(values: FloatArray, scale: int, rounded: Callable[[FloatArray], FloatArray] = np.rint) -> WholeNumbers:
     """Sums over rows in units of 1/scale, each value rounded to a whole number first, (n_columns,)."""
     sums = [0] * values.shape[1]
     for start in range(0, len(values), 4096):  # short enough that a sum of int64 cannot overflow

@@ -2,8 +2,8 @@
 
     record batches ──whole_queries──▶ blocks of queries ──task.summary──▶ a summary ──pack──▶ one record batch
 
-`summarise` is all of that. Every engine calls it for each of its partitions and hands the batches to `merged`. Summaries
-add up exactly, so neither the number of partitions nor their order nor a second attempt at one changes a bit.
+`summarise` is all of that. Every engine calls it for each of its partitions and hands the batches to `merged`.
+Summaries add up exactly, so neither the number of partitions nor their order nor a second attempt changes a bit.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,6 @@ from isrr.data.columns import Cast
 from isrr.data.queries import Queries
 from isrr.errors import DataError, IsrrError
 from isrr.parallel import Progress
-
 
 Sum = TypeVar("Sum")
 
@@ -83,4 +82,3 @@ def merged(task: Task[Sum], summaries: Iterable[Any]) -> Sum:
     if refusals:
         raise DataError(*refusals[0])
     return task.joined([task.unpack(tree) for tree in trees])
-

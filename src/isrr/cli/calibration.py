@@ -5,7 +5,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from isrr.certificate import Abstention, Certificate, load
@@ -17,7 +16,10 @@ from isrr.guarantee import Guarantee
 ABSTAINED = 3
 
 Judged = Annotated[
-    Path, typer.Argument(help="Judged queries: Parquet, CSV, JSONL or Arrow; query, item, score, relevance.")
+    str,
+    typer.Argument(
+        help="Judged queries: Parquet (also a glob of files), CSV, JSONL or Arrow; query, item, score, relevance."
+    ),
 ]
 RankerFile = Annotated[Path, typer.Argument(help="A file written by `isrr calibrate`.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
@@ -27,6 +29,12 @@ Item = Annotated[str | None, typer.Option("--item", help="Column with item ids."
 Score = Annotated[str | None, typer.Option("--score", help="Column with scores.")]
 Relevance = Annotated[str | None, typer.Option("--relevance", help="Column with relevance grades.")]
 Segment = Annotated[str | None, typer.Option("--segment", help="Column with the query's segment.")]
+Engine = Annotated[str, typer.Option(help="local, or spark: work where the table is; the same bits.")]
+Master = Annotated[str | None, typer.Option(help="Spark's master, e.g. spark://host:7077, yarn or local[4].")]
+Layout = Annotated[
+    bool, typer.Option("--trust-layout", help="The rows of a query stand together in one file: stream them.")
+]
+Partitions = Annotated[int | None, typer.Option(help="On Spark: partitions to bring scattered rows into.")]
 Group = Annotated[str | None, typer.Option("--item-group", help="Column with the item's provider or group.")]
 
 
@@ -56,6 +64,10 @@ def calibrate(
     relevance: Relevance = None,
     segment: Segment = None,
     item_group: Group = None,
+    engine: Engine = "local",
+    master: Master = None,
+    trust_layout: Layout = False,
+    partitions: Partitions = None,
     as_json: AsJson = False,
 ) -> None:
     """Certify the fairest ranker that keeps a promise; exit code 3 when none can be certified."""
@@ -77,12 +89,12 @@ def calibrate(
         for text in guarantee
     ]
     _check_folder(out_file)
-    queries = read_queries(judged, **names)
     others = None if validation is None else read_queries(validation, **names)
     with progress("calibrating") as advance:
         outcome = run(
-            queries, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
-            seed=seed, attempts=attempts, progress=advance,
+            judged, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
+            seed=seed, attempts=attempts, progress=advance, engine=engine, columns=names, master=master,
+            trust_layout=trust_layout, partitions=partitions,
         )  # fmt: skip
     look = note_look(out_file, outcome)
     outcome = replace(outcome, provenance=replace(outcome.provenance, look=look))
@@ -98,28 +110,45 @@ def calibrate(
 
 def rank(
     ranker: RankerFile,
-    scored: Annotated[Path, typer.Argument(help="Scored queries: Parquet, CSV, JSONL or Arrow; query, item, score.")],
+    scored: Annotated[str, typer.Argument(help="Scored queries: Parquet, CSV, JSONL or Arrow; query, item, score.")],
     out_file: Annotated[Path, typer.Option("--out", "-o", help="Where to write the ranking: Parquet.")],
     k: Annotated[int | None, typer.Option(help="Places to fill; the promise's own k unless given.")] = None,
     session: Annotated[str | None, typer.Option(help="Name of the session; a fresh draw without one.")] = None,
     query: Query = None,
     item: Item = None,
     score: Score = None,
+    engine: Engine = "local",
+    master: Master = None,
+    trust_layout: Layout = False,
+    partitions: Partitions = None,
     trust_edited: Trust = False,
 ) -> None:
     """Rank scored queries: one row a place, with the propensity of each placement."""
-    from isrr.cli.ranking import write_rankings
-    from isrr.data.frames import read_queries
+    from isrr.calibration.local import InMemory
+    from isrr.calibration.source import open_source
+    from isrr.calibration.spark import SparkRows
+    from isrr.cli.ranking import Look, write_rankings, write_rankings_on_spark
 
     outcome = _opened(ranker, trust_edited)
     _check_folder(out_file)
     if out_file.suffix != ".parquet":
         raise DataError(f"{out_file}: rankings are written as Parquet; the name must end in .parquet")
-    queries = read_queries(scored, query=query, item=item, score=score)
-    _warn_of_drift(outcome, queries.need_scores())
+    columns = {"query": query, "item": item, "score": score}
+    on_spark = engine != "local"
+    rows = open_source(
+        scored, engine, columns=columns, master=master, trust_layout=trust_layout and on_spark, partitions=partitions
+    )
+    low, _, _, _, high = outcome.provenance.score_quantiles
+    places = k or outcome.k
+    with progress("looking") as advance:
+        seen = rows.run(Look(low, high, places), advance)
+    _warn_of_drift(outcome, seen.n_outside / max(seen.n_rows, 1))
     with progress("ranking") as advance:
-        n_rows = write_rankings(outcome.ranker, queries, out_file, k or outcome.k, session, advance)
-    say(f"{len(queries):,} queries, {n_rows:,} places written to {out_file}")
+        if isinstance(rows, InMemory):
+            write_rankings(outcome.ranker, rows.queries, out_file, places, session, advance)
+        elif isinstance(rows, SparkRows):
+            write_rankings_on_spark(outcome.ranker, rows, str(out_file), places, session, advance)
+    say(f"{seen.n_queries:,} queries, {seen.n_places:,} places written to {out_file}")
 
 
 def evaluate(
@@ -131,19 +160,27 @@ def evaluate(
     relevance: Relevance = None,
     segment: Segment = None,
     item_group: Group = None,
+    engine: Engine = "local",
+    master: Master = None,
+    trust_layout: Layout = False,
+    partitions: Partitions = None,
     as_json: AsJson = False,
     trust_edited: Trust = False,
 ) -> None:
     """Does the promise hold on new judged queries? With utility, disparity, and exposure by group where given."""
     from isrr.calibration.check import check
-    from isrr.data.frames import read_queries
 
     outcome = _opened(ranker, trust_edited)
-    queries = read_queries(
-        judged, query=query, item=item, score=score, relevance=relevance, segment=segment, item_group=item_group
-    )
-    _warn_of_drift(outcome, queries.need_scores())
-    found = check(outcome, queries)
+    columns = {
+        "query": query, "item": item, "score": score, "relevance": relevance, "segment": segment,
+        "item_group": item_group,
+    }  # fmt: skip
+    with progress("evaluating") as advance:
+        found = check(
+            outcome, judged, engine, advance, columns=columns, master=master, trust_layout=trust_layout,
+            partitions=partitions,
+        )  # fmt: skip
+    _warn_of_drift(outcome, found.scores_outside)
     if as_json:
         show_json(asdict(found))
     else:
@@ -202,10 +239,9 @@ def _check_folder(file: Path) -> None:
         raise DataError(f"{file}: the folder {file.parent} does not exist; make it first")
 
 
-def _warn_of_drift(outcome: Certificate | Abstention, scores: Any) -> None:
-    low, _, _, _, high = outcome.provenance.score_quantiles
-    outside = float(np.mean((scores < low) | (scores > high)))
+def _warn_of_drift(outcome: Certificate | Abstention, outside: float) -> None:
     if outside > 0.02:
+        low, _, _, _, high = outcome.provenance.score_quantiles
         err.print(
             f"isrr: warning: {outside:.0%} of the scores lie outside [{low:.4g}, {high:.4g}], where calibration saw "
             "99.8 % of them; a promise covers scores on its own scale only",

@@ -283,7 +283,9 @@ class Queries:
             row = by_item[1:][same][0]
             assert self.item_ids is not None
             item, query_id = str(self.item_ids[row]), str(self.query_ids[query[row]])
-            raise DataError(f"item {item!r} stands twice in query {query_id!r}; an item can be ranked once per query", query_id)
+            raise DataError(
+                f"item {item!r} stands twice in query {query_id!r}; an item can be ranked once per query", query_id
+            )
 
 
 def identifier_key(identifier: object) -> int:

@@ -6,7 +6,8 @@ Each factor (1 − cX)/(1 − cα) has mean at most 1 when the risk is at least 
 queries and averages over bets keep that, and Markov's inequality does the rest. Losses are at most 1 and may
 be negative. The sums Lⱼ do not know alpha, so one set of them serves every absolute promise. They are kept
 as integers in units of 2⁻⁴⁰, each term rounded down: addition is exact in any order, and rounding only
-weakens the evidence. 64 bits are enough for a block of queries; sums of blocks are Python's integers, which never run over.
+weakens the evidence. A block of queries fits into 64 bits; sums of blocks are Python's integers, which never
+run over.
 
 The bets depend on the planned number of queries and on delta alone:
 
