@@ -35,6 +35,7 @@ def cluster(folder, n_workers=2, cores=1):
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(folder),
         "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         "PYTHONPATH": str(Path(isrr.__file__).parents[1]),
         "PYSPARK_PYTHON": sys.executable,
     }

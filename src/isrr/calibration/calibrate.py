@@ -1,6 +1,7 @@
 """`calibrate`: judged queries and a promise in, a certificate or an abstention out."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -69,7 +70,7 @@ def calibrate(
         seed: Names the noise, where rankings are drawn.
         attempts: How many looks at the data are planned; delta is split over them.
         progress: Called with (done, in all), anew in each pass: queries at hand, else files or Spark's tasks.
-        engine: "local", or "spark" to calibrate where the queries are. Both give the same bits.
+        engine: "local", or "spark" (or "dask") to calibrate where the queries are. All give the same bits.
         where: `columns`, `trust_layout`, `master` and `partitions`, for queries that are not at hand; see
             `isrr.calibration.source.Where`.
 
@@ -80,7 +81,26 @@ def calibrate(
     delta = _level(confidence, attempts)
     named_evidence(evidence)
     _refuse_unknown(path, selection)
-    source = open_source(queries, engine, **where)
+    with closing(open_source(queries, engine, **where)) as source:
+        return _calibrated(
+            source, guarantees, confidence, delta, validation, path, evidence, selection, seed, attempts, progress
+        )
+
+
+def _calibrated(
+    source: Source,
+    guarantees: tuple[Guarantee, ...],
+    confidence: float,
+    delta: float,
+    validation: Queries | None,
+    path: str | Sequence[GPLRanker],
+    evidence: str,
+    selection: str,
+    seed: int,
+    attempts: int,
+    progress: Progress | None,
+) -> Certificate | Abstention:
+    """Three passes over the queries: count them, draw some by key, evaluate all."""
     census = source.run(TakeCensus(guarantees), progress)
     _refuse_unusable(census)
     n_aside = _n_set_aside(census.n_queries, validation, path, selection, guarantees)

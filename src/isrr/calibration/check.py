@@ -1,6 +1,7 @@
 """Does a promise hold on new judged queries? An estimate, not a certificate."""
 
 import math
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -81,7 +82,8 @@ def check(
         progress: Called with (done, in all).
         where: See `isrr.calibration.source.Where`.
     """
-    found = open_source(queries, engine, **where).run(Measure(outcome), progress)
+    with closing(open_source(queries, engine, **where)) as source:
+        found = source.run(Measure(outcome), progress)
     n_queries = found.moments.n_queries
     if n_queries < 2:
         of = f"{n_queries} of {n_queries + found.n_skipped} queries"

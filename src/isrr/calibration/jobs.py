@@ -27,10 +27,8 @@ _UNREADABLE = ("FAILED_READ_FILE", "PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "
 
 def session(master: str | None) -> Any:
     """The session there is, else a new one; workers run the interpreter that this is, unless told otherwise."""
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise MissingExtraError("pyspark", "spark") from None
+    from pyspark.sql import SparkSession
+
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
@@ -71,8 +69,11 @@ def run_job(action: Callable[[], Answer], name: str, spark: Any = None, progress
         spark: The session; needed to follow the job.
         progress: Called with (tasks done, tasks known) while it runs.
     """
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
+    try:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+    except ImportError:
+        raise MissingExtraError("pyspark", "spark") from None
 
     try:
         return action() if spark is None else _followed(action, spark.sparkContext, progress)

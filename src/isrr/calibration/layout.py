@@ -79,8 +79,9 @@ def ids_by_block(batches: Iterable[Any], columns: Cast, name: str) -> Iterator[l
 
 def split_query(query: str, files: Sequence[str] = ()) -> DataError:
     """The refusal of a query whose rows stand in two places."""
+    where = f"{' and '.join(files)}: " if files else ""
     return DataError(
-        f"{' and '.join(files)}{': ' if files else ''}query {query!r} stands in two places; with trust_layout the rows of a query must stand together in one file: "
-        "write the files sorted by query, or leave trust_layout out",
+        f"{where}query {query!r} stands in two places; with trust_layout the rows of a query must stand together in "
+        "one file: write the files sorted by query, or leave trust_layout out",
         query,
     )

@@ -32,6 +32,9 @@ class InMemory:
     def run(self, task: Task[Sum], progress: Progress | None = None) -> Sum:
         return task.summary(self._blocks(progress))
 
+    def close(self) -> None:
+        pass
+
     def _blocks(self, progress: Progress | None) -> Iterator[Queries]:
         n_queries = len(self.queries)
         for start in range(0, n_queries, BLOCK):
@@ -72,6 +75,9 @@ class Files:
             if progress:
                 progress(len(batches), len(self.files))
         return merged(task, batches)
+
+    def close(self) -> None:
+        pass
 
     def _refuse_split_queries(self) -> None:
         seen: dict[str, Path] = {}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
+from isrr.calibration import dask
 from isrr.calibration.local import Files, InMemory
 from isrr.calibration.task import Source
 from isrr.data.files import reading
@@ -13,7 +14,7 @@ from isrr.data.frames import read_queries
 from isrr.data.queries import Queries
 from isrr.errors import DataError, GuaranteeError
 
-ENGINES = ("local", "spark")
+ENGINES = ("local", "spark", "dask")
 
 
 class Where(TypedDict, total=False):
@@ -24,7 +25,7 @@ class Where(TypedDict, total=False):
         trust_layout: The rows of a query stand together in one file: stream them as they are. It is checked that no
             query is cut in two. Otherwise rows are brought together: in memory, or on Spark by a shuffle.
         master: Spark's master, where there is no session yet: "spark://…", "yarn", "local[4]".
-        partitions: On Spark, into how many partitions scattered rows are brought.
+        partitions: On Spark, into how many partitions scattered rows are brought; as many as they lie in, unless given.
     """
 
     columns: Mapping[str, str | None]
@@ -39,7 +40,7 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
     Args:
         data: `Queries`; the path of a file or, for several Parquet files, a glob; or a table: of pandas, polars,
             pyarrow, or (with engine "spark") Spark.
-        engine: "local" or "spark".
+        engine: "local", "spark", or "dask" for Parquet files whose layout is trusted.
         where: See `Where`.
     """
     if engine not in ENGINES:
@@ -48,6 +49,8 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
         from isrr.calibration.spark import SparkRows
 
         return SparkRows.open(data, **where)
+    if engine == "dask" and not (where.get("trust_layout") and isinstance(data, str | os.PathLike)):
+        raise DataError("on Dask, give the path of Parquet files, and trust_layout: rows are not moved there")
     if isinstance(data, Queries):
         return InMemory(data)
     named = dict(where.get("columns") or {})
@@ -55,7 +58,7 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
         return InMemory(read_queries(data, **named))  # type: ignore[arg-type]
     files = matching_files(data)
     if where.get("trust_layout"):
-        return Files(files, named)
+        return Files(files, named, dask.spread if engine == "dask" else map)
     return InMemory(read_queries(files[0] if len(files) == 1 else _one_table(files), **named))  # type: ignore[arg-type]
 
 

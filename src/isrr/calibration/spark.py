@@ -67,6 +67,9 @@ class SparkRows:
         except DataError as error:
             raise self._located(error) from None
 
+    def close(self) -> None:
+        self.gathered.unpersist()
+
     def map(self, function: Any, columns: Cast, schema: str) -> Any:
         """The table that a function of record batches makes of these columns, partition by partition."""
         with pandas_unmentioned():
@@ -112,7 +115,7 @@ def _by_query(rows: Any, columns: Cast, partitions: int | None) -> Any:
     ties = [roles["item"]] if "item" in roles else [roles[role] for role in ("score", "relevance") if role in roles]
     query = f"`{roles['query']}`"
     spread = rows.select(*(f"`{name}`" for name in columns.names))
-    spread = spread.repartition(query) if partitions is None else spread.repartition(partitions, query)
+    spread = spread.repartition(partitions or rows.rdd.getNumPartitions(), query)
     return spread.sortWithinPartitions(query, *(f"`{name}`" for name in ties)).persist(StorageLevel.DISK_ONLY)
 
 

@@ -55,6 +55,9 @@ class Source(Protocol):
     def run(self, task: Task[Sum], progress: Progress | None = None) -> Sum:
         """The answer for all queries."""
 
+    def close(self) -> None:
+        """Let go of what was kept for further tasks."""
+
 
 def summarise(batches: Iterable[Any], task: Task[Sum], columns: Cast, name: str) -> Any:
     """The record batches of one partition, summed up in one record batch.
