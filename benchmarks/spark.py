@@ -1,6 +1,6 @@
 """Spark beside the local engine on the same files: CPU seconds of all processes, and the same certificate.
 
-A standalone master and two workers of one core on loopback; 64 Parquet files with the rows of a query together.
+A standalone master and two workers of one core on loopback; 16 Parquet files with the rows of a query together.
 
     python -m benchmarks.spark [QUERIES]
 """
@@ -13,6 +13,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import numpy as np
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
-N_QUERIES, N_ITEMS, N_FILES = 1_000_000, 24, 64
+N_QUERIES, N_ITEMS, N_FILES = 1_000_000, 24, 16
 PROMISE = "ndcg@5 >= 90% of deterministic"
 
 
@@ -35,11 +36,11 @@ def rows(n_queries: int = N_QUERIES) -> list[dict]:
         write_files(folder, n_queries)
         _compile_kernels()
         local = _run("local", folder)
-        _adopt_orphans()
-        before = _children_cpu()
+        meter = CpuMeter()
+        meter.start()
         with spark_cluster.cluster(folder) as master:
             spark = _run("spark", folder, master)
-        cpu = _children_cpu() - before
+        cpu = meter.total()
     assert spark["certificate"] == local["certificate"], "the certificates differ"
     what = f"{n_queries:,} queries × {N_ITEMS} items × 21 configurations"
     return [
@@ -106,19 +107,39 @@ def _compile_kernels() -> None:
     assert queries.fingerprint
 
 
-def _adopt_orphans() -> None:
-    """Executors leave Python workers behind that still count: let them become children of this process."""
-    set_child_subreaper = 36
-    ctypes.CDLL(None).prctl(set_child_subreaper, 1)
+class CpuMeter(threading.Thread):
+    """CPU seconds of all processes below this one, looked up while they live; orphans stay below it."""
 
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.used: dict[tuple[str, str], float] = {}  # by process id and start
+        self.stopped = threading.Event()
+        set_child_subreaper = 36
+        ctypes.CDLL(None).prctl(set_child_subreaper, 1)
 
-def _children_cpu() -> float:
-    """CPU seconds of all children, and theirs, once every one of them has ended."""
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            os.wait()
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    def run(self) -> None:
+        while not self.stopped.wait(0.1):
+            self.look()
+
+    def look(self) -> None:
+        stats = {}
+        for file in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                stats[file.parent.name] = file.read_text().rpartition(")")[2].split()
+        below, found = {str(os.getpid())}, True
+        while found:
+            found = {pid for pid, stat in stats.items() if stat[1] in below} - below
+            below |= found
+        tick = os.sysconf("SC_CLK_TCK")
+        for pid in below - {str(os.getpid())}:
+            if pid in stats:
+                self.used[pid, stats[pid][19]] = (int(stats[pid][11]) + int(stats[pid][12])) / tick
+
+    def total(self) -> float:
+        """What all of them have used."""
+        self.stopped.set()
+        self.join()
+        return sum(self.used.values())
 
 
 def _run(engine: str, folder: Path, *master: str) -> dict:

@@ -12,11 +12,11 @@ from isrr.calibration.certify import Tested, Verdict, certify
 from isrr.calibration.fill import Fill
 from isrr.calibration.paths import NAMES, Path, front_path, temperature_path, threshold_path
 from isrr.calibration.plan import queries_needed
-from isrr.calibration.sample import ALL, FindShared, Gather, smallest_keys
+from isrr.calibration.sample import ALL, FindShared, Gather, enough, smallest_keys
 from isrr.calibration.source import Where, open_source
 from isrr.calibration.table import RiskTable, canonical_order, hash_key
 from isrr.calibration.targets import Retargeted
-from isrr.calibration.task import Source
+from isrr.calibration.task import Source, Together
 from isrr.certificate import Abstention, Certificate, Estimate, Point, Provenance, Test
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError, GuaranteeError
@@ -100,22 +100,25 @@ def _calibrated(
     attempts: int,
     progress: Progress | None,
 ) -> Certificate | Abstention:
-    """Three passes over the queries: count them, draw some by key, evaluate all."""
+    """Passes over the queries: count them, fetch those set aside where there are any, evaluate the others."""
     census = source.run(TakeCensus(guarantees), progress)
     _refuse_unusable(census)
     n_aside = _n_set_aside(census.n_queries, validation, path, selection, guarantees)
-    drawn = smallest_keys(source, n_aside + SAMPLE, census.n_queries, progress)
-    aside, sample = drawn[:n_aside] if n_aside else None, drawn[n_aside:]
+    aside = first_tested = None
+    if n_aside:
+        drawn = smallest_keys(source, n_aside + 1, census.n_queries, progress=progress)
+        aside, first_tested = drawn[:n_aside], int(drawn.keys[n_aside])
     if validation is not None:
         _refuse_shared(source, census, validation)
     way = _path(path, source, aside, validation, guarantees)
     grid = tuple(dict.fromkeys([GPLRanker.deterministic(guarantees[0].k), *way.rankers]))
     task = Fill.planned(
         census, grid, guarantees, delta=delta, evidence=evidence, seed=seed,
-        aside=None if aside is None else TakeCensus(guarantees).summary([aside]),
-        aside_below=int(sample.keys[0]) if n_aside else 0,
+        aside=None if aside is None else TakeCensus(guarantees).summary([aside]), aside_below=first_tested or 0,
     )  # fmt: skip
-    table = source.run(task, progress)
+    wanted = n_aside + SAMPLE
+    table, found = source.run(Together(task, enough(wanted, census.n_queries)), progress)
+    sample = smallest_keys(source, wanted, census.n_queries, found)[n_aside:]
     rule = "fixed_sequence" if selection == "split" else selection
     verdict = certify(table, way, delta=delta, evidence=evidence, selection=rule)
     provenance = Provenance(

@@ -15,7 +15,8 @@ from isrr.parallel import Progress
 Answer = TypeVar("Answer")
 
 POLL = 0.2  # seconds
-OURS = {  # of sessions that isrr starts
+OURS = {  # of sessions that isrr starts; the driver only plans and adds up, so its code is compiled lightly
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.app.name": "isrr",
     "spark.log.level": "OFF",
     "spark.ui.enabled": "false",

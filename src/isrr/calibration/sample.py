@@ -73,19 +73,30 @@ class FindShared:
         return frozenset(tree["keys"])
 
 
-def smallest_keys(source: Source, n_wanted: int, n_queries: int, progress: Progress | None = None) -> Queries:
-    """The `n_wanted` queries of smallest key among all `n_queries`, by rising key; all where there are fewer."""
-    wanted = min(n_wanted, n_queries)
-    aim = n_wanted + CHANCE * math.sqrt(n_wanted) + 1
-    found = None
+def enough(n_wanted: int, n_queries: int) -> Gather:
+    """The task that fetches the `n_wanted` queries of smallest key and a few more; fewer once in a billion times."""
+    return Gather(min(math.ceil((n_wanted + CHANCE * math.sqrt(n_wanted) + 1) / n_queries * ALL), ALL))
+
+
+def smallest_keys(
+    source: Source, n_wanted: int, n_queries: int, found: Queries | None = None, progress: Progress | None = None
+) -> Queries:
+    """The `n_wanted` queries of smallest key among all `n_queries`, by rising key; all where there are fewer.
+
+    Args:
+        source: The queries.
+        n_wanted: How many.
+        n_queries: How many there are.
+        found: What `enough` has fetched, where it has been run already.
+        progress: Called with (done, in all).
+    """
+    task, wanted = enough(n_wanted, n_queries), min(n_wanted, n_queries)
+    found = source.run(task, progress) if found is None else found
     while found is None or len(found) < wanted:
-        below = min(math.ceil(aim / n_queries * ALL), ALL)
-        found = source.run(Gather(below), progress)
-        if below == ALL and (found is None or len(found) != n_queries):
-            raise DataError(
-                f"there were {n_queries:,} queries at first and then others: the data change while being read"
-            )
-        aim *= 2
+        if task.below == ALL:
+            raise DataError(f"there were {n_queries:,} queries at first, then fewer: the data change while being read")
+        task = Gather(min(2 * task.below, ALL))
+        found = source.run(task, progress)
     order = np.argsort(found.keys, kind="stable")
     keys = found.keys[order]
     twice = np.flatnonzero(keys[1:] == keys[:-1])

@@ -17,7 +17,7 @@ from isrr.calibration.source import Where
 from isrr.calibration.task import Sum, Task, merged, summarise
 from isrr.data.columns import ROLES, Cast, cast
 from isrr.data.files import Table
-from isrr.errors import DataError
+from isrr.errors import DataError, EngineError
 from isrr.parallel import Progress, use_threads
 
 BATCH_ROWS = 1 << 16
@@ -68,7 +68,8 @@ class SparkRows:
             raise self._located(error) from None
 
     def close(self) -> None:
-        self.gathered.unpersist()
+        if self.gathered is not self.rows:  # the caller's table is the caller's to keep
+            self.gathered.unpersist()
 
     def map(self, function: Any, columns: Cast, schema: str) -> Any:
         """The table that a function of record batches makes of these columns, partition by partition."""
@@ -102,7 +103,7 @@ class SparkRows:
         found = self.rows.where(here).select(functions.input_file_name().alias("file")).distinct().orderBy("file")
         try:
             files = [row["file"] for row in self.job(lambda: found.take(2)) if row["file"]]
-        except DataError:  # another file cannot be read; what is known is said
+        except (DataError, EngineError):  # another file cannot be read; what is known is said
             files = []
         return DataError(f"{' and '.join(files)}: {error}" if files else str(error), error.query)
 

@@ -7,7 +7,8 @@ Summaries add up exactly, so neither the number of partitions nor their order no
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 from isrr.calibration.packing import Tree, pack, unpack
 from isrr.data.blocks import whole_queries
@@ -17,6 +18,7 @@ from isrr.errors import DataError, IsrrError
 from isrr.parallel import Progress
 
 Sum = TypeVar("Sum")
+Other = TypeVar("Other")
 
 
 class Task(Protocol[Sum]):
@@ -40,6 +42,30 @@ class Task(Protocol[Sum]):
 
     def unpack(self, tree: Tree) -> Sum:
         """An answer from its tree."""
+
+
+@dataclass(frozen=True)
+class Together(Generic[Sum, Other]):
+    """Two tasks in one pass."""
+
+    one: Task[Sum]
+    other: Task[Other]
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.one.roles, *self.other.roles)))
+
+    def summary(self, blocks: Iterable[Queries]) -> tuple[Sum, Other]:
+        return self.joined([(self.one.summary([block]), self.other.summary([block])) for block in blocks])
+
+    def joined(self, summaries: Sequence[tuple[Sum, Other]]) -> tuple[Sum, Other]:
+        return self.one.joined([one for one, _ in summaries]), self.other.joined([other for _, other in summaries])
+
+    def pack(self, summary: tuple[Sum, Other]) -> Tree:
+        return {"one": self.one.pack(summary[0]), "other": self.other.pack(summary[1])}
+
+    def unpack(self, tree: Tree) -> tuple[Sum, Other]:
+        return self.one.unpack(tree["one"]), self.other.unpack(tree["other"])
 
 
 class Source(Protocol):
