@@ -2,5 +2,5 @@
 
 from importlib.util import find_spec
 
-_NEED_TORCH = ("losses/*.py", "batches.py", "training.py")
+_NEED_TORCH = ("losses/*.py", "batches.py", "replay.py", "training.py")
 collect_ignore_glob = [] if find_spec("torch") else [f"src/isrr/scores/{name}" for name in _NEED_TORCH]

@@ -41,7 +41,7 @@ def _scored(queries: Queries, scorer: str) -> Queries:
         train, test = queries[fold != held_out], queries[fold == held_out]
         scores[row_fold == held_out] = _fit_and_score(train, test, scorer)
     return Queries.from_arrays(
-        scores=scores, relevance=queries.relevance, qid=np.repeat(queries.query_ids, queries.n_items)
+        scores=scores, relevance=queries.relevance, query_ids=np.repeat(queries.query_ids, queries.n_items)
     )
 
 

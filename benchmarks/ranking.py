@@ -143,9 +143,8 @@ def _started() -> list[dict]:
         return time.perf_counter() - start
 
     bare = min(process("pass") for _ in range(3))
-    first = (
-        "import isrr; q = isrr.Queries.from_arrays(scores=[2., 1., 0.], qid=[1, 1, 1]); isrr.GPLRanker().exposure(q)"
-    )
+    query = "isrr.Queries.from_arrays(scores=[2., 1., 0.], query_ids=[1, 1, 1])"
+    first = f"import isrr; isrr.GPLRanker().exposure({query})"
     process(first)
     with tempfile.TemporaryDirectory() as empty:
         cold = process(first, NUMBA_CACHE_DIR=empty)

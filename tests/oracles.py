@@ -11,8 +11,8 @@ def standard_order(scores, item_ids=None):
     return sorted(range(len(scores)), key=lambda i: (-scores[i], ties[i]))
 
 
-def softmax(logits):
-    weights = np.exp(np.asarray(logits) - np.max(logits))
+def softmax(values):
+    weights = np.exp(np.asarray(values) - np.max(values))
     return weights / weights.sum()
 
 

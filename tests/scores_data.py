@@ -17,9 +17,9 @@ def made_queries(n_queries, seed, first_id=0, n_features=6):
     n_rows = int(lengths.sum())
     features = rng.normal(size=(n_rows, n_features))
     relevance = np.clip(np.round(features[:, 0] + features[:, 1] ** 2 / 2 + rng.normal(size=n_rows) / 2), 0, 4)
-    qid = np.repeat(first_id + np.arange(n_queries), lengths)
+    query_ids = np.repeat(first_id + np.arange(n_queries), lengths)
     rows = rng.permutation(n_rows)
-    return Queries.from_arrays(features=features[rows], relevance=relevance[rows], qid=qid[rows])
+    return Queries.from_arrays(features=features[rows], relevance=relevance[rows], query_ids=query_ids[rows])
 
 
 def real_files(folder, *names):

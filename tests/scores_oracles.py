@@ -58,13 +58,13 @@ def lambdaloss(scores, gains, k):
     """NDCG-Loss2 pull on each item, pair by pair."""
     n = len(scores)
     rank = {d: r for r, d in enumerate(sorted(range(n), key=lambda d: (-scores[d], d)))}
-    theta = [discount(j) if j < k else 0.0 for j in range(n + 1)]
+    discounts = [discount(j) if j < k else 0.0 for j in range(n + 1)]
     pull = np.zeros(n)
     for i in range(n):
         for j in range(n):
             if gains[i] > gains[j]:
                 apart = abs(rank[i] - rank[j])
-                weight = (theta[apart - 1] - theta[apart]) * (gains[i] - gains[j])
+                weight = (discounts[apart - 1] - discounts[apart]) * (gains[i] - gains[j])
                 force = weight / (1 + np.exp(scores[i] - scores[j])) / np.log(2)
                 pull[i] += force
                 pull[j] -= force
@@ -81,12 +81,12 @@ def plrank(scores, gains, k, n_draws, rng):
     """PL-Rank-3 for one query: every draw, place and item spelled out in arrays."""
     n, k = len(scores), min(k, len(scores))
     rankings = sample_rankings(scores, k, n_draws, rng)
-    theta = discount(np.arange(k))
+    discounts = discount(np.arange(k))
     weights = np.exp(scores - scores.max())
-    ahead = np.cumsum((theta * gains[rankings])[:, ::-1], axis=1)[:, ::-1]
+    ahead = np.cumsum((discounts * gains[rankings])[:, ::-1], axis=1)[:, ::-1]
     placed = np.cumsum(weights[rankings], axis=1) - weights[rankings]
     left = weights.sum() - placed
-    placing, losing = np.cumsum(theta / left, axis=1), np.cumsum(ahead / left, axis=1)
+    placing, losing = np.cumsum(discounts / left, axis=1), np.cumsum(ahead / left, axis=1)
     rank = np.full((n_draws, n), k - 1)
     np.put_along_axis(rank, rankings, np.arange(k)[None], axis=1)
     after = np.zeros((n_draws, n))

@@ -18,7 +18,7 @@ def test_the_readme_s_ten_lines_run(tmp_path):
     rng = np.random.default_rng(20230)
     relevance = rng.choice(4, 6_000, p=[0.5, 0.3, 0.15, 0.05])
     scores = relevance + rng.normal(scale=1.2, size=relevance.size)
-    judged = Queries.from_arrays(scores=scores, relevance=relevance, qid=np.repeat(np.arange(400), 15))
+    judged = Queries.from_arrays(scores=scores, relevance=relevance, query_ids=np.repeat(np.arange(400), 15))
     write_queries(judged, tmp_path / "judged.parquet")
     (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     done = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True)

@@ -17,7 +17,7 @@ grades = st.lists(st.integers(0, 4), min_size=1, max_size=6)
 @given(grades, st.integers(1, 7), st.randoms())
 def test_ndcg_of_a_ranking_equals_the_enumerated_one(relevance, k, random):
     ranking = random.sample(range(len(relevance)), len(relevance))
-    queries = Queries.from_arrays(relevance=relevance, qid=[0] * len(relevance))
+    queries = Queries.from_arrays(relevance=relevance, query_ids=[0] * len(relevance))
     found = ndcg(queries, np.array([ranking]), k=k)[0]
     if max(relevance) == 0:
         assert np.isnan(found)
@@ -41,7 +41,7 @@ def test_the_order_by_score_is_the_deterministic_ranking(many_queries):
 
 
 def test_an_empty_query_counts_as_the_policy_says():
-    queries = Queries.from_arrays(scores=[2, 1], relevance=[0, 0], qid=[1, 1])
+    queries = Queries.from_arrays(scores=[2, 1], relevance=[0, 0], query_ids=[1, 1])
     assert np.isnan(ndcg(queries)[0])
     assert ndcg(queries, empty_query="zero")[0] == 0.0
     assert ndcg(queries, empty_query="one")[0] == 1.0
@@ -50,7 +50,7 @@ def test_an_empty_query_counts_as_the_policy_says():
 
 
 def test_gains_and_ideals():
-    queries = Queries.from_arrays(scores=[1, 2, 3], relevance=[2, 0, 1], qid=[1, 1, 1])
+    queries = Queries.from_arrays(scores=[1, 2, 3], relevance=[2, 0, 1], query_ids=[1, 1, 1])
     assert ideal_dcg(queries, k=2)[0] == pytest.approx(3.0 + 1.0 / np.log2(3))
     assert dcg(queries, k=2)[0] == pytest.approx(1.0)
     assert gain([0, 2], "linear").tolist() == [0.0, 2.0]

@@ -38,9 +38,9 @@ def line(certificate, query, top, *, time=0.0, session="s", deterministic=None, 
 def judged(n, relevance=(1, 0, 0), segment=None):
     return Queries.from_arrays(
         relevance=np.tile(relevance, n),
-        qid=np.repeat([f"q{i}" for i in range(n)], 3),
+        query_ids=np.repeat([f"q{i}" for i in range(n)], 3),
         item_ids=np.tile(["a", "b", "c"], n),
-        segment=None if segment is None else np.repeat(segment, 3),
+        segments=None if segment is None else np.repeat(segment, 3),
     )
 
 

@@ -10,14 +10,14 @@ from dataclasses import asdict, dataclass, field, fields
 from hashlib import sha256
 from importlib.metadata import version
 from os import PathLike
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from isrr.counting import counted
 from isrr.errors import CertificateError
-from isrr.files import write_atomically
+from isrr.files import read_json, write_atomically
 from isrr.guarantee import Guarantee
 from isrr.ranker.gpl import GPLRanker
 from isrr.scores.standardize import ScoreMap
@@ -162,9 +162,12 @@ class Outcome:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the outcome as JSON; the old file stays whole until the new one is complete."""
+        write_atomically(path, (json.dumps(self.document(), indent=1, allow_nan=False) + "\n").encode())
+
+    def document(self) -> dict[str, Any]:
+        """What `save` writes: the content, and the digest that vouches for it."""
         content = self._content()
-        document = {**content, "integrity": _digest(content)}
-        write_atomically(path, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
+        return {**content, "integrity": _digest(content)}
 
     def _content(self) -> dict[str, Any]:
         maps: list[Any] = []
@@ -181,14 +184,14 @@ class Outcome:
 
     def _provenance_lines(self) -> list[str]:
         p = self.provenance
-        counted = f"{p.n_queries:,} judged queries"
+        tested = counted(p.n_queries, "judged query")
         if p.n_skipped:
-            counted += f" ({p.n_skipped:,} more without a relevant item left out)"
+            tested += f" ({p.n_skipped:,} more without a relevant item left out)"
         if p.n_set_aside:
-            counted += f", {p.n_set_aside:,} set aside to fix the path"
+            tested += f", {p.n_set_aside:,} set aside to fix the path"
         lines = [
-            f"tested on    {counted}",
-            f"path         {p.path}, {len(self.curve)} configurations, fixed by {p.path_basis}",
+            f"tested on    {tested}",
+            f"path         {p.path}, {counted(len(self.curve), 'configuration')}, fixed by {p.path_basis}",
             f"evidence     {', '.join(sorted({t.evidence for t in self.tests})) or p.evidence}, {p.selection}",
         ]
         if p.selection == "pointwise":
@@ -198,7 +201,7 @@ class Outcome:
         if p.look > p.planned_looks:
             lines.append(
                 f"warning      look {p.look} at the same data; together the looks hold with confidence "
-                f"{max(1 - p.look * (1 - self.confidence), 0):.0%} at best: plan them (attempts=), or use new queries"
+                f"{max(1 - p.look * (1 - self.confidence), 0):.0%} at best: plan them (`attempts=`), or use new queries"
             )
         if p.made_ids:
             lines.append("note         query ids were made from positions: the outcome depends on the order given")
@@ -260,7 +263,7 @@ class Abstention(Outcome):
         if self.queries_needed is None:
             more = "no number of queries helps: lower the promise or improve the scores"
         else:
-            more = f"about {self.queries_needed:,} judged queries would be enough (8 times out of 10)"
+            more = f"about {counted(self.queries_needed, 'judged query')} would be enough (8 times out of 10)"
         lines = [
             "Abstention: nothing certified, the deterministic order is used",
             f"promise      {self._promise()}",
@@ -284,10 +287,10 @@ def load(path: str | PathLike[str], *, trust_edited: bool = False) -> Certificat
         trust_edited: Accept a file whose content no longer matches its digest.
     """
     try:
-        document = json.loads(Path(path).read_text())
+        document = read_json(path)
     except FileNotFoundError:
         raise CertificateError(f"{path}: there is no such file") from None
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         raise CertificateError(f"{path}: not a certificate: {error}") from None
     if not isinstance(document, dict) or document.get("kind") not in ("certificate", "abstention"):
         raise CertificateError(f"{path}: not a certificate: it names no kind")
@@ -297,7 +300,7 @@ def load(path: str | PathLike[str], *, trust_edited: bool = False) -> Certificat
     if integrity != _digest(document) and not trust_edited:
         raise CertificateError(
             f"{path}: the content does not match its digest: it was edited or damaged; calibrate again, "
-            "or load it with trust_edited=True (--trust-edited) if you know why"
+            "or read it with `trust_edited=True` if you know why"
         )
     try:
         return _read(document)

@@ -13,6 +13,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from isrr.counting import counted
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
 
@@ -70,7 +71,9 @@ def dcg(
         rankings = _leading(queries, queries.by_score, k)
     places = np.asarray(rankings)[..., :k]
     if len(places) != len(queries):
-        raise DataError(f"there are {len(places)} rankings for {len(queries)} queries; one each is needed")
+        raise DataError(
+            f"there are {counted(len(places), 'ranking')} for {counted(len(queries), 'query')}; one each is needed"
+        )
     start = queries.offsets[:-1].reshape(-1, *(1,) * (places.ndim - 1))
     found = np.where(places >= 0, gains[np.where(places >= 0, start + places, 0)], 0.0)
     result: FloatArray = found @ discount(places.shape[-1])
@@ -93,7 +96,7 @@ def ndcg(
     """NDCG@k of given orders, or of the order by falling score; arguments as for `dcg`.
 
     Example:
-        >>> queries = Queries.from_arrays(scores=[3, 2, 1], relevance=[0, 2, 1], qid=[7, 7, 7])
+        >>> queries = Queries.from_arrays(scores=[3, 2, 1], relevance=[0, 2, 1], query_ids=[7, 7, 7])
         >>> ndcg(queries).round(3)
         array([0.659])
     """

@@ -31,6 +31,13 @@ _PROMISE = re.compile(
 )
 
 
+def check_probability(name: str, value: float) -> None:
+    """Refuse what is no probability strictly between 0 and 1, and guess what was meant."""
+    if not 0 < value < 1:
+        slip = f"; did you mean {value / 100:g}?" if 50 <= value < 100 else ""
+        raise GuaranteeError(f"{name} must lie in (0, 1), got {value:g}{slip}")
+
+
 @dataclass(frozen=True)
 class Guarantee:
     """One promise.
@@ -66,7 +73,7 @@ class Guarantee:
         limit = self.bound if self.metric == "disparity" else 1.0
         if limit is None:
             raise GuaranteeError(
-                "disparity has no bound of its own: declare bound= (the largest value a query can have), "
+                "disparity has no bound of its own: declare `bound=` (the largest value a query can have), "
                 "or promise normalized_disparity"
             )
         if not (np.isfinite(limit) and limit > 0):

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from isrr.certificate import Certificate, Outcome
+from isrr.counting import counted
 from isrr.data.queries import Queries, identifier_key
 from isrr.errors import CertificateError, DataError, GuaranteeError
-from isrr.files import write_atomically
+from isrr.files import read_json, write_atomically
 from isrr.gains import discount, empty_value, gain
 from isrr.guarantee import Guarantee
 from isrr.risk.eprocess import EProcess, likely_start
@@ -53,8 +54,9 @@ class Alarm:
     def __str__(self) -> str:
         where = "" if self.segment is None else f" in segment {self.segment!r}"
         return (
-            f"'{self.promise}' is broken{where}: evidence {self.evidence:.3g} after {self.n_judged:,} judged queries; "
-            f"since about {self.since} (query {self.since_query + 1:,}), by about {self.shortfall:.3f} (estimates)"
+            f"'{self.promise}' is broken{where}: evidence {self.evidence:.3g} after "
+            f"{counted(self.n_judged, 'judged query')}; since about {self.since} "
+            f"(query {self.since_query + 1:,}), by about {self.shortfall:.3f} (estimates)"
         )
 
 
@@ -69,11 +71,13 @@ class Watch:
     times: list[float] = field(default_factory=list)
 
     def add(self, loss: float, time: float) -> None:
+        """Count one query's loss, served at a time."""
         self.process = self.process.after(loss)
         self.losses.append(loss)
         self.times.append(time)
 
     def alarm(self) -> Alarm:
+        """What to say once the evidence is strong enough."""
         start = likely_start(self.losses, self.guarantee.alpha)
         excess = float(np.mean(self.losses[start:])) - self.guarantee.alpha
         return Alarm(
@@ -143,7 +147,8 @@ class Monitor:
         """
         relevance = judgments.need_relevance()
         if judgments.item_ids is None:
-            raise DataError("the judgments have no item ids; they are needed to find served items among them")
+            unnamed = "the judgments have no item ids; they are needed to find served items among them"
+            raise DataError(judgments.absent.get("item", unnamed))
         lists = self._impressions(served, {str(query): q for q, query in enumerate(judgments.query_ids)})
         self.n_incomplete = 0
         for query, impressions in sorted(lists.items(), key=lambda entry: (entry[1][0]["time"], entry[0])):
@@ -171,7 +176,7 @@ class Monitor:
     def __str__(self) -> str:
         lines = [
             f"Monitor of certificate {self.certificate}",
-            f"judged       {self.n_judged:,} queries ({self.n_empty:,} without a relevant item; "
+            f"judged       {counted(self.n_judged, 'query')} ({self.n_empty:,} without a relevant item; "
             f"{self.n_incomplete:,} more lack judgments of served items)",
         ]
         for watch in self._watches:
@@ -237,7 +242,7 @@ class Monitor:
 
     def _restore(self, file: Path) -> None:
         try:
-            state = json.loads(file.read_text())
+            state = read_json(file)
             if state["schema"] != SCHEMA or state["certificate"] != self.certificate or state["delta"] != self.delta:
                 raise DataError(
                     f"{file}: the state of another watch (certificate {state['certificate']}, delta {state['delta']}); "
@@ -249,7 +254,11 @@ class Monitor:
                 watch.losses, watch.times = kept["losses"], kept["times"]
             self._seen, self.n_empty = set(state["seen"]), state["n_empty"]
             self.alarm = None if state["alarm"] is None else Alarm(**state["alarm"])
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
+        except DataError:
+            raise
+        except ValueError as error:
+            raise DataError(f"{file}: not the state of a monitor: {error}") from None
+        except (KeyError, TypeError) as error:
             raise DataError(f"{file}: not the state of a monitor: {error!r}") from None
 
 

@@ -6,7 +6,8 @@ The mixer is the finaliser of SplitMix64 (Steele, Lea & Flood 2014), which turns
 """
 
 import numpy as np
-from numba import njit
+
+from isrr.compiled import njit
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 CALIBRATION = 0x63616C6962  # stream names: calibration and serving never share noise

@@ -21,8 +21,15 @@ _threads: ContextVar[int | None] = ContextVar("threads", default=None)
 
 def threads() -> int:
     """Threads in use: `use_threads`, else the variable ISRR_THREADS, else the cores this process may run on."""
-    chosen = _threads.get() or int(os.environ.get("ISRR_THREADS", "0"))
-    return chosen if chosen > 0 else len(os.sched_getaffinity(0))
+    asked = os.environ.get("ISRR_THREADS") or "0"
+    if not asked.isdecimal():
+        raise ValueError(f"ISRR_THREADS is {asked!r}; needed is a whole number, 0 for all cores")
+    return _threads.get() or int(asked) or available_cores()
+
+
+def available_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from isrr.errors import CertificateError
-from isrr.files import write_atomically
+from isrr.files import read_json, write_atomically
 
 Standing = Literal["valid", "revoked", "expired"]
 
@@ -73,9 +73,9 @@ def read_status(ranker_file: str | PathLike[str], certificate: str) -> Status:
     """The status of the certificate with this id; valid where nothing else is written."""
     file = status_file(ranker_file)
     try:
-        found = Status(**json.loads(file.read_text()))
+        found = Status(**read_json(file))
     except FileNotFoundError:
         return Status(certificate)
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError) as error:
         raise CertificateError(f"{file}: not a certificate status: {error}") from None
     return found if found.certificate == certificate else Status(certificate)

@@ -25,7 +25,7 @@ def judged(n_queries, seed=20230, **columns):
     made = {name: make(rng, sizes) for name, make in columns.items()}
     ids = np.repeat(np.arange(n_queries) + 10_000 * seed, sizes)
     return Queries.from_arrays(
-        scores=0.7 * relevance + rng.normal(size=relevance.size), relevance=relevance, qid=ids, **made
+        scores=0.7 * relevance + rng.normal(size=relevance.size), relevance=relevance, query_ids=ids, **made
     )
 
 
@@ -83,7 +83,7 @@ def test_the_band_lies_below_the_bounds_that_hold_alone_and_needs_other_queries(
 
 
 def test_promises_per_segment_take_the_worst_segment():
-    queries = judged(400, segment=lambda rng, sizes: np.repeat(rng.choice(["a", "b"], sizes.size), sizes))
+    queries = judged(400, segments=lambda rng, sizes: np.repeat(rng.choice(["a", "b"], sizes.size), sizes))
     everywhere = Guarantee.parse("ndcg@5 >= 80% of deterministic", per="segment")
     outcome = calibrate(queries, everywhere, path="temperature")
     explorer = explore(retrace(outcome, queries))

@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
     judged = Queries.from_arrays(
         scores=relevance + rng.normal(scale=1.2, size=relevance.size),
         relevance=relevance,
-        qid=np.repeat(np.arange(500), sizes),
+        query_ids=np.repeat(np.arange(500), sizes),
         item_ids=[f"d{i}" for i in range(relevance.size)],
         item_groups=rng.choice(["ours", "theirs"], relevance.size),
     )
@@ -61,10 +61,16 @@ def test_an_abstention_has_its_own_exit_code(folder):
     assert load(folder / "no.json").abstained
 
 
-def test_a_further_look_at_the_same_data_is_counted_and_marked(folder, tmp_path):
-    for look, promise in enumerate([PROMISE, PROMISE, "ndcg@5 >= 85% of deterministic"]):
-        done = isrr("calibrate", folder / "judged.parquet", "-g", promise, "-o", tmp_path / "ranker.json")
+def test_a_further_look_at_the_same_data_is_counted_and_marked_wherever_results_go(folder, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    tried = [("judged", ".", PROMISE), ("judged", "elsewhere", PROMISE), ("renamed", "elsewhere", "ndcg@5 >= 0.4")]
+    for look, (name, place, promise) in enumerate(tried):
+        data = tmp_path / f"{name}.parquet"
+        data.write_bytes((folder / "judged.parquet").read_bytes())
+        done = isrr("calibrate", data, "-g", promise, "-o", tmp_path / place / "ranker.json")
         assert ("look 2 at the same data" in done.stdout) == (look == 2)
+        assert ("plan them (--attempts)" in done.stdout) == (look == 2)
+        assert (f"looks at judged queries are counted in {tmp_path}/.isrr-looks.jsonl" in done.stderr) == (look == 0)
 
 
 def test_rank_writes_places_with_propensities(folder, ranker):
@@ -112,14 +118,16 @@ def test_plan_works_from_a_guess_and_from_a_pilot(folder):
     [
         (("calibrate", "nowhere.parquet", "-g", PROMISE), "nowhere.parquet"),
         (("calibrate", "{judged}", "-g", "nonsense"), "cannot read the promise"),
-        (("calibrate", "{judged}", "-g", PROMISE, "--query", "wrong"), "query_id"),
+        (("calibrate", "{judged}", "-g", PROMISE, "--query", "Query_ID"), "did you mean 'query_id'?"),
+        (("calibrate", "{judged}", "-g", "disparity@5 <= 0.2"), "declare --bound (the largest"),
         (("calibrate", "{judged}", "-g", PROMISE, "--confidence", "95"), "did you mean 0.95"),
         (("calibrate", "{judged}", "-g", PROMISE, "-o", "no/such/folder/r.json"), "does not exist"),
         (("show", "{judged}"), "not a certificate"),
         (("rank", "nowhere.json", "{judged}", "--out", "x.parquet"), "there is no such file"),
         (("rank", "{ranker}", "{judged}", "--out", "ranked.csv"), "must end in .parquet"),
-        (("calibrate", "{judged}", "-g", PROMISE, "--validation", "{judged}"), "both judged and validation"),
-        (("plan", "-g", "ndcg@5 >= 0.5"), "utility="),
+        (("calibrate", "{judged}", "-g", PROMISE, "--validation", "{judged}"), "validation queries too"),
+        (("plan", "-g", "ndcg@5 >= 0.5"), "--utility must be"),
+        (("plan", "-g", "ndcg@5 >= 0.5", "--utility", "0.6", "--confidence", "95"), "did you mean 0.95"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_two(folder, ranker, tmp_path, arguments, said):

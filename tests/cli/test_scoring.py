@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from isrr.cli.scoring import app
+from isrr.cli.main import app
 from isrr.data.frames import read_queries, write_queries
+from isrr.data.queries import Queries
 from isrr.scores.scorer import load_scorer
 from scores_data import made_queries
 
@@ -44,9 +45,27 @@ def test_training_and_scoring_go_from_files_to_files(files):
     assert queries.relevance is not None
 
 
-def test_without_validation_queries_some_are_set_aside(files):
+def test_scoring_queries_that_were_learnt_from_is_warned_of(files):
     arguments = "--threads", 1, "--set", "rounds=5", "--out", files / "model"
-    assert isrr("train", files / "a.parquet", *arguments).exit_code == 0
+    assert isrr("train", files / "a.parquet", *arguments).exit_code == 0  # a fifth of them is set aside to stop by
+    write_queries(Queries.concatenate([read_queries(files / f"{name}.parquet") for name in "ab"]), files / "ab.parquet")
+    for name, share in (("a", "100%"), ("b", None), ("ab", "60%")):
+        scored = isrr("score", files / "model", files / f"{name}.parquet", "--out", files / "scored.parquet")
+        assert scored.exit_code == 0
+        assert (
+            scored.stderr.startswith(f"isrr: warning: about {share} of these queries trained")
+            if share
+            else (scored.stderr == "")
+        )
+
+
+def test_ids_in_comments_of_text_are_kept(files):
+    arguments = "--threads", 1, "--set", "rounds=5", "--out", files / "model"
+    text = "".join(f"{row % 3} qid:{row // 9} 1:{row % 5} 2:{row % 7} #docid = GX-{row}\n" for row in range(180))
+    (files / "judged.txt").write_text(text)
+    assert isrr("train", files / "judged.txt", *arguments).exit_code == 0
+    assert isrr("score", files / "model", files / "judged.txt", "--out", files / "scored.parquet").exit_code == 0
+    assert read_queries(files / "scored.parquet").item_ids[:2].tolist() == ["GX-0", "GX-1"]
 
 
 def test_a_grid_is_searched_and_its_best_point_told(files):
@@ -60,6 +79,7 @@ def test_a_grid_is_searched_and_its_best_point_told(files):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("--features", "nowhere"), "isrr: {files}/a.parquet: there is no column 'nowhere'; the columns are"),
         (("--model", "forest"), "isrr: there is no scorer 'forest'; there are catboost, lightgbm, net, xgboost"),
         (("--loss", "hinge"), "isrr: lightgbm has no loss 'hinge'; it has lambdarank, regression"),
         (("--set", "rounds"), "isrr: --set takes NAME=VALUE, got 'rounds'"),
@@ -71,7 +91,7 @@ def test_a_grid_is_searched_and_its_best_point_told(files):
 def test_what_a_user_can_put_right_is_one_line(files, arguments, message):
     refused = isrr("train", files / "a.parquet", "--out", files / "model", "--threads", 1, *arguments)
     assert refused.exit_code == 2
-    assert refused.stderr.startswith(message)
+    assert refused.stderr.startswith(message.format(files=files))
     assert refused.stderr.count("\n") == 1
     assert not (files / "model").exists()
 

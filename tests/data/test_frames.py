@@ -38,11 +38,11 @@ def assert_same(found, expected):
 
 def expected_queries():
     return Queries.from_arrays(
-        qid=COLUMNS["query_id"],
+        query_ids=COLUMNS["query_id"],
         item_ids=COLUMNS["item_id"],
         scores=COLUMNS["score"],
         relevance=COLUMNS["relevance"],
-        segment=COLUMNS["segment"],
+        segments=COLUMNS["segment"],
         item_groups=COLUMNS["provider"],
     )
 
@@ -108,10 +108,37 @@ def test_columns_can_be_named():
     assert queries.features.tolist() == [[1, 0.5], [2, 1], [3, 2]]
 
 
+def test_feature_columns_may_be_named_by_a_pattern():
+    table = pa.table({"qid": [1, 1], "f2": [1.0, 2.0], "f1": [3.0, 4.0], "other": [5.0, 6.0]})
+    assert read_queries(table, features="f*").features.tolist() == [[1, 3], [2, 4]]
+    assert read_queries(table, features=["other", "f?"]).features.tolist() == [[5, 1, 3], [6, 2, 4]]
+    with pytest.raises(DataError, match=r"there is no column 'g\*'"):
+        read_queries(table, features="g*")
+
+
 def test_group_sizes_stand_in_for_a_query_column():
     queries = read_queries(pa.table({"score": [1.0, 2.0, 3.0]}), group=[1, 2])
     assert queries.made_ids
     assert queries.offsets.tolist() == [0, 1, 3]
+
+
+def test_a_column_that_is_needed_later_is_missed_by_file_option_and_likely_name(tmp_path):
+    file = tmp_path / "judged.csv"
+    file.write_text("query_id,Scores,grades\n1,0.5,1\n1,0.25,0\n")
+    queries = read_queries(file, score="Scores")
+    with pytest.raises(DataError, match=r"judged\.csv: no relevance column .*`relevance=`.*did you mean 'grades'\?"):
+        queries[:1].need_relevance()
+    with pytest.raises(
+        DataError, match=r"judged\.csv: no score column .*columns are query_id, Scores, grades; did you"
+    ):
+        read_queries(file, relevance="grades").need_scores()
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_the_header_of_a_csv_file_tells_its_delimiter(tmp_path, delimiter):
+    file = tmp_path / "judged.csv"
+    file.write_text("query_id,score\n1,0.5\n1,0.25\n".replace(",", delimiter))
+    assert read_queries(file).scores.tolist() == [0.5, 0.25]
 
 
 def test_leading_zeros_of_csv_ids_are_kept(tmp_path):
@@ -133,7 +160,9 @@ def test_dates_as_jsonl_ids_stay_as_written(tmp_path):
     [
         ({}, {"score": "points"}, r"no column 'points'; the columns are query_id, item_id, score, relevance"),
         ({"query_id": None}, {}, r"no query column \(query_id, qid, query, or named by `query=`\)"),
-        ({"score": None, "relevance": None}, {}, "neither scores, relevance nor features"),
+        ({"score": None, "relevance": None}, {}, r"no score column \(score, or.*nor is there a relevance"),
+        ({}, {"item": "Item_id"}, r"no column 'Item_id'.*did you mean 'item_id'\?"),
+        ({"query_id": None, "QueryID": list("abab")}, {}, r"no query column.*did you mean 'QueryID'\?"),
         ({"score": [1.0, None, 1.0, 1.0]}, {}, r"row 1, column 'score': no value"),
         ({"query_id": ["a", "b", None, "b"]}, {}, r"row 2, column 'query_id': no value"),
         ({"score": ["1.5", "2", "high", "1"]}, {}, r"row 2, column 'score': 'high' \(string\)"),
@@ -187,11 +216,11 @@ def many_queries(ids):
     lengths = rng.integers(1, 30, len(ids))
     n_rows = lengths.sum()
     return Queries.from_arrays(
-        qid=np.repeat(ids, lengths),
+        query_ids=np.repeat(ids, lengths),
         scores=rng.normal(size=n_rows),
         relevance=rng.integers(0, 3, n_rows),
         item_ids=np.arange(n_rows),
-        segment=np.repeat(np.where(np.arange(len(ids)) % 2, "odd", "even"), lengths),
+        segments=np.repeat(np.where(np.arange(len(ids)) % 2, "odd", "even"), lengths),
         features=rng.normal(size=(n_rows, 5)),
     )
 

@@ -52,6 +52,30 @@ def test_an_index_may_have_leading_zeros():
     assert parse_letor(b"1 qid:1 01:2 " + b"0" * 30 + b"2:4\n").features.tolist() == [[2, 4]]
 
 
+@pytest.mark.parametrize(
+    ("comments", "ids"),
+    [
+        (["#docid = GX0-1 inc = 1 prob = 0.2", "# docid:7", "#docid=GX0-1"], ["GX0-1", "7", "GX0-1"]),
+        (["# 12", "#7\r", "#  12\t"], [12, 7, 12]),
+        (["# MED-1", "", "# MED-2"], None),
+        (["# a comment", "# b", "# c"], None),
+        (["# same", "# same", "# other"], None),
+        (["#docid =", "# b", "# c"], None),
+    ],
+)
+def test_comments_become_item_ids_where_every_row_has_one(comments, ids):
+    lines = [f"{row} qid:{row // 2} 1:2 {comment}\n" for row, comment in enumerate(comments)]
+    text = "# heading\n\n".join(lines).encode()
+    found = parse_letor(text, comment_ids=True)
+    assert (None if found.item_ids is None else found.item_ids.tolist()) == ids
+    assert parse_letor(text).item_ids is None
+
+
+def test_item_ids_follow_their_rows_when_queries_are_brought_together():
+    found = parse_letor(b"0 qid:a 1:1 # x\n1 qid:b 1:1 # y\n2 qid:a 1:1 # z\n", comment_ids=True)
+    assert found.item_ids.tolist() == ["x", "z", "y"]
+
+
 def test_a_gzipped_file_reads_like_the_plain_one(tmp_path):
     plain = GOLDEN / "letor_small.txt"
     packed = tmp_path / "small.txt.gz"
@@ -112,7 +136,7 @@ def test_group_sizes_stand_in_for_query_ids(tmp_path):
         queries = parse_letor(text, group=group)
         assert queries.made_ids
         assert queries.offsets.tolist() == [0, 1, 3]
-    with pytest.raises(DataError, match="add up to 4, but there are 3 rows"):
+    with pytest.raises(DataError, match="add up to 4; needed is the number of rows, 3"):
         parse_letor(text, group=[1, 3])
     with pytest.raises(DataError, match=r"text:1: column 3: 'qid:1', but group sizes are given too"):
         parse_letor(b"1 qid:1 1:2\n", group=[1])

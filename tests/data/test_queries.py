@@ -9,11 +9,11 @@ from isrr import DataError, GPLRanker, Queries
 
 
 def test_rows_in_any_order_give_results_in_the_callers_order():
-    scores, qid = np.array([2.0, 5.0, 1.0, 4.0, 0.0]), np.array(["b", "a", "b", "a", "b"])
-    queries = Queries.from_arrays(scores=scores, qid=qid)
+    scores, query_ids = np.array([2.0, 5.0, 1.0, 4.0, 0.0]), np.array(["b", "a", "b", "a", "b"])
+    queries = Queries.from_arrays(scores=scores, query_ids=query_ids)
     assert queries.query_ids.tolist() == ["b", "a"]
     assert queries.n_items.tolist() == [3, 2]
-    grouped = Queries.from_arrays(scores=scores[[0, 2, 4, 1, 3]], qid=qid[[0, 2, 4, 1, 3]])
+    grouped = Queries.from_arrays(scores=scores[[0, 2, 4, 1, 3]], query_ids=query_ids[[0, 2, 4, 1, 3]])
     assert (queries.scores == grouped.scores).all()
     exposure = GPLRanker(k=2).exposure(grouped)
     assert (GPLRanker(k=2).exposure(queries) == exposure[[0, 3, 1, 4, 2]]).all()
@@ -23,11 +23,11 @@ def test_rows_in_any_order_give_results_in_the_callers_order():
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 100)), min_size=1, max_size=30), st.randoms())
 def test_shuffling_rows_keeps_every_query_and_moves_results_along(rows, random):
-    qid, scores = np.array([q for q, _ in rows]), np.array([s for _, s in rows], float)
+    query_ids, scores = np.array([q for q, _ in rows]), np.array([s for _, s in rows], float)
     scores += np.linspace(0, 0.5, len(rows))  # distinct, so that the input order breaks no tie
     shuffle = np.array(random.sample(range(len(rows)), len(rows)))
-    straight = Queries.from_arrays(scores=scores, qid=qid)
-    turned = Queries.from_arrays(scores=scores[shuffle], qid=qid[shuffle])
+    straight = Queries.from_arrays(scores=scores, query_ids=query_ids)
+    turned = Queries.from_arrays(scores=scores[shuffle], query_ids=query_ids[shuffle])
     assert dict(zip(straight.query_ids, straight.n_items, strict=True)) == dict(
         zip(turned.query_ids, turned.n_items, strict=True)
     )
@@ -43,11 +43,11 @@ def test_group_sizes_stand_in_for_ids_and_say_so():
 
 
 def test_the_number_7_and_the_text_7_are_the_same_query():
-    mixed = Queries.from_arrays(scores=[1, 2, 3], qid=np.array([7, "7", 8], dtype=object))
+    mixed = Queries.from_arrays(scores=[1, 2, 3], query_ids=np.array([7, "7", 8], dtype=object))
     assert len(mixed) == 2
-    numbers = Queries.from_arrays(scores=[1, 2], qid=[7, 8])
-    texts = Queries.from_arrays(scores=[1, 2], qid=["7", "8"])
-    floats = Queries.from_arrays(scores=[1, 2], qid=[7.0, 8.0])
+    numbers = Queries.from_arrays(scores=[1, 2], query_ids=[7, 8])
+    texts = Queries.from_arrays(scores=[1, 2], query_ids=["7", "8"])
+    floats = Queries.from_arrays(scores=[1, 2], query_ids=[7.0, 8.0])
     assert (numbers.keys == texts.keys).all()
     assert (numbers.keys == floats.keys).all()
     assert (GPLRanker().sample(numbers, 5) == GPLRanker().sample(texts, 5)).all()
@@ -55,7 +55,7 @@ def test_the_number_7_and_the_text_7_are_the_same_query():
 
 def test_slicing_and_joining_queries():
     queries = Queries.from_arrays(
-        scores=np.arange(6.0), relevance=[0, 1, 2, 0, 1, 2], qid=[4, 4, 5, 6, 6, 6], segment=list("xxyzzz"),
+        scores=np.arange(6.0), relevance=[0, 1, 2, 0, 1, 2], query_ids=[4, 4, 5, 6, 6, 6], segments=list("xxyzzz"),
         item_ids=list("abcdef"), item_groups=[1, 2, 1, 2, 1, 2], features=np.arange(12.0).reshape(6, 2),
     )  # fmt: skip
     last = queries[-1:]
@@ -82,46 +82,46 @@ def test_joined_queries_without_ids_are_numbered_anew():
 
 
 def test_ties_go_by_item_id_shorter_first_then_by_text():
-    queries = Queries.from_arrays(scores=[1, 1, 1, 2], qid=[0] * 4, item_ids=["10", "9", "b", "z"])
+    queries = Queries.from_arrays(scores=[1, 1, 1, 2], query_ids=[0] * 4, item_ids=["10", "9", "b", "z"])
     assert queries.by_score.tolist() == [3, 1, 2, 0]
-    numbered = Queries.from_arrays(scores=[1, 1, 1, 2], qid=[0] * 4, item_ids=[10, 9, 11, 1])
+    numbered = Queries.from_arrays(scores=[1, 1, 1, 2], query_ids=[0] * 4, item_ids=[10, 9, 11, 1])
     assert numbered.by_score.tolist() == [3, 1, 0, 2]
-    plain = Queries.from_arrays(scores=[1, 1, 1, 2], qid=[0] * 4)
+    plain = Queries.from_arrays(scores=[1, 1, 1, 2], query_ids=[0] * 4)
     assert plain.by_score.tolist() == [3, 0, 1, 2]
 
 
 @pytest.mark.parametrize("n", [1, 2, 11, 12, 13, 100, 399, 400, 401, 1_000, 5_000])
 def test_sorting_is_stable_at_every_length(n):
     scores = np.random.default_rng(n).integers(0, max(n // 3, 2), n).astype(float)
-    queries = Queries.from_arrays(scores=scores, qid=np.zeros(n, int))
+    queries = Queries.from_arrays(scores=scores, query_ids=np.zeros(n, int))
     assert (queries.by_score == np.argsort(-scores, kind="stable")).all()
     ids = np.random.default_rng(n + 1).permutation(n)
-    with_ids = Queries.from_arrays(scores=scores, qid=np.zeros(n, int), item_ids=ids)
+    with_ids = Queries.from_arrays(scores=scores, query_ids=np.zeros(n, int), item_ids=ids)
     assert (with_ids.by_score == np.lexsort((ids, -scores))).all()
 
 
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"scores": [1, np.nan], "qid": ["a", "b"]}, r"row 1 \(query 'b'\): scores is nan"),
-        ({"scores": [np.inf, 1], "qid": [3, 3]}, r"row 0 \(query '3'\): scores is inf"),
-        ({"scores": [1, 2, 3], "relevance": [0, -1, 2], "qid": [3, 4, 3]}, r"row 1 \(query '4'\): relevance is -1.0"),
-        ({"scores": [1, 2, 3], "relevance": [0, 1, np.nan], "qid": [3, 4, 3]}, r"row 2 \(query '3'\): relevance"),
-        ({"scores": [1, 2], "relevance": [0], "qid": [1, 1]}, r"relevance has shape \(1,\); needed is \(2,\)"),
-        ({"scores": [1, 2], "qid": [1]}, "qid has shape"),
-        ({"scores": [], "qid": []}, "no rows"),
-        ({"qid": None}, "nothing to rank"),
+        ({"scores": [1, np.nan], "query_ids": ["a", "b"]}, r"row 1 \(query 'b'\): scores is nan"),
+        ({"scores": [np.inf, 1], "query_ids": [3, 3]}, r"row 0 \(query '3'\): scores is inf"),
+        ({"relevance": [0, -1, 2], "query_ids": [3, 4, 3]}, r"row 1 \(query '4'\): relevance is -1.0"),
+        ({"scores": [1, 2, 3], "relevance": [0, 1, np.nan], "query_ids": [3, 4, 3]}, r"row 2 \(query '3'\): relevance"),
+        ({"scores": [1, 2], "relevance": [0], "query_ids": [1, 1]}, r"relevance has shape \(1,\); needed is \(2,\)"),
+        ({"scores": [1, 2], "query_ids": [1]}, "query_ids has shape"),
+        ({"scores": [], "query_ids": []}, "no rows"),
+        ({"query_ids": None}, "nothing to rank"),
         ({"scores": [1, 2]}, "no query structure"),
-        ({"scores": [1, 2], "qid": [1, 1], "group": [2]}, "not both"),
-        ({"scores": [1, 2], "group": [1, 2]}, "add up to 3, but there are 2 rows"),
+        ({"scores": [1, 2], "query_ids": [1, 1], "group": [2]}, "not both"),
+        ({"scores": [1, 2], "group": [1, 2]}, "add up to 3; needed is the number of rows, 2"),
         ({"scores": [1, 2], "group": [2, 0]}, "group 1 has size 0"),
         ({"scores": [1, 2], "group": [1.5, 0.5]}, "whole numbers"),
-        ({"scores": ["x", "y"], "qid": [1, 1]}, "scores must be numbers"),
-        ({"scores": [1, 2], "qid": [1.5, 2]}, "row 0: qid is 1.5"),
-        ({"scores": [1, 2], "qid": ["a", None]}, "row 1: qid is missing"),
-        ({"scores": [1, 2], "qid": [1, 1], "item_ids": ["a", "a"]}, "item 'a' stands twice in query '1'"),
-        ({"scores": [1, 2], "qid": [1, 1], "segment": ["x", "y"]}, "query '1' has two segments"),
-        ({"scores": [1, 2], "qid": [1, 1], "features": [1, 2]}, "features have shape"),
+        ({"scores": ["x", "y"], "query_ids": [1, 1]}, "scores must be numbers"),
+        ({"scores": [1, 2], "query_ids": [1.5, 2]}, "row 0: query_ids is 1.5"),
+        ({"scores": [1, 2], "query_ids": ["a", None]}, "row 1: query_ids is missing"),
+        ({"scores": [1, 2], "query_ids": [1, 1], "item_ids": ["a", "a"]}, "item 'a' stands twice in query '1'"),
+        ({"scores": [1, 2], "query_ids": [1, 1], "segments": ["x", "y"]}, "query '1' has two segments"),
+        ({"scores": [1, 2], "query_ids": [1, 1], "features": [1, 2]}, "features have shape"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_ranked_is_refused_by_name(columns, said):
@@ -130,11 +130,11 @@ def test_what_cannot_be_ranked_is_refused_by_name(columns, said):
 
 
 def test_missing_columns_are_asked_for():
-    unscored = Queries.from_arrays(relevance=[1, 0], qid=[1, 1])
+    unscored = Queries.from_arrays(relevance=[1, 0], query_ids=[1, 1])
     with pytest.raises(DataError, match="no scores"):
         GPLRanker().exposure(unscored)
     with pytest.raises(DataError, match="unjudged"):
-        Queries.from_arrays(scores=[1, 0], qid=[1, 1]).need_relevance()
+        Queries.from_arrays(scores=[1, 0], query_ids=[1, 1]).need_relevance()
     assert unscored.with_scores([1.0, 2.0]).scores.tolist() == [1.0, 2.0]
     with pytest.raises(DataError, match="row 1"):
         unscored.with_scores([1.0, np.nan])

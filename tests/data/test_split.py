@@ -10,7 +10,7 @@ from isrr.errors import DataError
 
 
 def queries(ids):
-    return Queries.from_arrays(scores=np.arange(2.0 * len(ids)), qid=np.repeat(ids, 2))
+    return Queries.from_arrays(scores=np.arange(2.0 * len(ids)), query_ids=np.repeat(ids, 2))
 
 
 def test_every_query_is_in_exactly_one_part_with_its_rows():

@@ -7,7 +7,7 @@ from isrr import GPLRanker, Queries, evaluate
 
 def test_the_smallest_certified_threshold_can_be_less_fair_than_the_deterministic_order():
     """One relevant item, ranked first: every draw that moves it adds disparity."""
-    queries = Queries.from_arrays(scores=[2.0, 1.0, 0.0], relevance=[1, 0, 0], qid=[1, 1, 1])
+    queries = Queries.from_arrays(scores=[2.0, 1.0, 0.0], relevance=[1, 0, 0], query_ids=[1, 1, 1])
     found = evaluate(queries, [GPLRanker(k=1), GPLRanker.deterministic(k=1)])
     stochastic, deterministic = found.disparity[0]
     assert deterministic == 0.0
@@ -25,7 +25,7 @@ def test_plug_in_disparity_overstates_what_exact_exposures_have(many_queries):
 
 def test_an_expected_utility_is_not_a_bound_on_each_list():
     """The certificate speaks of the mean over draws: single lists fall below it."""
-    queries = Queries.from_arrays(scores=[1.0, 0.0], relevance=[1, 0], qid=[1, 1])
+    queries = Queries.from_arrays(scores=[1.0, 0.0], relevance=[1, 0], query_ids=[1, 1])
     ranker = GPLRanker(k=1)
     drawn = ranker.sample(queries, n_draws=200)[0, :, 0] == 0
     expected = evaluate(queries, [ranker]).ndcg[0, 0]

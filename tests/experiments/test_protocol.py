@@ -99,7 +99,7 @@ def test_drawing_by_first_place_agrees_with_the_exact_evaluation(pool):
 
 def test_the_chance_of_a_later_place_does_not_rise_with_the_chance_of_the_first():
     """Appendix D says it does; the strongest of three items is rarely second."""
-    queries = Queries.from_arrays(scores=[3.0, 1.0, 0.0], qid=[1, 1, 1])
+    queries = Queries.from_arrays(scores=[3.0, 1.0, 0.0], query_ids=[1, 1, 1])
     first, second = GPLRanker(k=2).placement(queries).T
     assert first[0] > first[1]
     assert second[0] < second[1]

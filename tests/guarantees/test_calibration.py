@@ -212,7 +212,7 @@ def test_the_whole_procedure_is_false_at_most_delta_often(options):
         resampled = Queries.from_arrays(
             scores=np.concatenate([scores for scores, _ in drawn]),
             relevance=np.concatenate([relevance for _, relevance in drawn]),
-            qid=np.repeat(rng.integers(0, 2**60, 120), [scores.size for scores, _ in drawn]),
+            query_ids=np.repeat(rng.integers(0, 2**60, 120), [scores.size for scores, _ in drawn]),
         )
         outcome = calibrate(resampled, "ndcg@5 >= 90% of deterministic", 1 - DELTA, **options)
         measured = evaluate(queries, [GPLRanker.deterministic(), outcome.ranker])

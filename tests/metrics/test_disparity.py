@@ -17,7 +17,7 @@ pairs = st.lists(st.tuples(st.floats(0, 2), st.integers(0, 4)), min_size=1, max_
 @given(pairs)
 def test_disparity_by_sums_equals_the_mean_over_pairs(rows):
     exposure, relevance = [e for e, _ in rows], [r for _, r in rows]
-    queries = Queries.from_arrays(relevance=relevance, qid=[0] * len(rows))
+    queries = Queries.from_arrays(relevance=relevance, query_ids=[0] * len(rows))
     squared = disparity(exposure, queries)[0]
     absolute = disparity(exposure, queries, error="absolute")[0]
     assert squared >= 0
@@ -29,7 +29,7 @@ def test_disparity_by_sums_equals_the_mean_over_pairs(rows):
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=6), st.integers(1, 6))
 def test_the_bound_is_the_disparity_of_the_worst_ranking(relevance, k):
-    queries = Queries.from_arrays(relevance=relevance, qid=[0] * len(relevance))
+    queries = Queries.from_arrays(relevance=relevance, query_ids=[0] * len(relevance))
     expected = oracles.disparity_bound(oracles.gain(relevance), k)
     assert disparity_bound(queries, k=k)[0] == pytest.approx(expected, abs=1e-12, rel=1e-12)
 
@@ -41,7 +41,7 @@ def test_normalized_disparity_is_a_share_for_every_ranker(many_queries):
 
 
 def test_exposure_proportional_to_gain_is_fair():
-    queries = Queries.from_arrays(relevance=[1, 2, 0], qid=[0, 0, 0])
+    queries = Queries.from_arrays(relevance=[1, 2, 0], query_ids=[0, 0, 0])
     assert disparity([1.0, 3.0, 0.0], queries)[0] == pytest.approx(0.0, abs=1e-12)
     with pytest.raises(ValueError, match="error must be one of squared, absolute"):
         disparity([1.0, 3.0, 0.0], queries, error="cubed")
@@ -53,7 +53,9 @@ def test_fairness_gain_leaves_out_skipped_queries():
 
 
 def test_groups_pool_the_exposure_and_gain_of_their_items():
-    queries = Queries.from_arrays(relevance=[1, 0, 2, 1], qid=["a", "b", "a", "a"], item_groups=["x", "x", "y", "x"])
+    queries = Queries.from_arrays(
+        relevance=[1, 0, 2, 1], query_ids=["a", "b", "a", "a"], item_groups=["x", "x", "y", "x"]
+    )
     pooled = group_exposure([0.5, 1.0, 0.25, 0.25], queries)
     assert pooled.groups.tolist() == ["x", "y", "x"]
     assert pooled.exposure.tolist() == [0.75, 0.25, 1.0]

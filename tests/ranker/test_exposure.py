@@ -15,7 +15,7 @@ TEMPERATURES = [0.01, 0.1, 1.0, 3.0]
 
 
 def one_query(scores):
-    return Queries.from_arrays(scores=scores, qid=np.zeros(len(scores), int))
+    return Queries.from_arrays(scores=scores, query_ids=np.zeros(len(scores), int))
 
 
 def thresholds_of_interest(scores, temperature):
@@ -83,7 +83,7 @@ def exposure_to_fifty_digits(scores, k):
 
 
 @pytest.mark.parametrize(
-    "logits",
+    "log_weights",
     [
         [0, -35, -35.2, -69, -69, -70],  # weights spanning 1e30, in blocks
         [0, -6, -12, -18, -24, -30],  # no cut anywhere
@@ -93,13 +93,13 @@ def exposure_to_fifty_digits(scores, k):
         [0, -3, -3, -3, -3, -3, -60],  # one dominates
     ],
 )
-def test_exact_exposure_loses_no_digits_over_huge_ranges_of_weight(logits):
-    logits = np.array(logits, float)
+def test_exact_exposure_loses_no_digits_over_huge_ranges_of_weight(log_weights):
+    log_weights = np.array(log_weights, float)
     for k in (3, 5):
         for temperature in (1.0, 0.01):
             ranker = GPLRanker(k=k, temperature=temperature)
-            found = ranker.exposure(one_query(logits * temperature))
-            np.testing.assert_allclose(found, exposure_to_fifty_digits(logits, k), atol=1e-7)
+            found = ranker.exposure(one_query(log_weights * temperature))
+            np.testing.assert_allclose(found, exposure_to_fifty_digits(log_weights, k), atol=1e-7)
 
 
 @pytest.mark.parametrize("k", [3, 5, 10, 20, 40])
@@ -140,9 +140,9 @@ def test_the_order_of_items_changes_nothing(scores, random, decay):
 def test_the_order_of_tied_items_with_ids_changes_nothing():
     scores, ids = np.array([1.0, 1.0, 0.5, 1.0]), np.array(["b", "a", "c", "10"])
     ranker = GPLRanker(k=2, threshold=0.3, decay=0.9)
-    straight = ranker.exposure(Queries.from_arrays(scores=scores, item_ids=ids, qid=[1] * 4))
+    straight = ranker.exposure(Queries.from_arrays(scores=scores, item_ids=ids, query_ids=[1] * 4))
     for shuffle in ([3, 2, 1, 0], [1, 3, 0, 2]):
-        turned = ranker.exposure(Queries.from_arrays(scores=scores[shuffle], item_ids=ids[shuffle], qid=[1] * 4))
+        turned = ranker.exposure(Queries.from_arrays(scores=scores[shuffle], item_ids=ids[shuffle], query_ids=[1] * 4))
         assert (turned == straight[shuffle]).all()
 
 

@@ -12,7 +12,7 @@ scores_lists = st.lists(st.floats(-20, 20, width=32), min_size=1, max_size=15)
 
 
 def one_query(scores):
-    return Queries.from_arrays(scores=scores, qid=[0] * len(scores))
+    return Queries.from_arrays(scores=scores, query_ids=[0] * len(scores))
 
 
 @settings(max_examples=100, deadline=None)

@@ -39,7 +39,7 @@ def test_without_a_session_every_call_is_a_fresh_draw():
 @pytest.mark.parametrize("ranker", [GPLRanker(k=3), GPLRanker(k=3, threshold=0.3, decay=0.6)])
 def test_served_orders_follow_the_enumerated_law(ranker):
     scores = np.array([0.4, 0.0, -0.3, -0.5])
-    eligibility = ranker.eligibility(Queries.from_arrays(scores=scores, qid=[0] * 4))
+    eligibility = ranker.eligibility(Queries.from_arrays(scores=scores, query_ids=[0] * 4))
     law = oracles.ranking_law(scores, 3, ranker.threshold, ranker.decay, 1.0, eligibility)
     served = [tuple(ranker.rank(scores, query_id="q", session=i).tolist()) for i in range(20_000)]
     counts = [served.count(ranking) for ranking in law]
@@ -65,7 +65,7 @@ def test_a_session_names_one_query_and_one_session_unambiguously():
 
 def test_a_score_map_changes_chances_and_not_the_order():
     mapped = GPLRanker(k=2, score_map=ScoreMap((0.0, 1.0, 2.0), (0.0, 3.0, 9.0)))
-    queries = Queries.from_arrays(scores=[2.0, 1.0, 0.0], qid=[0, 0, 0])
+    queries = Queries.from_arrays(scores=[2.0, 1.0, 0.0], query_ids=[0, 0, 0])
     by_hand = queries.with_scores([9.0, 3.0, 0.0])
     np.testing.assert_allclose(mapped.exposure(queries), GPLRanker(k=2).exposure(by_hand), atol=1e-12)
     assert mapped.rank([2.0, 1.0, 0.0], "q", "s").size == 2
@@ -96,7 +96,7 @@ def test_scores_that_cannot_be_ranked_are_refused(scores, said):
     ],
 )
 def test_propensities_served_with_a_list_are_those_of_the_list(ranker):
-    queries = Queries.from_arrays(scores=SCORES, qid=["q"] * 30)
+    queries = Queries.from_arrays(scores=SCORES, query_ids=["q"] * 30)
     for session in range(50):
         served = ranker.rank_with_propensity(SCORES, "q", session)
         assert (served.ranking == ranker.rank(SCORES, "q", session)).all()

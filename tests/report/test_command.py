@@ -15,7 +15,7 @@ def folder(tmp_path_factory, many_queries):
     ids = Queries.from_arrays(
         scores=many_queries.scores,
         relevance=many_queries.relevance,
-        qid=[f"q{q}" for q, n in enumerate(many_queries.n_items) for _ in range(n)],
+        query_ids=[f"q{q}" for q, n in enumerate(many_queries.n_items) for _ in range(n)],
     )
     write_queries(ids[:250], made / "judged.parquet")
     write_queries(ids[250:400], made / "other.parquet")
@@ -49,5 +49,6 @@ def test_a_certificate_alone_makes_a_page_without_a_slider(folder):
 
 def test_other_queries_are_refused_and_no_page_is_written(folder):
     done = run(folder / "ranker.json", folder / "other.parquet", "--out", folder / "none.html")
-    assert "not the judged queries of the calibration" in str(done.exception)
+    assert done.exit_code == 2
+    assert "not the judged queries of the calibration" in done.stderr
     assert not (folder / "none.html").exists()

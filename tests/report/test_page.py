@@ -37,7 +37,7 @@ def judged(n_queries=200, groups=("Alder", "Birch"), item="item {}", query="quer
     return Queries.from_arrays(
         scores=0.7 * relevance + rng.normal(size=relevance.size),
         relevance=relevance,
-        qid=np.repeat([query.format(q) for q in range(n_queries)], sizes),
+        query_ids=np.repeat([query.format(q) for q in range(n_queries)], sizes),
         item_ids=[item.format(i) for i in range(sizes.sum())],
         item_groups=rng.choice(np.array(groups, object), sizes.sum()),
     )

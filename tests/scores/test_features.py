@@ -24,7 +24,7 @@ def test_each_feature_fills_the_unit_interval_within_each_query(lengths, seed):
 
 
 def test_features_are_left_alone_unless_asked():
-    queries = Queries.from_arrays(features=[[1.0], [3.0]], qid=[1, 1])
+    queries = Queries.from_arrays(features=[[1.0], [3.0]], query_ids=[1, 1])
     np.testing.assert_array_equal(feature_matrix(queries, "none"), [[1], [3]])
     np.testing.assert_array_equal(feature_matrix(queries, "query"), [[0], [1]])
     with pytest.raises(ValueError, match="normalize must be one of none, query; got 'rows'"):

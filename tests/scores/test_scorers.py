@@ -48,7 +48,7 @@ def test_scores_come_in_the_callers_row_order(kind):
     scorer = quick(kind).fit(TRAIN, VALIDATION)
     rows = np.random.default_rng(4).permutation(VALIDATION.n_rows)
     query = np.repeat(VALIDATION.query_ids, VALIDATION.n_items)
-    shuffled = Queries.from_arrays(features=VALIDATION.features[rows], qid=query[rows])
+    shuffled = Queries.from_arrays(features=VALIDATION.features[rows], query_ids=query[rows])
     grouped = Queries.from_arrays(features=VALIDATION.features, group=VALIDATION.n_items)
     np.testing.assert_allclose(scorer.score(shuffled), scorer.score(grouped)[rows], atol=1e-6)
 
@@ -64,9 +64,11 @@ def test_normalisation_by_query_is_stored_and_applied(kind, tmp_path):
     quick(kind, normalize="query").fit(TRAIN, VALIDATION, folder=tmp_path)
     assert json.loads((tmp_path / "manifest.json").read_text())["normalize"] == "query"
     rescaled = Queries.from_arrays(
-        features=VALIDATION.features * 4.0 - 1.0, qid=np.repeat(VALIDATION.query_ids, VALIDATION.n_items)
+        features=VALIDATION.features * 4.0 - 1.0, query_ids=np.repeat(VALIDATION.query_ids, VALIDATION.n_items)
     )
-    plain = Queries.from_arrays(features=VALIDATION.features, qid=np.repeat(VALIDATION.query_ids, VALIDATION.n_items))
+    plain = Queries.from_arrays(
+        features=VALIDATION.features, query_ids=np.repeat(VALIDATION.query_ids, VALIDATION.n_items)
+    )
     loaded = load_scorer(tmp_path)
     near = np.isclose(loaded.score(rescaled), loaded.score(plain), atol=1e-4)
     assert near.mean() > 0.97  # a rounded feature may fall on the other side of a tree's cut
@@ -103,7 +105,7 @@ def test_other_features_are_refused_in_one_line(kind):
     with pytest.raises(ScorerError, match=r"^these queries have 4 features, the scorer was trained on 6; [^\n]*$"):
         scorer.score(made_queries(5, seed=7, n_features=4))
     with pytest.raises(DataError, match="no features"):
-        scorer.score(Queries.from_arrays(scores=[1.0, 2.0], qid=[1, 1]))
+        scorer.score(Queries.from_arrays(scores=[1.0, 2.0], query_ids=[1, 1]))
 
 
 @pytest.mark.parametrize("kind", INSTALLED)
@@ -124,7 +126,7 @@ def saved(tmp_path):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda text: text[:40], "damaged, not readable as JSON"),
+        (lambda text: text[:40], "damaged: it is no JSON, or cut off"),
         (lambda text: "[]", "format is None; this version of isrr reads format 1"),
         (lambda text: text.replace('"format": 1', '"format": 9'), "format is 9"),
         (lambda text: text.replace('"seed"', '"sead"'), "fields missing or unknown: sead, seed"),

@@ -200,7 +200,7 @@ def test_a_log_that_is_not_there_or_not_a_log_is_refused(tmp_path):
 def test_the_ledger_adds_up_exposure_and_gain(tmp_path):
     judged = Queries.from_arrays(
         relevance=[1, 1, 0, 1],
-        qid=["q", "q", "q", "p"],
+        query_ids=["q", "q", "q", "p"],
         item_ids=["a", "b", "c", "a"],
         item_groups=["x", "y", "y", "x"],
     )

@@ -30,7 +30,7 @@ def test_the_order_is_that_of_the_loaded_certificate(client, certificate):
     assert [item["id"] for item in answer["items"]] == [f"i{i}" for i in order]
     assert [item["rank"] for item in answer["items"]] == list(range(1, 31))
     assert [item["score"] for item in answer["items"]] == [SCORES[i] for i in order]
-    queries = Queries.from_arrays(scores=SCORES, qid=["q7"] * 30)
+    queries = Queries.from_arrays(scores=SCORES, query_ids=["q7"] * 30)
     expected = certificate.ranker.propensity(order[None, :5], queries)[0]
     assert [item["propensity"] for item in answer["items"][:5]] == pytest.approx(expected)
     assert answer["certificate"] == {

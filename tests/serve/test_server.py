@@ -54,7 +54,7 @@ def test_two_differently_started_servers_answer_with_the_same_bytes(lasting, ran
 def test_draws_follow_the_enumerated_law(lasting, certificate):
     server, _ = lasting
     scores, ranker = np.array([1.2, 1.0, 0.9, 0.5]), certificate.ranker
-    eligibility = ranker.eligibility(Queries.from_arrays(scores=scores, qid=[0] * 4))
+    eligibility = ranker.eligibility(Queries.from_arrays(scores=scores, query_ids=[0] * 4))
     scaled = scores * ranker.scale
     law = oracles.ranking_law(scaled, 4, ranker.threshold, ranker.decay, 1.0, eligibility)
     items = [{"id": f"i{n}", "score": score} for n, score in enumerate(scores.tolist())]

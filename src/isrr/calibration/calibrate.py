@@ -18,10 +18,11 @@ from isrr.calibration.table import RiskTable, canonical_order, hash_key
 from isrr.calibration.targets import Retargeted
 from isrr.calibration.task import Source, Together
 from isrr.certificate import Abstention, Certificate, Estimate, Point, Provenance, Test
+from isrr.counting import counted
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError, GuaranteeError
 from isrr.gains import ideal_dcg
-from isrr.guarantee import Guarantee
+from isrr.guarantee import Guarantee, check_probability
 from isrr.parallel import Progress
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk.evidence import check_delta
@@ -161,9 +162,7 @@ def _promises(guarantee: str | Guarantee | Sequence[str | Guarantee], k: int | N
 
 
 def _level(confidence: float, attempts: int) -> float:
-    if not 0 < confidence < 1:
-        slip = f"; did you mean {confidence / 100:g}?" if 1 < confidence < 100 else ""
-        raise GuaranteeError(f"confidence must lie in (0, 1), got {confidence}{slip}")
+    check_probability("confidence", confidence)
     if attempts < 1:
         raise GuaranteeError(f"attempts must be ≥ 1, got {attempts}; it is the number of looks that are planned")
     delta = (1 - confidence) / attempts
@@ -213,7 +212,7 @@ def _refuse_shared(source: Source, census: Census, validation: Queries) -> None:
         both = source.run(FindShared(frozenset(validation.keys.tolist())))
         shared = bool(both)
         first = str(validation.query_ids[np.isin(validation.keys, list(both))][0]) if shared else ""
-        which = f"{len(both):,} queries are both judged and validation queries, {first!r} among them"
+        which = f"judged queries that are validation queries too: {len(both):,}, {first!r} among them"
     if shared:
         raise DataError(f"{which}; the path must be fixed without the queries it is tested on: give others, or none")
 
@@ -238,9 +237,9 @@ def _path(
         return Path(rankers, "custom", "the caller", falling=False)
     judged = source.run(Gather(ALL)) if path == "paper" else None
     if validation is not None:
-        fixed_by, basis = _in_canonical_order(validation), f"{len(validation):,} validation queries"
+        fixed_by, basis = _in_canonical_order(validation), counted(len(validation), "validation query")
     elif aside is not None:
-        fixed_by, basis = _in_canonical_order(aside), f"{len(aside):,} judged queries set aside"
+        fixed_by, basis = _in_canonical_order(aside), f"{counted(len(aside), 'judged query')} set aside"
     else:
         assert judged is not None
         fixed_by, basis = judged, "the calibration queries' scores"
@@ -360,8 +359,9 @@ def _why(table: RiskTable, path: Path, verdict: Verdict, delta: float) -> tuple[
             reasons.append(f"'{guarantee}' is not met even by the safest configuration{where}")
         else:
             reasons.append(
-                f"'{guarantee}' is met by the safest configuration{where}, but {result.cell.n_queries:,} queries do "
-                f"not prove it: risk {risk:.4f} against {alpha:.4f} tolerated"
+                f"'{guarantee}' is met by the safest configuration{where}, but "
+                f"{counted(result.cell.n_queries, 'query')} cannot prove it: "
+                f"risk {risk:.4f} against {alpha:.4f} tolerated"
             )
     if not reasons:
         return "no configuration keeps all promises together", None

@@ -24,7 +24,6 @@ class Tested:
     Attributes:
         cell: The promise and segment.
         evidence: Name of the evidence used.
-        sound: Whether the evidence is valid in finite samples.
         pvalues: (n_grid,); 0 and 1 stand for "certified" and "not" where only that was asked.
         exact_pvalues: Whether `pvalues` are p-values rather than answers.
         mean_loss, deviation: Of the losses, (n_grid,), where they are kept; the mean also where they are summed.
@@ -32,7 +31,6 @@ class Tested:
 
     cell: Cell
     evidence: str
-    sound: bool
     pvalues: FloatArray
     exact_pvalues: bool
     mean_loss: FloatArray
@@ -136,14 +134,14 @@ def _test(cell: Cell, name: str, delta: float, answers: bool) -> Tested:
         else:
             pvalues, used = summary.pvalue(guarantee.tested_alpha), "mixture"
             mean = np.full(pvalues.size, np.nan)
-        return Tested(cell, used, True, pvalues, True, mean, np.full(pvalues.size, np.nan))
+        return Tested(cell, used, pvalues, True, mean, np.full(pvalues.size, np.nan))
     losses = cell.losses[canonical_order(cell.keys)]
     mean, deviation = losses.mean(axis=0), losses.std(axis=0)
     if answers:
         pvalues = np.where(source.certifies(losses, guarantee.tested_alpha, delta), 0.0, 1.0)
     else:
         pvalues = source.pvalue(losses, guarantee.tested_alpha)
-    return Tested(cell, source.name, source.valid_in_finite_samples, pvalues, not answers, mean, deviation)
+    return Tested(cell, source.name, pvalues, not answers, mean, deviation)
 
 
 def _evidence(cell: Cell, name: str, delta: float) -> Evidence:

@@ -9,6 +9,7 @@ from isrr.calibration.measure import GroupShare, Measure
 from isrr.calibration.source import Where, open_source
 from isrr.calibration.table import DISPARITY_SCALE, WholeNumbers
 from isrr.certificate import Abstention, Certificate, Estimate
+from isrr.counting import counted
 from isrr.data.queries import FloatArray
 from isrr.errors import DataError
 from isrr.guarantee import Guarantee
@@ -49,7 +50,7 @@ class Check:
     scores_outside: float
 
     def __str__(self) -> str:
-        lines = [f"{self.n_queries:,} judged queries ({self.n_skipped:,} without a relevant item left out)"]
+        lines = [f"{counted(self.n_queries, 'judged query')} ({self.n_skipped:,} without a relevant item left out)"]
         for kept in self.promises:
             where = "" if kept.segment is None else f" in segment {kept.segment!r}"
             lines.append(f"promise      {kept.promise}{where}: {kept.verdict}, measured {kept.value}")
@@ -86,8 +87,8 @@ def check(
         found = source.run(Measure(outcome), progress)
     n_queries = found.moments.n_queries
     if n_queries < 2:
-        of = f"{n_queries} of {n_queries + found.n_skipped} queries"
-        raise DataError(f"{of} have a relevant item; to judge a promise takes several")
+        found_of = f"{n_queries} of {n_queries + found.n_skipped}"
+        raise DataError(f"queries with a relevant item: {found_of}; to judge a promise takes several")
     utility, disparity = (_estimates(*pair) for pair in (found.moments.mean_utility(), found.moments.mean_disparity()))
     promises = [
         _kept(outcome.guarantees[promise], segment or None, sums)

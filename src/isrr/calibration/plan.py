@@ -14,9 +14,10 @@ import numpy as np
 from scipy.special import ndtri
 
 from isrr.calibration.paths import temperature_path
+from isrr.counting import counted
 from isrr.data.queries import Queries
 from isrr.errors import GuaranteeError
-from isrr.guarantee import Guarantee
+from isrr.guarantee import Guarantee, check_probability
 from isrr.metrics.disparity import fairness_gain
 from isrr.metrics.evaluate import evaluate
 from isrr.scores.standardize import mean_and_deviation
@@ -81,18 +82,20 @@ class Plan:
     n_pilot: int
 
     def __str__(self) -> str:
-        def count(n: int | None) -> str:
-            return "no number is enough" if n is None else f"{n:,} judged queries"
+        def needed(n: int | None) -> str:
+            return "no number is enough" if n is None else counted(n, "judged query")
 
         lines = [
             f"Plan for {self.guarantee}, confidence {self.confidence:g}, certified {self.power:.0%} of the time",
-            f"to certify anything      {count(self.queries_needed)} (with a relevant item each)",
+            f"to certify anything      {needed(self.queries_needed)} (with a relevant item each)",
         ]
         if self.n_pilot:
-            lines.append(f"if the pilot was lucky   {count(self.pessimistic)} (from {self.n_pilot:,} pilot queries)")
+            lines.append(
+                f"if the pilot was lucky   {needed(self.pessimistic)} (from {counted(self.n_pilot, 'pilot query')})"
+            )
         for stop in self.stops:
             lines.append(
-                f"for {100 * stop.fairness_gain:5.1f} % less disparity {count(stop.queries_needed):>24}"
+                f"for {100 * stop.fairness_gain:5.1f} % less disparity {needed(stop.queries_needed):>24}"
                 f"   (NDCG@{self.guarantee.k} {stop.utility:.4f})"
             )
         return "\n".join(lines)
@@ -124,9 +127,8 @@ def plan(
         227
     """
     promise = Guarantee.parse(guarantee, **options) if isinstance(guarantee, str) else guarantee
-    for name, value in (("confidence", confidence), ("power", power)):
-        if not 0 < value < 1:
-            raise GuaranteeError(f"{name} must lie in (0, 1), got {value}")
+    check_probability("confidence", confidence)
+    check_probability("power", power)
     delta = 1 - confidence
     if queries is None:
         return _without_pilot(promise, delta, power, utility, deviation)
@@ -144,7 +146,7 @@ def plan(
     kept = ~np.isnan(values[:, head])
     if kept.sum() < LEAST_PILOT:
         raise GuaranteeError(
-            f"{kept.sum()} pilot queries have a relevant item; a plan needs {LEAST_PILOT} or more, or utility= and none"
+            f"pilot queries with a relevant item: {kept.sum()}; a plan needs {LEAST_PILOT}, or `utility=` and no pilot"
         )
     losses = promise.losses(values[kept], values[kept, head])
     needed = [queries_needed(float(x.mean()), float(x.std()), promise, delta, power) for x in losses.T]
@@ -173,7 +175,7 @@ def _without_pilot(promise: Guarantee, delta: float, power: float, utility: floa
         raise GuaranteeError("a plan for a promise on fairness needs pilot queries: disparity cannot be guessed")
     if utility is None or not 0 < utility <= 1:
         raise GuaranteeError(
-            f"without pilot queries, utility= must be the expected NDCG of the scores, in (0, 1]; got {utility}"
+            f"without pilot queries, `utility=` must be the expected NDCG of the scores, in (0, 1]; got {utility}"
         )
     if not 0 < deviation <= 0.5:
         raise GuaranteeError(f"deviation must lie in (0, 0.5], as NDCG lies in [0, 1]; got {deviation}")

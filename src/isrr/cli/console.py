@@ -1,17 +1,28 @@
-"""What all commands share: progress on a terminal and none in a pipe, panels, JSON for machines."""
+"""What all commands share when they speak: progress on a terminal and none in a pipe, panels, JSON, one line a refusal.
 
+The library names its arguments as Python does, `confidence=`, in backquotes; a reader of the command line is told the
+option of the same name, --confidence.
+"""
+
+import errno
 import json
+import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.panel import Panel
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from isrr.certificate import Abstention, Certificate
-from isrr.parallel import Progress as Callback
+from isrr.errors import IsrrError
+
+if TYPE_CHECKING:
+    from isrr.certificate import Abstention, Certificate
+    from isrr.parallel import Progress as Callback
+
+UNUSABLE, INTERRUPTED = 2, 130
+_ARGUMENT = re.compile(r"`(\w+)=(\w*)`")
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -22,23 +33,94 @@ def say(text: str) -> None:
     out.print(text, markup=False, soft_wrap=True)
 
 
+def say_aside(text: str) -> None:
+    """Print one line to stderr, so that what is piped on stays clean."""
+    err.print(f"isrr: {text}", markup=False, soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """Print one line of warning to stderr."""
+    say_aside(f"warning: {text}")
+
+
+def as_options(text: str) -> str:
+    """A message with its Python arguments spelled as options.
+
+    Example:
+        >>> as_options("give `item_group=`, or `trust_edited=True`")
+        'give --item-group, or --trust-edited'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found[1].replace("_", "-"), found[2]
+        return f"--{name}" if value in ("", "True") else f"--{name} {value}"
+
+    return _ARGUMENT.sub(option, text)
+
+
 @contextmanager
-def progress(what: str) -> Iterator[Callback]:
+def one_line_errors() -> Iterator[None]:
+    """What a user can put right is one line and exit code 2; after Ctrl-C it is 130, and files are as they were."""
+    try:
+        yield
+        sys.stdout.flush()
+    except KeyboardInterrupt as stop:
+        _refuse(str(stop) or "interrupted; files are as they were", INTERRUPTED)
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise
+        _refuse(_system_words(error), UNUSABLE)
+    except (IsrrError, ValueError) as error:
+        _refuse(as_options(str(error)), UNUSABLE)
+    except MemoryError as error:
+        _refuse(f"there is not enough memory: {error}", UNUSABLE)
+
+
+def _refuse(reason: str, code: int) -> None:
+    from typer import Exit
+
+    say_aside(" ".join(reason.split()))
+    raise Exit(code) from None
+
+
+def _system_words(error: OSError) -> str:
+    """What the system said, with the file first; the standard output has no name, and is given up when it is full."""
+    said = error.strerror or str(error)
+    if error.filename is not None:
+        return f"{os.fspath(error.filename)}: {said}"
+    if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EIO):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return f"the output cannot be written: {said}"
+    return said
+
+
+@contextmanager
+def progress(what: str) -> Iterator["Callback"]:
     """A progress bar on a terminal; in a pipe, nothing."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def show_outcome(outcome: Certificate | Abstention) -> None:
-    """Print an outcome as a panel; plain lines in a pipe."""
-    title, _, body = str(outcome).partition("\n")
-    if out.is_terminal:
-        style = "yellow" if outcome.abstained else "green"
-        out.print(Panel(body, title=title, border_style=style, expand=False, title_align="left"), markup=False)
-    else:
-        print(f"{title}\n{body}")
+def show_outcome(outcome: "Certificate | Abstention") -> None:
+    """Print an outcome as a panel, long lines wrapped behind their names; plain lines in a pipe."""
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    text = as_options(str(outcome))
+    if not out.is_terminal:
+        say(text)
+        return
+    title, *lines = text.splitlines()
+    named = Table.grid(padding=(0, 1))
+    for line in lines:
+        named.add_row(Text(line[:12], no_wrap=True), Text(line[13:]))
+    style = "yellow" if outcome.abstained else "green"
+    out.print(Panel(named, title=Text(title), border_style=style, expand=False, title_align="left"))
 
 
 def show_json(value: Any) -> None:

@@ -4,25 +4,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
+from isrr.cli.choices import PROMISES
 from isrr.cli.console import err, out, progress, say, show_outcome
+from isrr.cli.inputs import check_folder
+from isrr.cli.options import Promise
 from isrr.cli.reporting import write_page
+from isrr.errors import GuaranteeError, MissingExtraError
 
 
 def demo(
     folder: Annotated[Path, typer.Option("--out", "-o", help="Where to write the results.")] = Path("isrr-demo"),
-    guarantee: Annotated[
-        str, typer.Option("--guarantee", "-g", help="The promise.")
-    ] = "ndcg@5 >= 95% of deterministic",
+    guarantee: Promise = PROMISES[0],
     seed: Annotated[int, typer.Option(help="Names the data.")] = 0,
 ) -> None:
     """Make queries, train a scorer, calibrate, print certificate and trade-off, draw the figure and the page."""
+    import numpy as np
+
     from isrr.calibration.calibrate import calibrate
     from isrr.data.frames import write_queries
     from isrr.data.synthetic import generate
     from isrr.gains import ndcg
+    from isrr.guarantee import Guarantee
     from isrr.metrics.disparity import fairness_gain
     from isrr.metrics.evaluate import evaluate
     from isrr.ranker.gpl import GPLRanker
@@ -30,15 +34,18 @@ def demo(
     from isrr.report.figures import tradeoff
     from isrr.scores.standardize import mean_and_deviation
 
+    if Guarantee.parse(guarantee).metric == "group_exposure":
+        raise GuaranteeError("the demo's items belong to no groups; promise ndcg or normalized_disparity")
+    check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
     made = generate("small", seed=seed)
     say(f"queries: {len(made.train)} to train, {len(made.validation)} to validate, {len(made.test)} judged")
-    with err.status("training LightGBM and compiling kernels (compiled once, then cached)"):
-        score = _fitted(made.train.features, made.train.relevance, seed)
+    with err.status("training and compiling kernels (compiled once, then cached)"):
+        scorer, score = _fitted(made.train.features, made.train.relevance, seed)
         validation = made.validation.with_scores(score(made.validation.features))
         judged = made.test.with_scores(score(made.test.features))
         utility = float(np.nanmean(ndcg(judged)))
-    say(f"scores:  LightGBM, NDCG@5 {utility:.4f} on the judged queries, in the deterministic order\n")
+    say(f"scores:  {scorer}, NDCG@5 {utility:.4f} on the judged queries, in the deterministic order\n")
     write_queries(judged, folder / "judged.parquet")
     write_queries(validation, folder / "validation.parquet")
 
@@ -55,36 +62,45 @@ def demo(
         curve = evaluate(judged, [GPLRanker.deterministic(outcome.k), *grid], progress=advance)
     gains = [fairness_gain(curve.disparity[:, c], curve.disparity[:, 0]) for c in range(len(grid) + 1)]
     out.print(_table(thresholds, curve.mean_ndcg[1:], curve.mean_disparity[1:], gains[1:], outcome.k))
-    tradeoff(
-        [point.utility.value for point in outcome.curve],
-        [point.fairness_gain.value for point in outcome.curve],
-        folder / "tradeoff.png",
-        outcome=outcome,
-        reference={
-            "label": "threshold alone, temperature 1",
-            "utility": curve.mean_ndcg[1:],
-            "gain": gains[1:],
-            "deterministic": utility,
-        },
-    )
+    written = [folder / name for name in ("judged.parquet", "validation.parquet", "ranker.json", "tradeoff.png")]
+    reference = {
+        "label": "threshold alone, temperature 1",
+        "utility": curve.mean_ndcg[1:],
+        "gain": gains[1:],
+        "deterministic": utility,
+    }
+    path = outcome.curve
+    try:
+        tradeoff(
+            [point.utility.value for point in path],
+            [point.fairness_gain.value for point in path],
+            folder / "tradeoff.png",
+            outcome=outcome,
+            reference=reference,
+        )
+    except MissingExtraError as missing:
+        say(f"\nno picture is drawn: {missing}")
+        written.pop()
     write_page(folder / "report.html", outcome, judged, validation, f"isrr demo --out {folder}")
-    say(f"\nwritten: {folder}/judged.parquet, validation.parquet, ranker.json, tradeoff.png")
+    say(f"\nwritten: {', '.join(map(str, written))}")
     say(f"to look at, in any browser: {folder}/report.html")
     files = f"{folder}/judged.parquet --validation {folder}/validation.parquet"
     say(f"again, by hand: isrr calibrate {files} -g '{guarantee}' -o {folder}/again.json")
 
 
-def _fitted(features: Any, relevance: Any, seed: int) -> Callable[[Any], Any]:
-    """A quick scoring function: a LightGBM regression where it is installed, else least squares."""
+def _fitted(features: Any, relevance: Any, seed: int) -> tuple[str, Callable[[Any], Any]]:
+    """A quick scoring function and its name: a LightGBM regression where it is installed, else least squares."""
+    import numpy as np
+
     try:
         import lightgbm
     except ImportError:
         weights, *_ = np.linalg.lstsq(features, relevance, rcond=None)
-        return lambda rows: rows @ weights
+        return "least squares", lambda rows: rows @ weights
     settings = {"objective": "regression", "learning_rate": 0.1, "num_leaves": 15, "verbose": -1, "seed": seed,
                 "num_threads": 1, "deterministic": True}  # fmt: skip
     model = lightgbm.train(settings, lightgbm.Dataset(features, relevance), 60)
-    return lambda rows: model.predict(rows)
+    return "LightGBM", lambda rows: model.predict(rows)
 
 
 def _table(thresholds: Any, utility: Any, disparity: Any, gains: Any, k: int) -> Any:

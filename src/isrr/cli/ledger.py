@@ -1,25 +1,31 @@
-"""A small ledger beside the output: which data were looked at before, and for what.
+"""The ledger of looks: which judged queries were looked at before, and for what.
 
 Trying again on the same judged queries until something certifies is not what the confidence speaks of. The ledger
-counts looks at the same data, so that a certificate can say it is not the first.
+counts looks at the same data, told by their fingerprint whatever the file is called, so that a certificate can say it
+is not the first. It lies beside the judged queries, where everybody who looks at them finds it; where nothing may be
+written there, beside the ranker file. A copy of the data in another folder starts a count of its own.
 """
 
 import json
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from isrr.certificate import Abstention, Certificate
-from isrr.files import write_atomically
+from isrr.cli.console import say_aside
+from isrr.files import read_json_lines
+
+if TYPE_CHECKING:
+    from isrr.certificate import Abstention, Certificate
 
 NAME = ".isrr-looks.jsonl"
 
 
-def note_look(out_file: Path, outcome: Certificate | Abstention) -> int:
+def note_look(judged: Path, out_file: Path, outcome: "Certificate | Abstention") -> int:
     """Add this look to the ledger; returns which look at these data it is, counting from 1.
 
     Asking the same question again (same promise, confidence and settings) is the same look.
     """
-    ledger = out_file.absolute().parent / NAME
-    known = [json.loads(line) for line in ledger.read_text().splitlines()] if ledger.exists() else []
+    ledger = _home(judged, out_file) / NAME
     p = outcome.provenance
     look = {
         "data": p.data,
@@ -27,8 +33,17 @@ def note_look(out_file: Path, outcome: Certificate | Abstention) -> int:
         "confidence": outcome.confidence,
         "search": [p.path, p.path_basis, p.evidence, p.selection, p.seed, p.planned_looks],
     }
-    same_data = [entry for entry in known if entry["data"] == p.data]
+    known = read_json_lines(ledger) if ledger.exists() else []
+    same_data = [entry for entry in known if entry.get("data") == p.data]
     if look in same_data:
         return same_data.index(look) + 1
-    write_atomically(ledger, "".join(json.dumps(entry) + "\n" for entry in [*known, look]).encode())
+    if not ledger.exists():
+        say_aside(f"looks at judged queries are counted in {ledger}")
+    with ledger.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(look) + "\n")
     return len(same_data) + 1
+
+
+def _home(judged: Path, out_file: Path) -> Path:
+    folders = (judged.absolute().parent, out_file.absolute().parent)
+    return next((folder for folder in folders if os.access(folder, os.W_OK)), folders[-1])

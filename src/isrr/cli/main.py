@@ -1,30 +1,46 @@
 """The command line: one verb per job.
 
-Exit codes: 0 done (a certificate), 2 input that cannot be used, 3 an abstention, 4 an alarm.
+Exit codes: 0 done (a certificate), 2 input that cannot be used, 3 an abstention, 4 an alarm, 130 after Ctrl-C.
 """
 
-import sys
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from isrr.cli.calibration import calibrate, evaluate, plan, rank, show
+from isrr.cli.console import one_line_errors
 from isrr.cli.data import app as data
 from isrr.cli.demo import demo
+from isrr.cli.doctor import doctor
 from isrr.cli.reporting import report
 from isrr.cli.reproduce import reproduce
 from isrr.cli.scoring import score, train
 from isrr.cli.serving import monitor, serve
-from isrr.errors import IsrrError
 
-app = typer.Typer(
-    name="isrr",
-    help="Stochastic ranking at inference time, with guarantees.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-for command in (calibrate, demo, evaluate, monitor, plan, rank, report, reproduce, score, serve, show, train):
-    app.command()(command)
-app.add_typer(data, name="data")
+COMMANDS = {
+    "To begin with": (demo, doctor),
+    "From judged queries to ranked lists": (calibrate, rank, show, evaluate, plan),
+    "From features to scores": (train, score),
+    "In production": (serve, monitor, report),
+    "For research": (reproduce,),
+}
+
+
+class Commands(TyperGroup):
+    """All commands; what one of them refuses is one line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was named."""
+        with one_line_errors():
+            return super().invoke(ctx)
+
+
+app = typer.Typer(name="isrr", cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
+for panel, commands in COMMANDS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+app.add_typer(data, name="data", rich_help_panel="From features to scores")
 
 
 def _version(wanted: bool) -> None:
@@ -39,16 +55,13 @@ def _version(wanted: bool) -> None:
 def options(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
-    """Stochastic ranking at inference time, with guarantees."""
+    """Stochastic ranking at inference time, with guarantees.
+
+    Begin with `isrr demo`, or with judged queries of your own:
+    isrr calibrate judged.parquet -g 'ndcg@5 >= 95% of deterministic'
+    """
 
 
 def main() -> None:
-    """Run the command line; what isrr refuses becomes one line and exit code 2."""
-    try:
-        app()
-    except (IsrrError, ValueError, OSError) as error:
-        typer.echo(f"isrr: {error}", err=True)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo("isrr: interrupted; files are as they were", err=True)
-        sys.exit(130)
+    """Run the command line."""
+    app()

@@ -1,16 +1,20 @@
 """Rankings of a whole table as Parquet, here or on Spark."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from isrr.calibration.local import InMemory
 from isrr.calibration.packing import Tree
 from isrr.calibration.spark import SparkRows
+from isrr.certificate import Abstention, Certificate
 from isrr.data.blocks import whole_queries
 from isrr.data.columns import Cast
 from isrr.data.files import write_table
+from isrr.data.frames import read_queries
 from isrr.data.queries import Queries
 from isrr.errors import DataError
 from isrr.parallel import Progress, use_threads
@@ -45,6 +49,12 @@ class Look:
     k: int
     roles: tuple[str, ...] = ROLES
 
+    @classmethod
+    def of(cls, outcome: Certificate | Abstention, k: int) -> "Look":
+        """For what an outcome was calibrated on."""
+        low, _, _, _, high = outcome.provenance.score_quantiles
+        return cls(low, high, k)
+
     def summary(self, blocks: Iterable[Queries]) -> Glance:
         return self.joined([self._glance(block) for block in blocks])
 
@@ -63,17 +73,37 @@ class Look:
         return Glance(**tree)
 
 
+@contextmanager
+def opened_rows(scored: str, columns: dict[str, Any], where: dict[str, Any]) -> Iterator[InMemory | SparkRows]:
+    """Scored queries, in memory or on Spark."""
+    if where["engine"] == "spark":
+        rows: InMemory | SparkRows = SparkRows.open(
+            scored, columns=columns, **{name: v for name, v in where.items() if name != "engine"}
+        )
+    else:
+        rows = InMemory(read_queries(scored, **columns))
+    with closing(rows):
+        yield rows
+
+
 def write_rankings(
-    ranker: GPLRanker, queries: Queries, file: Path, k: int, session: str | None, progress: Progress | None
+    ranker: GPLRanker,
+    rows: InMemory | SparkRows,
+    target: Path,
+    k: int,
+    session: str | None,
+    progress: Progress | None,
 ) -> None:
-    """Rank every query and write a Parquet file."""
-    write_table(placements(ranker, queries, k, session, progress), file, "parquet")
+    """Rank every query and write Parquet: a file, or on Spark a folder of files, which must not be there yet."""
+    if isinstance(rows, SparkRows):
+        _rank_on_spark(ranker, rows, str(target), k, session, progress)
+    else:
+        write_table(placements(ranker, rows.queries, k, session, progress), target, "parquet")
 
 
-def write_rankings_on_spark(
+def _rank_on_spark(
     ranker: GPLRanker, rows: SparkRows, folder: str, k: int, session: str | None, progress: Progress | None
 ) -> None:
-    """Rank every query where it is and write a folder of Parquet files, which must not be there yet."""
     columns = rows.columns.only(ROLES)
     if "item" not in columns.roles:
         raise DataError(f"{rows.name}: rankings on Spark need item ids: a position means nothing once rows have moved")

@@ -3,20 +3,24 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from isrr.certificate import Abstention, Certificate, load
-from isrr.cli.calibration import Group, Item, Query, RankerFile, Relevance, Score, Segment, Trust
-from isrr.cli.console import out, progress
-from isrr.data.queries import Queries
-from isrr.errors import DataError
+from isrr.cli.console import progress, say
+from isrr.cli.inputs import check_file, opened
+from isrr.cli.options import RankerFile, Trust, with_columns
 from isrr.files import write_atomically
 
+if TYPE_CHECKING:
+    from isrr.certificate import Abstention, Certificate
+    from isrr.data.queries import Queries
 
+
+@with_columns("query", "item", "score", "relevance", "segment", "item_group")
 def report(
     ranker: RankerFile,
+    columns: dict[str, Any],
     judged: Annotated[
         Path | None, typer.Argument(help="The judged queries it was calibrated on; without them the page stands still.")
     ] = None,
@@ -24,35 +28,27 @@ def report(
     validation: Annotated[
         Path | None, typer.Option(help="Other judged queries, to shape the band that holds for all promises at once.")
     ] = None,
-    query: Query = None,
-    item: Item = None,
-    score: Score = None,
-    relevance: Relevance = None,
-    segment: Segment = None,
-    item_group: Group = None,
     trust_edited: Trust = False,
 ) -> None:
-    """Write one HTML file with the verdict, the trade-off explorer and who gains and loses exposure."""
+    """Write one HTML file with the verdict, the trade-off explorer and who gains and loses exposure.
+
+    isrr report ranker.json judged.parquet -o report.html
+    """
     from isrr.data.frames import read_queries
 
-    outcome = load(ranker, trust_edited=trust_edited)
-    if not out_file.absolute().parent.is_dir():
-        raise DataError(f"{out_file}: the folder {out_file.parent} does not exist; make it first")
-    names: dict[str, Any] = {
-        "query": query, "item": item, "score": score, "relevance": relevance, "segment": segment,
-        "item_group": item_group,
-    }  # fmt: skip
-    queries = None if judged is None else read_queries(judged, **names)
-    others = None if validation is None else read_queries(validation, **names)
+    outcome = opened(ranker, trust_edited)
+    check_file(out_file)
+    queries = None if judged is None else read_queries(judged, **columns)
+    others = None if validation is None else read_queries(validation, **columns)
     write_page(out_file, outcome, queries, others, shlex.join(["isrr", *sys.argv[1:]]))
-    out.print(f"written to {out_file}", markup=False)
+    say(f"written to {out_file}")
 
 
 def write_page(
     file: Path,
-    outcome: Certificate | Abstention,
-    queries: Queries | None,
-    validation: Queries | None,
+    outcome: "Certificate | Abstention",
+    queries: "Queries | None",
+    validation: "Queries | None",
     command: str,
 ) -> None:
     """Retrace the calibration where its queries are at hand, and write the page."""

@@ -10,18 +10,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from isrr.cli.choices import CHOICES, offered
 from isrr.cli.console import err, out
+from isrr.cli.inputs import check_folder
 
 if TYPE_CHECKING:
     from isrr.experiments.pools import Pools, Source
 
-RESULTS = ("tradeoff", "coverage", "decay", "stochastic", "rcscore", "runtime")
+*RESULTS, ALL = CHOICES["result"]
 
 Job = tuple[str, Callable[[], dict[str, Any]]]
 
 
 def reproduce(
-    result: Annotated[str, typer.Argument(help=f"What to reproduce: {', '.join(RESULTS)}, or all.")],
+    result: Annotated[
+        str,
+        typer.Argument(
+            help=f"What to reproduce: {', '.join(RESULTS)}, or {ALL}.", autocompletion=offered(CHOICES["result"])
+        ),
+    ],
     data: Annotated[
         list[str] | None,
         typer.Option(
@@ -43,12 +50,13 @@ def reproduce(
     """Reproduce tables and figures of the paper, ours beside the paper's."""
     from isrr.experiments.pools import Pools, sources
 
-    if result not in (*RESULTS, "all"):
-        raise ValueError(f"there is no result {result!r}; there are {', '.join(RESULTS)}, all")
-    wanted = RESULTS if result == "all" else (result,)
+    if result not in CHOICES["result"]:
+        raise ValueError(f"there is no result {result!r}; there are {', '.join(CHOICES['result'])}")
+    wanted = RESULTS if result == ALL else [result]
     found = sources(data or [])
-    if not found and wanted != ("runtime",):
+    if not found and wanted != ["runtime"]:
         raise ValueError("name a data set: --data FOLDER; `isrr data benchmarks` lists those of the catalog")
+    check_folder(folder)
     pools = Pools(folder / "pools", epochs=epochs, threads=threads, say=lambda text: err.print(text))
     sizes = {"n_splits": splits, "many_splits": many, "n_bootstrap": bootstrap}
     jobs = {name: _jobs(name, pools, found, scorer or [], sizes, sample, folder / "results") for name in wanted}

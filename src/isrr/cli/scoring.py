@@ -9,87 +9,117 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from isrr.errors import IsrrError
-from isrr.scores.interrupt import TrainingInterruptedError
-from isrr.scores.scorer import KINDS
+from isrr.cli.choices import choice
+from isrr.cli.console import progress, say, warn
+from isrr.cli.inputs import check_file, check_folder
+from isrr.cli.options import Features, Loss, with_columns
+from isrr.counting import counted
 
 if TYPE_CHECKING:
     from isrr.data.queries import Queries
 
-app = typer.Typer(no_args_is_help=True, help="Train scorers and score queries.")
 
-
-@app.command()
+@with_columns("query", "relevance")
 def train(
-    data: Annotated[list[Path], typer.Argument(help="Judged queries with features, one or more files.")],
-    out: Annotated[Path, typer.Option(help="Folder for the scorer.")],
-    model: Annotated[str, typer.Option(help=f"Kind of scorer: {', '.join(KINDS)}.")] = "lightgbm",
-    loss: Annotated[str, typer.Option(help="What to train for; each kind has its own, and a default.")] = "",
+    data: Annotated[
+        list[Path], typer.Argument(help="Judged queries with features, one or more files: LETOR text or tables.")
+    ],
+    columns: dict[str, Any],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the scorer.")],
+    model: Annotated[str, choice("model", "Kind of scorer")] = "lightgbm",
+    loss: Loss = "",
     validation: Annotated[
         list[Path] | None,
         typer.Option(help="Queries to stop and choose by; without them a fifth of the data is set aside."),
     ] = None,
     test: Annotated[list[Path] | None, typer.Option(help="Queries to print NDCG@5 for at the end.")] = None,
-    grid: Annotated[bool, typer.Option(help="Search the paper's grid, less what --set fixes; resumable.")] = False,
-    normalize: Annotated[str, typer.Option(help="Features: none, or query (to [0, 1] in each query).")] = "",
+    grid: Annotated[
+        bool, typer.Option("--grid", help="Search the paper's grid, less what --set fixes; resumable.")
+    ] = False,
+    normalize: Annotated[str, choice("normalize", "Features as they are, or to [0, 1] in each query")] = "",
     seed: Annotated[int, typer.Option(help="Seed of all chance in training.")] = 0,
     threads: Annotated[int, typer.Option(help="Threads for boosted trees; 0 takes all cores.")] = 0,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="A parameter, NAME=VALUE: rounds=200, epochs=50, hidden=[64,64]."),
+        typer.Option(
+            "--set", help="A parameter, NAME=VALUE: rounds=200, epochs=50, hidden=[64,64]. Repeat for several."
+        ),
     ] = None,
+    features: Features = None,
 ) -> None:
-    """Train a scorer and save it."""
-    with _one_line_errors():
-        from isrr.scores.scorer import scorer_class
+    """Train a scorer and save it.
 
-        kind = scorer_class(model)
-        settings = {"loss": loss, "seed": seed} | _parsed(kind, set_ or [])
-        settings |= {"normalize": normalize} if normalize else {}
-        settings |= {} if model == "net" else {"threads": threads}
-        learnt, held_out = _training_queries(data, validation or [])
-        if grid:
-            _search(kind, settings, learnt, held_out, out)
-        else:
-            scorer = kind(**settings)
-            with _bar("epochs" if model == "net" else "rounds") as progress:
-                scorer.fit(learnt, held_out, folder=out, progress=progress)
-        _summarise(out, test or [])
+    isrr train train.txt --model lightgbm --out model/
+    """
+    from isrr.scores.scorer import scorer_class
+
+    kind = scorer_class(model)
+    settings = {"loss": loss, "seed": seed} | _parsed(kind, set_ or [])
+    settings |= {"normalize": normalize} if normalize else {}
+    settings |= {} if model == "net" else {"threads": threads}
+    kind(**settings)
+    check_folder(out)
+
+    def read(files: list[Path]) -> "Queries":
+        return _read(files, {**columns, "features": features})
+
+    learnt, held_out = _training_queries(read, data, validation or [])
+    tested = read(test) if test else None
+    if grid:
+        _search(kind, settings, learnt, held_out, out)
+    else:
+        scorer = kind(**settings)
+        with _bar("epochs" if model == "net" else "rounds") as advance:
+            scorer.fit(learnt, held_out, folder=out, progress=advance)
+    _summarise(out, tested)
 
 
-@app.command()
+@with_columns("query", "item", "relevance", "segment", "item_group")
 def score(
     model: Annotated[Path, typer.Argument(help="Folder of a trained scorer.")],
-    data: Annotated[Path, typer.Argument(help="Queries with features.")],
-    out: Annotated[Path, typer.Option(help="File for the scored queries, .parquet or .arrow.")],
+    data: Annotated[Path, typer.Argument(help="Queries with features: LETOR text or a table.")],
+    columns: dict[str, Any],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File for the scored queries, .parquet or .arrow.")],
+    features: Features = None,
 ) -> None:
-    """Score queries with a trained scorer; features are left out of the result."""
-    with _one_line_errors():
-        from isrr.data.frames import read_queries, write_queries
-        from isrr.scores.base import mean_ndcg
-        from isrr.scores.scorer import load_scorer
+    """Score queries with a trained scorer; features are left out of the result.
 
-        scorer, queries = load_scorer(model), read_queries(data)
-        raw_scores = scorer.score(queries)
-        write_queries(replace(queries.with_scores(raw_scores), features=None), out)
-        judged = "" if queries.relevance is None else f"; NDCG@5 {mean_ndcg(queries, raw_scores):.4f}"
-        typer.echo(f"{out}: {len(queries):,} queries, {queries.n_rows:,} items scored{judged}")
+    isrr score model/ judged.txt --out judged.parquet
+    """
+    from isrr.data.frames import read_queries, write_queries
+    from isrr.scores.base import mean_ndcg
+    from isrr.scores.scorer import load_scorer
+
+    check_file(out, ".parquet", ".arrow")
+    scorer = load_scorer(model)
+    queries = read_queries(data, **columns, features=features, comment_ids=True)
+    raw_scores = scorer.score(queries)
+    if (share := scorer.share_learnt_from(queries)) > 0:
+        warn(
+            f"about {share:.0%} of these queries trained the scorer or told it when to stop: it scores them too well, "
+            "and a promise calibrated on them does not hold for new ones"
+        )
+    write_queries(replace(queries.with_scores(raw_scores), features=None), out)
+    judged = "" if queries.relevance is None else f"; NDCG@5 {mean_ndcg(queries, raw_scores):.4f}"
+    say(f"{out}: {counted(len(queries), 'query')}, {counted(queries.n_rows, 'item')} scored{judged}")
 
 
-def _training_queries(data: list[Path], validation: list[Path]) -> tuple["Queries", "Queries"]:
+def _training_queries(
+    read: Callable[[list[Path]], "Queries"], data: list[Path], validation: list[Path]
+) -> tuple["Queries", "Queries"]:
     if validation:
-        return _read(data), _read(validation)
+        return read(data), read(validation)
     from isrr.data.split import split
 
-    learnt, held_out = split(_read(data), (0.8, 0.2))
+    learnt, held_out = split(read(data), (0.8, 0.2))
     return learnt, held_out
 
 
-def _read(files: list[Path]) -> "Queries":
+def _read(files: list[Path], columns: dict[str, Any]) -> "Queries":
     from isrr.data.frames import read_queries
     from isrr.data.queries import Queries
 
-    parts = [read_queries(file) for file in files]
+    parts = [read_queries(file, **columns) for file in files]
     return parts[0] if len(parts) == 1 else Queries.concatenate(parts)
 
 
@@ -99,23 +129,22 @@ def _search(kind: Any, settings: dict[str, Any], learnt: "Queries", held_out: "Q
     if kind.kind == "net":
         raise ValueError("--grid searches boosted trees; a net has no such grid")
     grid = {name: values for name, values in PAPER_GRID.items() if name not in settings}
-    with _bar("points") as progress:
-        finished = search(kind, learnt, held_out, out, grid=grid, settings=settings, progress=progress)
+    with _bar("points") as advance:
+        finished = search(kind, learnt, held_out, out, grid=grid, settings=settings, progress=advance)
     best = max(finished, key=lambda entry: entry.validation_ndcg)
     chosen = ", ".join(f"{name} {value}" for name, value in best.point.items())
-    typer.echo(f"best of {len(finished)} points: {chosen}")
+    say(f"best of {counted(len(finished), 'point')}: {chosen}")
 
 
-def _summarise(folder: Path, test: list[Path]) -> None:
+def _summarise(folder: Path, tested: "Queries | None") -> None:
     from isrr.scores.base import mean_ndcg
     from isrr.scores.scorer import load_scorer
 
     scorer = load_scorer(folder)
     figures = f"NDCG@5 {scorer.validation_ndcg:.4f} on the validation queries"
-    if test:
-        queries = _read(test)
-        figures += f", {mean_ndcg(queries, scorer.score(queries)):.4f} on the test queries"
-    typer.echo(f"{folder}: {scorer.kind}, {figures}")
+    if tested is not None:
+        figures += f", {mean_ndcg(tested, scorer.score(tested)):.4f} on the test queries"
+    say(f"{folder}: {scorer.kind}, {figures}")
 
 
 def _parsed(kind: Any, settings: list[str]) -> dict[str, Any]:
@@ -136,20 +165,5 @@ def _parsed(kind: Any, settings: list[str]) -> dict[str, Any]:
 
 @contextmanager
 def _bar(unit: str) -> Iterator[Callable[[int, int, float], None]]:
-    from isrr.cli.console import progress
-
     with progress(unit) as advance:
         yield lambda done, total, _ndcg: advance(done, total)
-
-
-@contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """What a user can put right is one line and exit code 2; Ctrl-C says what was kept, exit code 130."""
-    try:
-        yield
-    except TrainingInterruptedError as stop:
-        typer.echo(str(stop), err=True)
-        raise typer.Exit(130) from None
-    except (IsrrError, ValueError, OSError) as error:
-        typer.echo(f"isrr: {' '.join(str(error).split())}", err=True)
-        raise typer.Exit(2) from None

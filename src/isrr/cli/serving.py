@@ -2,15 +2,14 @@
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from isrr.certificate import load
-from isrr.cli.calibration import AsJson, Group, Item, Query, RankerFile, Relevance, Segment, Trust
 from isrr.cli.console import out, show_json
+from isrr.cli.inputs import check_file, opened
+from isrr.cli.options import AsJson, RankerFile, Trust, with_columns
 from isrr.errors import DataError, MissingExtraError
-from isrr.status import read_status
 
 ALARM = 4
 
@@ -18,7 +17,7 @@ ALARM = 4
 def serve(
     ranker: RankerFile,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for every one.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8080,
+    port: Annotated[int, typer.Option(help="Port to listen on.", min=0, max=65535)] = 8080,
     workers: Annotated[int, typer.Option(help="Processes that serve.", min=1)] = 1,
     log: Annotated[Path | None, typer.Option(help="Folder for the served-ranking log.")] = None,
     log_megabytes: Annotated[int, typer.Option(help="A log file is closed at this size.", min=1)] = 256,
@@ -31,7 +30,10 @@ def serve(
     access_log: Annotated[bool, typer.Option("--access-log", help="Log every request.")] = False,
     trust_edited: Trust = False,
 ) -> None:
-    """Rank over HTTP: candidates with scores in, an order with a certificate behind it out."""
+    """Rank over HTTP: candidates with scores in, an order with a certificate behind it out.
+
+    isrr serve ranker.json --port 8080 --workers 2 --log served/
+    """
     try:
         from isrr.serve.server import run
         from isrr.serve.settings import Settings
@@ -47,8 +49,10 @@ def serve(
     run(settings, host=host, port=port, workers=workers, access_log=access_log)
 
 
+@with_columns("query", "item", "relevance", "segment", "item_group")
 def monitor(
     ranker: RankerFile,
+    columns: dict[str, Any],
     log: Annotated[Path, typer.Option(help="The served-ranking log: its folder, or a JSONL or Parquet file.")],
     judgments: Annotated[Path, typer.Option(help="Judged candidates: query, item, relevance; segment and group.")],
     state: Annotated[
@@ -61,25 +65,25 @@ def monitor(
     ledger_file: Annotated[Path | None, typer.Option("--ledger", help="Write the exposure ledger: Parquet.")] = None,
     figure: Annotated[Path | None, typer.Option(help="Draw the ledger's disparity over time: PNG, SVG or PDF.")] = None,
     parquet: Annotated[Path | None, typer.Option(help="Keep the log as one Parquet file.")] = None,
-    query: Query = None,
-    item: Item = None,
-    relevance: Relevance = None,
-    segment: Segment = None,
-    item_group: Group = None,
     as_json: AsJson = False,
     trust_edited: Trust = False,
 ) -> None:
-    """Watch the promise on served lists as judgments arrive; exit code 4 and a revoked certificate on an alarm."""
+    """Watch the promise on served lists as judgments arrive; exit code 4 and a revoked certificate on an alarm.
+
+    isrr monitor ranker.json --log served/ --judgments new.parquet
+    """
     from isrr.data.frames import read_queries
     from isrr.monitor import Monitor
     from isrr.serve.exposure_ledger import dates, ledger, write_ledger
     from isrr.serve.served_log import read_served, write_parquet
+    from isrr.status import read_status
 
-    outcome = load(ranker, trust_edited=trust_edited)
+    outcome = opened(ranker, trust_edited)
+    for file, suffixes in ((ledger_file, (".parquet",)), (parquet, (".parquet",)), (figure, (".png", ".svg", ".pdf"))):
+        if file is not None:
+            check_file(file, *suffixes)
     watch = Monitor(outcome, delta=delta, state=state or ranker.with_suffix(".monitor.json"))
-    judged = read_queries(
-        judgments, query=query, item=item, relevance=relevance, segment=segment, item_group=item_group
-    )
+    judged = read_queries(judgments, **columns)
     alarm = watch.update(read_served(log), judged)
     if expires is not None:
         replace(read_status(ranker, outcome.id), expires=expires).save(ranker)

@@ -5,14 +5,15 @@ other bound. A bad line is answered with one of the codes below and the byte at 
 """
 
 import numpy as np
-from numba import njit
+
+from isrr.compiled import njit
 
 OK, LABEL, NEGATIVE_LABEL, NO_QID, EMPTY_QID, SPARE_QID = range(6)
 PAIR, FIRST_INDEX, ORDER, LIMIT, VALUE, HUGE, UNMEASURED = range(6, 13)
 NOT_TEXT = 13  # found when ids are decoded, not by a loop here
 
 TAB, LINE_END, RETURN, SPACE, HASH, PLUS, MINUS, POINT, ZERO, COLON = 9, 10, 13, 32, 35, 43, 45, 46, 48, 58
-UPPER_E, LOWER_E = 69, 101
+UPPER_E, LOWER_E, EQUALS = 69, 101, 61
 INFINITE = 3.4028235677973366e38  # the smallest double that rounds to an infinite float32
 POWERS = np.array([float(f"1e{power}") for power in range(309)])
 DIGITS = 18  # as many always fit an int64
@@ -169,10 +170,15 @@ def _same_bytes(text, a, b, length):
     return True
 
 
+# In these two, each comparison is reached only when the byte before was no line end.
 @njit(cache=True, nogil=True)
 def _is_qid(text, i):
-    # each comparison is reached only when the byte before was no line end
     return text[i] == 113 and text[i + 1] == 105 and text[i + 2] == 100 and text[i + 3] == COLON
+
+
+@njit(cache=True, nogil=True)
+def _is_docid(text, i):
+    return text[i] == 100 and text[i + 1] == 111 and text[i + 2] == 99 and text[i + 3] == 105 and text[i + 4] == 100
 
 
 @njit(cache=True, nogil=True)
@@ -245,6 +251,44 @@ def parse(text, first_index, limit, with_qid, relevance, features, runs):
             i += 1
         i += 1
     return n_runs, OK, 0, 0
+
+
+@njit(cache=True, nogil=True)
+def _word_stop(text, i):
+    while text[i] != SPACE and text[i] != TAB and text[i] != RETURN and text[i] != LINE_END:
+        i += 1
+    return i
+
+
+@njit(cache=True, nogil=True)
+def _comment_id(text, i):
+    """Start and stop of the id in the comment that begins at i: the word after `docid =`, or the only word."""
+    start = _after_blanks(text, i)
+    stop = _word_stop(text, start)
+    if _is_docid(text, start):
+        sign = _after_blanks(text, start + 5)
+        if text[sign] == EQUALS or text[sign] == COLON:
+            start = _after_blanks(text, sign + 1)
+            return start, _word_stop(text, start)
+    return (start, stop) if text[_after_blanks(text, stop)] == LINE_END else (0, 0)
+
+
+@njit(cache=True, nogil=True)
+def find_comment_ids(text, spans):
+    # text   (n_bytes,)   whole lines
+    # spans  (n_rows, 2)  out: start and stop of the id in each row's comment, equal where there is none
+    row, i = 0, 0
+    while i < text.size:
+        i = _after_blanks(text, i)
+        start = i
+        while text[i] != LINE_END and text[i] != HASH:
+            i += 1
+        if i > start:
+            spans[row] = _comment_id(text, i + 1) if text[i] == HASH else (0, 0)
+            row += 1
+        while text[i] != LINE_END:
+            i += 1
+        i += 1
 
 
 @njit(cache=True, nogil=True)

@@ -5,8 +5,8 @@ n·log n comparisons with one up to a few hundred items. Longer lists are sorted
 """
 
 import numpy as np
-from numba import njit
 
+from isrr.compiled import njit
 from isrr.noise import GOLDEN, mix
 
 COUNTING = 400  # lists up to this length are ranked by counting

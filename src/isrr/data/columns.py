@@ -3,8 +3,11 @@
 Every refusal names the table, the row (counted from 0) and the column.
 """
 
+import fnmatch
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -25,15 +28,17 @@ USUAL_NAMES = {
     "features": ("features",),
 }
 ROLES = tuple(role for role in USUAL_NAMES if role != "features")
+_PATTERN = re.compile(r"[*?\[]")
 MADE_IDS = {b"isrr.made_ids": b"true"}  # schema metadata of queries whose ids were made from positions
 
 
 @dataclass(frozen=True)
 class Cast:
-    """Which column plays which role; features may be played by several. A role nobody plays is left out."""
+    """Which column plays which role; features may be played by several. Of the roles nobody plays, what to say."""
 
     roles: dict[str, str]
     features: str | list[str] | None
+    absent: dict[str, str]
 
     @property
     def names(self) -> list[str]:
@@ -43,7 +48,7 @@ class Cast:
 
     def only(self, roles: Sequence[str]) -> "Cast":
         """The part of the cast that plays these roles; no features."""
-        return Cast({role: name for role, name in self.roles.items() if role in roles}, None)
+        return Cast({role: name for role, name in self.roles.items() if role in roles}, None, self.absent)
 
     @property
     def ids(self) -> list[str]:
@@ -54,27 +59,52 @@ class Cast:
 def cast(table: Table, named: dict[str, str | None], features: str | Sequence[str] | None, need_query: bool) -> Cast:
     """Give each role the column named for it, or the first of its usual names that the table has."""
     have = f"the columns are {', '.join(table.columns) or 'none'}"
+    features = _matched(table, features)
     for name in [*named.values(), *([features] if isinstance(features, str) else features or [])]:
         if name is not None and name not in table.columns:
-            raise DataError(f"{table.name}: there is no column {name!r}; {have}")
+            raise DataError(f"{table.name}: there is no column {name!r}; {have}{_likely(table, name)}")
 
     def usual(role: str) -> str | None:
         return next((name for name in USUAL_NAMES[role] if name in table.columns), None)
 
+    def missing(role: str) -> str:
+        names = USUAL_NAMES[role]
+        return (
+            f"{table.name}: no {role.replace('_', ' ')} column ({', '.join(names)}, or named by `{role}=`); "
+            f"{have}{_likely(table, *names)}"
+        )
+
     roles = {role: name or usual(role) for role, name in named.items()}
     if need_query and roles["query"] is None:
-        names = ", ".join(USUAL_NAMES["query"])
-        raise DataError(f"{table.name}: no query column ({names}, or named by `query=`); {have}")
+        raise DataError(missing("query"))
     if not need_query:
         roles["query"] = None
     if features is None:
         features = usual("features")
     if roles["score"] is None and roles["relevance"] is None and features is None:
-        raise DataError(f"{table.name}: neither scores, relevance nor features; {have}")
+        raise DataError(f"{missing('score')}; nor is there a relevance or a features column")
     return Cast(
         roles={role: name for role, name in roles.items() if name is not None},
         features=features if isinstance(features, str | None) else list(features),
+        absent={role: missing(role) for role, name in roles.items() if name is None},
     )
+
+
+def _matched(table: Table, features: str | Sequence[str] | None) -> str | Sequence[str] | None:
+    """Feature columns, those named by a pattern such as `f*` written out in the table's order."""
+    if features is None or (isinstance(features, str) and not _PATTERN.search(features)):
+        return features
+    names: list[str] = []
+    for name in [features] if isinstance(features, str) else features:
+        names += (fnmatch.filter(table.columns, name) if _PATTERN.search(name) else None) or [name]
+    return names[0] if len(names) == 1 else names
+
+
+def _likely(table: Table, *wanted: str) -> str:
+    """The column that was probably meant, as the end of a message."""
+    by_lower = {column.lower(): column for column in reversed(table.columns)}
+    close = [match for name in wanted for match in get_close_matches(name.lower(), by_lower, 1, 0.7)]
+    return f"; did you mean {by_lower[close[0]]!r}?" if close else ""
 
 
 def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Queries:
@@ -92,10 +122,10 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
         return _numbers(table, columns.roles[role], name, np.float64) if role in columns.roles else None
 
     arrays = {
-        "qid": ids("query"),
+        "query_ids": ids("query"),
         "item_ids": ids("item"),
         "item_groups": ids("item_group"),
-        "segment": ids("segment"),
+        "segments": ids("segment"),
         "scores": numbers("score"),
         "relevance": numbers("relevance"),
         "features": None if columns.features is None else _matrix(table, columns.features, name),
@@ -105,7 +135,7 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
     except DataError as error:
         raise DataError(f"{name}: {error}", error.query) from None
     made = (table.schema.metadata or {}).items() >= MADE_IDS.items()
-    return replace(queries, made_ids=made or queries.made_ids)
+    return replace(queries, made_ids=made or queries.made_ids, absent=columns.absent)
 
 
 def identifiers(table: Any, column: str, name: str) -> NDArray[Any]:

@@ -125,9 +125,9 @@ def _csv(path: Path) -> Table:
     import pyarrow.compute as pc
     from pyarrow import csv as arrow_csv
 
-    delimiter = "\t" if ".tsv" in path.suffixes else ","
     with _opened(path) as file:
         header = file.readline().decode("utf-8-sig")
+    delimiter = "\t" if ".tsv" in path.suffixes else max(",;\t", key=header.count)
     columns = next(csv.reader([header.rstrip("\r\n")], delimiter=delimiter), [])
 
     def read(wanted: list[str], ids: list[str]) -> Any:

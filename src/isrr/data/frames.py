@@ -35,6 +35,8 @@ def read_queries(
     features: str | Sequence[str] | None = None,
     group: Group | None = None,
     n_features: int | None = None,
+    zero_based: bool = False,
+    comment_ids: bool = False,
 ) -> Queries:
     """Read queries from a file (Parquet, Arrow, CSV, JSONL, LETOR text) or a pandas, polars or pyarrow table.
 
@@ -46,9 +48,10 @@ def read_queries(
         relevance: Column with the grade; by default `relevance`, `label` or `grade`, where there is one.
         segment: Column with the query's segment; by default `segment`, where there is one.
         item_group: Column with the item's provider or group; by default `group`, `provider` or `item_group`.
-        features: A column of equally long lists, or the columns to stack; by default `features`, where it is.
+        features: A column of equally long lists, or the columns to stack, also by a pattern such as "f*"; by default
+            `features`, where it is.
         group: Sizes of consecutive queries, for data without a query column; for LETOR text also their file.
-        n_features: Number of feature columns of LETOR text; by default the largest index there.
+        n_features, zero_based, comment_ids: For LETOR text, as in `read_letor`; the last is ignored elsewhere.
 
     Example:
         >>> import pyarrow as pa
@@ -63,11 +66,12 @@ def read_queries(
         unused = [role for role, name in (named | {"features": features}).items() if name is not None]
         if unused:
             raise DataError(f"{path}: LETOR text has no named columns; leave out `{unused[0]}=`")
-        return read_letor(path, group=group, n_features=n_features)
+        return read_letor(path, group=group, n_features=n_features, zero_based=zero_based, comment_ids=comment_ids)
     else:
         table = open_table(path, kind)
-    if n_features is not None:
-        raise DataError(f"{table.name}: n_features is for LETOR text; a table says how many features it has")
+    if n_features is not None or zero_based:
+        which = "zero_based" if zero_based else "n_features"
+        raise DataError(f"{table.name}: `{which}=` is for LETOR text; a table names its features")
     columns = cast(table, named, features, need_query=group is None)
     with reading(table.name):
         rows = table.read(columns.names, columns.ids)

@@ -2,7 +2,7 @@
 
 The file is mapped, cut at line ends into as many byte ranges as there are threads, measured, then parsed
 straight into one float32 matrix; a gzipped file is first unpacked into an unnamed temporary file. Features
-that a line leaves out are 0; comments and blank lines are skipped.
+that a line leaves out are 0; blank lines are skipped, and comments too, unless they are asked for as item ids.
 """
 
 import gzip
@@ -13,6 +13,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ def read_letor(
     group: Group | None = None,
     n_features: int | None = None,
     zero_based: bool = False,
+    comment_ids: bool = False,
     n_threads: int | None = None,
 ) -> Queries:
     """Read a LETOR or SVMLight file, plain or .gz.
@@ -47,6 +49,8 @@ def read_letor(
             line, as LightGBM's `.query` does.
         n_features: Number of feature columns; by default the largest index in the file.
         zero_based: Whether the first feature has index 0; LETOR files count from 1.
+        comment_ids: Take item ids from the comments, `#docid = GX000-00-0000000` or `# MED-1887`, where every row has
+            one and none stands twice in a query.
         n_threads: Number of threads; by default one a core.
     """
     file = Path(path)
@@ -56,7 +60,7 @@ def read_letor(
         raise DataError(f"{file}: there is no such file") from None
     except OSError as error:
         raise DataError(f"{file}: cannot be read: {error.strerror or error}") from None
-    return _parsed(data, str(file), group, n_features, zero_based, n_threads or os.cpu_count() or 1)
+    return _parsed(data, str(file), group, n_features, zero_based, comment_ids, n_threads or os.cpu_count() or 1)
 
 
 def parse_letor(
@@ -66,6 +70,7 @@ def parse_letor(
     group: Group | None = None,
     n_features: int | None = None,
     zero_based: bool = False,
+    comment_ids: bool = False,
     n_threads: int = 1,
 ) -> Queries:
     """Read LETOR or SVMLight text that is already in memory; `name` stands for the file in errors.
@@ -75,7 +80,7 @@ def parse_letor(
         array([[0.5 , 0.  , 0.01],
                [0.  , 7.  , 0.  ]], dtype=float32)
     """
-    return _parsed(np.frombuffer(text, np.uint8), name, group, n_features, zero_based, n_threads)
+    return _parsed(np.frombuffer(text, np.uint8), name, group, n_features, zero_based, comment_ids, n_threads)
 
 
 def _mapped(file: Path) -> Bytes:
@@ -98,7 +103,13 @@ def _unpacked(file: Path) -> Bytes:
 
 
 def _parsed(
-    data: Bytes, name: str, group: Group | None, n_features: int | None, zero_based: bool, n_threads: int
+    data: Bytes,
+    name: str,
+    group: Group | None,
+    n_features: int | None,
+    zero_based: bool,
+    comment_ids: bool,
+    n_threads: int,
 ) -> Queries:
     from isrr.data import _kernels
 
@@ -132,10 +143,13 @@ def _parsed(
         if code:
             raise _complaint(data, name, code, start + byte, previous, n_features)
     matrix = features if width else None
+    item_ids = _item_ids(texts, [rows for rows, _ in measured]) if comment_ids else None
+    absent = {"score": f"{name}: LETOR text holds no scores; `isrr train` and `isrr score` make them from its features"}
     if group is not None:
         sizes = _group_sizes(group, n_rows, name)
         offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
-        return Queries(offsets, np.arange(len(sizes)), relevance=relevance, features=matrix, made_ids=True)
+        queries = Queries(offsets, np.arange(len(sizes)), relevance=relevance, features=matrix, made_ids=True)
+        return _identified(replace(queries, absent=absent), item_ids)
     place: dict[str, int] = {}
     runs = [runs for runs, _ in found]
     ids = chain.from_iterable(
@@ -145,7 +159,8 @@ def _parsed(
     heads = np.concatenate([part[:, 0] + bound for part, bound in zip(runs, bounds, strict=False)])
     del found, runs
     lengths = np.diff(heads, append=n_rows)
-    return _grouped(codes, lengths, _identifiers(list(place)), relevance, matrix)
+    queries = _grouped(codes, lengths, _identifiers(list(place)), relevance, matrix)
+    return _identified(replace(queries, absent=absent), item_ids)
 
 
 def _ranges(data: Bytes, n_threads: int) -> tuple[list[int], list[Bytes]]:
@@ -183,7 +198,7 @@ def _group_sizes(group: Group, n_rows: int, name: str) -> IntArray:
     if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or sizes.size == 0 or sizes.min() < 1:
         raise DataError(f"{name}: group sizes must be whole numbers ≥ 1, one a query")
     if sizes.sum() != n_rows:
-        raise DataError(f"{name}: the group sizes add up to {sizes.sum()}, but there are {n_rows} rows")
+        raise DataError(f"{name}: the group sizes add up to {sizes.sum()}; needed is the number of rows, {n_rows}")
     return sizes.astype(np.int64)
 
 
@@ -197,6 +212,28 @@ def _ids(data: Bytes, name: str, at: int, text: Bytes, runs: IntArray) -> Iterat
                 yield text[start:stop].tobytes().decode()
             except UnicodeDecodeError:
                 raise _complaint(data, name, NOT_TEXT, at + start, 0, None) from None
+
+
+def _item_ids(texts: list[Bytes], n_rows: list[int]) -> NDArray[Any] | None:
+    """The id in the comment of each row, in file order; None where a row has none."""
+    from isrr.data._kernels import find_comment_ids
+
+    ids: list[str] = []
+    for text, rows in zip(texts, n_rows, strict=True):
+        spans = np.empty((rows, 2), np.int64)
+        find_comment_ids(text, spans)
+        if (spans[:, 0] == spans[:, 1]).any():
+            return None
+        ids += [text[start:stop].tobytes().decode(errors="replace") for start, stop in spans.tolist()]
+    return _identifiers(ids)
+
+
+def _identified(queries: Queries, item_ids: NDArray[Any] | None) -> Queries:
+    """The queries with item ids from comments, given in file order; without, where one stands twice in a query."""
+    if item_ids is None:
+        return queries
+    identified = replace(queries, item_ids=item_ids if queries.rows is None else item_ids[queries.rows])
+    return queries if identified.repeated_item() is not None else identified
 
 
 def _grouped(
@@ -247,7 +284,7 @@ def _complaint(data: Bytes, name: str, code: int, byte: int, previous: int, n_fe
         _kernels.SPARE_QID: f"{found}, but group sizes are given too; needed is one of the two",
         _kernels.NOT_TEXT: f"query id {word!r} is not UTF-8 text",
         _kernels.PAIR: f"{found} where a feature is needed, `index:value`",
-        _kernels.FIRST_INDEX: "feature 0, but indices start at 1 (files that start at 0: `zero_based=True`)",
+        _kernels.FIRST_INDEX: "feature 0, but indices start at 1 (a file that starts at 0: `zero_based=True`)",
         _kernels.ORDER: f"feature {index} follows feature {previous}; indices must increase along a line",
         _kernels.LIMIT: f"feature {index}, but {width}",
         _kernels.VALUE: f"feature {previous} is {found}; needed is a finite number",

@@ -5,8 +5,8 @@ grouped by query here (queries in order of first appearance, rows of a query in 
 brings per-row results back. Everything is checked here, once, so that nothing downstream has to.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from isrr.counting import counted
 from isrr.errors import DataError
 from isrr.parallel import over_queries
 
@@ -39,6 +40,7 @@ class Queries:
         features: float32 matrix, (n_rows, n_features).
         rows: The caller's row number of each stored row; None when rows are stored as given.
         made_ids: Whether the query ids were made from positions because none were given.
+        absent: What to say when a column is asked for that the source did not have, by its role.
     """
 
     offsets: IntArray
@@ -51,6 +53,7 @@ class Queries:
     features: NDArray[np.float32] | None = None
     rows: IntArray | None = None
     made_ids: bool = False
+    absent: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_arrays(
@@ -58,11 +61,11 @@ class Queries:
         *,
         scores: ArrayLike | None = None,
         relevance: ArrayLike | None = None,
-        qid: ArrayLike | None = None,
+        query_ids: ArrayLike | None = None,
         group: ArrayLike | None = None,
         item_ids: ArrayLike | None = None,
         item_groups: ArrayLike | None = None,
-        segment: ArrayLike | None = None,
+        segments: ArrayLike | None = None,
         features: ArrayLike | None = None,
     ) -> "Queries":
         """Build queries from columns of equal length, one row an item.
@@ -70,26 +73,26 @@ class Queries:
         Args:
             scores: Raw scores of a ranking model, finite.
             relevance: Relevance grades, finite and ≥ 0.
-            qid: The query each row belongs to; rows may come in any order.
-            group: Sizes of consecutive queries (as LightGBM and XGBoost take them), in place of `qid`.
+            query_ids: The query each row belongs to; rows may come in any order.
+            group: Sizes of consecutive queries (as LightGBM and XGBoost take them), in place of `query_ids`.
             item_ids: Ids of the items; they break ties between equal scores.
             item_groups: Provider or group of each item, for exposure by group.
-            segment: Segment of the query, the same on all rows of a query.
+            segments: Segment of the query, the same on all rows of a query.
             features: Matrix of numbers, one row an item.
 
         Example:
-            >>> Queries.from_arrays(scores=[2.0, 1.0, 0.5], relevance=[1, 0, 2], qid=["a", "b", "a"])
+            >>> Queries.from_arrays(scores=[2.0, 1.0, 0.5], relevance=[1, 0, 2], query_ids=["a", "b", "a"])
             Queries(2 queries, 3 items; scores, relevance)
         """
-        columns = {"scores": scores, "relevance": relevance, "features": features, "qid": qid}
+        columns = {"scores": scores, "relevance": relevance, "features": features, "query_ids": query_ids}
         n_rows = next((len(np.asarray(c)) for c in columns.values() if c is not None), None)
         if n_rows is None:
             raise DataError("nothing to rank: give scores, relevance or features, one row an item")
         if n_rows == 0:
             raise DataError("nothing to rank: the columns have no rows")
-        ids = _identifiers(qid, "qid", n_rows) if qid is not None else None
+        ids = _identifiers(query_ids, "query_ids", n_rows) if query_ids is not None else None
         offsets, heads, rows = _grouping(ids, group, n_rows)
-        query_ids = ids[heads] if ids is not None else np.arange(len(offsets) - 1)
+        one_a_query = ids[heads] if ids is not None else np.arange(len(offsets) - 1)
 
         def column(values: ArrayLike, name: str) -> NDArray[Any]:
             array = _identifiers(values, name, n_rows)
@@ -100,7 +103,7 @@ class Queries:
             bad = np.flatnonzero(~np.isfinite(array) | ((array < 0) if name == "relevance" else False))
             if bad.size:
                 row = int(bad[0])
-                query = str(query_ids[_query_of_row(offsets, rows, row)])
+                query = str(one_a_query[_query_of_row(offsets, rows, row)])
                 need = "a finite number ≥ 0" if name == "relevance" else "a finite number"
                 found = f"{name} is {array[row]}"
                 raise DataError(f"row {row} (query {query!r}): {found}; it must be {need}", query)
@@ -108,17 +111,21 @@ class Queries:
 
         queries = cls(
             offsets=offsets,
-            query_ids=query_ids,
+            query_ids=one_a_query,
             scores=None if scores is None else numbers(scores, "scores"),
             relevance=None if relevance is None else numbers(relevance, "relevance"),
             item_ids=None if item_ids is None else column(item_ids, "item_ids"),
             item_groups=None if item_groups is None else column(item_groups, "item_groups"),
-            segments=None if segment is None else _per_query(column(segment, "segment"), offsets, query_ids),
+            segments=None if segments is None else _per_query(column(segments, "segments"), offsets, one_a_query),
             features=None if features is None else _matrix(features, n_rows, rows),
             rows=rows,
-            made_ids=qid is None,
+            made_ids=ids is None,
         )
-        queries._refuse_repeated_items()
+        if (found := queries.repeated_item()) is not None:
+            item, query = found
+            raise DataError(
+                f"item {item!r} stands twice in query {query!r}; an item can be ranked once per query", query
+            )
         return queries
 
     def __len__(self) -> int:
@@ -130,8 +137,8 @@ class Queries:
     def __repr__(self) -> str:
         names = ("scores", "relevance", "item_ids", "item_groups", "segments", "features")
         held = ", ".join(name for name in names if getattr(self, name) is not None)
-        plural = "query" if len(self) == 1 else "queries"
-        return f"Queries({len(self):,} {plural}, {self.n_rows:,} items; {held or 'no columns'})"
+        size = f"{counted(len(self), 'query')}, {counted(self.n_rows, 'item')}"
+        return f"Queries({size}; {held or 'no columns'})"
 
     @property
     def n_rows(self) -> int:
@@ -214,6 +221,7 @@ class Queries:
             segments=None if self.segments is None else self.segments[chosen],
             features=rows_of(self.features),
             made_ids=self.made_ids,
+            absent=self.absent,
         )
 
     @staticmethod
@@ -263,29 +271,29 @@ class Queries:
     def need_scores(self) -> FloatArray:
         """The scores, or an error that says they are missing."""
         if self.scores is None:
-            raise DataError("these queries have no scores; score them first (`with_scores`)")
+            raise DataError(self.absent.get("score", "these queries have no scores; give them some (`with_scores`)"))
         return self.scores
 
     def need_relevance(self) -> FloatArray:
         """The relevance grades, or an error that says they are missing."""
         if self.relevance is None:
-            raise DataError("these queries are unjudged; relevance grades are needed here")
+            raise DataError(
+                self.absent.get("relevance", "these queries are unjudged; relevance grades are needed here")
+            )
         return self.relevance
 
-    def _refuse_repeated_items(self) -> None:
+    def repeated_item(self) -> tuple[str, str] | None:
+        """An item that stands twice in a query, and that query; None where ids are missing or distinct."""
         order = self.item_order
-        if order is None:
-            return
+        if order is None or self.item_ids is None:
+            return None
         query = np.repeat(np.arange(len(self)), self.n_items)
         by_item = np.lexsort((order, query))
         same = (np.diff(order[by_item]) == 0) & (np.diff(query[by_item]) == 0)
-        if same.any():
-            row = by_item[1:][same][0]
-            assert self.item_ids is not None
-            item, query_id = str(self.item_ids[row]), str(self.query_ids[query[row]])
-            raise DataError(
-                f"item {item!r} stands twice in query {query_id!r}; an item can be ranked once per query", query_id
-            )
+        if not same.any():
+            return None
+        row = by_item[1:][same][0]
+        return str(self.item_ids[row]), str(self.query_ids[query[row]])
 
 
 def identifier_key(identifier: object) -> int:
@@ -361,9 +369,9 @@ def _grouping(
 ) -> tuple[IntArray, IntArray, IntArray | None]:
     """Offsets of the queries, the row at which each first appears, and the order that groups rows (or None)."""
     if ids is not None and group is not None:
-        raise DataError("give qid or group, not both")
+        raise DataError("give query_ids or group, not both")
     if ids is None and group is None:
-        raise DataError("no query structure: give qid (one id a row) or group (sizes of consecutive queries)")
+        raise DataError("no query structure: give query_ids (one id a row) or group (sizes of consecutive queries)")
     if group is not None:
         sizes = np.asarray(group)
         if sizes.ndim != 1 or sizes.size == 0 or sizes.dtype.kind not in "iu":
@@ -372,7 +380,7 @@ def _grouping(
             q = int(np.flatnonzero(sizes < 1)[0])
             raise DataError(f"group {q} has size {sizes[q]}; every query needs at least one item")
         if sizes.sum() != n_rows:
-            raise DataError(f"group sizes add up to {sizes.sum()}, but there are {n_rows} rows")
+            raise DataError(f"group sizes add up to {sizes.sum()}; needed is the number of rows, {n_rows}")
         offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
         return offsets, offsets[:-1], None
     assert ids is not None

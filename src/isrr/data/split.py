@@ -22,7 +22,7 @@ def split(queries: Queries, shares: Sequence[float] = (0.6, 0.2, 0.2), seed: int
         seed: Another seed, another division.
 
     Example:
-        >>> train, test = split(Queries.from_arrays(scores=np.ones(100), qid=np.arange(100)), (0.5, 0.5))
+        >>> train, test = split(Queries.from_arrays(scores=np.ones(100), query_ids=np.arange(100)), (0.5, 0.5))
         >>> len(train) + len(test)
         100
     """

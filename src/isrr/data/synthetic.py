@@ -109,5 +109,5 @@ class _Law:
         features *= self.feature_noise.astype(np.float32)
         features += quality[:, None].astype(np.float32) * self.loadings.astype(np.float32)
         return Queries.from_arrays(
-            relevance=grade, features=features, qid=np.repeat(np.arange(start, start + size), lengths)
+            relevance=grade, features=features, query_ids=np.repeat(np.arange(start, start + size), lengths)
         )

@@ -28,7 +28,7 @@ def with_features(users: Queries) -> Queries:
     hidden = np.flatnonzero(~seen)
     features = _features(ratings, user[hidden], joke[hidden])
     grades = np.rint(relevance[hidden])
-    return Queries.from_arrays(relevance=grades, features=features, qid=users.query_ids[user[hidden]])
+    return Queries.from_arrays(relevance=grades, features=features, query_ids=users.query_ids[user[hidden]])
 
 
 def _features(ratings: FloatArray, user: NDArray[np.int64], joke: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -5,8 +5,8 @@ admitted set (many thresholds admit the same one), and, where rankings are drawn
 """
 
 import numpy as np
-from numba import njit
 
+from isrr.compiled import njit
 from isrr.noise import stream, uniform
 from isrr.ranker._exact_kernels import dot, scratch_size
 from isrr.ranker._kernels import (

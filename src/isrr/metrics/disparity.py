@@ -33,7 +33,7 @@ def disparity(
         gain_kind: "exponential" or "linear".
 
     Example:
-        >>> queries = Queries.from_arrays(scores=[1, 0], relevance=[1, 1], qid=[7, 7])
+        >>> queries = Queries.from_arrays(scores=[1, 0], relevance=[1, 1], query_ids=[7, 7])
         >>> disparity([1.0, 0.0], queries), disparity([0.5, 0.5], queries)
         (array([2.]), array([0.]))
     """

@@ -75,7 +75,7 @@ def evaluate(
         progress: Called with (queries done, queries in all).
 
     Example:
-        >>> queries = Queries.from_arrays(scores=[2, 1, 0], relevance=[0, 2, 1], qid=[7, 7, 7])
+        >>> queries = Queries.from_arrays(scores=[2, 1, 0], relevance=[0, 2, 1], query_ids=[7, 7, 7])
         >>> evaluate(queries, [GPLRanker(), GPLRanker.deterministic()]).ndcg.round(3)
         array([[0.727, 0.659]])
     """

@@ -44,7 +44,8 @@ def group_exposure(exposure: ArrayLike, queries: Queries, *, gain_kind: Gain = "
         gain_kind: "exponential" or "linear".
     """
     if queries.item_groups is None:
-        raise DataError("these queries have no item groups; give `item_groups`, the provider of each item")
+        unnamed = "these queries have no item groups; give them some, the provider of each item (`item_groups`)"
+        raise DataError(queries.absent.get("item_group", unnamed))
     values = queries.in_query_order(exposure, "exposure")
     names, code = np.unique(queries.item_groups.astype(str), return_inverse=True)
     query = np.repeat(np.arange(len(queries)), queries.n_items)

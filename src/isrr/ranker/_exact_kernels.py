@@ -24,7 +24,8 @@ that suit vector registers, and no compiler flag lets arithmetic be rearranged: 
 """
 
 import numpy as np
-from numba import njit
+
+from isrr.compiled import njit
 
 EARLY = 0.5  # w t above which an item counts as early …
 SURE = 36.0  # … and above which it has arrived for sure: e^−36 is below rounding

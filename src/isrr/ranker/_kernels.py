@@ -14,8 +14,8 @@ head of each block, and blocks are ranked one after the other.
 """
 
 import numpy as np
-from numba import njit
 
+from isrr.compiled import njit
 from isrr.data._order_kernels import sort_query
 from isrr.noise import stream, uniform
 from isrr.ranker._exact_kernels import exposure_of_block, scratch_size

@@ -65,7 +65,7 @@ class GPLRanker:
         score_map: Strictly increasing map of raw scores, applied first.
 
     Example:
-        >>> queries = Queries.from_arrays(scores=[2.0, 1.0, 0.0], qid=["q", "q", "q"])
+        >>> queries = Queries.from_arrays(scores=[2.0, 1.0, 0.0], query_ids=["q", "q", "q"])
         >>> GPLRanker(k=2).exposure(queries).round(3)
         array([0.843, 0.567, 0.221])
         >>> GPLRanker.deterministic(k=2).exposure(queries).round(3)

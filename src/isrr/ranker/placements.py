@@ -16,6 +16,7 @@ def placements(
     """One order of every query: query_id, rank, item_id (or position), score, propensity and session, in Arrow."""
     import pyarrow as pa
 
+    k = min(k, int(queries.n_items.max()))
     served = replace(ranker, k=k)
     rankings = served.rank_queries(queries, session, progress)
     propensity = served.propensity(rankings, queries)

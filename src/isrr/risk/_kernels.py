@@ -8,7 +8,8 @@ chains.
 import math
 
 import numpy as np
-from numba import njit
+
+from isrr.compiled import njit
 
 LOG_SQRT_2PI = 0.9189385332046727
 DEEP = -700.0  # below this log-probability the tail series is exact to the last bits

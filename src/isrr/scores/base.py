@@ -12,6 +12,7 @@ from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError, ScorerError
 from isrr.gains import ndcg
 from isrr.scores.features import FeatureMatrix, Normalize, feature_matrix
+from isrr.scores.learnt import share_in
 from isrr.scores.manifest import Manifest, keep_model, read_manifest, versions, write_manifest
 
 
@@ -25,6 +26,7 @@ class BaseScorer(ABC):
         n_features: Features trained on; None before training.
         validation_ndcg: Mean NDCG@5 over the validation queries; NaN before training.
         history: What happened in training.
+        learnt_from: Sample of the queries that trained it or told it when to stop, see `isrr.scores.learnt`.
     """
 
     kind: ClassVar[str]
@@ -37,12 +39,17 @@ class BaseScorer(ABC):
     n_features: int | None = field(default=None, init=False)
     validation_ndcg: float = field(default=float("nan"), init=False)
     history: dict[str, Any] = field(default_factory=dict, init=False)
+    learnt_from: str = field(default="", init=False)
 
     def score(self, queries: Queries) -> FloatArray:
         """Raw scores, one an item, in the caller's row order."""
         matrix = feature_matrix(queries, self.normalize, self._fitted())
         scores: FloatArray = queries.in_caller_order(np.asarray(self._predict(matrix), np.float64))
         return scores
+
+    def share_learnt_from(self, queries: Queries) -> float:
+        """Estimate which share of the queries trained the scorer or told it when to stop."""
+        return share_in(self.learnt_from, queries)
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the model in its native format, and a manifest, to a folder."""
@@ -62,6 +69,7 @@ class BaseScorer(ABC):
             scorer.n_features = manifest.n_features
             scorer.validation_ndcg = float(manifest.validation_ndcg)
             scorer.history = manifest.history
+            scorer.learnt_from = manifest.learnt_from
             scorer._read(path / manifest.model)
         except Exception as error:
             reason = " ".join(str(error).split())
@@ -85,6 +93,7 @@ class BaseScorer(ABC):
             sha256=digest,
             history={k: v for k, v in self.history.items() if k != "checkpoints"} | held,
             versions=versions(*self.packages),
+            learnt_from=self.learnt_from,
         )
         write_manifest(manifest, folder)
 

@@ -40,7 +40,7 @@ class Bucket:
     mask: Tensor
 
     def padded(self, rows: Tensor) -> Tensor:
-        """One value a row of the batch → (n_queries, width), 0 at the padding."""
+        """One value a row of the batch → (n_queries, width), finite at the padding."""
         flat = rows.new_zeros(self.mask.numel())
         return flat.scatter_(0, self.index, rows[self.rows]).view(self.mask.shape)
 
@@ -78,6 +78,7 @@ class DeviceQueries:
         self.lengths = queries.n_items[self.chosen]
         self.starts = queries.offsets[:-1][self.chosen]
         self.features = torch.tensor(matrix, device=device)
+        self._begin, self._length = (torch.as_tensor(values).to(device) for values in (self.starts, self.lengths))
         self.gains = torch.tensor(gains, dtype=torch.float32, device=device)
 
     def __len__(self) -> int:
@@ -107,6 +108,21 @@ class DeviceQueries:
                 padded = gains.new_zeros(mask.numel()).scatter_(0, index, gains[inside])
                 buckets.append(Bucket(inside, index, padded.view(mask.shape), mask))
             yield Batch(self.features[rows], last - first, buckets)
+
+    def padded(self, chosen: Tensor, width: int) -> Batch:
+        """A batch of one bucket, made of device operations whose shapes are given by those of the arguments.
+
+        Args:
+            chosen: Numbers of its queries, on the device.
+            width: At least the length of the longest; shorter lists are padded with their last item.
+        """
+        place = torch.arange(width, device=self.device)
+        length = self._length[chosen, None]
+        mask = place < length
+        rows = (self._begin[chosen, None] + place.minimum(length - 1)).flatten()
+        gains = self.gains[rows].view(mask.shape).masked_fill(~mask, 0.0)
+        index = torch.arange(mask.numel(), device=self.device)
+        return Batch(self.features[rows], len(chosen), [Bucket(slice(None), index, gains, mask)])
 
     def _rows(self, order: IntArray, ends: NDArray[np.int64]) -> tuple[Tensor, Tensor, Tensor]:
         """For each row of the epoch: its query, its place within the query, where it is stored."""

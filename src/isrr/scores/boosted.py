@@ -14,6 +14,7 @@ from isrr.data.queries import Queries
 from isrr.scores.base import BaseScorer, mean_ndcg
 from isrr.scores.features import FeatureMatrix, feature_matrix
 from isrr.scores.interrupt import TrainingInterruptedError, interruptible
+from isrr.scores.learnt import sample_of
 from isrr.scores.scorer import Progress
 
 # Called after each round with (rounds done, NDCG@5 on the validation set); True asks to stop.
@@ -73,6 +74,7 @@ class BoostedScorer(BaseScorer):
 
             kept = self._train(train, matrix, validation, held_out, after_round)
             self.n_features = matrix.shape[1]
+            self.learnt_from = sample_of([train, validation])
             self.history = {"rounds": kept, "interrupted": interrupted()}
             self.validation_ndcg = mean_ndcg(validation, self.score(validation))
             if folder is not None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from isrr.errors import ScorerError
-from isrr.files import write_atomically
+from isrr.files import read_json, write_atomically
 
 NAME = "manifest.json"
 FORMAT = 1
@@ -36,6 +36,7 @@ class Manifest:
         sha256: Digest of that file.
         history: What happened in training; checkpoints, rounds, an interruption.
         versions: Versions of Python, isrr and the training library.
+        learnt_from: Sample of the queries it has learnt from, see `isrr.scores.learnt`.
         format: Version of this layout.
     """
 
@@ -49,6 +50,7 @@ class Manifest:
     sha256: str
     history: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    learnt_from: str = ""
     format: int = FORMAT
 
 
@@ -85,15 +87,16 @@ def read_manifest(folder: Path) -> Manifest:
     """The manifest of a folder, checked, its model file too."""
     file = folder / NAME
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = read_json(file)
     except FileNotFoundError:
         raise ScorerError(f"{folder}: no scorer here; a trained one has a {NAME}") from None
-    except (OSError, ValueError) as error:
-        raise ScorerError(f"{file}: damaged, not readable as JSON ({error})") from None
+    except ValueError as error:
+        raise ScorerError(f"{file}: damaged: {error}") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         has = found.get("format") if isinstance(found, dict) else None
         raise ScorerError(f"{file}: format is {has!r}; this version of isrr reads format {FORMAT}")
     known = {f.name: f.type for f in fields(Manifest)}
+    found.setdefault("learnt_from", "")
     if set(found) != set(known):
         wrong = sorted(set(found) ^ set(known))
         raise ScorerError(f"{file}: damaged, fields missing or unknown: {', '.join(wrong)}")

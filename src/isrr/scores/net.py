@@ -16,6 +16,7 @@ from isrr.errors import DataError
 from isrr.scores.base import BaseScorer, mean_ndcg
 from isrr.scores.features import FeatureMatrix, Normalize, feature_matrix
 from isrr.scores.interrupt import TrainingInterruptedError, interruptible
+from isrr.scores.learnt import sample_of
 from isrr.scores.losses import LOSSES
 from isrr.scores.manifest import keep_model
 from isrr.scores.scorer import Progress
@@ -83,7 +84,7 @@ class NetScorer(BaseScorer):
         watched = DeviceQueries(validation, held_out, 5, device)
         recipe = Recipe(**{name: getattr(self, name) for name in Recipe.__dataclass_fields__})
         net = mlp(matrix.shape[1], self.hidden, self.seed).to(device)
-        self.n_features = matrix.shape[1]
+        self.n_features, self.learnt_from = matrix.shape[1], sample_of([train, validation])
         self.validation_ndcg, self.history = float("nan"), {}
         keep = self._keeper(Path(folder) if folder is not None else None, progress)
         with interruptible() as interrupted:

@@ -64,6 +64,10 @@ class Scorer(Protocol):
         """Raw scores, one an item, in the caller's row order."""
         ...
 
+    def share_learnt_from(self, queries: Queries) -> float:
+        """Estimate which share of the queries trained the scorer or told it when to stop."""
+        ...
+
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the model in its native format, and a manifest, to a folder."""
         ...

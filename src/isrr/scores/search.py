@@ -7,7 +7,7 @@ Paper: appendix B, "Experimental Setup Details".
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from itertools import product
@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from isrr.counting import counted
 from isrr.data.queries import Queries
 from isrr.errors import ScorerError
-from isrr.files import write_atomically
+from isrr.files import read_json_lines, write_atomically
 from isrr.scores.interrupt import TrainingInterruptedError
 from isrr.scores.scorer import Progress, Scorer
 
@@ -99,7 +100,7 @@ def search(
                 progress(sum(_key(other) in done for other in points), len(points), best)
     except KeyboardInterrupt:
         kept = f"the best of them is saved in {folder}" if done else "nothing is saved yet"
-        message = f"search stopped after {len(done)} points; {kept}; the same search goes on from here"
+        message = f"search stopped after {counted(len(done), 'point')}; {kept}; the same search goes on from here"
         raise TrainingInterruptedError(message) from None
     return [done[_key(point)] for point in points]
 
@@ -111,7 +112,7 @@ class _Ledger:
         self.file = file
         self.entries: list[Finished] = []
         if file.exists():
-            found = list(_lines(file))
+            found = read_json_lines(file)
             if found and found[0] != heading:
                 raise ScorerError(
                     f"{file}: belongs to another search ({_difference(found[0], heading)}); use another folder"
@@ -128,16 +129,6 @@ class _Ledger:
         self.entries.append(entry)
         with self.file.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(asdict(entry)) + "\n")
-
-
-def _lines(file: Path) -> Iterable[dict[str, Any]]:
-    for text in file.read_text(encoding="utf-8").splitlines():
-        try:
-            line = json.loads(text)
-        except ValueError:
-            return
-        if isinstance(line, dict):
-            yield line
 
 
 def _heading(make: Any, settings: dict[str, Any], train: Queries, validation: Queries) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from isrr.scores.batches import Batch, DeviceQueries, device_ndcg
 from isrr.scores.losses import gradient_of
 from isrr.scores.losses.draws import refuse_divergence
+from isrr.scores.replay import Replay
 
 if TYPE_CHECKING:
     from isrr.scores.losses import Gradient
@@ -53,28 +55,35 @@ def epochs(
     interrupted: Callable[[], bool],
 ) -> Iterator[float]:
     """Train epoch by epoch; NDCG@5 on the validation queries after each. Ends within a batch when interrupted."""
-    gradient = gradient_of(recipe.loss)
-    fused = train.device.type == "cuda"
-    optimizers = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
-    optimizer = optimizers[recipe.optimizer](net.parameters(), lr=recipe.learning_rate, fused=fused)
+    noise = torch.Generator(train.device)
+    step = partial(_step, net, _optimizer(net, recipe), gradient_of(recipe.loss), recipe, noise)
+    replay = Replay(train, step, noise) if train.device.type == "cuda" else None
     for epoch in range(recipe.epochs):
         order = np.random.default_rng((recipe.seed, epoch)).permutation(len(train))
-        noise = torch.Generator(train.device).manual_seed(recipe.seed * 1_000_003 + epoch)
-        for batch in train.batches(recipe.batch_queries, order):
+        noise.manual_seed(recipe.seed * 1_000_003 + epoch)
+        batches = (partial(step, batch) for batch in train.batches(recipe.batch_queries, order))
+        for take_step in replay.steps(recipe.batch_queries, order) if replay else batches:
             if interrupted():
                 return
-            _step(net, optimizer, batch, gradient, recipe, noise)
+            take_step()
         refuse_divergence(torch.cat([weights.detach().flatten() for weights in net.parameters()]))
         yield validation_ndcg(net, validation)
+
+
+def _optimizer(net: nn.Sequential, recipe: Recipe) -> torch.optim.Optimizer:
+    on_gpu = next(net.parameters()).is_cuda
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(net.parameters(), lr=recipe.learning_rate, fused=on_gpu)
+    return torch.optim.Adam(net.parameters(), lr=recipe.learning_rate, fused=on_gpu, capturable=on_gpu)
 
 
 def _step(
     net: nn.Sequential,
     optimizer: torch.optim.Optimizer,
-    batch: Batch,
     gradient: "Gradient",
     recipe: Recipe,
     noise: torch.Generator,
+    batch: Batch,
 ) -> None:
     scores = net(batch.features).squeeze(1)
     fixed = scores.detach()
@@ -83,7 +92,7 @@ def _step(
         for bucket in batch.buckets
     ]
     optimizer.zero_grad(set_to_none=True)
-    scores.backward(torch.cat(pulls) / -batch.n_queries)
+    torch.dot(scores, torch.cat(pulls) / -batch.n_queries).backward()  # type: ignore[no-untyped-call]
     optimizer.step()
 
 

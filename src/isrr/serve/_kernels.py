@@ -1,7 +1,8 @@
 """Compiled loops of the service."""
 
 import numpy as np
-from numba import njit
+
+from isrr.compiled import njit
 
 
 @njit(cache=True, nogil=True)

@@ -28,7 +28,7 @@ echo, 0.1</textarea>
 <p><button id="draw">Draw a hundred rankings</button> <span id="said" role="status"></span></p>
 <table hidden><thead><tr><th>item<th>score<th>exposure drawn<th>in the order by score</tr></thead><tbody></tbody></table>
 <script>
-const at = id => document.getElementById(id), theta = rank => 1 / Math.log2(1 + rank);
+const at = id => document.getElementById(id), discount = rank => 1 / Math.log2(1 + rank);
 const cell = (row, content) => row.insertCell().append(content);
 function bar(value, kind) {
   const box = document.createElement("span"), fill = document.createElement("span");
@@ -55,7 +55,7 @@ at("draw").onclick = async () => {
   if (!answer.ok) { at("said").textContent = found.error; return; }
   const exposure = new Map(items.map(item => [item.id, 0]));
   for (const {items: ranked} of found.results)
-    for (const {id, rank} of ranked) exposure.set(id, exposure.get(id) + theta(rank) / 100);
+    for (const {id, rank} of ranked) exposure.set(id, exposure.get(id) + discount(rank) / 100);
   const first = found.results[0].certificate;
   at("said").textContent = first.status + (first.reason ? ": " + first.reason : "");
   const table = document.querySelector("table"), body = table.tBodies[0];
@@ -63,7 +63,7 @@ at("draw").onclick = async () => {
   items.sort((a, b) => b.score - a.score).forEach((item, i) => {
     const row = body.insertRow();
     cell(row, item.id); cell(row, item.score.toFixed(3));
-    cell(row, bar(exposure.get(item.id), "")); cell(row, bar(i < k ? theta(i + 1) : 0, "score"));
+    cell(row, bar(exposure.get(item.id), "")); cell(row, bar(i < k ? discount(i + 1) : 0, "score"));
   });
 };
 </script>

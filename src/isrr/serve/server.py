@@ -36,8 +36,9 @@ class Supervisor(Multiprocess):
 
 
 def run(settings: Settings, *, host: str, port: int, workers: int = 1, access_log: bool = False) -> None:
-    """Serve until told to stop; refuses a ranker file that cannot be loaded before any worker starts."""
+    """Serve until told to stop; refuses a bad ranker file or a taken port before any worker starts."""
     CurrentCertificate(settings.ranker, trust_edited=settings.trust_edited)
+    _refuse_taken(host, port)
     if workers == 1:
         Server(_config(settings, host, port, 1, access_log)).run()
         return
@@ -45,6 +46,17 @@ def run(settings: Settings, *, host: str, port: int, workers: int = 1, access_lo
         settings = replace(settings, supervisor=os.getpid(), shared=Path(shared))
         config = _config(settings, host, port, workers, access_log)
         supervise(config)
+
+
+def _refuse_taken(host: str, port: int) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        said = str(error.strerror).partition(" (")[0]
+        raise ValueError(
+            f"{host}, port {port}: cannot be listened on: {said}; name another `host=` or `port=`"
+        ) from None
 
 
 def supervise(config: Config) -> None:

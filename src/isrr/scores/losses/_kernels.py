@@ -6,7 +6,8 @@ sums are kept by depth, 16 bits of mass each.
 """
 
 import numpy as np
-from numba import njit
+
+from isrr.compiled import njit
 
 LATER, FROM_HERE = 1, 2  # as in `isrr.scores.losses.gradient.Part`; all else is the whole
 CELLS = 8  # cells an item: most searches end where they start
@@ -96,9 +97,9 @@ def level_of(weight):
 
 
 @njit(cache=True, nogil=True)
-def sum_gradients(scores, gains, mask, theta, uniforms, rule, lightest, start, stop, out):
+def sum_gradients(scores, gains, mask, discount, uniforms, rule, lightest, start, stop, out):
     # scores, gains, mask (n_queries, n_items)  padded queries
-    # theta    (k,)                             discount of each place
+    # discount (k,)                             discount of each place
     # uniforms (n_queries, k, n_draws)          fresh noise per place and draw
     # rule     (3,)                             pull, credit, blame: see `gradient.Rule`
     # out      (n_queries, n_items)             out: sum over draws; 0 at the padding
@@ -137,12 +138,12 @@ def sum_gradients(scores, gains, mask, theta, uniforms, rule, lightest, start, s
                 items[j], left = place_one(upto, cell, per_weight, uniform, j, begins, ends)
                 chance[j] = 1.0 / left
                 depth[j] = 0 if near else level_of(left)
-                rewards[j] = theta[j] * gain[items[j]]
+                rewards[j] = discount[j] * gain[items[j]]
                 whole += rewards[j]
             so_far, p, q = 0.0, 0.0, 0.0
             for j in range(places):
                 so_far += rewards[j]
-                placed = pull * theta[j] * chance[j]
+                placed = pull * discount[j] * chance[j]
                 lost = part_of(blame, so_far, rewards[j], whole) * chance[j]
                 p, q = p + placed, q + lost
                 placing[j], losing[j] = p, q

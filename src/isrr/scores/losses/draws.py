@@ -43,9 +43,9 @@ def draw(scores: Tensor, mask: Tensor, k: int, n_draws: int, generator: torch.Ge
     P(item d next) = exp(score_d) / Σ over unplaced items of exp(score)
     """
     k = min(k, scores.shape[1])
-    logits, order = scores.detach().double().masked_fill(~mask, -torch.inf).sort(dim=1)
-    logits = (logits - logits[:, -1:]).clamp(min=LIGHTEST).masked_fill(torch.isneginf(logits), -torch.inf)
-    weights = logits.exp()
+    rising, order = scores.detach().double().masked_fill(~mask, -torch.inf).sort(dim=1)
+    below_best = (rising - rising[:, -1:]).clamp(min=LIGHTEST)
+    weights = below_best.masked_fill(torch.isneginf(rising), -torch.inf).exp()
     place = place_on_host if scores.device.type == "cpu" else place_on_device
     found, mass = place(weights.cumsum(1), uniforms(scores, k, n_draws, generator))
     filled = (torch.arange(k, device=scores.device) < mask.sum(1, True)).unsqueeze(2)

@@ -72,5 +72,5 @@ def on_device(scores: Tensor, gains: Tensor, mask: Tensor, k: int) -> Tensor:
 def _steps(k: int, reach: int, like: Tensor) -> Tensor:
     """δ of the distance between two ranks, for distances 1 … reach."""
     shown = min(k, reach + 1)
-    theta = torch.nn.functional.pad(discounts(shown, like), (0, reach + 1 - shown))
-    return theta[:-1] - theta[1:]
+    discount = torch.nn.functional.pad(discounts(shown, like), (0, reach + 1 - shown))
+    return discount[:-1] - discount[1:]

@@ -54,8 +54,8 @@ def _conditioned(scores: Tensor, gains: Tensor, items: Tensor, noisy: Tensor, k:
     The leaders, their items and noisy scores, are (n_queries, k + 1, n_draws), or fewer where lists are shorter.
     """
     places = items.shape[1]
-    theta = torch.nn.functional.pad(discounts(k, scores), (0, 2))
-    step = (theta[:-1] - theta[1:])[:places].view(1, -1, 1)
+    discount = torch.nn.functional.pad(discounts(k, scores), (0, 2))
+    step = (discount[:-1] - discount[1:])[:places].view(1, -1, 1)
     gain, score = at(gains, items), at(scores, items)
 
     density = _density(scores[:, :, None] - noisy[:, None, :k].flatten(2), noise)

@@ -1,0 +1,65 @@
+"""What options can be set to: the values their help lists and the shell completes.
+
+They are written out here so that neither help nor completion waits for the library; the tests hold them to it.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+LOSSES = {
+    "catboost": ("YetiRank", "QueryRMSE", "StochasticRank"),
+    "lightgbm": ("lambdarank", "regression"),
+    "net": (
+        "lambdaloss", "plrank", "policy-gradient", "placement-policy-gradient", "stochasticrank",
+        "stochasticrank-normal",
+    ),
+    "xgboost": ("rank:ndcg", "reg:squarederror"),
+}  # fmt: skip
+CHOICES = {
+    "path": ("auto", "temperature", "front", "thresholds", "paper"),
+    "evidence": (
+        "bentkus", "betting", "dkwm", "empirical_bernstein", "hb_plus", "hoeffding", "hoeffding_bentkus", "mixture",
+        "normal_approximation", "vb", "wsr",
+    ),
+    "selection": ("fixed_sequence", "holm", "bonferroni", "pointwise", "split"),
+    "gain": ("exponential", "linear"),
+    "empty_query": ("skip", "zero", "one"),
+    "model": tuple(LOSSES),
+    "normalize": ("none", "query"),
+    "result": ("tradeoff", "coverage", "decay", "stochastic", "rcscore", "runtime", "all"),
+}  # fmt: skip
+PROMISES = (
+    "ndcg@5 >= 95% of deterministic",
+    "ndcg@5 >= 0.70",
+    "normalized_disparity@5 <= 50% of deterministic",
+    "normalized_disparity@5 <= 0.2",
+    "disparity@5 <= 0.2",
+    "group_exposure@5 <= 0.2",
+)
+
+
+def offered(values: tuple[str, ...]) -> Callable[[str], list[str]]:
+    """Completion of an option from a list of values."""
+
+    def completed(incomplete: str) -> list[str]:
+        return [value for value in values if value.startswith(incomplete)]
+
+    return completed
+
+
+def offered_promises(incomplete: str) -> list[str]:
+    """Completion of a promise, within quotes only: bash puts in what it is given, and `>` would be a redirection."""
+    line = os.environ.get("COMP_WORDS", "'")
+    quoted = line.removesuffix(incomplete).endswith(("'", '"'))
+    if not quoted and incomplete:
+        return []
+    return offered(PROMISES)(incomplete) if quoted else [f"'{promise}'" for promise in PROMISES]
+
+
+def choice(name: str, help_text: str) -> Any:
+    """An option whose values are known: its help lists them and the shell completes them."""
+    values = CHOICES[name]
+    return typer.Option(help=f"{help_text}: {', '.join(values)}.", autocompletion=offered(values))

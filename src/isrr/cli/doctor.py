@@ -1,0 +1,113 @@
+"""`isrr doctor`: what is installed and what is missing, and what there is to compute with."""
+
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from isrr.cli.console import say, show_json
+from isrr.cli.options import AsJson
+from isrr.counting import counted
+
+MEMORY, CONTAINER_LIMIT = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """What is installed, which extras are missing and how to get them; threads, kernel cache, GPU, memory."""
+    found = findings()
+    if as_json:
+        show_json(found)
+    else:
+        say("\n".join(_lines(found)))
+
+
+def findings() -> dict[str, Any]:
+    """Everything `isrr doctor` tells, as plain values; what is unknown or missing is None."""
+    from isrr.parallel import available_cores, threads
+
+    core, extras = _requirements()
+    return {
+        "isrr": metadata.version("isrr"),
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "platform": platform.platform(),
+        "core": {name: _version(name) for name in core},
+        "extras": {extra: {name: _version(name) for name in names} for extra, names in extras.items()},
+        "threads": threads(),
+        "cores": available_cores(),
+        "kernel_cache": _kernel_cache(),
+        "gpu": _gpu(),
+        "memory_gib": _memory(),
+    }
+
+
+def _lines(found: dict[str, Any]) -> Iterator[str]:
+    yield f"isrr         {found['isrr']}"
+    yield f"python       {found['python']}, {found['executable']}"
+    yield f"platform     {found['platform']}"
+    yield f"core         {_listed(found['core'])}"
+    for extra, packages in found["extras"].items():
+        missing = [name for name, version in packages.items() if version is None]
+        remedy = f"missing: {', '.join(missing)}; pip install 'isrr[{extra}]'"
+        yield f"{extra:12} {remedy if missing else _listed(packages)}"
+    yield f"threads      {found['threads']} on {counted(found['cores'], 'core')} (ISRR_THREADS changes it)"
+    nowhere = "none: kernels are compiled in every process; set NUMBA_CACHE_DIR to a folder that may be written to"
+    yield f"kernel cache {found['kernel_cache'] or nowhere}"
+    yield f"gpu          {found['gpu'] or 'none that torch can use'}"
+    free, total = (found["memory_gib"][name] for name in ("available", "total"))
+    yield f"memory       {'unknown' if total is None else f'{free:.1f} of {total:.1f} GiB free'}"
+
+
+def _listed(packages: dict[str, str | None]) -> str:
+    return ", ".join(f"{name} {version or 'missing'}" for name, version in packages.items())
+
+
+def _requirements() -> tuple[list[str], dict[str, list[str]]]:
+    """What isrr needs, and what each extra adds, from its own metadata."""
+    core: list[str] = []
+    extras: dict[str, list[str]] = {}
+    for requirement in metadata.requires("isrr") or []:
+        name, extra = re.match(r"[\w.-]+", requirement), re.search(r"extra == ['\"](.+?)['\"]", requirement)
+        assert name is not None, requirement
+        (core if extra is None else extras.setdefault(extra[1], [])).append(name[0])
+    extras.pop("all", None)  # the others together
+    return core, extras
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _kernel_cache() -> str | None:
+    """The folder that keeps compiled kernels; Numba takes none that cannot be written to."""
+    from isrr.data._kernels import line_start
+
+    folder: str | None = line_start.stats.cache_path
+    return folder
+
+
+def _gpu() -> str | None:
+    if find_spec("torch") is None:
+        return None
+    import torch
+
+    return str(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
+
+
+def _memory() -> dict[str, float | None]:
+    """Memory in GiB, as far as the system tells; in a container, no more than its limit."""
+    if not MEMORY.exists():
+        return {"total": None, "available": None}
+    told = dict(re.findall(r"(\w+):\s+(\d+) kB", MEMORY.read_text()))
+    total, available = int(told["MemTotal"]) << 10, int(told["MemAvailable"]) << 10
+    limit = CONTAINER_LIMIT.read_text().strip() if os.access(CONTAINER_LIMIT, os.R_OK) else "max"
+    total = min(total, int(limit)) if limit.isdigit() else total
+    return {"total": round(total / 2**30, 2), "available": round(min(total, available) / 2**30, 2)}

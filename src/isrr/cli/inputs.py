@@ -1,0 +1,56 @@
+"""What commands do before any work: open ranker files, refuse places that cannot be written, warn of odd scores."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from isrr.cli.console import warn
+from isrr.errors import CertificateError, DataError
+
+if TYPE_CHECKING:
+    from isrr.certificate import Abstention, Certificate
+
+
+def opened(ranker: Path, trust_edited: bool) -> "Certificate | Abstention":
+    """A ranker file; one that was edited by hand is read only on demand, and never without saying so."""
+    from isrr.certificate import load
+
+    try:
+        return load(ranker)
+    except CertificateError:
+        if not trust_edited:
+            raise
+    outcome = load(ranker, trust_edited=True)
+    warn(f"{ranker} was edited by hand; its promise does not cover what it says now")
+    return outcome
+
+
+def check_file(file: Path, *suffixes: str) -> None:
+    """Refuse a file that could not be written at the end: better now than after the work."""
+    if suffixes and file.suffix.lower() not in suffixes:
+        raise DataError(f"{file}: the name must end in {' or '.join(suffixes)}")
+    if file.is_dir():
+        raise DataError(f"{file}: this is a folder; name a file")
+    if not file.absolute().parent.is_dir():
+        raise DataError(f"{file}: the folder {file.parent} does not exist; make it first")
+    if not os.access(file.absolute().parent, os.W_OK):
+        raise DataError(f"{file}: nothing may be written to the folder {file.parent}; name another")
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that could not be made or filled at the end."""
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise DataError(f"{folder}: {'this' if there == folder.absolute() else there} is a file; name a folder")
+    if not os.access(there, os.W_OK):
+        raise DataError(f"{folder}: nothing may be written to {there}; name another folder")
+
+
+def warn_of_drift(outcome: "Certificate | Abstention", outside: float) -> None:
+    """Say so where a share of the scores lies outside the range that calibration saw."""
+    if outside > 0.02:
+        low, _, _, _, high = outcome.provenance.score_quantiles
+        warn(
+            f"{outside:.0%} of the scores lie outside [{low:.4g}, {high:.4g}], where calibration saw 99.8 % of them; "
+            "a promise covers scores on its own scale only"
+        )

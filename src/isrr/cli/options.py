@@ -1,0 +1,121 @@
+"""Arguments and options that several commands share, each described once."""
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from isrr.cli.choices import LOSSES, PROMISES, offered, offered_promises
+
+COLUMNS = {  # what a column holds, and the names under which it is found by itself
+    "query": ("query ids", ("query_id", "qid", "query")),
+    "item": ("item ids", ("item_id", "doc_id", "docid", "item")),
+    "score": ("scores", ("score",)),
+    "relevance": ("relevance grades", ("relevance", "label", "grade")),
+    "segment": ("the query's segment", ("segment",)),
+    "item_group": ("the item's provider or group", ("group", "provider", "item_group")),
+}
+ENGINE = {  # where the work is done
+    "engine": (str, "local", "local; or spark or dask, to work where the table is, with the same bits."),
+    "master": (str | None, None, "Spark's master, e.g. spark://host:7077, yarn or local[4]."),
+    "trust_layout": (bool, False, "The rows of a query stand together in one file: stream them as they lie."),
+    "partitions": (int | None, None, "On Spark: how many partitions scattered rows are brought into."),
+}
+Judged = Annotated[
+    str,
+    typer.Argument(
+        help="Judged queries, one row an item: query, item, score, relevance. Parquet (several files by a pattern), "
+        "CSV, JSONL or Arrow."
+    ),
+]
+RankerFile = Annotated[Path, typer.Argument(help="A ranker file, written by `isrr calibrate`.")]
+Promise = Annotated[
+    str,
+    typer.Option(
+        "--guarantee",
+        "-g",
+        help=f"The promise, e.g. {PROMISES[0]!r}, {PROMISES[1]!r} or {PROMISES[3]!r}.",
+        autocompletion=offered_promises,
+    ),
+]
+Promises = Annotated[
+    list[str],
+    typer.Option(
+        "--guarantee",
+        "-g",
+        help=f"A promise: {'; '.join(PROMISES)}. Repeat for several that must hold together.",
+        autocompletion=offered_promises,
+    ),
+]
+Loss = Annotated[
+    str,
+    typer.Option(
+        help="What to train for; the first unless named. "
+        + "; ".join(f"{kind}: {', '.join(losses)}" for kind, losses in LOSSES.items()),
+        autocompletion=offered(tuple(loss for losses in LOSSES.values() for loss in losses)),
+    ),
+]
+Features = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="For tables: a column of lists (`features` unless named), or columns of numbers; repeat it, or name "
+        "several by a pattern such as 'f*'."
+    ),
+]
+ZeroBased = Annotated[bool, typer.Option("--zero-based", help="For LETOR text whose first feature has index 0.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+Trust = Annotated[bool, typer.Option("--trust-edited", help="Accept a ranker file that was edited by hand.")]
+Sizes = Annotated[
+    Path | None,
+    typer.Option("--group", help="For LETOR text without qid: file with the sizes of consecutive queries, one a line."),
+]
+
+
+def with_columns(*roles: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command one option for each role a column can play; it takes them together, as the dict `columns`."""
+    return _together("columns", {role: (_column(role), None) for role in roles})
+
+
+def with_engine(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say where the work is done; it takes them together, as the dict `where`."""
+    panel = "Where the work is done"
+    options = {
+        name: (Annotated[kind, typer.Option(f"--{name.replace('_', '-')}", help=text, rich_help_panel=panel)], default)
+        for name, (kind, default, text) in ENGINE.items()
+    }
+    return _together("where", options)(command)
+
+
+def _together(
+    taken_as: str, options: dict[str, tuple[Any, Any]]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add options, each with its annotation and default, that the command takes together in one dict."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = [parameter for parameter in signature(command).parameters.values() if parameter.name != taken_as]
+        added = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            for name, (annotation, default) in options.items()
+        ]
+
+        @wraps(command)
+        def run(**arguments: Any) -> None:
+            gathered = {name: arguments.pop(name) for name in options}
+            command(**{taken_as: gathered}, **arguments)
+
+        parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in [*own, *added]]
+        run.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": None}
+        return run
+
+    return decorate
+
+
+def _column(role: str) -> Any:
+    meaning, names = COLUMNS[role]
+    help_text = f"Column with {meaning}; without it, {', '.join(names)}."
+    option = typer.Option(help=help_text, metavar="NAME", rich_help_panel="Columns, where they have other names")
+    return Annotated[str | None, option]

@@ -1,0 +1,161 @@
+"""Odd files, full disks, closed pipes and Ctrl-C: one line each, the right exit code, and nothing half-written."""
+
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from isrr import Queries, write_queries
+
+PROMISE = "ndcg@5 >= 90% of deterministic"
+ISRR = [sys.executable, "-m", "isrr"]
+
+
+def isrr(*arguments, **options):
+    return subprocess.run([*ISRR, *map(str, arguments)], capture_output=True, text=True, timeout=300, **options)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A ranker file, its judged queries, and files that are not what they should be."""
+    folder = tmp_path_factory.mktemp("refusals")
+    rng = np.random.default_rng(20230)
+    relevance = rng.choice(3, 3_000)
+    scores, query_ids = relevance + rng.normal(size=3_000), np.repeat(np.arange(300), 10)
+    features = rng.random((3_000, 4))
+    judged = Queries.from_arrays(scores=scores, relevance=relevance, query_ids=query_ids, features=features)
+    write_queries(judged, folder / "judged.parquet")
+    (folder / "no-score.csv").write_text("query_id,item_id,Score_,grade\n1,a,0.5,1\n1,b,0.2,0\n")
+    done = isrr("calibrate", "judged.parquet", "-g", PROMISE, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    whole = (folder / "ranker.json").read_text()
+    (folder / "empty.json").write_text("")
+    (folder / "cut.json").write_text(whole[: len(whole) // 2])
+    (folder / "deep.json").write_text("[" * 100_000)
+    (folder / "latin.json").write_bytes('{"kind": "Prüfung"}'.encode("latin-1"))
+    (folder / "latin.csv").write_bytes("query_id,score,relevance\nMünchen,1,1\n".encode("latin-1"))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["show", "."], ".: not a certificate: it cannot be read: Is a directory"),
+        (["show", "empty.json"], "empty.json: not a certificate: it is empty"),
+        (["show", "cut.json"], "cut.json: not a certificate: it is no JSON, or cut off, at line"),
+        (["show", "deep.json"], "nested too deeply"),
+        (["show", "latin.json"], "latin.json: not a certificate: it is not text"),
+        (["serve", "empty.json"], "it is empty"),
+        (["calibrate", "latin.csv", "-g", PROMISE], "latin.csv: cannot be read"),
+        (["calibrate", ".", "-g", PROMISE], "this is a folder"),
+        (["calibrate", "no-score.csv", "-g", PROMISE], "named by --score); the columns are query_id, item_id, Score_,"),
+        (["calibrate", "no-score.csv", "-g", PROMISE], "did you mean 'Score_'?"),
+        (["calibrate", "judged.parquet", "-g", PROMISE, "-o", "/dev/full"], "/dev/full: No space left on device"),
+        (["calibrate", "judged.parquet", "-g", PROMISE, "--relevance", "rel"], "there is no column 'rel'"),
+        (["rank", "ranker.json", "no-score.csv", "-o", "x.parquet"], "no score column (score, or named by --score)"),
+        (["demo", "--out", "ranker.json"], "ranker.json: this is a file; name a folder"),
+        (["demo", "--out", "ranker.json/x"], "ranker.json is a file; name a folder"),
+        (["demo", "-g", "ndcg@5 >= 95"], "write 0.95, or 95% of deterministic"),
+        (["demo", "-g", "group_exposure@5 <= 0.2"], "the demo's items belong to no groups"),
+        (["train", "judged.parquet", "--out", "ranker.json"], "ranker.json: this is a file; name a folder"),
+        (["data", "show", "no-score.csv", "--score", "Score"], "did you mean 'Score_'?"),
+        (["data", "convert", "no-score.csv", "x.csv"], "the name must end in .arrow or .parquet"),
+        (["reproduce", "everything"], "there is no result 'everything'"),
+    ],
+)
+def test_what_a_user_can_put_right_is_one_line_and_exit_code_two(made, arguments, said):
+    before = sorted(made.iterdir())
+    done = isrr(*arguments, cwd=made)
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "`" not in done.stderr
+    assert sorted(made.iterdir()) == before
+
+
+def test_a_port_that_is_taken_is_refused_at_once(made):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = isrr("serve", made / "ranker.json", "--port", port)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"isrr: 127.0.0.1, port {port}: cannot be listened on: Address already in use; name another --host or --port\n"
+    )
+
+
+def test_a_column_under_another_name_is_shown_and_converted(made, tmp_path):
+    done = isrr("data", "convert", made / "no-score.csv", tmp_path / "x.parquet", "--score", "Score_")
+    assert "1 query, 2 items; scores, relevance, item_ids" in done.stdout, done.stderr
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="root is held to permissions by setpriv of util-linux")
+def test_without_permission_nothing_is_begun(made, tmp_path):
+    secret = tmp_path / "secret.parquet"
+    shutil.copy(made / "judged.parquet", secret)
+    secret.chmod(0)
+    tmp_path.chmod(0o500)
+    held = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    for arguments, said in (
+        (["data", "show", secret], "is not readable"),
+        (["calibrate", made / "judged.parquet", "-g", PROMISE, "-o", tmp_path / "r.json"], "nothing may be written to"),
+        (["demo", "--out", tmp_path / "demo"], "nothing may be written to"),
+    ):
+        wide = {**os.environ, "COLUMNS": "300"}
+        done = subprocess.run([*held, *ISRR, *map(str, arguments)], capture_output=True, text=True, env=wide)
+        assert done.returncode == 2, done.stderr
+        assert said in done.stderr
+
+
+def test_a_disk_that_fills_up_leaves_the_old_file_whole(made, tmp_path):
+    shutil.copy(made / "ranker.json", tmp_path)
+    before = (tmp_path / "ranker.json").read_bytes()
+
+    def little_space():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    command = ["calibrate", made / "judged.parquet", "-g", "ndcg@5 >= 80% of deterministic"]
+    done = isrr(*command, "-o", tmp_path / "ranker.json", preexec_fn=little_space)
+    assert done.returncode == 2
+    assert done.stderr.strip().endswith(f"{tmp_path}/ranker.json: File too large")
+    assert (tmp_path / "ranker.json").read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["ranker.json"]
+
+
+def test_output_that_cannot_be_written_is_said_once(made):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*ISRR, "show", str(made / "ranker.json")], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 2
+    assert done.stderr == "isrr: the output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("option", [[], ["--json"]])
+def test_a_closed_pipe_is_no_error(made, option):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as closed:
+        command = [*ISRR, "show", str(made / "ranker.json"), *option]
+        done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True)
+    assert done.returncode in (1, 141)
+    assert done.stderr == ""
+
+
+def test_ctrl_c_is_one_line(tmp_path):
+    run = subprocess.Popen(
+        [*ISRR, "demo"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    assert run.stdout.readline().startswith("queries:")
+    run.send_signal(signal.SIGINT)
+    _, heard = run.communicate(timeout=120)
+    assert run.returncode in (130, -signal.SIGINT)  # the shell sees 130 either way
+    assert heard == "isrr: interrupted; files are as they were\n"
+    assert not list(tmp_path.rglob("*.tmp"))

@@ -1,0 +1,116 @@
+"""What a shell sees: completion, `isrr doctor`, options that keep their promises."""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+import isrr
+from isrr.cli.choices import CHOICES, LOSSES, PROMISES
+from isrr.cli.main import app
+from isrr.cli.options import COLUMNS
+from isrr.guarantee import Guarantee
+
+SOURCE = Path(isrr.__file__).parent
+
+
+def completed(line):
+    """What bash offers for the last word of a line."""
+    words = line.split(" ")
+    shell = {"_ISRR_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    code = "from isrr.cli.main import main; import sys; sys.argv = ['isrr']; main()"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env={**os.environ, **shell}, capture_output=True, text=True)
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("isrr cal", ["calibrate"]),
+        ("isrr calibrate --rel", ["--relevance"]),
+        ("isrr calibrate j.parquet --evidence hoeff", ["hoeffding", "hoeffding_bentkus"]),
+        ("isrr calibrate j.parquet -g 'ndcg", [promise for promise in PROMISES if promise.startswith("ndcg")]),
+        ("isrr calibrate j.parquet -g ", [f"'{promise}'" for promise in PROMISES]),
+        ("isrr calibrate j.parquet -g ndcg", [""]),
+        ("isrr train t.txt --model l", ["lightgbm"]),
+        ("isrr reproduce r", ["rcscore", "runtime"]),
+    ],
+)
+def test_bash_is_offered_commands_options_and_values(line, offered):
+    assert completed(line) == offered
+
+
+def test_what_is_offered_is_what_the_library_knows():
+    from isrr.calibration.paths import NAMES as PATHS
+    from isrr.data.columns import USUAL_NAMES
+    from isrr.gains import EmptyQuery, Gain
+    from isrr.risk.evidence import NAMES as EVIDENCE
+    from isrr.risk.select import SELECTIONS
+    from isrr.scores.features import Normalize
+    from isrr.scores.scorer import KINDS, scorer_class
+
+    known = {"path": PATHS, "evidence": EVIDENCE, "selection": (*SELECTIONS, "split"), "gain": get_args(Gain)}
+    known |= {"empty_query": get_args(EmptyQuery), "model": KINDS, "normalize": get_args(Normalize)}
+    assert {name: values for name, values in CHOICES.items() if name != "result"} == known
+    assert {kind: scorer_class(kind).losses for kind in KINDS if find_spec(kind.replace("net", "torch"))} == LOSSES
+    assert {role: names for role, (_, names) in COLUMNS.items()} == {role: USUAL_NAMES[role] for role in COLUMNS}
+    for promise in PROMISES:
+        Guarantee.parse(promise, bound=1.0 if promise.startswith("disparity") else None)
+
+
+def options(command, path=()):
+    """Every command, by path, with its options."""
+    if hasattr(command, "commands"):
+        for name, inner in command.commands.items():
+            yield from options(inner, (*path, name))
+    else:
+        yield path, {option for parameter in command.params for option in parameter.opts}
+
+
+def test_an_argument_named_in_a_message_is_an_option_of_some_command():
+    known = {option for _, own in options(get_command(app)) for option in own}
+    for file in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            raised = [node.exc] if isinstance(node, ast.Raise) and node.exc else []
+            for text in (leaf.value for top in raised for leaf in ast.walk(top) if isinstance(leaf, ast.Constant)):
+                for name in re.findall(r"`(\w+)=", text if isinstance(text, str) else ""):
+                    assert f"--{name.replace('_', '-')}" in known, f"{file.name}: `{name}=`"
+                assert not re.search(r"(?<![`\w])[a-z_]+=[ ,;)]", str(text)), f"{file.name}: {text}"
+    assert {f"--{role.replace('_', '-')}" for role in COLUMNS} <= known
+
+
+def test_every_command_explains_every_option():
+    for path, own in options(get_command(app)):
+        shown = CliRunner().invoke(app, [*path, "--help"], terminal_width=200).output
+        assert all(option in shown for option in own), path
+
+
+def test_the_doctor_names_what_is_there_and_how_to_get_the_rest():
+    found = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
+    assert found["core"].keys() >= {"numba", "numpy", "pyarrow", "scipy", "typer"}
+    assert None not in found["core"].values()
+    assert {"lightgbm", "report", "serve", "torch"} <= found["extras"].keys()
+    said = CliRunner().invoke(app, ["doctor"]).stdout
+    for extra, packages in found["extras"].items():
+        assert (f"pip install 'isrr[{extra}]'" in said) == (None in packages.values())
+
+
+def test_where_nothing_can_be_cached_kernels_are_compiled_all_the_same(tmp_path):
+    locked = {**os.environ, "NUMBA_CACHE_LOCATOR_CLASSES": "ZipCacheLocator"}
+    done = subprocess.run([sys.executable, "-m", "isrr", "doctor"], env=locked, capture_output=True, text=True)
+    assert "set NUMBA_CACHE_DIR" in done.stdout, done.stderr
+
+
+def test_showing_help_loads_nothing_heavy():
+    probe = "from isrr.cli.main import app; import sys; print([m for m in ('numpy', 'numba') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True).stdout.strip() == "[]"
