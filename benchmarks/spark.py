@@ -101,7 +101,7 @@ def _compile_kernels() -> None:
     from isrr import GPLRanker, Queries, evaluate
     from isrr.risk import vb
 
-    queries = Queries.from_arrays(scores=[2.0, 1.0, 0.5], relevance=[1, 0, 2], qid=[1, 1, 1], item_ids=[1, 2, 3])
+    queries = Queries.from_arrays(scores=[2.0, 1.0, 0.5], relevance=[1, 0, 2], query_ids=[1, 1, 1], item_ids=[1, 2, 3])
     measured = evaluate(queries, [GPLRanker.deterministic(), GPLRanker()], method="draws", n_draws=4)
     vb.Summary.of(1.0 - measured.ndcg, 0.3, 0.05)
     assert queries.fingerprint

@@ -62,12 +62,15 @@ class TakeCensus:
 
     @property
     def roles(self) -> tuple[str, ...]:
+        """The columns it reads."""
         return ("query", "score", "relevance", *(["segment"] if self.by_segment else []))
 
     def summary(self, blocks: Iterable[Queries]) -> Census:
+        """The answer for these blocks."""
         return self.joined([self._count(block) for block in blocks])
 
     def joined(self, summaries: Sequence[Census]) -> Census:
+        """The answer for all parts."""
         return sum(summaries, Census())
 
     def _count(self, queries: Queries) -> Census:
@@ -88,9 +91,11 @@ class TakeCensus:
         )
 
     def pack(self, summary: Census) -> Tree:
+        """The answer as a tree to send."""
         return asdict(summary)
 
     def unpack(self, tree: Tree) -> Census:
+        """The answer from its tree."""
         return Census(**{**tree, "by_segment": tuple((name, count) for name, count in tree["by_segment"])})
 
 

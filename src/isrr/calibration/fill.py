@@ -77,6 +77,7 @@ class Fill:
 
     @property
     def roles(self) -> tuple[str, ...]:
+        """The columns it reads."""
         grouped = any(guarantee.metric == "group_exposure" for guarantee in self.guarantees)
         segmented = any(guarantee.per for guarantee in self.guarantees)
         extra = (*(["segment"] if segmented else []), *(["item_group"] if grouped else []))
@@ -103,9 +104,11 @@ class Fill:
         return self.evidence in ("vb", "mixture") or (betting and self.n_judged > LARGEST_FOR_BETTING)
 
     def summary(self, blocks: Iterable[Queries]) -> RiskTable:
+        """The answer for these blocks."""
         return self.joined([self._shard(block) for block in blocks])
 
     def joined(self, summaries: Sequence[RiskTable]) -> RiskTable:
+        """The answer for all parts."""
         return merge([self._table(Moments.none(len(self.grid)), (), 0, NOTHING), *summaries])
 
     def _table(self, moments: Moments, cells: tuple[Cell, ...], n_skipped: int, keys: Any) -> RiskTable:
@@ -150,6 +153,7 @@ class Fill:
         return mixture.Summary.of(losses, self.delta, planned)
 
     def pack(self, summary: RiskTable) -> Tree:
+        """The answer as a tree to send."""
         cells = [
             {
                 "promise": self.guarantees.index(cell.guarantee),
@@ -164,6 +168,7 @@ class Fill:
         return {"moments": moments, "cells": cells, "n_skipped": summary.n_skipped, "keys": summary.keys}
 
     def unpack(self, tree: Tree) -> RiskTable:
+        """The answer from its tree."""
         cells = [
             Cell(
                 self.guarantees[cell["promise"]],

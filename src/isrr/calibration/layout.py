@@ -48,18 +48,22 @@ class TakeSpans:
     roles: tuple[str, ...] = ("query",)
 
     def summary(self, blocks: Iterable[Queries]) -> tuple[Span, ...]:
+        """The answer for these blocks."""
         span = None
         for block in blocks:
             span = Span.of(block) if span is None else span.then(Span.of(block))
         return () if span is None else (span,)
 
     def joined(self, summaries: Sequence[tuple[Span, ...]]) -> tuple[Span, ...]:
+        """The answer for all parts."""
         return tuple(span for spans in summaries for span in spans)
 
     def pack(self, summary: tuple[Span, ...]) -> Tree:
+        """The answer as a tree to send."""
         return {"spans": [asdict(span) for span in summary]}
 
     def unpack(self, tree: Tree) -> tuple[Span, ...]:
+        """The answer from its tree."""
         return tuple(Span(**span) for span in tree["spans"])
 
 

@@ -27,13 +27,15 @@ class InMemory:
 
     @property
     def made_ids(self) -> bool:
+        """Whether query ids were made from positions."""
         return self.queries.made_ids
 
     def run(self, task: Task[Sum], progress: Progress | None = None) -> Sum:
+        """The answer for all queries."""
         return task.summary(self._blocks(progress))
 
     def close(self) -> None:
-        pass
+        """Let go of what was kept for further tasks."""
 
     def _blocks(self, progress: Progress | None) -> Iterator[Queries]:
         n_queries = len(self.queries)
@@ -69,6 +71,7 @@ class Files:
         return any((pq.read_schema(file).metadata or {}).items() >= MADE_IDS.items() for file in self.files)
 
     def run(self, task: Task[Sum], progress: Progress | None = None) -> Sum:
+        """The answer for all queries."""
         batches = []
         for batch in self.spread(partial(summarise_file, task=task, named=self.named), self.files):
             batches.append(batch)
@@ -77,7 +80,7 @@ class Files:
         return merged(task, batches)
 
     def close(self) -> None:
-        pass
+        """Let go of what was kept for further tasks."""
 
     def _refuse_split_queries(self) -> None:
         seen: dict[str, Path] = {}

@@ -85,6 +85,7 @@ class Measure:
 
     @property
     def roles(self) -> tuple[str, ...]:
+        """The columns it reads."""
         return ("query", "item", "score", "relevance", "segment", "item_group")
 
     @property
@@ -93,9 +94,11 @@ class Measure:
         return [GPLRanker.deterministic(self.outcome.k), self.outcome.ranker]
 
     def summary(self, blocks: Iterable[Queries]) -> Measured:
+        """The answer for these blocks."""
         return self.joined([self._measured(block) for block in blocks])
 
     def joined(self, summaries: Sequence[Measured]) -> Measured:
+        """The answer for all parts."""
         return reduce(Measured.__add__, summaries, Measured(Moments.none(2)))
 
     def _measured(self, queries: Queries) -> Measured:
@@ -131,11 +134,13 @@ class Measure:
         return {str(name): tuple(row) for name, row in zip(names, sums.tolist(), strict=True)}
 
     def pack(self, summary: Measured) -> Tree:
+        """The answer as a tree to send."""
         pairs = [[*name, list(sums)] for name, sums in summary.pairs.items()]
         groups = [[name, list(sums)] for name, sums in summary.groups.items()]
         return {**vars(summary), "moments": asdict(summary.moments), "pairs": pairs, "groups": groups}
 
     def unpack(self, tree: Tree) -> Measured:
+        """The answer from its tree."""
         pairs = {(promise, segment): tuple(sums) for promise, segment, sums in tree["pairs"]}
         groups = {name: tuple(sums) for name, sums in tree["groups"]}
         return Measured(**{**tree, "moments": Moments.read(tree["moments"]), "pairs": pairs, "groups": groups})

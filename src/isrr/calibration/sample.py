@@ -28,9 +28,11 @@ class Gather:
 
     @property
     def roles(self) -> tuple[str, ...]:
+        """The columns it reads."""
         return ("query", "item", "score", "relevance", "segment", "item_group")
 
     def summary(self, blocks: Iterable[Queries]) -> Queries | None:
+        """The answer for these blocks."""
         return self.joined([self._chosen(block) for block in blocks])
 
     def _chosen(self, queries: Queries) -> Queries | None:
@@ -40,13 +42,16 @@ class Gather:
         return queries[chosen] if chosen.size else None
 
     def joined(self, summaries: Sequence[Queries | None]) -> Queries | None:
+        """The answer for all parts."""
         found = [queries for queries in summaries if queries is not None]
         return Queries.concatenate(found) if len(found) > 1 else found[0] if found else None
 
     def pack(self, summary: Queries | None) -> Tree:
+        """The answer as a tree to send."""
         return {} if summary is None else {field.name: getattr(summary, field.name) for field in fields(Queries)}
 
     def unpack(self, tree: Tree) -> Queries | None:
+        """The answer from its tree."""
         return Queries(**tree) if tree else None
 
 
@@ -58,18 +63,23 @@ class FindShared:
 
     @property
     def roles(self) -> tuple[str, ...]:
+        """The columns it reads."""
         return ("query",)
 
     def summary(self, blocks: Iterable[Queries]) -> frozenset[int]:
+        """The answer for these blocks."""
         return self.joined([self.keys.intersection(block.keys.tolist()) for block in blocks])
 
     def joined(self, summaries: Sequence[frozenset[int]]) -> frozenset[int]:
+        """The answer for all parts."""
         return frozenset().union(*summaries)
 
     def pack(self, summary: frozenset[int]) -> Tree:
+        """The answer as a tree to send."""
         return {"keys": sorted(summary)}
 
     def unpack(self, tree: Tree) -> frozenset[int]:
+        """The answer from its tree."""
         return frozenset(tree["keys"])
 
 

@@ -60,6 +60,7 @@ class SparkRows:
         return cls(rows, _by_query(rows, columns, where.get("partitions")), columns, name)
 
     def run(self, task: Task[Sum], progress: Progress | None = None) -> Sum:
+        """The answer for all queries."""
         columns = self.columns.only(task.roles)
         summaries = self.map(partial(_summarise, task=task, columns=columns), columns, COLUMNS)
         try:
@@ -68,6 +69,7 @@ class SparkRows:
             raise self._located(error) from None
 
     def close(self) -> None:
+        """Let go of what was kept for further tasks."""
         if self.gathered is not self.rows:  # the caller's table is the caller's to keep
             self.gathered.unpersist()
 

@@ -29,7 +29,8 @@ class Task(Protocol[Sum]):
     """
 
     @property
-    def roles(self) -> tuple[str, ...]: ...
+    def roles(self) -> tuple[str,]:
+        """The columns it reads."""
 
     def summary(self, blocks: Iterable[Queries]) -> Sum:
         """The answer for the queries of these blocks; there may be none."""
@@ -53,18 +54,23 @@ class Together(Generic[Sum, Other]):
 
     @property
     def roles(self) -> tuple[str, ...]:
+        """The columns it reads."""
         return tuple(dict.fromkeys((*self.one.roles, *self.other.roles)))
 
     def summary(self, blocks: Iterable[Queries]) -> tuple[Sum, Other]:
+        """The answer for these blocks."""
         return self.joined([(self.one.summary([block]), self.other.summary([block])) for block in blocks])
 
     def joined(self, summaries: Sequence[tuple[Sum, Other]]) -> tuple[Sum, Other]:
+        """The answer for all parts."""
         return self.one.joined([one for one, _ in summaries]), self.other.joined([other for _, other in summaries])
 
     def pack(self, summary: tuple[Sum, Other]) -> Tree:
+        """The answer as a tree to send."""
         return {"one": self.one.pack(summary[0]), "other": self.other.pack(summary[1])}
 
     def unpack(self, tree: Tree) -> tuple[Sum, Other]:
+        """The answer from its tree."""
         return self.one.unpack(tree["one"]), self.other.unpack(tree["other"])
 
 
@@ -76,7 +82,8 @@ class Source(Protocol):
     """
 
     @property
-    def made_ids(self) -> bool: ...
+    def made_ids(self) -> bool:
+        """Whether query ids were made from positions."""
 
     def run(self, task: Task[Sum], progress: Progress | None = None) -> Sum:
         """The answer for all queries."""

@@ -56,6 +56,7 @@ class Look:
         return cls(low, high, k)
 
     def summary(self, blocks: Iterable[Queries]) -> Glance:
+        """The answer for these blocks."""
         return self.joined([self._glance(block) for block in blocks])
 
     def _glance(self, queries: Queries) -> Glance:
@@ -64,12 +65,15 @@ class Look:
         return Glance(len(queries), queries.n_rows, n_outside, int(queries.n_items.clip(max=self.k).sum()))
 
     def joined(self, summaries: Sequence[Glance]) -> Glance:
+        """The answer for all parts."""
         return Glance(*(sum(column) for column in zip(*(vars(glance).values() for glance in summaries), strict=True)))
 
     def pack(self, summary: Glance) -> Tree:
+        """The answer as a tree to send."""
         return vars(summary)
 
     def unpack(self, tree: Tree) -> Glance:
+        """The answer from its tree."""
         return Glance(**tree)
 
 
