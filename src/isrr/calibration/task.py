@@ -29,7 +29,7 @@ class Task(Protocol[Sum]):
     """
 
     @property
-    def roles(self) -> tuple[str,]:
+    def roles(self) -> tuple[str, ...]:
         """The columns it reads."""
 
     def summary(self, blocks: Iterable[Queries]) -> Sum:
