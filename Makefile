@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo serve test check fmt bench reproduce clean
+.PHONY: demo serve test check fmt docs bench reproduce clean
 
 demo: .venv/.demo  ## the main job on the embedded data
 	$(BIN)/isrr demo --out out/demo
@@ -24,6 +24,9 @@ fmt: .venv/.dev  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: .venv/.docs  ## the documentation, a folder of pages that works from a disk: site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 bench: .venv/.dev  ## performance, as ratios measured side by side
 	$(BIN)/python -m benchmarks
 
@@ -31,7 +34,7 @@ reproduce: .venv/.dev  ## the paper's tables and figures, on the data sets in ..
 	$(BIN)/isrr reproduce all --data ../shared/data --out out/reproduction
 
 clean:
-	rm -rf .venv out build dist
+	rm -rf .venv out build dist site
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -47,4 +50,8 @@ clean:
 
 .venv/.dev: .venv/.demo
 	$(BIN)/pip install -q -c constraints.txt --group test --group check -e '.[lightgbm,catboost,xgboost,torch,report,serve,spark,dask]'
+	touch $@
+
+.venv/.docs: .venv/bin/python pyproject.toml constraints.txt
+	$(BIN)/pip install -q -c constraints.txt --group docs
 	touch $@

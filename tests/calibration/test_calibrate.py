@@ -91,7 +91,7 @@ def test_summed_evidence_is_the_same_however_it_is_cut(judged, monkeypatch):
     assert outcome.tests[0].evidence == "vb"
 
 
-def test_large_samples_are_drawn_and_summed_up(judged, monkeypatch):
+def test_large_samples_are_drawn_and_summed_up(judged, tmp_path, monkeypatch):
     from isrr.calibration import fill, local
 
     monkeypatch.setattr(fill, "LARGEST_EXACT", 100)
@@ -104,6 +104,11 @@ def test_large_samples_are_drawn_and_summed_up(judged, monkeypatch):
     assert outcome.tests[0].evidence == "vb"
     fair = calibrate(judged, "normalized_disparity@5 <= 0.5")
     assert {test.evidence for test in fair.tests} == {"mixture"}
+    fair.save(tmp_path / "fair.json")
+    assert isrr.load(tmp_path / "fair.json") == fair
+    short = calibrate(judged, "ndcg@5 >= 99.9% of deterministic")
+    assert short.abstained
+    assert short.queries_needed > len(judged)
 
 
 def test_validation_queries_fix_the_path_and_all_judged_ones_are_tested(judged):
@@ -154,6 +159,7 @@ def test_several_promises_hold_together(judged):
 def test_a_promise_per_segment_is_tested_in_each(judged):
     outcome = calibrate(judged, Guarantee.parse(PROMISE, per="segment"))
     assert {test.segment for test in outcome.tests} == {"mobile", "desktop"}
+    assert "in segment 'mobile': kept" in str(isrr.check(outcome, judged))
     assert sum(test.n_queries for test in outcome.tests) == outcome.provenance.n_queries
     with pytest.raises(DataError, match="segment for each query"):
         calibrate(Queries.from_arrays(scores=[1, 2, 3, 1], relevance=[0, 1, 1, 0], group=[2, 2]),

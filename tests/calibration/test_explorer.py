@@ -13,7 +13,9 @@ from isrr.calibration.explorer import explore
 from isrr.calibration.fill import Fill
 from isrr.calibration.paths import Path
 from isrr.calibration.portrait import portray
+from isrr.calibration.powers import PowerSums, RetargetedSums
 from isrr.calibration.retrace import retrace
+from isrr.calibration.targets import RetargetedValues
 from isrr.guarantee import Guarantee
 from isrr.ranker.gpl import GPLRanker
 
@@ -36,6 +38,7 @@ def judged(n_queries, seed=20230, **columns):
         ("ndcg@5 >= 0.65", {"path": "thresholds"}),
         ("ndcg@5 >= 0.65", {"path": "temperature", "evidence": "hoeffding_bentkus"}),
         ("ndcg@5 >= 0.65", {"path": "temperature", "selection": "pointwise", "attempts": 2}),
+        ("ndcg@5 >= 85% of deterministic", {"path": "temperature", "selection": "bonferroni"}),
         ("normalized_disparity@5 <= 60% of deterministic", {"path": "temperature"}),
         (["ndcg@5 >= 85% of deterministic", "normalized_disparity@5 <= 0.5"], {}),
     ],
@@ -59,6 +62,33 @@ def test_every_slider_stop_answers_as_certify_does(promise, options):
         expected = None if verdict.chosen is None else grid[verdict.chosen]
         chosen = explorer.rule.chosen(reading.levels, reading.others_hold, explorer.strengths[stop])
         assert (None if chosen is None else path.rankers[chosen]) == expected
+
+
+@pytest.mark.parametrize("promise", ["ndcg@5 >= 80% of deterministic", "normalized_disparity@5 <= 0.8"])
+def test_many_queries_are_summed_up_in_blocks_and_answer_alike(promise, monkeypatch):
+    from isrr.calibration import local, portrait
+    from isrr.calibration import retrace as tracing
+
+    queries = judged(3_000, segments=lambda rng, sizes: np.repeat(rng.choice(["a", "b"], sizes.size), sizes))
+    path = [GPLRanker.deterministic(), *(GPLRanker(temperature=t) for t in (0.2, 1.0))]
+    options = {"path": path if "ndcg" in promise else path[::-1], "evidence": "vb"}
+    outcome = calibrate(queries, Guarantee.parse(promise, per="segment"), **options)
+    kept = retrace(outcome, queries)
+    monkeypatch.setattr(tracing, "LARGEST_FOR_BETTING", 1_000)
+    monkeypatch.setattr(tracing, "BLOCK", 512)
+    monkeypatch.setattr(portrait, "BLOCK", 512)
+    monkeypatch.setattr(local, "BLOCK", 512)
+    summed = retrace(outcome, queries)
+    assert all(isinstance(cell, RetargetedSums) for cell in summed.cells.values())
+    assert [cell.n_queries for cell in summed.cells.values()] == [cell.n_queries for cell in kept.cells.values()]
+    np.testing.assert_array_equal(summed.utility, kept.utility)
+    one_by_one, in_sums = explore(kept), explore(summed)
+    for ours, theirs in zip(in_sums.readings, one_by_one.readings, strict=True):
+        lost = np.array(theirs.levels) - np.array(ours.levels)
+        assert (lost >= 0).all()
+        assert (lost <= 20).all()  # millionths
+        assert ours.needed == theirs.needed
+    assert portray(summed).grades == pytest.approx(portray(kept).grades)
 
 
 def test_the_declared_stop_is_the_outcome():
@@ -112,3 +142,31 @@ def test_shares_of_exposure_add_up():
         assert sum(share.n_items for share in shares) == sum(share.n_items for share in portrait.grades)
     assert portrait.groups[-1].name == "25 other groups"
     assert sum(portrait.spread.before) == sum(portrait.spread.after) == portrait.n_queries
+
+
+@pytest.mark.parametrize(
+    ("promise", "evidence"),
+    [
+        ("ndcg@5 >= 90% of deterministic", "vb"),
+        ("ndcg@5 >= 0.5", "vb"),
+        ("normalized_disparity@5 <= 90% of deterministic", "mixture"),
+        ("disparity@5 <= 1.0", "mixture"),
+    ],
+)
+@pytest.mark.parametrize("n", [400, 20_000])
+def test_sums_of_powers_certify_no_more_than_the_losses_and_as_much_where_queries_are_many(n, promise, evidence):
+    rng = np.random.default_rng(20230)
+    reference = rng.beta(6, 3, n)
+    noise = rng.normal(size=(n, 4)) * np.array([0.003, 0.03, 0.08, 0.15])
+    values = np.clip(reference[:, None] * np.array([0.999, 0.99, 0.95, 0.8]) + noise, 0, 1)
+    guarantee = Guarantee.parse(promise, bound=2.0 if promise.startswith("disparity") else None)
+    kept = RetargetedValues(guarantee, evidence, values, reference)
+    halves = [PowerSums.of(values[rows], reference[rows]) for rows in (slice(0, n // 2), slice(n // 2, n))]
+    summed = RetargetedSums(guarantee, evidence, halves[0] + halves[1])
+    np.testing.assert_allclose(summed.measured(), kept.measured(), rtol=1e-10)
+    np.testing.assert_allclose(summed.deviation(), kept.deviation(), rtol=1e-6)
+    assert summed.loss(2, 0.7) == pytest.approx(kept.loss(2, 0.7))
+    for n_tests in (1, 5):
+        lost = kept.strongest(0.05, 10**6, n_tests) - summed.strongest(0.05, 10**6, n_tests)
+        assert (lost >= 0).all()
+        assert (lost <= (2 if n == 20_000 else 5_000)).all()

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binomtest
 
 from isrr.calibration.band import declared_stops, expected_half_width, simultaneous
-from isrr.calibration.targets import Retargeted
+from isrr.calibration.targets import RetargetedValues
 from isrr.guarantee import Guarantee
 from isrr.risk import betting
 
@@ -60,8 +60,8 @@ def test_kept_shares_hold_together():
 
     broken, looked, slack = 0, 0, 0.0
     for _ in range(repeats):
-        pilot = Retargeted(guarantee, "betting", *drawn(100))
-        found = Retargeted(guarantee, "betting", *drawn(n))
+        pilot = RetargetedValues(guarantee, "betting", *drawn(100))
+        found = RetargetedValues(guarantee, "betting", *drawn(n))
         alone = found.strongest(DELTA, steps) / steps
         width = expected_half_width(pilot.deviation(), n, float(pilot.reference.mean()))
         band = 1 - simultaneous(1 - alone, 1 - pilot.measured(), width)

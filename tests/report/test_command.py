@@ -1,12 +1,15 @@
 """`isrr report` from the command line."""
 
+import shlex
+
 import pytest
 from typer.testing import CliRunner
 
-from isrr import Queries
+from isrr import Queries, load
 from isrr.calibration.calibrate import calibrate
 from isrr.cli.main import app
-from isrr.data.frames import write_queries
+from isrr.data.frames import read_queries, write_queries
+from isrr.report.words import without_slider
 
 
 @pytest.fixture(scope="module")
@@ -52,3 +55,16 @@ def test_other_queries_are_refused_and_no_page_is_written(folder):
     assert done.exit_code == 2
     assert "not the judged queries of the calibration" in done.stderr
     assert not (folder / "none.html").exists()
+
+
+def test_the_command_for_fresh_queries_can_be_typed(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    promises = ["ndcg@5 >= 60% of deterministic", "normalized_disparity@5 <= 0.9"]
+    outcome = calibrate(read_queries(folder / "judged.parquet"), promises, path="paper", selection="holm")
+    _, command = without_slider(outcome)
+    typed = [word.replace("fresh.parquet", str(folder / "other.parquet")) for word in shlex.split(command)[1:]]
+    done = CliRunner().invoke(app, typed)
+    assert done.exit_code in (0, 3), done.output
+    again = load("ranker.json")
+    assert again.guarantees == outcome.guarantees
+    assert (again.provenance.path, again.provenance.selection) == ("paper", "holm")

@@ -99,21 +99,21 @@ def move(tab, stop, confidence):
     return tab.evaluate(
         """stop => {
             const slider = document.getElementById("promise-slider");
-            const start = performance.now();
             slider.value = stop;
             slider.dispatchEvent(new Event("input"));
             const readout = document.getElementById("readout");
-            const said = { ...readout.dataset, kind: readout.className, text: readout.innerText };
-            return { ...said, ms: performance.now() - start };
+            return { ...readout.dataset, kind: readout.className, text: readout.innerText };
         }""",
         stop,
     )
 
 
-@pytest.mark.parametrize("which", ["relative", "absolute", "fairness", "certificate alone"])
+@pytest.mark.parametrize("which", ["relative", "absolute", "fairness", "two promises", "certificate alone"])
 def test_a_page_opens_without_a_request_or_a_complaint(which, opened, relative, absolute):
     if which == "fairness":
         parts = made(judged(), "normalized_disparity@5 <= 60% of deterministic", path="temperature")
+    elif which == "two promises":
+        parts = made(judged(), ["ndcg@5 >= 80% of deterministic", "normalized_disparity@5 <= 0.5"])
     else:
         parts = {"relative": relative, "absolute": absolute, "certificate alone": relative[:1]}[which]
     for scheme, width in (("light", 1440), ("dark", 390)):
@@ -124,16 +124,19 @@ def test_a_page_opens_without_a_request_or_a_complaint(which, opened, relative, 
         assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
-@pytest.mark.parametrize("which", ["relative", "absolute"])
+@pytest.mark.parametrize("which", ["relative", "absolute", "bonferroni"])
 def test_the_slider_answers_as_calibrate_does(which, opened, relative, absolute):
-    outcome, explorer, portrait = relative if which == "relative" else absolute
+    selection = "bonferroni" if which == "bonferroni" else "fixed_sequence"
+    outcome, explorer, portrait = {"relative": relative, "absolute": absolute}.get(which) or made(
+        judged(), "ndcg@5 >= 85% of deterministic", path="temperature", selection=selection
+    )
     tab = opened(page(outcome, explorer, portrait))
     queries, seen = judged(), set()
     for i, stop in enumerate(np.linspace(0, len(explorer.targets) - 1, 12).astype(int).tolist()):
         confidence = (0.9, 0.95, 0.99)[i % 3]
         said = move(tab, stop, confidence)
         promise = explorer.promises[stop]
-        again = calibrate(queries, promise, confidence, path="temperature")
+        again = calibrate(queries, promise, confidence, path="temperature", selection=selection)
         assert said["promise"] == promise
         seen.add(again.abstained)
         if again.abstained:
@@ -168,6 +171,7 @@ def test_the_abstention_region_is_shown(opened, relative, absolute):
         said = move(tab, len(explorer.targets) - 1, 0.99)
         assert "abstains" in said["kind"]
         assert "judged queries would" in said["text"]
+        assert "no guarantee" in said["text"]
         assert "it abstains" in tab.text_content("#tradeoff .chart")
         assert tab.locator("#tradeoff .chart rect").count() > 0
 
@@ -207,7 +211,7 @@ def test_hostile_strings_are_shown_as_text(opened):
     assert tab.inner_text("#sample tbody th >> nth=0").startswith("<b>")
 
 
-def test_a_million_queries_fit_a_small_page_that_answers_at_once(opened, relative):
+def test_a_million_queries_fit_a_small_page_that_answers_without_drawing_anew(opened, relative):
     outcome, explorer, portrait = relative
     many = 4  # times as many configurations, and counts of a million queries
     large = replace(outcome, curve=outcome.curve * many, provenance=replace(outcome.provenance, n_queries=1_000_000))
@@ -228,8 +232,27 @@ def test_a_million_queries_fit_a_small_page_that_answers_at_once(opened, relativ
     text = page(large, wide, replace(portrait, n_queries=1_000_000, spread=spread))
     assert len(text.encode()) < 5_000_000
     tab = opened(text)
-    times = [move(tab, stop, 0.95)["ms"] for stop in range(0, len(explorer.targets), 5)]
-    assert np.median(times) < 50
+    tab.evaluate("window.chart = document.querySelector('#tradeoff svg[role=img]')")
+    for stop in range(0, len(explorer.targets), 25):
+        assert move(tab, stop, 0.95)["promise"] == explorer.promises[stop]
+    assert tab.evaluate("chart.isConnected")  # a move draws nothing anew: `python -m benchmarks report` counts the time
+
+
+def test_a_selection_without_a_slider_says_why_and_what_to_ask(opened):
+    tab = opened(page(*made(judged(60), "ndcg@5 >= 0.5", path="paper", selection="holm")))
+    assert tab.complaints == []
+    assert not tab.is_visible("#promise-slider")
+    said = tab.inner_text("#explorer")
+    assert "depends on the p-values of all the others" in said
+    assert "isrr calibrate fresh.parquet -g 'ndcg@5 >= 0.5' --confidence 0.95 --path paper --selection holm" in said
+    assert "Holm's step-down" in tab.inner_text("#method")
+
+
+def test_a_verdict_without_a_guarantee_is_not_shown_as_one_with(opened):
+    tab = opened(page(*made(judged(60), "ndcg@5 >= 0.5", path="paper", selection="pointwise")))
+    assert tab.inner_text(".badge") == "Certified, with a warning"
+    assert "no guarantee over the path" in tab.inner_text("header")
+    assert "before the first failure" not in tab.inner_text("#method")
 
 
 def test_the_page_prints(opened, relative):

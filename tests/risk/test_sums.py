@@ -27,6 +27,14 @@ def test_mixture_agrees_with_the_products_it_stands_for(n):
 
 
 @pytest.mark.parametrize("kind", SUMMARIES)
+def test_sums_remember_mean_and_deviation(kind):
+    losses = np.random.default_rng(5).beta([2, 5, 1], [5, 3, 9], (100_000, 3))
+    mean, deviation = SUMMARIES[kind](losses, None).mean_and_deviation()
+    np.testing.assert_allclose(mean, losses.mean(axis=0), atol=1e-5)
+    np.testing.assert_allclose(deviation, losses.std(axis=0), rtol=0.02)
+
+
+@pytest.mark.parametrize("kind", SUMMARIES)
 def test_shards_add_up_to_the_same_bits_in_any_order(kind):
     rng = np.random.default_rng(2)
     losses = rng.beta(2, 5, (700, 4))

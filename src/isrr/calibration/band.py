@@ -26,7 +26,8 @@ def simultaneous(upper_bound: FloatArray, centre: FloatArray, half_width: FloatA
 
     Args:
         upper_bound: Of each configuration's risk, at the whole delta, (n_grid,).
-        centre, half_width: Expected risk and width, fixed without the calibration queries, (n_grid,); widths positive.
+        centre: Expected risk of each, fixed without the calibration queries, (n_grid,).
+        half_width: Expected width of each, fixed likewise, positive, (n_grid,).
 
     Example:
         >>> simultaneous(np.array([0.2, 0.35]), np.array([0.15, 0.3]), np.array([0.04, 0.05])).round(4)

@@ -15,7 +15,7 @@ from isrr.calibration.plan import queries_needed
 from isrr.calibration.sample import ALL, FindShared, Gather, enough, smallest_keys
 from isrr.calibration.source import Where, open_source
 from isrr.calibration.table import RiskTable, canonical_order, hash_key
-from isrr.calibration.targets import Retargeted
+from isrr.calibration.targets import RetargetedValues
 from isrr.calibration.task import Source, Together
 from isrr.certificate import Abstention, Certificate, Estimate, Point, Provenance, Test
 from isrr.counting import counted
@@ -281,7 +281,8 @@ def _outcome(
     )
     if verdict.chosen is None:
         tests = tuple(_test(result, 0, delta) for result in verdict.tested)
-        reason, needed = _why(table, path, verdict, delta)
+        n_tests = len(path.rankers) if provenance.selection in ("bonferroni", "holm") else 1
+        reason, needed = _why(table, path, verdict, delta / n_tests)
         ranker = GPLRanker.deterministic(guarantees[0].k)
         return Abstention(guarantees, confidence, ranker, tests, curve, provenance, reason, needed)
     c = verdict.chosen
@@ -326,7 +327,7 @@ def _level_certified(result: Tested, column: int, bound: float, delta: float) ->
         return None
     slack = guarantee.alpha - guarantee.tested_alpha
     if guarantee.relative:
-        again = Retargeted.of_losses(guarantee, result.evidence, result.losses(), [column])
+        again = RetargetedValues.of_losses(guarantee, result.evidence, result.losses(), [column])
         share = float(again.target(again.strongest(delta, 1000), 1000)[0])
     elif guarantee.utility:
         share = np.floor((1 - bound - slack) * 1e4) / 1e4
@@ -353,8 +354,7 @@ def _why(table: RiskTable, path: Path, verdict: Verdict, delta: float) -> tuple[
         deviation = float(result.deviation[c])
         if result.pvalues[c] <= delta:
             continue
-        n = None if np.isnan(deviation) else queries_needed(risk, deviation, guarantee, delta)
-        needed.append(n)
+        needed.append(queries_needed(risk, deviation, guarantee, delta))
         if risk > alpha:
             reasons.append(f"'{guarantee}' is not met even by the safest configuration{where}")
         else:

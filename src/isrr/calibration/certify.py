@@ -26,7 +26,7 @@ class Tested:
         evidence: Name of the evidence used.
         pvalues: (n_grid,); 0 and 1 stand for "certified" and "not" where only that was asked.
         exact_pvalues: Whether `pvalues` are p-values rather than answers.
-        mean_loss, deviation: Of the losses, (n_grid,), where they are kept; the mean also where they are summed.
+        mean_loss, deviation: Of the losses, (n_grid,); nearly, where they were summed up.
     """
 
     cell: Cell
@@ -130,11 +130,9 @@ def _test(cell: Cell, name: str, delta: float, answers: bool) -> Tested:
         assert summary is not None
         if isinstance(summary, vb.Summary):
             pvalues, used = summary.pvalue(), "vb"
-            mean = summary.mean_loss
         else:
             pvalues, used = summary.pvalue(guarantee.tested_alpha), "mixture"
-            mean = np.full(pvalues.size, np.nan)
-        return Tested(cell, used, pvalues, True, mean, np.full(pvalues.size, np.nan))
+        return Tested(cell, used, pvalues, True, *summary.mean_and_deviation())
     losses = cell.losses[canonical_order(cell.keys)]
     mean, deviation = losses.mean(axis=0), losses.std(axis=0)
     if answers:

@@ -15,15 +15,13 @@ from isrr.calibration.fill import values_of
 from isrr.calibration.plan import queries_needed
 from isrr.calibration.retrace import Retraced
 from isrr.calibration.rule import Rule
-from isrr.calibration.targets import Retargeted
+from isrr.calibration.targets import Retargeted, RetargetedValues
 from isrr.data.queries import FloatArray
 from isrr.metrics.evaluate import evaluate
-from isrr.risk.evidence import LARGEST_FOR_BETTING
 from isrr.risk.lattice import BoolArray, IntArray
 
 CONFIDENCES = (0.90, 0.95, 0.99)
 STEPS = 1_000_000
-COARSE = 10_000
 PER_STOP = 1_000  # a slider moves by a thousandth
 MARGIN = 40  # slider stops beyond what is measured
 BREADTH = 3  # towards weaker promises the slider goes this many times as far as towards stronger ones, …
@@ -64,11 +62,12 @@ class Explorer:
     """What a slider over the first promise needs.
 
     Attributes:
-        promises: The promise at each slider stop, from weak to strong.
+        promises: The promise at each slider stop, from weak to strong, as `isrr calibrate` reads it.
         targets, strengths: Their targets, and those as strengths in millionths.
         declared: Which stop is the declared promise.
         measured: The promised quantity of each configuration, in the worst segment where there are several.
         rule: How one configuration is chosen.
+        n_tests: Over how many tests δ is split for `levels` and `others_hold`; 1 but for Bonferroni's selection.
         band_basis: What shaped the band, in words; empty where there is none.
         readings: One a confidence.
     """
@@ -79,24 +78,26 @@ class Explorer:
     declared: int
     measured: tuple[float, ...]
     rule: Rule
+    n_tests: int
     band_basis: str
     readings: tuple[Reading, ...]
 
 
 def explore(found: Retraced) -> Explorer | None:
-    """What a slider over the first promise needs; None for a selection whose answers are no comparison of bounds."""
+    """What a slider over the first promise needs; None for Holm's selection, which no such bounds answer."""
     outcome = found.outcome
-    first = outcome.guarantees[0]
-    if outcome.provenance.selection in ("holm", "bonferroni"):
+    first, selection = outcome.guarantees[0], outcome.provenance.selection
+    if selection == "holm":
         return None
-    cells = [found.cells(guarantee) for guarantee in outcome.guarantees]
+    cells = [found.of(guarantee) for guarantee in outcome.guarantees]
     lead, rule = cells[0][0], Rule.of(outcome)
+    n_tests = len(outcome.curve) if selection == "bonferroni" else 1
     measured = lead.target(np.min([cell.strength(cell.measured(), 1) for cell in cells[0]], axis=0), 1)
     confidences = sorted({*CONFIDENCES, outcome.confidence})
     deltas = [(1 - confidence) / outcome.provenance.planned_looks for confidence in confidences]
-    by_segment = [[_levels(cell, delta) for cell in cells[0]] for delta in deltas]
+    by_segment = [[cell.strongest(delta, STEPS, n_tests) for cell in cells[0]] for delta in deltas]
     levels = [np.min(each, axis=0) for each in by_segment]
-    held = [_others_hold(cells[1:], rule, delta) for delta in deltas]
+    held = [_others_hold(cells[1:], found, delta, n_tests) for delta in deltas]
     useful = slice(0, _peak(found) + 1)
     targets = _slider(lead, np.concatenate([level[useful] for level in levels]), measured[useful])
     shape = _shape(found, lead)
@@ -105,38 +106,31 @@ def explore(found: Retraced) -> Explorer | None:
             confidence,
             tuple(int(x) for x in levels[i]),
             tuple(bool(x) for x in held[i]),
-            None if shape is None else _band(lead, levels[i], shape, rule),
-            _stops(cells, deltas[i], rule) if shape is None else (),
-            _needed(cells, by_segment[i], held[i], deltas[i], rule, targets),
+            None if shape is None else _band(cells[0], deltas[i], levels[i] if n_tests == 1 else None, shape, rule),
+            _stops(cells, deltas[i], rule, found) if shape is None else (),
+            _needed(cells, by_segment[i], held[i], deltas[i], n_tests, rule, targets),
         )
         for i, confidence in enumerate(confidences)
     ]
     return Explorer(
-        tuple(str(first.at(float(t))) for t in targets),
+        tuple(str(replace(first, target=float(t), per=None)) for t in targets),
         tuple(float(t) for t in targets),
         tuple(float(s) for s in lead.strength(targets, STEPS)),
         int(np.flatnonzero(targets == first.target)[0]),
         tuple(float(m) for m in measured),
         rule,
+        n_tests,
         "" if shape is None or found.others is None else f"{len(found.others):,} other judged queries",
         tuple(readings),
     )
 
 
-def _levels(cell: Retargeted, delta: float) -> IntArray:
-    """The strongest target certified, in millionths; more coarsely where every question sums up many queries."""
-    steps = STEPS if len(cell.values) <= LARGEST_FOR_BETTING else COARSE
-    return cell.strongest(delta, steps) * (STEPS // steps)
-
-
-def _others_hold(cells: list[list[Retargeted]], rule: Rule, delta: float) -> BoolArray:
-    hold = np.ones(len(rule.free), bool)
+def _others_hold(cells: list[list[Retargeted]], found: Retraced, delta: float, n_tests: int) -> BoolArray:
+    deterministic = np.array([point.ranker.is_deterministic for point in found.outcome.curve])
+    hold = np.ones(deterministic.size, bool)
     for cell in (cell for promise in cells for cell in promise):
-        targets = np.full(hold.size, cell.guarantee.target)
-        by_definition = np.array([False] * hold.size)
-        if cell.guarantee.relative and cell.guarantee.utility:
-            by_definition = (cell.values == cell.reference[:, None]).all(axis=0)
-        hold &= by_definition | cell.holds(targets, delta)
+        by_definition = deterministic & (cell.guarantee.relative and cell.guarantee.utility)
+        hold &= by_definition | cell.holds(np.full(hold.size, cell.guarantee.target), delta, n_tests)
     return hold
 
 
@@ -169,27 +163,36 @@ def _shape(found: Retraced, lead: Retargeted) -> tuple[FloatArray, FloatArray] |
     if kept.sum() < LEAST_TO_SHAPE:
         return None
     values = values_of(seen, first, others, found.grid)[kept]
-    pilot = Retargeted(first, lead.evidence, values[:, 1:], values[:, 0])
+    pilot = RetargetedValues(first, lead.evidence, values[:, 1:], values[:, 0])
     mean = float(values[:, 0].mean()) if first.relative else 1.0
-    width = expected_half_width(pilot.deviation() / lead.limit, len(lead.values), mean)
+    width = expected_half_width(pilot.deviation() / lead.limit, lead.n_queries, mean)
     return 1 - pilot.strength(pilot.measured(), 1), width
 
 
-def _band(lead: Retargeted, levels: IntArray, shape: tuple[FloatArray, FloatArray], rule: Rule) -> tuple[float, ...]:
+def _band(
+    cells: list[Retargeted],
+    delta: float,
+    levels: IntArray | None,
+    shape: tuple[FloatArray, FloatArray],
+    rule: Rule,
+) -> tuple[float, ...]:
+    """Targets that hold together, from levels at the whole delta; those are found where they are not given."""
+    if levels is None:
+        levels = np.min([cell.strongest(delta, STEPS) for cell in cells], axis=0)
     shortfall = np.zeros(levels.size)
     tested = ~np.array(rule.by_definition)
     shortfall[tested] = simultaneous(1 - levels[tested] / STEPS, shape[0][tested], shape[1][tested])
     strength = np.clip(1 - shortfall, 0.0, 1.0)
-    return tuple(float(t) for t in lead.limit * (strength if lead.guarantee.utility else 1 - strength))
+    return tuple(float(t) for t in cells[0].limit * (strength if cells[0].guarantee.utility else 1 - strength))
 
 
-def _stops(cells: list[list[Retargeted]], delta: float, rule: Rule) -> tuple[Stop, ...]:
+def _stops(cells: list[list[Retargeted]], delta: float, rule: Rule, found: Retraced) -> tuple[Stop, ...]:
     """Promises declared beforehand, each tested along the path at δ/m."""
     lead, along = cells[0][0], replace(rule, one_by_one=False)
     declared = declared_stops(lead.guarantee)
     part = delta / len(declared)
-    levels = np.min([_levels(cell, part) for cell in cells[0]], axis=0)
-    held = _others_hold(cells[1:], rule, part).tolist()
+    levels = np.min([cell.strongest(part, STEPS) for cell in cells[0]], axis=0)
+    held = _others_hold(cells[1:], found, part, 1).tolist()
     return tuple(
         Stop(promise.target, along.chosen(levels, held, float(lead.strength(promise.target, STEPS))))
         for promise in declared
@@ -198,9 +201,10 @@ def _stops(cells: list[list[Retargeted]], delta: float, rule: Rule) -> tuple[Sto
 
 def _needed(
     cells: list[list[Retargeted]],
-    levels: list[IntArray],
+    by_segment: list[IntArray],
     held: BoolArray,
     delta: float,
+    n_tests: int,
     rule: Rule,
     targets: FloatArray,
 ) -> tuple[int | None, ...]:
@@ -211,21 +215,20 @@ def _needed(
         return safest if cell.guarantee.relative and cell.guarantee.utility else 0
 
     def wanted(cell: Retargeted, target: float) -> int | None:
-        losses = cell.losses(column(cell), target)
-        return queries_needed(float(losses.mean()), float(losses.std()), cell.guarantee.at(target), delta)
+        return queries_needed(*cell.loss(column(cell), target), cell.guarantee.at(target), delta / n_tests)
 
     fixed = []
     for cell in (cell for promise in cells[1:] for cell in promise):
-        target, c = cell.guarantee.target, column(cell)
-        if not cell.holds(np.full(len(rule.free), target), delta)[c]:
+        target = cell.guarantee.target
+        if not cell.holds(np.full(held.size, target), delta, n_tests)[column(cell)]:
             fixed.append(wanted(cell, target))
     needed: list[int | None] = []
-    worst = np.min(levels, axis=0)
+    levels = np.min(by_segment, axis=0)
     for target, strength in zip(targets.tolist(), cells[0][0].strength(targets, STEPS).tolist(), strict=True):
-        if rule.chosen(worst, held.tolist(), strength) is not None:
+        if rule.chosen(levels, held.tolist(), strength) is not None:
             needed.append(None)
             continue
-        failing = [cell for cell, level in zip(cells[0], levels, strict=True) if level[column(cell)] < strength]
+        failing = [cell for cell, level in zip(cells[0], by_segment, strict=True) if level[column(cell)] < strength]
         counts = fixed + [wanted(cell, target) for cell in failing]
         needed.append(None if None in counts or not counts else max(n for n in counts if n is not None))
     return tuple(needed)

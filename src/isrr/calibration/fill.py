@@ -100,8 +100,10 @@ class Fill:
     @property
     def summed(self) -> bool:
         """Whether losses are summed up as they come, not kept."""
-        betting = self.evidence == "betting"
-        return self.evidence in ("vb", "mixture") or (betting and self.n_judged > LARGEST_FOR_BETTING)
+        return self._summed_evidence(self.guarantees[0]) is not None
+
+    def _summed_evidence(self, guarantee: Guarantee) -> str | None:
+        return summed_evidence(self.evidence, guarantee, self.n_judged, self.method)
 
     def summary(self, blocks: Iterable[Queries]) -> RiskTable:
         """The answer for these blocks."""
@@ -147,8 +149,7 @@ class Fill:
 
     def _summed(self, guarantee: Guarantee, segment: str | None, losses: FloatArray) -> vb.Summary | mixture.Summary:
         planned = self.n_judged if segment is None else dict(self.by_segment)[segment]
-        nonnegative = guarantee.utility or self.method == "exact"
-        if nonnegative and self.evidence != "mixture":
+        if self._summed_evidence(guarantee) == "vb":
             return vb.Summary.of(losses, guarantee.tested_alpha, self.delta, planned)
         return mixture.Summary.of(losses, self.delta, planned)
 
@@ -191,6 +192,24 @@ def _summary(tree: Tree) -> vb.Summary | mixture.Summary:
     if "squares" in tree:
         return vb.Summary(tree["alpha"], tree["loss_sums"], mixture.Summary(**tree["squares"]))
     return mixture.Summary(**tree)
+
+
+def counted(queries: Queries, guarantee: Guarantee) -> Queries:
+    """The queries a promise is tested on: all, or those with a relevant item."""
+    empty = ideal_dcg(queries, k=guarantee.k, gain_kind=guarantee.gain_kind) == 0
+    if guarantee.empty_query != "skip" or not empty.any():
+        return queries
+    if empty.all():
+        raise DataError("no query has a relevant item: there is no utility to promise anything about")
+    return queries[~empty]
+
+
+def summed_evidence(name: str, guarantee: Guarantee, n_queries: int, method: str) -> str | None:
+    """The evidence that is found from sums alone, for so many queries in all; None where losses are kept one by one."""
+    if name not in ("vb", "mixture") and not (name == "betting" and n_queries > LARGEST_FOR_BETTING):
+        return None
+    nonnegative = guarantee.utility or method == "exact"
+    return "vb" if nonnegative and name != "mixture" else "mixture"
 
 
 def values_of(measured: Evaluation, guarantee: Guarantee, queries: Queries, grid: Sequence[GPLRanker]) -> FloatArray:

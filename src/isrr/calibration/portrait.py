@@ -1,13 +1,13 @@
 """Who gains and who loses exposure under a ranker, one query in full, and how utility is spread over queries."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isrr.calibration.local import BLOCK
 from isrr.calibration.retrace import Retraced
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.gains import gain
@@ -16,6 +16,8 @@ from isrr.ranker.gpl import GPLRanker
 MOST_GROUPS = 15
 MOST_GRADES = 12
 PLACES = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 10), (11, 20), (21, 50), (51, None))
+_PLACE_NAMES = [str(a) if a == b else f"{a} on" if b is None else f"{a}–{b}" for a, b in PLACES]
+N_INTERVALS = 5  # of grades, where there are more than so many
 N_BINS = 20
 MOST_ITEMS = 12
 SAMPLE_LENGTHS = (6, 40)
@@ -89,64 +91,88 @@ class Portrait:
 
 def portray(found: Retraced) -> Portrait:
     """Compare the outcome's ranker with the deterministic order on the queries that were tested on."""
-    outcome = found.outcome
-    first, ranker = outcome.guarantees[0], outcome.ranker
-    judged = found.tested if found.kept.all() else found.tested[found.kept]
-    after = judged.in_query_order(ranker.exposure(judged), "exposure")
-    before = judged.in_query_order(GPLRanker.deterministic(ranker.k).exposure(judged), "exposure")
-    gains = gain(judged.need_relevance(), first.gain_kind)
-    column = 0 if ranker.is_deterministic else found.grid.index(ranker)
-    ndcg = found.measured.ndcg[found.kept]
-
-    def shares(code: IntArray, names: Sequence[str]) -> list[Share]:
-        totals = [np.bincount(code, w, minlength=len(names)) for w in (before, after, gains)]
-        parts = [total / max(total.sum(), 1e-300) for total in totals]
-        counts = np.bincount(code, minlength=len(names))
-        rows = zip(names, counts, *parts, strict=True)
-        return [Share(name, int(n), float(b), float(a), float(g)) for name, n, b, a, g in rows if n]
-
+    tested, ranker = found.tested, found.outcome.ranker
+    relevance = tested.need_relevance()
+    grades, places, groups = _Tally(), _Tally(), _Tally()
+    intervals = _intervals(relevance)
+    moved = np.empty(len(tested))
+    for start in range(0, len(tested), BLOCK):
+        part = tested if len(tested) <= BLOCK else tested[start : start + BLOCK]
+        before = part.in_query_order(GPLRanker.deterministic(ranker.k).exposure(part), "exposure")
+        after = part.in_query_order(ranker.exposure(part), "exposure")
+        moved[start : start + BLOCK] = np.add.reduceat(np.abs(after - before), part.offsets[:-1])
+        gains = gain(part.need_relevance(), found.outcome.guarantees[0].gain_kind)
+        grades.add(_grade(part.need_relevance(), intervals), before, after, gains)
+        places.add(_place(part), before, after, gains)
+        if part.item_groups is not None:
+            groups.add(part.item_groups.astype(str), before, after, gains)
     return Portrait(
-        len(judged),
-        tuple(shares(*_grades(judged.need_relevance()))),
-        () if judged.item_groups is None else _largest(shares(*_coded(judged.item_groups.astype(str)))),
-        tuple(shares(*_places(judged))),
-        _spread(ndcg[:, 0], ndcg[:, column]),
-        _sample(judged, ranker, before, after),
+        len(tested),
+        grades.shares(lambda grade: f"{grade:g}" if intervals is None else _between(intervals, int(grade))),
+        _largest(groups.shares(str)),
+        places.shares(lambda place: _PLACE_NAMES[int(place)]),
+        _spread(found.utility[:, 0], found.utility[:, 1]),
+        _sample(tested[_telling(moved, tested.n_items)], ranker),
     )
 
 
-def _coded(names: NDArray[Any]) -> tuple[IntArray, list[str]]:
-    distinct, code = np.unique(names, return_inverse=True)
-    return code.astype(np.int64), [str(name) for name in distinct]
+class _Tally:
+    """Items, exposure before and after, and gain, summed up by kind of item."""
+
+    def __init__(self) -> None:
+        self.sums: dict[Any, FloatArray] = {}
+
+    def add(self, kinds: NDArray[Any], before: FloatArray, after: FloatArray, gains: FloatArray) -> None:
+        """Count some items in, each of the kind given."""
+        distinct, code = np.unique(kinds, return_inverse=True)
+        columns = [np.bincount(code, weights) for weights in (None, before, after, gains)]
+        for kind, row in zip(distinct.tolist(), np.stack(columns, axis=1), strict=True):
+            self.sums[kind] = self.sums.get(kind, 0.0) + row
+
+    def shares(self, name: Callable[[Any], str]) -> tuple[Share, ...]:
+        """What each kind has of the whole, kinds in their own order."""
+        totals = np.maximum(sum(self.sums.values(), np.zeros(4)), 1e-300)
+        parts = [(kind, self.sums[kind], self.sums[kind] / totals) for kind in sorted(self.sums)]
+        return tuple(Share(name(kind), round(row[0]), *part[1:].tolist()) for kind, row, part in parts)
 
 
-def _grades(relevance: FloatArray) -> tuple[IntArray, list[str]]:
-    distinct, code = np.unique(relevance, return_inverse=True)
-    if distinct.size <= MOST_GRADES:
-        return code.astype(np.int64), [f"{grade:g}" for grade in distinct]
-    edges = np.linspace(distinct[0], distinct[-1], 6)
-    names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)]
-    return np.clip(np.searchsorted(edges, relevance, "right") - 1, 0, 4), names
+def _intervals(relevance: FloatArray) -> FloatArray | None:
+    """Edges that group grades where there are too many to show each; None where there are not."""
+    distinct: set[float] = set()
+    for start in range(0, relevance.size, BLOCK):
+        distinct.update(np.unique(relevance[start : start + BLOCK]).tolist())
+        if len(distinct) > MOST_GRADES:
+            return np.linspace(relevance.min(), relevance.max(), N_INTERVALS + 1)
+    return None
 
 
-def _largest(groups: list[Share]) -> tuple[Share, ...]:
+def _grade(relevance: FloatArray, intervals: FloatArray | None) -> NDArray[Any]:
+    """The grade of each item, or the number of its interval."""
+    if intervals is None:
+        return relevance
+    return np.clip(np.searchsorted(intervals, relevance, "right") - 1, 0, N_INTERVALS - 1)
+
+
+def _between(intervals: FloatArray, i: int) -> str:
+    return f"{intervals[i]:.3g} to {intervals[i + 1]:.3g}"
+
+
+def _largest(groups: tuple[Share, ...]) -> tuple[Share, ...]:
     """The groups with the largest part of gain or exposure; the others pooled."""
     ordered = sorted(groups, key=lambda share: -max(share.deserved, share.before))
     rest = ordered[MOST_GROUPS:]
-    if not rest:
+    if len(rest) < 2:
         return tuple(ordered)
     parts = {name: sum(getattr(share, name) for share in rest) for name in ("n_items", "before", "after", "deserved")}
     return (*ordered[:MOST_GROUPS], Share(f"{len(rest):,} other groups", **parts))
 
 
-def _places(judged: Queries) -> tuple[IntArray, list[str]]:
-    """Items by their place in the deterministic order."""
-    within = np.arange(judged.n_rows) - np.repeat(judged.offsets[:-1], judged.n_items)
-    place = np.empty(judged.n_rows, np.int64)
-    place[np.repeat(judged.offsets[:-1], judged.n_items) + judged.by_score] = within + 1
-    starts = np.array([first for first, _ in PLACES])
-    names = [str(a) if a == b else f"{a} on" if b is None else f"{a}–{b}" for a, b in PLACES]
-    return np.searchsorted(starts, place, "right") - 1, names
+def _place(queries: Queries) -> IntArray:
+    """Which of `PLACES` each item has in the deterministic order."""
+    starts = np.repeat(queries.offsets[:-1], queries.n_items)
+    place = np.empty(queries.n_rows, np.int64)
+    place[starts + queries.by_score] = np.arange(queries.n_rows) - starts + 1
+    return np.searchsorted([first for first, _ in PLACES], place, "right") - 1
 
 
 def _spread(before: FloatArray, after: FloatArray) -> Spread:
@@ -166,15 +192,16 @@ def _spread(before: FloatArray, after: FloatArray) -> Spread:
     )
 
 
-def _sample(judged: Queries, ranker: GPLRanker, before: FloatArray, after: FloatArray) -> Sample:
-    """A query of readable length in which exposure moves as much as in the middle of those where it moves most."""
-    moved = np.add.reduceat(np.abs(after - before), judged.offsets[:-1])
+def _telling(moved: FloatArray, n_items: IntArray) -> int:
+    """A query of readable length in which exposure moves more than in three quarters of such queries."""
     fewest, most = SAMPLE_LENGTHS
-    readable = np.flatnonzero((judged.n_items >= fewest) & (judged.n_items <= most))
-    candidates = readable if readable.size else np.arange(len(judged))
+    readable = np.flatnonzero((n_items >= fewest) & (n_items <= most))
+    candidates = readable if readable.size else np.arange(moved.size)
     by_move = candidates[np.argsort(moved[candidates], kind="stable")]
-    q = int(by_move[int(0.75 * (len(by_move) - 1))])
-    query = judged[q]
+    return int(by_move[int(0.75 * (len(by_move) - 1))])
+
+
+def _sample(query: Queries, ranker: GPLRanker) -> Sample:
     chances = ranker.placement(query)
     rows = []
     for i in query.by_score[:MOST_ITEMS].tolist():

@@ -3,20 +3,24 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from isrr.calibration.fill import segments, values_of
+from isrr.calibration.fill import counted, segments, summed_evidence, values_of
+from isrr.calibration.local import BLOCK
+from isrr.calibration.powers import PowerSums, RetargetedSums
 from isrr.calibration.table import canonical_order, hash_key
-from isrr.calibration.targets import Retargeted
+from isrr.calibration.targets import Retargeted, RetargetedValues
 from isrr.certificate import Abstention, Certificate
-from isrr.data.queries import Queries
+from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
 from isrr.guarantee import Guarantee
 from isrr.metrics.evaluate import Evaluation, evaluate
 from isrr.parallel import Progress
 from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
-from isrr.risk.evidence import for_sample_size
-from isrr.risk.lattice import BoolArray
+from isrr.risk.evidence import LARGEST_FOR_BETTING
 from isrr.risk.select import split_mask
+
+Cells = dict[tuple[Guarantee, str | None], Retargeted]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,32 +29,26 @@ class Retraced:
 
     Attributes:
         outcome: The certificate or abstention.
-        tested: Queries that were tested on, those without a relevant item included.
+        tested: Queries that were tested on, those left out for having no relevant item not among them.
         others: Queries that fixed the path, or were given as such; None where there are none.
-        grid: The deterministic ranker, then the path.
-        measured: Of the grid on `tested`.
-        kept: Which of `tested` count.
+        cells: Each promise in each of its segments, None where it has none; configurations in the order of the path.
+        utility: Expected NDCG of the deterministic ranker and of the ranker in use, (n_queries, 2).
     """
 
     outcome: Certificate | Abstention
     tested: Queries
     others: Queries | None
-    grid: tuple[GPLRanker, ...]
-    measured: Evaluation
-    kept: BoolArray
+    cells: Cells
+    utility: FloatArray
 
-    def cells(self, guarantee: Guarantee) -> list[Retargeted]:
-        """One promise on the tested queries, configurations in the order of the path; one entry a segment."""
-        values = values_of(self.measured, guarantee, self.tested, self.grid)
-        return [self._cell(guarantee, values, mask & self.kept) for mask in segments(self.tested, guarantee).values()]
+    @property
+    def grid(self) -> tuple[GPLRanker, ...]:
+        """The deterministic ranker, then the path."""
+        return _grid(self.outcome)
 
-    def _cell(self, guarantee: Guarantee, values: np.ndarray, rows: BoolArray) -> Retargeted:
-        numbers = np.flatnonzero(rows)
-        order = numbers[canonical_order(self.tested.keys[numbers])]
-        p = self.outcome.provenance
-        unit = guarantee.utility or p.method == "exact"
-        name = for_sample_size(p.evidence, numbers.size, unit_interval=unit).name
-        return Retargeted(guarantee, name, values[order, 1:], values[order, 0])
+    def of(self, guarantee: Guarantee) -> list[Retargeted]:
+        """One promise on the tested queries, one entry a segment."""
+        return [cell for (promise, _), cell in self.cells.items() if promise == guarantee]
 
 
 def retrace(
@@ -67,6 +65,41 @@ def retrace(
         validation: Other judged queries, to shape the simultaneous band.
         progress: Called with (queries done, queries in all).
     """
+    tested, others = _found_again(outcome, queries, validation)
+    p, grid = outcome.provenance, _grid(outcome)
+    in_use = 0 if outcome.ranker.is_deterministic else grid.index(outcome.ranker)
+    sums = {g: summed_evidence(p.evidence, g, len(tested), p.method) for g in outcome.guarantees}
+    names = {g: name or p.evidence for g, name in sums.items()}
+    whole = len(tested) <= LARGEST_FOR_BETTING or not all(sums.values())
+    size = len(tested) if whole else BLOCK
+    cells: Cells = {}
+    powers: dict[tuple[Guarantee, str | None], PowerSums] = {}
+    utility = np.empty((len(tested), 2))
+    for start in range(0, len(tested), size):
+        part = tested if whole else tested[start : start + size]
+        measured = _evaluated(outcome, part, grid, _after(start, len(tested), progress))
+        utility[start : start + size] = measured.ndcg[:, [0, in_use]]
+        for guarantee in outcome.guarantees:
+            values = values_of(measured, guarantee, part, grid)
+            for segment, rows in segments(part, guarantee).items():
+                place = (guarantee, segment)
+                if whole:
+                    cells[place] = _in_full(guarantee, names[guarantee], values[rows], part.keys[rows])
+                else:
+                    added = PowerSums.of(values[rows, 1:], values[rows, 0])
+                    powers[place] = powers[place] + added if place in powers else added
+    cells |= {place: RetargetedSums(place[0], names[place[0]], summed) for place, summed in powers.items()}
+    return Retraced(outcome, tested, others, cells, utility)
+
+
+def _grid(outcome: Certificate | Abstention) -> tuple[GPLRanker, ...]:
+    return (GPLRanker.deterministic(outcome.k), *(point.ranker for point in outcome.curve))
+
+
+def _found_again(
+    outcome: Certificate | Abstention, queries: Queries, validation: Queries | None
+) -> tuple[Queries, Queries | None]:
+    """Which queries were tested on, and which others there are."""
     p, first = outcome.provenance, outcome.guarantees[0]
     if queries.fingerprint != p.data:
         raise DataError(
@@ -81,9 +114,21 @@ def retrace(
         raise DataError("the queries set aside cannot be found again: was the outcome made by another version of isrr?")
     if others is not None and np.isin(others.keys, tested.keys).any():
         raise DataError("validation queries stand among those tested on; a band needs other queries for its shape")
-    grid = (GPLRanker.deterministic(first.k), *(point.ranker for point in outcome.curve))
-    measured = evaluate(
-        tested,
+    return counted(tested, first), others
+
+
+def _after(done: int, n_queries: int, progress: Progress | None) -> Progress | None:
+    """The same progress, for one block after others."""
+    return None if progress is None else lambda now, _: progress(done + now, n_queries)
+
+
+def _evaluated(
+    outcome: Certificate | Abstention, part: Queries, grid: tuple[GPLRanker, ...], progress: Progress | None
+) -> Evaluation:
+    """The grid on some queries, by the same noise as in calibration."""
+    p, first = outcome.provenance, outcome.guarantees[0]
+    return evaluate(
+        part,
         grid,
         method="exact" if p.method == "exact" else "draws",
         n_draws=p.n_draws or SMOOTHING_DRAWS,
@@ -92,4 +137,8 @@ def retrace(
         empty_query=first.empty_query,
         progress=progress,
     )
-    return Retraced(outcome, tested, others, grid, measured, ~np.isnan(measured.ndcg[:, 0]))
+
+
+def _in_full(guarantee: Guarantee, name: str, values: FloatArray, keys: NDArray[np.uint64]) -> RetargetedValues:
+    order = canonical_order(keys)
+    return RetargetedValues(guarantee, name, values[order, 1:], values[order, 0])

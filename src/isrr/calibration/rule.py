@@ -17,7 +17,7 @@ class Rule:
         by_definition: Configurations that keep the first promise untested: the deterministic one, relative to itself.
         free: Those that keep every promise untested; nothing is proven of them.
         preference: Order in which certified configurations are liked, smallest first.
-        one_by_one: Whether each is tested alone (the paper's selection), not along the path.
+        one_by_one: Whether each is tested by itself (pointwise, Bonferroni), not along the path.
     """
 
     by_definition: tuple[bool, ...]
@@ -41,7 +41,7 @@ class Rule:
             tuple(d and relative[0] for d in deterministic),
             tuple(d and all(relative) for d in deterministic),
             tuple(preference),
-            outcome.provenance.selection == "pointwise",
+            outcome.provenance.selection in ("pointwise", "bonferroni"),
         )
 
     def chosen(self, levels: Sequence[int] | IntArray, others_hold: Sequence[bool], strength: float) -> int | None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from isrr.cli.console import out, show_json
+from isrr.cli.console import say, show_json
 from isrr.cli.inputs import check_file, opened
 from isrr.cli.options import AsJson, RankerFile, Trust, with_columns
 from isrr.errors import DataError, MissingExtraError
@@ -94,7 +94,7 @@ def monitor(
     if as_json:
         show_json({"n_judged": watch.n_judged, "evidence": watch.evidence, "alarm": alarm and asdict(alarm)})
     else:
-        out.print(str(watch), markup=False)
+        say(str(watch))
     if ledger_file is not None or figure is not None:
         items, groups = ledger(read_served(log), judged, gain_kind=outcome.guarantees[0].gain_kind)
         if ledger_file is not None:
@@ -105,8 +105,8 @@ def monitor(
             by_group = None if groups is None else groups.disparity
             exposure_over_time(dates(items.moments), items.disparity, by_group, figure)
         if not as_json:
-            out.print(f"\nexposure by item\n{items}", markup=False)
+            say(f"\nexposure by item\n{items}")
             if groups is not None:
-                out.print(f"\nexposure by group\n{groups}", markup=False)
+                say(f"\nexposure by group\n{groups}")
     if alarm is not None:
         raise typer.Exit(ALARM)

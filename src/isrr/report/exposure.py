@@ -15,7 +15,8 @@ def exposure_over_time(moments: Sequence[datetime], items: ArrayLike, groups: Ar
 
     Args:
         moments: When.
-        items, groups: Share of exposure in the wrong place up to each moment; None for no groups.
+        items: Share of exposure in the wrong place up to each moment, among items.
+        groups: The same among groups, or None.
         file: Where to write the picture; the suffix says how.
     """
     figure, subplot = axes()

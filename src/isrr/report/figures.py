@@ -32,7 +32,8 @@ def tradeoff(
     """Fairness gain against utility along the path, the promise and the ranker in use.
 
     Args:
-        utility, gain: Mean NDCG and fairness gain of each configuration, in the order of the path.
+        utility: Mean NDCG of each configuration, in the order of the path.
+        gain: Their fairness gain.
         file: Where to write the picture; the suffix says how.
         outcome: What calibration said.
         reference: A second curve to compare with: "label", "utility" and "gain"; and the "deterministic" utility.

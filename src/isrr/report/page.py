@@ -5,6 +5,7 @@ own script element, and reach the page as text nodes only. Nothing is computed: 
 """
 
 import json
+import re
 from dataclasses import asdict
 from html import escape
 from importlib.resources import files
@@ -35,15 +36,22 @@ def page(
         command: What made the page, for its last section.
     """
     first, second = words.verdict(outcome)
+    warned = words.warnings(outcome)
+    why, instead = words.without_slider(outcome)
     filled = {
         "title": f"isrr: {'abstention' if outcome.abstained else 'certificate'} {outcome.id}",
-        "kind": "abstention" if outcome.abstained else "certificate",
-        "badge": "Abstained" if outcome.abstained else "Certified",
+        "kind": "abstention" if outcome.abstained else "warned" if warned else "certificate",
+        "badge": "Abstained" if outcome.abstained else "Certified, with a warning" if warned else "Certified",
         "first": first,
         "second": second,
+        "why": why,
+        "instead": instead,
+        "selected": words.how_selected(outcome),
+        "decides": words.how_the_risk_decides(outcome),
     }
     blocks = {
         "tiles": _tiles(outcome),
+        "warnings": _list(warned, "help"),
         "help": _list(words.what_helps(outcome), "help") if isinstance(outcome, Abstention) else "",
         "assumptions": _list(words.assumptions()),
         "breaks": _list(words.BREAKS),
@@ -64,17 +72,17 @@ def page(
 def _data(outcome: Certificate | Abstention, explorer: Explorer | None, portrait: Portrait | None) -> dict[str, Any]:
     first = outcome.guarantees[0]
     rankers = [point.ranker for point in outcome.curve]
-    others = "".join(f" -g '{guarantee}'" for guarantee in outcome.guarantees[1:])
-    options = " --per-segment" if first.per else ""
-    options += f" --bound {first.bound:g}" if first.bound else ""
-    options += f" --gain {first.gain_kind}" if first.gain_kind != "exponential" else ""
-    options += f" --empty-query {first.empty_query}" if first.empty_query != "skip" else ""
     return {
         "abstained": outcome.abstained,
         "k": outcome.k,
         "confidence": outcome.confidence,
-        "promise": {"text": str(first), "utility": first.utility, "relative": first.relative, "metric": first.metric},
-        "n_promises": len(outcome.guarantees),
+        "promise": {
+            "utility": first.utility,
+            "relative": first.relative,
+            "metric": first.metric,
+            "per_segment": first.per is not None,
+        },
+        "others": [str(guarantee) for guarantee in outcome.guarantees[1:]],
         "chosen": rankers.index(outcome.ranker) if outcome.ranker in rankers and not outcome.abstained else None,
         "configurations": [
             {
@@ -85,7 +93,8 @@ def _data(outcome: Certificate | Abstention, explorer: Explorer | None, portrait
             }
             for point in outcome.curve
         ],
-        "command": {"head": "isrr calibrate fresh.parquet", "tail": f"{others}{options} -o ranker.json"},
+        "queries_needed": outcome.queries_needed if isinstance(outcome, Abstention) else None,
+        "settings": words.settings(outcome),
         "explorer": None if explorer is None else asdict(explorer),
         "portrait": None if portrait is None else _shortened(asdict(portrait)),
     }
@@ -96,7 +105,8 @@ def _triple(estimate: Estimate) -> list[float]:
 
 
 def _tiles(outcome: Certificate | Abstention) -> str:
-    tiles = [("Promise", str(outcome.guarantees[0])), ("Confidence", words.percent(outcome.confidence, 3))]
+    promise = " and ".join(str(guarantee) for guarantee in outcome.guarantees)
+    tiles = [("Promise", promise), ("Confidence", words.level(outcome.confidence))]
     if isinstance(outcome, Certificate):
         tiles += [
             (f"NDCG@{outcome.k}", words.interval(outcome.utility)),
@@ -104,11 +114,21 @@ def _tiles(outcome: Certificate | Abstention) -> str:
         ]
     else:
         needed = "no number is enough" if outcome.queries_needed is None else f"about {outcome.queries_needed:,}"
-        tiles += [("Tested on", f"{outcome.provenance.n_queries:,} queries"), ("Queries needed", needed)]
-    return "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in tiles)
+        tiles += [
+            ("Tested on", words.count(outcome.provenance.n_queries, "query", "queries")),
+            ("Queries needed", needed),
+        ]
+    return "".join(f"<div><dt>{escape(name)}</dt><dd>{_unbroken(escape(value))}</dd></div>" for name, value in tiles)
+
+
+def _unbroken(text: str) -> str:
+    """The same, its interval kept on one line."""
+    return re.sub(r"\[[^]]*\]", r"<span>\g<0></span>", text)
 
 
 def _list(lines: list[str] | tuple[str, ...], kind: str = "") -> str:
+    if not lines:
+        return ""
     return f'<ul class="{kind}">' + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
 
 

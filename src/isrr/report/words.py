@@ -1,8 +1,12 @@
 """The page's sentences: what a certificate or an abstention says, in plain language."""
 
+import shlex
+from dataclasses import replace
+
 from isrr.certificate import ASSUMPTIONS, Abstention, Certificate, Estimate
 from isrr.guarantee import Guarantee
 from isrr.ranker.gpl import GPLRanker
+from isrr.risk.evidence import NAMES as EVIDENCE
 
 BREAKS = (
     "The judged queries are not a random sample: only hard ones were judged, or only one market, or last year's.",
@@ -12,14 +16,47 @@ BREAKS = (
 )
 
 
-def percent(share: float, digits: int = 1) -> str:
-    r"""A share as text that does not break across lines.
+SELECTED = {
+    "fixed_sequence": "Configurations were put in an order, safest first, without looking at the judgments they are "
+    "tested on; each was tested in turn, and what stands before the first failure is certified.",
+    "holm": "Configurations were tested by Holm's step-down: the clearest first, each at the part of the tolerated "
+    "error that those still untested leave it, until one failed.",
+    "bonferroni": "Every configuration was tested by itself, at the tolerated error divided by their number, so that "
+    "the answers hold together.",
+    "pointwise": "Every configuration was tested by itself at the whole tolerated error, as in the paper. Of many "
+    "tests some err by chance: this carries no guarantee over the search.",
+}
+SELECTED["split"] = SELECTED["fixed_sequence"]
+
+
+def count(n: int, one: str, many: str = "") -> str:
+    """A number with its noun.
 
     Example:
-        >>> percent(0.95), percent(0.1726)
-        ('95\xa0%', '17.3\xa0%')
+        >>> count(1, "look"), count(1200, "query", "queries")
+        ('1 look', '1,200 queries')
     """
-    return f"{100 * share:.{digits}f}".rstrip("0").rstrip(".") + "\N{NO-BREAK SPACE}%"
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def percent(share: float, digits: int = 1) -> str:
+    r"""A measured share as text that does not break across lines.
+
+    Example:
+        >>> percent(0.1726), percent(0.3)
+        ('17.3\xa0%', '30.0\xa0%')
+    """
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
+
+
+def level(share: float) -> str:
+    r"""A share that somebody chose, with the digits it was given.
+
+    Example:
+        >>> level(0.95), level(0.925)
+        ('95\xa0%', '92.5\xa0%')
+    """
+    return f"{100 * share:.6g}\N{NO-BREAK SPACE}%"
 
 
 def interval(estimate: Estimate, *, shares: bool = False) -> str:
@@ -48,21 +85,22 @@ def in_words(guarantee: Guarantee) -> str:
         >>> in_words(Guarantee.parse("ndcg@5 >= 95% of deterministic"))
         'mean NDCG@5 is at least 95\xa0% of what the order by score reaches'
     """
-    names = {"ndcg": "NDCG", "normalized_disparity": "normalised disparity", "group_exposure": "disparity of groups"}
+    names = {"ndcg": "NDCG", "normalized_disparity": "normalised disparity"}
     metric = f"{names.get(guarantee.metric, guarantee.metric)}@{guarantee.k}"
-    level = (
-        f"{percent(guarantee.target, 4)} of what the order by score reaches"
-        if guarantee.relative
-        else f"{guarantee.target:.10g}"
-    )
+    if guarantee.metric == "group_exposure":
+        metric = f"disparity between groups in the first {guarantee.k} places"
+    bound = f"{guarantee.target:.10g}"
+    if guarantee.relative:
+        whole = "what the order by score reaches" if guarantee.utility else "what it is in the order by score"
+        bound = f"{level(guarantee.target)} of {whole}"
     where = " in every segment" if guarantee.per else ""
-    return f"mean {metric} is at {'least' if guarantee.utility else 'most'} {level}{where}"
+    return f"mean {metric} is at {'least' if guarantee.utility else 'most'} {bound}{where}"
 
 
 def verdict(outcome: Certificate | Abstention) -> tuple[str, str]:
     """Two sentences: what is promised and how surely; what it costs and gains."""
     promise = " and ".join(in_words(g) for g in outcome.guarantees)
-    surely = f"{percent(outcome.confidence, 3)} confidence"
+    surely = f"{level(outcome.confidence)} confidence"
     if isinstance(outcome, Abstention):
         return (
             f"Nothing could be certified: that {promise} is not proven with {surely}.",
@@ -77,15 +115,81 @@ def verdict(outcome: Certificate | Abstention) -> tuple[str, str]:
     )
 
 
+def warnings(outcome: Certificate | Abstention) -> list[str]:
+    """What a reader must know before trusting the verdict."""
+    p, lines = outcome.provenance, []
+    if p.selection == "pointwise":
+        lines.append(
+            "Pointwise selection carries no guarantee over the path: the confidence is that of each test alone."
+        )
+    if p.look > p.planned_looks:
+        together = level(max(1 - p.look * (1 - outcome.confidence), 0))
+        lines.append(
+            f"This is look {p.look} at the same data, of {p.planned_looks} planned: together the looks hold with "
+            f"confidence {together} at best."
+        )
+    if any(test.evidence == "normal_approximation" for test in outcome.tests):
+        lines.append("The normal approximation is not valid for any given number of queries.")
+    return lines
+
+
+def how_selected(outcome: Certificate | Abstention) -> str:
+    """How the configurations that are certified were found."""
+    return SELECTED[outcome.provenance.selection]
+
+
+def how_the_risk_decides(outcome: Certificate | Abstention) -> str:
+    """What bound and tolerated risk have to do with each other."""
+    if outcome.provenance.selection in ("pointwise", "bonferroni"):
+        return (
+            "Every configuration is tested by itself, at the declared promise and confidence. Those whose upper bound "
+            "does not exceed the tolerated risk are certified."
+        )
+    return (
+        "Configurations are tested from the safest on, at the declared promise and confidence. Testing stops at the "
+        "first whose upper bound exceeds the tolerated risk."
+    )
+
+
+def without_slider(outcome: Certificate | Abstention) -> tuple[str, str]:
+    """Why a page has no slider, and the command that answers instead."""
+    if outcome.provenance.selection == "holm":
+        return (
+            "There is no slider here. In Holm's step-down, whether one configuration is certified depends on the "
+            "p-values of all the others, so no bound per configuration tells what another promise would have given. To "
+            "ask for another promise, on fresh queries, change it in:",
+            f"isrr calibrate fresh.parquet -g '{replace(outcome.guarantees[0], per=None)}' "
+            f"--confidence {outcome.confidence:.10g} {settings(outcome)}",
+        )
+    return "The slider needs the judged queries:", "isrr report ranker.json judged.parquet"
+
+
+def settings(outcome: Certificate | Abstention) -> str:
+    """The other promises and the options under which `isrr calibrate` asks again as it was asked."""
+    p, first = outcome.provenance, outcome.guarantees[0]
+    words = [word for promise in outcome.guarantees[1:] for word in ("-g", str(replace(promise, per=None)))]
+    words += ["--per-segment"] if first.per else []
+    words += ["--bound", f"{first.bound:g}"] if first.bound else []
+    options = (
+        ("--path", p.path, ("paper", "thresholds")),
+        ("--evidence", p.evidence, set(EVIDENCE) - {"betting"}),
+        ("--selection", p.selection, set(SELECTED) - {"fixed_sequence"}),
+        ("--gain", first.gain_kind, ("linear",)),
+        ("--empty-query", first.empty_query, ("zero", "one")),
+    )
+    words += [word for name, value, unusual in options if value in unusual for word in (name, value)]
+    return shlex.join([*words, "-o", "ranker.json"])
+
+
 def what_helps(outcome: Abstention) -> list[str]:
     """Why nothing was certified and what would change that."""
     lines = [f"Why: {outcome.reason}."]
     if outcome.queries_needed is None:
-        lines.append("No number of judged queries would certify this promise: lower it, or improve the scores.")
+        lines.append("No number of judged queries would certify this promise: ask for less, or improve the scores.")
     else:
         lines.append(
-            f"About {outcome.queries_needed:,} judged queries in all would be enough, 8 times out of 10; "
-            f"{outcome.provenance.n_queries:,} were tested on."
+            f"About {count(outcome.queries_needed, 'judged query', 'judged queries')} in all would be enough, 8 times "
+            f"out of 10; this was tested on {outcome.provenance.n_queries:,}."
         )
     for test in outcome.tests:
         if test.level is not None and not (test.guarantee.relative and test.guarantee.utility):
@@ -106,14 +210,14 @@ def facts(outcome: Certificate | Abstention, command: str) -> list[tuple[str, st
     p = outcome.provenance
     method = "exact expectation" if p.method == "exact" else f"{p.n_draws} rankings drawn per query"
     evidence = ", ".join(sorted({test.evidence for test in outcome.tests})) or p.evidence
+    judged = count(p.n_queries, "judged query", "judged queries")
     rows = [
         ("Outcome", f"{'abstention' if outcome.abstained else 'certificate'} {outcome.id}"),
         ("Promise", "; ".join(str(g) for g in outcome.guarantees)),
-        ("Confidence", f"{outcome.confidence:.10g}, over {p.planned_looks} planned look(s) at the data"),
+        ("Confidence", f"{outcome.confidence:.10g}, over {count(p.planned_looks, 'planned look')} at the data"),
         ("Ranker", f"{configuration(outcome.ranker)}; k = {outcome.k}"),
-        ("Tested on", f"{p.n_queries:,} judged queries; {p.n_skipped:,} without a relevant item left out"),
+        ("Tested on", f"{judged}; {p.n_skipped:,} without a relevant item left out"),
         ("Path", f"{p.path}, {len(outcome.curve)} configurations, fixed by {p.path_basis}"),
-        ("Set aside", f"{p.n_set_aside:,} judged queries, to fix the path"),
         ("Evidence", f"{evidence}, {p.selection}; {method}, seed {p.seed}"),
         ("Gain", f"{outcome.guarantees[0].gain_kind}; empty queries: {outcome.guarantees[0].empty_query}"),
         ("Data", p.data),
@@ -121,12 +225,8 @@ def facts(outcome: Certificate | Abstention, command: str) -> list[tuple[str, st
         ("Versions", ", ".join(f"{name} {number}" for name, number in p.versions.items())),
         ("Made by", command),
     ]
-    if p.look > p.planned_looks:
-        rows.insert(3, ("Warning", f"look {p.look} at the same data, of {p.planned_looks} planned"))
-    if p.selection == "pointwise":
-        rows.insert(3, ("Warning", "pointwise selection carries no guarantee over the path"))
-    if any(test.evidence == "normal_approximation" for test in outcome.tests):
-        rows.insert(3, ("Warning", "the normal approximation is not valid for any given number of queries"))
+    if p.made_ids:
+        rows.insert(5, ("Query ids", "made from positions: the outcome depends on the order of the table"))
     return rows
 
 

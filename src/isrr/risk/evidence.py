@@ -46,20 +46,19 @@ class Options(TypedDict, total=False):
 
 
 class Evidence(Protocol):
-    """A way to test "the risk is at least alpha" from losses of shape (n_queries, n_grid), none above 1.
-
-    Attributes:
-        name: What a certificate calls it.
-        valid_in_finite_samples: Whether its level holds for every number of queries.
-        needs_unit_interval: Whether losses below 0 are raised to 0 first, which only makes the test stricter.
-    """
+    """A way to test "the risk is at least alpha" from losses of shape (n_queries, n_grid), none above 1."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What a certificate calls it."""
+
     @property
-    def valid_in_finite_samples(self) -> bool: ...
+    def valid_in_finite_samples(self) -> bool:
+        """Whether its level holds for every number of queries."""
+
     @property
-    def needs_unit_interval(self) -> bool: ...
+    def needs_unit_interval(self) -> bool:
+        """Whether losses below 0 are raised to 0 first, which only makes the test stricter."""
 
     def pvalue(self, losses: ArrayLike, alpha: float) -> FloatArray:
         """One p-value a configuration, (n_grid,)."""

@@ -23,6 +23,17 @@ SIGNIFICANT_BITS = 32
 _FLOAT_BITS = 53
 
 
+def whole_numbers(values: FloatArray) -> WholeNumbers:
+    """Floats that are whole as Python integers, however large.
+
+    Example:
+        >>> whole_numbers(np.array([1e20])).tolist()
+        [100000000000000000000]
+    """
+    exact: WholeNumbers = np.vectorize(int, otypes=[object])(values)
+    return exact
+
+
 def coarsen(value: ArrayLike, significant_bits: int = SIGNIFICANT_BITS) -> FloatArray:
     """The largest lattice point not above each value, for values ≥ 0.
 

@@ -22,7 +22,7 @@ from isrr.errors import MergeError
 from isrr.risk import mixture
 from isrr.risk._kernels import SUM_SCALE
 from isrr.risk.binomial import cdf, lower_moments
-from isrr.risk.lattice import BoolArray, FloatArray, WholeNumbers, coarsen, smallest_yes
+from isrr.risk.lattice import BoolArray, FloatArray, WholeNumbers, coarsen, smallest_yes, whole_numbers
 
 _BLOCK = 4096
 _STEP = 1.03
@@ -56,7 +56,7 @@ class Summary:
         """
         n_queries, n_grid = losses.shape
         planned = n_queries if planned_queries is None else planned_queries
-        level = np.array(np.broadcast_to(coarsen(alpha, _BITS), n_grid))
+        level = np.array(np.broadcast_to(tested_level(alpha), n_grid))
         total = np.zeros(n_grid, object)
         squares = mixture.Summary.of(losses[:0], delta / 10, planned)
         for start in range(0, n_queries, _BLOCK):
@@ -66,16 +66,33 @@ class Summary:
             squares += mixture.Summary.of(distance**2, delta / 10, planned)
         return cls(level, total, squares)
 
+    @classmethod
+    def of_powers(cls, powers: FloatArray, n_queries: int, alpha: FloatArray, delta: float) -> Self:
+        """No more than `of` finds, from sums of powers of X − α, for losses X in [0, 1].
+
+        Args:
+            powers: Σ (X − α), Σ (X − α)², …, Σ (X − α)⁸, (n_grid, 8).
+            n_queries: Number of queries summed up, all there are.
+            alpha: Risk level to test, one a configuration, as `tested_level` gives it, (n_grid,).
+            delta: Level the sums are tuned for.
+        """
+        rounding = 2 * n_queries
+        total = whole_numbers(np.ceil(SUM_SCALE * (powers[:, 0] + n_queries * alpha))) + rounding
+        even = np.arange(2, powers.shape[1] + 1, 2)
+        span = np.maximum(alpha, 1 - alpha)[:, None]
+        return cls(alpha, total, mixture.Summary.of_powers(powers[:, even - 1] / span**even, n_queries, delta / 10))
+
     def __add__(self, other: "Summary") -> "Summary":
         if not np.array_equal(self.alpha, other.alpha):
             raise MergeError(f"summaries of other levels: alpha is {self.alpha} here, {other.alpha} there")
         return Summary(self.alpha, self.loss_sums + other.loss_sums, self.squares + other.squares)
 
-    @property
-    def mean_loss(self) -> FloatArray:
-        """Mean loss of each configuration, (n_grid,)."""
+    def mean_and_deviation(self) -> tuple[FloatArray, FloatArray]:
+        """The losses' mean, and nearly their deviation, (n_grid,) each."""
         mean: FloatArray = (self.loss_sums / (SUM_SCALE * self.squares.n_queries)).astype(float)
-        return mean
+        span = np.maximum(self.alpha, 1 - self.alpha)
+        around_alpha = span**2 * self.squares.mean_and_deviation()[0]
+        return mean, np.sqrt(np.maximum(around_alpha - (mean - self.alpha) ** 2, 0.0))
 
     def pvalue(self) -> FloatArray:
         """The p-value of the module's docstring, (n_grid,).
@@ -85,7 +102,7 @@ class Summary:
         """
         n, beta = self.squares.n_queries, self.squares.delta
         span = np.maximum(self.alpha, 1 - self.alpha)
-        mean = self.mean_loss
+        mean, _ = self.mean_and_deviation()
         high = span * np.sqrt(self.squares.upper_bound(beta))
         bentkus, worst = np.zeros(mean.size), np.where(mean < self.alpha, 0.0, 1.0)
         rows = np.flatnonzero(mean < self.alpha)
@@ -99,6 +116,11 @@ class Summary:
             bentkus[rows] = _bentkus(mean[rows], low, self.alpha[rows], n)
             rows = rows[bentkus[rows] > worst[rows]]
         return np.minimum(1.0, beta + worst)
+
+
+def tested_level(alpha: ArrayLike) -> FloatArray:
+    """Alpha on the lattice that is tested, never above what was asked for."""
+    return coarsen(alpha, _BITS)
 
 
 def pvalue(losses: FloatArray, alpha: ArrayLike, delta: float = 0.05) -> FloatArray:

@@ -4,6 +4,8 @@
 const colour = { measured: "var(--blue)", alone: "var(--green)", band: "var(--purple)", promise: "var(--orange)", before: "var(--grey)" };
 const percent = (x, digits = 1) => `${(100 * x).toFixed(digits)}\u00a0%`;
 
+const count = (n, one, many) => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
+
 function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -20,6 +22,8 @@ const swatches = {
   dashed: (c) => `<rect width="26" height="14" fill="${c}" opacity=".14"/><line x1="0" y1="11" x2="26" y2="11" stroke="${c}" stroke-width="2" stroke-dasharray="5 3"/>`,
   dashes: (c) => `<line x1="0" y1="7" x2="26" y2="7" stroke="${c}" stroke-width="2.5" stroke-dasharray="6 3"/>`,
   dotted: (c) => `<line x1="0" y1="7" x2="26" y2="7" stroke="${c}" stroke-width="2" stroke-dasharray="2 3"/>`,
+  stem: (c) => `<line x1="13" y1="0" x2="13" y2="14" stroke="${c}" stroke-width="2" opacity=".5"/>`,
+  point: (c) => `<circle cx="13" cy="7" r="3" fill="${c}"/>`,
   dot: (c) => `<circle cx="13" cy="7" r="5" fill="${c}"/>`,
   ring: (c) => `<circle cx="13" cy="7" r="4.5" fill="none" stroke="${c}" stroke-width="2"/>`,
   square: (c) => `<rect x="8" y="2" width="10" height="10" fill="${c}"/>`,
@@ -43,7 +47,14 @@ function draw(where, options, description) {
   chart.setAttribute("role", "img");
   chart.setAttribute("aria-label", description);
   where.replaceChildren(chart);
+  return chart;
 }
+
+// A value with its interval, which stays on one line.
+const withInterval = ([value, low, high], factor, digits, unit = "") => {
+  const text = (x) => (factor * x).toFixed(digits);
+  return [`${text(value)}${unit} `, element("span", {}, `[${text(low)}, ${text(high)}]`)];
+};
 
 // A table behind each chart: the same numbers for screen readers and for copying.
 function tableBehind(figure, heads, rows) {
@@ -53,29 +64,32 @@ function tableBehind(figure, heads, rows) {
   figure.append(element("details", {}, element("summary", {}, "The numbers"), element("div", { className: "scroll" }, table)));
 }
 
+// What is promised, as people write it.
+const metricName = ({ promise, k }) => `${promise.utility ? "NDCG" : promise.metric.replaceAll("_", " ")}@${k}`;
+
 const cut = (text, n) => ([...text].length > n ? [...text].slice(0, n - 1).join("") + "…" : text);
 
 function drawShares(figure, shares, changed) {
   const rows = shares.map((s, i) => ({ ...s, key: i }));
-  const wide = figure.clientWidth > 400;
+  const longest = figure.clientWidth > 400 ? 17 : 12, name = (row) => cut(row.name, longest);
   draw(figure.querySelector(".chart"), {
-    height: 62 + 28 * rows.length, marginLeft: wide ? 130 : 96, marginRight: 16, marginBottom: 42,
+    height: 62 + 28 * rows.length, marginLeft: 22 + 7.2 * Math.max(...rows.map((row) => [...name(row)].length)), marginRight: 16, marginBottom: 42,
     x: { label: "share of all exposure, %", grid: true, zero: true, transform: (x) => 100 * x, nice: true },
-    y: { type: "band", label: null, domain: rows.map((r) => r.key), tickFormat: (i) => cut(rows[i].name, wide ? 17 : 12), tickSize: 0 },
+    y: { type: "band", label: null, domain: rows.map((r) => r.key), tickFormat: (i) => name(rows[i]), tickSize: 0 },
     marks: [
       Plot.tickX(rows, { x: "deserved", y: "key", stroke: colour.promise, strokeWidth: 3, insetTop: 3, insetBottom: 3 }),
       ...(changed ? [Plot.arrow(rows.filter((r) => Math.abs(r.after - r.before) > 0.004), { x1: "before", x2: "after", y: "key", stroke: colour.measured, strokeWidth: 2, headLength: 0, insetStart: 6, insetEnd: 6 })] : []),
       Plot.dot(rows, { x: "before", y: "key", r: 5, stroke: colour.before, strokeWidth: 2 }),
       ...(changed ? [Plot.dot(rows, { x: "after", y: "key", r: 5.5, fill: colour.measured })] : []),
     ],
-  }, `Share of exposure before and after for ${rows.length} kinds of items; the numbers are in the table below.`);
+  }, `Share of exposure before and after for ${count(rows.length, "kind", "kinds")} of items; the numbers are in the table below.`);
 }
 
 function drawSpread(where, spread, changed) {
   const bins = spread.before.map((n, i) => ({ x1: spread.edges[i], x2: spread.edges[i + 1], before: n, after: spread.after[i] }));
   draw(where, {
     height: 260, marginTop: 32, marginLeft: 56, marginBottom: 42,
-    x: { label: "expected NDCG of a query", domain: [0, 1] }, y: { label: "queries", grid: true },
+    x: { label: "expected NDCG of a query", domain: [0, 1] }, y: { label: "queries", grid: true, ticks: Math.min(6, d3.max(bins, (b) => Math.max(b.before, b.after))), tickFormat: "~s" },
     marks: [
       ...(changed ? [Plot.rectY(bins, { x1: "x1", x2: "x2", y: "after", fill: colour.measured, fillOpacity: 0.5, inset: 1 })] : []),
       Plot.rectY(bins, { x1: "x1", x2: "x2", y: "before", fill: "none", stroke: colour.before, strokeWidth: 2, inset: 1 }),
@@ -97,8 +111,8 @@ function riskPoints(tradeoff) {
 }
 
 function drawRisk(where, tradeoff) {
-  const { points, tolerated } = riskPoints(tradeoff), { promise, chosen, k } = tradeoff.data;
-  const metric = promise.utility ? `NDCG@${k}` : `${promise.metric.replace("_", " ")}@${k}`;
+  const { points, tolerated } = riskPoints(tradeoff), { promise, chosen } = tradeoff.data;
+  const metric = metricName(tradeoff.data);
   const label = promise.utility ? `risk: 1 − ${promise.relative ? "share kept of " : ""}${metric}` : `risk: ${metric}${promise.relative ? ", share of deterministic" : ""}`;
   const least = d3.min(points, (p) => p.risk), near = Math.max(tolerated, least) + Math.max(2.5 * Math.abs(tolerated - least), 0.05);
   const shown = points.filter((p) => p.risk <= near); // where the promise is decided

@@ -19,6 +19,11 @@ class TradeoffExplorer {
     return this.stop === this.explorer.declared && this.reading.confidence === this.data.confidence;
   }
 
+  // Judged queries that would be enough; at the declared promise that, too, is what the outcome says.
+  get needed() {
+    return this.isDeclared ? this.data.queries_needed : this.reading.needed[this.stop];
+  }
+
   // The configuration that calibrating for this stop alone would use: along the path until the first that fails.
   // At the declared promise that is what the certificate says.
   used(stop = this.stop, reading = this.reading) {
@@ -57,6 +62,7 @@ class TradeoffExplorer {
     const mark = document.querySelector(".declared-mark");
     mark.style.left = `calc(${this.explorer.declared / last} * (100% - 16px) + 8px)`;
     mark.classList.toggle("right", this.explorer.declared / last > 0.85);
+    mark.classList.toggle("left", this.explorer.declared / last < 0.15);
     slider.addEventListener("input", () => this.move(Number(slider.value)));
     number.addEventListener("change", () => {
       const wanted = Number(number.value) / this.unit.factor;
@@ -87,7 +93,7 @@ class TradeoffExplorer {
     number.value = Math.abs(target - target.toFixed(this.unit.digits)) < 1e-9 ? target.toFixed(this.unit.digits) : target;
     back.disabled = this.isDeclared;
     this.say();
-    this.draw();
+    if (this.drawn === this.reading) this.place(); else this.draw();
   }
 
   say() {
@@ -99,43 +105,42 @@ class TradeoffExplorer {
     const title = this.isDeclared
       ? (c === null ? "The declared promise: abstained" : "The declared promise: certified")
       : (c === null ? "What if: it would abstain" : "What if: not a guarantee");
-    lines.push(element("h3", {}, title), element("p", {}, `${explorer.promises[this.stop]}, ${confidence} confidence`));
+    lines.push(element("h3", {}, title), element("p", {}, `${explorer.promises[this.stop]}${this.data.promise.per_segment ? " in every segment" : ""}${this.data.others.map((text) => ` and ${text}`).join("")}, ${confidence} confidence`));
     if (c === null) {
-      const needed = this.reading.needed[this.stop];
+      const needed = this.needed;
       where.dataset.needed = needed ?? "";
       lines.push(element("p", {}, needed === null
-        ? "No number of judged queries would certify it: the safest configuration itself falls short. Lower the promise or improve the scores."
-        : `About ${needed.toLocaleString("en")} judged queries would be enough, 8 times out of 10. Until then the order by score is served.`));
+        ? "No number of judged queries would certify it: the safest configuration itself falls short. Ask for less, or improve the scores."
+        : `About ${count(needed, "judged query", "judged queries")} would be enough, 8 times out of 10. Until then the order by score is served.`));
     } else {
       const point = this.data.configurations[c];
-      const range = ([v, low, high], f, d, u = "") => `${(f * v).toFixed(d)}${u} [${(f * low).toFixed(d)}, ${(f * high).toFixed(d)}]`;
       lines.push(element("dl", {},
         element("dt", {}, "Ranker"), element("dd", {}, point.name),
-        element("dt", {}, `NDCG@${this.data.k}`), element("dd", { className: "utility" }, range(point.utility, 1, 4)),
-        element("dt", {}, "Disparity removed"), element("dd", { className: "gain" }, range(point.gain, 100, 1, "\u00a0%"))));
+        element("dt", {}, `NDCG@${this.data.k}`), element("dd", { className: "utility" }, ...withInterval(point.utility, 1, 4)),
+        element("dt", {}, "Disparity removed"), element("dd", { className: "gain" }, ...withInterval(point.gain, 100, 1, "\u00a0%"))));
       where.dataset.utility = point.utility[0];
       where.dataset.gain = point.gain[0];
     }
     if (this.isDeclared) {
       lines.push(element("p", { className: "small" }, c === null
         ? "This is the outcome of the calibration." : "This position alone carries the certificate."));
-    } else if (c !== null || this.reading.needed[this.stop] !== null) {
-      const command = `${this.data.command.head} -g '${explorer.promises[this.stop]}' --confidence ${this.reading.confidence}${this.data.command.tail}`;
+    } else {
+      const possible = c !== null || this.needed !== null;
       lines.push(element("p", { className: "small" },
         "This is what calibrating for this promise alone, on this path, would have said. Chosen after looking, it is no guarantee. "
-        + (c === null ? "To ask again, on enough fresh queries:" : "On fresh queries this makes it one:")),
-      element("code", {}, command));
+        + (c !== null ? "To have it certified, on fresh queries:" : possible ? "To ask again, on enough fresh queries:" : "")));
+      if (possible) lines.push(element("code", {}, `isrr calibrate fresh.parquet -g '${explorer.promises[this.stop]}' --confidence ${this.reading.confidence} ${this.data.settings}`));
     }
     lines.push(element("p", { className: "small together" }, this.sayTogether(confidence)));
     where.replaceChildren(...lines);
   }
 
   sayTogether(confidence) {
-    if (this.reading.band === null) return `No band without other judged queries; the squares are ${this.reading.stops.length} promises fixed beforehand that hold together with ${confidence}.`;
+    if (this.reading.band === null) return `No band without other judged queries; the squares are promises fixed beforehand, ${this.reading.stops.length} in all, that hold together with ${confidence}.`;
     const c = this.together();
     if (c === null) return `Holding for all positions at once (${confidence}, the band): nothing is certified here.`;
     const point = this.data.configurations[c];
-    return `Holding for all positions at once (${confidence}, the band): ${point.name}, disparity removed ${(100 * point.gain[0]).toFixed(1)} %. This one you may choose after looking${this.data.n_promises > 1 ? ", for the first promise" : ""}.`;
+    return `Holding for all positions at once (${confidence}, the band): ${point.name}, disparity removed ${percent(point.gain[0])}. This one you may choose after looking${this.data.others.length ? ", for the first promise" : ""}.`;
   }
 
   // Prepared once per confidence: where the curves run and from which promise on nothing is certified.
@@ -148,7 +153,7 @@ class TradeoffExplorer {
         low: utility ? 100 * c.gain[1] : c.utility[1], high: utility ? 100 * c.gain[2] : c.utility[2],
         measured: f * this.explorer.measured[i],
         alone: f * this.bound(i, this.reading),
-        band: this.reading.band === null ? null : f * this.reading.band[i],
+        band: this.reading.band === null || this.rule.by_definition[i] ? NaN : f * this.reading.band[i],
         name: c.name,
       }));
       const stops = this.explorer.targets.map((_, s) => s), none = stops.find((s) => this.used(s) === null);
@@ -157,10 +162,34 @@ class TradeoffExplorer {
     return this.prepared.get(this.reading);
   }
 
-  // The strongest target certified for one configuration alone.
+  // The strongest target certified for one configuration alone; none where the promise is kept by definition.
   bound(c, reading) {
     const strength = reading.levels[c] / 1e6;
-    return this.rule.by_definition[c] ? 1 : this.limit * (this.data.promise.utility ? strength : 1 - strength);
+    return this.rule.by_definition[c] ? NaN : this.limit * (this.data.promise.utility ? strength : 1 - strength);
+  }
+
+  // Whether configurations lie along a curve; where their order follows several promises they do not.
+  get isCurve() {
+    const steps = d3.pairs(this.curves().points, (a, b) => Math.sign(b.x - a.x));
+    return d3.sum(d3.pairs(steps, (a, b) => (a * b < 0 ? 1 : 0))) <= steps.length / 4;
+  }
+
+  // Measured values, their bounds and the band: lines along a curve, else a stem for each configuration.
+  traces(points) {
+    const banded = this.reading.band !== null;
+    if (this.isCurve) {
+      return [
+        ...(banded ? [Plot.areaY(points, { x: "x", y1: "band", y2: "measured", z: null, fill: colour.band, fillOpacity: 0.12, clip: true }),
+          Plot.line(points, { x: "x", y: "band", stroke: colour.band, strokeWidth: 1.8, strokeDasharray: "5 3", clip: true })] : []),
+        Plot.line(points, { x: "x", y: "alone", stroke: colour.alone, strokeWidth: 2, clip: true }),
+        Plot.line(points, { x: "x", y: "measured", stroke: colour.measured, strokeWidth: 2.5, clip: true }),
+      ];
+    }
+    return [
+      Plot.link(points, { x1: "x", x2: "x", y1: banded ? "band" : "alone", y2: "measured", stroke: colour.band, strokeOpacity: 0.4, strokeWidth: 1.5, clip: true }),
+      Plot.dot(points, { x: "x", y: "alone", r: 1.8, fill: colour.alone, clip: true }),
+      Plot.dot(points, { x: "x", y: "measured", r: 2.8, fill: colour.measured, clip: true }),
+    ];
   }
 
   get limit() { // strength is a share of it
@@ -168,17 +197,18 @@ class TradeoffExplorer {
     return this.data.promise.utility ? t / s : t / (1 - s);
   }
 
+  // What the promise on the slider does not move: drawn once per confidence and width.
   draw() {
     const where = document.querySelector("#tradeoff .chart"), { points, none } = this.curves();
     const { utility, relative } = this.data.promise, f = this.unit.factor, k = this.data.k;
-    const targets = this.explorer.targets.map((t) => f * t), promise = targets[this.stop], declared = targets[this.explorer.declared];
+    const targets = this.explorer.targets.map((t) => f * t), declared = targets[this.explorer.declared];
     const edge = relative && utility ? [f] : [];
-    const domain = d3.extent([...targets, ...edge]), chosen = this.used(), certificate = this.data.chosen;
-    const metric = utility ? `NDCG@${k}` : this.data.promise.metric.replace("_", " ") + `@${k}`;
+    const domain = d3.extent([...targets, ...edge]), certificate = this.data.chosen;
+    const metric = metricName(this.data);
     const inside = points.filter((p) => p.measured >= domain[0] && p.measured <= domain[1]);
     const reach = d3.extent([0, ...inside.map((p) => p.x)].slice(utility ? 0 : 1));
     const hard = utility ? domain[1] : domain[0];
-    draw(where, {
+    const chart = draw(where, {
       height: Math.min(440, Math.max(320, where.clientWidth * 0.45)), marginTop: 34, marginLeft: 56, marginBottom: 44, marginRight: 12, clip: true,
       x: { label: utility ? "disparity removed, %" : `expected NDCG@${k}`, domain: reach, nice: true },
       y: { label: relative ? `${metric}, % of deterministic` : metric, domain, grid: true, nice: false },
@@ -186,33 +216,53 @@ class TradeoffExplorer {
         ...(none === null ? [] : [
           Plot.rect([none], { y1: none, y2: hard, fill: colour.before, fillOpacity: 0.16 }),
         ]),
-        ...(this.reading.band === null ? [Plot.dot(this.reading.stops.filter((s) => s.configuration !== null), { x: (s) => points[s.configuration].x, y: (s) => f * s.target, symbol: "square", r: 5, fill: colour.band })]
-          : [Plot.areaY(points, { x: "x", y1: "band", y2: "measured", z: null, fill: colour.band, fillOpacity: 0.12, clip: true }),
-            Plot.line(points, { x: "x", y: "band", stroke: colour.band, strokeWidth: 1.8, strokeDasharray: "5 3", clip: true })]),
-        Plot.line(points, { x: "x", y: "alone", stroke: colour.alone, strokeWidth: 2, clip: true }),
-        Plot.line(points, { x: "x", y: "measured", stroke: colour.measured, strokeWidth: 2.5, clip: true }),
+        ...this.traces(points),
+        Plot.dot(this.reading.stops.filter((s) => s.configuration !== null), { x: (s) => points[s.configuration].x, y: (s) => f * s.target, symbol: "square", r: 5, fill: colour.band }),
         Plot.ruleY([declared], { stroke: colour.promise, strokeWidth: 1.5, strokeDasharray: "2 4" }),
-        Plot.ruleY([promise], { stroke: colour.promise, strokeWidth: 2.5 }),
         ...(certificate === null ? [] : [Plot.dot([points[certificate]], { x: "x", y: "measured", symbol: "star", r: 7, fill: colour.promise })]),
-        ...(chosen === null ? [] : [
-          Plot.link([points[chosen]], { x1: "low", x2: "high", y1: "measured", y2: "measured", stroke: "currentColor", strokeWidth: 1.5, clip: true }),
-          Plot.dot([points[chosen]], { x: "x", y: "measured", r: 10, stroke: "currentColor", strokeWidth: 2, clip: true }),
-        ]),
-        ...(none === null ? [] : [Plot.text([`${utility ? "above" : "below"} this it abstains`], { x: reach[1], y: none, dy: utility ? 10 : -10, textAnchor: "end", dx: -4, fill: "currentColor", stroke: "var(--paper)", strokeWidth: 4 })]),
-        Plot.tip(points, Plot.pointer({ x: "x", y: "measured", fill: "var(--paper)", title: (p) => `${p.name}\nmeasured ${p.measured.toFixed(this.unit.digits + 1)}\ncertified alone ${p.alone.toFixed(this.unit.digits + 1)}` })),
+        ...(none === null ? [] : [Plot.text([none === targets[0] ? "it abstains at every promise shown here" : `${utility ? "above" : "below"} this it abstains`],
+          { x: reach[1], y: none, dy: (none === targets[0]) === utility ? -10 : 10, textAnchor: "end", dx: -4, fill: "currentColor", stroke: "var(--paper)", strokeWidth: 4 })]),
+        Plot.tip(points, Plot.pointer({ x: "x", y: "measured", fill: "var(--paper)", title: (p) => `${p.name}\nmeasured ${p.measured.toFixed(this.unit.digits + 1)}${Number.isNaN(p.alone) ? "" : `\ncertified alone ${p.alone.toFixed(this.unit.digits + 1)}`}` })),
       ],
     }, `Trade-off: ${metric} against ${utility ? "disparity removed" : "utility"} along the path of configurations.`);
-    this.explain(metric);
+    this.drawn = this.reading;
+    this.overlay(chart);
+    this.explain();
+    this.place();
   }
 
-  explain(metric) {
-    if (this.explained === this.reading) return;
-    this.explained = this.reading;
+  // The promise on the slider and the ranker it would choose, laid over the chart and clipped to its frame.
+  overlay(chart) {
+    const x = chart.scale("x"), y = chart.scale("y"), [left, right] = d3.extent(x.range), [top, bottom] = d3.extent(y.range);
+    const frame = d3.select(chart).append("svg").attr("x", left).attr("y", top).attr("width", right - left).attr("height", bottom - top)
+      .attr("overflow", "hidden").attr("pointer-events", "none");
+    const line = (stroke, width) => frame.append("line").attr("stroke", stroke).attr("stroke-width", width);
+    this.marks = {
+      across: (value) => x.apply(value) - left, up: (value) => y.apply(value) - top,
+      promise: line(colour.promise, 2.5).attr("x1", 0).attr("x2", right - left),
+      interval: line("currentColor", 1.5),
+      ring: frame.append("circle").attr("r", 10).attr("fill", "none").attr("stroke", "currentColor").attr("stroke-width", 2),
+    };
+  }
+
+  place() {
+    const { across, up, promise, interval, ring } = this.marks, c = this.used();
+    const height = up(this.unit.factor * this.explorer.targets[this.stop]);
+    promise.attr("y1", height).attr("y2", height);
+    for (const mark of [interval, ring]) mark.attr("visibility", c === null ? "hidden" : null);
+    if (c === null) return;
+    const point = this.curves().points[c];
+    interval.attr("x1", across(point.low)).attr("x2", across(point.high)).attr("y1", up(point.measured)).attr("y2", up(point.measured));
+    ring.attr("cx", across(point.x)).attr("cy", up(point.measured));
+  }
+
+  explain() {
     const confidence = this.confidence;
+    const trace = this.isCurve ? "line" : "point";
     legend(document.querySelector("#tradeoff .legend"), [
-      ["line", colour.measured, "measured"],
-      ["line", colour.alone, `bound, each alone (${confidence})`],
-      this.reading.band === null ? ["square", colour.band, `declared stops: all of these hold together with ${confidence}`] : ["dashed", colour.band, `band: all of these hold together with ${confidence}`],
+      [trace, colour.measured, this.data.promise.per_segment ? "measured, in the worst segment" : "measured"],
+      [trace, colour.alone, this.explorer.n_tests > 1 ? `bound at 1/${this.explorer.n_tests} of the error (${confidence} in all)` : `bound, each alone (${confidence})`],
+      this.reading.band === null ? ["square", colour.band, `declared stops: all of these hold together with ${confidence}`] : [this.isCurve ? "dashed" : "stem", colour.band, `band: all of these hold together with ${confidence}`],
       ["line", colour.promise, "the promise on the slider"],
       ["dotted", colour.promise, "declared"],
       ...(this.data.chosen === null ? [] : [["star", colour.promise, "certified ranker"]]),
@@ -220,7 +270,8 @@ class TradeoffExplorer {
       ["hatch", colour.before, "abstains"],
     ]);
     document.querySelector("#tradeoff figcaption").textContent =
-      `Each point of a curve is one configuration of the path, from the order by score to the most random. Where the promise line meets the bound, calibration stops. `
+      `Each point${this.isCurve ? " of a curve" : ""} is one configuration of the path, between the order by score (“deterministic”) and the most random. `
+      + (this.rule.one_by_one ? "Where the bound keeps the promise, a configuration is certified. " : "Where the promise line meets the bound, calibration stops. ")
       + (this.reading.band === null ? "" : `The band was shaped by ${this.explorer.band_basis}. `)
       + `Intervals are approximate 95 % intervals.`;
   }

@@ -4,11 +4,11 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const changed = !data.abstained;
 
-function drawStill() { // without the judged queries: the curve as the certificate holds it
-  document.querySelector(".needs-judged").hidden = false;
+function drawStill() { // without a slider: the curve as the certificate holds it
+  document.querySelector(".still").hidden = false;
   document.querySelector(".explore").hidden = true;
   const points = data.configurations.map((c) => ({ x: 100 * c.gain[0], y: c.utility[0], certified: c.certified }));
-  legend(document.querySelector("#tradeoff .legend"), [["line", colour.measured, "measured"], ["thick", colour.alone, "certified"], ["star", colour.promise, "in use"]]);
+  legend(document.querySelector("#tradeoff .legend"), [["line", colour.measured, "measured"], ...(data.chosen === null ? [] : [["thick", colour.alone, "certified"], ["star", colour.promise, "in use"]])]);
   draw(document.querySelector("#tradeoff .chart"), {
     height: 360, marginTop: 34, marginLeft: 56, marginBottom: 44, x: { label: "disparity removed, %" }, y: { label: `expected NDCG@${data.k}`, grid: true },
     marks: [
@@ -34,11 +34,11 @@ function drawPortrait(portrait, first) {
   }
   const spread = portrait.spread, section = document.getElementById("spread");
   section.querySelector("#spread-words").textContent = changed
-    ? `The worst tenth of the ${portrait.n_queries.toLocaleString("en")} queries has a mean NDCG of ${spread.worst_before.toFixed(3)} in the order by score and ${spread.worst_after.toFixed(3)} under the ranker in use; the median goes from ${spread.median_before.toFixed(3)} to ${spread.median_after.toFixed(3)}. ${percent(spread.losing)} of the queries lose more than 0.05, ${percent(spread.gaining)} gain more than 0.05. The promise is about the mean.`
-    : `In the order by score the worst tenth of the ${portrait.n_queries.toLocaleString("en")} queries has a mean NDCG of ${spread.worst_before.toFixed(3)}, the median is ${spread.median_before.toFixed(3)}.`;
+    ? `The worst tenth of the ${count(portrait.n_queries, "query", "queries")} has a mean NDCG of ${spread.worst_before.toFixed(3)} in the order by score and ${spread.worst_after.toFixed(3)} under the ranker in use; the median goes from ${spread.median_before.toFixed(3)} to ${spread.median_after.toFixed(3)}. ${percent(spread.losing)} of the queries lose more than 0.05, ${percent(spread.gaining)} gain more than 0.05. The promise is about the mean.`
+    : `In the order by score the worst tenth of the ${count(portrait.n_queries, "query", "queries")} has a mean NDCG of ${spread.worst_before.toFixed(3)}, the median is ${spread.median_before.toFixed(3)}.`;
   legend(section.querySelector(".legend"), [
     ["outline", colour.before, "order by score"], ...(changed ? [["bar", colour.measured, "ranker in use"]] : []),
-    ["dotted", colour.before, "mean of the worst tenth, before"], ...(changed ? [["line", colour.promise, "and after"]] : []),
+    ["dotted", colour.before, `mean of the worst tenth${changed ? ", before" : ""}`], ...(changed ? [["line", colour.promise, "the same, after"]] : []),
   ]);
   drawSpread(section.querySelector(".chart"), spread, changed);
   if (first) {
@@ -51,14 +51,13 @@ function drawPortrait(portrait, first) {
 function sampleTable(sample) {
   const section = document.getElementById("sample"), k = data.k;
   section.querySelector("#sample-words").replaceChildren("Query ", element("bdi", {}, sample.query),
-    `, ${sample.n_items} items, ${sample.rows.length < sample.n_items ? `the first ${sample.rows.length} ` : ""}by falling score. Each cell is the chance that the item stands at that position; the framed cell is its place in the order by score.`);
-  const heads = ["item", "grade", "score", ...d3.range(1, k + 1).map((j) => `position ${j}`), "shown at all"];
+    `, ${count(sample.n_items, "item", "items")}, ${sample.rows.length < sample.n_items ? `the first ${sample.rows.length} ` : ""}by falling score. Each cell is the chance that the item stands at that position; the framed cell is its place in the order by score.`);
   const grouped = sample.rows.some((row) => row.group !== null);
-  if (grouped) heads.splice(1, 0, "group");
+  const heads = [["item"], ...(grouped ? [["group", "words aside"]] : []), ["grade"], ["score", "aside"], ...d3.range(1, k + 1).map((j) => [`position ${j}`]), ["shown at all"]];
   const body = sample.rows.map((row, i) => {
     const tr = element("tr", {}, element("th", { scope: "row" }, element("bdi", { title: row.item }, row.item)));
-    if (grouped) tr.append(element("td", {}, element("bdi", {}, row.group ?? "")));
-    tr.append(element("td", {}, String(row.relevance)), element("td", {}, row.score.toPrecision(3)));
+    if (grouped) tr.append(element("td", { className: "words aside" }, element("bdi", {}, row.group ?? "")));
+    tr.append(element("td", {}, String(row.relevance)), element("td", { className: "aside" }, row.score.toPrecision(3)));
     row.chances.forEach((chance, j) => {
       const cell = element("td", { className: i === j ? "before" : "" }, percent(chance, chance > 0.995 || chance === 0 ? 0 : 1));
       cell.style.backgroundColor = `rgba(var(--heat), ${(0.5 * Math.min(chance, 1)).toFixed(3)})`;
@@ -68,7 +67,7 @@ function sampleTable(sample) {
     return tr;
   });
   section.querySelector("table").replaceChildren(
-    element("thead", {}, element("tr", {}, ...heads.map((h) => element("th", { scope: "col" }, h)))), element("tbody", {}, ...body));
+    element("thead", {}, element("tr", {}, ...heads.map(([text, className = ""]) => element("th", { scope: "col", className }, text)))), element("tbody", {}, ...body));
 }
 
 const tradeoff = data.explorer ? new TradeoffExplorer(data) : null;
@@ -82,7 +81,7 @@ function drawRest(first) {
     drawRisk(section.querySelector(".chart"), tradeoff);
     const { points } = riskPoints(tradeoff);
     if (first) tableBehind(section.querySelector("figure"), ["configuration", "risk", "bound", `NDCG@${data.k}`, "disparity removed"],
-      data.configurations.map((c, i) => [c.name, points[i].risk.toFixed(4), points[i].bound.toFixed(4), c.utility[0].toFixed(4), percent(c.gain[0])]));
+      data.configurations.map((c, i) => [c.name, points[i].risk.toFixed(4), Number.isNaN(points[i].bound) ? "by definition" : points[i].bound.toFixed(4), c.utility[0].toFixed(4), percent(c.gain[0])]));
   }
 }
 drawRest(true);
