@@ -119,9 +119,15 @@ def _tasks(tracker: Any, group: str) -> tuple[int, int]:
     return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
 
 
+def _first_line(text: str) -> str:
+    """What went wrong in Java, without what was called there and from where."""
+    lines = [line.removeprefix(": ") for line in text.strip().splitlines() if not line.startswith("An error occurred")]
+    return lines[0] if lines else text
+
+
 def _in_one_line(text: str, name: str) -> DataError | EngineError:
     found = _CONDITION.search(text)
-    said = " ".join((found["said"] if found else text.strip().partition("\n")[0]).split())
+    said = " ".join((found["said"] if found else _first_line(text)).split())
     if found and found["name"].startswith(_UNREADABLE):
         cause = _CONDITION.search(text, found.end())
         return DataError(f"{name}: cannot be read: {said}" + (f" ({cause['said']})" if cause else ""))

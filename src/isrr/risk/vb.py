@@ -89,10 +89,14 @@ class Summary:
 
     def mean_and_deviation(self) -> tuple[FloatArray, FloatArray]:
         """The losses' mean, and nearly their deviation, (n_grid,) each."""
-        mean: FloatArray = (self.loss_sums / (SUM_SCALE * self.squares.n_queries)).astype(float)
+        mean = self._mean()
         span = np.maximum(self.alpha, 1 - self.alpha)
         around_alpha = span**2 * self.squares.mean_and_deviation()[0]
         return mean, np.sqrt(np.maximum(around_alpha - (mean - self.alpha) ** 2, 0.0))
+
+    def _mean(self) -> FloatArray:
+        mean: FloatArray = (self.loss_sums / (SUM_SCALE * self.squares.n_queries)).astype(float)
+        return mean
 
     def pvalue(self) -> FloatArray:
         """The p-value of the module's docstring, (n_grid,).
@@ -102,7 +106,7 @@ class Summary:
         """
         n, beta = self.squares.n_queries, self.squares.delta
         span = np.maximum(self.alpha, 1 - self.alpha)
-        mean, _ = self.mean_and_deviation()
+        mean = self._mean()
         high = span * np.sqrt(self.squares.upper_bound(beta))
         bentkus, worst = np.zeros(mean.size), np.where(mean < self.alpha, 0.0, 1.0)
         rows = np.flatnonzero(mean < self.alpha)
