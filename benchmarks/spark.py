@@ -3,6 +3,7 @@
 A standalone master and two workers of one core on loopback; 16 Parquet files with the rows of a query together.
 
     python -m benchmarks.spark [QUERIES]
+    python -m benchmarks.spark sizes       bytes of a query in Parquet, and of what a partition sends
 """
 
 import contextlib
@@ -150,6 +151,30 @@ def _run(engine: str, folder: Path, *master: str) -> dict:
     return json.loads(done.stdout)
 
 
-if __name__ == "__main__":
+def sizes(n_queries: int = 20_000) -> None:
+    """Print what docs/scale.md reckons with."""
+    from dataclasses import replace
+
+    from isrr import GPLRanker, Guarantee
+    from isrr.calibration.census import TakeCensus
+    from isrr.calibration.fill import Fill
+    from isrr.calibration.local import Files, summarise_file
+
+    promises = (Guarantee.parse(PROMISE),)
+    with tempfile.TemporaryDirectory() as name:
+        write_files(Path(name), n_queries)
+        files = sorted(Path(name).glob("*.parquet"))
+        print(f"query in Parquet: {sum(file.stat().st_size for file in files) / n_queries:.0f} B")
+        print(f"census of a partition: {summarise_file(files[0], TakeCensus(promises), {}).nbytes:,} B")
+        census = Files(files).run(TakeCensus(promises))
+        for n_grid in (21, 121):
+            grid = [GPLRanker.deterministic(), *(GPLRanker(temperature=1.0 + c) for c in range(n_grid - 1))]
+            task = replace(Fill.planned(census, grid, promises, delta=0.05), n_judged=10**9)
+            print(f"sums of a partition, {n_grid} configurations: {summarise_file(files[0], task, {}).nbytes:,} B")
+
+
+if __name__ == "__main__" and sys.argv[1:] == ["sizes"]:
+    sizes()
+elif __name__ == "__main__":
     for row in rows(int(sys.argv[1]) if len(sys.argv) > 1 else N_QUERIES):
         print(f"{row['what']}: {row['ours']:.4g} beside {row['baseline']:.4g}, ratio {row['ratio']:.3g}")
