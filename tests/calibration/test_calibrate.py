@@ -166,6 +166,20 @@ def test_a_promise_per_segment_is_tested_in_each(judged):
                   Guarantee.parse(PROMISE, per="segment"))  # fmt: skip
 
 
+def test_promises_on_groups_and_on_utility_are_kept_together():
+    rng = np.random.default_rng(20230)
+    sizes = rng.integers(8, 21, 900)
+    groups = rng.choice(["favoured", "other", "small"], sizes.sum(), p=[0.55, 0.3, 0.15])
+    relevance = rng.choice(4, sizes.sum(), p=[0.5, 0.3, 0.15, 0.05])
+    scores = relevance + 0.5 * (groups == "favoured") + rng.normal(size=sizes.sum())
+    queries = Queries.from_arrays(scores=scores, relevance=relevance, group=sizes, item_groups=groups)
+    both = calibrate(queries, ["group_exposure@5 <= 0.12", "ndcg@5 >= 85% of deterministic"])
+    assert isinstance(both, Certificate)
+    alone = calibrate(queries, "group_exposure@5 <= 0.12")
+    assert isinstance(alone, Certificate)
+    assert alone.utility.value > both.utility.value
+
+
 def test_a_promise_on_groups(judged):
     outcome = calibrate(
         judged, "group_exposure@5 <= 0.2", path=[GPLRanker(temperature=2.0), GPLRanker(temperature=0.5)]

@@ -22,7 +22,7 @@ from isrr.counting import counted
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError, GuaranteeError
 from isrr.gains import ideal_dcg
-from isrr.guarantee import Guarantee, check_probability
+from isrr.guarantee import Guarantee, check_probability, move_together
 from isrr.parallel import Progress
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk.evidence import check_delta
@@ -197,8 +197,8 @@ def _n_set_aside(
     """How many queries, those of smallest key, fix the path and are not tested on."""
     if validation is not None or path == "paper" or not isinstance(path, str):
         return 0
-    mixed = len({g.utility for g in guarantees}) > 1
-    learns = selection == "split" or path == "front" or mixed or (path == "auto" and n_queries >= SET_ASIDE_FROM)
+    many = path == "auto" and n_queries >= SET_ASIDE_FROM
+    learns = selection == "split" or path == "front" or not move_together(guarantees) or many
     n_aside = round(SET_ASIDE_SHARE * n_queries) if learns else FOR_THE_SCALE
     return int(np.clip(n_aside, 1, min(MOST_SET_ASIDE, n_queries - 1)))
 

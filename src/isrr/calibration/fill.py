@@ -14,12 +14,12 @@ import numpy as np
 from isrr.calibration.census import Census, segments_of
 from isrr.calibration.packing import Tree
 from isrr.calibration.table import Cell, Moments, RiskTable, merge
+from isrr.calibration.values import values_of
 from isrr.data.queries import FloatArray, Queries
-from isrr.errors import DataError, GuaranteeError
+from isrr.errors import DataError
 from isrr.gains import ideal_dcg
 from isrr.guarantee import Guarantee
 from isrr.metrics.evaluate import Evaluation, Method, evaluate
-from isrr.metrics.exposure import group_exposure
 from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
 from isrr.risk import mixture, vb
 from isrr.risk.evidence import LARGEST_FOR_BETTING
@@ -210,31 +210,6 @@ def summed_evidence(name: str, guarantee: Guarantee, n_queries: int, method: str
         return None
     nonnegative = guarantee.utility or method == "exact"
     return "vb" if nonnegative and name != "mixture" else "mixture"
-
-
-def values_of(measured: Evaluation, guarantee: Guarantee, queries: Queries, grid: Sequence[GPLRanker]) -> FloatArray:
-    """What a promise speaks of, (n_queries, n_grid)."""
-    if guarantee.metric == "ndcg":
-        return measured.ndcg
-    if guarantee.metric == "normalized_disparity":
-        return measured.normalized_disparity
-    if guarantee.metric == "disparity":
-        largest = float(measured.disparity.max())
-        if guarantee.bound is not None and largest > guarantee.bound:
-            raise GuaranteeError(
-                f"a query has disparity {largest:.6g}, above the declared bound {guarantee.bound:g}; "
-                "the bound must hold for every query there can be"
-            )
-        return measured.disparity
-    pooled = [group_exposure(r.exposure(queries), queries, gain_kind=guarantee.gain_kind) for r in grid]
-    # Σe² over groups is at most (Σθ)², which bounds the disparity whatever the ranker.
-    places = np.minimum(queries.n_items, guarantee.k)
-    shown = np.concatenate(([0.0], np.cumsum(1.0 / np.log2(np.arange(2, guarantee.k + 2)))))[places]
-    squares = np.add.reduceat(pooled[0].gain ** 2, pooled[0].offsets[:-1])
-    n_groups = np.diff(pooled[0].offsets)
-    largest_possible = 4.0 * shown**2 * squares / np.maximum(n_groups * (n_groups - 1), 1)
-    columns = [p.disparity() for p in pooled]
-    return np.stack([c / np.where(largest_possible > 0, largest_possible, 1.0) for c in columns], axis=1)
 
 
 def segments(queries: Queries, guarantee: Guarantee) -> dict[str | None, np.ndarray]:

@@ -7,9 +7,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from isrr.calibration.fill import segments, values_of
+from isrr.calibration.fill import segments
 from isrr.calibration.packing import Tree
 from isrr.calibration.table import DISPARITY_SCALE, Moments, WholeNumbers, whole_sums
+from isrr.calibration.values import values_of
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import Queries
 from isrr.gains import gain

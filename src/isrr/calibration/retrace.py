@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.calibration.fill import counted, segments, summed_evidence, values_of
+from isrr.calibration.fill import counted, segments, summed_evidence
 from isrr.calibration.local import BLOCK
 from isrr.calibration.powers import PowerSums, RetargetedSums
 from isrr.calibration.table import canonical_order, hash_key
 from isrr.calibration.targets import Retargeted, RetargetedValues
+from isrr.calibration.values import values_of
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
