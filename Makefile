@@ -13,7 +13,7 @@ serve: .venv/.serve  ## the service over the demo's ranker, on port 8080
 	$(BIN)/isrr serve out/demo/ranker.json --port 8080 --workers 2 --log out/served
 
 test: .venv/.dev  ## the whole test suite
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist loadgroup
 
 check: .venv/.dev  ## style and types
 	$(BIN)/ruff check .
@@ -49,7 +49,7 @@ clean:
 	touch $@
 
 .venv/.dev: .venv/.demo
-	$(BIN)/pip install -q -c constraints.txt --group test --group check -e '.[lightgbm,catboost,xgboost,torch,report,serve]'
+	$(BIN)/pip install -q -c constraints.txt --group test --group check -e '.[lightgbm,catboost,xgboost,torch,report,serve,spark,dask]'
 	touch $@
 
 .venv/.docs: .venv/bin/python pyproject.toml constraints.txt

@@ -39,6 +39,6 @@ print(outcome, end="\n\n")
 # On new queries: is it kept in each segment, and whose exposure moved?
 print(isrr.check(outcome, isrr.read_queries(searches(2_000, seed=2))), end="\n\n")
 
-# Chance lets offers take turns that the model cannot tell apart. It does not take back what the model adds to a
+# Chance lets offers take turns that the model cannot tell apart. It does not take back all that the model adds to a
 # provider's offers: ask for that, and the answer is an abstention. Then the scores are what has to be mended.
-print(isrr.calibrate(judged, "group_exposure@5 <= 0.07", attempts=2))
+print(isrr.calibrate(judged, "group_exposure@5 <= 0.05", attempts=2))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from isrr.errors import (
         CertificateError,
         DataError,
+        EngineError,
         GuaranteeError,
         IsrrError,
         MergeError,
@@ -35,6 +36,7 @@ _HOME = {
     "Certificate": "isrr.certificate",
     "CertificateError": "isrr.errors",
     "DataError": "isrr.errors",
+    "EngineError": "isrr.errors",
     "Evaluation": "isrr.metrics.evaluate",
     "GPLRanker": "isrr.ranker.gpl",
     "Guarantee": "isrr.guarantee",
@@ -64,6 +66,7 @@ __all__ = [
     "Certificate",
     "CertificateError",
     "DataError",
+    "EngineError",
     "Evaluation",
     "GPLRanker",
     "Guarantee",

@@ -99,9 +99,9 @@ class Provenance:
         method, n_draws: How utilities were evaluated.
         seed: Names the noise.
         data: Fingerprint of the judged queries (ids, scores, relevance).
-        hash_key: Key of the canonical order.
+        hash_key: Key of the canonical order; empty where losses were summed up, in no order.
         made_ids: Whether query ids were made from positions.
-        score_quantiles: Raw scores at 0.1, 1, 50, 99 and 99.9 %.
+        score_quantiles: Raw scores at 0.1, 1, 50, 99 and 99.9 %, over 20,000 queries drawn by key where there are more.
         eligibility_quantiles: The best item's chance of first place in each list under the ranker in use, at the same.
         planned_looks: Over how many looks at the data delta was split.
         look: Which look at these data this is, as far as is known.

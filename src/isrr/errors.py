@@ -6,6 +6,7 @@
     ├── CertificateError (ValueError)  a certificate file that is damaged, edited or of another version
     ├── MergeError (ValueError)        shards that do not belong together
     ├── ScorerError (ValueError)       a saved scorer that is damaged, or does not fit the queries
+    ├── EngineError (RuntimeError)     a cluster that could not do its part
     └── MissingExtraError (ImportError)  an optional dependency that is not installed
 
 Failing to certify is none of these: it is an outcome, `isrr.Abstention`.
@@ -17,7 +18,15 @@ class IsrrError(Exception):
 
 
 class DataError(IsrrError, ValueError):
-    """Input that cannot be read as queries."""
+    """Input that cannot be read as queries.
+
+    Attributes:
+        query: The query at fault, where one is known.
+    """
+
+    def __init__(self, message: str, query: str | None = None) -> None:
+        super().__init__(message)
+        self.query = query
 
 
 class GuaranteeError(IsrrError, ValueError):
@@ -34,6 +43,10 @@ class MergeError(IsrrError, ValueError):
 
 class ScorerError(IsrrError, ValueError):
     """A saved scorer that is damaged, of another version, or trained on other features."""
+
+
+class EngineError(IsrrError, RuntimeError):
+    """A cluster could not do its part; the data are not known to be at fault."""
 
 
 class MissingExtraError(IsrrError, ImportError):

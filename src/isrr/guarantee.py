@@ -12,6 +12,7 @@ queries is at most alpha. That is all `isrr.risk` needs to know.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -173,3 +174,11 @@ class Guarantee:
     def at(self, target: float) -> "Guarantee":
         """The same promise at another level."""
         return replace(self, target=target)
+
+
+def move_together(guarantees: Sequence[Guarantee]) -> bool:
+    """Whether all promises get safer, or all get less safe, from the coldest ranker to the hottest.
+
+    Utility falls with the temperature, and so does disparity between items. Exposure of groups may go either way.
+    """
+    return len({g.utility for g in guarantees}) == 1 and all(g.metric != "group_exposure" for g in guarantees)

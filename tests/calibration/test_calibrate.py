@@ -17,7 +17,8 @@ from isrr import (
     calibrate,
     load,
 )
-from isrr.calibration.local import fill
+from isrr.calibration.census import TakeCensus
+from isrr.calibration.fill import Fill
 from isrr.calibration.table import merge
 from isrr.guarantee import Guarantee
 
@@ -68,8 +69,9 @@ def test_the_order_of_queries_rows_and_shards_changes_no_bit(judged):
     assert calibrate(shuffled, PROMISE) == outcome
     grid = (GPLRanker.deterministic(), GPLRanker(temperature=0.3), GPLRanker(temperature=0.6))
     promise = Guarantee.parse(PROMISE)
-    whole = fill(judged, grid, [promise], delta=0.05)
-    parts = [fill(part, grid, [promise], delta=0.05) for part in (judged[500:], judged[:20], judged[20:500])]
+    task = Fill.planned(TakeCensus((promise,)).summary([judged]), grid, [promise], delta=0.05)
+    whole = task.summary([judged])
+    parts = [task.summary([part]) for part in (judged[500:], judged[:20], judged[20:500])]
     assert merge(parts).moments == whole.moments
     from isrr.calibration.certify import certify
     from isrr.calibration.paths import Path
@@ -90,15 +92,15 @@ def test_summed_evidence_is_the_same_however_it_is_cut(judged, monkeypatch):
 
 
 def test_large_samples_are_drawn_and_summed_up(judged, tmp_path, monkeypatch):
-    from isrr.calibration import local
+    from isrr.calibration import fill, local
 
-    monkeypatch.setattr(local, "LARGEST_EXACT", 100)
-    monkeypatch.setattr(local, "LARGEST_FOR_BETTING", 200)
+    monkeypatch.setattr(fill, "LARGEST_EXACT", 100)
+    monkeypatch.setattr(fill, "LARGEST_FOR_BETTING", 200)
     monkeypatch.setattr(local, "BLOCK", 128)
     outcome = calibrate(judged, PROMISE)
     assert isinstance(outcome, Certificate)
     assert outcome.provenance.method == "draws"
-    assert outcome.provenance.n_draws == local.DRAWS
+    assert outcome.provenance.n_draws == fill.DRAWS
     assert outcome.tests[0].evidence == "vb"
     fair = calibrate(judged, "normalized_disparity@5 <= 0.5")
     assert {test.evidence for test in fair.tests} == {"mixture"}
@@ -162,6 +164,20 @@ def test_a_promise_per_segment_is_tested_in_each(judged):
     with pytest.raises(DataError, match="segment for each query"):
         calibrate(Queries.from_arrays(scores=[1, 2, 3, 1], relevance=[0, 1, 1, 0], group=[2, 2]),
                   Guarantee.parse(PROMISE, per="segment"))  # fmt: skip
+
+
+def test_promises_on_groups_and_on_utility_are_kept_together():
+    rng = np.random.default_rng(20230)
+    sizes = rng.integers(8, 21, 900)
+    groups = rng.choice(["favoured", "other", "small"], sizes.sum(), p=[0.55, 0.3, 0.15])
+    relevance = rng.choice(4, sizes.sum(), p=[0.5, 0.3, 0.15, 0.05])
+    scores = relevance + 0.5 * (groups == "favoured") + rng.normal(size=sizes.sum())
+    queries = Queries.from_arrays(scores=scores, relevance=relevance, group=sizes, item_groups=groups)
+    both = calibrate(queries, ["group_exposure@5 <= 0.12", "ndcg@5 >= 85% of deterministic"])
+    assert isinstance(both, Certificate)
+    alone = calibrate(queries, "group_exposure@5 <= 0.12")
+    assert isinstance(alone, Certificate)
+    assert alone.utility.value > both.utility.value
 
 
 def test_a_promise_on_groups(judged):

@@ -7,9 +7,10 @@ import pytest
 
 from isrr import DataError, Queries
 from isrr.calibration.calibrate import calibrate
+from isrr.calibration.census import TakeCensus
 from isrr.calibration.certify import certify
 from isrr.calibration.explorer import explore
-from isrr.calibration.local import fill
+from isrr.calibration.fill import Fill
 from isrr.calibration.paths import Path
 from isrr.calibration.portrait import portray
 from isrr.calibration.powers import PowerSums, RetargetedSums
@@ -55,7 +56,8 @@ def test_every_slider_stop_answers_as_certify_does(promise, options):
         reading = explorer.readings[i % 3]
         delta = (1 - reading.confidence) / p.planned_looks
         asked = (outcome.guarantees[0].at(explorer.targets[stop]), *outcome.guarantees[1:])
-        table = fill(found.tested, grid, asked, delta=delta, evidence=p.evidence)
+        census = TakeCensus(asked).summary([found.tested])
+        table = Fill.planned(census, grid, asked, delta=delta, evidence=p.evidence).summary([found.tested])
         verdict = certify(table, path, delta=delta, evidence=p.evidence, selection=p.selection)
         expected = None if verdict.chosen is None else grid[verdict.chosen]
         chosen = explorer.rule.chosen(reading.levels, reading.others_hold, explorer.strengths[stop])

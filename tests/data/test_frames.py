@@ -272,7 +272,7 @@ def test_blocks_hold_whole_queries_and_together_all_of_them(tmp_path, ids, rows)
     blocks = list(read_blocks(tmp_path / "groups.parquet", rows=rows))
     assert_same(Queries.concatenate(blocks), queries)
     if rows < 100:
-        assert max(block.n_rows for block in blocks) <= rows + 30
+        assert max(block.n_rows for block in blocks) <= 2 * rows + 30  # a batch, what waited for it, a query
 
 
 def test_blocks_take_a_small_part_of_the_memory_of_the_whole(tmp_path):

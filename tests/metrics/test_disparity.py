@@ -61,4 +61,3 @@ def test_groups_pool_the_exposure_and_gain_of_their_items():
     assert pooled.exposure.tolist() == [0.75, 0.25, 1.0]
     assert pooled.gain.tolist() == [2.0, 3.0, 0.0]
     assert pooled.disparity()[0] == pytest.approx(oracles.disparity([0.75, 0.25], [2.0, 3.0]))
-    assert pooled.totals()["y"] == pytest.approx((0.125, 0.6))

@@ -1,37 +1,44 @@
 """`calibrate`: judged queries and a promise in, a certificate or an abstention out."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
+from typing import Any, Unpack
 
 import numpy as np
 
+from isrr.calibration.census import Census, TakeCensus
 from isrr.calibration.certify import Tested, Verdict, certify
-from isrr.calibration.local import fill
+from isrr.calibration.fill import Fill
 from isrr.calibration.paths import NAMES, Path, front_path, temperature_path, threshold_path
 from isrr.calibration.plan import queries_needed
+from isrr.calibration.sample import ALL, FindShared, Gather, enough, smallest_keys
+from isrr.calibration.source import Where, open_source
 from isrr.calibration.table import RiskTable, canonical_order, hash_key
 from isrr.calibration.targets import RetargetedValues
+from isrr.calibration.task import Source, Together
 from isrr.certificate import Abstention, Certificate, Estimate, Point, Provenance, Test
 from isrr.counting import counted
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError, GuaranteeError
 from isrr.gains import ideal_dcg
-from isrr.guarantee import Guarantee, check_probability
+from isrr.guarantee import Guarantee, check_probability, move_together
 from isrr.parallel import Progress
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk.evidence import check_delta
 from isrr.risk.evidence import evidence as named_evidence
-from isrr.risk.select import SELECTIONS, split_mask
+from isrr.risk.select import SELECTIONS
 from isrr.scores.standardize import mean_and_deviation
 
 SET_ASIDE_FROM = 300  # judged queries from which setting some aside for score map and family pays (docs/guarantees.md)
 SET_ASIDE_SHARE = 0.2
 MOST_SET_ASIDE = 2_000
+SAMPLE = 20_000  # tested queries, those of smallest key, that score and eligibility quantiles are taken from
 FOR_THE_SCALE = 20  # queries that fix a score deviation well enough, when that is all they fix
 
 
 def calibrate(
-    queries: Queries,
+    queries: Any,
     guarantee: str | Guarantee | Sequence[str | Guarantee],
     confidence: float = 0.95,
     *,
@@ -43,11 +50,14 @@ def calibrate(
     seed: int = 0,
     attempts: int = 1,
     progress: Progress | None = None,
+    engine: str = "local",
+    **where: Unpack[Where],
 ) -> Certificate | Abstention:
     """Choose the fairest ranker whose promise holds with the given confidence; or, promising fairness, the most useful.
 
     Args:
-        queries: Judged queries, a random sample of those to come.
+        queries: Judged queries, a random sample of those to come: `Queries`, or the path of a file, a glob of Parquet
+            files, a table of pandas, polars, pyarrow or Spark.
         guarantee: One promise or several, as text or as `Guarantee`; several must all hold.
         confidence: Probability, over the judged queries, with which the promise holds.
         k: Length of the lists; must agree with the promise, which names it.
@@ -60,7 +70,10 @@ def calibrate(
             "pointwise" (the paper's, without a guarantee over the path).
         seed: Names the noise, where rankings are drawn.
         attempts: How many looks at the data are planned; delta is split over them.
-        progress: Called with (queries done, queries in all).
+        progress: Called with (done, in all), anew in each pass: queries at hand, else files or Spark's tasks.
+        engine: "local", or "spark" (or "dask") to calibrate where the queries are. All give the same bits.
+        where: `columns`, `trust_layout`, `master` and `partitions`, for queries that are not at hand; see
+            `isrr.calibration.source.Where`.
 
     Returns:
         A `Certificate`, or an `Abstention` with its reason and the deterministic ranker.
@@ -68,17 +81,51 @@ def calibrate(
     guarantees = _promises(guarantee, k)
     delta = _level(confidence, attempts)
     named_evidence(evidence)
-    _refuse_unusable(queries, guarantees[0])
-    tested_on, fixed_by, basis = _set_aside(queries, validation, path, selection, guarantees)
-    way = _path(path, tested_on, fixed_by, guarantees, basis)
+    _refuse_unknown(path, selection)
+    with closing(open_source(queries, engine, **where)) as source:
+        return _calibrated(
+            source, guarantees, confidence, delta, validation, path, evidence, selection, seed, attempts, progress
+        )
+
+
+def _calibrated(
+    source: Source,
+    guarantees: tuple[Guarantee, ...],
+    confidence: float,
+    delta: float,
+    validation: Queries | None,
+    path: str | Sequence[GPLRanker],
+    evidence: str,
+    selection: str,
+    seed: int,
+    attempts: int,
+    progress: Progress | None,
+) -> Certificate | Abstention:
+    """Passes over the queries: count them, fetch those set aside where there are any, evaluate the others."""
+    census = source.run(TakeCensus(guarantees), progress)
+    _refuse_unusable(census)
+    n_aside = _n_set_aside(census.n_queries, validation, path, selection, guarantees)
+    aside = first_tested = None
+    if n_aside:
+        drawn = smallest_keys(source, n_aside + 1, census.n_queries, progress=progress)
+        aside, first_tested = drawn[:n_aside], int(drawn.keys[n_aside])
+    if validation is not None:
+        _refuse_shared(source, census, validation)
+    way = _path(path, source, aside, validation, guarantees)
     grid = tuple(dict.fromkeys([GPLRanker.deterministic(guarantees[0].k), *way.rankers]))
-    table = fill(tested_on, grid, guarantees, delta=delta, evidence=evidence, seed=seed, progress=progress)
+    task = Fill.planned(
+        census, grid, guarantees, delta=delta, evidence=evidence, seed=seed,
+        aside=None if aside is None else TakeCensus(guarantees).summary([aside]), aside_below=first_tested or 0,
+    )  # fmt: skip
+    wanted = n_aside + SAMPLE
+    table, found = source.run(Together(task, enough(wanted, census.n_queries)), progress)
+    sample = smallest_keys(source, wanted, census.n_queries, found)[n_aside:]
     rule = "fixed_sequence" if selection == "split" else selection
     verdict = certify(table, way, delta=delta, evidence=evidence, selection=rule)
     provenance = Provenance(
         n_queries=table.moments.n_queries,
         n_skipped=table.n_skipped,
-        n_set_aside=len(queries) - len(tested_on),
+        n_set_aside=n_aside,
         path=way.name,
         path_basis=way.basis,
         evidence=evidence,
@@ -86,14 +133,14 @@ def calibrate(
         method=table.method,
         n_draws=table.n_draws,
         seed=seed,
-        data=queries.fingerprint,
-        hash_key=hash_key(tested_on.keys).hex(),
-        made_ids=queries.made_ids,
-        score_quantiles=_quantiles(tested_on.need_scores()),
+        data=census.fingerprint,
+        hash_key="" if task.summed else hash_key(table.keys).hex(),
+        made_ids=source.made_ids,
+        score_quantiles=_quantiles(sample.need_scores()),
         planned_looks=attempts,
     )
     outcome = _outcome(table, way, verdict, guarantees, confidence, delta, provenance)
-    first_place = np.maximum.reduceat(outcome.ranker.eligibility(tested_on), tested_on.offsets[:-1])
+    first_place = np.maximum.reduceat(outcome.ranker.eligibility(sample), sample.offsets[:-1])
     return replace(outcome, provenance=replace(provenance, eligibility_quantiles=_quantiles(first_place)))
 
 
@@ -123,54 +170,49 @@ def _level(confidence: float, attempts: int) -> float:
     return delta
 
 
-def _refuse_unusable(queries: Queries, guarantee: Guarantee) -> None:
-    queries.need_relevance()
-    scores = queries.need_scores()
-    if len(queries) < 2:
-        raise DataError("there is one query; a promise about new queries needs many judged ones")
-    if scores.min() == scores.max():
+def _refuse_unknown(path: str | Sequence[GPLRanker], selection: str) -> None:
+    if selection not in (*SELECTIONS, "split"):
+        raise GuaranteeError(f"no selection is called {selection!r}; there are {', '.join([*SELECTIONS, 'split'])}")
+    if isinstance(path, str) and path not in NAMES:
+        raise GuaranteeError(f"no path is called {path!r}; there are {', '.join(NAMES)}")
+
+
+def _refuse_unusable(census: Census) -> None:
+    if census.n_queries < 2:
+        found = "is one query" if census.n_queries else "are no queries"
+        raise DataError(f"there {found}; a promise about new queries needs many judged ones")
+    if census.lowest == census.highest:
         raise DataError("all scores are equal: they rank nothing")
-    if not (ideal_dcg(queries, k=guarantee.k, gain_kind=guarantee.gain_kind) > 0).any():
+    if census.n_relevant == 0:
         raise DataError("no query has a relevant item: there is no utility to promise anything about")
 
 
-def _set_aside(
-    queries: Queries,
+def _n_set_aside(
+    n_queries: int,
     validation: Queries | None,
     path: str | Sequence[GPLRanker],
     selection: str,
     guarantees: Sequence[Guarantee],
-) -> tuple[Queries, Queries | None, str]:
-    """Which queries are tested on, which ones fix the path, and how to say so."""
-    if selection not in (*SELECTIONS, "split"):
-        raise GuaranteeError(f"no selection is called {selection!r}; there are {', '.join([*SELECTIONS, 'split'])}")
-    if not isinstance(path, str):
-        return queries, None, "the caller"
-    if path not in NAMES:
-        raise GuaranteeError(f"no path is called {path!r}; there are {', '.join(NAMES)}")
-    if validation is not None:
-        _refuse_shared(queries, validation)
-        return queries, _in_canonical_order(validation), counted(len(validation), "validation query")
-    if path == "paper":
-        return queries, queries, "the calibration queries' scores"
-    mixed = len({g.utility for g in guarantees}) > 1
-    learns = selection == "split" or path == "front" or mixed or (path == "auto" and len(queries) >= SET_ASIDE_FROM)
-    n_aside = round(SET_ASIDE_SHARE * len(queries)) if learns else FOR_THE_SCALE
-    n_aside = int(np.clip(n_aside, 1, min(MOST_SET_ASIDE, len(queries) - 1)))
-    aside = split_mask(queries.keys, n_aside / len(queries))
-    return queries[~aside], _in_canonical_order(queries[aside]), f"{counted(n_aside, 'judged query')} set aside"
+) -> int:
+    """How many queries, those of smallest key, fix the path and are not tested on."""
+    if validation is not None or path == "paper" or not isinstance(path, str):
+        return 0
+    many = path == "auto" and n_queries >= SET_ASIDE_FROM
+    learns = selection == "split" or path == "front" or not move_together(guarantees) or many
+    n_aside = round(SET_ASIDE_SHARE * n_queries) if learns else FOR_THE_SCALE
+    return int(np.clip(n_aside, 1, min(MOST_SET_ASIDE, n_queries - 1)))
 
 
-def _refuse_shared(queries: Queries, validation: Queries) -> None:
+def _refuse_shared(source: Source, census: Census, validation: Queries) -> None:
     """A path fixed on the very queries it is tested on would void the promise."""
-    if queries.made_ids or validation.made_ids:
-        shared = queries.fingerprint == validation.fingerprint
+    if source.made_ids or validation.made_ids:
+        shared = census.fingerprint == validation.fingerprint
         which = "the validation queries are the judged ones"
     else:
-        both = np.intersect1d(queries.keys, validation.keys)
-        shared = both.size > 0
-        first = str(validation.query_ids[np.isin(validation.keys, both)][0]) if shared else ""
-        which = f"judged queries that are validation queries too: {both.size:,}, {first!r} among them"
+        both = source.run(FindShared(frozenset(validation.keys.tolist())))
+        shared = bool(both)
+        first = str(validation.query_ids[np.isin(validation.keys, list(both))][0]) if shared else ""
+        which = f"judged queries that are validation queries too: {len(both):,}, {first!r} among them"
     if shared:
         raise DataError(f"{which}; the path must be fixed without the queries it is tested on: give others, or none")
 
@@ -182,20 +224,27 @@ def _in_canonical_order(queries: Queries) -> Queries:
 
 def _path(
     path: str | Sequence[GPLRanker],
-    queries: Queries,
-    fixed_by: Queries | None,
+    source: Source,
+    aside: Queries | None,
+    validation: Queries | None,
     guarantees: Sequence[Guarantee],
-    basis: str,
 ) -> Path:
     k = guarantees[0].k
     if not isinstance(path, str):
         rankers = tuple(path)
         if not rankers or any(ranker.k != k for ranker in rankers):
             raise GuaranteeError(f"a path needs rankers with the promise's own k = {k}")
-        return Path(rankers, "custom", basis, falling=False)
-    assert fixed_by is not None
+        return Path(rankers, "custom", "the caller", falling=False)
+    judged = source.run(Gather(ALL)) if path == "paper" else None
+    if validation is not None:
+        fixed_by, basis = _in_canonical_order(validation), counted(len(validation), "validation query")
+    elif aside is not None:
+        fixed_by, basis = _in_canonical_order(aside), f"{counted(len(aside), 'judged query')} set aside"
+    else:
+        assert judged is not None
+        fixed_by, basis = judged, "the calibration queries' scores"
     if path in ("paper", "thresholds"):
-        on = queries if path == "paper" else fixed_by
+        on = fixed_by if judged is None else judged
         return threshold_path(on, k, guarantees, paper=path == "paper", basis=basis, fixed_by=fixed_by)
     learnable = fixed_by.relevance is not None and (
         ideal_dcg(fixed_by, k=k, gain_kind=guarantees[0].gain_kind) > 0

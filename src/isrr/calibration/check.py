@@ -1,19 +1,19 @@
 """Does a promise hold on new judged queries? An estimate, not a certificate."""
 
+import math
+from contextlib import closing
 from dataclasses import dataclass
+from typing import Any, Unpack
 
-import numpy as np
-
-from isrr.calibration.local import values_of
+from isrr.calibration.measure import GroupShare, Measure
+from isrr.calibration.source import Where, open_source
+from isrr.calibration.table import DISPARITY_SCALE, WholeNumbers
 from isrr.certificate import Abstention, Certificate, Estimate
 from isrr.counting import counted
-from isrr.data.queries import Queries
+from isrr.data.queries import FloatArray
 from isrr.errors import DataError
 from isrr.guarantee import Guarantee
-from isrr.metrics.disparity import fairness_gain
-from isrr.metrics.evaluate import evaluate
-from isrr.metrics.exposure import group_exposure
-from isrr.ranker.gpl import GPLRanker
+from isrr.parallel import Progress
 
 
 @dataclass(frozen=True)
@@ -36,18 +36,8 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class GroupShare:
-    """Share of exposure of one item group, before and after, beside its share of gain."""
-
-    group: str
-    deterministic: float
-    ranker: float
-    gain: float
-
-
-@dataclass(frozen=True)
 class Check:
-    """A ranker on new judged queries."""
+    """A ranker on new judged queries; `scores_outside` is the share of scores beyond where calibration saw 99.8 %."""
 
     n_queries: int
     n_skipped: int
@@ -57,6 +47,7 @@ class Check:
     disparity: Estimate
     fairness_gain: float
     groups: tuple[GroupShare, ...]
+    scores_outside: float
 
     def __str__(self) -> str:
         lines = [f"{counted(self.n_queries, 'judged query')} ({self.n_skipped:,} without a relevant item left out)"]
@@ -76,59 +67,62 @@ class Check:
         return "\n".join(lines)
 
 
-def check(outcome: Certificate | Abstention, queries: Queries) -> Check:
-    """Measure an outcome's ranker and promises on judged queries, under the promise's own k, gain and policy."""
-    first = outcome.guarantees[0]
-    grid = [GPLRanker.deterministic(first.k), outcome.ranker]
-    measured = evaluate(queries, grid, gain_kind=first.gain_kind, empty_query=first.empty_query)
-    kept = ~np.isnan(measured.ndcg[:, 0])
-    if kept.sum() < 2:
-        raise DataError(f"queries with a relevant item: {kept.sum()} of {len(kept)}; to judge a promise takes several")
-    promises = []
-    for guarantee in outcome.guarantees:
-        values = values_of(measured, guarantee, queries, grid)
-        names = [None] if guarantee.per is None else sorted(set(_segments(queries).tolist()))
-        for segment in names:
-            rows = kept if segment is None else kept & (_segments(queries) == segment)
-            promises.append(_kept(guarantee, segment, values[rows]))
-    utility, disparity = measured.ndcg[kept], measured.disparity[kept]
+def check(
+    outcome: Certificate | Abstention,
+    queries: Any,
+    engine: str = "local",
+    progress: Progress | None = None,
+    **where: Unpack[Where],
+) -> Check:
+    """Measure an outcome's ranker and promises on judged queries, under the promise's own k, gain and policy.
+
+    Args:
+        outcome: What calibration said.
+        queries: New judged queries, as `calibrate` takes them.
+        engine: "local" or "spark".
+        progress: Called with (done, in all).
+        where: See `isrr.calibration.source.Where`.
+    """
+    with closing(open_source(queries, engine, **where)) as source:
+        found = source.run(Measure(outcome), progress)
+    n_queries = found.moments.n_queries
+    if n_queries < 2:
+        found_of = f"{n_queries} of {n_queries + found.n_skipped}"
+        raise DataError(f"queries with a relevant item: {found_of}; to judge a promise takes several")
+    utility, disparity = (_estimates(*pair) for pair in (found.moments.mean_utility(), found.moments.mean_disparity()))
+    promises = [
+        _kept(outcome.guarantees[promise], segment or None, sums)
+        for (promise, segment), sums in sorted(found.pairs.items())
+    ]
     return Check(
-        int(kept.sum()),
-        int((~kept).sum()),
+        n_queries,
+        found.n_skipped,
         tuple(promises),
-        _estimate(utility[:, 1]),
-        _estimate(utility[:, 0]),
-        _estimate(disparity[:, 1]),
-        fairness_gain(disparity[:, 1], disparity[:, 0]),
-        _groups(queries, grid),
+        utility[1],
+        utility[0],
+        disparity[1],
+        float(found.moments.fairness_gain()[0][1]),
+        found.shares(),
+        found.n_outside / found.n_rows,
     )
 
 
-def _segments(queries: Queries) -> np.ndarray:
-    return np.full(len(queries), "") if queries.segments is None else queries.segments.astype(str)
+def _estimates(means: FloatArray, errors: FloatArray) -> list[Estimate]:
+    return [Estimate.around(mean, error) for mean, error in zip(means, errors, strict=True)]
 
 
-def _kept(guarantee: Guarantee, segment: str | None, values: np.ndarray) -> Kept:
+def _kept(guarantee: Guarantee, segment: str | None, sums: WholeNumbers) -> Kept:
+    """Sums of (1, a, b, a², b², ab) for the metric a of the deterministic ranker and b of the one in use."""
+    n = sums[0] // DISPARITY_SCALE
+    a, b, aa, bb, ab = (float(value) / (DISPARITY_SCALE * n) for value in sums[1:])
     if guarantee.relative:
-        reference = max(values[:, 0].mean(), 1e-300)
-        ratio = values[:, 1].mean() / reference
-        error = (values[:, 1] - ratio * values[:, 0]).std() / (reference * np.sqrt(len(values)))
-        value = Estimate.around(ratio, error)
+        reference = max(a, 1e-300)
+        ratio = b / reference
+        variance = bb - 2 * ratio * ab + ratio**2 * aa - (b - ratio * a) ** 2
+        value = Estimate.around(ratio, math.sqrt(max(variance, 0.0) / n) / reference)
     else:
-        value = _estimate(values[:, 1])
+        value = Estimate.around(b, math.sqrt(max(bb - b**2, 0.0) / n))
     good, bad = value.low >= guarantee.target, value.high < guarantee.target
     if not guarantee.utility:
         good, bad = value.high <= guarantee.target, value.low > guarantee.target
     return Kept(str(guarantee), segment, value, guarantee.target, "kept" if good else "broken" if bad else "unclear")
-
-
-def _estimate(values: np.ndarray) -> Estimate:
-    return Estimate.around(values.mean(), values.std() / np.sqrt(len(values)))
-
-
-def _groups(queries: Queries, grid: list[GPLRanker]) -> tuple[GroupShare, ...]:
-    if queries.item_groups is None:
-        return ()
-    before, after = (group_exposure(ranker.exposure(queries), queries).totals() for ranker in grid)
-    shares = [GroupShare(name, before[name][0], after[name][0], before[name][1]) for name in before]
-    return tuple(sorted(shares, key=lambda share: -share.gain))

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from isrr.calibration.band import LEAST_TO_SHAPE, declared_stops, expected_half_width, simultaneous
-from isrr.calibration.local import values_of
 from isrr.calibration.plan import queries_needed
 from isrr.calibration.retrace import Retraced
 from isrr.calibration.rule import Rule
 from isrr.calibration.targets import Retargeted, RetargetedValues
+from isrr.calibration.values import values_of
 from isrr.data.queries import FloatArray
 from isrr.metrics.evaluate import evaluate
 from isrr.risk.lattice import BoolArray, IntArray

@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from isrr.calibration.values import values_of
 from isrr.data.queries import FloatArray, Queries
-from isrr.guarantee import Guarantee
-from isrr.metrics.evaluate import Evaluation, evaluate
+from isrr.guarantee import Guarantee, move_together
+from isrr.metrics.evaluate import evaluate
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.thresholds import quantile_grid, uniform_grid
 from isrr.scores.standardize import ScoreMap, fit_log_gain, mean_and_deviation
@@ -27,6 +28,7 @@ NAMES = ("auto", "temperature", "front", "thresholds", "paper")
 N_TEMPERATURES = 120
 COLDEST, HOTTEST = 0.02, 5.0
 MOST_TESTED = 150
+HOPELESS = -3.0  # standard errors by which a promise is missed on validation queries
 COARSE_TEMPERATURES = np.geomspace(COLDEST, HOTTEST, 32)
 SHARES_TURNED_AWAY = (0.0, 0.3, 0.5, 0.65, 0.8)
 
@@ -74,28 +76,18 @@ def front_path(validation: Queries, k: int, guarantees: Sequence[Guarantee], bas
 
     A family is a score map (none, or log-gain) and a share of the items that thresholds turn away at every temperature.
     Its curve over temperature is smooth, so a fixed sequence along it is not stopped by one unlucky configuration, as
-    it is along the front of single configurations. For promises of both kinds the configurations of all families come
-    in the order of their smallest slack: the safe ones lie in the middle of the curves.
+    it is along the front of single configurations. For promises of both kinds, or about groups, configurations of all
+    families come in the order of their slack: the safe ones may lie anywhere on the curves.
     """
     families = _families(validation, k, guarantees[0])
-    curves = [family.curve(COARSE_TEMPERATURES, validation) for family in families]
-    first = guarantees[0]
-    measured = [
-        evaluate(
-            validation,
-            [GPLRanker.deterministic(k), *curve],
-            gain_kind=first.gain_kind,
-            empty_query=first.empty_query,
-        )
-        for curve in curves
-    ]
-    if _mixed(guarantees):
-        rankers = [ranker for curve in curves for ranker in curve]
-        slack = np.concatenate([smallest_slack(found, guarantees)[1:] for found in measured])
-        safest = np.argsort(-slack, kind="stable")[:MOST_TESTED]
-        return Path(tuple(rankers[c] for c in safest), "front", basis, falling=False)
-    cost = [_cost_at_the_promise(found, guarantees) for found in measured]
-    best = families[int(np.argmin(cost))]
+    grids = [[GPLRanker.deterministic(k), *family.curve(COARSE_TEMPERATURES, validation)] for family in families]
+    measured = [_Measured.on(validation, grid, guarantees) for grid in grids]
+    if not move_together(guarantees):
+        slack = {ranker: value for found in measured for ranker, value in zip(found.grid, found.slack, strict=True)}
+        plausible = sorted((ranker for ranker in slack if slack[ranker] > HOPELESS), key=lambda ranker: -slack[ranker])
+        tested = plausible[:: -(-len(plausible) // MOST_TESTED)] if plausible else [max(slack, key=slack.__getitem__)]
+        return Path(tuple(tested), "front", basis, falling=False)
+    best = families[int(np.argmin([found.cost_at_the_promise() for found in measured]))]
     fine = best.curve(np.geomspace(COLDEST, HOTTEST, N_TEMPERATURES), validation)
     return _directed([GPLRanker.deterministic(k), *fine], guarantees, "front", basis)
 
@@ -126,38 +118,50 @@ def _families(validation: Queries, k: int, guarantee: Guarantee) -> list[_Family
     return families
 
 
-def _cost_at_the_promise(measured: Evaluation, guarantees: Sequence[Guarantee]) -> float:
-    """What is to be minimised, at the hottest configuration that keeps the promises with a standard error to spare."""
-    slack = smallest_slack(measured, guarantees) - 1.0
-    cost = measured.mean_disparity if guarantees[0].utility else -measured.mean_ndcg
-    if not guarantees[0].utility:
-        slack, cost = slack[::-1], cost[::-1]  # the hottest is the safest
-    last = int(np.argmax(slack < 0)) if (slack < 0).any() else slack.size
-    if last in (0, slack.size):
-        return float(cost[min(last, slack.size - 1)])
-    share = slack[last - 1] / (slack[last - 1] - slack[last])
-    return float(cost[last - 1] + share * (cost[last] - cost[last - 1]))
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    """A family on the validation queries.
+
+    Attributes:
+        grid: Its configurations from cold to hot.
+        slack: For each the least of (alpha − mean loss) / standard error over the promises.
+        cost: What is to be minimised.
+        utility: Whether it is utility that is promised, so that the coldest is the safest.
+    """
+
+    grid: Sequence[GPLRanker]
+    slack: FloatArray
+    cost: FloatArray
+    utility: bool
+
+    @classmethod
+    def on(cls, queries: Queries, grid: Sequence[GPLRanker], guarantees: Sequence[Guarantee]) -> "_Measured":
+        first = guarantees[0]
+        found = evaluate(queries, grid, gain_kind=first.gain_kind, empty_query=first.empty_query)
+        slack = [_slack(values_of(found, guarantee, queries, grid), guarantee) for guarantee in guarantees]
+        cost = found.mean_disparity if first.utility else -found.mean_ndcg
+        return cls(grid, np.min(slack, axis=0), cost, first.utility)
+
+    def cost_at_the_promise(self) -> float:
+        """The cost of the least safe configuration that keeps the promises with a standard error to spare."""
+        slack, cost = self.slack - 1.0, self.cost
+        if not self.utility:
+            slack, cost = slack[::-1], cost[::-1]
+        last = int(np.argmax(slack < 0)) if (slack < 0).any() else slack.size
+        if last in (0, slack.size):
+            return float(cost[min(last, slack.size - 1)])
+        share = slack[last - 1] / (slack[last - 1] - slack[last])
+        return float(cost[last - 1] + share * (cost[last] - cost[last - 1]))
 
 
-def smallest_slack(measured: Evaluation, guarantees: Sequence[Guarantee]) -> FloatArray:
-    """For each configuration the least of (alpha − mean loss) / standard error over the promises."""
-    slack = np.full(measured.ndcg.shape[1], np.inf)
-    for guarantee in guarantees:
-        values = measured.ndcg if guarantee.utility else measured.normalized_disparity
-        if guarantee.metric == "disparity":
-            values = measured.disparity
-        kept = values[~np.isnan(values[:, 0])]
-        losses = guarantee.losses(kept, kept[:, 0])
-        error = np.maximum(losses.std(axis=0) / np.sqrt(len(losses)), 1e-9)
-        slack = np.minimum(slack, (guarantee.alpha - losses.mean(axis=0)) / error)
-    return slack
-
-
-def _mixed(guarantees: Sequence[Guarantee]) -> bool:
-    return len({guarantee.utility for guarantee in guarantees}) > 1
+def _slack(values: FloatArray, guarantee: Guarantee) -> FloatArray:
+    kept = values[~np.isnan(values[:, 0])]
+    losses = guarantee.losses(kept, kept[:, 0])
+    error = np.maximum(losses.std(axis=0) / np.sqrt(len(losses)), 1e-9)
+    return np.asarray((guarantee.alpha - losses.mean(axis=0)) / error)
 
 
 def _directed(rankers: list[GPLRanker], guarantees: Sequence[Guarantee], name: str, basis: str) -> Path:
     """Utility promised: deterministic first. Fairness promised: deterministic last."""
     safest_first = rankers if guarantees[0].utility else rankers[::-1]
-    return Path(tuple(safest_first), name, basis, falling=not _mixed(guarantees))
+    return Path(tuple(safest_first), name, basis, falling=move_together(guarantees))

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from isrr.calibration.paths import temperature_path
+from isrr.calibration.values import values_of
 from isrr.counting import counted
 from isrr.data.queries import Queries
 from isrr.errors import GuaranteeError
@@ -135,13 +136,7 @@ def plan(
     mean, spread = mean_and_deviation(queries)
     path = temperature_path(promise.k, spread, mean, [promise], "the pilot")
     measured = evaluate(queries, path.rankers, gain_kind=promise.gain_kind, empty_query=promise.empty_query)
-    values = {
-        "ndcg": measured.ndcg,
-        "normalized_disparity": measured.normalized_disparity,
-        "disparity": measured.disparity,
-    }.get(promise.metric)
-    if values is None:
-        raise GuaranteeError(f"no plan is made for {promise.metric}; plan for normalized_disparity")
+    values = values_of(measured, promise, queries, path.rankers)
     head = next(c for c, ranker in enumerate(path.rankers) if ranker.is_deterministic)
     kept = ~np.isnan(values[:, head])
     if kept.sum() < LEAST_PILOT:

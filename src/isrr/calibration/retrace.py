@@ -5,10 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.calibration.local import BLOCK, counted, segments, summed_evidence, values_of
+from isrr.calibration.fill import counted, segments, summed_evidence
+from isrr.calibration.local import BLOCK
 from isrr.calibration.powers import PowerSums, RetargetedSums
 from isrr.calibration.table import canonical_order, hash_key
 from isrr.calibration.targets import Retargeted, RetargetedValues
+from isrr.calibration.values import values_of
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
@@ -80,7 +82,7 @@ def retrace(
         utility[start : start + size] = measured.ndcg[:, [0, in_use]]
         for guarantee in outcome.guarantees:
             values = values_of(measured, guarantee, part, grid)
-            for segment, rows in segments(part, [guarantee]).items():
+            for segment, rows in segments(part, guarantee).items():
                 place = (guarantee, segment)
                 if whole:
                     cells[place] = _in_full(guarantee, names[guarantee], values[rows], part.keys[rows])
@@ -109,7 +111,7 @@ def _found_again(
     if p.n_set_aside:
         aside = split_mask(queries.keys, p.n_set_aside / len(queries))
         tested, others = queries[~aside], validation or queries[aside]
-    if hash_key(tested.keys).hex() != p.hash_key:
+    if p.hash_key and hash_key(tested.keys).hex() != p.hash_key:
         raise DataError("the queries set aside cannot be found again: was the outcome made by another version of isrr?")
     if others is not None and np.isin(others.keys, tested.keys).any():
         raise DataError("validation queries stand among those tested on; a band needs other queries for its shape")

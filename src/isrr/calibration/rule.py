@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from isrr.certificate import Abstention, Certificate
+from isrr.guarantee import move_together
 from isrr.risk.lattice import IntArray
 
 
@@ -31,8 +32,7 @@ class Rule:
         curve, promises = outcome.curve, outcome.guarantees
         deterministic = [point.ranker.is_deterministic for point in curve]
         relative = [g.relative and g.utility for g in promises]
-        mixed = len({g.utility for g in promises}) > 1
-        if outcome.provenance.path in ("temperature", "front") and not mixed:
+        if outcome.provenance.path in ("temperature", "front") and move_together(promises):
             preference = [-c for c in range(len(curve))]
         else:
             cost = [p.disparity.value if any(g.utility for g in promises) else -p.utility.value for p in curve]

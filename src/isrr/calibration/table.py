@@ -5,10 +5,12 @@ bits. Losses that are kept one by one are put in canonical order only when they 
 of the query ids, the key being the digest of all of them.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +32,8 @@ class Moments:
 
     Attributes:
         n_queries: Queries summed up.
-        utility, utility_squares: Σ U and Σ U², in units of 2⁻⁴⁰.
-        disparity, disparity_squares: Σ D and Σ D², in units of 2⁻²⁸.
+        utility, utility_squares: Σ U, each rounded down, and Σ U², in units of 2⁻⁴⁰.
+        disparity, disparity_squares: Σ D, each rounded up, and Σ D², in units of 2⁻²⁸.
         disparity_products: Σ D · D_deterministic, in units of 2⁻²⁸.
     """
 
@@ -46,21 +48,24 @@ class Moments:
     def of(cls, utility: FloatArray, disparity: FloatArray) -> "Moments":
         """Sum up values of shape (n_queries, n_grid), deterministic ranker first."""
 
-        def whole(values: FloatArray, scale: int) -> WholeNumbers:
-            sums = [0] * values.shape[1]
-            for start in range(0, len(values), 4096):  # short enough that a sum of int64 cannot overflow
-                part = np.rint(values[start : start + 4096] * scale).astype(np.int64).sum(axis=0)
-                sums = [total + int(value) for total, value in zip(sums, part, strict=True)]
-            return tuple(sums)
-
         return cls(
             len(utility),
-            whole(utility, UTILITY_SCALE),
-            whole(utility**2, UTILITY_SCALE),
-            whole(disparity, DISPARITY_SCALE),
-            whole(disparity**2, DISPARITY_SCALE),
-            whole(disparity * disparity[:, :1], DISPARITY_SCALE),
+            whole_sums(utility, UTILITY_SCALE, np.floor),
+            whole_sums(utility**2, UTILITY_SCALE),
+            whole_sums(disparity, DISPARITY_SCALE, np.ceil),
+            whole_sums(disparity**2, DISPARITY_SCALE),
+            whole_sums(disparity * disparity[:, :1], DISPARITY_SCALE),
         )
+
+    @classmethod
+    def none(cls, n_grid: int) -> "Moments":
+        """Of no queries."""
+        return cls.of(np.empty((0, n_grid)), np.empty((0, n_grid)))
+
+    @classmethod
+    def read(cls, tree: Mapping[str, Any]) -> "Moments":
+        """From its fields, with lists for tuples."""
+        return cls(tree["n_queries"], *(tuple(sums) for name, sums in tree.items() if name != "n_queries"))
 
     def __add__(self, other: "Moments") -> "Moments":
         pairs = [
@@ -94,6 +99,15 @@ class Moments:
         bias = (ratio * squares[0] - products) / (degrees * mean[0] ** 2)
         variance = np.maximum(squares - 2 * ratio * products + ratio**2 * squares[0], 0.0)
         return 1.0 - (ratio - bias), np.sqrt(variance / degrees) / mean[0]
+
+
+def whole_sums(values: FloatArray, scale: int, rounded: Callable[[FloatArray], FloatArray] = np.rint) -> WholeNumbers:
+    """Sums over rows in units of 1/scale, each value rounded to a whole number first, (n_columns,)."""
+    sums = [0] * values.shape[1]
+    for start in range(0, len(values), 4096):  # short enough that a sum of int64 cannot overflow
+        part = rounded(values[start : start + 4096] * scale).astype(np.int64).sum(axis=0)
+        sums = [total + int(value) for total, value in zip(sums, part, strict=True)]
+    return tuple(sums)
 
 
 def _mean_and_error(
@@ -130,18 +144,6 @@ class Cell:
         assert self.summary is not None
         return (self.summary.squares if isinstance(self.summary, vb.Summary) else self.summary).n_queries
 
-    def __add__(self, other: "Cell") -> "Cell":
-        if (self.guarantee, self.segment) != (other.guarantee, other.segment):
-            raise MergeError(f"a cell for '{self.guarantee}' cannot take one for '{other.guarantee}'")
-        if self.losses is not None and other.losses is not None:
-            keys = np.concatenate((self.keys, other.keys))
-            return Cell(self.guarantee, self.segment, keys, np.concatenate((self.losses, other.losses)))
-        if isinstance(self.summary, vb.Summary) and isinstance(other.summary, vb.Summary):
-            return Cell(self.guarantee, self.segment, self.keys, summary=self.summary + other.summary)
-        if isinstance(self.summary, mixture.Summary) and isinstance(other.summary, mixture.Summary):
-            return Cell(self.guarantee, self.segment, self.keys, summary=self.summary + other.summary)
-        raise MergeError("one shard kept its losses and another summed them up; fill both the same way")
-
 
 @dataclass(frozen=True, eq=False)
 class RiskTable:
@@ -154,6 +156,7 @@ class RiskTable:
         n_skipped: Queries left out for having no relevant item.
         method: How utilities were evaluated, "exact" or "draws".
         n_draws: Rankings drawn per query where any were.
+        keys: Of all queries tested on or left out, where losses are kept one by one.
     """
 
     grid: tuple[GPLRanker, ...]
@@ -162,34 +165,47 @@ class RiskTable:
     n_skipped: int
     method: str
     n_draws: int
-
-    def __add__(self, other: "RiskTable") -> "RiskTable":
-        if self.grid != other.grid:
-            raise MergeError(
-                f"shards of other paths: {len(self.grid)} configurations here, {len(other.grid)} there, "
-                "or the same number with other settings; fill all shards with one path"
-            )
-        if (self.method, self.n_draws) != (other.method, other.n_draws):
-            raise MergeError(f"shards were evaluated differently: '{self.method}' here, '{other.method}' there")
-        cells = {(cell.guarantee, cell.segment): cell for cell in self.cells}
-        for cell in other.cells:
-            name = (cell.guarantee, cell.segment)
-            cells[name] = cells[name] + cell if name in cells else cell
-        return RiskTable(
-            self.grid,
-            self.moments + other.moments,
-            tuple(cells.values()),
-            self.n_skipped + other.n_skipped,
-            self.method,
-            self.n_draws,
-        )
+    keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
 
 
 def merge(shards: Sequence[RiskTable]) -> RiskTable:
     """One table from shards over disjoint queries, in any order."""
     if not shards:
         raise MergeError("there is nothing to merge: the sequence of shards is empty")
-    return reduce(lambda a, b: a + b, shards)
+    first, parts = shards[0], defaultdict[tuple[Guarantee, str | None], list[Cell]](list)
+    for shard in shards:
+        if shard.grid != first.grid:
+            raise MergeError(
+                f"shards of other paths: {len(first.grid)} configurations here, {len(shard.grid)} there, "
+                "or the same number with other settings; fill all shards with one path"
+            )
+        if (shard.method, shard.n_draws) != (first.method, first.n_draws):
+            raise MergeError(f"shards were evaluated differently: '{first.method}' here, '{shard.method}' there")
+        for cell in shard.cells:
+            parts[cell.guarantee, cell.segment].append(cell)
+    promises = list(dict.fromkeys(guarantee for guarantee, _ in parts))
+    names = sorted(parts, key=lambda name: (promises.index(name[0]), name[1] or ""))
+    return RiskTable(
+        first.grid,
+        reduce(Moments.__add__, (shard.moments for shard in shards)),
+        tuple(_joined(parts[name]) for name in names),
+        sum(shard.n_skipped for shard in shards),
+        first.method,
+        first.n_draws,
+        np.concatenate([shard.keys for shard in shards]),
+    )
+
+
+def _joined(cells: Sequence[Cell]) -> Cell:
+    first = cells[0]
+    if len({type(cell.summary) for cell in cells}) > 1:
+        raise MergeError("one shard kept its losses and another summed them up; fill both the same way")
+    keys = np.concatenate([cell.keys for cell in cells])
+    losses = [cell.losses for cell in cells if cell.losses is not None]
+    if losses:
+        return Cell(first.guarantee, first.segment, keys, np.concatenate(losses))
+    total = reduce(lambda ours, theirs: ours + theirs, [cell.summary for cell in cells])  # type: ignore[operator]
+    return Cell(first.guarantee, first.segment, keys, summary=total)
 
 
 def canonical_order(keys: NDArray[np.uint64]) -> NDArray[np.int64]:

@@ -11,17 +11,19 @@ from isrr.cli.choices import choice
 from isrr.cli.console import progress, say, show_json, show_outcome
 from isrr.cli.inputs import check_file, opened, warn_of_drift
 from isrr.cli.ledger import note_look
-from isrr.cli.options import AsJson, Judged, Promise, Promises, RankerFile, Trust, with_columns
+from isrr.cli.options import AsJson, Judged, Promise, Promises, RankerFile, Trust, with_columns, with_engine
 from isrr.counting import counted
 
 ABSTAINED = 3
 
 
 @with_columns("query", "item", "score", "relevance", "segment", "item_group")
+@with_engine
 def calibrate(
     judged: Judged,
     guarantee: Promises,
     columns: dict[str, Any],
+    where: dict[str, Any],
     out_file: Annotated[Path, typer.Option("--out", "-o", help="Where to write the ranker.")] = Path("ranker.json"),
     confidence: Annotated[float, typer.Option(help="Probability with which the promise holds.")] = 0.95,
     validation: Annotated[
@@ -57,14 +59,13 @@ def calibrate(
         for text in guarantee
     ]
     check_file(out_file)
-    queries = read_queries(judged, **columns)
     others = None if validation is None else read_queries(validation, **columns)
     with progress("calibrating") as advance:
         outcome = run(
-            queries, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
-            seed=seed, attempts=attempts, progress=advance,
+            judged, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
+            seed=seed, attempts=attempts, progress=advance, columns=columns, **where,
         )  # fmt: skip
-    look = note_look(judged, out_file, outcome)
+    look = note_look(Path(judged), out_file, outcome)
     outcome = replace(outcome, provenance=replace(outcome.provenance, look=look))
     outcome.save(out_file)
     if as_json:
@@ -77,11 +78,15 @@ def calibrate(
 
 
 @with_columns("query", "item", "score")
+@with_engine
 def rank(
     ranker: RankerFile,
-    scored: Annotated[Path, typer.Argument(help="Scored queries: query, item, score. Parquet, CSV, JSONL or Arrow.")],
+    scored: Annotated[str, typer.Argument(help="Scored queries: query, item, score. Parquet, CSV, JSONL or Arrow.")],
     columns: dict[str, Any],
-    out_file: Annotated[Path, typer.Option("--out", "-o", help="Where to write the ranking, .parquet.")],
+    where: dict[str, Any],
+    out_file: Annotated[
+        Path, typer.Option("--out", "-o", help="Where to write the ranking, .parquet; on Spark, a new folder.")
+    ],
     k: Annotated[int | None, typer.Option(help="Places to fill; the promise's own k unless given.", min=1)] = None,
     session: Annotated[
         str | None, typer.Option(help="Name of the session: the same name, the same lists; without one, a fresh draw.")
@@ -92,33 +97,40 @@ def rank(
 
     isrr rank ranker.json scored.parquet -o ranked.parquet
     """
-    from isrr.cli.ranking import write_rankings
-    from isrr.data.frames import read_queries
+    from isrr.cli.ranking import Look, opened_rows, write_rankings
 
     outcome = opened(ranker, trust_edited)
     check_file(out_file, ".parquet")
-    queries = read_queries(scored, **columns)
-    warn_of_drift(outcome, queries.need_scores())
-    with progress("ranking") as advance:
-        n_rows = write_rankings(outcome.ranker, queries, out_file, k or outcome.k, session, advance)
-    say(f"{counted(len(queries), 'query')}, {counted(n_rows, 'place')} written to {out_file}")
+    places = k or outcome.k
+    with opened_rows(scored, columns, where) as rows:
+        with progress("looking") as advance:
+            seen = rows.run(Look.of(outcome, places), advance)
+        warn_of_drift(outcome, seen.n_outside / max(seen.n_rows, 1))
+        with progress("ranking") as advance:
+            write_rankings(outcome.ranker, rows, out_file, places, session, advance)
+    say(f"{counted(seen.n_queries, 'query')}, {counted(seen.n_places, 'place')} written to {out_file}")
 
 
 @with_columns("query", "item", "score", "relevance", "segment", "item_group")
+@with_engine
 def evaluate(
-    ranker: RankerFile, judged: Judged, columns: dict[str, Any], as_json: AsJson = False, trust_edited: Trust = False
+    ranker: RankerFile,
+    judged: Judged,
+    columns: dict[str, Any],
+    where: dict[str, Any],
+    as_json: AsJson = False,
+    trust_edited: Trust = False,
 ) -> None:
     """Does the promise hold on new judged queries? With utility, disparity, and exposure by group where given.
 
     isrr evaluate ranker.json new-judged.parquet
     """
     from isrr.calibration.check import check
-    from isrr.data.frames import read_queries
 
     outcome = opened(ranker, trust_edited)
-    queries = read_queries(judged, **columns)
-    warn_of_drift(outcome, queries.need_scores())
-    found = check(outcome, queries)
+    with progress("evaluating") as advance:
+        found = check(outcome, judged, progress=advance, columns=columns, **where)
+    warn_of_drift(outcome, found.scores_outside)
     if as_json:
         show_json(asdict(found))
     else:

@@ -9,7 +9,6 @@ from isrr.errors import CertificateError, DataError
 
 if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate
-    from isrr.data.queries import FloatArray
 
 
 def opened(ranker: Path, trust_edited: bool) -> "Certificate | Abstention":
@@ -47,11 +46,10 @@ def check_folder(folder: Path) -> None:
         raise DataError(f"{folder}: nothing may be written to {there}; name another folder")
 
 
-def warn_of_drift(outcome: "Certificate | Abstention", scores: "FloatArray") -> None:
-    """Say so where scores lie outside the range that calibration saw."""
-    low, _, _, _, high = outcome.provenance.score_quantiles
-    outside = float(((scores < low) | (scores > high)).mean())
+def warn_of_drift(outcome: "Certificate | Abstention", outside: float) -> None:
+    """Say so where a share of the scores lies outside the range that calibration saw."""
     if outside > 0.02:
+        low, _, _, _, high = outcome.provenance.score_quantiles
         warn(
             f"{outside:.0%} of the scores lie outside [{low:.4g}, {high:.4g}], where calibration saw 99.8 % of them; "
             "a promise covers scores on its own scale only"

@@ -18,10 +18,17 @@ COLUMNS = {  # what a column holds, and the names under which it is found by its
     "segment": ("the query's segment", ("segment",)),
     "item_group": ("the item's provider or group", ("group", "provider", "item_group")),
 }
+ENGINE = {  # where the work is done
+    "engine": (str, "local", "local; or spark or dask, to work where the table is, with the same bits."),
+    "master": (str | None, None, "Spark's master, e.g. spark://host:7077, yarn or local[4]."),
+    "trust_layout": (bool, False, "The rows of a query stand together in one file: stream them as they lie."),
+    "partitions": (int | None, None, "On Spark: how many partitions scattered rows are brought into."),
+}
 Judged = Annotated[
-    Path,
+    str,
     typer.Argument(
-        help="Judged queries, one row an item: query, item, score, relevance. Parquet, CSV, JSONL or Arrow."
+        help="Judged queries, one row an item: query, item, score, relevance. Parquet (several files by a pattern), "
+        "CSV, JSONL or Arrow."
     ),
 ]
 RankerFile = Annotated[Path, typer.Argument(help="A ranker file, written by `isrr calibrate`.")]
@@ -69,15 +76,35 @@ Sizes = Annotated[
 
 def with_columns(*roles: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command one option for each role a column can play; it takes them together, as the dict `columns`."""
+    return _together("columns", {role: (_column(role), None) for role in roles})
+
+
+def with_engine(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say where the work is done; it takes them together, as the dict `where`."""
+    panel = "Where the work is done"
+    options = {
+        name: (Annotated[kind, typer.Option(f"--{name.replace('_', '-')}", help=text, rich_help_panel=panel)], default)
+        for name, (kind, default, text) in ENGINE.items()
+    }
+    return _together("where", options)(command)
+
+
+def _together(
+    taken_as: str, options: dict[str, tuple[Any, Any]]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add options, each with its annotation and default, that the command takes together in one dict."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = [parameter for parameter in signature(command).parameters.values() if parameter.name != "columns"]
-        added = [Parameter(role, Parameter.KEYWORD_ONLY, default=None, annotation=_column(role)) for role in roles]
+        own = [parameter for parameter in signature(command).parameters.values() if parameter.name != taken_as]
+        added = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            for name, (annotation, default) in options.items()
+        ]
 
         @wraps(command)
         def run(**arguments: Any) -> None:
-            columns = {role: arguments.pop(role) for role in roles}
-            command(columns=columns, **arguments)
+            gathered = {name: arguments.pop(name) for name in options}
+            command(**{taken_as: gathered}, **arguments)
 
         parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in [*own, *added]]
         run.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]

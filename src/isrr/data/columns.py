@@ -27,6 +27,7 @@ USUAL_NAMES = {
     "item_group": ("group", "provider", "item_group"),
     "features": ("features",),
 }
+ROLES = tuple(role for role in USUAL_NAMES if role != "features")
 _PATTERN = re.compile(r"[*?\[]")
 MADE_IDS = {b"isrr.made_ids": b"true"}  # schema metadata of queries whose ids were made from positions
 
@@ -44,6 +45,10 @@ class Cast:
         """All columns that play a role."""
         features = [self.features] if isinstance(self.features, str) else self.features or []
         return list(dict.fromkeys([*self.roles.values(), *features]))
+
+    def only(self, roles: Sequence[str]) -> "Cast":
+        """The part of the cast that plays these roles; no features."""
+        return Cast({role: name for role, name in self.roles.items() if role in roles}, None, self.absent)
 
     @property
     def ids(self) -> list[str]:
@@ -107,6 +112,9 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
     if table.num_rows == 0:
         raise DataError(f"{name}: the table has no rows")
 
+    for column in columns.names:
+        _refuse_nulls(table, column, name, columns.roles.get("query"))
+
     def ids(role: str) -> NDArray[Any] | None:
         return identifiers(table, columns.roles[role], name) if role in columns.roles else None
 
@@ -125,7 +133,7 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
     try:
         queries = Queries.from_arrays(**arrays, group=group)  # type: ignore[arg-type]
     except DataError as error:
-        raise DataError(f"{name}: {error}") from None
+        raise DataError(f"{name}: {error}", error.query) from None
     made = (table.schema.metadata or {}).items() >= MADE_IDS.items()
     return replace(queries, made_ids=made or queries.made_ids, absent=columns.absent)
 
@@ -134,8 +142,8 @@ def identifiers(table: Any, column: str, name: str) -> NDArray[Any]:
     """Ids as integers or text, one a row."""
     import pyarrow as pa
 
+    _refuse_nulls(table, column, name)
     values = table[column]
-    _refuse_nulls(values, column, name)
     if pa.types.is_dictionary(values.type):
         values = values.combine_chunks()
         chunk = values.chunk(0) if isinstance(values, pa.ChunkedArray) else values
@@ -143,17 +151,19 @@ def identifiers(table: Any, column: str, name: str) -> NDArray[Any]:
     return np.asarray(values.to_numpy())
 
 
-def _refuse_nulls(values: Any, column: str, name: str) -> None:
-    if values.null_count:
-        row = int(np.flatnonzero(values.is_null().to_numpy())[0])
-        raise DataError(f"{name}: row {row}, column {column!r}: no value; every row needs one")
+def _refuse_nulls(table: Any, column: str, name: str, query_column: str | None = None) -> None:
+    if table[column].null_count:
+        row = int(np.flatnonzero(table[column].is_null().to_numpy())[0])
+        query = None if query_column is None else table[query_column][row].as_py()
+        whose = "" if query is None else f" for query {str(query)!r}"
+        found = f"{name}: row {row}, column {column!r}: no value{whose}; every row needs one"
+        raise DataError(found, None if query is None else str(query))
 
 
 def _numbers(table: Any, column: str, name: str, dtype: type) -> NDArray[Any]:
     import pyarrow as pa
 
     values = table[column]
-    _refuse_nulls(values, column, name)
     types = pa.types
     if types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
@@ -195,7 +205,6 @@ def _lists(values: Any, column: str, name: str) -> NDArray[np.float32]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    _refuse_nulls(values, column, name)
     if pa.types.is_fixed_size_list(values.type):
         width = values.type.list_size
     else:
@@ -206,5 +215,6 @@ def _lists(values: Any, column: str, name: str) -> NDArray[np.float32]:
             raise DataError(f"{name}: row {row}, column {column!r}: {lengths[row]} features, but row 0 has {width}")
     pieces = [chunk.flatten() for chunk in values.chunks]
     flat = pieces[0] if len(pieces) == 1 else pa.chunked_array(pieces, values.type.value_type)
-    inner = pa.table({column: flat})
-    return _numbers(inner, column, f"{name}: within the lists", np.float32).reshape(len(values), width)
+    inner, within = pa.table({column: flat}), f"{name}: within the lists"
+    _refuse_nulls(inner, column, within)
+    return _numbers(inner, column, within, np.float32).reshape(len(values), width)

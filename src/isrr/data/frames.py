@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.data.columns import MADE_IDS, cast, identifiers, queries_of
+from isrr.data.blocks import parquet_batches, whole_queries
+from isrr.data.columns import MADE_IDS, cast, queries_of
 from isrr.data.files import Table, kind_of, open_table, reading, write_table
 from isrr.data.letor import Group, read_letor
 from isrr.data.queries import Queries
@@ -94,41 +95,21 @@ def read_blocks(
     Every query comes whole, in one block, so its rows must stand together in the file. Memory holds a block,
     the query cut by its end and a key of each query seen. Columns are named as for `read_queries`.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     if kind_of(file := Path(path)) != "parquet":
         raise DataError(f"{file}: only Parquet is read in blocks; `write_queries` makes a Parquet copy")
     named = {"query": query, "item": item, "score": score, "relevance": relevance}
     named |= {"segment": segment, "item_group": item_group}
     columns = cast(open_table(file, "parquet"), named, features, need_query=True)
     seen: set[int] = set()
-    done = 0
-
-    def block(whole: Any) -> Queries:
-        queries = queries_of(whole, columns, f"{file}, rows from {done}", None)
-        for key, query_id in zip(queries.keys.tolist(), queries.query_ids, strict=True):
+    for block in whole_queries(parquet_batches(file, columns.names, rows), columns, str(file), rows):
+        for key, query_id in zip(block.keys.tolist(), block.query_ids, strict=True):
             if key in seen:
                 where = f"{file}: query {str(query_id)!r}"
-                raise DataError(f"{where} stands in two places; blocks need a file sorted by query")
+                raise DataError(f"{where} stands in two places; blocks need a file sorted by query", str(query_id))
             seen.add(key)
-        return queries
-
-    # without pre_buffer: it would read ahead through the whole file
-    with reading(str(file)), pq.ParquetFile(file, pre_buffer=False) as source:
-        carried = source.schema_arrow.empty_table().select(columns.names)
-        for batch in source.iter_batches(rows, columns=columns.names):
-            table = pa.concat_tables([carried, pa.Table.from_batches([batch]).select(columns.names)])
-            ids = identifiers(table, columns.roles["query"], f"{file}, rows from {done}")
-            others = np.flatnonzero(ids != ids[-1])
-            cut = int(others[-1]) + 1 if others.size else 0
-            if cut:
-                yield block(table.slice(0, cut))
-                done += cut
-            carried = table.slice(cut)
-        if not carried.num_rows:
-            raise DataError(f"{file}: the table has no rows")
-        yield block(carried)
+        yield block
+    if not seen:
+        raise DataError(f"{file}: the table has no rows")
 
 
 def write_queries(queries: Queries, path: str | os.PathLike[str]) -> None:

@@ -103,10 +103,10 @@ class Queries:
             bad = np.flatnonzero(~np.isfinite(array) | ((array < 0) if name == "relevance" else False))
             if bad.size:
                 row = int(bad[0])
-                query = one_a_query[_query_of_row(offsets, rows, row)]
+                query = str(one_a_query[_query_of_row(offsets, rows, row)])
                 need = "a finite number ≥ 0" if name == "relevance" else "a finite number"
                 found = f"{name} is {array[row]}"
-                raise DataError(f"row {row} (query {str(query)!r}): {found}; it must be {need}")
+                raise DataError(f"row {row} (query {query!r}): {found}; it must be {need}", query)
             return array if rows is None else array[rows]
 
         queries = cls(
@@ -123,7 +123,9 @@ class Queries:
         )
         if (found := queries.repeated_item()) is not None:
             item, query = found
-            raise DataError(f"item {item!r} stands twice in query {query!r}; an item can be ranked once per query")
+            raise DataError(
+                f"item {item!r} stands twice in query {query!r}; an item can be ranked once per query", query
+            )
         return queries
 
     def __len__(self) -> int:
@@ -304,6 +306,17 @@ def identifier_key(identifier: object) -> int:
     return int.from_bytes(blake2b(str(identifier).encode(), digest_size=8).digest(), "little")
 
 
+def joint_fingerprint(ours: str, theirs: str) -> str:
+    """The fingerprint of two sets of queries together, from theirs.
+
+    Example:
+        >>> joint_fingerprint("0000000000000001ffffffffffffffff", "00000000000000020000000000000001")
+        '00000000000000030000000000000000'
+    """
+    sums = (int(ours[half], 16) + int(theirs[half], 16) for half in (slice(16), slice(16, None)))
+    return "".join(f"{part % 2**64:016x}" for part in sums)
+
+
 def _numbers(values: ArrayLike, name: str, n_rows: int) -> FloatArray:
     try:
         array = np.asarray(values, dtype=np.float64)
@@ -394,8 +407,8 @@ def _per_query(column: NDArray[Any], offsets: IntArray, query_ids: NDArray[Any])
     differs = np.flatnonzero(column != np.repeat(heads, lengths))
     if differs.size:
         q = int(np.searchsorted(offsets, differs[0], side="right")) - 1
-        found = f"{str(heads[q])!r} and {str(column[differs[0]])!r}"
-        raise DataError(f"query {str(query_ids[q])!r} has two segments, {found}; a query belongs to one")
+        found, query = f"{str(heads[q])!r} and {str(column[differs[0]])!r}", str(query_ids[q])
+        raise DataError(f"query {query!r} has two segments, {found}; a query belongs to one", query)
     return heads
 
 

@@ -19,6 +19,7 @@ from isrr.gains import Gain, discount, gain
 from isrr.metrics import _kernels
 
 Error = Literal["squared", "absolute"]
+EXACT_TO = 1e-6  # a share above 1 by less is 1: exposures are exact to some 1e-7
 
 
 def disparity(
@@ -77,7 +78,9 @@ def normalized_disparity(
 def share_of_bound(values: FloatArray, bound: FloatArray) -> FloatArray:
     """Disparities (n_queries, …) divided by the queries' bounds; 0 where the bound is 0."""
     wide = bound.reshape(-1, *(1,) * (values.ndim - 1))
-    return np.divide(values, wide, out=np.zeros_like(values), where=wide > 0)
+    share = np.divide(values, wide, out=np.zeros_like(values), where=wide > 0)
+    share[(share > 1) & (share < 1 + EXACT_TO)] = 1.0
+    return share
 
 
 def fairness_gain(values: ArrayLike, reference: ArrayLike) -> float:

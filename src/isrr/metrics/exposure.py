@@ -34,14 +34,6 @@ class GroupExposure:
         _kernels.disparity_of_queries(self.offsets, self.exposure, self.gain, out)
         return out
 
-    def totals(self) -> dict[str, tuple[float, float]]:
-        """Each group's share of all exposure and of all gain, by name."""
-        names, code = np.unique(self.groups.astype(str), return_inverse=True)
-        shown = np.bincount(code, self.exposure)
-        deserved = np.bincount(code, self.gain)
-        shares = zip(shown / shown.sum(), deserved / max(deserved.sum(), 1e-300), strict=True)
-        return {str(name): (float(e), float(g)) for name, (e, g) in zip(names, shares, strict=True)}
-
 
 def group_exposure(exposure: ArrayLike, queries: Queries, *, gain_kind: Gain = "exponential") -> GroupExposure:
     """Pool exposure and gain over the items of a group, query by query.

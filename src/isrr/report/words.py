@@ -221,7 +221,7 @@ def facts(outcome: Certificate | Abstention, command: str) -> list[tuple[str, st
         ("Evidence", f"{evidence}, {p.selection}; {method}, seed {p.seed}"),
         ("Gain", f"{outcome.guarantees[0].gain_kind}; empty queries: {outcome.guarantees[0].empty_query}"),
         ("Data", p.data),
-        ("Order key", p.hash_key),
+        ("Order key", p.hash_key or "none: losses were summed up"),
         ("Versions", ", ".join(f"{name} {number}" for name, number in p.versions.items())),
         ("Made by", command),
     ]

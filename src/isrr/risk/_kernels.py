@@ -15,7 +15,7 @@ LOG_SQRT_2PI = 0.9189385332046727
 DEEP = -700.0  # below this log-probability the tail series is exact to the last bits
 PRIOR_QUERIES = 10.0
 BET_SHARE = 0.99  # of the largest bet that cannot go bankrupt
-SUM_SCALE = 4294967296.0  # 2³²: sums of logs are kept as integers, in units of 2⁻³²
+SUM_SCALE = 1099511627776.0  # 2⁴⁰: what is added up over queries is kept in whole numbers, in units of 2⁻⁴⁰
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -169,7 +169,7 @@ def plugin_log_wealth(losses, alpha, scale, log_wealth):
 def add_logs(losses, shares, sums):
     # losses  (n_queries, n_grid)  at most 1
     # shares  (n_bets,)            c in (0, 1)
-    # sums    (n_grid, n_bets)     in and out: Σ log(1 − c·x) in units of 2⁻³², each term rounded down
+    # sums    (n_grid, n_bets)     in and out: Σ log(1 − c·x) in units of 2⁻⁴⁰, each term rounded down
     for i in range(losses.shape[0]):
         for j in range(losses.shape[1]):
             x = losses[i, j]

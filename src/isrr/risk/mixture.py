@@ -5,8 +5,9 @@
 Each factor (1 − cX)/(1 − cα) has mean at most 1 when the risk is at least alpha; products over independent
 queries and averages over bets keep that, and Markov's inequality does the rest. Losses are at most 1 and may
 be negative. The sums Lⱼ do not know alpha, so one set of them serves every absolute promise. They are kept
-as integers in units of 2⁻³², each term rounded down: addition is exact in any order, and rounding only
-weakens the evidence.
+as integers in units of 2⁻⁴⁰, each term rounded down: addition is exact in any order, and rounding only
+weakens the evidence. A block of queries fits into 64 bits; sums of blocks are Python's integers, which never
+run over.
 
 The bets depend on the planned number of queries and on delta alone:
 
@@ -23,11 +24,12 @@ from scipy.special import logsumexp
 
 from isrr.errors import MergeError
 from isrr.risk._kernels import SUM_SCALE, add_logs
-from isrr.risk.lattice import SMALLEST, FloatArray, IntArray, coarsen, smallest_yes
+from isrr.risk.lattice import SMALLEST, FloatArray, WholeNumbers, coarsen, smallest_yes, whole_numbers
 
 _DEVIATIONS = np.geomspace(0.04, 0.5, 16)
 _CENTRED = np.exp(-((np.log(_DEVIATIONS / 0.26) / 0.45) ** 2) / 2)
 WEIGHTS = _CENTRED / _CENTRED.sum()
+BLOCK = 1 << 16  # queries whose sums fit into 64 bits with room to spare
 _EXTRAPOLATED = [15, 11, 7]  # small bets, each about twice the one before
 
 
@@ -46,13 +48,13 @@ class Summary:
         planned_queries: Number of queries of all shards together, fixed beforehand: it sets the bets.
         delta: Level the bets are tuned for; the p-value is valid at every level.
         n_queries: Number of queries summed up.
-        log_sums: Lⱼ in units of 2⁻³², rounded down term by term, (n_grid, 16).
+        log_sums: Lⱼ in units of 2⁻⁴⁰, rounded down term by term, as Python integers, (n_grid, 16).
     """
 
     planned_queries: int
     delta: float
     n_queries: int
-    log_sums: IntArray
+    log_sums: WholeNumbers
 
     @classmethod
     def of(cls, losses: FloatArray, delta: float, planned_queries: int | None = None) -> Self:
@@ -66,9 +68,13 @@ class Summary:
             (True, array([ True,  True]))
         """
         planned = losses.shape[0] if planned_queries is None else planned_queries
-        sums = np.zeros((losses.shape[1], WEIGHTS.size), np.int64)
-        add_logs(losses, bet_shares(planned, delta), sums)
-        return cls(planned, delta, losses.shape[0], sums)
+        shares, n_grid = bet_shares(planned, delta), losses.shape[1]
+        total = np.zeros((n_grid, WEIGHTS.size), object)
+        for start in range(0, len(losses), BLOCK):
+            sums = np.zeros((n_grid, WEIGHTS.size), np.int64)
+            add_logs(losses[start : start + BLOCK], shares, sums)
+            total += sums.astype(object)
+        return cls(planned, delta, losses.shape[0], total)
 
     @classmethod
     def of_powers(cls, powers: FloatArray, n_queries: int, delta: float) -> Self:
@@ -86,7 +92,7 @@ class Summary:
         factors = shares ** order[:, None] / order[:, None]
         factors[-1] = -np.log1p(-shares) - factors[:-1].sum(axis=0)
         rounding = 2 * n_queries  # `of` rounds each term down by less than one unit; the powers are off by far less
-        sums = np.floor(-SUM_SCALE * (powers @ factors)).astype(np.int64) - rounding
+        sums = whole_numbers(np.floor(-SUM_SCALE * (powers @ factors))) - rounding
         return cls(n_queries, delta, n_queries, sums)
 
     def __add__(self, other: "Summary") -> "Summary":
@@ -104,7 +110,7 @@ class Summary:
         −L/(n·c) = E X + c·E X²/2 + c²·E X³/3 + …, extrapolated from three bets to c = 0.
         """
         bets = bet_shares(self.planned_queries, self.delta)[_EXTRAPOLATED]
-        slopes = self.log_sums[:, _EXTRAPOLATED] / (-SUM_SCALE * self.n_queries * bets)
+        slopes = self.log_sums[:, _EXTRAPOLATED].astype(float) / (-SUM_SCALE * self.n_queries * bets)
         mean, half_square, _ = np.linalg.solve(np.vander(bets, increasing=True), slopes.astype(float).T)
         return mean, np.sqrt(np.maximum(2 * half_square - mean**2, 0.0))
 
@@ -112,7 +118,7 @@ class Summary:
         """log E(α) for each configuration; alpha is one level or one a configuration, in (0, 1)."""
         shares = bet_shares(self.planned_queries, self.delta)
         level = np.broadcast_to(alpha, len(self.log_sums))[:, None]
-        growth = self.log_sums / SUM_SCALE - self.n_queries * np.log1p(-shares * level)
+        growth = (self.log_sums / SUM_SCALE).astype(float) - self.n_queries * np.log1p(-shares * level)
         evidence: FloatArray = logsumexp(growth, axis=1, b=WEIGHTS)
         return evidence
 

@@ -11,6 +11,8 @@ certify, in (0, 1), one for all configurations or one for each.
 Paper: section 3.3, "P-value based Testing".
 """
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
@@ -43,7 +45,7 @@ def bentkus(mean_loss: ArrayLike, n_queries: int, alpha: ArrayLike) -> FloatArra
         >>> bentkus(np.array([0.25, 0.28, 0.31]), n_queries=1000, alpha=0.3).round(3)
         array([0.001, 0.241, 1.   ])
     """
-    return np.minimum(1.0, np.e * cdf(_ceiling(_unit(mean_loss), n_queries), n_queries, alpha))
+    return np.minimum(1.0, math.e * cdf(_ceiling(_unit(mean_loss), n_queries), n_queries, alpha))
 
 
 def hoeffding_bentkus(mean_loss: ArrayLike, n_queries: int, alpha: ArrayLike) -> FloatArray:

@@ -8,7 +8,7 @@
 B₂ is Bentkus' (2004) bound for sums of variables at most α above their mean with variance s², C Shevtsova's
 (2013) constants. Better than `isrr.risk.mixture` from about 500 queries on. Losses must lie in [0, 1]:
 negative ones are raised to 0, which only makes the test stricter. The sums depend on alpha; they are
-integers in units of 2⁻³², rounded against certifying, so that shards add up exactly in any order.
+integers in units of 2⁻⁴⁰, rounded against certifying, so that shards add up exactly in any order.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from isrr.errors import MergeError
 from isrr.risk import mixture
 from isrr.risk._kernels import SUM_SCALE
 from isrr.risk.binomial import cdf, lower_moments
-from isrr.risk.lattice import BoolArray, FloatArray, IntArray, coarsen, smallest_yes
+from isrr.risk.lattice import BoolArray, FloatArray, WholeNumbers, coarsen, smallest_yes, whole_numbers
 
 _BLOCK = 4096
 _STEP = 1.03
@@ -36,12 +36,12 @@ class Summary:
     Attributes:
         alpha: Risk level tested, one a configuration, (n_grid,); rounded down to 20 significant bits, the
             lattice of `upper_bound`, so that p ≤ delta ⇔ bound ≤ alpha.
-        loss_sums: Σ X in units of 2⁻³², each loss rounded up, (n_grid,).
+        loss_sums: Σ X in units of 2⁻⁴⁰, each loss rounded up, as Python integers, (n_grid,).
         squares: The mixture's summary of ((X − α)/m)², at level delta/10.
     """
 
     alpha: FloatArray
-    loss_sums: IntArray
+    loss_sums: WholeNumbers
     squares: mixture.Summary
 
     @classmethod
@@ -57,11 +57,11 @@ class Summary:
         n_queries, n_grid = losses.shape
         planned = n_queries if planned_queries is None else planned_queries
         level = np.array(np.broadcast_to(tested_level(alpha), n_grid))
-        total = np.zeros(n_grid, np.int64)
+        total = np.zeros(n_grid, object)
         squares = mixture.Summary.of(losses[:0], delta / 10, planned)
         for start in range(0, n_queries, _BLOCK):
             block = np.maximum(losses[start : start + _BLOCK], 0.0)
-            total += np.ceil(block * SUM_SCALE).astype(np.int64).sum(axis=0)
+            total += np.ceil(block * SUM_SCALE).astype(np.int64).sum(axis=0).astype(object)
             distance = (block - level) / np.maximum(level, 1 - level)
             squares += mixture.Summary.of(distance**2, delta / 10, planned)
         return cls(level, total, squares)
@@ -77,7 +77,7 @@ class Summary:
             delta: Level the sums are tuned for.
         """
         rounding = 2 * n_queries
-        total = np.ceil(SUM_SCALE * (powers[:, 0] + n_queries * alpha)).astype(np.int64) + rounding
+        total = whole_numbers(np.ceil(SUM_SCALE * (powers[:, 0] + n_queries * alpha))) + rounding
         even = np.arange(2, powers.shape[1] + 1, 2)
         span = np.maximum(alpha, 1 - alpha)[:, None]
         return cls(alpha, total, mixture.Summary.of_powers(powers[:, even - 1] / span**even, n_queries, delta / 10))
@@ -89,10 +89,14 @@ class Summary:
 
     def mean_and_deviation(self) -> tuple[FloatArray, FloatArray]:
         """The losses' mean, and nearly their deviation, (n_grid,) each."""
-        mean: FloatArray = self.loss_sums / (SUM_SCALE * self.squares.n_queries)
+        mean = self._mean()
         span = np.maximum(self.alpha, 1 - self.alpha)
         around_alpha = span**2 * self.squares.mean_and_deviation()[0]
         return mean, np.sqrt(np.maximum(around_alpha - (mean - self.alpha) ** 2, 0.0))
+
+    def _mean(self) -> FloatArray:
+        mean: FloatArray = (self.loss_sums / (SUM_SCALE * self.squares.n_queries)).astype(float)
+        return mean
 
     def pvalue(self) -> FloatArray:
         """The p-value of the module's docstring, (n_grid,).
@@ -102,7 +106,7 @@ class Summary:
         """
         n, beta = self.squares.n_queries, self.squares.delta
         span = np.maximum(self.alpha, 1 - self.alpha)
-        mean = self.loss_sums / (SUM_SCALE * n)
+        mean = self._mean()
         high = span * np.sqrt(self.squares.upper_bound(beta))
         bentkus, worst = np.zeros(mean.size), np.where(mean < self.alpha, 0.0, 1.0)
         rows = np.flatnonzero(mean < self.alpha)

@@ -1,0 +1,180 @@
+"""Spark beside the local engine on the same files: CPU seconds of all processes, and the same certificate.
+
+A standalone master and two workers of one core on loopback; 16 Parquet files with the rows of a query together.
+
+    python -m benchmarks.spark [QUERIES]
+    python -m benchmarks.spark sizes       bytes of a query in Parquet, and of what a partition sends
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+N_QUERIES, N_ITEMS, N_FILES = 1_000_000, 24, 16
+PROMISE = "ndcg@5 >= 90% of deterministic"
+
+
+def rows(n_queries: int = N_QUERIES) -> list[dict]:
+    """CPU seconds and throughput, Spark's beside the local engine's."""
+    import spark_cluster
+
+    if spark_cluster.LACKING:
+        sys.exit(f"not installed: {', '.join(spark_cluster.LACKING)}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_files(folder, n_queries)
+        _compile_kernels()
+        local = _run("local", folder)
+        meter = CpuMeter()
+        meter.start()
+        with spark_cluster.cluster(folder) as master:
+            spark = _run("spark", folder, master)
+        cpu = meter.total()
+    assert spark["certificate"] == local["certificate"], "the certificates differ"
+    what = f"{n_queries:,} queries × {N_ITEMS} items × 21 configurations"
+    return [
+        {
+            "what": f"{what}: CPU seconds, Spark (all processes) over local; same certificate",
+            "ours": cpu,
+            "baseline": local["cpu"],
+            "ratio": cpu / local["cpu"],
+            "unit": "s",
+        },
+        {
+            "what": f"{what}: queries per CPU second, Spark beside local",
+            "ours": n_queries / cpu,
+            "baseline": n_queries / local["cpu"],
+            "ratio": local["cpu"] / cpu,
+            "unit": "1/s",
+        },
+        {
+            "what": f"{what}: wall seconds, Spark beside local",
+            "ours": spark["seconds"],
+            "baseline": local["seconds"],
+            "ratio": spark["seconds"] / local["seconds"],
+            "unit": "s",
+        },
+    ]
+
+
+def write_files(folder: Path, n_queries: int) -> None:
+    """Judged queries with item ids, sorted by query."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng = np.random.default_rng(20230)
+    for part, ids in enumerate(np.array_split(np.arange(n_queries), N_FILES)):
+        relevance = rng.choice(5, ids.size * N_ITEMS, p=[0.5, 0.25, 0.15, 0.07, 0.03]).astype(np.float64)
+        table = {
+            "query_id": np.repeat(ids, N_ITEMS),
+            "item_id": np.tile(np.arange(N_ITEMS), ids.size),
+            "score": (relevance + rng.normal(scale=1.5, size=relevance.size)) / 1.8,
+            "relevance": relevance,
+        }
+        pq.write_table(pa.table(table), folder / f"part-{part:02}.parquet")
+
+
+def calibrate(engine: str, folder: str, master: str | None = None) -> None:
+    """In a process of its own: prints the certificate, CPU and wall seconds as JSON."""
+    import isrr
+
+    path = [isrr.GPLRanker.deterministic(), *(isrr.GPLRanker(temperature=float(t)) for t in np.geomspace(0.02, 5, 20))]
+    start = time.perf_counter()
+    outcome = isrr.calibrate(f"{folder}/*.parquet", PROMISE, path=path, engine=engine, master=master, trust_layout=True)
+    seconds, used = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
+    print(json.dumps({"certificate": str(outcome), "cpu": used.ru_utime + used.ru_stime, "seconds": seconds}))
+
+
+def _compile_kernels() -> None:
+    """Fill the kernel cache, so that neither engine is charged for compiling."""
+    from isrr import GPLRanker, Queries, evaluate
+    from isrr.risk import vb
+
+    queries = Queries.from_arrays(scores=[2.0, 1.0, 0.5], relevance=[1, 0, 2], query_ids=[1, 1, 1], item_ids=[1, 2, 3])
+    measured = evaluate(queries, [GPLRanker.deterministic(), GPLRanker()], method="draws", n_draws=4)
+    vb.Summary.of(1.0 - measured.ndcg, 0.3, 0.05)
+    assert queries.fingerprint
+
+
+class CpuMeter(threading.Thread):
+    """CPU seconds of all processes below this one, looked up while they live; orphans stay below it."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.used: dict[tuple[str, str], float] = {}  # by process id and start
+        self.stopped = threading.Event()
+        set_child_subreaper = 36
+        ctypes.CDLL(None).prctl(set_child_subreaper, 1)
+
+    def run(self) -> None:
+        while not self.stopped.wait(0.1):
+            self.look()
+
+    def look(self) -> None:
+        stats = {}
+        for file in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                stats[file.parent.name] = file.read_text().rpartition(")")[2].split()
+        below, found = {str(os.getpid())}, True
+        while found:
+            found = {pid for pid, stat in stats.items() if stat[1] in below} - below
+            below |= found
+        tick = os.sysconf("SC_CLK_TCK")
+        for pid in below - {str(os.getpid())}:
+            if pid in stats:
+                self.used[pid, stats[pid][19]] = (int(stats[pid][11]) + int(stats[pid][12])) / tick
+
+    def total(self) -> float:
+        """What all of them have used."""
+        self.stopped.set()
+        self.join()
+        return sum(self.used.values())
+
+
+def _run(engine: str, folder: Path, *master: str) -> dict:
+    call = f"from benchmarks.spark import calibrate; calibrate(*{[engine, str(folder), *master]!r})"
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [sys.executable, "-c", call]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def sizes(n_queries: int = 20_000) -> None:
+    """Print what docs/scale.md reckons with."""
+    from dataclasses import replace
+
+    from isrr import GPLRanker, Guarantee
+    from isrr.calibration.census import TakeCensus
+    from isrr.calibration.fill import Fill
+    from isrr.calibration.local import Files, summarise_file
+
+    promises = (Guarantee.parse(PROMISE),)
+    with tempfile.TemporaryDirectory() as name:
+        write_files(Path(name), n_queries)
+        files = sorted(Path(name).glob("*.parquet"))
+        print(f"query in Parquet: {sum(file.stat().st_size for file in files) / n_queries:.0f} B")
+        print(f"census of a partition: {summarise_file(files[0], TakeCensus(promises), {}).nbytes:,} B")
+        census = Files(files).run(TakeCensus(promises))
+        for n_grid in (21, 121):
+            grid = [GPLRanker.deterministic(), *(GPLRanker(temperature=1.0 + c) for c in range(n_grid - 1))]
+            task = replace(Fill.planned(census, grid, promises, delta=0.05), n_judged=10**9)
+            print(f"sums of a partition, {n_grid} configurations: {summarise_file(files[0], task, {}).nbytes:,} B")
+
+
+if __name__ == "__main__" and sys.argv[1:] == ["sizes"]:
+    sizes()
+elif __name__ == "__main__":
+    for row in rows(int(sys.argv[1]) if len(sys.argv) > 1 else N_QUERIES):
+        print(f"{row['what']}: {row['ours']:.4g} beside {row['baseline']:.4g}, ratio {row['ratio']:.3g}")

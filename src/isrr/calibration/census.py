@@ -1,0 +1,106 @@
+"""What must be known of all queries before any is tested: how many there are, in which segments, and that they can be.
+
+The bets of the evidence depend on the number of queries, so this pass comes first.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from isrr.calibration.packing import Tree
+from isrr.data.queries import Queries, joint_fingerprint
+from isrr.errors import DataError
+from isrr.gains import ideal_dcg
+from isrr.guarantee import Guarantee
+
+
+@dataclass(frozen=True)
+class Census:
+    """Counts over queries, those to be set aside included.
+
+    Attributes:
+        n_queries: Queries in all.
+        n_relevant: Queries with a relevant item.
+        n_counted: Queries that count under the policy for empty ones …
+        by_segment: … and those of each segment, where a promise speaks of segments.
+        lowest, highest: Scores.
+        fingerprint: Of ids, scores and relevance.
+    """
+
+    n_queries: int = 0
+    n_relevant: int = 0
+    n_counted: int = 0
+    by_segment: tuple[tuple[str, int], ...] = ()
+    lowest: float = np.inf
+    highest: float = -np.inf
+    fingerprint: str = "0" * 32
+
+    def __add__(self, other: "Census") -> "Census":
+        return Census(
+            self.n_queries + other.n_queries,
+            self.n_relevant + other.n_relevant,
+            self.n_counted + other.n_counted,
+            tuple(sorted((Counter(dict(self.by_segment)) + Counter(dict(other.by_segment))).items())),
+            min(self.lowest, other.lowest),
+            max(self.highest, other.highest),
+            joint_fingerprint(self.fingerprint, other.fingerprint),
+        )
+
+
+@dataclass(frozen=True)
+class TakeCensus:
+    """The task: count queries under the policy of these promises."""
+
+    guarantees: tuple[Guarantee, ...]
+
+    @property
+    def by_segment(self) -> bool:
+        """Whether a promise speaks of segments."""
+        return any(guarantee.per == "segment" for guarantee in self.guarantees)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return ("query", "score", "relevance", *(["segment"] if self.by_segment else []))
+
+    def summary(self, blocks: Iterable[Queries]) -> Census:
+        """The answer for these blocks."""
+        return self.joined([self._count(block) for block in blocks])
+
+    def joined(self, summaries: Sequence[Census]) -> Census:
+        """The answer for all parts."""
+        return sum(summaries, Census())
+
+    def _count(self, queries: Queries) -> Census:
+        scores, first = queries.need_scores(), self.guarantees[0]
+        relevant = ideal_dcg(queries, k=first.k, gain_kind=first.gain_kind) > 0
+        counted = relevant if first.empty_query == "skip" else np.ones(len(queries), bool)
+        segments: Counter[str] = Counter()
+        if self.by_segment:
+            segments.update(segments_of(queries)[counted].tolist())
+        return Census(
+            len(queries),
+            int(relevant.sum()),
+            int(counted.sum()),
+            tuple(sorted(segments.items())),
+            float(scores.min()),
+            float(scores.max()),
+            queries.fingerprint,
+        )
+
+    def pack(self, summary: Census) -> Tree:
+        """The answer as a tree to send."""
+        return asdict(summary)
+
+    def unpack(self, tree: Tree) -> Census:
+        """The answer from its tree."""
+        return Census(**{**tree, "by_segment": tuple((name, count) for name, count in tree["by_segment"])})
+
+
+def segments_of(queries: Queries) -> np.ndarray:
+    """The segment of each query, as text."""
+    if queries.segments is None:
+        raise DataError("a promise per segment needs a segment for each query; these queries have none")
+    return queries.segments.astype(str)

@@ -1,0 +1,134 @@
+"""Spark jobs as isrr runs them: with progress, stopped by Ctrl-C, and failing with one line."""
+
+import os
+import re
+import sys
+import uuid
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from isrr.errors import DataError, EngineError, MissingExtraError
+from isrr.parallel import Progress
+
+Answer = TypeVar("Answer")
+
+POLL = 0.2  # seconds
+OURS = {  # of sessions that isrr starts; the driver only plans and adds up, so its code is compiled lightly
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.app.name": "isrr",
+    "spark.log.level": "OFF",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+_CONDITION = re.compile(r"\[(?P<name>[A-Z][A-Z_.0-9]+)\]\s+(?P<said>.+?)(?:\s+SQLSTATE:|\n|$)", re.DOTALL)
+_UNREADABLE = ("FAILED_READ_FILE", "PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "CANNOT_READ_FILE_FOOTER")
+
+
+def session(master: str | None) -> Any:
+    """The session there is, else a new one; workers run the interpreter that this is, unless told otherwise."""
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.config(map=dict(OURS))
+    with pandas_unmentioned():
+        return (builder.master(master) if master else builder).getOrCreate()
+
+
+@contextmanager
+def pandas_unmentioned() -> Iterator[None]:
+    """PySpark looks at the version of pandas wherever Arrow is meant; no pandas is used here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        yield
+
+
+@contextmanager
+def settings(spark: Any, chosen: Mapping[str, str]) -> Iterator[None]:
+    """Run the body with these settings of a session; afterwards it has its own again."""
+    before = {name: spark.conf.get(name, None) for name in chosen}
+    try:
+        for name, value in chosen.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
+def run_job(action: Callable[[], Answer], name: str, spark: Any = None, progress: Progress | None = None) -> Answer:
+    """What an action on the cluster returns; what goes wrong there becomes one line.
+
+    Args:
+        action: Called once.
+        name: What errors call the data.
+        spark: The session; needed to follow the job.
+        progress: Called with (tasks done, tasks known) while it runs.
+    """
+    try:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+    except ImportError:
+        raise MissingExtraError("pyspark", "spark") from None
+
+    try:
+        return action() if spark is None else _followed(action, spark.sparkContext, progress)
+    except (PySparkException, Py4JError) as error:
+        raise _in_one_line(str(error), name) from None
+
+
+def _followed(action: Callable[[], Answer], context: Any, progress: Progress | None) -> Answer:
+    """Run the action in a thread of its own, so that this one can watch it and stop it."""
+    from pyspark import InheritableThread
+
+    group = uuid.uuid4().hex
+    answers: list[Answer] = []
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        context.setJobGroup(group, "isrr", interruptOnCancel=True)
+        try:
+            answers.append(action())
+        except BaseException as error:
+            failures.append(error)
+
+    thread = InheritableThread(target=work, daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(POLL)
+            if progress:
+                progress(*_tasks(context.statusTracker(), group))
+    except BaseException:
+        context.cancelJobGroup(group)
+        raise
+    if failures:
+        raise failures[0]
+    return answers[0]
+
+
+def _tasks(tracker: Any, group: str) -> tuple[int, int]:
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+    known = [stage for stage in stages if stage]
+    return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
+
+
+def _first_line(text: str) -> str:
+    """What went wrong in Java, without what was called there and from where."""
+    lines = [line.removeprefix(": ") for line in text.strip().splitlines() if not line.startswith("An error occurred")]
+    return lines[0] if lines else text
+
+
+def _in_one_line(text: str, name: str) -> DataError | EngineError:
+    found = _CONDITION.search(text)
+    said = " ".join((found["said"] if found else _first_line(text)).split())
+    if found and found["name"].startswith(_UNREADABLE):
+        cause = _CONDITION.search(text, found.end())
+        return DataError(f"{name}: cannot be read: {said}" + (f" ({cause['said']})" if cause else ""))
+    return EngineError(f"{name}: Spark gave up: {said}")

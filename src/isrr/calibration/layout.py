@@ -1,0 +1,91 @@
+"""Do the rows of every query stand together in one partition? Streams of rows are cut into queries on that ground.
+
+Every partition reports its first and last query. Where queries come in rising order and no two spans overlap, each
+query is whole, and nothing more is asked. Otherwise the ids decide: one that comes in two blocks is a query cut in two.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from isrr.calibration.packing import Tree
+from isrr.data.blocks import whole_queries
+from isrr.data.columns import Cast
+from isrr.data.queries import Queries
+from isrr.errors import DataError
+
+
+@dataclass(frozen=True)
+class Span:
+    """The queries of a partition: the first, the last, and whether each came after the one before."""
+
+    first: str | int
+    last: str | int
+    rising: bool
+
+    @classmethod
+    def of(cls, queries: Queries) -> "Span":
+        """The span of one block."""
+        ids = queries.query_ids
+        first, last = ids[[0, -1]].tolist()
+        return cls(first, last, bool(np.all(ids[1:] > ids[:-1])))
+
+    def then(self, later: "Span") -> "Span":
+        """This span and that of the next block together."""
+        return Span(self.first, later.last, self.rising and later.rising and self < later)
+
+    def __lt__(self, other: "Span") -> bool:
+        return type(self.last) is type(other.first) and self.last < other.first  # type: ignore[operator]
+
+
+@dataclass(frozen=True)
+class TakeSpans:
+    """The task: the span of every partition that has queries."""
+
+    roles: tuple[str, ...] = ("query",)
+
+    def summary(self, blocks: Iterable[Queries]) -> tuple[Span, ...]:
+        """The answer for these blocks."""
+        span = None
+        for block in blocks:
+            span = Span.of(block) if span is None else span.then(Span.of(block))
+        return () if span is None else (span,)
+
+    def joined(self, summaries: Sequence[tuple[Span, ...]]) -> tuple[Span, ...]:
+        """The answer for all parts."""
+        return tuple(span for spans in summaries for span in spans)
+
+    def pack(self, summary: tuple[Span, ...]) -> Tree:
+        """The answer as a tree to send."""
+        return {"spans": [asdict(span) for span in summary]}
+
+    def unpack(self, tree: Tree) -> tuple[Span, ...]:
+        """The answer from its tree."""
+        return tuple(Span(**span) for span in tree["spans"])
+
+
+def apart(spans: tuple[Span, ...]) -> bool:
+    """Whether the spans alone show that every query stands whole in one partition."""
+    if len({type(span.first) for span in spans}) > 1:
+        return False
+    ordered = sorted(spans, key=lambda span: span.first)
+    return all(span.rising for span in spans) and all(left < right for left, right in pairwise(ordered))
+
+
+def ids_by_block(batches: Iterable[Any], columns: Cast, name: str) -> Iterator[list[str]]:
+    """The ids of each block's queries, as text; an id that comes in two lists is a query cut in two."""
+    for block in whole_queries(batches, columns.only(TakeSpans().roles), name):
+        yield [str(query_id) for query_id in block.query_ids]
+
+
+def split_query(query: str, files: Sequence[str] = ()) -> DataError:
+    """The refusal of a query whose rows stand in two places."""
+    where = f"{' and '.join(files)}: " if files else ""
+    return DataError(
+        f"{where}query {query!r} stands in two places; with trust_layout the rows of a query must stand together in "
+        "one file: write the files sorted by query, or leave trust_layout out",
+        query,
+    )

@@ -1,0 +1,147 @@
+"""The ranker in use beside the deterministic one on judged queries, in sums that add up over partitions."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import reduce
+from typing import TypeVar
+
+import numpy as np
+
+from isrr.calibration.fill import segments
+from isrr.calibration.packing import Tree
+from isrr.calibration.table import DISPARITY_SCALE, Moments, WholeNumbers, whole_sums
+from isrr.calibration.values import values_of
+from isrr.certificate import Abstention, Certificate
+from isrr.data.queries import Queries
+from isrr.gains import gain
+from isrr.metrics.evaluate import evaluate
+from isrr.ranker.gpl import GPLRanker
+
+Key = TypeVar("Key")
+Name = tuple[int, str]  # which promise, and the segment, "" for all queries
+
+
+@dataclass(frozen=True)
+class GroupShare:
+    """Share of exposure of one item group, before and after, beside its share of gain."""
+
+    group: str
+    deterministic: float
+    ranker: float
+    gain: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Sums over judged queries, in whole numbers.
+
+    Attributes:
+        moments: Of the deterministic ranker and the one in use.
+        pairs: For each promise and segment, sums of (1, a, b, a², b², ab) in units of 2⁻²⁸, a and b being the
+            promise's metric under the two rankers.
+        n_skipped: Queries without a relevant item, left out.
+        n_rows, n_outside: Scores, and those beyond where calibration saw 99.8 % of them.
+        groups: Exposure under either ranker, and gain, of each group of items, in units of 2⁻²⁸.
+    """
+
+    moments: Moments
+    pairs: dict[Name, WholeNumbers] = field(default_factory=dict)
+    n_skipped: int = 0
+    n_rows: int = 0
+    n_outside: int = 0
+    groups: dict[str, WholeNumbers] = field(default_factory=dict)
+
+    def __add__(self, other: "Measured") -> "Measured":
+        return Measured(
+            self.moments + other.moments,
+            _together(self.pairs, other.pairs),
+            self.n_skipped + other.n_skipped,
+            self.n_rows + other.n_rows,
+            self.n_outside + other.n_outside,
+            _together(self.groups, other.groups),
+        )
+
+    def shares(self) -> tuple[GroupShare, ...]:
+        """Each group's part of the whole, by falling part of the gain."""
+        totals = [max(sum(column), 1) for column in zip(*self.groups.values(), strict=True)]
+        shares = [
+            GroupShare(name, *(part / total for part, total in zip(sums, totals, strict=True)))
+            for name, sums in self.groups.items()
+        ]
+        return tuple(sorted(shares, key=lambda share: (-share.gain, share.group)))
+
+
+def _together(ours: dict[Key, WholeNumbers], theirs: dict[Key, WholeNumbers]) -> dict[Key, WholeNumbers]:
+    both = dict(ours)
+    for name, sums in theirs.items():
+        both[name] = tuple(a + b for a, b in zip(both[name], sums, strict=True)) if name in both else sums
+    return both
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The task: measure an outcome's ranker."""
+
+    outcome: Certificate | Abstention
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return ("query", "item", "score", "relevance", "segment", "item_group")
+
+    @property
+    def grid(self) -> list[GPLRanker]:
+        """The deterministic ranker, and the one in use."""
+        return [GPLRanker.deterministic(self.outcome.k), self.outcome.ranker]
+
+    def summary(self, blocks: Iterable[Queries]) -> Measured:
+        """The answer for these blocks."""
+        return self.joined([self._measured(block) for block in blocks])
+
+    def joined(self, summaries: Sequence[Measured]) -> Measured:
+        """The answer for all parts."""
+        return reduce(Measured.__add__, summaries, Measured(Moments.none(2)))
+
+    def _measured(self, queries: Queries) -> Measured:
+        first, scores = self.outcome.guarantees[0], queries.need_scores()
+        measured = evaluate(queries, self.grid, gain_kind=first.gain_kind, empty_query=first.empty_query)
+        kept = ~np.isnan(measured.ndcg[:, 0])
+        pairs = {}
+        for promise, guarantee in enumerate(self.outcome.guarantees):
+            values = values_of(measured, guarantee, queries, self.grid)
+            for segment, mask in segments(queries, guarantee).items():
+                a, b = values[mask & kept].T
+                terms = np.stack([np.ones(a.size), a, b, a * a, b * b, a * b], axis=1)
+                if a.size:
+                    pairs[promise, segment or ""] = whole_sums(terms, DISPARITY_SCALE)
+        low, _, _, _, high = self.outcome.provenance.score_quantiles
+        return Measured(
+            Moments.of(measured.ndcg[kept], measured.disparity[kept]),
+            pairs,
+            int((~kept).sum()),
+            queries.n_rows,
+            int(((scores < low) | (scores > high)).sum()),
+            self._groups(queries),
+        )
+
+    def _groups(self, queries: Queries) -> dict[str, WholeNumbers]:
+        if queries.item_groups is None:
+            return {}
+        names, code = np.unique(queries.item_groups.astype(str), return_inverse=True)
+        columns = [queries.in_query_order(ranker.exposure(queries), "exposure") for ranker in self.grid]
+        columns.append(gain(queries.need_relevance(), self.outcome.guarantees[0].gain_kind))
+        sums = np.zeros((len(names), 3), np.int64)
+        np.add.at(sums, code, np.rint(np.stack(columns, axis=1) * DISPARITY_SCALE).astype(np.int64))
+        return {str(name): tuple(row) for name, row in zip(names, sums.tolist(), strict=True)}
+
+    def pack(self, summary: Measured) -> Tree:
+        """The answer as a tree to send."""
+        pairs = [[*name, list(sums)] for name, sums in summary.pairs.items()]
+        groups = [[name, list(sums)] for name, sums in summary.groups.items()]
+        return {**vars(summary), "moments": asdict(summary.moments), "pairs": pairs, "groups": groups}
+
+    def unpack(self, tree: Tree) -> Measured:
+        """The answer from its tree."""
+        pairs = {(promise, segment): tuple(sums) for promise, segment, sums in tree["pairs"]}
+        groups = {name: tuple(sums) for name, sums in tree["groups"]}
+        return Measured(**{**tree, "moments": Moments.read(tree["moments"]), "pairs": pairs, "groups": groups})

@@ -1,0 +1,88 @@
+"""Where queries come from: at hand, in files, or in a Spark table; each can run a task over all of them."""
+
+import glob
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+from isrr.calibration import dask
+from isrr.calibration.local import Files, InMemory
+from isrr.calibration.task import Source
+from isrr.data.files import reading
+from isrr.data.frames import read_queries
+from isrr.data.queries import Queries
+from isrr.errors import DataError, GuaranteeError
+
+ENGINES = ("local", "spark", "dask")
+
+
+class Where(TypedDict, total=False):
+    """How queries that are not at hand are found and read.
+
+    Attributes:
+        columns: Names of columns by role, as for `read_queries`, where they have other than their usual names.
+        trust_layout: The rows of a query stand together in one file: stream them as they are. It is checked that no
+            query is cut in two. Otherwise rows are brought together: in memory, or on Spark by a shuffle.
+        master: Spark's master, where there is no session yet: "spark://…", "yarn", "local[4]".
+        partitions: On Spark, into how many partitions scattered rows are brought; as many as they lie in, unless given.
+    """
+
+    columns: Mapping[str, str | None]
+    trust_layout: bool
+    master: str | None
+    partitions: int | None
+
+
+def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Source:
+    """Queries, a path or glob of files, or a table, ready to run tasks.
+
+    Args:
+        data: `Queries`; the path of a file or, for several Parquet files, a glob; or a table: of pandas, polars,
+            pyarrow, or (with engine "spark") Spark.
+        engine: "local", "spark", or "dask" for Parquet files whose layout is trusted.
+        where: See `Where`.
+    """
+    if engine not in ENGINES:
+        raise GuaranteeError(f"no engine is called {engine!r}; there are {', '.join(ENGINES)}")
+    if engine == "spark":
+        from isrr.calibration.spark import SparkRows
+
+        return SparkRows.open(data, **where)
+    if engine == "dask" and not (where.get("trust_layout") and isinstance(data, str | os.PathLike)):
+        raise DataError("on Dask, give the path of Parquet files, and trust_layout: rows are not moved there")
+    if isinstance(data, Queries):
+        return InMemory(data)
+    named = dict(where.get("columns") or {})
+    if not isinstance(data, str | os.PathLike):
+        return InMemory(read_queries(data, **named))  # type: ignore[arg-type]
+    files = matching_files(data)
+    if where.get("trust_layout"):
+        return Files(files, named, dask.spread if engine == "dask" else map)
+    return InMemory(read_queries(files[0] if len(files) == 1 else _one_table(files), **named))  # type: ignore[arg-type]
+
+
+def matching_files(path: str | os.PathLike[str]) -> list[Path]:
+    """The files that a path or a glob names, sorted."""
+    text = os.fspath(path)
+    if os.path.exists(text) or not glob.has_magic(text):
+        return [Path(text)]
+    found = sorted(glob.glob(text))
+    if not found:
+        raise DataError(f"{text}: no file has such a name")
+    return [Path(name) for name in found]
+
+
+def _one_table(files: list[Path]) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def read(file: Path) -> Any:
+        with reading(str(file)):
+            return pq.read_table(file)
+
+    tables = [read(file) for file in files]
+    for file, table in zip(files, tables, strict=True):
+        if not table.schema.equals(tables[0].schema):
+            raise DataError(f"{file}: has other columns than {files[0]}; files of one table share theirs")
+    return pa.concat_tables(tables)

@@ -1,0 +1,141 @@
+"""Queries in a Spark table: `summarise` runs in every partition, through `mapInArrow`; the driver merges.
+
+With `trust_layout` a task reads whole files as they lie. Otherwise rows are brought together by query, and sorted
+within partitions by (query, item), so that ties fall the same way every time.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Unpack
+
+from isrr.calibration.jobs import pandas_unmentioned, run_job, session, settings
+from isrr.calibration.layout import TakeSpans, apart, ids_by_block, split_query
+from isrr.calibration.packing import COLUMNS
+from isrr.calibration.source import Where
+from isrr.calibration.task import Sum, Task, merged, summarise
+from isrr.data.columns import ROLES, Cast, cast
+from isrr.data.files import Table
+from isrr.errors import DataError, EngineError
+from isrr.parallel import Progress, use_threads
+
+BATCH_ROWS = 1 << 16
+WHOLE_FILE = str(1 << 40)  # bytes; no file is cut, and none shares its task
+
+
+@dataclass(frozen=True, eq=False)
+class SparkRows:
+    """A Spark table of one row an item.
+
+    Attributes:
+        rows: The table as given.
+        gathered: The same rows, those of a query together.
+        columns: Which column plays which role.
+        name: What errors call it.
+    """
+
+    rows: Any
+    gathered: Any
+    columns: Cast
+    name: str
+    made_ids: bool = False
+
+    @classmethod
+    def open(cls, data: Any, **where: Unpack[Where]) -> "SparkRows":
+        """A Spark table, or the Parquet files that a path names.
+
+        With `trust_layout`, refuses queries that are cut in two.
+        """
+        name = os.fspath(data) if isinstance(data, str | os.PathLike) else "table"
+        rows = run_job(lambda: session(where.get("master")).read.parquet(name), name) if name != "table" else data
+        if not hasattr(rows, "mapInArrow"):
+            raise DataError(f"a {type(data).__name__} is neither a path nor a Spark table; read it with engine='local'")
+        named = {role: (where.get("columns") or {}).get(role) for role in ROLES}
+        columns = cast(Table(name, rows.columns, lambda *_: None), named, None, need_query=True)
+        if where.get("trust_layout"):
+            source = cls(rows, rows, columns, name)
+            source._refuse_split_queries()
+            return source
+        return cls(rows, _by_query(rows, columns, where.get("partitions")), columns, name)
+
+    def run(self, task: Task[Sum], progress: Progress | None = None) -> Sum:
+        """The answer for all queries."""
+        columns = self.columns.only(task.roles)
+        summaries = self.map(partial(_summarise, task=task, columns=columns), columns, COLUMNS)
+        try:
+            return merged(task, self.job(lambda: summaries.toArrow().to_batches(), progress))
+        except DataError as error:
+            raise self._located(error) from None
+
+    def close(self) -> None:
+        """Let go of what was kept for further tasks."""
+        if self.gathered is not self.rows:  # the caller's table is the caller's to keep
+            self.gathered.unpersist()
+
+    def map(self, function: Any, columns: Cast, schema: str) -> Any:
+        """The table that a function of record batches makes of these columns, partition by partition."""
+        with pandas_unmentioned():
+            return self.gathered.select(*(f"`{name}`" for name in columns.names)).mapInArrow(function, schema)
+
+    def job(self, action: Any, progress: Progress | None = None) -> Any:
+        """Run an action on the cluster."""
+        chosen = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS)}
+        if self.gathered is self.rows:
+            chosen |= {"spark.sql.files.maxPartitionBytes": WHOLE_FILE, "spark.sql.files.openCostInBytes": WHOLE_FILE}
+        with settings(self.rows.sparkSession, chosen):
+            return run_job(action, self.name, self.rows.sparkSession, progress)
+
+    def _refuse_split_queries(self) -> None:
+        if apart(self.run(TakeSpans())):
+            return
+        columns = self.columns.only(TakeSpans().roles)
+        blocks = self.map(partial(_query_ids, columns=columns), columns, "query string")
+        twice = self.job(lambda: blocks.groupBy("query").count().where("count > 1").orderBy("query").take(1))
+        if twice:
+            raise self._located(split_query(twice[0]["query"]))
+
+    def _located(self, error: DataError) -> DataError:
+        """The error, told by the files that hold the query at fault."""
+        from pyspark.sql import functions
+
+        if error.query is None:
+            return error
+        here = functions.col(f"`{self.columns.roles['query']}`").cast("string") == error.query
+        found = self.rows.where(here).select(functions.input_file_name().alias("file")).distinct().orderBy("file")
+        try:
+            files = [row["file"] for row in self.job(lambda: found.take(2)) if row["file"]]
+        except (DataError, EngineError):  # another file cannot be read; what is known is said
+            files = []
+        return DataError(f"{' and '.join(files)}: {error}" if files else str(error), error.query)
+
+
+def _by_query(rows: Any, columns: Cast, partitions: int | None) -> Any:
+    """Rows brought together by query; sorted, and kept on the workers' disks for the passes to come."""
+    from pyspark import StorageLevel
+
+    roles = columns.roles
+    ties = [roles["item"]] if "item" in roles else [roles[role] for role in ("score", "relevance") if role in roles]
+    query = f"`{roles['query']}`"
+    spread = rows.select(*(f"`{name}`" for name in columns.names))
+    spread = spread.repartition(partitions or rows.rdd.getNumPartitions(), query)
+    return spread.sortWithinPartitions(query, *(f"`{name}`" for name in ties)).persist(StorageLevel.DISK_ONLY)
+
+
+def _summarise(batches: Iterable[Any], task: Task[Sum], columns: Cast) -> Iterator[Any]:
+    with use_threads(1):
+        yield summarise(batches, task, columns, _task_name())
+
+
+def _query_ids(batches: Iterable[Any], columns: Cast) -> Iterator[Any]:
+    import pyarrow as pa
+
+    for ids in ids_by_block(batches, columns, _task_name()):
+        yield pa.RecordBatch.from_pydict({"query": ids}, pa.schema([("query", pa.string())]))
+
+
+def _task_name() -> str:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return "partition" if context is None else f"partition {context.partitionId()}"

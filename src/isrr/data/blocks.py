@@ -1,0 +1,63 @@
+"""Record batches, cut anywhere, into blocks of whole queries.
+
+Rows of a query must stand together. A batch that ends inside a query waits with that query for the next one, so memory
+holds one block and the query cut by its end, however long the stream.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isrr.data.columns import Cast, identifiers, queries_of
+from isrr.data.files import reading
+from isrr.data.queries import Queries
+
+ROWS = 1 << 17
+
+
+def whole_queries(batches: Iterable[Any], columns: Cast, name: str, rows: int = ROWS) -> Iterator[Queries]:
+    """Queries of about `rows` rows together, each of them whole.
+
+    Args:
+        batches: Arrow record batches of one schema.
+        columns: Which column plays which role.
+        name: What errors call the stream.
+        rows: How many rows a block should have; a query longer than that still comes whole.
+    """
+    import pyarrow as pa
+
+    waiting: list[Any] = []
+    done = 0
+
+    def where() -> str:
+        return f"{name}, rows from {done}"
+
+    for batch in batches:
+        waiting.append(batch)
+        if sum(part.num_rows for part in waiting) < rows:
+            continue
+        table = pa.Table.from_batches(waiting)
+        cut = _start_of_last_query(table, columns.roles["query"], where())
+        if cut:
+            yield queries_of(table.slice(0, cut), columns, where(), None)
+            done += cut
+        waiting = table.slice(cut).to_batches()
+    if any(part.num_rows for part in waiting):
+        yield queries_of(pa.Table.from_batches(waiting), columns, where(), None)
+
+
+def parquet_batches(file: Path, columns: list[str], rows: int = ROWS) -> Iterator[Any]:
+    """The record batches of a Parquet file, row group by row group."""
+    import pyarrow.parquet as pq
+
+    # without pre_buffer: it would read ahead through the whole file
+    with reading(str(file)), pq.ParquetFile(file, pre_buffer=False) as source:
+        yield from source.iter_batches(rows, columns=columns)
+
+
+def _start_of_last_query(table: Any, column: str, name: str) -> int:
+    ids = identifiers(table, column, name)
+    others = np.flatnonzero(ids != ids[-1])
+    return int(others[-1]) + 1 if others.size else 0

@@ -1,0 +1,93 @@
+"""Whole files, streamed files and Dask give the same bits; what travels between processes arrives unchanged."""
+
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import isrr
+from isrr import DataError, GuaranteeError, MergeError
+from isrr.calibration import packing
+from isrr.calibration.layout import Span, apart
+from isrr.calibration.local import Files
+from isrr.calibration.sample import smallest_keys
+from isrr.data import blocks
+
+PROMISE = "ndcg@5 >= 90% of deterministic"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """500 queries in three files of small row groups, which cut queries."""
+    rng = np.random.default_rng(20230)
+    sizes = rng.integers(2, 20, 500)
+    relevance = rng.choice(4, sizes.sum(), p=[0.6, 0.25, 0.1, 0.05]).astype(float)
+    table = pa.table(
+        {
+            "query_id": np.repeat(np.arange(500), sizes),
+            "item_id": np.arange(relevance.size),
+            "score": (relevance + rng.normal(size=relevance.size)).round(1),
+            "relevance": relevance,
+        }
+    )
+    folder = tmp_path_factory.mktemp("files")
+    offsets = np.concatenate(([0], np.cumsum(sizes)))[[0, 100, 350, 500]]
+    for start, stop in pairwise(offsets.tolist()):
+        pq.write_table(table.slice(start, stop - start), folder / f"from-{start:05}.parquet", row_group_size=33)
+    return f"{folder}/*.parquet"
+
+
+@pytest.mark.parametrize("evidence", ["betting", "vb"])
+def test_streamed_files_and_dask_give_the_bits_of_queries_in_memory(files, evidence, monkeypatch):
+    expected = isrr.calibrate(files, PROMISE, evidence=evidence)
+    monkeypatch.setattr(blocks.whole_queries, "__defaults__", (50,))  # many small blocks
+    assert isrr.calibrate(files, PROMISE, evidence=evidence, trust_layout=True) == expected
+    pytest.importorskip("dask")
+    assert isrr.calibrate(files, PROMISE, evidence=evidence, trust_layout=True, engine="dask") == expected
+
+
+def test_the_queries_of_smallest_key_are_found_wherever_they_are(files):
+    queries = isrr.calibration.source.open_source(files).queries
+    found = smallest_keys(Files(isrr.calibration.source.matching_files(files)), 40, len(queries))
+    np.testing.assert_array_equal(found.keys, np.sort(queries.keys)[:40])
+
+
+@pytest.mark.parametrize(
+    ("spans", "whole"),
+    [
+        ([(5, 9, True), (0, 4, True)], True),
+        ([(0, 5, True), (5, 9, True)], False),
+        ([(0, 7, True), (5, 9, True)], False),
+        ([(0, 4, True), (5, 9, False)], False),
+        ([("a", "b", True), ("c", "c", True)], True),
+        ([(0, 4, True), ("5", "9", True)], False),
+        ([], True),
+    ],
+)
+def test_spans_show_that_queries_are_whole_only_where_they_rise_apart(spans, whole):
+    assert apart(tuple(Span(*span) for span in spans)) == whole
+
+
+def test_a_summary_arrives_as_it_was_sent():
+    sent = {"n": 2**90, "x": 0.1, "none": None, "text": "é", "sums": np.array([[2**80, -1]], object)}
+    sent |= {"keys": np.array([2**64 - 1], np.uint64), "inner": {"list": [1.5, {"a": np.zeros((0, 2))}]}}
+    (row,) = packing.pack(sent).to_pylist()
+    back = packing.unpack(row["summary"], row["arrays"])
+    for name in ("n", "x", "none", "text"):
+        assert back[name] == sent[name]
+    assert back["sums"].tolist() == [[2**80, -1]]
+    assert back["keys"].tolist() == [2**64 - 1]
+    assert back["inner"]["list"][1]["a"].shape == (0, 2)
+    with pytest.raises(MergeError, match="made by another version: isrr 0"):
+        packing.unpack(row["summary"].replace(f'"version": "{isrr.__version__}"', '"version": "0"'), row["arrays"])
+
+
+def test_unknown_engines_and_rows_that_dask_would_have_to_move_are_refused(files, tmp_path):
+    with pytest.raises(GuaranteeError, match="no engine is called 'flink'"):
+        isrr.calibrate(files, PROMISE, engine="flink")
+    with pytest.raises(DataError, match="rows are not moved there"):
+        isrr.calibrate(files, PROMISE, engine="dask")
+    with pytest.raises(DataError, match="no file has such a name"):
+        isrr.calibrate(f"{tmp_path}/*.parquet", PROMISE)

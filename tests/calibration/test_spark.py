@@ -1,0 +1,256 @@
+"""Calibrating on a real Spark cluster gives the local engine's bits, whatever the layout and whatever dies."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import isrr
+import spark_cluster
+from isrr import DataError, EngineError, GPLRanker
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.xdist_group("spark"),  # one cluster for all of them
+    pytest.mark.skipif(bool(spark_cluster.LACKING), reason=f"not installed: {', '.join(spark_cluster.LACKING)}"),
+]
+PROMISE = "ndcg@5 >= 90% of deterministic"
+PATH = [GPLRanker.deterministic(), *(GPLRanker(temperature=float(t)) for t in np.geomspace(0.02, 5, 20))]
+N_QUERIES = 100_000
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory):
+    with spark_cluster.cluster(tmp_path_factory.mktemp("cluster")) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def spark(master, tmp_path_factory):
+    session = spark_cluster.session(master, tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
+
+
+def judged(n_queries, n_items=8, seed=20230):
+    """Rows with tied scores, text ids for items, and about one query in ten without a relevant item."""
+    rng = np.random.default_rng(seed)
+    n_rows = n_queries * n_items
+    relevance = rng.choice(4, n_rows, p=[0.75, 0.15, 0.07, 0.03]).astype(float)
+    return pa.table(
+        {
+            "query_id": np.repeat(np.arange(n_queries), n_items),
+            "item_id": np.tile([f"d{i}" for i in range(n_items)], n_queries),
+            "score": (relevance + rng.normal(scale=1.2, size=n_rows)).round(1),
+            "relevance": relevance,
+            "segment": np.repeat(rng.choice(["mobile", "desktop"], n_queries), n_items),
+        }
+    )
+
+
+def write(table, folder, n_files, n_items=8):
+    """Whole queries in each of so many files."""
+    folder.mkdir()
+    cuts = np.linspace(0, len(table) // n_items, n_files + 1).astype(int) * n_items
+    for i, (start, stop) in enumerate(pairwise(cuts)):
+        pq.write_table(table.slice(start, stop - start), folder / f"part-{i:03}.parquet")
+    return f"{folder}/*.parquet"
+
+
+@pytest.fixture(scope="module")
+def many():
+    return judged(N_QUERIES)
+
+
+@pytest.fixture(scope="module")
+def scattered(many, tmp_path_factory):
+    rows = np.random.default_rng(20231).permutation(len(many))
+    return write(many.take(rows), tmp_path_factory.mktemp("scattered") / "rows", 5)
+
+
+@pytest.fixture(scope="module")
+def expected(many):
+    """What the local engine says, one outcome for either kind of evidence."""
+    queries = isrr.read_queries(many)
+    return {evidence: isrr.calibrate(queries, PROMISE, path=PATH, evidence=evidence) for evidence in ("betting", "vb")}
+
+
+@pytest.mark.parametrize("n_partitions", [2, 7, 64])
+def test_rows_of_a_query_together_give_the_local_bits(spark, many, expected, n_partitions, tmp_path):
+    files = write(many, tmp_path / "files", n_partitions)
+    evidence = "betting" if n_partitions == 7 else "vb"
+    outcome = isrr.calibrate(files, PROMISE, path=PATH, evidence=evidence, engine="spark", trust_layout=True)
+    assert outcome == expected[evidence]
+    if n_partitions == 7:
+        assert isrr.calibrate(files, PROMISE, path=PATH, trust_layout=True) == expected["betting"]  # local, streamed
+
+
+@pytest.mark.parametrize("n_partitions", [2, 7, 64])
+def test_scattered_rows_give_the_local_bits(spark, scattered, expected, n_partitions):
+    evidence = "betting" if n_partitions == 7 else "vb"
+    rows = spark.read.parquet(scattered)
+    outcome = isrr.calibrate(rows, PROMISE, path=PATH, evidence=evidence, engine="spark", partitions=n_partitions)
+    assert outcome == expected[evidence]
+
+
+@pytest.mark.parametrize("victims", [spark_cluster.executors, spark_cluster.python_workers])
+def test_a_process_killed_in_the_middle_changes_no_bit(spark, many, expected, victims, tmp_path):
+    files, seen, killed = write(many, tmp_path / "files", 32), [(0, 0)], []
+
+    def kill_in_the_last_pass(done, total):
+        seen.append((done, total))
+        passes = sum(later < sooner for (sooner, _), (later, _) in pairwise(seen))
+        if passes == 1 and 2 <= done < total - 2 and not killed:
+            killed.append(victims(spark.sparkContext.applicationId)[0])
+            os.kill(killed[0], signal.SIGKILL)
+
+    outcome = isrr.calibrate(
+        files, PROMISE, path=PATH, evidence="vb", engine="spark", trust_layout=True, progress=kill_in_the_last_pass
+    )
+    assert killed
+    assert outcome == expected["vb"]
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    """600 queries of text ids that do not rise, in four files, one of them empty."""
+    table = judged(600).drop_columns("query_id")
+    ids = np.repeat([f"q{i * 7 % 600}" for i in range(600)], 8)
+    table = table.add_column(0, "query_id", pa.array(ids))
+    folder = tmp_path_factory.mktemp("few")
+    files = write(table, folder / "files", 3)
+    pq.write_table(table.slice(0, 0), folder / "files" / "part-009.parquet")
+    return table, files
+
+
+@pytest.mark.parametrize("options", [{"trust_layout": True}, {"partitions": 40}, {}], ids=str)
+def test_partitions_without_queries_and_promises_of_every_kind(spark, few, options):
+    table, files = few
+    promises = [isrr.Guarantee.parse(PROMISE, per="segment"), isrr.Guarantee.parse("ndcg@5 >= 0.3")]
+    local = isrr.calibrate(isrr.read_queries(table), promises)
+    assert isrr.calibrate(files, promises, engine="spark", **options) == local
+    again = judged(300, seed=7)
+    on_spark = isrr.check(local, spark.createDataFrame(again), "spark")
+    assert on_spark == isrr.check(local, isrr.read_queries(again))
+
+
+def broken(table, folder, change):
+    """The table in two files, the second changed."""
+    files = write(table, folder / "files", 2)
+    second = folder / "files" / "part-001.parquet"
+    pq.write_table(change(pq.read_table(second)), second)
+    return files
+
+
+def with_column(table, name, values):
+    return table.set_column(table.column_names.index(name), name, values)
+
+
+def nan_deep_inside(table):
+    scores = table["score"].to_numpy().copy()
+    scores[1_003] = np.nan
+    return with_column(table, "score", pa.array(scores))
+
+
+@pytest.mark.parametrize("trust_layout", [True, False])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (nan_deep_inside, r"part-001\.parquet: .*query '425'.*scores is nan"),
+        (lambda t: t.drop_columns("score"), r"part-001\.parquet: .*'score': no value for query '\d+'"),
+        (lambda t: with_column(t, "score", t["item_id"]), r"part-001\.parquet.*score"),
+        (lambda t: with_column(t, "item_id", pa.array(["d1"] * len(t))), r"part-001\.parquet: .*stands twice in query"),
+    ],
+    ids=["nan", "missing column", "other schema", "repeated item"],
+)
+def test_bad_rows_are_refused_in_one_line_that_names_file_and_query(spark, tmp_path, change, said, trust_layout):
+    files = broken(judged(600), tmp_path, change)
+    with pytest.raises(DataError, match=said) as refusal:
+        isrr.calibrate(files, PROMISE, engine="spark", trust_layout=trust_layout)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.parametrize("ids", [np.arange(60), np.random.default_rng(3).permutation(60)], ids=["sorted", "unsorted"])
+def test_a_query_cut_in_two_is_refused_where_the_layout_is_trusted(spark, tmp_path, ids, engine):
+    table = with_column(judged(60), "query_id", pa.array(np.repeat(ids, 8)))
+    (tmp_path / "files").mkdir()
+    pq.write_table(table.slice(0, 244), tmp_path / "files" / "a.parquet")
+    pq.write_table(table.slice(244), tmp_path / "files" / "b.parquet")
+    files = f"{tmp_path}/files/*.parquet"
+    with pytest.raises(DataError, match=rf"a\.parquet and .*b\.parquet: query '{ids[30]}' stands in two places"):
+        isrr.calibrate(files, PROMISE, engine=engine, trust_layout=True)
+    local = isrr.calibrate(isrr.read_queries(table), PROMISE)
+    assert isrr.calibrate(files, PROMISE, engine=engine) == local
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "error", "said"),
+    [
+        ("/nowhere/*.parquet", {}, DataError, "/nowhere/"),
+        ([1, 2], {}, DataError, "a list is neither a path nor a Spark table"),
+        ("{files}", {"columns": {"score": "points"}}, DataError, "there is no column 'points'"),
+    ],
+)
+def test_what_spark_cannot_read_is_refused(spark, few, data, options, error, said):
+    data = few[1] if data == "{files}" else data
+    with pytest.raises(error, match=said):
+        isrr.calibrate(data, PROMISE, engine="spark", **options)
+
+
+def test_a_cluster_that_fails_is_told_in_one_line(spark, few):
+    rows = spark.read.parquet(few[1]).drop("relevance")
+    rows = rows.selectExpr("*", "cast(raise_error('the disk is gone') AS double) AS relevance")
+    with pytest.raises(EngineError, match=r"Spark gave up: .*the disk is gone") as failure:
+        isrr.calibrate(rows, PROMISE, engine="spark")
+    assert "\n" not in str(failure.value)
+
+
+def command(*arguments):
+    line = [sys.executable, "-m", "isrr", *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, text=True, timeout=600)
+
+
+def test_the_command_line_calibrates_evaluates_and_ranks_on_spark(master, spark, few, tmp_path):
+    table, files = few
+    pq.write_table(table, tmp_path / "all.parquet")
+    on_spark = ("--engine", "spark", "--master", master)
+    spark.stop()  # its executors hold all cores
+    done = command("calibrate", files, "-g", PROMISE, "-o", tmp_path / "spark.json", *on_spark)
+    assert done.returncode == 0, done.stderr
+    command("calibrate", tmp_path / "all.parquet", "-g", PROMISE, "-o", tmp_path / "local.json")
+    assert (tmp_path / "spark.json").read_bytes() == (tmp_path / "local.json").read_bytes()
+    found = [
+        json.loads(command("evaluate", tmp_path / "spark.json", data, "--json", *where).stdout)
+        for data, where in ((files, on_spark), (tmp_path / "all.parquet", ()))
+    ]
+    assert found[0] == found[1]
+    for data, out, where in ((files, "a.parquet", on_spark), (tmp_path / "all.parquet", "b.parquet", ())):
+        done = command("rank", tmp_path / "spark.json", data, "-o", tmp_path / out, "--session", "s", *where)
+        assert done.returncode == 0, done.stderr
+        assert "600 queries, 3,000 places" in done.stdout
+    order = [("query_id", "ascending"), ("rank", "ascending")]
+    ranked = [pq.read_table(tmp_path / out).sort_by(order) for out in ("a.parquet", "b.parquet")]
+    assert ranked[0].equals(ranked[1])
+
+
+def test_the_command_line_tells_of_bad_rows_without_a_stack_trace(master, tmp_path):
+    files = broken(judged(600), tmp_path, nan_deep_inside)
+    done = command(
+        "calibrate", files, "-g", PROMISE, "-o", tmp_path / "no.json", "--engine", "spark", "--master", master
+    )
+    assert done.returncode == 2
+    said = [line for line in done.stderr.splitlines() if line.startswith("isrr:")]
+    assert len(said) == 1
+    assert "part-001.parquet" in said[0]
+    assert "query '425'" in said[0]
+    assert "\tat " not in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "no.json").exists()
