@@ -13,7 +13,7 @@ serve: .venv/.serve  ## the service over the demo's ranker, on port 8080
 	$(BIN)/isrr serve out/demo/ranker.json --port 8080 --workers 2 --log out/served
 
 test: .venv/.dev  ## the whole test suite
-	$(BIN)/pytest -n auto --dist loadgroup
+	$(BIN)/pytest -n auto --dist loadfile
 
 check: .venv/.dev  ## style and types
 	$(BIN)/ruff check .

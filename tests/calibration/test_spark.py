@@ -18,7 +18,6 @@ from isrr import DataError, EngineError, GPLRanker
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),  # one cluster for all of them
     pytest.mark.skipif(bool(spark_cluster.LACKING), reason=f"not installed: {', '.join(spark_cluster.LACKING)}"),
 ]
 PROMISE = "ndcg@5 >= 90% of deterministic"
