@@ -20,6 +20,7 @@ from isrr.errors import DataError
 Gain = Literal["exponential", "linear"]
 EmptyQuery = Literal["skip", "zero", "one"]
 _EMPTY_VALUE = {"skip": np.nan, "zero": 0.0, "one": 1.0}
+LARGEST_GRADE = 60.0
 
 
 def gain(relevance: ArrayLike, kind: Gain = "exponential") -> FloatArray:
@@ -31,6 +32,12 @@ def gain(relevance: ArrayLike, kind: Gain = "exponential") -> FloatArray:
     """
     grades = np.asarray(relevance, np.float64)
     if kind == "exponential":
+        largest = grades.max(initial=0.0)
+        if largest > LARGEST_GRADE:
+            raise DataError(
+                f"a relevance of {largest:g} is too large for the gain 2^relevance − 1: are scores and relevance exchanged? "
+                "Else map it to grades, or promise with linear gain"
+            )
         return np.exp2(grades) - 1.0
     if kind == "linear":
         return grades

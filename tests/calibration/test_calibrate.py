@@ -166,6 +166,44 @@ def test_a_promise_per_segment_is_tested_in_each(judged):
                   Guarantee.parse(PROMISE, per="segment"))  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("path", "selection", "n_aside"), [("temperature", "fixed_sequence", 20), ("auto", "split", 1_800)]
+)
+def test_every_query_is_tested_or_set_aside_where_ids_were_made(path, selection, n_aside):
+    rng = np.random.default_rng(1)
+    queries = Queries.from_arrays(scores=rng.normal(size=27_000), relevance=[0, 1, 2] * 9_000, group=[3] * 9_000)
+    found = calibrate(queries, "ndcg@2 >= 90% of deterministic", path=path, selection=selection).provenance
+    assert (found.n_set_aside, found.n_queries, found.n_skipped) == (n_aside, 9_000 - n_aside, 0)
+
+
+@pytest.mark.parametrize("why", ["set aside", "nothing relevant"])
+def test_a_segment_without_a_query_to_test_on_is_refused(judged, why):
+    first = judged.query_ids[np.argsort(judged.keys)[0]]
+    ids = np.repeat(judged.query_ids, judged.n_items)
+    rare = ids == first if why == "set aside" else np.isin(ids, judged.query_ids[:30])
+    relevance = np.where(rare, 0, judged.relevance) if why == "nothing relevant" else judged.relevance
+    queries = Queries.from_arrays(
+        scores=judged.scores, relevance=relevance, query_ids=ids, segments=np.where(rare, "rare", "usual")
+    )
+    with pytest.raises(DataError, match="segment 'rare' has no query to test on"):
+        calibrate(queries, Guarantee.parse(PROMISE, per="segment"))
+
+
+@pytest.mark.parametrize("evidence", ["vb", "mixture"])
+@pytest.mark.parametrize("selection", ["fixed_sequence", "bonferroni", "holm"])
+def test_sums_certify_under_every_selection(judged, evidence, selection):
+    outcome = calibrate(judged, "ndcg@5 >= 60% of deterministic", evidence=evidence, selection=selection)
+    assert isinstance(outcome, Certificate)
+    assert outcome.tests[0].risk < outcome.guarantees[0].alpha
+
+
+def test_a_grade_too_large_for_a_gain_is_refused(judged):
+    relevance = np.where(np.arange(judged.n_rows) == 7, 1_100, judged.relevance)
+    queries = Queries.from_arrays(scores=judged.scores, relevance=relevance, group=judged.n_items)
+    with pytest.raises(DataError, match="a relevance of 1100 is too large"):
+        calibrate(queries, PROMISE, evidence="vb")
+
+
 def test_promises_on_groups_and_on_utility_are_kept_together():
     rng = np.random.default_rng(20230)
     sizes = rng.integers(8, 21, 900)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import risk_oracles as oracles
-from isrr.errors import MergeError
+from isrr.errors import GuaranteeError, MergeError
 from isrr.risk import mixture, vb
 
 SUMMARIES = {
@@ -28,10 +28,20 @@ def test_mixture_agrees_with_the_products_it_stands_for(n):
 
 @pytest.mark.parametrize("kind", SUMMARIES)
 def test_sums_remember_mean_and_deviation(kind):
-    losses = np.random.default_rng(5).beta([2, 5, 1], [5, 3, 9], (100_000, 3))
-    mean, deviation = SUMMARIES[kind](losses, None).mean_and_deviation()
-    np.testing.assert_allclose(mean, losses.mean(axis=0), atol=1e-5)
-    np.testing.assert_allclose(deviation, losses.std(axis=0), rtol=0.02)
+    for n in (3, 5_000):
+        losses = np.random.default_rng(5).beta([2, 5, 1], [5, 3, 9], (n, 3))
+        mean, deviation = SUMMARIES[kind](losses, None).mean_and_deviation()
+        np.testing.assert_allclose(mean, losses.mean(axis=0), atol=1e-11)
+        np.testing.assert_allclose(deviation, losses.std(axis=0), rtol=1e-8)
+
+
+@pytest.mark.parametrize("kind", SUMMARIES)
+@pytest.mark.parametrize("bad", [np.nan, -np.inf, 1.1])
+def test_sums_refuse_what_is_no_loss(kind, bad):
+    losses = np.full((5_000, 2), 0.9)
+    losses[4_500, 1] = bad
+    with pytest.raises(GuaranteeError, match="losses must be at most 1"):
+        SUMMARIES[kind](losses, None)
 
 
 @pytest.mark.parametrize("kind", SUMMARIES)

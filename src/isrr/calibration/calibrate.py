@@ -113,14 +113,16 @@ def _calibrated(
         _refuse_shared(source, census, validation)
     way = _path(path, source, aside, validation, guarantees)
     grid = tuple(dict.fromkeys([GPLRanker.deterministic(guarantees[0].k), *way.rankers]))
+    rule = "fixed_sequence" if selection == "split" else selection
+    tuned_delta = delta / len(way.rankers) if rule in ("bonferroni", "holm") else delta
     task = Fill.planned(
-        census, grid, guarantees, delta=delta, evidence=evidence, seed=seed,
+        census, grid, guarantees, delta=tuned_delta, evidence=evidence, seed=seed,
         aside=None if aside is None else TakeCensus(guarantees).summary([aside]), aside_below=first_tested or 0,
     )  # fmt: skip
     wanted = n_aside + SAMPLE
     table, found = source.run(Together(task, enough(wanted, census.n_queries)), progress)
+    _refuse_change(census, task, table, n_aside)
     sample = smallest_keys(source, wanted, census.n_queries, found)[n_aside:]
-    rule = "fixed_sequence" if selection == "split" else selection
     verdict = certify(table, way, delta=delta, evidence=evidence, selection=rule)
     provenance = Provenance(
         n_queries=table.moments.n_queries,
@@ -185,6 +187,17 @@ def _refuse_unusable(census: Census) -> None:
         raise DataError("all scores are equal: they rank nothing")
     if census.n_relevant == 0:
         raise DataError("no query has a relevant item: there is no utility to promise anything about")
+
+
+def _refuse_change(census: Census, task: Fill, table: RiskTable, n_aside: int) -> None:
+    """A query lost or counted twice between two passes would void the promise."""
+    seen = table.moments.n_queries + table.n_skipped + n_aside
+    planned: dict[str | None, int] = {None: task.n_judged, **dict(task.by_segment)}
+    if seen != census.n_queries or any(cell.n_queries != planned[cell.segment] for cell in table.cells):
+        raise DataError(
+            f"{census.n_queries:,} queries were counted and {seen:,} seen when testing; each must have its rows in one "
+            "place, and they may not change while being read"
+        )
 
 
 def _n_set_aside(
@@ -323,7 +336,7 @@ def _test(result: Tested, column: int, delta: float) -> Test:
 def _level_certified(result: Tested, column: int, bound: float, delta: float) -> float | None:
     """The strongest target these queries would certify for one configuration, rounded to the safe side."""
     guarantee = result.cell.guarantee
-    if np.isnan(bound):
+    if np.isnan(bound) or (guarantee.relative and result.cell.losses is None):
         return None
     slack = guarantee.alpha - guarantee.tested_alpha
     if guarantee.relative:

@@ -3,7 +3,6 @@
 The bets of the evidence depend on the number of queries, so this pass comes first.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
@@ -24,7 +23,7 @@ class Census:
         n_queries: Queries in all.
         n_relevant: Queries with a relevant item.
         n_counted: Queries that count under the policy for empty ones …
-        by_segment: … and those of each segment, where a promise speaks of segments.
+        by_segment: … and those of each segment, none in some perhaps, where a promise speaks of segments.
         lowest, highest: Scores.
         fingerprint: Of ids, scores and relevance.
     """
@@ -42,11 +41,18 @@ class Census:
             self.n_queries + other.n_queries,
             self.n_relevant + other.n_relevant,
             self.n_counted + other.n_counted,
-            tuple(sorted((Counter(dict(self.by_segment)) + Counter(dict(other.by_segment))).items())),
+            _added(self.by_segment, other.by_segment),
             min(self.lowest, other.lowest),
             max(self.highest, other.highest),
             joint_fingerprint(self.fingerprint, other.fingerprint),
         )
+
+
+def _added(ours: tuple[tuple[str, int], ...], theirs: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    sums = dict(ours)
+    for name, count in theirs:
+        sums[name] = sums.get(name, 0) + count
+    return tuple(sorted(sums.items()))
 
 
 @dataclass(frozen=True)
@@ -77,14 +83,16 @@ class TakeCensus:
         scores, first = queries.need_scores(), self.guarantees[0]
         relevant = ideal_dcg(queries, k=first.k, gain_kind=first.gain_kind) > 0
         counted = relevant if first.empty_query == "skip" else np.ones(len(queries), bool)
-        segments: Counter[str] = Counter()
+        segments: tuple[tuple[str, int], ...] = ()
         if self.by_segment:
-            segments.update(segments_of(queries)[counted].tolist())
+            names, code = np.unique(segments_of(queries), return_inverse=True)
+            counts = np.bincount(code[counted], minlength=names.size)
+            segments = tuple(zip(names.tolist(), counts.tolist(), strict=True))
         return Census(
             len(queries),
             int(relevant.sum()),
             int(counted.sum()),
-            tuple(sorted(segments.items())),
+            segments,
             float(scores.min()),
             float(scores.max()),
             queries.fingerprint,

@@ -72,6 +72,12 @@ class Fill:
         n_judged = census.n_counted - gone.n_counted
         if n_judged == 0:
             raise DataError("no query has a relevant item: there is no utility to promise anything about")
+        untested = [name for name, count in segments.items() if count == 0]
+        if untested:
+            raise DataError(
+                f"segment {untested[0]!r} has no query to test on: they have no relevant item or are set aside to fix "
+                "the path; a promise per segment needs some in each"
+            )
         by_segment = tuple(segments.items())
         return cls(tuple(grid), tuple(guarantees), delta, evidence, seed, n_judged, by_segment, aside_below)
 

@@ -9,13 +9,14 @@ import numpy as np
 
 from isrr.calibration.fill import segments
 from isrr.calibration.packing import Tree
-from isrr.calibration.table import DISPARITY_SCALE, Moments, WholeNumbers, whole_sums
+from isrr.calibration.table import DISPARITY_SCALE, Moments, WholeNumbers
 from isrr.calibration.values import values_of
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import Queries
 from isrr.gains import gain
 from isrr.metrics.evaluate import evaluate
 from isrr.ranker.gpl import GPLRanker
+from isrr.risk.lattice import whole_sums
 
 Key = TypeVar("Key")
 Name = tuple[int, str]  # which promise, and the segment, "" for all queries

@@ -85,11 +85,11 @@ class RetargetedSums(Retargeted):
         alpha = np.array([self.guarantee.at(float(target)).tested_alpha for target in targets])
         if self.evidence == "mixture":
             powers = self._loss_powers(targets, np.zeros(alpha.size), HIGHEST)
-            pvalues = mixture.Summary.of_powers(powers, self.n_queries, delta).pvalue(alpha)
+            pvalues = mixture.Summary.of_powers(powers, self.n_queries, delta / n_tests).pvalue(alpha)
         else:
             level = vb.tested_level(alpha)
             powers = self._loss_powers(targets, level, HIGHEST)
-            pvalues = vb.Summary.of_powers(powers, self.n_queries, level, delta).pvalue()
+            pvalues = vb.Summary.of_powers(powers, self.n_queries, level, delta / n_tests).pvalue()
         return pvalues * n_tests <= delta
 
     def _mean(self, a: int, b: int) -> FloatArray:

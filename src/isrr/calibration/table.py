@@ -6,7 +6,7 @@ of the query ids, the key being the digest of all of them.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from hashlib import blake2b
@@ -20,6 +20,7 @@ from isrr.errors import MergeError
 from isrr.guarantee import Guarantee
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk import mixture, vb
+from isrr.risk.lattice import whole_sums
 
 UTILITY_SCALE = 2**40  # whole numbers stand for multiples of 2⁻⁴⁰ …
 DISPARITY_SCALE = 2**28  # … and, as disparities and their squares are larger, of 2⁻²⁸
@@ -99,15 +100,6 @@ class Moments:
         bias = (ratio * squares[0] - products) / (degrees * mean[0] ** 2)
         variance = np.maximum(squares - 2 * ratio * products + ratio**2 * squares[0], 0.0)
         return 1.0 - (ratio - bias), np.sqrt(variance / degrees) / mean[0]
-
-
-def whole_sums(values: FloatArray, scale: int, rounded: Callable[[FloatArray], FloatArray] = np.rint) -> WholeNumbers:
-    """Sums over rows in units of 1/scale, each value rounded to a whole number first, (n_columns,)."""
-    sums = [0] * values.shape[1]
-    for start in range(0, len(values), 4096):  # short enough that a sum of int64 cannot overflow
-        part = rounded(values[start : start + 4096] * scale).astype(np.int64).sum(axis=0)
-        sums = [total + int(value) for total, value in zip(sums, part, strict=True)]
-    return tuple(sums)
 
 
 def _mean_and_error(

@@ -13,13 +13,13 @@ from isrr.ranker.gpl import GPLRanker
 
 
 def values_of(measured: Evaluation, guarantee: Guarantee, queries: Queries, grid: Sequence[GPLRanker]) -> FloatArray:
-    """What a promise speaks of, (n_queries, n_grid)."""
+    """What a promise speaks of, (n_queries, n_grid); NaN for queries left out."""
     if guarantee.metric == "ndcg":
         return measured.ndcg
     if guarantee.metric == "normalized_disparity":
         return measured.normalized_disparity
     if guarantee.metric == "disparity":
-        largest = float(measured.disparity.max())
+        largest = float(np.nanmax(measured.disparity))
         if guarantee.bound is not None and largest > guarantee.bound:
             raise GuaranteeError(
                 f"a query has disparity {largest:.6g}, above the declared bound {guarantee.bound:g}; "
@@ -34,4 +34,5 @@ def values_of(measured: Evaluation, guarantee: Guarantee, queries: Queries, grid
     n_groups = np.diff(pooled[0].offsets)
     largest_possible = 4.0 * shown**2 * squares / np.maximum(n_groups * (n_groups - 1), 1)
     columns = [p.disparity() for p in pooled]
-    return np.stack([c / np.where(largest_possible > 0, largest_possible, 1.0) for c in columns], axis=1)
+    shares = np.stack([c / np.where(largest_possible > 0, largest_possible, 1.0) for c in columns], axis=1)
+    return np.where(np.isnan(measured.ndcg), np.nan, shares)

@@ -24,13 +24,13 @@ from scipy.special import logsumexp
 
 from isrr.errors import MergeError
 from isrr.risk._kernels import SUM_SCALE, add_logs
-from isrr.risk.lattice import SMALLEST, FloatArray, WholeNumbers, coarsen, smallest_yes, whole_numbers
+from isrr.risk.lattice import SMALLEST, FloatArray, WholeNumbers, coarsen, smallest_yes, whole_numbers, whole_sums
+from isrr.risk.losses import check_losses
 
 _DEVIATIONS = np.geomspace(0.04, 0.5, 16)
 _CENTRED = np.exp(-((np.log(_DEVIATIONS / 0.26) / 0.45) ** 2) / 2)
 WEIGHTS = _CENTRED / _CENTRED.sum()
 BLOCK = 1 << 16  # queries whose sums fit into 64 bits with room to spare
-_EXTRAPOLATED = [15, 11, 7]  # small bets, each about twice the one before
 
 
 def bet_shares(n_queries: int, delta: float) -> FloatArray:
@@ -49,12 +49,14 @@ class Summary:
         delta: Level the bets are tuned for; the p-value is valid at every level.
         n_queries: Number of queries summed up.
         log_sums: Lⱼ in units of 2⁻⁴⁰, rounded down term by term, as Python integers, (n_grid, 16).
+        moments: Σ X and Σ X² in units of 2⁻⁴⁰, as Python integers, (n_grid, 2).
     """
 
     planned_queries: int
     delta: float
     n_queries: int
     log_sums: WholeNumbers
+    moments: WholeNumbers
 
     @classmethod
     def of(cls, losses: FloatArray, delta: float, planned_queries: int | None = None) -> Self:
@@ -69,12 +71,14 @@ class Summary:
         """
         planned = losses.shape[0] if planned_queries is None else planned_queries
         shares, n_grid = bet_shares(planned, delta), losses.shape[1]
-        total = np.zeros((n_grid, WEIGHTS.size), object)
+        total, moments = np.zeros((n_grid, WEIGHTS.size), object), np.zeros((n_grid, 2), object)
         for start in range(0, len(losses), BLOCK):
+            block = check_losses(losses[start : start + BLOCK])
             sums = np.zeros((n_grid, WEIGHTS.size), np.int64)
-            add_logs(losses[start : start + BLOCK], shares, sums)
+            add_logs(block, shares, sums)
             total += sums.astype(object)
-        return cls(planned, delta, losses.shape[0], total)
+            moments += np.array([whole_sums(block, SUM_SCALE), whole_sums(block**2, SUM_SCALE)], object).T
+        return cls(planned, delta, losses.shape[0], total, moments)
 
     @classmethod
     def of_powers(cls, powers: FloatArray, n_queries: int, delta: float) -> Self:
@@ -93,7 +97,7 @@ class Summary:
         factors[-1] = -np.log1p(-shares) - factors[:-1].sum(axis=0)
         rounding = 2 * n_queries  # `of` rounds each term down by less than one unit; the powers are off by far less
         sums = whole_numbers(np.floor(-SUM_SCALE * (powers @ factors))) - rounding
-        return cls(n_queries, delta, n_queries, sums)
+        return cls(n_queries, delta, n_queries, sums, whole_numbers(np.rint(SUM_SCALE * powers[:, :2])))
 
     def __add__(self, other: "Summary") -> "Summary":
         ours, theirs = (self.planned_queries, self.delta), (other.planned_queries, other.delta)
@@ -102,17 +106,13 @@ class Summary:
         if self.log_sums.shape != other.log_sums.shape:
             here, there = len(self.log_sums), len(other.log_sums)
             raise MergeError(f"summaries of other grids: {here} configurations here, {there} there")
-        return Summary(*ours, self.n_queries + other.n_queries, self.log_sums + other.log_sums)
+        n_queries = self.n_queries + other.n_queries
+        return Summary(*ours, n_queries, self.log_sums + other.log_sums, self.moments + other.moments)
 
     def mean_and_deviation(self) -> tuple[FloatArray, FloatArray]:
-        """The losses' mean and deviation, nearly: from 100,000 queries on to 1e-5 and to a hundredth, (n_grid,) each.
-
-        −L/(n·c) = E X + c·E X²/2 + c²·E X³/3 + …, extrapolated from three bets to c = 0.
-        """
-        bets = bet_shares(self.planned_queries, self.delta)[_EXTRAPOLATED]
-        slopes = self.log_sums[:, _EXTRAPOLATED].astype(float) / (-SUM_SCALE * self.n_queries * bets)
-        mean, half_square, _ = np.linalg.solve(np.vander(bets, increasing=True), slopes.astype(float).T)
-        return mean, np.sqrt(np.maximum(2 * half_square - mean**2, 0.0))
+        """Of the losses, (n_grid,) each."""
+        mean, square = (self.moments / (SUM_SCALE * self.n_queries)).astype(float).T
+        return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
 
     def log_evidence(self, alpha: ArrayLike) -> FloatArray:
         """log E(α) for each configuration; alpha is one level or one a configuration, in (0, 1)."""

@@ -23,6 +23,7 @@ from isrr.risk import mixture
 from isrr.risk._kernels import SUM_SCALE
 from isrr.risk.binomial import cdf, lower_moments
 from isrr.risk.lattice import BoolArray, FloatArray, WholeNumbers, coarsen, smallest_yes, whole_numbers
+from isrr.risk.losses import check_losses
 
 _BLOCK = 4096
 _STEP = 1.03
@@ -60,7 +61,7 @@ class Summary:
         total = np.zeros(n_grid, object)
         squares = mixture.Summary.of(losses[:0], delta / 10, planned)
         for start in range(0, n_queries, _BLOCK):
-            block = np.maximum(losses[start : start + _BLOCK], 0.0)
+            block = np.maximum(check_losses(losses[start : start + _BLOCK]), 0.0)
             total += np.ceil(block * SUM_SCALE).astype(np.int64).sum(axis=0).astype(object)
             distance = (block - level) / np.maximum(level, 1 - level)
             squares += mixture.Summary.of(distance**2, delta / 10, planned)
@@ -88,7 +89,7 @@ class Summary:
         return Summary(self.alpha, self.loss_sums + other.loss_sums, self.squares + other.squares)
 
     def mean_and_deviation(self) -> tuple[FloatArray, FloatArray]:
-        """The losses' mean, and nearly their deviation, (n_grid,) each."""
+        """Of the losses, (n_grid,) each."""
         mean = self._mean()
         span = np.maximum(self.alpha, 1 - self.alpha)
         around_alpha = span**2 * self.squares.mean_and_deviation()[0]
