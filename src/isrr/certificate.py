@@ -253,7 +253,7 @@ class Abstention(Outcome):
 
     Attributes:
         reason: Why, in words.
-        queries_needed: Judged queries that would be enough, with 80 % chance; None when no number is.
+        queries_needed: Tested queries that would be enough, with 80 % chance; None when no number is.
     """
 
     reason: str
@@ -263,7 +263,7 @@ class Abstention(Outcome):
         if self.queries_needed is None:
             more = "no number of queries helps: lower the promise or improve the scores"
         else:
-            more = f"about {counted(self.queries_needed, 'judged query')} would be enough (8 times out of 10)"
+            more = f"about {counted(self.queries_needed, 'tested query')} would be enough (8 times out of 10)"
         lines = [
             "Abstention: nothing certified, the deterministic order is used",
             f"promise      {self._promise()}",

@@ -35,8 +35,8 @@ def gain(relevance: ArrayLike, kind: Gain = "exponential") -> FloatArray:
         largest = grades.max(initial=0.0)
         if largest > LARGEST_GRADE:
             raise DataError(
-                f"a relevance of {largest:g} is too large for the gain 2^relevance − 1: are scores and relevance exchanged? "
-                "Else map it to grades, or promise with linear gain"
+                f"a relevance of {largest:g} is too large for the gain 2^relevance − 1: are scores and relevance "
+                "exchanged? Else map it to grades, or promise with linear gain"
             )
         return np.exp2(grades) - 1.0
     if kind == "linear":
