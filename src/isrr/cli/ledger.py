@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 NAME = ".isrr-looks.jsonl"
 
 
-def note_look(
-    judged: Path, out_file: Path, outcome: "Certificate | Abstention", validation: "Queries | None"
-) -> int:
+def note_look(judged: Path, out_file: Path, outcome: "Certificate | Abstention", validation: "Queries | None") -> int:
     """Add this look to the ledger; returns which look at these data it is, counting from 1.
 
     Asking the same question again (same promise, confidence, settings and validation queries) is the same look.
