@@ -309,7 +309,7 @@ def test_a_plan_names_the_queries_needed_with_and_without_a_pilot(judged):
     assert isrr.plan("ndcg@5 >= 0.60", utility=0.55).queries_needed is None
     pilot = isrr.plan(PROMISE, judged[:100])
     assert pilot.n_pilot > 90
-    assert pilot.stops[0].queries_needed <= (pilot.stops[-1].queries_needed or np.inf)
+    assert pilot.milestones[0].queries_needed <= (pilot.milestones[-1].queries_needed or np.inf)
     assert "pilot queries" in str(pilot)
     with pytest.raises(GuaranteeError, match="utility="):
         isrr.plan("ndcg@5 >= 0.5")
