@@ -1,6 +1,8 @@
 """Files appear whole or not at all, and nothing that is not a plain file is replaced by one."""
 
+import errno
 import os
+import stat
 import threading
 
 import pytest
@@ -47,3 +49,53 @@ def test_what_the_system_refuses_names_the_target(tmp_path):
         write_atomically(tmp_path / "nowhere" / "ranker.json", b"")
     with pytest.raises(IsADirectoryError, match=str(tmp_path)):
         write_atomically(tmp_path, b"")
+
+
+def test_what_goes_wrong_in_the_body_keeps_the_name_it_has_unless_it_is_about_the_new_file(tmp_path):
+    def write(body):
+        with replacing(tmp_path / "copy.json") as partial:
+            body(partial)
+
+    def run_out_of_room(partial):
+        raise OSError(errno.ENOSPC, "no name is given")
+
+    with pytest.raises(FileNotFoundError, match=r"source\.json"):
+        write(lambda partial: (tmp_path / "source.json").read_bytes())
+    with pytest.raises(FileExistsError, match=r"/copy\.json"):
+        write(lambda partial: partial.mkdir())
+    with pytest.raises(OSError, match=r"/copy\.json"):
+        write(run_out_of_room)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444])
+def test_an_old_file_keeps_its_mode_and_is_never_more_open_on_the_way(tmp_path, mode):
+    file = tmp_path / "secret.json"
+    file.write_text("old")
+    file.chmod(mode)
+    with replacing(file) as partial:
+        partial.write_text("new")
+        assert stat.S_IMODE(partial.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.stat().st_mode) == mode
+
+
+def test_a_new_file_has_the_mode_of_any_other_and_the_umask_is_left_alone(tmp_path, monkeypatch):
+    before = os.umask(0o027)
+    try:
+        monkeypatch.delattr(os, "umask")
+        write_atomically(tmp_path / "new.json", b"")
+    finally:
+        monkeypatch.undo()
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "new.json").stat().st_mode) == 0o640
+
+
+def test_the_folder_is_on_disk_after_the_rename(tmp_path, monkeypatch):
+    synced, sync = [], os.fsync
+
+    def noted(handle):
+        synced.append((stat.S_ISDIR(os.fstat(handle).st_mode), (tmp_path / "new.json").exists()))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    write_atomically(tmp_path / "new.json", b"new")
+    assert synced == [(False, False), (True, True)]

@@ -23,6 +23,7 @@ from isrr.ranker.gpl import GPLRanker
 from isrr.scores.standardize import ScoreMap
 
 SCHEMA = 1
+THE_TESTED = "the calibration queries' scores"  # as the basis of a path
 ASSUMPTIONS = (
     "the judged queries are a random sample of the queries to come, each drawn independently",
     "scores come from the same model, on the same scale",
@@ -127,6 +128,11 @@ class Provenance:
     look: int = 1
     versions: Mapping[str, str] = field(default_factory=lambda: {n: version(n) for n in ("isrr", "numpy", "numba")})
 
+    @property
+    def path_saw_the_tested(self) -> bool:
+        """Whether the path was fixed by the very queries it was tested on, which no confidence allows for."""
+        return self.path_basis == THE_TESTED
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -196,6 +202,8 @@ class Outcome:
         ]
         if p.selection == "pointwise":
             lines.append("warning      pointwise selection carries no guarantee over the path")
+        if p.path_saw_the_tested:
+            lines.append("warning      a path fixed by the tested queries carries no guarantee: give `validation=`")
         if any(test.evidence == "normal_approximation" for test in self.tests):
             lines.append("warning      the normal approximation is not valid for any given number of queries")
         if p.look > p.planned_looks:

@@ -6,6 +6,7 @@ The mixer is the finaliser of SplitMix64 (Steele, Lea & Flood 2014), which turns
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isrr.compiled import njit
 
@@ -14,12 +15,14 @@ CALIBRATION = 0x63616C6962  # stream names: calibration and serving never share 
 SERVING = 0x7365727665
 
 
-@njit(cache=True, nogil=True, inline="always")
-def mix(x):
-    """Scramble 64 bits."""
+def mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Scramble each number of an array."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
+
+
+mix = njit(cache=True, nogil=True, inline="always")(mixed)  # the same of one number, for kernels
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -140,6 +140,15 @@ def test_the_paper_s_procedure_is_there_and_says_what_it_lacks(judged):
     assert "no guarantee over the path" in str(outcome)
 
 
+def test_a_path_of_equal_steps_knows_the_tested_queries_only_where_there_are_no_others_and_says_so(judged):
+    seen = calibrate(judged[200:], PROMISE, path="paper")
+    apart = calibrate(judged[200:], PROMISE, path="paper", validation=judged[:200])
+    assert "a path fixed by the tested queries carries no guarantee" in str(seen)
+    assert "fixed by the tested queries" not in str(apart)
+    best = GPLRanker(k=5, mean=apart.curve[1].ranker.mean, deviation=apart.curve[1].ranker.deviation)
+    assert max(p.ranker.threshold for p in apart.curve[1:]) == best.eligibility(judged[:200]).max()
+
+
 def test_promising_fairness_maximises_utility(judged):
     strict = calibrate(judged, "normalized_disparity@5 <= 60% of deterministic")
     loose = calibrate(judged, "normalized_disparity@5 <= 80% of deterministic")
@@ -338,7 +347,7 @@ def test_a_plan_names_the_queries_needed_with_and_without_a_pilot(judged):
     assert isrr.plan("ndcg@5 >= 0.60", utility=0.55).queries_needed is None
     pilot = isrr.plan(PROMISE, judged[:100])
     assert pilot.n_pilot > 90
-    assert pilot.stops[0].queries_needed <= (pilot.stops[-1].queries_needed or np.inf)
+    assert pilot.milestones[0].queries_needed <= (pilot.milestones[-1].queries_needed or np.inf)
     assert "pilot queries" in str(pilot)
     with pytest.raises(GuaranteeError, match="utility="):
         isrr.plan("ndcg@5 >= 0.5")

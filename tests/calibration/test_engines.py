@@ -46,6 +46,7 @@ def test_streamed_files_and_dask_give_the_bits_of_queries_in_memory(files, evide
     assert isrr.calibrate(files, PROMISE, evidence=evidence, trust_layout=True) == expected
     pytest.importorskip("dask")
     assert isrr.calibrate(files, PROMISE, evidence=evidence, trust_layout=True, engine="dask") == expected
+    assert isrr.check(expected, files, "dask", trust_layout=True) == isrr.check(expected, files)
 
 
 def test_the_queries_of_smallest_key_are_found_wherever_they_are(files):

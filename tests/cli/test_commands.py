@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as parquet
 import pytest
 
-from isrr import Queries, load, write_queries
+from isrr import Guarantee, Queries, load, read_queries, write_queries
+from isrr.cli.ledger import NAME, note_look
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
 
@@ -71,6 +73,25 @@ def test_a_further_look_at_the_same_data_is_counted_and_marked_wherever_results_
         assert ("look 2 at the same data" in done.stdout) == (look == 2)
         assert ("plan them (--attempts)" in done.stdout) == (look == 2)
         assert (f"looks at judged queries are counted in {tmp_path}/.isrr-looks.jsonl" in done.stderr) == (look == 0)
+
+
+def test_questions_that_differ_in_anything_are_looks_of_their_own(folder, ranker, tmp_path):
+    asked, queries = load(ranker), read_queries(folder / "judged.parquet")
+    promise = asked.guarantees[0]
+    others = [replace(promise, **change) for change in ({}, {"gain_kind": "linear"}, {"empty_query": "one"})]
+    bounded = [Guarantee("disparity", 5, 0.5, bound=bound) for bound in (10.0, 20.0)]
+    questions = [(replace(asked, guarantees=(other,)), None) for other in others + bounded]
+    questions += [(asked, queries[:20]), (asked, queries[20:40])]  # as many validation queries, but others
+    for _ in range(2):
+        looks = [note_look(tmp_path / "judged.parquet", tmp_path / "out.json", *question) for question in questions]
+        assert looks == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_look_noted_after_a_line_that_was_cut_off_is_found_again(ranker, tmp_path):
+    (tmp_path / NAME).write_text('{"data": "abc", "prom')
+    first = load(ranker)
+    for outcome, look in ((first, 1), (replace(first, confidence=0.9), 2), (first, 1)):
+        assert note_look(tmp_path / "judged.parquet", tmp_path / "out.json", outcome, None) == look
 
 
 def test_rank_writes_places_with_propensities(folder, ranker):

@@ -59,11 +59,11 @@ def thinned(path, n=24):
     return Path(tuple(path.rankers[c] for c in keep), path.name, path.basis, path.falling)
 
 
-def paths_for(validation, queries, guarantees):
+def paths_for(validation, guarantees):
     mean, deviation = mean_and_deviation(validation)
     yield thinned(temperature_path(5, deviation, mean, guarantees, ""))  # monotone risk
     yield thinned(front_path(validation, 5, guarantees, ""))  # a search in several dimensions
-    thresholds = threshold_path(queries, 5, guarantees, paper=True, basis="", fixed_by=validation)
+    thresholds = threshold_path(validation, 5, guarantees, paper=True, basis="")
     shuffled = np.random.default_rng(20230).permutation(len(thresholds.rankers))
     yield Path(tuple(thresholds.rankers[c] for c in shuffled), "shuffled", "", False)  # a risk curve of any shape
 
@@ -131,7 +131,7 @@ def within_delta(wrong, repeats=REPEATS):
 @pytest.mark.parametrize("n", [50, 200, 1_000])
 def test_an_absolute_promise_is_false_at_most_delta_often(pool, n):
     validation, queries, segments = pool
-    for path in paths_for(validation, queries, [UTILITY]):
+    for path in paths_for(validation, [UTILITY]):
         population = Population(queries, segments, path)
         wrong, certified = population.false_certificates([population.hurting("ndcg")], n, repeats=REPEATS)
         assert within_delta(wrong)
@@ -140,7 +140,7 @@ def test_an_absolute_promise_is_false_at_most_delta_often(pool, n):
 
 def test_a_paired_promise_is_false_at_most_delta_often(pool):
     validation, queries, segments = pool
-    for path in paths_for(validation, queries, [UTILITY]):
+    for path in paths_for(validation, [UTILITY]):
         population = Population(queries, segments, path)
         wrong, _ = population.false_certificates([population.hurting("ndcg", relative=True)], 200)
         assert within_delta(wrong)
@@ -150,7 +150,7 @@ def test_a_paired_promise_is_false_at_most_delta_often(pool):
 def test_a_promise_on_disparity_is_false_at_most_delta_often(pool, relative):
     validation, queries, segments = pool
     fair = Guarantee("normalized_disparity", 5, 0.5)
-    for path in paths_for(validation, queries, [fair]):
+    for path in paths_for(validation, [fair]):
         population = Population(queries, segments, path)
         wrong, _ = population.false_certificates([population.hurting(fair.metric, relative)], 200)
         assert within_delta(wrong)
@@ -158,7 +158,7 @@ def test_a_promise_on_disparity_is_false_at_most_delta_often(pool, relative):
 
 def test_two_promises_at_once_are_false_at_most_delta_often(pool):
     validation, queries, segments = pool
-    for path in paths_for(validation, queries, [UTILITY]):
+    for path in paths_for(validation, [UTILITY]):
         population = Population(queries, segments, path)
         promises = [population.hurting("ndcg"), population.hurting("normalized_disparity")]
         assert within_delta(population.false_certificates(promises, 200)[0])
@@ -166,7 +166,7 @@ def test_two_promises_at_once_are_false_at_most_delta_often(pool):
 
 def test_a_promise_per_segment_is_false_at_most_delta_often_and_a_pooled_one_is_not_enough(pool):
     validation, queries, segments = pool
-    path = next(paths_for(validation, queries, [UTILITY]))
+    path = next(paths_for(validation, [UTILITY]))
     population = Population(queries, segments, path)
     promise = population.hurting("ndcg", per="segment")
     assert within_delta(population.false_certificates([promise], 400)[0])

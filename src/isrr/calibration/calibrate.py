@@ -17,7 +17,7 @@ from isrr.calibration.source import Where, open_source
 from isrr.calibration.table import RiskTable, canonical_order, hash_key
 from isrr.calibration.targets import RetargetedValues
 from isrr.calibration.task import Source, Together
-from isrr.certificate import Abstention, Certificate, Estimate, Point, Provenance, Test
+from isrr.certificate import THE_TESTED, Abstention, Certificate, Estimate, Point, Provenance, Test
 from isrr.counting import counted
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError, GuaranteeError
@@ -248,17 +248,16 @@ def _path(
         if not rankers or any(ranker.k != k for ranker in rankers):
             raise GuaranteeError(f"a path needs rankers with the promise's own k = {k}")
         return Path(rankers, "custom", "the caller", falling=False)
-    judged = source.run(Gather(ALL)) if path == "paper" else None
     if validation is not None:
         fixed_by, basis = _in_canonical_order(validation), counted(len(validation), "validation query")
     elif aside is not None:
         fixed_by, basis = _in_canonical_order(aside), f"{counted(len(aside), 'judged query')} set aside"
     else:
+        judged = source.run(Gather(ALL))
         assert judged is not None
-        fixed_by, basis = judged, "the calibration queries' scores"
+        fixed_by, basis = judged, THE_TESTED
     if path in ("paper", "thresholds"):
-        on = fixed_by if judged is None else judged
-        return threshold_path(on, k, guarantees, paper=path == "paper", basis=basis, fixed_by=fixed_by)
+        return threshold_path(fixed_by, k, guarantees, paper=path == "paper", basis=basis)
     learnable = fixed_by.relevance is not None and (
         ideal_dcg(fixed_by, k=k, gain_kind=guarantees[0].gain_kind) > 0
     ).sum() >= min(FOR_THE_SCALE + 1, len(fixed_by))

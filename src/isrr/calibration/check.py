@@ -79,7 +79,7 @@ def check(
     Args:
         outcome: What calibration said.
         queries: New judged queries, as `calibrate` takes them.
-        engine: "local" or "spark".
+        engine: "local", "spark" or "dask".
         progress: Called with (done, in all).
         where: See `isrr.calibration.source.Where`.
     """

@@ -15,7 +15,7 @@ import numpy as np
 from isrr.errors import MergeError
 
 Tree = Mapping[str, Any]
-COLUMNS = "summary string, arrays array<binary>"  # the batch's schema, as Spark writes it
+SUMMARY_COLUMNS = "summary string, arrays array<binary>"  # the batch's schema, as Spark writes it
 
 
 def pack(tree: Tree) -> Any:

@@ -1,4 +1,4 @@
-"""The order in which configurations are tested, fixed without the calibration queries.
+"""The order in which configurations are tested, fixed without the queries they are tested on.
 
 A path runs from the safest configuration to the one that gives up most. Fixed-sequence testing has no price for length,
 so paths are fine; it stops at the first configuration that fails, so their order is what matters.
@@ -6,7 +6,8 @@ so paths are fine; it stops at the first configuration that fails, so their orde
 temperature   Plackett–Luce from cold to hot: the best path that needs no labels
 front         the best family on validation queries: score map, admitted share, then temperature
 thresholds    thresholds at the quantiles of eligibility, temperature 1
-paper         21 equally spaced thresholds from 0 to the largest eligibility, temperature 1
+paper         21 equally spaced thresholds from 0 to the largest eligibility, temperature 1; the paper takes it over the
+              tested queries, and so does `calibrate` where no others are given: such a certificate carries a warning
 
 Deterministic comes first when utility is promised and last when fairness is.
 """
@@ -59,12 +60,10 @@ def temperature_path(k: int, deviation: float, mean: float, guarantees: Sequence
     return _directed([GPLRanker.deterministic(k), *hot], guarantees, "temperature", basis)
 
 
-def threshold_path(
-    queries: Queries, k: int, guarantees: Sequence[Guarantee], *, paper: bool, basis: str, fixed_by: Queries
-) -> Path:
+def threshold_path(fixed_by: Queries, k: int, guarantees: Sequence[Guarantee], *, paper: bool, basis: str) -> Path:
     """Thresholds at temperature 1, from the largest eligibility down, on the quantiles or equally spaced."""
     mean, deviation = mean_and_deviation(fixed_by)
-    eligibility = GPLRanker(k=k, mean=mean, deviation=deviation).eligibility(queries)
+    eligibility = GPLRanker(k=k, mean=mean, deviation=deviation).eligibility(fixed_by)
     grid = uniform_grid(eligibility) if paper else quantile_grid(eligibility)
     rankers = [GPLRanker(k=k, threshold=float(t), mean=mean, deviation=deviation) for t in grid[::-1]]
     path = _directed([GPLRanker.deterministic(k), *rankers], guarantees, "paper" if paper else "thresholds", basis)

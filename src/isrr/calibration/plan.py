@@ -52,7 +52,7 @@ def queries_needed(
 
 
 @dataclass(frozen=True)
-class Stop:
+class Milestone:
     """One configuration on the way from deterministic to fair, and what certifying it takes."""
 
     temperature: float
@@ -70,7 +70,7 @@ class Plan:
         confidence, power: With which it is to hold, and with which probability it is to be certified.
         queries_needed: For the safest configuration: with fewer, expect an abstention.
         pessimistic: The same, if the pilot was one standard error too kind.
-        stops: What more queries buy, from safe to fair; empty without pilot queries.
+        milestones: What more queries buy, from safe to fair; empty without pilot queries.
         n_pilot: Pilot queries used.
     """
 
@@ -79,7 +79,7 @@ class Plan:
     power: float
     queries_needed: int | None
     pessimistic: int | None
-    stops: tuple[Stop, ...]
+    milestones: tuple[Milestone, ...]
     n_pilot: int
 
     def __str__(self) -> str:
@@ -94,10 +94,10 @@ class Plan:
             lines.append(
                 f"if the pilot was lucky   {needed(self.pessimistic)} (from {counted(self.n_pilot, 'pilot query')})"
             )
-        for stop in self.stops:
+        for milestone in self.milestones:
             lines.append(
-                f"for {100 * stop.fairness_gain:5.1f} % less disparity {needed(stop.queries_needed):>24}"
-                f"   (NDCG@{self.guarantee.k} {stop.utility:.4f})"
+                f"for {100 * milestone.fairness_gain:5.1f} % less disparity {needed(milestone.queries_needed):>24}"
+                f"   (NDCG@{self.guarantee.k} {milestone.utility:.4f})"
             )
         return "\n".join(lines)
 
@@ -153,15 +153,15 @@ def plan(
     safest = int(np.argmin([n if n is not None else np.inf for n in needed])) if possible else head
     error = float(losses[:, safest].std() / math.sqrt(len(losses)))
     risk, spread_of = float(losses[:, safest].mean()), float(losses[:, safest].std())
-    stops = []
+    milestones = []
     for wanted in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6):
         reaching = [c for c in range(len(gains)) if gains[c] >= wanted]
         if reaching:
             c = max(reaching, key=lambda c: measured.mean_ndcg[c])
-            stops.append(Stop(path.rankers[c].temperature, float(measured.mean_ndcg[c]), gains[c], needed[c]))
+            milestones.append(Milestone(path.rankers[c].temperature, float(measured.mean_ndcg[c]), gains[c], needed[c]))
     return Plan(
         promise, confidence, power, needed[safest],
-        queries_needed(risk + error, spread_of, promise, delta, power), tuple(stops), len(losses),
+        queries_needed(risk + error, spread_of, promise, delta, power), tuple(milestones), len(losses),
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from typing import Any, Unpack
 
 from isrr.calibration.jobs import pandas_unmentioned, run_job, session, settings
 from isrr.calibration.layout import TakeSpans, apart, ids_by_block, split_query
-from isrr.calibration.packing import COLUMNS
+from isrr.calibration.packing import SUMMARY_COLUMNS
 from isrr.calibration.source import Where
 from isrr.calibration.task import Sum, Task, merged, summarise
 from isrr.data.columns import ROLES, Cast, cast
@@ -62,7 +62,7 @@ class SparkRows:
     def run(self, task: Task[Sum], progress: Progress | None = None) -> Sum:
         """The answer for all queries."""
         columns = self.columns.only(task.roles)
-        summaries = self.map(partial(_summarise, task=task, columns=columns), columns, COLUMNS)
+        summaries = self.map(partial(_summarise, task=task, columns=columns), columns, SUMMARY_COLUMNS)
         try:
             return merged(task, self.job(lambda: summaries.toArrow().to_batches(), progress))
         except DataError as error:

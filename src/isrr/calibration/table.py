@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from isrr.data.queries import FloatArray
 from isrr.errors import MergeError
 from isrr.guarantee import Guarantee
+from isrr.noise import mixed
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk import mixture, vb
 from isrr.risk.lattice import whole_sums
@@ -207,16 +208,9 @@ def canonical_order(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
     """
     digest = hash_key(keys)
     first, second = np.frombuffer(digest, np.uint64)
-    return np.lexsort((keys, _scrambled(keys ^ first) ^ _scrambled(keys + second)))
+    return np.lexsort((keys, mixed(keys ^ first) ^ mixed(keys + second)))
 
 
 def hash_key(keys: NDArray[np.uint64]) -> bytes:
     """The 16-byte digest of a set of query keys."""
     return blake2b(np.sort(keys).astype("<u8").tobytes(), digest_size=16).digest()
-
-
-def _scrambled(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of SplitMix64, over an array; `isrr.noise.mix` is its compiled twin."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))

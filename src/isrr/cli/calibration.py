@@ -65,7 +65,7 @@ def calibrate(
             judged, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
             seed=seed, attempts=attempts, progress=advance, columns=columns, **where,
         )  # fmt: skip
-    look = note_look(Path(judged), out_file, outcome)
+    look = note_look(Path(judged), out_file, outcome, others)
     outcome = replace(outcome, provenance=replace(outcome.provenance, look=look))
     outcome.save(out_file)
     if as_json:

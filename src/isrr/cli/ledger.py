@@ -8,6 +8,7 @@ written there, beside the ranker file. A copy of the data in another folder star
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,22 +17,24 @@ from isrr.files import read_json_lines
 
 if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate
+    from isrr.data.queries import Queries
 
 NAME = ".isrr-looks.jsonl"
 
 
-def note_look(judged: Path, out_file: Path, outcome: "Certificate | Abstention") -> int:
+def note_look(judged: Path, out_file: Path, outcome: "Certificate | Abstention", validation: "Queries | None") -> int:
     """Add this look to the ledger; returns which look at these data it is, counting from 1.
 
-    Asking the same question again (same promise, confidence and settings) is the same look.
+    Asking the same question again (same promise, confidence, settings and validation queries) is the same look.
     """
     ledger = _home(judged, out_file) / NAME
     p = outcome.provenance
     look = {
         "data": p.data,
-        "promise": [str(guarantee) for guarantee in outcome.guarantees],
+        "promises": [asdict(guarantee) for guarantee in outcome.guarantees],
         "confidence": outcome.confidence,
         "search": [p.path, p.path_basis, p.evidence, p.selection, p.seed, p.planned_looks],
+        "validation": None if validation is None else validation.fingerprint,
     }
     known = read_json_lines(ledger) if ledger.exists() else []
     same_data = [entry for entry in known if entry.get("data") == p.data]
@@ -39,9 +42,17 @@ def note_look(judged: Path, out_file: Path, outcome: "Certificate | Abstention")
         return same_data.index(look) + 1
     if not ledger.exists():
         say_aside(f"looks at judged queries are counted in {ledger}")
-    with ledger.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(look) + "\n")
+    _append(ledger, json.dumps(look))
     return len(same_data) + 1
+
+
+def _append(ledger: Path, line: str) -> None:
+    """Add a line of its own, also after one that was cut off."""
+    with ledger.open("ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            line = line if file.read(1) == b"\n" else f"\n{line}"
+        file.write(f"{line}\n".encode())
 
 
 def _home(judged: Path, out_file: Path) -> Path:

@@ -122,6 +122,10 @@ def warnings(outcome: Certificate | Abstention) -> list[str]:
         lines.append(
             "Pointwise selection carries no guarantee over the path: the confidence is that of each test alone."
         )
+    if p.path_saw_the_tested:
+        lines.append(
+            "The path was fixed by the scores of the queries it was tested on: the confidence does not allow for that."
+        )
     if p.look > p.planned_looks:
         together = level(max(1 - p.look * (1 - outcome.confidence), 0))
         lines.append(

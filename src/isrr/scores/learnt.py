@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrr.data.queries import Queries
+from isrr.noise import GOLDEN, mixed
 
 KEPT = 1024
 
@@ -44,7 +45,5 @@ def query_hashes(queries: Queries) -> Hashes:
     content = queries.keys.copy()
     if queries.features is not None:
         bits = np.ascontiguousarray(queries.features).view(np.uint32).sum(axis=1, dtype=np.uint64)
-        content += np.add.reduceat(bits, queries.offsets[:-1]) * np.uint64(0x9E3779B97F4A7C15)
-    content = (content ^ (content >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    content = (content ^ (content >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return content ^ (content >> np.uint64(31))
+        content += np.add.reduceat(bits, queries.offsets[:-1]) * GOLDEN
+    return mixed(content)
