@@ -168,10 +168,10 @@ def plan(
 def _without_pilot(promise: Guarantee, delta: float, power: float, utility: float | None, deviation: float) -> Plan:
     if not promise.utility:
         raise GuaranteeError("a plan for a promise on fairness needs pilot queries: disparity cannot be guessed")
-    if utility is None or not 0 < utility <= 1:
-        raise GuaranteeError(
-            f"without pilot queries, `utility=` must be the expected NDCG of the scores, in (0, 1]; got {utility}"
-        )
+    if utility is None:
+        raise GuaranteeError("a plan needs judged pilot queries, or `utility=`, the expected NDCG of the scores")
+    if not 0 < utility <= 1:
+        raise GuaranteeError(f"`utility=` must be the expected NDCG of the scores, in (0, 1]; got {utility}")
     if not 0 < deviation <= 0.5:
         raise GuaranteeError(f"deviation must lie in (0, 0.5], as NDCG lies in [0, 1]; got {deviation}")
     if promise.relative:
