@@ -70,6 +70,14 @@ def test_spans_show_that_queries_are_whole_only_where_they_rise_apart(spans, who
     assert apart(tuple(Span(*span) for span in spans)) == whole
 
 
+@pytest.mark.parametrize("ids", [[0, 1, 2, 1, 3], [0, 1, 2, 3, 1]], ids=["inside", "at the end"])
+def test_a_query_in_two_places_of_one_block_is_refused_where_the_layout_is_trusted(ids, tmp_path):
+    table = pa.table({"query_id": np.repeat(ids, 4), "score": np.arange(20.0), "relevance": np.ones(20)})
+    pq.write_table(table, tmp_path / "judged.parquet")
+    with pytest.raises(DataError, match=r"judged\.parquet: query '1' stands in two places"):
+        isrr.calibrate(tmp_path / "judged.parquet", PROMISE, trust_layout=True)
+
+
 def test_a_summary_arrives_as_it_was_sent():
     sent = {"n": 2**90, "x": 0.1, "none": None, "text": "é", "sums": np.array([[2**80, -1]], object)}
     sent |= {"keys": np.array([2**64 - 1], np.uint64), "inner": {"list": [1.5, {"a": np.zeros((0, 2))}]}}
