@@ -1,6 +1,7 @@
 """Whole files, streamed files and Dask give the same bits; what travels between processes arrives unchanged."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +11,12 @@ import pytest
 import isrr
 from isrr import DataError, GuaranteeError, MergeError
 from isrr.calibration import packing
+from isrr.calibration.dask import spread
 from isrr.calibration.layout import Span, apart
 from isrr.calibration.local import Files
 from isrr.calibration.sample import smallest_keys
 from isrr.data import blocks
+from isrr.parallel import threads
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
 
@@ -90,6 +93,19 @@ def test_a_summary_arrives_as_it_was_sent():
     assert back["inner"]["list"][1]["a"].shape == (0, 2)
     with pytest.raises(MergeError, match="made by another version: isrr 0"):
         packing.unpack(row["summary"].replace(f'"version": "{isrr.__version__}"', '"version": "0"'), row["arrays"])
+
+
+def test_a_refusal_keeps_its_kind_on_the_way(files):
+    promise = isrr.Guarantee.parse("disparity@5 <= 0.001", bound=0.01)
+    for where in ({}, {"trust_layout": True}):
+        with pytest.raises(GuaranteeError, match="above the declared bound"):
+            isrr.calibrate(files, promise, **where)
+
+
+def test_a_task_on_dask_runs_on_one_thread(monkeypatch):
+    pytest.importorskip("dask")
+    monkeypatch.setenv("ISRR_THREADS", "3")
+    assert spread(lambda _: threads(), [Path("a"), Path("b")]) == (1, 1)
 
 
 def test_unknown_engines_and_rows_that_dask_would_have_to_move_are_refused(files, tmp_path):
