@@ -81,6 +81,17 @@ def test_a_query_in_two_places_of_one_block_is_refused_where_the_layout_is_trust
         isrr.calibrate(tmp_path / "judged.parquet", PROMISE, trust_layout=True)
 
 
+@pytest.mark.parametrize("trust_layout", [True, False])
+def test_files_whose_ids_were_made_from_positions_are_not_pooled(trust_layout, tmp_path):
+    rng = np.random.default_rng(20233)
+    for name in "ab":
+        queries = isrr.Queries.from_arrays(scores=rng.normal(size=400), relevance=np.ones(400), group=[4] * 100)
+        isrr.write_queries(queries, tmp_path / f"{name}.parquet")
+    with pytest.raises(DataError, match=r"a\.parquet: its query ids were made from positions"):
+        isrr.calibrate(f"{tmp_path}/*.parquet", PROMISE, trust_layout=trust_layout)
+    assert isrr.calibrate(tmp_path / "a.parquet", PROMISE, trust_layout=trust_layout).provenance.made_ids
+
+
 def test_a_summary_arrives_as_it_was_sent():
     sent = {"n": 2**90, "x": 0.1, "none": None, "text": "é", "sums": np.array([[2**80, -1]], object)}
     sent |= {"keys": np.array([2**64 - 1], np.uint64), "inner": {"list": [1.5, {"a": np.zeros((0, 2))}]}}

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from isrr.calibration import dask
+from isrr.calibration.layout import refuse_made_ids
 from isrr.calibration.local import Files, InMemory
 from isrr.calibration.task import Source
+from isrr.data.columns import has_made_ids
 from isrr.data.files import reading
 from isrr.data.frames import read_queries
 from isrr.data.queries import Queries
@@ -85,4 +87,5 @@ def _one_table(files: list[Path]) -> Any:
     for file, table in zip(files, tables, strict=True):
         if not table.schema.equals(tables[0].schema):
             raise DataError(f"{file}: has other columns than {files[0]}; files of one table share theirs")
+    refuse_made_ids(files, [has_made_ids(table.schema) for table in tables])
     return pa.concat_tables(tables)
