@@ -47,6 +47,9 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
     """
     if engine not in ENGINES:
         raise GuaranteeError(f"no engine is called {engine!r}; there are {', '.join(ENGINES)}")
+    unused = [name for name in ("master", "partitions") if where.get(name) is not None]
+    if unused and engine != "spark":
+        raise GuaranteeError(f"{unused[0]} is for engine 'spark'; the engine is {engine!r}")
     if engine == "spark":
         from isrr.calibration.spark import SparkRows
 
@@ -58,10 +61,15 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
     named = dict(where.get("columns") or {})
     if not isinstance(data, str | os.PathLike):
         return InMemory(read_queries(data, **named))  # type: ignore[arg-type]
-    files = matching_files(data)
     if where.get("trust_layout"):
-        return Files(files, named, dask.spread if engine == "dask" else map)
-    return InMemory(read_queries(files[0] if len(files) == 1 else _one_table(files), **named))  # type: ignore[arg-type]
+        return Files(matching_files(data), named, dask.spread if engine == "dask" else map)
+    return InMemory(read_files(data, **named))
+
+
+def read_files(path: str | os.PathLike[str], **columns: str | None) -> Queries:
+    """The queries of a file, or of all Parquet files that a glob names; columns as for `read_queries`."""
+    files = matching_files(path)
+    return read_queries(files[0] if len(files) == 1 else _one_table(files), **columns)  # type: ignore[arg-type]
 
 
 def matching_files(path: str | os.PathLike[str]) -> list[Path]:
