@@ -1,6 +1,7 @@
 """Whole files, streamed files and Dask give the same bits; what travels between processes arrives unchanged."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +11,12 @@ import pytest
 import isrr
 from isrr import DataError, GuaranteeError, MergeError
 from isrr.calibration import packing
+from isrr.calibration.dask import spread
 from isrr.calibration.layout import Span, apart
 from isrr.calibration.local import Files
 from isrr.calibration.sample import smallest_keys
 from isrr.data import blocks
+from isrr.parallel import threads
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
 
@@ -71,6 +74,25 @@ def test_spans_show_that_queries_are_whole_only_where_they_rise_apart(spans, who
     assert apart(tuple(Span(*span) for span in spans)) == whole
 
 
+@pytest.mark.parametrize("ids", [[0, 1, 2, 1, 3], [0, 1, 2, 3, 1]], ids=["inside", "at the end"])
+def test_a_query_in_two_places_of_one_block_is_refused_where_the_layout_is_trusted(ids, tmp_path):
+    table = pa.table({"query_id": np.repeat(ids, 4), "score": np.arange(20.0), "relevance": np.ones(20)})
+    pq.write_table(table, tmp_path / "judged.parquet")
+    with pytest.raises(DataError, match=r"judged\.parquet: query '1' stands in two places"):
+        isrr.calibrate(tmp_path / "judged.parquet", PROMISE, trust_layout=True)
+
+
+@pytest.mark.parametrize("trust_layout", [True, False])
+def test_files_whose_ids_were_made_from_positions_are_not_pooled(trust_layout, tmp_path):
+    rng = np.random.default_rng(20233)
+    for name in "ab":
+        queries = isrr.Queries.from_arrays(scores=rng.normal(size=400), relevance=np.ones(400), group=[4] * 100)
+        isrr.write_queries(queries, tmp_path / f"{name}.parquet")
+    with pytest.raises(DataError, match=r"a\.parquet: its query ids were made from positions"):
+        isrr.calibrate(f"{tmp_path}/*.parquet", PROMISE, trust_layout=trust_layout)
+    assert isrr.calibrate(tmp_path / "a.parquet", PROMISE, trust_layout=trust_layout).provenance.made_ids
+
+
 def test_a_summary_arrives_as_it_was_sent():
     sent = {"n": 2**90, "x": 0.1, "none": None, "text": "é", "sums": np.array([[2**80, -1]], object)}
     sent |= {"keys": np.array([2**64 - 1], np.uint64), "inner": {"list": [1.5, {"a": np.zeros((0, 2))}]}}
@@ -83,6 +105,19 @@ def test_a_summary_arrives_as_it_was_sent():
     assert back["inner"]["list"][1]["a"].shape == (0, 2)
     with pytest.raises(MergeError, match="made by another version: isrr 0"):
         packing.unpack(row["summary"].replace(f'"version": "{isrr.__version__}"', '"version": "0"'), row["arrays"])
+
+
+def test_a_refusal_keeps_its_kind_on_the_way(files):
+    promise = isrr.Guarantee.parse("disparity@5 <= 0.001", bound=0.01)
+    for where in ({}, {"trust_layout": True}):
+        with pytest.raises(GuaranteeError, match="above the declared bound"):
+            isrr.calibrate(files, promise, **where)
+
+
+def test_a_task_on_dask_runs_on_one_thread(monkeypatch):
+    pytest.importorskip("dask")
+    monkeypatch.setenv("ISRR_THREADS", "3")
+    assert spread(lambda _: threads(), [Path("a"), Path("b")]) == (1, 1)
 
 
 def test_unknown_engines_and_rows_that_dask_would_have_to_move_are_refused(files, tmp_path):

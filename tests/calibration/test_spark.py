@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 import isrr
 import spark_cluster
 from isrr import DataError, EngineError, GPLRanker
+from isrr.calibration.jobs import settings
 
 pytestmark = [
     pytest.mark.spark,
@@ -194,7 +196,9 @@ def test_a_query_cut_in_two_is_refused_where_the_layout_is_trusted(spark, tmp_pa
     ("data", "options", "error", "said"),
     [
         ("/nowhere/*.parquet", {}, DataError, "/nowhere/"),
+        ("table", {}, DataError, "table: cannot be read"),
         ([1, 2], {}, DataError, "a list is neither a path nor a Spark table"),
+        ("{files}", {"master": "local[3]"}, EngineError, r"runs on spark://.*, not on local\[3\]"),
         ("{files}", {"columns": {"score": "points"}}, DataError, "there is no column 'points'"),
     ],
 )
@@ -207,9 +211,63 @@ def test_what_spark_cannot_read_is_refused(spark, few, data, options, error, sai
 def test_a_cluster_that_fails_is_told_in_one_line(spark, few):
     rows = spark.read.parquet(few[1]).drop("relevance")
     rows = rows.selectExpr("*", "cast(raise_error('the disk is gone') AS double) AS relevance")
-    with pytest.raises(EngineError, match=r"Spark gave up: .*the disk is gone") as failure:
-        isrr.calibrate(rows, PROMISE, engine="spark")
-    assert "\n" not in str(failure.value)
+    for table in (rows, rows.orderBy("relevance")):  # sorting samples the rows before any task of ours runs
+        with pytest.raises(EngineError, match=r"Spark gave up: .*the disk is gone") as failure:
+            isrr.calibrate(table, PROMISE, engine="spark")
+        assert "\n" not in str(failure.value)
+
+
+def test_without_item_ids_ties_fall_by_where_rows_stand(spark, tmp_path):
+    """Scores of two values; every query stands in both files, the larger of which Spark reads first."""
+    rng = np.random.default_rng(20232)
+    score = rng.integers(0, 2, 600 * 6).astype(float)
+    relevance = np.clip(rng.poisson(0.4, score.size) + score, 0, 3)
+    table = pa.table({"query_id": np.repeat(np.arange(600), 6), "score": score, "relevance": relevance})
+    small = np.arange(len(table)) % 6 < 2
+    (tmp_path / "files").mkdir()
+    pq.write_table(table.filter(small), tmp_path / "files" / "a.parquet")
+    pq.write_table(table.filter(~small), tmp_path / "files" / "b.parquet")
+    files = f"{tmp_path}/files/*.parquet"
+    assert isrr.calibrate(files, PROMISE, engine="spark", partitions=3) == isrr.calibrate(files, PROMISE)
+    rows = spark.read.parquet(str(tmp_path / "files" / "b.parquet"))
+    expected = isrr.calibrate(tmp_path / "files" / "b.parquet", PROMISE)
+    assert isrr.calibrate(rows, PROMISE, engine="spark", partitions=3) == expected
+
+
+def test_files_of_made_ids_are_told_on_spark(spark, tmp_path):
+    for name in "ab":
+        table = judged(300).drop_columns("query_id")
+        isrr.write_queries(isrr.read_queries(table, group=[8] * 300), tmp_path / f"{name}.parquet")
+    assert isrr.calibrate(tmp_path / "a.parquet", PROMISE, path=PATH, engine="spark").provenance.made_ids
+    with pytest.raises(DataError, match=r"a\.parquet: its query ids were made from positions"):
+        isrr.calibrate(f"{tmp_path}/*.parquet", PROMISE, engine="spark")
+
+
+def test_settings_of_a_session_change_for_one_job_at_a_time_and_not_at_all_for_files(spark, few):
+    name, seen = "spark.sql.files.maxPartitionBytes", set()
+    before = spark.conf.get(name)
+    isrr.calibrate(
+        few[1],
+        PROMISE,
+        path=PATH,
+        engine="spark",
+        trust_layout=True,
+        progress=lambda *_: seen.add(spark.conf.get(name)),
+    )
+    assert seen == {before}
+
+    def change():
+        with settings(spark, {name: "2"}):
+            seen.add(spark.conf.get(name))
+
+    with settings(spark, {name: "1"}):
+        other = threading.Thread(target=change)
+        other.start()
+        other.join(1)
+        assert spark.conf.get(name) == "1"
+    other.join()
+    assert seen == {before, "2"}
+    assert spark.conf.get(name) == before
 
 
 def command(*arguments):

@@ -14,6 +14,7 @@ import pytest
 from isrr import Queries, write_queries
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
+RANK = ["rank", "ranker.json", "judged.parquet", "-o", "x.parquet"]
 ISRR = [sys.executable, "-m", "isrr"]
 
 
@@ -59,6 +60,10 @@ def made(tmp_path_factory):
         (["calibrate", "judged.parquet", "-g", PROMISE, "-o", "/dev/full"], "/dev/full: No space left on device"),
         (["calibrate", "judged.parquet", "-g", PROMISE, "--relevance", "rel"], "there is no column 'rel'"),
         (["rank", "ranker.json", "no-score.csv", "-o", "x.parquet"], "no score column (score, or named by --score)"),
+        ([*RANK, "--engine", "sprak"], "no engine is called 'sprak'"),
+        ([*RANK, "--engine", "dask", "--trust-layout"], "rankings are made by engine 'local' or 'spark'"),
+        ([*RANK, "--trust-layout"], "rankings by engine 'local' are made in memory"),
+        ([*RANK, "--partitions", "7"], "partitions is for engine 'spark'"),
         (["demo", "--out", "ranker.json"], "ranker.json: this is a file; name a folder"),
         (["demo", "--out", "ranker.json/x"], "ranker.json is a file; name a folder"),
         (["demo", "-g", "ndcg@5 >= 95"], "write 0.95, or 95% of deterministic"),

@@ -39,6 +39,15 @@ def test_a_page_is_written_and_named(folder):
     assert "What if" in text
 
 
+def test_several_files_are_named_by_a_pattern(folder, tmp_path):
+    judged = read_queries(folder / "judged.parquet")
+    for name, part in (("a", judged[:100]), ("b", judged[100:])):
+        write_queries(part, tmp_path / f"{name}.parquet")
+    done = run(folder / "ranker.json", tmp_path / "*.parquet", "--out", tmp_path / "r.html")
+    assert done.exit_code == 0, done.output
+    assert "What if" in (tmp_path / "r.html").read_text()
+
+
 def test_validation_queries_shape_the_band(folder):
     options = ("--validation", folder / "other.parquet", "--out", folder / "r.html")
     assert run(folder / "ranker.json", folder / "judged.parquet", *options).exit_code == 0

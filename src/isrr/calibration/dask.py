@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from isrr.errors import MissingExtraError
+from isrr.parallel import use_threads
 
 
 def spread(function: Callable[[Path], Any], files: list[Path]) -> tuple[Any, ...]:
@@ -14,5 +15,12 @@ def spread(function: Callable[[Path], Any], files: list[Path]) -> tuple[Any, ...
         from dask.delayed import delayed
     except ImportError:
         raise MissingExtraError("dask", "dask") from None
-    answers: tuple[Any, ...] = compute(*(delayed(function)(file) for file in files))  # type: ignore[no-untyped-call]
+    task = delayed(_on_one_thread)
+    answers: tuple[Any, ...] = compute(*(task(function, file) for file in files))  # type: ignore[no-untyped-call]
     return answers
+
+
+def _on_one_thread(function: Callable[[Path], Any], file: Path) -> Any:
+    """The scheduler runs a task for every core."""
+    with use_threads(1):
+        return function(file)

@@ -7,7 +7,9 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from threading import RLock
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from isrr.errors import DataError, EngineError, MissingExtraError
 from isrr.parallel import Progress
@@ -22,6 +24,7 @@ OURS = {  # of sessions that isrr starts; the driver only plans and adds up, so 
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+_locks: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # by session
 _CONDITION = re.compile(r"\[(?P<name>[A-Z][A-Z_.0-9]+)\]\s+(?P<said>.+?)(?:\s+SQLSTATE:|\n|$)", re.DOTALL)
 _UNREADABLE = ("FAILED_READ_FILE", "PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "CANNOT_READ_FILE_FOOTER")
 
@@ -32,12 +35,26 @@ def session(master: str | None) -> Any:
 
     active = SparkSession.getActiveSession()
     if active is not None:
+        refuse_other_master(active, master)
         return active
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.config(map=dict(OURS))
     with pandas_unmentioned():
         return (builder.master(master) if master else builder).getOrCreate()
+
+
+def own_session(master: str | None) -> Any:
+    """A copy of that session, on the same cluster: what is set there is set for nobody else."""
+    theirs = session(master)
+    return type(theirs)(theirs.sparkContext, theirs._jsparkSession.cloneSession())
+
+
+def refuse_other_master(spark: Any, master: str | None) -> None:
+    """A session keeps its master; asking it for another one is a mistake."""
+    there = spark.sparkContext.master
+    if master is not None and master != there:
+        raise EngineError(f"a Spark session runs on {there}, not on {master}; leave out master, or stop that session")
 
 
 @contextmanager
@@ -50,15 +67,16 @@ def pandas_unmentioned() -> Iterator[None]:
 
 @contextmanager
 def settings(spark: Any, chosen: Mapping[str, str]) -> Iterator[None]:
-    """Run the body with these settings of a session; afterwards it has its own again."""
-    before = {name: spark.conf.get(name, None) for name in chosen}
-    try:
-        for name, value in chosen.items():
-            spark.conf.set(name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+    """Run the body with these settings of a session; afterwards it has its own again. One body at a time."""
+    with _locks.setdefault(spark, RLock()):
+        before = {name: spark.conf.get(name, None) for name in chosen}
+        try:
+            for name, value in chosen.items():
+                spark.conf.set(name, value)
+            yield
+        finally:
+            for name, value in before.items():
+                spark.conf.unset(name) if value is None else spark.conf.set(name, value)
 
 
 def run_job(action: Callable[[], Answer], name: str, spark: Any = None, progress: Progress | None = None) -> Answer:

@@ -1,7 +1,7 @@
 """Do the rows of every query stand together in one partition? Streams of rows are cut into queries on that ground.
 
 Every partition reports its first and last query. Where queries come in rising order and no two spans overlap, each
-query is whole, and nothing more is asked. Otherwise the ids decide: one that comes in two blocks is a query cut in two.
+query is whole, and nothing more is asked. Otherwise the ids decide: one that comes twice is a query cut in two.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ class Span:
         """The span of one block."""
         ids = queries.query_ids
         first, last = ids[[0, -1]].tolist()
-        return cls(first, last, bool(np.all(ids[1:] > ids[:-1])))
+        return cls(first, last, queries.rows is None and bool(np.all(ids[1:] > ids[:-1])))
 
     def then(self, later: "Span") -> "Span":
         """This span and that of the next block together."""
@@ -76,9 +76,10 @@ def apart(spans: tuple[Span, ...]) -> bool:
 
 
 def ids_by_block(batches: Iterable[Any], columns: Cast, name: str) -> Iterator[list[str]]:
-    """The ids of each block's queries, as text; an id that comes in two lists is a query cut in two."""
+    """The ids of each block's runs of rows, as text; an id that comes twice is a query cut in two."""
     for block in whole_queries(batches, columns.only(TakeSpans().roles), name):
-        yield [str(query_id) for query_id in block.query_ids]
+        ids = block.in_caller_order(np.repeat(block.query_ids, block.n_items))
+        yield [str(query_id) for query_id in ids[np.concatenate(([True], ids[1:] != ids[:-1]))]]
 
 
 def split_query(query: str, files: Sequence[str] = ()) -> DataError:
@@ -89,3 +90,12 @@ def split_query(query: str, files: Sequence[str] = ()) -> DataError:
         "one file: write the files sorted by query, or leave trust_layout out",
         query,
     )
+
+
+def refuse_made_ids(files: Sequence[object], made: Sequence[bool]) -> None:
+    """Refuse several files read together where one has query ids made from positions: the next file has them too."""
+    if len(files) > 1 and any(made):
+        raise DataError(
+            f"{files[made.index(True)]}: its query ids were made from positions, and name other queries in the next "
+            "file; give every query an id of its own, or write all queries to one file"
+        )

@@ -6,10 +6,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from isrr.calibration.layout import TakeSpans, apart, ids_by_block, split_query
+from isrr.calibration.layout import TakeSpans, apart, ids_by_block, refuse_made_ids, split_query
 from isrr.calibration.task import Sum, Task, merged, summarise
 from isrr.data.blocks import parquet_batches
-from isrr.data.columns import MADE_IDS, ROLES, Cast, cast
+from isrr.data.columns import ROLES, Cast, cast, has_made_ids
 from isrr.data.files import kind_of, open_table
 from isrr.data.queries import Queries
 from isrr.errors import DataError
@@ -60,15 +60,21 @@ class Files:
     spread: Spread = map
 
     def __post_init__(self) -> None:
-        if not apart(self.run(TakeSpans())):
+        spans = self.run(TakeSpans())
+        refuse_made_ids(self.files, self._made)
+        if not apart(spans):
             self._refuse_split_queries()
 
-    @cached_property
+    @property
     def made_ids(self) -> bool:
-        """Whether the files say that their query ids were made from positions."""
+        """Whether query ids were made from positions."""
+        return any(self._made)
+
+    @cached_property
+    def _made(self) -> list[bool]:
         import pyarrow.parquet as pq
 
-        return any((pq.read_schema(file).metadata or {}).items() >= MADE_IDS.items() for file in self.files)
+        return [has_made_ids(pq.read_schema(file)) for file in self.files]
 
     def run(self, task: Task[Sum], progress: Progress | None = None) -> Sum:
         """The answer for all queries."""

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from isrr.calibration import dask
+from isrr.calibration.layout import refuse_made_ids
 from isrr.calibration.local import Files, InMemory
 from isrr.calibration.task import Source
+from isrr.data.columns import has_made_ids
 from isrr.data.files import reading
 from isrr.data.frames import read_queries
 from isrr.data.queries import Queries
@@ -45,6 +47,9 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
     """
     if engine not in ENGINES:
         raise GuaranteeError(f"no engine is called {engine!r}; there are {', '.join(ENGINES)}")
+    unused = [name for name in ("master", "partitions") if where.get(name) is not None]
+    if unused and engine != "spark":
+        raise GuaranteeError(f"{unused[0]} is for engine 'spark'; the engine is {engine!r}")
     if engine == "spark":
         from isrr.calibration.spark import SparkRows
 
@@ -56,10 +61,15 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
     named = dict(where.get("columns") or {})
     if not isinstance(data, str | os.PathLike):
         return InMemory(read_queries(data, **named))  # type: ignore[arg-type]
-    files = matching_files(data)
     if where.get("trust_layout"):
-        return Files(files, named, dask.spread if engine == "dask" else map)
-    return InMemory(read_queries(files[0] if len(files) == 1 else _one_table(files), **named))  # type: ignore[arg-type]
+        return Files(matching_files(data), named, dask.spread if engine == "dask" else map)
+    return InMemory(read_files(data, **named))
+
+
+def read_files(path: str | os.PathLike[str], **columns: str | None) -> Queries:
+    """The queries of a file, or of all Parquet files that a glob names; columns as for `read_queries`."""
+    files = matching_files(path)
+    return read_queries(files[0] if len(files) == 1 else _one_table(files), **columns)  # type: ignore[arg-type]
 
 
 def matching_files(path: str | os.PathLike[str]) -> list[Path]:
@@ -85,4 +95,5 @@ def _one_table(files: list[Path]) -> Any:
     for file, table in zip(files, tables, strict=True):
         if not table.schema.equals(tables[0].schema):
             raise DataError(f"{file}: has other columns than {files[0]}; files of one table share theirs")
+    refuse_made_ids(files, [has_made_ids(table.schema) for table in tables])
     return pa.concat_tables(tables)

@@ -14,11 +14,12 @@ from isrr.calibration.packing import Tree, pack, unpack
 from isrr.data.blocks import whole_queries
 from isrr.data.columns import Cast
 from isrr.data.queries import Queries
-from isrr.errors import DataError, IsrrError
+from isrr.errors import DataError, EngineError, GuaranteeError, IsrrError, MergeError, ScorerError
 from isrr.parallel import Progress
 
 Sum = TypeVar("Sum")
 Other = TypeVar("Other")
+_KINDS = {kind.__name__: kind for kind in (GuaranteeError, MergeError, ScorerError)}
 
 
 class Task(Protocol[Sum]):
@@ -108,13 +109,20 @@ def summarise(batches: Iterable[Any], task: Task[Sum], columns: Cast, name: str)
         return pack(task.pack(task.summary(whole_queries(batches, columns, name))))
     except IsrrError as error:
         found = str(error) if str(error).startswith(name) else f"{name}: {error}"
-        return pack({"refused": found, "query": getattr(error, "query", None)})
+        return pack({"refused": found, "query": getattr(error, "query", None), "kind": type(error).__name__})
 
 
 def merged(task: Task[Sum], summaries: Iterable[Any]) -> Sum:
     """The answer for all partitions, from a record batch each; or the first refusal among them."""
     trees = [unpack(row["summary"], row["arrays"]) for batch in summaries for row in batch.to_pylist()]
-    refusals = sorted((tree["refused"], tree["query"]) for tree in trees if "refused" in tree)
+    refusals = [tree for tree in trees if "refused" in tree]
     if refusals:
-        raise DataError(*refusals[0])
+        raise _refusal(min(refusals, key=lambda tree: tree["refused"]))
     return task.joined([task.unpack(tree) for tree in trees])
+
+
+def _refusal(tree: Tree) -> IsrrError:
+    """The error that a partition sent, of its own kind; a kind that has no meaning away from there is the engine's."""
+    if tree["kind"] == DataError.__name__:
+        return DataError(tree["refused"], tree["query"])
+    return _KINDS.get(tree["kind"], EngineError)(tree["refused"])

@@ -9,14 +9,14 @@ from typing import Any
 
 from isrr.calibration.local import InMemory
 from isrr.calibration.packing import Tree
+from isrr.calibration.source import open_source
 from isrr.calibration.spark import SparkRows
 from isrr.certificate import Abstention, Certificate
 from isrr.data.blocks import whole_queries
 from isrr.data.columns import Cast
 from isrr.data.files import write_table
-from isrr.data.frames import read_queries
 from isrr.data.queries import Queries
-from isrr.errors import DataError
+from isrr.errors import DataError, GuaranteeError
 from isrr.parallel import Progress, use_threads
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.placements import placements
@@ -80,13 +80,12 @@ class Look:
 @contextmanager
 def opened_rows(scored: str, columns: dict[str, Any], where: dict[str, Any]) -> Iterator[InMemory | SparkRows]:
     """Scored queries, in memory or on Spark."""
-    if where["engine"] == "spark":
-        rows: InMemory | SparkRows = SparkRows.open(
-            scored, columns=columns, **{name: v for name, v in where.items() if name != "engine"}
-        )
-    else:
-        rows = InMemory(read_queries(scored, **columns))
-    with closing(rows):
+    if where["engine"] == "dask":
+        raise GuaranteeError("rankings are made by engine 'local' or 'spark', not by 'dask'")
+    if where["engine"] == "local" and where["trust_layout"]:
+        raise GuaranteeError("rankings by engine 'local' are made in memory; leave out --trust-layout, or use 'spark'")
+    with closing(open_source(scored, columns=columns, **where)) as rows:
+        assert isinstance(rows, InMemory | SparkRows)
         yield rows
 
 

@@ -22,7 +22,11 @@ def report(
     ranker: RankerFile,
     columns: dict[str, Any],
     judged: Annotated[
-        Path | None, typer.Argument(help="The judged queries it was calibrated on; without them the page stands still.")
+        str | None,
+        typer.Argument(
+            help="The judged queries it was calibrated on, several Parquet files by a pattern; without them the page "
+            "stands still."
+        ),
     ] = None,
     out_file: Annotated[Path, typer.Option("--out", "-o", help="Where to write the page.")] = Path("report.html"),
     validation: Annotated[
@@ -34,12 +38,12 @@ def report(
 
     isrr report ranker.json judged.parquet -o report.html
     """
-    from isrr.data.frames import read_queries
+    from isrr.calibration.source import read_files
 
     outcome = opened(ranker, trust_edited)
     check_file(out_file)
-    queries = None if judged is None else read_queries(judged, **columns)
-    others = None if validation is None else read_queries(validation, **columns)
+    queries = None if judged is None else read_files(judged, **columns)
+    others = None if validation is None else read_files(validation, **columns)
     write_page(out_file, outcome, queries, others, shlex.join(["isrr", *sys.argv[1:]]))
     say(f"written to {out_file}")
 

@@ -134,8 +134,12 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
         queries = Queries.from_arrays(**arrays, group=group)  # type: ignore[arg-type]
     except DataError as error:
         raise DataError(f"{name}: {error}", error.query) from None
-    made = (table.schema.metadata or {}).items() >= MADE_IDS.items()
-    return replace(queries, made_ids=made or queries.made_ids, absent=columns.absent)
+    return replace(queries, made_ids=has_made_ids(table.schema) or queries.made_ids, absent=columns.absent)
+
+
+def has_made_ids(schema: Any) -> bool:
+    """Whether a table says that its query ids were made from positions."""
+    return bool((schema.metadata or {}).items() >= MADE_IDS.items())
 
 
 def identifiers(table: Any, column: str, name: str) -> NDArray[Any]:
