@@ -1,5 +1,6 @@
 """Queries that several tests share, and freshly compiled kernels."""
 
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,12 @@ def drop_stale_kernels():
 
 
 drop_stale_kernels()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def ctrl_c_interrupts():
+    """A job started in the background ignores Ctrl-C, and so would everything that is started here."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -147,7 +147,7 @@ def test_plan_works_from_a_guess_and_from_a_pilot(folder):
         (("rank", "nowhere.json", "{judged}", "--out", "x.parquet"), "there is no such file"),
         (("rank", "{ranker}", "{judged}", "--out", "ranked.csv"), "must end in .parquet"),
         (("calibrate", "{judged}", "-g", PROMISE, "--validation", "{judged}"), "validation queries too"),
-        (("plan", "-g", "ndcg@5 >= 0.5"), "--utility must be"),
+        (("plan", "-g", "ndcg@5 >= 0.5"), "a plan needs judged pilot queries, or --utility"),
         (("plan", "-g", "ndcg@5 >= 0.5", "--utility", "0.6", "--confidence", "95"), "did you mean 0.95"),
     ],
 )

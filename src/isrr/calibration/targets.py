@@ -159,8 +159,9 @@ class RetargetedValues(Retargeted):
     def _certified(self, losses: FloatArray, alphas: FloatArray, delta: float, n_tests: int) -> BoolArray:
         if self.evidence == "betting":
             return betting.certifies(losses, alphas, delta / n_tests, self.guarantee.prior_deviation)
+        tuned_delta = delta / n_tests if self.evidence in ("vb", "mixture") else delta
         if self.evidence == "vb":
-            return vb.pvalue(np.clip(losses, 0.0, 1.0), alphas, delta) * n_tests <= delta
-        source = evidence(self.evidence, delta=delta, prior_deviation=self.guarantee.prior_deviation)
+            return vb.pvalue(np.clip(losses, 0.0, 1.0), alphas, tuned_delta) * n_tests <= delta
+        source = evidence(self.evidence, delta=tuned_delta, prior_deviation=self.guarantee.prior_deviation)
         pvalues = [source.pvalue(losses[:, [c]], float(alpha))[0] for c, alpha in enumerate(alphas)]
         return np.array(pvalues) * n_tests <= delta
