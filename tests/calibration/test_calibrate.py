@@ -197,7 +197,7 @@ def test_a_promise_per_segment_is_tested_in_each(judged):
 
 
 @pytest.mark.parametrize(
-    ("path", "selection", "n_aside"), [("temperature", "fixed_sequence", 20), ("auto", "split", 1_800)]
+    ("path", "selection", "n_aside"), [("temperature", "fixed_sequence", 5), ("auto", "split", 1_800)]
 )
 def test_every_query_is_tested_or_set_aside_where_ids_were_made(path, selection, n_aside):
     rng = np.random.default_rng(1)
