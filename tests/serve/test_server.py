@@ -51,8 +51,7 @@ def test_two_differently_started_servers_answer_with_the_same_bytes(lasting, ran
     assert all(json.loads(line)["level"] == "info" for line in alone.lines)
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(("workers", "told"), [("1", signal.SIGTERM), ("1", signal.SIGINT), ("2", signal.SIGINT)])
 def test_told_to_stop_the_service_says_so_and_exits_with_0(abstention, tmp_path, workers, told):
     abstention.save(tmp_path / "ranker.json")
     server = Server(tmp_path / "ranker.json", "--workers", workers)

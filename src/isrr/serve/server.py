@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from logging.config import dictConfig
@@ -74,7 +75,8 @@ def serve_alone(config: Config) -> None:
     server = Server(config)
     for told_to_stop in (signal.SIGINT, signal.SIGTERM):
         signal.signal(told_to_stop, server.handle_exit)
-    server.run()
+    with suppress(SystemExit):  # uvicorn's own code for a service that did not start means an abstention here
+        server.run()
     if not server.started:
         sys.exit(1)  # the lines above say why
 
