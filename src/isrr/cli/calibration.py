@@ -95,8 +95,10 @@ def rank(
 ) -> None:
     """Rank scored queries: one row a place, with the propensity of each placement.
 
-    Columns, whatever they were called in the input: query_id, rank (from 1), item_id (without item ids: item, the
-    item's position in its query), score, propensity, session. Every run draws afresh unless --session names the draw.
+    Written are, whatever the columns were called: query_id, rank (from 1),
+    item_id (item, the position in the query, where there are no ids),
+    score, propensity, session. Every run draws afresh, unless --session
+    names the draw.
 
     isrr rank ranker.json scored.parquet -o ranked.parquet
     """
@@ -126,8 +128,9 @@ def evaluate(
 ) -> None:
     """Does the promise hold on new judged queries? With utility, disparity, and exposure by group where given.
 
-    Exit code 4 where a promise is broken (its whole interval is on the wrong side), 3 where nothing was promised: an
-    abstention is measured too, as the deterministic order that it serves.
+    Exit code 4 where a promise is broken (its whole interval is on the
+    wrong side), 3 where nothing was promised: of an abstention, the
+    deterministic order is measured.
 
     isrr evaluate ranker.json new-judged.parquet
     """
