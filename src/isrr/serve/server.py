@@ -17,7 +17,6 @@ from logging.config import dictConfig
 from pathlib import Path
 
 from uvicorn import Config, Server
-from uvicorn.main import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from isrr.serve.app import create_app
@@ -27,6 +26,7 @@ from isrr.serve.settings import Settings
 
 log = logging.getLogger("isrr.serve")
 GRACE = 30  # seconds that requests in flight have to finish
+NOT_STARTED = 3  # uvicorn's exit code for a service that could not start; here 3 means an abstention
 
 
 class Supervisor(Multiprocess):
@@ -75,7 +75,7 @@ def serve_alone(config: Config) -> None:
     server = Server(config)
     for told_to_stop in (signal.SIGINT, signal.SIGTERM):
         signal.signal(told_to_stop, server.handle_exit)
-    with suppress(SystemExit):  # uvicorn's own code for a service that did not start means an abstention here
+    with suppress(SystemExit):  # NOT_STARTED
         server.run()
     if not server.started:
         sys.exit(1)  # the lines above say why
@@ -91,7 +91,7 @@ def supervise(config: Config) -> None:
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     supervisor = Supervisor(config, sockets=[listening])
     supervisor.run()
-    if any(worker.exitcode == STARTUP_FAILURE for worker in supervisor.processes):
+    if any(worker.exitcode == NOT_STARTED for worker in supervisor.processes):
         sys.exit(1)  # the lines above say why
 
 
