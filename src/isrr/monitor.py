@@ -284,7 +284,10 @@ def _why_nothing(n_lists: int, served: str, passed_over: str, judged: str) -> st
     if not n_lists:
         return "the log holds no served list yet"
     if passed_over:
-        return f"no list counts: of judged queries, the first is {passed_over}; those that are valid under this one do"
+        return (
+            f"no served list of a judged query counts: the first is {passed_over}, and only those that are valid under "
+            "the certificate watched do"
+        )
     return (
         f"no judgment is of a served query: {counted(n_lists, 'list')} served, of queries such as {served!r}; "
         f"judged are queries such as {judged!r}"
