@@ -353,6 +353,7 @@ def table(**columns):
         (table(relevance=[0, 0, 0, 0]), PROMISE, {}, DataError, "no query has a relevant item"),
         (table(scores=[1, 1, 1, 1]), PROMISE, {}, DataError, "all scores are equal"),
         (table(group=[4]), PROMISE, {}, DataError, "there is one query"),
+        (table(group=[1, 1, 1, 1]), PROMISE, {}, DataError, "every query has a single item"),
         (table(), Guarantee("disparity", 5, 0.1, bound=0.2), {"path": [GPLRanker()]}, GuaranteeError, "declared bound"),
     ],
 )  # fmt: skip

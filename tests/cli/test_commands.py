@@ -133,6 +133,8 @@ def test_evaluate_tells_a_broken_promise_and_one_that_was_never_made_by_exit_cod
     done = isrr("evaluate", tmp_path / "no.json", tmp_path / "turned.parquet")
     assert done.returncode == 3
     assert "no.json is an abstention: nothing was promised" in done.stderr
+    assert "not promised ndcg@5 >= 0.99: measured" in done.stdout
+    assert "\nNDCG@5  " in done.stdout
     assert "calibrated on" not in done.stderr
 
 
@@ -162,8 +164,9 @@ def test_scores_on_another_scale_are_warned_of(folder, ranker, tmp_path):
 def test_plan_works_from_a_guess_and_from_a_pilot(folder):
     done = isrr("plan", "-g", "ndcg@5 >= 0.50", "--utility", "0.55")
     assert "227" in done.stdout
+    assert "(with a relevant item each)" not in isrr("plan", "-g", "ndcg@5 >= 0.60", "--utility", "0.55").stdout
     done = isrr("plan", folder / "judged.parquet", "-g", PROMISE)
-    assert "pilot queries" in done.stdout
+    assert "the true risk one standard error above that of the" in done.stdout
 
 
 @pytest.mark.parametrize(

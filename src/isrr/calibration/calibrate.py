@@ -131,6 +131,10 @@ def _refuse_unusable(census: Census) -> None:
     if census.n_queries < 2:
         found = "is one query" if census.n_queries else "are no queries"
         raise DataError(f"there {found}; a promise about new queries needs many judged ones")
+    if census.n_single == census.n_queries:
+        raise DataError(
+            "every query has a single item, so there is nothing to rank; are the columns of queries and items swapped?"
+        )
     if census.lowest == census.highest:
         raise DataError("all scores are equal: they rank nothing")
     if census.n_relevant == 0:

@@ -21,6 +21,7 @@ class Census:
 
     Attributes:
         n_queries: Queries in all.
+        n_single: Queries with a single item.
         n_relevant: Queries with a relevant item.
         n_counted: Queries that count under the policy for empty ones …
         by_segment: … and those of each segment, none in some perhaps, where a promise speaks of segments.
@@ -29,6 +30,7 @@ class Census:
     """
 
     n_queries: int = 0
+    n_single: int = 0
     n_relevant: int = 0
     n_counted: int = 0
     by_segment: tuple[tuple[str, int], ...] = ()
@@ -39,6 +41,7 @@ class Census:
     def __add__(self, other: "Census") -> "Census":
         return Census(
             self.n_queries + other.n_queries,
+            self.n_single + other.n_single,
             self.n_relevant + other.n_relevant,
             self.n_counted + other.n_counted,
             _added(self.by_segment, other.by_segment),
@@ -90,6 +93,7 @@ class TakeCensus:
             segments = tuple(zip(names.tolist(), counts.tolist(), strict=True))
         return Census(
             len(queries),
+            int((queries.n_items == 1).sum()),
             int(relevant.sum()),
             int(counted.sum()),
             segments,

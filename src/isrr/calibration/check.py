@@ -37,8 +37,22 @@ class Kept:
 
 @dataclass(frozen=True)
 class Check:
-    """A ranker on new judged queries; `scores_outside` is the share of scores beyond where calibration saw 99.8 %."""
+    """A ranker on new judged queries.
 
+    Attributes:
+        k: Length of the lists that are measured.
+        promised: Whether a promise was certified; of an abstention the deterministic order is measured.
+        n_queries, n_skipped: Queries measured, and those left out for having no relevant item.
+        promises: Each promise, or what was asked for, in each segment it speaks of.
+        utility, deterministic_utility: NDCG@k of the ranker, and of the order by score.
+        disparity, fairness_gain: Of the ranker.
+        groups: Exposure by group of items, where there are any.
+        data: Fingerprint of the queries; that of the outcome's provenance where they are those calibrated on.
+        scores_outside: Share of the scores beyond where calibration saw 99.8 % of them.
+    """
+
+    k: int
+    promised: bool
     n_queries: int
     n_skipped: int
     promises: tuple[Kept, ...]
@@ -47,15 +61,20 @@ class Check:
     disparity: Estimate
     fairness_gain: float
     groups: tuple[GroupShare, ...]
+    data: str
     scores_outside: float
 
     def __str__(self) -> str:
         lines = [f"{counted(self.n_queries, 'judged query')} ({self.n_skipped:,} without a relevant item left out)"]
         for kept in self.promises:
             where = "" if kept.segment is None else f" in segment {kept.segment!r}"
-            lines.append(f"promise      {kept.promise}{where}: {kept.verdict}, measured {kept.value}")
+            lines.append(
+                f"promise      {kept.promise}{where}: {kept.verdict}, measured {kept.value}"
+                if self.promised
+                else f"not promised {kept.promise}{where}: measured {kept.value}, by the deterministic order"
+            )
         lines += [
-            f"NDCG         {self.utility}; deterministic {self.deterministic_utility.value:.4f}",
+            f"NDCG@{self.k:<6}  {self.utility}; deterministic {self.deterministic_utility.value:.4f}",
             f"disparity    {self.disparity}",
             f"fairer by    {100 * self.fairness_gain:.1f} % of the deterministic disparity",
         ]
@@ -95,6 +114,8 @@ def check(
         for (promise, segment), sums in sorted(found.pairs.items())
     ]
     return Check(
+        outcome.k,
+        not outcome.abstained,
         n_queries,
         found.n_skipped,
         tuple(promises),
@@ -103,6 +124,7 @@ def check(
         disparity[1],
         float(found.moments.fairness_gain()[0][1]),
         found.shares(),
+        found.fingerprint,
         found.n_outside / found.n_rows,
     )
 

@@ -12,7 +12,7 @@ from isrr.calibration.packing import Tree
 from isrr.calibration.table import DISPARITY_SCALE, Moments, WholeNumbers
 from isrr.calibration.values import values_of
 from isrr.certificate import Abstention, Certificate
-from isrr.data.queries import Queries
+from isrr.data.queries import Queries, joint_fingerprint
 from isrr.gains import gain
 from isrr.metrics.evaluate import evaluate
 from isrr.ranker.gpl import GPLRanker
@@ -43,6 +43,7 @@ class Measured:
         n_skipped: Queries without a relevant item, left out.
         n_rows, n_outside: Scores, and those beyond where calibration saw 99.8 % of them.
         groups: Exposure under either ranker, and gain, of each group of items, in units of 2⁻²⁸.
+        fingerprint: Of ids, scores and relevance.
     """
 
     moments: Moments
@@ -51,6 +52,7 @@ class Measured:
     n_rows: int = 0
     n_outside: int = 0
     groups: dict[str, WholeNumbers] = field(default_factory=dict)
+    fingerprint: str = "0" * 32
 
     def __add__(self, other: "Measured") -> "Measured":
         return Measured(
@@ -60,6 +62,7 @@ class Measured:
             self.n_rows + other.n_rows,
             self.n_outside + other.n_outside,
             _together(self.groups, other.groups),
+            joint_fingerprint(self.fingerprint, other.fingerprint),
         )
 
     def shares(self) -> tuple[GroupShare, ...]:
@@ -123,6 +126,7 @@ class Measure:
             queries.n_rows,
             int(((scores < low) | (scores > high)).sum()),
             self._groups(queries),
+            queries.fingerprint,
         )
 
     def _groups(self, queries: Queries) -> dict[str, WholeNumbers]:

@@ -86,13 +86,16 @@ class Plan:
         def needed(n: int | None) -> str:
             return "no number is enough" if n is None else counted(n, "judged query")
 
+        impossible = self.queries_needed is None
+        remark = ": lower the promise or improve the scores" if impossible else " (with a relevant item each)"
         lines = [
             f"Plan for {self.guarantee}, confidence {self.confidence:g}, certified {self.power:.0%} of the time",
-            f"to certify anything      {needed(self.queries_needed)} (with a relevant item each)",
+            f"to certify anything      {needed(self.queries_needed)}{remark}",
         ]
         if self.n_pilot:
             lines.append(
-                f"if the pilot was lucky   {needed(self.pessimistic)} (from {counted(self.n_pilot, 'pilot query')})"
+                f"if the pilot was lucky   {needed(self.pessimistic)} (the true risk one standard error above that "
+                f"of the {counted(self.n_pilot, 'pilot query')})"
             )
         for milestone in self.milestones:
             lines.append(

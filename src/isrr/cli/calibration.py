@@ -135,14 +135,13 @@ def evaluate(
     isrr evaluate ranker.json new-judged.parquet
     """
     from isrr.calibration.check import check
-    from isrr.data.queries import Queries
 
     outcome = opened(ranker, trust_edited)
     queries = opened_judged(judged, columns, where)
-    if isinstance(queries, Queries) and queries.fingerprint == outcome.provenance.data:
-        warn("these are the queries it was calibrated on, and chosen by; only new ones tell whether the promise holds")
     with progress("evaluating") as advance:
         found = check(outcome, queries, progress=advance, columns=columns, **where)
+    if found.data == outcome.provenance.data:
+        warn("these are the queries it was calibrated on, and chosen by; only new ones tell whether the promise holds")
     warn_of_drift(outcome, found.scores_outside)
     if outcome.abstained:
         warn(f"{ranker} is an abstention: nothing was promised; what is measured is the deterministic order")
