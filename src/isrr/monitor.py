@@ -18,7 +18,8 @@ import numpy as np
 
 from isrr.certificate import Certificate, Outcome
 from isrr.counting import counted
-from isrr.data.queries import Queries, identifier_key
+from isrr.data.identifiers import identifier_key
+from isrr.data.queries import Queries
 from isrr.errors import CertificateError, DataError, GuaranteeError
 from isrr.files import read_json, write_atomically
 from isrr.gains import discount, empty_value, gain
