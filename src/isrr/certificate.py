@@ -17,8 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from isrr.counting import counted
 from isrr.errors import CertificateError
-from isrr.files import read_json, write_atomically
+from isrr.files import write_atomically
 from isrr.guarantee import Guarantee
+from isrr.json_files import read_json
 from isrr.ranker.gpl import GPLRanker
 from isrr.scores.standardize import ScoreMap
 
