@@ -11,8 +11,8 @@ import argparse
 import numpy as np
 
 from benchmarks.power import DATA, POOLS
-from isrr import GPLRanker, Queries, evaluate
-from isrr.calibration import calibrate as module
+from isrr import GPLRanker, Queries, calibrate, evaluate
+from isrr.calibration import basis
 from isrr.experiments.pools import sources
 from isrr.metrics.disparity import fairness_gain
 
@@ -26,13 +26,13 @@ def gain(name: str, scorer: str, n: int, share: float, repeats: int) -> tuple[fl
     pool = POOLS.get(*sources([str(DATA / name)]), scorer)
     queries = Queries.concatenate([pool.validation, pool.judged])
     rng = np.random.default_rng(20230)
-    module.SET_ASIDE_SHARE = share
+    basis.SET_ASIDE_SHARE = share
     found = []
     for _ in range(repeats):
         order = rng.permutation(len(queries))
         judged, rest = queries[order[:n]], queries[order[n:]]
         path = "temperature" if share == 0.0 else "front"
-        outcome = module.calibrate(judged, "ndcg@5 >= 90% of deterministic", path=path)
+        outcome = calibrate(judged, "ndcg@5 >= 90% of deterministic", path=path)
         measured = evaluate(rest, [GPLRanker.deterministic(), outcome.ranker])
         found.append(fairness_gain(measured.disparity[:, 1], measured.disparity[:, 0]))
     return float(np.mean(found)), float(np.std(found) / np.sqrt(repeats))

@@ -92,6 +92,11 @@ def ideal_dcg(queries: Queries, *, k: int = 5, gain_kind: Gain = "exponential") 
     return queries.sum_largest(gain(queries.need_relevance(), gain_kind), discount(k))
 
 
+def has_relevant(queries: Queries, *, gain_kind: Gain = "exponential") -> NDArray[np.bool_]:
+    """Whether a query has a relevant item, (n_queries,)."""
+    return ideal_dcg(queries, k=1, gain_kind=gain_kind) > 0
+
+
 def ndcg(
     queries: Queries,
     rankings: NDArray[np.int64] | None = None,

@@ -17,10 +17,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from isrr.data.queries import FloatArray
+from isrr.data.queries import FloatArray, Queries
 from isrr.errors import GuaranteeError
-from isrr.gains import EmptyQuery, Gain, empty_value, gain
+from isrr.gains import EmptyQuery, Gain, empty_value, gain, has_relevant
 
 METRICS = ("ndcg", "normalized_disparity", "disparity", "group_exposure")
 INEXACTNESS = 1e-6  # what the exact evaluation may be off by is taken from alpha
@@ -157,6 +158,12 @@ class Guarantee:
     def prior_deviation(self) -> float:
         """A guess of the losses' deviation that knows nothing of the data; paired losses vary less."""
         return 0.05 if self.relative else 0.25
+
+    def counts(self, queries: Queries) -> NDArray[np.bool_]:
+        """Which queries it is tested on: all, or those with a relevant item, (n_queries,)."""
+        if self.empty_query != "skip":
+            return np.ones(len(queries), bool)
+        return has_relevant(queries, gain_kind=self.gain_kind)
 
     def losses(self, values: FloatArray, deterministic: FloatArray) -> FloatArray:
         """Losses of at most 1, (n_queries, n_grid).

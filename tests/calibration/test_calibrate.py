@@ -17,9 +17,11 @@ from isrr import (
     calibrate,
     load,
 )
+from isrr.calibration.basis import n_set_aside
 from isrr.calibration.census import TakeCensus
-from isrr.calibration.fill import Fill
+from isrr.calibration.fill import Fill, summed_evidence
 from isrr.calibration.table import merge
+from isrr.calibration.terms import Terms
 from isrr.guarantee import Guarantee
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
@@ -109,6 +111,25 @@ def test_large_samples_are_drawn_and_summed_up(judged, tmp_path, monkeypatch):
     short = calibrate(judged, "ndcg@5 >= 99.9% of deterministic")
     assert short.abstained
     assert short.queries_needed > len(judged)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "promise", "n_queries", "method", "sums"),
+    [
+        ("betting", "ndcg@5 >= 0.7", 200_000, "exact", None),
+        ("betting", "ndcg@5 >= 0.7", 200_001, "draws", "vb"),
+        ("betting", "normalized_disparity@5 <= 0.2", 200_001, "draws", "mixture"),  # drawn disparities may be negative
+        ("mixture", "ndcg@5 >= 0.7", 100, "exact", "mixture"),
+        ("hb_plus", "ndcg@5 >= 0.7", 10**8, "draws", None),
+    ],
+)
+def test_betting_is_read_as_sums_above_two_hundred_thousand_queries(evidence, promise, n_queries, method, sums):
+    assert summed_evidence(evidence, Guarantee.parse(promise), n_queries, method) == sums
+
+
+@pytest.mark.parametrize(("n_queries", "n_aside"), [(2, 1), (20, 4), (60, 12), (250, 20), (300, 60), (20_000, 2_000)])
+def test_most_queries_are_left_to_test_on(n_queries, n_aside):
+    assert n_set_aside(n_queries, Terms((Guarantee.parse(PROMISE),)), validation=None) == n_aside
 
 
 def test_validation_queries_fix_the_path_and_all_judged_ones_are_tested(judged):
@@ -321,7 +342,7 @@ def table(**columns):
         (table(), "disparity@5 <= 0.3", {}, GuaranteeError, "declare `bound=`"),
         (table(), [], {}, GuaranteeError, "nothing is promised"),
         (table(), ["ndcg@5 >= 0.3", "ndcg@3 >= 0.3"], {}, GuaranteeError, "share one k"),
-        (table(), PROMISE, {"k": 10}, GuaranteeError, "k=10 does not agree"),
+        (table(), PROMISE, {"confidance": 0.9}, TypeError, "confidance"),
         (table(), PROMISE, {"path": "magic"}, GuaranteeError, "no path is called 'magic'"),
         (table(), PROMISE, {"evidence": "magic"}, GuaranteeError, "no evidence is called 'magic'"),
         (table(), PROMISE, {"selection": "magic"}, GuaranteeError, "no selection is called 'magic'"),

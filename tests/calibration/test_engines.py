@@ -52,6 +52,29 @@ def test_streamed_files_and_dask_give_the_bits_of_queries_in_memory(files, evide
     assert isrr.check(expected, files, "dask", trust_layout=True) == isrr.check(expected, files)
 
 
+@pytest.mark.parametrize("change", ["a query goes", "a query changes its segment"])
+def test_queries_that_change_between_passes_are_refused(files, change, tmp_path):
+    whole = pa.concat_tables([pq.read_table(file) for file in sorted(Path(files).parent.iterdir())])
+    ids = whole["query_id"].to_numpy()
+    segment = np.where(ids % 2, "odd", "even")
+    last = ids == ids.max()
+    if change == "a query goes":
+        changed = whole.append_column("segment", [segment]).filter(pa.array(~last))
+    else:
+        changed = whole.append_column("segment", [np.where(last, "even", segment)])
+    file, passes = tmp_path / "judged.parquet", []
+    pq.write_table(whole.append_column("segment", [segment]), file)
+
+    def change_after_two_passes(done, n_files):
+        passes.append(done)
+        if len(passes) == 2:
+            pq.write_table(changed, file)
+
+    promise = isrr.Guarantee.parse(PROMISE, per="segment")
+    with pytest.raises(DataError, match=r"500 queries were counted and .* they may not change while being read"):
+        isrr.calibrate(file, promise, trust_layout=True, progress=change_after_two_passes)
+
+
 def test_the_queries_of_smallest_key_are_found_wherever_they_are(files):
     queries = isrr.calibration.source.open_source(files).queries
     found = smallest_keys(Files(isrr.calibration.source.matching_files(files)), 40, len(queries))

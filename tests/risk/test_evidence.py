@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from isrr.errors import GuaranteeError
-from isrr.risk.evidence import NAMES, evidence, for_sample_size
+from isrr.risk.evidence import NAMES, evidence
 
 LOSSES = np.random.default_rng(20230).beta(2, 5, (600, 8))
 
@@ -52,13 +52,6 @@ def test_memory_layout_changes_nothing(name):
 
 def test_only_the_normal_approximation_is_asymptotic():
     assert [name for name in NAMES if not evidence(name).valid_in_finite_samples] == ["normal_approximation"]
-
-
-def test_betting_is_read_as_sums_above_two_hundred_thousand_queries():
-    assert for_sample_size("betting", 200_000).name == "betting"
-    assert for_sample_size("betting", 200_001).name == "vb"
-    assert for_sample_size("betting", 200_001, unit_interval=False).name == "mixture"
-    assert for_sample_size("hb_plus", 10**8).name == "hb_plus"
 
 
 def test_priors_and_spans_are_passed_on():

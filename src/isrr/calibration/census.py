@@ -11,7 +11,7 @@ import numpy as np
 from isrr.calibration.packing import Tree
 from isrr.data.queries import Queries, joint_fingerprint
 from isrr.errors import DataError
-from isrr.gains import ideal_dcg
+from isrr.gains import has_relevant
 from isrr.guarantee import Guarantee
 
 
@@ -81,8 +81,8 @@ class TakeCensus:
 
     def _count(self, queries: Queries) -> Census:
         scores, first = queries.need_scores(), self.guarantees[0]
-        relevant = ideal_dcg(queries, k=first.k, gain_kind=first.gain_kind) > 0
-        counted = relevant if first.empty_query == "skip" else np.ones(len(queries), bool)
+        counted = first.counts(queries)
+        relevant = counted if first.empty_query == "skip" else has_relevant(queries, gain_kind=first.gain_kind)
         segments: tuple[tuple[str, int], ...] = ()
         if self.by_segment:
             names, code = np.unique(segments_of(queries), return_inverse=True)

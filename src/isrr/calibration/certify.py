@@ -10,7 +10,8 @@ from isrr.calibration.table import Cell, RiskTable, canonical_order
 from isrr.data.queries import FloatArray
 from isrr.errors import GuaranteeError
 from isrr.risk import betting, vb
-from isrr.risk.evidence import Evidence, for_sample_size
+from isrr.risk.evidence import Evidence
+from isrr.risk.evidence import evidence as named_evidence
 from isrr.risk.select import SELECTIONS
 
 BOUNDS_WITHIN = 1_000_000  # queries × configurations up to which every configuration's bound is computed …
@@ -124,7 +125,6 @@ def _choose(proven: list[int], table: RiskTable, path: Path, tested: tuple[Teste
 
 def _test(cell: Cell, name: str, delta: float, answers: bool) -> Tested:
     guarantee = cell.guarantee
-    source = _evidence(cell, name, delta)
     if cell.losses is None:
         summary = cell.summary
         assert summary is not None
@@ -133,6 +133,7 @@ def _test(cell: Cell, name: str, delta: float, answers: bool) -> Tested:
         else:
             pvalues, used = summary.pvalue(guarantee.tested_alpha), "mixture"
         return Tested(cell, used, pvalues, True, *summary.mean_and_deviation())
+    source = _evidence(cell, name, delta)
     losses = cell.losses[canonical_order(cell.keys)]
     mean, deviation = losses.mean(axis=0), losses.std(axis=0)
     if answers:
@@ -143,4 +144,4 @@ def _test(cell: Cell, name: str, delta: float, answers: bool) -> Tested:
 
 
 def _evidence(cell: Cell, name: str, delta: float) -> Evidence:
-    return for_sample_size(name, cell.n_queries, delta=delta, prior_deviation=cell.guarantee.prior_deviation)
+    return named_evidence(name, delta=delta, prior_deviation=cell.guarantee.prior_deviation)

@@ -17,7 +17,6 @@ from isrr.calibration.table import Cell, Moments, RiskTable, merge
 from isrr.calibration.values import values_of
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
-from isrr.gains import ideal_dcg
 from isrr.guarantee import Guarantee
 from isrr.metrics.evaluate import Evaluation, Method, evaluate
 from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
@@ -126,9 +125,7 @@ class Fill:
     def _shard(self, queries: Queries) -> RiskTable:
         first = self.guarantees[0]
         tested = queries.keys >= np.uint64(self.aside_below)
-        counted = tested
-        if first.empty_query == "skip":
-            counted = tested & (ideal_dcg(queries, k=first.k, gain_kind=first.gain_kind) > 0)
+        counted = tested & first.counts(queries)
         n_skipped = int(tested.sum() - counted.sum())
         keys = NOTHING if self.summed else queries.keys[tested]
         if not counted.any():
@@ -198,16 +195,6 @@ def _summary(tree: Tree) -> vb.Summary | mixture.Summary:
     if "squares" in tree:
         return vb.Summary(tree["alpha"], tree["loss_sums"], mixture.Summary(**tree["squares"]))
     return mixture.Summary(**tree)
-
-
-def counted(queries: Queries, guarantee: Guarantee) -> Queries:
-    """The queries a promise is tested on: all, or those with a relevant item."""
-    empty = ideal_dcg(queries, k=guarantee.k, gain_kind=guarantee.gain_kind) == 0
-    if guarantee.empty_query != "skip" or not empty.any():
-        return queries
-    if empty.all():
-        raise DataError("no query has a relevant item: there is no utility to promise anything about")
-    return queries[~empty]
 
 
 def summed_evidence(name: str, guarantee: Guarantee, n_queries: int, method: str) -> str | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.calibration.fill import counted, segments, summed_evidence
+from isrr.calibration.fill import segments, summed_evidence
 from isrr.calibration.local import BLOCK
 from isrr.calibration.powers import PowerSums, RetargetedSums
 from isrr.calibration.table import canonical_order, hash_key
@@ -101,7 +101,7 @@ def _found_again(
     outcome: Certificate | Abstention, queries: Queries, validation: Queries | None
 ) -> tuple[Queries, Queries | None]:
     """Which queries were tested on, and which others there are."""
-    p, first = outcome.provenance, outcome.guarantees[0]
+    p = outcome.provenance
     if queries.fingerprint != p.data:
         raise DataError(
             f"these are not the judged queries of the calibration: their fingerprint is {queries.fingerprint[:12]}…, "
@@ -115,7 +115,8 @@ def _found_again(
         raise DataError("the queries set aside cannot be found again: was the outcome made by another version of isrr?")
     if others is not None and np.isin(others.keys, tested.keys).any():
         raise DataError("validation queries stand among those tested on; a band needs other queries for its shape")
-    return counted(tested, first), others
+    counted = outcome.guarantees[0].counts(tested)
+    return tested if counted.all() else tested[counted], others
 
 
 def _after(done: int, n_queries: int, progress: Progress | None) -> Progress | None:

@@ -45,6 +45,9 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
         engine: "local", "spark", or "dask" for Parquet files whose layout is trusted.
         where: See `Where`.
     """
+    unknown = sorted(set(where) - set(Where.__annotations__))
+    if unknown:
+        raise TypeError(f"unexpected keyword argument {unknown[0]!r}; is it misspelt?")
     if engine not in ENGINES:
         raise GuaranteeError(f"no engine is called {engine!r}; there are {', '.join(ENGINES)}")
     unused = [name for name in ("master", "partitions") if where.get(name) is not None]

@@ -8,7 +8,7 @@ normal_approximation  asymptotic: not valid for any given number of queries
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypedDict, Unpack
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,15 +34,6 @@ NAMES = (
 )
 
 Test = Callable[[FloatArray, float], FloatArray]
-
-
-class Options(TypedDict, total=False):
-    """The settings `evidence` takes, each described there."""
-
-    delta: float
-    prior_deviation: float
-    prior_mean: float
-    loss_span: float
 
 
 class Evidence(Protocol):
@@ -108,7 +99,6 @@ def evidence(
     *,
     delta: float = 0.05,
     prior_deviation: float = betting.PRIOR_DEVIATION,
-    prior_mean: float = betting.PRIOR_MEAN,
     loss_span: float = 1.0,
 ) -> Evidence:
     """The evidence of that name.
@@ -117,7 +107,6 @@ def evidence(
         name: One of `NAMES`.
         delta: Level that mixture, vb and wsr tune their bets for; their p-values are valid at every level.
         prior_deviation: Betting's guess of the losses' deviation, fixed without the calibration losses.
-        prior_mean: Betting's guess of their mean, likewise.
         loss_span: DKWM's largest minus smallest loss value.
 
     Example:
@@ -132,12 +121,10 @@ def evidence(
         case "betting":
             return _Checked(
                 name,
-                lambda losses, alpha: betting.pvalue(losses, alpha, prior_deviation, prior_mean),
-                lambda losses, level: betting.upper_bound(losses, level, prior_deviation, prior_mean),
+                lambda losses, alpha: betting.pvalue(losses, alpha, prior_deviation),
+                lambda losses, level: betting.upper_bound(losses, level, prior_deviation),
                 needs_unit_interval=False,
-                decision=lambda losses, alpha, level: betting.certifies(
-                    losses, alpha, level, prior_deviation, prior_mean
-                ),
+                decision=lambda losses, alpha, level: betting.certifies(losses, alpha, level, prior_deviation),
             )
         case "mixture":
             return _Checked(
@@ -181,22 +168,6 @@ def evidence(
                 valid_in_finite_samples=name != "normal_approximation",
             )
     raise GuaranteeError(f"no evidence is called {name!r}; there are {', '.join(NAMES)}")
-
-
-def for_sample_size(name: str, n_queries: int, *, unit_interval: bool = True, **options: Unpack[Options]) -> Evidence:
-    """The evidence that a name stands for at this number of queries; its own name says which that is.
-
-    Betting reads every query in order; above 200,000 it stands for the sums-only evidence: `vb`, or
-    `mixture` where losses may be negative. The choice depends on the number of queries alone, never on the
-    losses.
-
-    Example:
-        >>> for_sample_size("betting", 5_000).name, for_sample_size("betting", 1_000_000).name
-        ('betting', 'vb')
-    """
-    if name == "betting" and n_queries > LARGEST_FOR_BETTING:
-        name = "vb" if unit_interval else "mixture"
-    return evidence(name, **options)
 
 
 def check_alpha(alpha: float) -> None:

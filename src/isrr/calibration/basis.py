@@ -1,0 +1,82 @@
+"""Which queries fix the path, and the path they fix.
+
+A path must be fixed without the queries it is tested on. Validation queries do, where there are any; else some of the
+judged ones, those of smallest key, are set aside for it and not tested on: few when they fix the score scale alone, a
+share of all when the path is learned from them.
+"""
+
+import numpy as np
+
+from isrr.calibration.census import Census
+from isrr.calibration.paths import Path, front_path, temperature_path, threshold_path
+from isrr.calibration.sample import ALL, FindShared, Gather
+from isrr.calibration.table import canonical_order
+from isrr.calibration.task import Source
+from isrr.calibration.terms import Terms
+from isrr.certificate import THE_TESTED
+from isrr.counting import counted
+from isrr.data.queries import Queries
+from isrr.errors import DataError
+from isrr.gains import has_relevant
+from isrr.guarantee import Guarantee, move_together
+from isrr.scores.standardize import mean_and_deviation
+
+SET_ASIDE_FROM = 300  # judged queries from which setting some aside for score map and family pays (docs/guarantees.md)
+SET_ASIDE_SHARE = 0.2
+MOST_SET_ASIDE = 2_000
+FOR_THE_SCALE = 20  # queries that fix a score deviation well enough, when that is all they fix
+
+
+def n_set_aside(n_queries: int, terms: Terms, validation: Queries | None) -> int:
+    """How many of the judged queries fix the path and are not tested on."""
+    if validation is not None or terms.path == "paper" or not isinstance(terms.path, str):
+        return 0
+    many = terms.path == "auto" and n_queries >= SET_ASIDE_FROM
+    learns = terms.selection == "split" or terms.path == "front" or not move_together(terms.guarantees) or many
+    share = round(SET_ASIDE_SHARE * n_queries)
+    return int(np.clip(share if learns else min(share, FOR_THE_SCALE), 1, min(MOST_SET_ASIDE, n_queries - 1)))
+
+
+def refuse_shared(source: Source, census: Census, validation: Queries) -> None:
+    """A path fixed on the very queries it is tested on would void the promise."""
+    if source.made_ids or validation.made_ids:
+        shared = census.fingerprint == validation.fingerprint
+        which = "the validation queries are the judged ones"
+    else:
+        both = source.run(FindShared(frozenset(validation.keys.tolist())))
+        shared = bool(both)
+        first = str(validation.query_ids[np.isin(validation.keys, list(both))][0]) if shared else ""
+        which = f"judged queries that are validation queries too: {len(both):,}, {first!r} among them"
+    if shared:
+        raise DataError(f"{which}; the path must be fixed without the queries it is tested on: give others, or none")
+
+
+def fixed_path(terms: Terms, source: Source, aside: Queries | None, validation: Queries | None) -> Path:
+    """The path these terms name, fixed by validation queries or by those set aside; the paper's needs neither."""
+    if not isinstance(terms.path, str):
+        return Path(terms.path, "custom", "the caller", falling=False)
+    fixed_by, basis = _fixed_by(source, aside, validation)
+    if terms.path in ("paper", "thresholds"):
+        return threshold_path(fixed_by, terms.k, terms.guarantees, paper=terms.path == "paper", basis=basis)
+    if terms.path == "temperature" or not _learnable(fixed_by, terms.guarantees[0]):
+        mean, deviation = mean_and_deviation(fixed_by)
+        return temperature_path(terms.k, deviation, mean, terms.guarantees, basis)
+    return front_path(fixed_by, terms.k, terms.guarantees, basis)
+
+
+def _fixed_by(source: Source, aside: Queries | None, validation: Queries | None) -> tuple[Queries, str]:
+    """The queries that fix the path, in the order in which sums over them have the same bits, and a name for them."""
+    if validation is not None:
+        return validation[canonical_order(validation.keys)], counted(len(validation), "validation query")
+    if aside is not None:
+        return aside[canonical_order(aside.keys)], f"{counted(len(aside), 'judged query')} set aside"
+    judged = source.run(Gather(ALL))
+    assert judged is not None
+    return judged, THE_TESTED
+
+
+def _learnable(queries: Queries, guarantee: Guarantee) -> bool:
+    """Whether a score map and a family can be learned from these queries, not only a scale."""
+    if queries.relevance is None or len(queries) <= FOR_THE_SCALE:
+        return False
+    return int(has_relevant(queries, gain_kind=guarantee.gain_kind).sum()) > FOR_THE_SCALE
