@@ -19,6 +19,7 @@ from isrr.metrics.disparity import fairness_gain
 CHOSEN = (("mq2007", "lightgbm"), ("mq2007", "catboost-yetirank"), ("nfcorpus", "lightgbm"))
 SIZES = (150, 300, 600, 1_000)
 SHARES = (0.0, 0.1, 0.2, 0.3)
+DEFAULT_SHARE = basis.SET_ASIDE_SHARE
 
 
 def gain(name: str, scorer: str, n: int, share: float, repeats: int) -> tuple[float, float]:
@@ -26,7 +27,7 @@ def gain(name: str, scorer: str, n: int, share: float, repeats: int) -> tuple[fl
     pool = POOLS.get(*sources([str(DATA / name)]), scorer)
     queries = Queries.concatenate([pool.validation, pool.judged])
     rng = np.random.default_rng(20230)
-    basis.SET_ASIDE_SHARE = share
+    basis.SET_ASIDE_SHARE = share or DEFAULT_SHARE
     found = []
     for _ in range(repeats):
         order = rng.permutation(len(queries))

@@ -24,7 +24,8 @@ from isrr.scores.standardize import mean_and_deviation
 SET_ASIDE_FROM = 300  # judged queries from which setting some aside for score map and family pays (docs/guarantees.md)
 SET_ASIDE_SHARE = 0.2
 MOST_SET_ASIDE = 2_000
-FOR_THE_SCALE = 20  # queries that fix a score deviation well enough, when that is all they fix
+FOR_THE_SCALE = 5  # queries that fix a score deviation well enough for temperatures that span a factor of 250
+LEARNABLE_FROM = 20  # queries with a relevant item that a score map and a family are learned from
 
 
 def n_set_aside(n_queries: int, terms: Terms, validation: Queries | None) -> int:
@@ -77,6 +78,6 @@ def _fixed_by(source: Source, aside: Queries | None, validation: Queries | None)
 
 def _learnable(queries: Queries, guarantee: Guarantee) -> bool:
     """Whether a score map and a family can be learned from these queries, not only a scale."""
-    if queries.relevance is None or len(queries) <= FOR_THE_SCALE:
+    if queries.relevance is None:
         return False
-    return int(has_relevant(queries, gain_kind=guarantee.gain_kind).sum()) > FOR_THE_SCALE
+    return int(has_relevant(queries, gain_kind=guarantee.gain_kind).sum()) > LEARNABLE_FROM
