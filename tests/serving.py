@@ -85,9 +85,9 @@ class Server:
             os.killpg(self.process.pid, signal.SIGKILL)
         self._ended()
 
-    def stop(self):
-        """SIGTERM, as an orchestrator sends it; the exit code."""
-        self.process.terminate()
+    def stop(self, told=signal.SIGTERM):
+        """SIGTERM, as an orchestrator sends it, or another signal; the exit code."""
+        self.process.send_signal(told)
         return self._ended()
 
     def _ended(self):

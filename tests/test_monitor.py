@@ -110,6 +110,25 @@ def test_queries_without_a_relevant_item_or_a_judgment_are_left_out_and_counted(
     assert not monitor._watches[0].losses
 
 
+@pytest.mark.parametrize(
+    ("served", "said"),
+    [
+        ([], "the log holds no served list yet"),
+        ([("Q7", "a", "valid")], "1 list served, of queries such as 'Q7'; judged are queries such as 'q0'"),
+        ([("q0", "a", "uncovered")], "the first is uncovered under certificate"),
+        ([("q0", "A", "valid")], "query 'q0' was served item 'A', which is not judged; judged are items such as 'a'"),
+        ([("q0", "a", "valid"), ("Q7", "a", "valid")], ""),
+    ],
+)
+def test_judgments_that_match_nothing_served_are_said_to(certificate, served, said):
+    monitor = Monitor(certificate)
+    for _ in range(2):  # what was counted before is matched all the same
+        monitor.update([line(certificate, query, [item], status=status) for query, item, status in served], judged(2))
+        assert said in monitor.note
+        assert (said == "") == (monitor.note == "")
+        assert ("\nnote  " in str(monitor)) == (said != "")
+
+
 def test_a_killed_monitor_goes_on_where_it_stopped(certificate, tmp_path):
     promised = absolute(certificate)
     queries = judged(60)

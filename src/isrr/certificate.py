@@ -85,6 +85,12 @@ class Outcome:
     def _promise(self) -> str:
         return " and ".join(str(guarantee) for guarantee in self.guarantees)
 
+    def _risk_lines(self) -> list[str]:
+        """What `risk` and `bound` measure, once for each promise."""
+        several = len(self.guarantees) > 1
+        whose = [f"of '{guarantee}', " if several else "" for guarantee in self.guarantees]
+        return [f"risk         {of}{g.risk_in_words}" for of, g in zip(whose, self.guarantees, strict=True)]
+
     def _provenance_lines(self) -> list[str]:
         p = self.provenance
         tested = counted(p.n_queries, "judged query")
@@ -148,8 +154,7 @@ class Certificate(Outcome):
             bound = "" if test.bound is None else f", bound {test.bound:.4f}"
             level = "" if test.level is None else f"; would certify {test.guarantee.at(test.level)}"
             lines.append(f"proof        p = {test.pvalue:.3g}{bound} for risk {test.risk:.4f}{where}{level}")
-        lines += self._provenance_lines()
-        return "\n".join(lines)
+        return "\n".join(lines + self._risk_lines() + self._provenance_lines())
 
 
 @dataclass(frozen=True)
@@ -181,7 +186,7 @@ class Abstention(Outcome):
             if test.level is not None:
                 certain = test.guarantee.at(test.level)
                 lines.append(f"instead      the deterministic ranker alone would certify {certain}{where}")
-        return "\n".join(lines + self._provenance_lines())
+        return "\n".join(lines + self._risk_lines() + self._provenance_lines())
 
 
 def load(path: str | PathLike[str], *, trust_edited: bool = False) -> Certificate | Abstention:

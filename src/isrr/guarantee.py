@@ -14,6 +14,7 @@ queries is at most alpha. That is all `isrr.risk` needs to know.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Literal
 
 import numpy as np
@@ -34,10 +35,12 @@ _PROMISE = re.compile(
 
 
 def check_probability(name: str, value: float) -> None:
-    """Refuse what is no probability strictly between 0 and 1, and guess what was meant."""
+    """Refuse what is no probability strictly between 0 and 1, or below a half, and guess what was meant."""
     if not 0 < value < 1:
         slip = f"; did you mean {value / 100:g}?" if 50 <= value < 100 else ""
         raise GuaranteeError(f"{name} must lie in (0, 1), got {value:g}{slip}")
+    if value < 0.5:
+        raise GuaranteeError(f"{name} {value:g} is less than an even chance; did you mean {1 - value:g}?")
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,9 @@ class Guarantee:
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
             known = ", ".join(f"{metric}@{self.k}" for metric in METRICS)
-            raise GuaranteeError(f"{self.metric}@{self.k} cannot be promised; what can: {known}")
+            close = get_close_matches(self.metric, METRICS, 1)
+            slip = f"; did you mean {close[0]}@{self.k}?" if close else ""
+            raise GuaranteeError(f"{self.metric}@{self.k} cannot be promised; what can: {known}{slip}")
         if self.k < 1:
             raise GuaranteeError(f"a promise is about the first k places, k ≥ 1; got {self.metric}@{self.k}")
         if self.relative and self.metric not in ("ndcg", "normalized_disparity"):
@@ -148,6 +153,29 @@ class Guarantee:
         if self.relative:
             return (1.0 if self.utility else share) / (1.0 + share)
         return 1.0 - share if self.utility else share / (self.bound or 1.0)
+
+    @property
+    def risk_in_words(self) -> str:
+        """What the risk is, and up to where the promise holds.
+
+        Example:
+            >>> Guarantee.parse("ndcg@5 >= 95% of deterministic").risk_in_words
+            'the mean of (1 + 0.95 · deterministic NDCG@5 − NDCG@5) / 1.95; the promise holds up to 0.5128'
+        """
+        value = f"NDCG@{self.k}" if self.utility else f"{self.metric}@{self.k}"
+        share = f"{self.target:.6g}"
+        if self.relative:
+            shifted = (
+                f"1 + {share} · deterministic {value} − {value}"
+                if self.utility
+                else f"{share} + {value} − {share} · deterministic {value}"
+            )
+            loss = f"({shifted}) / {1 + self.target:.6g}"
+        elif self.utility:
+            loss = f"1 − {value}"
+        else:
+            loss = value if self.bound is None else f"{value} / {self.bound:.6g}"
+        return f"the mean of {loss}; the promise holds up to {self.alpha:.4f}"
 
     @property
     def tested_alpha(self) -> float:

@@ -106,6 +106,7 @@ class Monitor:
         n_judged: Queries counted.
         n_empty: Judged queries without a relevant item, left out as the promise leaves them out.
         n_incomplete: Judged queries of which a served item has no judgment, in the last batch; they may come again.
+        note: Why nothing of the last batch could be counted, or which judgment is lacking; empty where all is well.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class Monitor:
         self._seen: set[int] = set()
         self.alarm: Alarm | None = None
         self.n_empty = self.n_incomplete = 0
+        self.note = ""
         self._state = None if state is None else Path(state)
         if self._state is not None and self._state.exists():
             self._restore(self._state)
@@ -151,14 +153,18 @@ class Monitor:
         if judgments.item_ids is None:
             unnamed = "the judgments have no item ids; they are needed to find served items among them"
             raise DataError(judgments.absent.get("item", unnamed))
+        self.n_incomplete, self.note = 0, ""
         lists = self._impressions(served, {str(query): q for q, query in enumerate(judgments.query_ids)})
-        self.n_incomplete = 0
         for query, impressions in sorted(lists.items(), key=lambda entry: (entry[1][0]["time"], entry[0])):
             first, last = judgments.offsets[query], judgments.offsets[query + 1]
             grades = dict(zip(map(str, judgments.item_ids[first:last]), relevance[first:last], strict=True))
             shown = {str(item) for line in impressions for item in (*line["top"], *line["deterministic"])}
             if not shown <= grades.keys():
                 self.n_incomplete += 1
+                self.note = self.note or (
+                    f"query {str(judgments.query_ids[query])!r} was served item {min(shown - grades.keys())!r}, which "
+                    f"is not judged; judged are items such as {next(iter(grades))!r}"
+                )
                 continue
             self._seen.add(identifier_key(judgments.query_ids[query]))
             segment = None if judgments.segments is None else str(judgments.segments[query])
@@ -183,11 +189,13 @@ class Monitor:
         ]
         for watch in self._watches:
             where = "" if watch.segment is None else f" in segment {watch.segment!r}"
-            risk = f"mean loss {np.mean(watch.losses):.4f}, " if watch.losses else ""
+            risk = f"risk {np.mean(watch.losses):.4f}, " if watch.losses else ""
             lines.append(
-                f"watched      {watch.guarantee}{where}: {risk}promised {watch.guarantee.alpha:.4f}; "
+                f"watched      {watch.guarantee}{where}: {risk}promised {watch.guarantee.alpha:.4f} at most; "
                 f"evidence {watch.process.evidence:.3g}, alarm at {len(self._watches) / self.delta:.4g}"
             )
+        lines += dict.fromkeys(f"risk         {watch.guarantee.risk_in_words}" for watch in self._watches)
+        lines += [f"note         {self.note}"] if self.note else []
         lines.append(f"alarm        {self.alarm or 'none'}")
         return "\n".join(lines)
 
@@ -196,14 +204,23 @@ class Monitor:
     ) -> dict[int, list[Mapping[str, Any]]]:
         """The covered lists of judged queries that are yet to be counted; a session's pages are one list."""
         found: dict[int, dict[object, Mapping[str, Any]]] = {}
+        n_lists, first, passed_over = 0, "", ""
+        known = False  # whether a judged query was served under this promise, now or in an earlier batch
         for line in served:
+            n_lists, first = n_lists + 1, first or str(line["query_id"])
             query = judged.get(str(line["query_id"]))
-            if query is None or line["certificate"] != self.certificate or line["status"] != "valid":
+            if query is None:
                 continue
+            if line["certificate"] != self.certificate or line["status"] != "valid":
+                passed_over = passed_over or f"{line['status']} under certificate {line['certificate']}"
+                continue
+            known = True
             if identifier_key(line["query_id"]) in self._seen:
                 continue
             lists = found.setdefault(query, {})
             lists.setdefault(len(lists) if line["session"] is None else str(line["session"]), line)
+        if not known:
+            self.note = _why_nothing(n_lists, first, passed_over, next(iter(judged), ""))
         return {query: sorted(lists.values(), key=lambda line: line["time"]) for query, lists in found.items()}
 
     def _count(self, impressions: list[Mapping[str, Any]], grades: Mapping[str, float], segment: str | None) -> None:
@@ -262,6 +279,21 @@ class Monitor:
             raise DataError(f"{file}: not the state of a monitor: {error}") from None
         except (KeyError, TypeError) as error:
             raise DataError(f"{file}: not the state of a monitor: {error!r}") from None
+
+
+def _why_nothing(n_lists: int, served: str, passed_over: str, judged: str) -> str:
+    """Why no served list is of a judged query, with an example of each side."""
+    if not n_lists:
+        return "the log holds no served list yet"
+    if passed_over:
+        return (
+            f"no served list of a judged query counts: the first is {passed_over}, and only those that are valid under "
+            "the certificate watched do"
+        )
+    return (
+        f"no judgment is of a served query: {counted(n_lists, 'list')} served, of queries such as {served!r}; "
+        f"judged are queries such as {judged!r}"
+    )
 
 
 def _ndcg(items: list[object], grades: Mapping[str, float], guarantee: Guarantee) -> float:

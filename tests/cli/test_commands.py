@@ -82,9 +82,11 @@ def test_questions_that_differ_in_anything_are_looks_of_their_own(folder, ranker
     bounded = [Guarantee("disparity", 5, 0.5, bound=bound) for bound in (10.0, 20.0)]
     questions = [(replace(asked, guarantees=(other,)), None) for other in others + bounded]
     questions += [(asked, queries[:20]), (asked, queries[20:40])]  # as many validation queries, but others
+    elsewhere = [replace(asked.tests[0], **change) for change in ({"segment": "de"}, {"risk": 0.25})]
+    questions += [(replace(asked, tests=(test,)), None) for test in elsewhere]  # other segments, or groups of items
     for _ in range(2):
         looks = [note_look(tmp_path / "judged.parquet", tmp_path / "out.json", *question) for question in questions]
-        assert looks == [1, 2, 3, 4, 5, 6, 7]
+        assert looks == [1, 2, 3, 4, 5, 6, 7, 8, 9]
 
 
 def test_a_look_noted_after_a_line_that_was_cut_off_is_found_again(ranker, tmp_path):
@@ -110,11 +112,41 @@ def test_rank_writes_places_with_propensities(folder, ranker):
 def test_evaluate_says_whether_the_promise_holds_and_who_is_seen(folder, ranker):
     done = isrr("evaluate", ranker, folder / "judged.parquet")
     assert done.returncode == 0, done.stderr
+    assert "these are the queries it was calibrated on" in done.stderr
     assert "kept" in done.stdout
     assert "theirs" in done.stdout
     found = json.loads(isrr("evaluate", ranker, folder / "judged.parquet", "--json").stdout)
     assert found["promises"][0]["verdict"] in ("kept", "unclear")
     assert found["fairness_gain"] > 0
+
+
+def test_evaluate_tells_a_broken_promise_and_one_that_was_never_made_by_exit_code(folder, ranker, tmp_path):
+    judged = parquet.read_table(folder / "judged.parquet")
+    column = judged.column_names.index("relevance")
+    turned = judged.set_column(column, "relevance", [(judged["score"].to_numpy() < 0.5).astype(float)])
+    parquet.write_table(turned, tmp_path / "turned.parquet")
+    promise = replace(load(ranker).guarantees[0], target=0.999)
+    replace(load(ranker), guarantees=(promise,)).save(tmp_path / "bold.json")
+    done = isrr("evaluate", tmp_path / "bold.json", folder / "judged.parquet", "--json")
+    assert (done.returncode, json.loads(done.stdout)["promises"][0]["verdict"]) == (4, "broken")
+    isrr("calibrate", folder / "judged.parquet", "-g", "ndcg@5 >= 0.99", "-o", tmp_path / "no.json")
+    done = isrr("evaluate", tmp_path / "no.json", tmp_path / "turned.parquet")
+    assert done.returncode == 3
+    assert "no.json is an abstention: nothing was promised" in done.stderr
+    assert "calibrated on" not in done.stderr
+
+
+def test_queries_of_one_item_are_no_queries(folder, tmp_path):
+    judged = parquet.read_table(folder / "judged.parquet")
+    swapped = ("--query", "item_id", "--item", "query_id", "-o", tmp_path / "r.json")
+    done = isrr("calibrate", folder / "judged.parquet", "-g", PROMISE, *swapped)
+    assert done.returncode == 2
+    assert "every query has a single item" in done.stderr
+    assert "swapped (--query, --item)?" in done.stderr
+    some = np.where(np.arange(judged.num_rows) < 2_000, judged["item_id"].to_numpy(), "list")
+    parquet.write_table(judged.append_column("list", [some.astype(str)]), tmp_path / "some.parquet")
+    done = isrr("calibrate", tmp_path / "some.parquet", "-g", PROMISE, "--query", "list", "-o", tmp_path / "r.json")
+    assert "99% of the queries have a single item" in done.stderr
 
 
 def test_scores_on_another_scale_are_warned_of(folder, ranker, tmp_path):
@@ -143,7 +175,9 @@ def test_plan_works_from_a_guess_and_from_a_pilot(folder):
         (("calibrate", "{judged}", "-g", "disparity@5 <= 0.2"), "declare --bound (the largest"),
         (("calibrate", "{judged}", "-g", PROMISE, "--confidence", "95"), "did you mean 0.95"),
         (("calibrate", "{judged}", "-g", PROMISE, "-o", "no/such/folder/r.json"), "does not exist"),
-        (("show", "{judged}"), "not a certificate"),
+        (("show", "{judged}"), "not a certificate: by its name it is a table of queries"),
+        (("calibrate", "{judged}", "-g", "ndgc@5 >= 0.7"), "did you mean ndcg@5?"),
+        (("calibrate", "{judged}", "-g", PROMISE, "--confidence", "0.05"), "did you mean 0.95?"),
         (("rank", "nowhere.json", "{judged}", "--out", "x.parquet"), "there is no such file"),
         (("rank", "{ranker}", "{judged}", "--out", "ranked.csv"), "must end in .parquet"),
         (("calibrate", "{judged}", "-g", PROMISE, "--validation", "{judged}"), "validation queries too"),

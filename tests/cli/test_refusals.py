@@ -164,3 +164,10 @@ def test_ctrl_c_is_one_line(tmp_path):
     assert run.returncode in (130, -signal.SIGINT)  # the shell sees 130 either way
     assert heard == "isrr: interrupted; files are as they were\n"
     assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_ctrl_c_while_the_program_is_being_loaded_is_one_line(tmp_path):
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")  # what loading it amounts to if one is quick
+    paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = isrr("--version", env={**os.environ, "PYTHONPATH": paths})
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "isrr: interrupted\n")

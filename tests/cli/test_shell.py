@@ -1,6 +1,7 @@
 """What a shell sees: completion, `isrr doctor`, options that keep their promises."""
 
 import ast
+import io
 import json
 import os
 import re
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from rich.console import Console
 from typer.main import get_command
 from typer.testing import CliRunner
 
 import isrr
+from isrr.cli import console
 from isrr.cli.choices import CHOICES, LOSSES, PROMISES
 from isrr.cli.main import app
 from isrr.cli.options import COLUMNS
@@ -114,3 +117,12 @@ def test_where_nothing_can_be_cached_kernels_are_compiled_all_the_same(tmp_path)
 def test_showing_help_loads_nothing_heavy():
     probe = "from isrr.cli.main import app; import sys; print([m for m in ('numpy', 'numba') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_a_bar_that_is_full_makes_room_for_what_goes_on(monkeypatch):
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=100)
+    monkeypatch.setattr(console, "err", terminal)
+    for done, last in ((1, "calibrating"), (2, "certifying")):
+        with console.progress("calibrating", "certifying") as advance:
+            advance(done, 2)
+        assert re.findall("calibrating|certifying", terminal.file.getvalue())[-1] == last

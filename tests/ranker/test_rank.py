@@ -78,6 +78,8 @@ def test_a_score_map_changes_chances_and_not_the_order():
         ([[1.0, 2.0]], "shape"),
         ([1.0, np.nan], "score 1 is nan"),
         ([np.inf, 0.0], "score 0 is inf"),
+        (["a"], r"scores are \['a'\]; needed is a non-empty list of numbers"),
+        ([[1.0], [1.0, 2.0]], "needed is a non-empty list of numbers"),
     ],
 )
 def test_scores_that_cannot_be_ranked_are_refused(scores, said):

@@ -11,11 +11,15 @@ from isrr.data.synthetic import generate
 from serving import client_of
 
 
-def certified(promise, seed=0):
+def calibrated(promise, seed=0):
     made = generate("small", n_queries=1_000, seed=seed)
     weights, *_ = np.linalg.lstsq(made.train.features, made.train.relevance, rcond=None)
     judged = made.test.with_scores(made.test.features @ weights)
-    found = calibrate(judged, promise, path="temperature")
+    return calibrate(judged, promise, path="temperature")
+
+
+def certified(promise, seed=0):
+    found = calibrated(promise, seed)
     assert isinstance(found, Certificate)
     return found
 
@@ -28,6 +32,13 @@ def certificate():
 @pytest.fixture(scope="session")
 def other_certificate():
     return certified("ndcg@5 >= 80% of deterministic")
+
+
+@pytest.fixture(scope="session")
+def abstention():
+    found = calibrated("ndcg@5 >= 0.99")
+    assert found.abstained
+    return found
 
 
 @pytest.fixture

@@ -61,6 +61,21 @@ def test_codes(client, body, code):
     assert ("error" in answer.json()) == (code != 200)
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("/rank", b"", "the body is empty; needed is a JSON object with query_id and items"),
+        ("/rank/batch", b" ", "the body is empty; needed is a JSON object with queries"),
+        ("/rank", b'{"query_id": 1, "items": [], "sesion": 1}', "`sesion`; the fields are query_id, items, session,"),
+        ("/rank", b'{"query_id": 1, "items": [], "sesion": 1}', "did you mean session?"),
+        ("/rank/batch", b'{"queries": [{"query_id": 1, "items": [{"ID": 1}]}]}', "the fields are id, score"),
+        ("/rank", b'{"query_id": 1, "items": [], "` - at `$.x.y": 1}', "unknown field"),
+    ],
+)
+def test_a_refusal_names_what_would_do(client, path, body, said):
+    assert said in client.post(path, content=body).json()["error"]
+
+
 def test_an_id_given_as_number_and_text_is_the_same_id(client):
     answer = client.post("/rank", {"query_id": "q", "items": [{"id": 1, "score": 1.0}, {"id": "1", "score": 0.5}]})
     assert answer.status_code == 422

@@ -47,8 +47,29 @@ def test_two_differently_started_servers_answer_with_the_same_bytes(lasting, ran
         answers.add(client.post("/rank", BODY).content)
         assert len(answers) == 1
     finally:
-        assert alone.stop() in (0, -signal.SIGTERM)
+        assert alone.stop() == 0
     assert all(json.loads(line)["level"] == "info" for line in alone.lines)
+
+
+@pytest.mark.parametrize(("workers", "told"), [("1", signal.SIGTERM), ("1", signal.SIGINT), ("2", signal.SIGINT)])
+def test_told_to_stop_the_service_says_so_and_exits_with_0(abstention, tmp_path, workers, told):
+    abstention.save(tmp_path / "ranker.json")
+    server = Server(tmp_path / "ranker.json", "--workers", workers)
+    assert server.stop(told) == 0
+    first, *_, last = map(json.loads, server.lines)
+    assert (last["message"], last["logger"]) == ("stopped", "isrr.serve")
+    assert (first["level"], first["message"], first["order"]) == ("warning", "nothing is promised", "deterministic")
+    assert first["reason"].startswith("nothing was certified: 'ndcg@5 >= 0.99'")
+
+
+def test_a_service_that_cannot_start_does_not_exit_with_0(ranker_file, tmp_path):
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "served-0.jsonl").mkdir()  # not a file that could be mended
+    for workers in ("1", "2"):
+        command = [sys.executable, "-m", "isrr", "serve", str(ranker_file), "--port", "0", "--workers", workers]
+        done = subprocess.run([*command, "--log", str(tmp_path / "log")], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1, done.stderr
+        assert "startup failed" in done.stderr
 
 
 def test_draws_follow_the_enumerated_law(lasting, certificate):

@@ -8,13 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from isrr.cli.choices import choice
-from isrr.cli.console import progress, say, show_json, show_outcome
-from isrr.cli.inputs import check_file, opened, warn_of_drift
+from isrr.cli.console import progress, say, show_json, show_outcome, warn
+from isrr.cli.exits import ABSTAINED, BROKEN
+from isrr.cli.inputs import check_file, check_lists, opened, opened_judged, warn_of_drift
 from isrr.cli.ledger import note_look
 from isrr.cli.options import AsJson, Judged, Promise, Promises, RankerFile, Trust, with_columns, with_engine
 from isrr.counting import counted
-
-ABSTAINED = 3
 
 
 @with_columns("query", "item", "score", "relevance", "segment", "item_group")
@@ -60,9 +59,10 @@ def calibrate(
     ]
     check_file(out_file)
     others = None if validation is None else read_queries(validation, **columns)
-    with progress("calibrating") as advance:
+    queries = opened_judged(judged, columns, where)
+    with progress("calibrating", "tuning and certifying") as advance:
         outcome = run(
-            judged, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
+            queries, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
             seed=seed, attempts=attempts, progress=advance, columns=columns, **where,
         )  # fmt: skip
     look = note_look(Path(judged), out_file, outcome, others)
@@ -95,6 +95,11 @@ def rank(
 ) -> None:
     """Rank scored queries: one row a place, with the propensity of each placement.
 
+    Written are, whatever the columns were called: query_id, rank (from 1),
+    item_id (item, the position in the query, where there are no ids),
+    score, propensity, session. Every run draws afresh, unless --session
+    names the draw.
+
     isrr rank ranker.json scored.parquet -o ranked.parquet
     """
     from isrr.calibration.glance import Look
@@ -108,7 +113,7 @@ def rank(
         with progress("looking") as advance:
             seen = rows.run(Look.of(outcome, places), advance)
         warn_of_drift(outcome, seen.n_outside / max(seen.n_rows, 1))
-        with progress("ranking") as advance:
+        with progress("ranking", "writing") as advance:
             write_rankings(outcome.ranker, rows, out_file, places, session, advance)
     say(f"{counted(seen.n_queries, 'query')}, {counted(seen.n_places, 'place')} written to {out_file}")
 
@@ -125,18 +130,32 @@ def evaluate(
 ) -> None:
     """Does the promise hold on new judged queries? With utility, disparity, and exposure by group where given.
 
+    Exit code 4 where a promise is broken (its whole interval is on the
+    wrong side), 3 where nothing was promised: of an abstention, the
+    deterministic order is measured.
+
     isrr evaluate ranker.json new-judged.parquet
     """
     from isrr.calibration.check import check
+    from isrr.data.queries import Queries
 
     outcome = opened(ranker, trust_edited)
+    queries = opened_judged(judged, columns, where)
+    if isinstance(queries, Queries) and queries.fingerprint == outcome.provenance.data:
+        warn("these are the queries it was calibrated on, and chosen by; only new ones tell whether the promise holds")
     with progress("evaluating") as advance:
-        found = check(outcome, judged, progress=advance, columns=columns, **where)
+        found = check(outcome, queries, progress=advance, columns=columns, **where)
     warn_of_drift(outcome, found.scores_outside)
+    if outcome.abstained:
+        warn(f"{ranker} is an abstention: nothing was promised; what is measured is the deterministic order")
     if as_json:
         show_json(asdict(found))
     else:
         say(str(found))
+    if outcome.abstained:
+        raise typer.Exit(ABSTAINED)
+    if any(kept.verdict == "broken" for kept in found.promises):
+        raise typer.Exit(BROKEN)
 
 
 def show(ranker: RankerFile, as_json: AsJson = False, trust_edited: Trust = False) -> None:
@@ -167,6 +186,8 @@ def plan(
     from isrr.data.frames import read_queries
 
     queries = None if pilot is None else read_queries(pilot, **columns)
+    if queries is not None:
+        check_lists(queries, str(pilot))
     made = run(guarantee, queries, confidence=confidence, power=power, utility=utility, deviation=deviation)
     if as_json:
         show_json(asdict(made))

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from isrr.cli.exits import INTERRUPTED, UNUSABLE
 from isrr.errors import IsrrError
 
 if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate
     from isrr.parallel import Progress as Callback
 
-UNUSABLE, INTERRUPTED = 2, 130
 _ARGUMENT = re.compile(r"`(\w+)=(\w*)`")
 
 out = Console(highlight=False)
@@ -95,14 +95,24 @@ def _system_words(error: OSError) -> str:
 
 
 @contextmanager
-def progress(what: str) -> Iterator["Callback"]:
-    """A progress bar on a terminal; in a pipe, nothing."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+def progress(what: str, then: str = "finishing") -> Iterator["Callback"]:
+    """A progress bar on a terminal; in a pipe, nothing.
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    A complete pass over the queries is followed by work that cannot be counted: a bar without an end, named after it,
+    then stands in for the full one.
+    """
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        counted = bar.add_task(what, total=None, count="")
+        uncounted = bar.add_task(then, total=None, visible=False, count="")
+
+        def advance(done: int, total: int) -> None:
+            bar.update(counted, completed=done, total=total, visible=done < total, count=f"{done:,}/{total:,}")
+            bar.update(uncounted, visible=done >= total)
+
+        yield advance
 
 
 def show_outcome(outcome: "Certificate | Abstention") -> None:

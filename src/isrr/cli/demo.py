@@ -49,7 +49,7 @@ def demo(
     write_queries(judged, folder / "judged.parquet")
     write_queries(validation, folder / "validation.parquet")
 
-    with progress("calibrating") as advance:
+    with progress("calibrating", "tuning and certifying") as advance:
         outcome = calibrate(judged, guarantee, validation=validation, progress=advance)
     show_outcome(outcome)
     outcome.save(folder / "ranker.json")
@@ -95,6 +95,8 @@ def _fitted(features: Any, relevance: Any, seed: int) -> tuple[str, Callable[[An
     try:
         import lightgbm
     except ImportError:
+        missing = MissingExtraError("lightgbm", "lightgbm")
+        say(f"no trees are trained, scores are fitted by least squares instead: {missing}")
         weights, *_ = np.linalg.lstsq(features, relevance, rcond=None)
         return "least squares", lambda rows: rows @ weights
     settings = {"objective": "regression", "learning_rate": 0.1, "num_leaves": 15, "verbose": -1, "seed": seed,

@@ -1,28 +1,60 @@
-"""What commands do before any work: open ranker files, refuse places that cannot be written, warn of odd scores."""
+"""What commands do before any work: open what they are given, refuse what cannot be used, warn of what is odd."""
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from isrr.cli.console import warn
 from isrr.errors import CertificateError, DataError
 
 if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate
+    from isrr.data.queries import Queries
 
 
 def opened(ranker: Path, trust_edited: bool) -> "Certificate | Abstention":
     """A ranker file; one that was edited by hand is read only on demand, and never without saying so."""
     from isrr.certificate import load
+    from isrr.data.files import KINDS
 
     try:
         return load(ranker)
     except CertificateError:
+        if ranker.is_file() and ranker.suffix.lower() in KINDS:
+            raise CertificateError(
+                f"{ranker}: not a certificate: by its name it is a table of queries; what it holds is told by: "
+                f"isrr data show {ranker}"
+            ) from None
         if not trust_edited:
             raise
     outcome = load(ranker, trust_edited=True)
     warn(f"{ranker} was edited by hand; its promise does not cover what it says now")
     return outcome
+
+
+def opened_judged(judged: str, columns: dict[str, Any], where: dict[str, Any]) -> "Queries | str":
+    """Judged queries, read and looked at where they fit in memory; else their path, for an engine to read."""
+    from isrr.calibration.source import read_files
+
+    if where["engine"] != "local" or where["trust_layout"]:
+        return judged
+    queries = read_files(judged, **columns)
+    check_lists(queries, judged)
+    return queries
+
+
+def check_lists(queries: "Queries", name: str) -> None:
+    """Refuse queries of one item each, and warn where most are: the query column is then likely not what it should be.
+
+    A single item is ranked perfectly by anything, so such queries would certify any promise.
+    """
+    single = float((queries.n_items == 1).mean())
+    if single <= 0.5:
+        return
+    slip = "are the columns of queries and items swapped (--query, --item)?"
+    if single == 1:
+        raise DataError(f"{name}: every query has a single item, so there is nothing to rank; {slip}")
+    warn(f"{name}: {min(single, 0.99):.0%} of the queries have a single item, which any order ranks perfectly; {slip}")
 
 
 def check_file(file: Path, *suffixes: str) -> None:

@@ -25,7 +25,8 @@ NAME = ".isrr-looks.jsonl"
 def note_look(judged: Path, out_file: Path, outcome: "Certificate | Abstention", validation: "Queries | None") -> int:
     """Add this look to the ledger; returns which look at these data it is, counting from 1.
 
-    Asking the same question again (same promise, confidence, settings and validation queries) is the same look.
+    Asking the same question again (same promise, confidence, settings and validation queries) is the same look. Which
+    segments and groups of items it speaks of is told by the risks that were found.
     """
     ledger = _home(judged, out_file) / NAME
     p = outcome.provenance
@@ -35,6 +36,7 @@ def note_look(judged: Path, out_file: Path, outcome: "Certificate | Abstention",
         "confidence": outcome.confidence,
         "search": [p.path, p.path_basis, p.evidence, p.selection, p.seed, p.planned_looks],
         "validation": None if validation is None else validation.fingerprint,
+        "tests": [[test.segment, test.n_queries, round(test.risk, 9)] for test in outcome.tests],
     }
     known = read_json_lines(ledger) if ledger.exists() else []
     same_data = [entry for entry in known if entry.get("data") == p.data]

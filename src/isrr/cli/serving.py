@@ -7,11 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from isrr.cli.console import say, show_json
-from isrr.cli.inputs import check_file, opened
+from isrr.cli.exits import BROKEN
+from isrr.cli.inputs import check_file, check_folder, opened
 from isrr.cli.options import AsJson, RankerFile, Trust, with_columns
-from isrr.errors import DataError, MissingExtraError
-
-ALARM = 4
+from isrr.errors import MissingExtraError
 
 
 def serve(
@@ -39,8 +38,9 @@ def serve(
         from isrr.serve.settings import Settings
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "serve") from None
-    if log is not None and log.exists() and not log.is_dir():
-        raise DataError(f"{log}: the served-ranking log is a folder; this is a file")
+    opened(ranker, trust_edited)
+    if log is not None:
+        check_folder(log)
     settings = Settings(
         ranker=ranker.absolute(), trust_edited=trust_edited, api_key=api_key or None,
         log=None if log is None else log.absolute(), log_bytes=log_megabytes << 20, max_body=max_body_megabytes << 20,
@@ -92,7 +92,8 @@ def monitor(
     if parquet is not None:
         write_parquet(log, parquet)
     if as_json:
-        show_json({"n_judged": watch.n_judged, "evidence": watch.evidence, "alarm": alarm and asdict(alarm)})
+        found = {"n_judged": watch.n_judged, "evidence": watch.evidence, "note": watch.note or None}
+        show_json(found | {"alarm": alarm and asdict(alarm)})
     else:
         say(str(watch))
     if ledger_file is not None or figure is not None:
@@ -109,4 +110,4 @@ def monitor(
             if groups is not None:
                 say(f"\nexposure by group\n{groups}")
     if alarm is not None:
-        raise typer.Exit(ALARM)
+        raise typer.Exit(BROKEN)

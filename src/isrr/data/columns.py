@@ -119,7 +119,11 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
         return identifiers(table, columns.roles[role], name) if role in columns.roles else None
 
     def numbers(role: str) -> NDArray[Any] | None:
-        return _numbers(table, columns.roles[role], name, np.float64) if role in columns.roles else None
+        if (column := columns.roles.get(role)) is None:
+            return None
+        values = _numbers(table, column, name, np.float64)
+        _refuse_impossible(values, role, table, column, name, columns.roles.get("query"))
+        return values
 
     arrays = {
         "query_ids": ids("query"),
@@ -157,11 +161,29 @@ def identifiers(table: Any, column: str, name: str) -> NDArray[Any]:
 
 def _refuse_nulls(table: Any, column: str, name: str, query_column: str | None = None) -> None:
     if table[column].null_count:
-        row = int(np.flatnonzero(table[column].is_null().to_numpy())[0])
-        query = None if query_column is None else table[query_column][row].as_py()
-        whose = "" if query is None else f" for query {str(query)!r}"
-        found = f"{name}: row {row}, column {column!r}: no value{whose}; every row needs one"
-        raise DataError(found, None if query is None else str(query))
+        bad = table[column].is_null().to_numpy()
+        _refuse_row(bad, "no value", "every row needs one", table, column, name, query_column)
+
+
+def _refuse_impossible(
+    values: NDArray[Any], role: str, table: Any, column: str, name: str, query_column: str | None
+) -> None:
+    bad, need = ~np.isfinite(values), "it must be a finite number"
+    if role == "relevance":
+        bad, need = bad | (values < 0), f"{need} ≥ 0"
+    if bad.any():
+        _refuse_row(bad, str(values[bad][0]), need, table, column, name, query_column)
+
+
+def _refuse_row(
+    bad: NDArray[np.bool_], found: str, need: str, table: Any, column: str, name: str, query_column: str | None
+) -> None:
+    """Refuse a table for the first of its bad rows."""
+    row = int(np.flatnonzero(bad)[0])
+    query = None if query_column is None else table[query_column][row].as_py()
+    whose = "" if query is None else f" for query {str(query)!r}"
+    where = f"{name}: row {row}, column {column!r}"
+    raise DataError(f"{where}: {found}{whose}; {need}", None if query is None else str(query))
 
 
 def _numbers(table: Any, column: str, name: str, dtype: type) -> NDArray[Any]:

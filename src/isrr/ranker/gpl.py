@@ -11,6 +11,7 @@ Paper: section 3.2.
 
 from __future__ import annotations
 
+import reprlib
 import secrets
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -218,8 +219,11 @@ class GPLRanker:
     ) -> NDArray[np.int64]:
         """One order of one query, for serving.
 
+        Scores on another scale than the calibration queries' are ranked all the same, and no promise covers them: a
+        ranker does not know what calibration saw. `isrr serve`, `isrr rank` and `isrr evaluate` do, and say so.
+
         Args:
-            scores: Raw scores of the candidates, (n_items,).
+            scores: Raw scores of the candidates, (n_items,); finite numbers.
             query_id: The query; with a session it names the draw.
             session: With the same session, the same query gets the same order, however often and however far it is
                 asked for; another session gets another draw. Without one, every call is a fresh draw.
@@ -259,12 +263,15 @@ class GPLRanker:
         return served
 
     def _servable(self, scores: ArrayLike, k: int | None) -> tuple[FloatArray, int]:
-        raw = np.ascontiguousarray(scores, np.float64)
+        try:
+            raw = np.ascontiguousarray(scores, np.float64)
+        except (TypeError, ValueError):
+            raise DataError(f"scores are {reprlib.repr(scores)}; needed is a non-empty list of numbers") from None
         if raw.ndim != 1 or raw.size == 0:
             raise DataError(f"scores have shape {raw.shape}; needed is a non-empty list of numbers")
         places = self.k if k is None else k
         if places < 1:
-            raise ValueError(f"k must be ≥ 1, got {places}")
+            raise DataError(f"k must be ≥ 1, got {places}; it is the number of places to fill")
         return raw, places
 
     def log_prob(self, rankings: ArrayLike, queries: Queries) -> FloatArray:

@@ -16,7 +16,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from hashlib import blake2b
-from typing import TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -27,6 +26,7 @@ from starlette.routing import Route
 
 from isrr.serve import shapes
 from isrr.serve.current import CurrentCertificate, Snapshot
+from isrr.serve.decoding import decoded
 from isrr.serve.guard import JSON, Guard, problem, read_body
 from isrr.serve.metrics import CONTENT_TYPE, ServiceMetrics
 from isrr.serve.openapi import document
@@ -49,7 +49,6 @@ from isrr.serve.settings import Settings
 
 log = logging.getLogger("isrr.serve")
 encode = msgspec.json.Encoder().encode
-T = TypeVar("T")
 RANK, BATCH = msgspec.json.Decoder(RankRequest), msgspec.json.Decoder(BatchRequest)
 COHERE, TEI = msgspec.json.Decoder(CohereRequest), msgspec.json.Decoder(TeiRequest)
 
@@ -83,14 +82,14 @@ class Service:
 
     async def rank(self, request: Request) -> Response:
         """One query."""
-        body = _decoded(RANK, await read_body(request, self.settings))
+        body = decoded(RANK, await read_body(request, self.settings))
         snapshot = self.current.now
         ask = wanted(body, snapshot.outcome.k, self.settings.max_items)
         return Response(encode(self._ranked(snapshot, ask)), media_type=JSON)
 
     async def batch(self, request: Request) -> Response:
         """Several queries; other requests get their turn between them."""
-        body = _decoded(BATCH, await read_body(request, self.settings))
+        body = decoded(BATCH, await read_body(request, self.settings))
         if len(body.queries) > self.settings.max_queries:
             raise Refusal(413, f"there are {len(body.queries):,} queries; a batch takes {self.settings.max_queries:,}")
         snapshot = self.current.now
@@ -108,7 +107,7 @@ class Service:
 
     async def cohere(self, request: Request) -> Response:
         """One query in Cohere's shape."""
-        body = _decoded(COHERE, await read_body(request, self.settings))
+        body = decoded(COHERE, await read_body(request, self.settings))
         snapshot = self.current.now
         documents, ask = shapes.from_cohere(body, self.settings.max_items)
         made = self._made(snapshot, ask)
@@ -119,7 +118,7 @@ class Service:
 
     async def tei(self, request: Request) -> Response:
         """One query in text-embeddings-inference's shape; the certificate is named in headers."""
-        body = _decoded(TEI, await read_body(request, self.settings))
+        body = decoded(TEI, await read_body(request, self.settings))
         snapshot = self.current.now
         ask = shapes.from_tei(body, self.settings.max_items)
         made = self._made(snapshot, ask)
@@ -233,17 +232,6 @@ def create_app(settings: Settings) -> Guard:
     handlers = {Refusal: _refused, HTTPException: _not_here, ClientDisconnect: _gone, Exception: _unforeseen}
     app = Starlette(routes=routes, lifespan=service.lifespan, exception_handlers=handlers)
     return Guard(app, settings, service.metrics, frozenset(route.path for route in routes))
-
-
-def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-    try:
-        return decoder.decode(body)
-    except msgspec.ValidationError as error:
-        raise Refusal(422, str(error)) from None
-    except RecursionError:
-        raise Refusal(400, "the body is nested too deeply") from None
-    except ValueError as error:  # malformed JSON, or text that is not UTF-8
-        raise Refusal(400, str(error)) from None
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -1,16 +1,19 @@
 """Processes: one worker, or a supervisor over several.
 
 The supervisor starts a worker again when it dies and passes SIGHUP on, at which each worker reloads the certificate in
-place. SIGTERM and Ctrl-C let requests in flight finish.
+place. SIGTERM and Ctrl-C let requests in flight finish; the service then says that it stopped, and exits with 0.
 """
 
 import logging
 import os
 import signal
 import socket
+import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from logging.config import dictConfig
 from pathlib import Path
 
 from uvicorn import Config, Server
@@ -23,6 +26,7 @@ from isrr.serve.settings import Settings
 
 log = logging.getLogger("isrr.serve")
 GRACE = 30  # seconds that requests in flight have to finish
+NOT_STARTED = 3  # uvicorn's exit code for a service that could not start; here 3 means an abstention
 
 
 class Supervisor(Multiprocess):
@@ -37,15 +41,18 @@ class Supervisor(Multiprocess):
 
 def run(settings: Settings, *, host: str, port: int, workers: int = 1, access_log: bool = False) -> None:
     """Serve until told to stop; refuses a bad ranker file or a taken port before any worker starts."""
-    CurrentCertificate(settings.ranker, trust_edited=settings.trust_edited)
+    note = CurrentCertificate(settings.ranker, trust_edited=settings.trust_edited).now.note
     _refuse_taken(host, port)
+    dictConfig(LOGGING)
+    if note.status != "valid":
+        log.warning("nothing is promised", extra={"certificate": note.id, "order": note.order, "reason": note.reason})
     if workers == 1:
-        Server(_config(settings, host, port, 1, access_log)).run()
-        return
-    with tempfile.TemporaryDirectory(prefix="isrr-metrics-") as shared:
-        settings = replace(settings, supervisor=os.getpid(), shared=Path(shared))
-        config = _config(settings, host, port, workers, access_log)
-        supervise(config)
+        serve_alone(_config(settings, host, port, 1, access_log))
+    else:
+        with tempfile.TemporaryDirectory(prefix="isrr-metrics-") as shared:
+            settings = replace(settings, supervisor=os.getpid(), shared=Path(shared))
+            supervise(_config(settings, host, port, workers, access_log))
+    log.info("stopped", extra={"pid": os.getpid()})
 
 
 def _refuse_taken(host: str, port: int) -> None:
@@ -59,6 +66,21 @@ def _refuse_taken(host: str, port: int) -> None:
         ) from None
 
 
+def serve_alone(config: Config) -> None:
+    """Serve in this process until told to stop.
+
+    uvicorn raises the signals it was stopped by once more when it is done; its own handler, put in place of the
+    system's, lets them pass.
+    """
+    server = Server(config)
+    for told_to_stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(told_to_stop, server.handle_exit)
+    with suppress(SystemExit):  # NOT_STARTED
+        server.run()
+    if not server.started:
+        sys.exit(1)  # the lines above say why
+
+
 def supervise(config: Config) -> None:
     """Bind the port and keep the workers alive until told to stop.
 
@@ -67,7 +89,10 @@ def supervise(config: Config) -> None:
     """
     listening = config.bind_socket()
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    Supervisor(config, sockets=[listening]).run()
+    supervisor = Supervisor(config, sockets=[listening])
+    supervisor.run()
+    if any(worker.exitcode == NOT_STARTED for worker in supervisor.processes):
+        sys.exit(1)  # the lines above say why
 
 
 def _config(settings: Settings, host: str, port: int, workers: int, access_log: bool) -> Config:
