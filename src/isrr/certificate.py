@@ -6,132 +6,29 @@ hand is refused unless the reader says otherwise.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
-from importlib.metadata import version
 from os import PathLike
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isrr.counting import counted
 from isrr.errors import CertificateError
-from isrr.files import read_json, write_atomically
+from isrr.files import write_atomically
+from isrr.findings import Estimate, Point, Provenance, Test
 from isrr.guarantee import Guarantee
+from isrr.json_files import read_json
 from isrr.ranker.gpl import GPLRanker
 from isrr.scores.standardize import ScoreMap
 
 SCHEMA = 1
-THE_TESTED = "the calibration queries' scores"  # as the basis of a path
 ASSUMPTIONS = (
     "the judged queries are a random sample of the queries to come, each drawn independently",
     "scores come from the same model, on the same scale",
     "the promise is about the mean over queries and draws, not about each served list",
 )
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A number measured on the calibration queries, with an approximate 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-    @classmethod
-    def around(cls, value: float, error: float) -> "Estimate":
-        """The value ± 1.96 standard errors."""
-        return cls(float(value), float(value - 1.96 * error), float(value + 1.96 * error))
-
-    def __str__(self) -> str:
-        return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
-
-
-@dataclass(frozen=True)
-class Test:
-    """One promise, in one segment, as it was tested for the ranker in use.
-
-    Attributes:
-        guarantee: The promise.
-        segment: The segment, or None for all queries.
-        n_queries: Queries tested on.
-        evidence: Name of the test.
-        risk: Mean loss.
-        bound: Upper confidence bound on the risk at the certificate's level; None where only sums were kept.
-        pvalue: Smallest level at which the promise would be certified.
-        level: The strongest target that these queries would certify for this ranker; None where not computed.
-    """
-
-    __test__: ClassVar[bool] = False  # not a pytest class
-
-    guarantee: Guarantee
-    segment: str | None
-    n_queries: int
-    evidence: str
-    risk: float
-    bound: float | None
-    pvalue: float
-    level: float | None
-
-
-@dataclass(frozen=True)
-class Point:
-    """One configuration of the path: what it was measured to do."""
-
-    ranker: GPLRanker
-    utility: Estimate
-    disparity: Estimate
-    fairness_gain: Estimate
-    certified: bool
-    bound: float | None
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """Where an outcome comes from, enough to make it again.
-
-    Attributes:
-        n_queries: Judged queries that were tested on.
-        n_skipped: Judged queries left out for having no relevant item.
-        n_set_aside: Judged queries used to fix the path, and not tested on.
-        path, path_basis: Which path was searched and what it was fixed by.
-        evidence, selection: What was asked for.
-        method, n_draws: How utilities were evaluated.
-        seed: Names the noise.
-        data: Fingerprint of the judged queries (ids, scores, relevance).
-        hash_key: Key of the canonical order; empty where losses were summed up, in no order.
-        made_ids: Whether query ids were made from positions.
-        score_quantiles: Raw scores at 0.1, 1, 50, 99 and 99.9 %, over 20,000 queries drawn by key where there are more.
-        eligibility_quantiles: The best item's chance of first place in each list under the ranker in use, at the same.
-        planned_looks: Over how many looks at the data delta was split.
-        look: Which look at these data this is, as far as is known.
-        versions: Of what computed it.
-    """
-
-    n_queries: int
-    n_skipped: int
-    n_set_aside: int
-    path: str
-    path_basis: str
-    evidence: str
-    selection: str
-    method: str
-    n_draws: int
-    seed: int
-    data: str
-    hash_key: str
-    made_ids: bool
-    score_quantiles: tuple[float, ...]
-    eligibility_quantiles: tuple[float, ...] = ()
-    planned_looks: int = 1
-    look: int = 1
-    versions: Mapping[str, str] = field(default_factory=lambda: {n: version(n) for n in ("isrr", "numpy", "numba")})
-
-    @property
-    def path_saw_the_tested(self) -> bool:
-        """Whether the path was fixed by the very queries it was tested on, which no confidence allows for."""
-        return self.path_basis == THE_TESTED
 
 
 @dataclass(frozen=True)

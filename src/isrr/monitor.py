@@ -18,11 +18,13 @@ import numpy as np
 
 from isrr.certificate import Certificate, Outcome
 from isrr.counting import counted
-from isrr.data.queries import Queries, identifier_key
+from isrr.data.identifiers import identifier_key
+from isrr.data.queries import Queries
 from isrr.errors import CertificateError, DataError, GuaranteeError
-from isrr.files import read_json, write_atomically
+from isrr.files import write_atomically
 from isrr.gains import discount, empty_value, gain
 from isrr.guarantee import Guarantee
+from isrr.json_files import read_json
 from isrr.risk.eprocess import EProcess, likely_start
 from isrr.status import Status, read_status
 

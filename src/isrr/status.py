@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 from isrr.errors import CertificateError
-from isrr.files import read_json, write_atomically
+from isrr.files import write_atomically
+from isrr.json_files import read_json
 
 Standing = Literal["valid", "revoked", "expired"]
 

@@ -13,10 +13,10 @@ from isrr.calibration.sample import ALL, FindShared, Gather
 from isrr.calibration.table import canonical_order
 from isrr.calibration.task import Source
 from isrr.calibration.terms import Terms
-from isrr.certificate import THE_TESTED
 from isrr.counting import counted
 from isrr.data.queries import Queries
 from isrr.errors import DataError
+from isrr.findings import THE_TESTED
 from isrr.gains import has_relevant
 from isrr.guarantee import Guarantee, move_together
 from isrr.scores.standardize import mean_and_deviation

@@ -17,9 +17,10 @@ from isrr.calibration.source import Where, open_source
 from isrr.calibration.table import RiskTable, hash_key
 from isrr.calibration.task import Source, Together
 from isrr.calibration.terms import Terms, promises
-from isrr.certificate import Abstention, Certificate, Provenance
+from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
+from isrr.findings import Provenance
 from isrr.guarantee import Guarantee
 from isrr.parallel import Progress
 from isrr.ranker.gpl import GPLRanker

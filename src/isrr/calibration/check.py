@@ -8,10 +8,11 @@ from typing import Any, Unpack
 from isrr.calibration.measure import GroupShare, Measure
 from isrr.calibration.source import Where, open_source
 from isrr.calibration.table import DISPARITY_SCALE, WholeNumbers
-from isrr.certificate import Abstention, Certificate, Estimate
+from isrr.certificate import Abstention, Certificate
 from isrr.counting import counted
 from isrr.data.queries import FloatArray
 from isrr.errors import DataError
+from isrr.findings import Estimate
 from isrr.guarantee import Guarantee
 from isrr.parallel import Progress
 

@@ -8,9 +8,10 @@ from isrr.calibration.plan import queries_needed
 from isrr.calibration.table import RiskTable
 from isrr.calibration.targets import RetargetedValues
 from isrr.calibration.terms import Terms
-from isrr.certificate import Abstention, Certificate, Estimate, Point, Provenance, Test
+from isrr.certificate import Abstention, Certificate
 from isrr.counting import counted
 from isrr.errors import GuaranteeError
+from isrr.findings import Estimate, Point, Provenance, Test
 from isrr.ranker.gpl import GPLRanker
 
 

@@ -102,7 +102,9 @@ def rank(
 
     isrr rank ranker.json scored.parquet -o ranked.parquet
     """
-    from isrr.cli.ranking import Look, opened_rows, write_rankings
+    from isrr.calibration.glance import Look
+    from isrr.calibration.rankings import write_rankings
+    from isrr.cli.ranking import opened_rows
 
     outcome = opened(ranker, trust_edited)
     check_file(out_file, ".parquet")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isrr.cli.console import say_aside
-from isrr.files import read_json_lines
+from isrr.json_files import read_json_lines
 
 if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate

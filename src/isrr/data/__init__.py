@@ -1,0 +1,1 @@
+"""Tables and files → `Queries`: read, checked, grouped by query, split."""

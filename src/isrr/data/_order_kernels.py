@@ -1,4 +1,4 @@
-"""Compiled passes over ragged columns: sorting each query's rows by falling value, and naming their content.
+"""Compiled passes over ragged columns: sorting each query's rows by falling value, moving them, naming their content.
 
 Short lists are ranked by counting, for every item, the items that precede it: n² comparisons without a branch beat
 n·log n comparisons with one up to a few hundred items. Longer lists are sorted by merging.
@@ -11,6 +11,14 @@ from isrr.noise import GOLDEN, mix
 
 COUNTING = 400  # lists up to this length are ranked by counting
 RUN = 12  # merging starts from runs of this length, sorted by insertion
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def longest_query(offsets, start, stop):
+    longest = 0
+    for q in range(start, stop):
+        longest = max(longest, offsets[q + 1] - offsets[q])
+    return longest
 
 
 @njit(cache=True, nogil=True)
@@ -77,10 +85,7 @@ def sort_queries(offsets, values, ties, start, stop, order):
     # values (n_rows,)  sorted by falling value, equal ones in input order …
     # ties   (n_rows,)  … or, unless this is empty, by rising tie value
     # order  (n_rows,)  out: positions within the query
-    longest = 0
-    for q in range(start, stop):
-        longest = max(longest, offsets[q + 1] - offsets[q])
-    spare = np.empty(longest, np.int32)
+    spare = np.empty(longest_query(offsets, start, stop), np.int32)
     for q in range(start, stop):
         first, last = offsets[q], offsets[q + 1]
         sort_query(values[first:last], order[first:last], spare)
@@ -129,3 +134,22 @@ def add_fingerprint(offsets, keys, scores, relevance):
             sums[0] += mix(name)
             sums[1] += mix(name ^ GOLDEN)
     return sums
+
+
+@njit(cache=True, nogil=True)
+def reorder_rows(matrix, rows):
+    # matrix (n_rows, n_columns)  in and out: row r becomes what was row rows[r]
+    # rows   (n_rows,)            a permutation; used up as a scratch (every entry ends as its own place)
+    spare = np.empty(matrix.shape[1], matrix.dtype)
+    for start in range(rows.size):
+        if rows[start] == start:
+            continue
+        spare[:] = matrix[start]
+        here = start
+        while rows[here] != start:
+            there = rows[here]
+            matrix[here] = matrix[there]
+            rows[here] = here
+            here = there
+        matrix[here] = spare
+        rows[here] = here

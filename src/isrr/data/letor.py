@@ -7,7 +7,6 @@ that a line leaves out are 0; blank lines are skipped, and comments too, unless 
 
 import gzip
 import os
-import re
 import shutil
 import tempfile
 import zlib
@@ -21,6 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isrr.data.bad_lines import bad_line
+from isrr.data.identifiers import identifiers_in_text
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.errors import DataError
 
@@ -28,8 +29,6 @@ Bytes = NDArray[np.uint8]
 Group = str | os.PathLike[str] | Sequence[int] | IntArray
 MAX_FEATURES = 100_000  # rows are dense: an index beyond this is a slip, or needs another kind of reader
 _BYTES_PER_THREAD = 1 << 20
-_INTEGER = re.compile("0|-?[1-9][0-9]*")
-_TOKEN_END = re.compile(rb"[ \t\r\n#]")
 
 
 def read_letor(
@@ -141,7 +140,8 @@ def _parsed(
         found = list(each(parse, range(len(texts))))
     for start, (_, (code, byte, previous)) in zip(starts, found, strict=True):
         if code:
-            raise _complaint(data, name, code, start + byte, previous, n_features)
+            most = f"n_features is {n_features}" if n_features else f"indices end at {MAX_FEATURES}"
+            raise bad_line(data, name, code, start + byte, previous, most)
     matrix = features if width else None
     item_ids = _item_ids(texts, [rows for rows, _ in measured]) if comment_ids else None
     absent = {"score": f"{name}: LETOR text holds no scores; `isrr train` and `isrr score` make them from its features"}
@@ -159,7 +159,7 @@ def _parsed(
     heads = np.concatenate([part[:, 0] + bound for part, bound in zip(runs, bounds, strict=False)])
     del found, runs
     lengths = np.diff(heads, append=n_rows)
-    queries = _grouped(codes, lengths, _identifiers(list(place)), relevance, matrix)
+    queries = _grouped(codes, lengths, identifiers_in_text(list(place)), relevance, matrix)
     return _identified(replace(queries, absent=absent), item_ids)
 
 
@@ -211,7 +211,7 @@ def _ids(data: Bytes, name: str, at: int, text: Bytes, runs: IntArray) -> Iterat
             try:
                 yield text[start:stop].tobytes().decode()
             except UnicodeDecodeError:
-                raise _complaint(data, name, NOT_TEXT, at + start, 0, None) from None
+                raise bad_line(data, name, NOT_TEXT, at + start) from None
 
 
 def _item_ids(texts: list[Bytes], n_rows: list[int]) -> NDArray[Any] | None:
@@ -225,7 +225,7 @@ def _item_ids(texts: list[Bytes], n_rows: list[int]) -> NDArray[Any] | None:
         if (spans[:, 0] == spans[:, 1]).any():
             return None
         ids += [text[start:stop].tobytes().decode(errors="replace") for start, stop in spans.tolist()]
-    return _identifiers(ids)
+    return identifiers_in_text(ids)
 
 
 def _identified(queries: Queries, item_ids: NDArray[Any] | None) -> Queries:
@@ -244,7 +244,7 @@ def _grouped(
     features: NDArray[np.float32] | None,
 ) -> Queries:
     """Queries from runs of rows, each of the query `codes` says; the runs of a query are brought together."""
-    from isrr.data._kernels import reorder_rows
+    from isrr.data._order_kernels import reorder_rows
 
     sizes = np.bincount(codes, weights=lengths).astype(np.int64)
     rows = None
@@ -255,45 +255,3 @@ def _grouped(
             reorder_rows(features, rows.copy())
     offsets = np.concatenate(([0], np.cumsum(sizes)))
     return Queries(offsets, query_ids, relevance=relevance, features=features, rows=rows)
-
-
-def _identifiers(texts: list[str]) -> NDArray[Any]:
-    """Ids as integers where all are written as one would write them, else as text."""
-    if all(len(text) < 19 and _INTEGER.fullmatch(text) for text in texts):
-        return np.array([int(text) for text in texts], np.int64)
-    return np.array(texts, dtype=object)
-
-
-def _complaint(data: Bytes, name: str, code: int, byte: int, previous: int, n_features: int | None) -> DataError:
-    """The error for a bad line: where it is, what was found there, what is needed."""
-    from isrr.data import _kernels
-
-    assert code != _kernels.UNMEASURED, f"{name}: a good line with feature {previous} was measured as narrower"
-    start = int(_kernels.line_start(data, byte))
-    line = 1 + int(np.count_nonzero(data[:start] == 10))
-    word = _TOKEN_END.split(data[byte : byte + 200].tobytes(), maxsplit=1)[0]
-    token = word.decode(errors="replace")
-    found = repr(token if len(token) <= 40 else token[:40] + "…") if token else "the line ends"
-    index = token.split(":")[0]
-    width = f"n_features is {n_features}" if n_features else f"indices end at {MAX_FEATURES}"
-    said = {
-        _kernels.LABEL: f"{found} where a relevance label is needed, a finite number ≥ 0",
-        _kernels.NEGATIVE_LABEL: f"label {token} is negative; relevance grades are ≥ 0",
-        _kernels.NO_QID: f"{found} where `qid:ID` is needed; a file without ids needs group sizes (`group=`)",
-        _kernels.EMPTY_QID: "no query id behind `qid:`",
-        _kernels.SPARE_QID: f"{found}, but group sizes are given too; needed is one of the two",
-        _kernels.NOT_TEXT: f"query id {word!r} is not UTF-8 text",
-        _kernels.PAIR: f"{found} where a feature is needed, `index:value`",
-        _kernels.FIRST_INDEX: "feature 0, but indices start at 1 (a file that starts at 0: `zero_based=True`)",
-        _kernels.ORDER: f"feature {index} follows feature {previous}; indices must increase along a line",
-        _kernels.LIMIT: f"feature {index}, but {width}",
-        _kernels.VALUE: f"feature {previous} is {found}; needed is a finite number",
-        _kernels.HUGE: f"feature {previous} is {found}, too large for a float32",
-    }[code]
-    if code == _kernels.ORDER and int(index) == previous:
-        said = f"feature {index} stands twice; indices must increase along a line"
-    if code == _kernels.VALUE and not token:
-        said = f"feature {previous} has no value"
-    if byte + len(word) == data.size:
-        said += "; the file ends here, so its last line may have been cut off"
-    return DataError(f"{name}:{line}: column {byte - start + 1}: {said}")

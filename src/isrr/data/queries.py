@@ -1,20 +1,21 @@
 """Queries: the one shape in which ranking data travels through isrr.
 
-Columns are ragged: the rows of query q are `offsets[q] : offsets[q + 1]`. Input may come in any row order; rows are
-grouped by query here (queries in order of first appearance, rows of a query in the order given), and `in_caller_order`
-brings per-row results back. Everything is checked here, once, so that nothing downstream has to.
+Columns are ragged: the rows of query q are `offsets[q] : offsets[q + 1]`. Input may come in any row order; it is
+checked and brought together by query once, in `isrr.data.grouping`, so that nothing downstream has to, and
+`in_caller_order` brings per-row results back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isrr.counting import counted
+from isrr.data.grouping import Grouping
+from isrr.data.identifiers import identifier_key, joined_identifiers, shortlex
 from isrr.errors import DataError
 from isrr.parallel import over_queries
 
@@ -90,36 +91,18 @@ class Queries:
             raise DataError("nothing to rank: give scores, relevance or features, one row an item")
         if n_rows == 0:
             raise DataError("nothing to rank: the columns have no rows")
-        ids = _identifiers(query_ids, "query_ids", n_rows) if query_ids is not None else None
-        offsets, heads, rows = _grouping(ids, group, n_rows)
-        one_a_query = ids[heads] if ids is not None else np.arange(len(offsets) - 1)
-
-        def column(values: ArrayLike, name: str) -> NDArray[Any]:
-            array = _identifiers(values, name, n_rows)
-            return array if rows is None else array[rows]
-
-        def numbers(values: ArrayLike, name: str) -> FloatArray:
-            array = _numbers(values, name, n_rows)
-            bad = np.flatnonzero(~np.isfinite(array) | ((array < 0) if name == "relevance" else False))
-            if bad.size:
-                row = int(bad[0])
-                query = str(one_a_query[_query_of_row(offsets, rows, row)])
-                need = "a finite number ≥ 0" if name == "relevance" else "a finite number"
-                found = f"{name} is {array[row]}"
-                raise DataError(f"row {row} (query {query!r}): {found}; it must be {need}", query)
-            return array if rows is None else array[rows]
-
+        grouping = Grouping.of(query_ids, group, n_rows)
         queries = cls(
-            offsets=offsets,
-            query_ids=one_a_query,
-            scores=None if scores is None else numbers(scores, "scores"),
-            relevance=None if relevance is None else numbers(relevance, "relevance"),
-            item_ids=None if item_ids is None else column(item_ids, "item_ids"),
-            item_groups=None if item_groups is None else column(item_groups, "item_groups"),
-            segments=None if segments is None else _per_query(column(segments, "segments"), offsets, one_a_query),
-            features=None if features is None else _matrix(features, n_rows, rows),
-            rows=rows,
-            made_ids=ids is None,
+            offsets=grouping.offsets,
+            query_ids=grouping.query_ids,
+            scores=None if scores is None else grouping.finite(scores, "scores"),
+            relevance=None if relevance is None else grouping.finite(relevance, "relevance", least=0),
+            item_ids=None if item_ids is None else grouping.identifiers(item_ids, "item_ids"),
+            item_groups=None if item_groups is None else grouping.identifiers(item_groups, "item_groups"),
+            segments=None if segments is None else grouping.segments(segments),
+            features=None if features is None else grouping.matrix(features),
+            rows=grouping.rows,
+            made_ids=query_ids is None,
         )
         if (found := queries.repeated_item()) is not None:
             item, query = found
@@ -169,7 +152,7 @@ class Queries:
     @cached_property
     def item_order(self) -> IntArray | None:
         """Integers that sort as the item ids do (shorter first, then by text), or None without ids."""
-        return None if self.item_ids is None else _shortlex(self.item_ids)
+        return None if self.item_ids is None else shortlex(self.item_ids)
 
     @cached_property
     def by_score(self) -> NDArray[np.int32]:
@@ -237,7 +220,7 @@ class Queries:
         starts = np.cumsum([0, *(part.n_rows for part in parts)])
         offsets = np.concatenate([[0], *(part.offsets[1:] + start for part, start in zip(parts, starts, strict=False))])
         made = all(part.made_ids for part in parts)
-        ids = np.arange(len(offsets) - 1) if made else _joined_ids([part.query_ids for part in parts])
+        ids = np.arange(len(offsets) - 1) if made else joined_identifiers([part.query_ids for part in parts])
         texts, counts = np.unique(ids.astype(str), return_counts=True)
         if counts.max() > 1:
             raise DataError(f"query {str(texts[counts > 1][0])!r} stands in more than one part")
@@ -247,13 +230,7 @@ class Queries:
 
     def with_scores(self, scores: ArrayLike) -> "Queries":
         """The same queries with new scores, given in the caller's row order."""
-        array = _numbers(scores, "scores", self.n_rows)
-        bad = np.flatnonzero(~np.isfinite(array))
-        if bad.size:
-            row = int(bad[0])
-            query = self.query_ids[_query_of_row(self.offsets, self.rows, row)]
-            raise DataError(f"row {row} (query {str(query)!r}): scores is {array[row]}; it must be a finite number")
-        return replace(self, scores=array if self.rows is None else array[self.rows])
+        return replace(self, scores=self._grouping.finite(scores, "scores"))
 
     def in_caller_order(self, values: NDArray[Any]) -> NDArray[Any]:
         """Per-row values, moved from query order to the row order the caller gave."""
@@ -265,8 +242,11 @@ class Queries:
 
     def in_query_order(self, values: ArrayLike, name: str) -> FloatArray:
         """Per-row numbers from the caller, moved to query order."""
-        array = _numbers(values, name, self.n_rows)
-        return array if self.rows is None else array[self.rows]
+        return self._grouping.numbers(values, name)
+
+    @property
+    def _grouping(self) -> Grouping:
+        return Grouping(self.offsets, self.query_ids, self.rows)
 
     def need_scores(self) -> FloatArray:
         """The scores, or an error that says they are missing."""
@@ -296,16 +276,6 @@ class Queries:
         return str(self.item_ids[row]), str(self.query_ids[query[row]])
 
 
-def identifier_key(identifier: object) -> int:
-    """A 64-bit hash of an id's text.
-
-    Example:
-        >>> identifier_key(7) == identifier_key("7")
-        True
-    """
-    return int.from_bytes(blake2b(str(identifier).encode(), digest_size=8).digest(), "little")
-
-
 def joint_fingerprint(ours: str, theirs: str) -> str:
     """The fingerprint of two sets of queries together, from theirs.
 
@@ -315,106 +285,3 @@ def joint_fingerprint(ours: str, theirs: str) -> str:
     """
     sums = (int(ours[half], 16) + int(theirs[half], 16) for half in (slice(16), slice(16, None)))
     return "".join(f"{part % 2**64:016x}" for part in sums)
-
-
-def _numbers(values: ArrayLike, name: str, n_rows: int) -> FloatArray:
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{name} must be numbers: {error}") from None
-    if array.shape != (n_rows,):
-        raise DataError(f"{name} has shape {array.shape}; needed is ({n_rows},), one number a row")
-    return array
-
-
-def _matrix(values: ArrayLike, n_rows: int, rows: IntArray | None) -> NDArray[np.float32]:
-    try:
-        array = np.asarray(values, dtype=np.float32)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"features must be numbers: {error}") from None
-    if array.ndim != 2 or len(array) != n_rows:
-        raise DataError(f"features have shape {array.shape}; needed is ({n_rows}, n_features)")
-    return array if rows is None else array[rows]
-
-
-def _identifiers(values: ArrayLike, name: str, n_rows: int) -> NDArray[Any]:
-    """Ids as integers where they all are, else as text; so 7 and "7" mean the same wherever they meet."""
-    array = np.asarray(values)
-    if array.shape != (n_rows,):
-        raise DataError(f"{name} has shape {array.shape}; needed is ({n_rows},), one id a row")
-    if array.dtype.kind in "iub":
-        return array.astype(np.int64)
-    if array.dtype.kind == "f":
-        bad = np.flatnonzero(~np.isfinite(array) | (array != np.round(array)))
-        if bad.size:
-            row = int(bad[0])
-            raise DataError(f"row {row}: {name} is {array[row]}; ids are integers or text, and none may be missing")
-        return array.astype(np.int64)
-    if array.dtype.kind == "U":
-        return array.astype(object)
-    missing = np.flatnonzero([value is None or value != value for value in array])
-    if missing.size:
-        raise DataError(f"row {int(missing[0])}: {name} is missing; every row needs one")
-    return np.array([str(value) for value in array], dtype=object)
-
-
-def _joined_ids(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    if all(part.dtype.kind == "i" for part in parts):
-        return np.concatenate(parts)
-    return np.concatenate([part.astype(str).astype(object) for part in parts])
-
-
-def _grouping(
-    ids: NDArray[Any] | None, group: ArrayLike | None, n_rows: int
-) -> tuple[IntArray, IntArray, IntArray | None]:
-    """Offsets of the queries, the row at which each first appears, and the order that groups rows (or None)."""
-    if ids is not None and group is not None:
-        raise DataError("give query_ids or group, not both")
-    if ids is None and group is None:
-        raise DataError("no query structure: give query_ids (one id a row) or group (sizes of consecutive queries)")
-    if group is not None:
-        sizes = np.asarray(group)
-        if sizes.ndim != 1 or sizes.size == 0 or sizes.dtype.kind not in "iu":
-            raise DataError("group must be a non-empty list of whole numbers, the sizes of consecutive queries")
-        if sizes.min() < 1:
-            q = int(np.flatnonzero(sizes < 1)[0])
-            raise DataError(f"group {q} has size {sizes[q]}; every query needs at least one item")
-        if sizes.sum() != n_rows:
-            raise DataError(f"group sizes add up to {sizes.sum()}; needed is the number of rows, {n_rows}")
-        offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
-        return offsets, offsets[:-1], None
-    assert ids is not None
-    heads = np.concatenate(([0], np.flatnonzero(ids[1:] != ids[:-1]) + 1))
-    if len(set(ids[heads].tolist())) == heads.size:  # the rows of each query already stand together
-        return np.concatenate((heads, [n_rows])).astype(np.int64), heads, None
-    _, first, inverse, counts = np.unique(ids, return_index=True, return_inverse=True, return_counts=True)
-    by_appearance = np.argsort(first)
-    place = np.empty_like(by_appearance)
-    place[by_appearance] = np.arange(by_appearance.size)
-    rows = np.argsort(place[inverse], kind="stable")
-    offsets = np.concatenate(([0], np.cumsum(counts[by_appearance]))).astype(np.int64)
-    return offsets, first[by_appearance], rows
-
-
-def _query_of_row(offsets: IntArray, rows: IntArray | None, row: int) -> int:
-    stored = row if rows is None else int(np.flatnonzero(rows == row)[0])
-    return int(np.searchsorted(offsets, stored, side="right")) - 1
-
-
-def _per_query(column: NDArray[Any], offsets: IntArray, query_ids: NDArray[Any]) -> NDArray[Any]:
-    heads = column[offsets[:-1]]
-    lengths = np.diff(offsets)
-    differs = np.flatnonzero(column != np.repeat(heads, lengths))
-    if differs.size:
-        q = int(np.searchsorted(offsets, differs[0], side="right")) - 1
-        found, query = f"{str(heads[q])!r} and {str(column[differs[0]])!r}", str(query_ids[q])
-        raise DataError(f"query {query!r} has two segments, {found}; a query belongs to one", query)
-    return heads
-
-
-def _shortlex(ids: NDArray[Any]) -> IntArray:
-    if ids.dtype.kind == "i" and ids.min() >= 0:
-        return ids  # numbers without a sign sort alike by value and by (length, text)
-    texts = [str(value) for value in ids]
-    rank = {text: i for i, text in enumerate(sorted(set(texts), key=lambda text: (len(text), text)))}
-    return np.array([rank[text] for text in texts], np.int64)

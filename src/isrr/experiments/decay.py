@@ -1,4 +1,4 @@
-"""What the factor from one position's threshold to the next does (RQ5, figure 3 and table 5)."""
+"""What decay, the factor from one position's threshold to the next, does (RQ5, figure 3 and table 5)."""
 
 from dataclasses import replace
 from typing import Any

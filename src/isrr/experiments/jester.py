@@ -1,8 +1,8 @@
 """Jester as a ranking problem: half of each user's ratings are seen, the other half is ranked.
 
 Features of a (user, joke) pair come from seen ratings alone: means and deviations of both, a neighbourhood prediction
-and truncated singular value decompositions. The hidden ratings, from −10 to 10, become the
-nearest of the grades 0 to 4.
+and truncated singular value decompositions. The hidden ratings, from −10 to 10, become the nearest of the grades 0
+to 4.
 """
 
 import numpy as np

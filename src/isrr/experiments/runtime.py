@@ -1,9 +1,8 @@
 """Seconds for training and for risk control, on made-up data in the paper's three shapes (RQ4, table 3).
 
 Risk control runs at full size: a quarter of the test queries is scored, 21 thresholds are evaluated exactly, one is
-chosen by Hoeffding–Bentkus.
-Training is timed over a few epochs on a sample of the training queries and scaled to 100 epochs of all of them: its
-time grows in proportion to both.
+chosen by Hoeffding–Bentkus. Training is timed over a few epochs on a sample of the training queries and scaled to 100
+epochs of all of them: its time grows in proportion to both.
 """
 
 import time

@@ -7,17 +7,11 @@ admitted set (many thresholds admit the same one), and, where rankings are drawn
 import numpy as np
 
 from isrr.compiled import njit
+from isrr.data._order_kernels import longest_query
 from isrr.noise import stream, uniform
 from isrr.ranker._exact_kernels import dot, scratch_size
-from isrr.ranker._kernels import (
-    admit,
-    count_eligible,
-    draw,
-    exact_exposure,
-    longest_query,
-    smoothed_exposure,
-    weigh,
-)
+from isrr.ranker._exposure_kernels import exact_exposure, smoothed_exposure
+from isrr.ranker._kernels import admit, count_eligible, draw, weigh
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -1,4 +1,9 @@
-"""Utility and disparity of a whole grid of rankers on judged queries, in one pass."""
+"""Utility and disparity of a whole grid of rankers on judged queries, in one pass.
+
+Utility is expected over draws, disparity that of expected exposure: computed without drawing for decay 1, from
+Rao–Blackwellised draws below 1, or from plain rankings, with the bias of their disparity removed or, as in the paper,
+kept.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

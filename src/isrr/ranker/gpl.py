@@ -26,8 +26,10 @@ from isrr.errors import DataError
 from isrr.gains import discount
 from isrr.noise import CALIBRATION, SERVING, stream_seed, streams
 from isrr.parallel import Progress, over_queries
-from isrr.ranker import _kernels
+from isrr.ranker._exposure_kernels import exposure_of_queries
+from isrr.ranker._kernels import eligibility_of_queries, rank_one, sample_queries
 from isrr.ranker._nodes import laguerre_rules
+from isrr.ranker._propensity_kernels import place_probabilities_of_queries, rank_one_with_propensity
 from isrr.ranker.thresholds import expand
 from isrr.scores.standardize import ScoreMap
 
@@ -131,9 +133,7 @@ class GPLRanker:
         scores, order = self.mapped(queries.need_scores()), queries.by_score
         out = np.empty(queries.n_rows)
         over_queries(
-            lambda start, stop: _kernels.eligibility_of_queries(
-                queries.offsets, order, scores, self.scale, start, stop, out
-            ),
+            lambda start, stop: eligibility_of_queries(queries.offsets, order, scores, self.scale, start, stop, out),
             queries.offsets,
         )
         return queries.in_caller_order(out)
@@ -168,7 +168,7 @@ class GPLRanker:
         keys = np.empty(0, np.uint64) if exact else queries.keys
         out, rules, name = np.empty(queries.n_rows), laguerre_rules(), stream_seed(seed, CALIBRATION)
         over_queries(
-            lambda start, stop: _kernels.exposure_of_queries(
+            lambda start, stop: exposure_of_queries(
                 queries.offsets, order, scores, self.scale, self.thresholds, weights, rules,
                 keys, name, 0 if exact else n_draws, start, stop, out,
             ),
@@ -202,7 +202,7 @@ class GPLRanker:
         scores, order = self.mapped(queries.need_scores()), queries.by_score
         out = np.empty((*noise.shape, self.k), np.int64)
         over_queries(
-            lambda start, stop: _kernels.sample_queries(
+            lambda start, stop: sample_queries(
                 queries.offsets, order, scores, self.scale, self.thresholds, noise, start, stop, out
             ),
             queries.offsets,
@@ -237,7 +237,7 @@ class GPLRanker:
             array([1, 0, 2])
         """
         raw, places = self._servable(scores, k)
-        ranking: NDArray[np.int64] = _kernels.rank_one(
+        ranking: NDArray[np.int64] = rank_one(
             self.mapped(raw), self.scale, self.threshold, self.decay, places, self._session_noise(query_id, session)
         )
         if ranking.size == 0:
@@ -256,7 +256,7 @@ class GPLRanker:
         raw, places = self._servable(scores, k)
         noise = self._session_noise(query_id, session)
         served = ServedList(
-            *_kernels.rank_one_with_propensity(self.mapped(raw), self.scale, self.threshold, self.decay, places, noise)
+            *rank_one_with_propensity(self.mapped(raw), self.scale, self.threshold, self.decay, places, noise)
         )
         if served.ranking.size == 0:
             _refuse_infinite(raw)
@@ -295,7 +295,7 @@ class GPLRanker:
         scores, order = self.mapped(queries.need_scores()), queries.by_score
         out = np.empty(lists.shape)
         over_queries(
-            lambda start, stop: _kernels.place_probabilities_of_queries(
+            lambda start, stop: place_probabilities_of_queries(
                 queries.offsets, order, scores, self.scale, self.thresholds, lists, start, stop, out
             ),
             queries.offsets,

@@ -1,0 +1,1 @@
+"""What was found, drawn and put in words; nothing is computed here."""

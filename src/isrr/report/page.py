@@ -13,7 +13,8 @@ from typing import Any
 
 from isrr.calibration.explorer import Explorer
 from isrr.calibration.portrait import Portrait
-from isrr.certificate import Abstention, Certificate, Estimate
+from isrr.certificate import Abstention, Certificate
+from isrr.findings import Estimate
 from isrr.report import words
 
 LONGEST_NAME = 160  # characters of an id or a group that are carried

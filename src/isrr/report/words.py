@@ -3,7 +3,8 @@
 import shlex
 from dataclasses import replace
 
-from isrr.certificate import ASSUMPTIONS, Abstention, Certificate, Estimate
+from isrr.certificate import ASSUMPTIONS, Abstention, Certificate
+from isrr.findings import Estimate
 from isrr.guarantee import Guarantee
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk.evidence import NAMES as EVIDENCE

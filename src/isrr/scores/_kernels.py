@@ -1,4 +1,4 @@
-"""Compiled loops over scores."""
+"""The score map, compiled: between its knots and beyond the outermost ones it is linear."""
 
 import numpy as np
 

@@ -8,9 +8,9 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
-from isrr.data.queries import Queries
+from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.scores.base import BaseScorer, mean_ndcg
 from isrr.scores.features import FeatureMatrix, feature_matrix
 from isrr.scores.interrupt import TrainingInterruptedError, interruptible
@@ -19,6 +19,14 @@ from isrr.scores.scorer import Progress
 
 # Called after each round with (rounds done, NDCG@5 on the validation set); True asks to stop.
 AfterRound = Callable[[int, float], bool]
+
+
+class Prepared(NamedTuple):
+    """Judged queries, ready for a library: features as the scorer sees them, grades, and the sizes of the queries."""
+
+    matrix: FeatureMatrix
+    relevance: FloatArray
+    n_items: IntArray
 
 
 @dataclass(kw_only=True, repr=False)
@@ -61,7 +69,8 @@ class BoostedScorer(BaseScorer):
         """Train with early stopping; arguments as in `Scorer.fit`."""
         matrix = feature_matrix(train, self.normalize)
         held_out = feature_matrix(validation, self.normalize, matrix.shape[1])
-        train.need_relevance(), validation.need_relevance()
+        learnt = Prepared(matrix, train.need_relevance(), train.n_items)
+        watched = Prepared(held_out, validation.need_relevance(), validation.n_items)
         done = 0
         with interruptible() as interrupted:
 
@@ -72,7 +81,7 @@ class BoostedScorer(BaseScorer):
                     progress(number, self.rounds, ndcg)
                 return interrupted()
 
-            kept = self._train(train, matrix, validation, held_out, after_round)
+            kept = self._train(learnt, watched, after_round)
             self.n_features = matrix.shape[1]
             self.learnt_from = sample_of([train, validation])
             self.history = {"rounds": kept, "interrupted": interrupted()}
@@ -85,12 +94,5 @@ class BoostedScorer(BaseScorer):
         return self
 
     @abstractmethod
-    def _train(
-        self,
-        train: Queries,
-        matrix: FeatureMatrix,
-        validation: Queries,
-        held_out: FeatureMatrix,
-        after_round: AfterRound,
-    ) -> int:
-        """Train on prepared features and keep the model; how many rounds of it are used."""
+    def _train(self, train: Prepared, validation: Prepared, after_round: AfterRound) -> int:
+        """Train and keep the model; how many rounds of it are used."""

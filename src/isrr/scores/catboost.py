@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from isrr.data.queries import Queries
-from isrr.scores.boosted import AfterRound, BoostedScorer
+from isrr.scores.boosted import AfterRound, BoostedScorer, Prepared
 from isrr.scores.features import FeatureMatrix
 
 _METRIC = "NDCG:top=5;type=Exp"
@@ -41,14 +40,7 @@ class CatBoostScorer(BoostedScorer):
             "logging_level": "Silent",
         } | self.native
 
-    def _train(
-        self,
-        train: Queries,
-        matrix: FeatureMatrix,
-        validation: Queries,
-        held_out: FeatureMatrix,
-        after_round: AfterRound,
-    ) -> int:
+    def _train(self, train: Prepared, validation: Prepared, after_round: AfterRound) -> int:
         import catboost
 
         class Watch:
@@ -58,8 +50,7 @@ class CatBoostScorer(BoostedScorer):
                 return not after_round(info.iteration, float(ndcg[-1]))
 
         model = catboost.CatBoost(self.library_parameters())
-        held = _pool(held_out, validation)
-        model.fit(_pool(matrix, train), eval_set=held, use_best_model=True, callbacks=[Watch()])
+        model.fit(_pool(train), eval_set=_pool(validation), use_best_model=True, callbacks=[Watch()])
         self._model = model
         return int(model.tree_count_)
 
@@ -75,8 +66,8 @@ class CatBoostScorer(BoostedScorer):
         self._model = catboost.CatBoost().load_model(str(file), format="cbm")
 
 
-def _pool(matrix: FeatureMatrix, queries: Queries) -> Any:
+def _pool(prepared: Prepared) -> Any:
     import catboost
 
-    groups = np.repeat(np.arange(len(queries)), queries.n_items)
-    return catboost.Pool(matrix, queries.need_relevance(), group_id=groups)
+    groups = np.repeat(np.arange(len(prepared.n_items)), prepared.n_items)
+    return catboost.Pool(prepared.matrix, prepared.relevance, group_id=groups)

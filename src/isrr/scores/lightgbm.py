@@ -6,9 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from isrr.data.queries import Queries
 from isrr.errors import DataError
-from isrr.scores.boosted import AfterRound, BoostedScorer
+from isrr.scores.boosted import AfterRound, BoostedScorer, Prepared
 from isrr.scores.features import FeatureMatrix
 
 
@@ -43,23 +42,15 @@ class LightGBMScorer(BoostedScorer):
             "verbosity": -1,
         } | self.native
 
-    def _train(
-        self,
-        train: Queries,
-        matrix: FeatureMatrix,
-        validation: Queries,
-        held_out: FeatureMatrix,
-        after_round: AfterRound,
-    ) -> int:
+    def _train(self, train: Prepared, validation: Prepared, after_round: AfterRound) -> int:
         import lightgbm
         from lightgbm.callback import CallbackEnv, EarlyStopException
 
-        grades = train.need_relevance()
-        if self.loss == "lambdarank" and (grades != np.round(grades)).any():
+        if self.loss == "lambdarank" and (train.relevance != np.round(train.relevance)).any():
             raise DataError("lambdarank needs whole relevance grades (0, 1, 2, …); loss 'regression' takes any")
         parameters = self.library_parameters()
-        dataset = lightgbm.Dataset(matrix, grades, group=train.n_items, params=parameters)
-        held = dataset.create_valid(held_out, validation.need_relevance(), group=validation.n_items)
+        dataset = lightgbm.Dataset(train.matrix, train.relevance, group=train.n_items, params=parameters)
+        held = dataset.create_valid(validation.matrix, validation.relevance, group=validation.n_items)
 
         seen: list[float] = []
 

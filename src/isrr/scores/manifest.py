@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from isrr.errors import ScorerError
-from isrr.files import read_json, write_atomically
+from isrr.files import write_atomically
+from isrr.json_files import read_json
 
 NAME = "manifest.json"
 FORMAT = 1

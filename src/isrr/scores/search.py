@@ -21,7 +21,8 @@ import numpy as np
 from isrr.counting import counted
 from isrr.data.queries import Queries
 from isrr.errors import ScorerError
-from isrr.files import read_json_lines, write_atomically
+from isrr.files import write_atomically
+from isrr.json_files import read_json_lines
 from isrr.scores.interrupt import TrainingInterruptedError
 from isrr.scores.scorer import Progress, Scorer
 

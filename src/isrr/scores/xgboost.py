@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from isrr.data.queries import Queries
-from isrr.scores.boosted import AfterRound, BoostedScorer
+from isrr.scores.boosted import AfterRound, BoostedScorer, Prepared
 from isrr.scores.features import FeatureMatrix
 
 
@@ -34,23 +33,16 @@ class XGBoostScorer(BoostedScorer):
         }
         return parameters | ({"nthread": self.threads} if self.threads else {}) | self.native
 
-    def _train(
-        self,
-        train: Queries,
-        matrix: FeatureMatrix,
-        validation: Queries,
-        held_out: FeatureMatrix,
-        after_round: AfterRound,
-    ) -> int:
+    def _train(self, train: Prepared, validation: Prepared, after_round: AfterRound) -> int:
         import xgboost
 
         def after_iteration(_self: Any, _model: Any, epoch: int, evals_log: Any) -> bool:
             return after_round(epoch + 1, float(evals_log["validation"]["ndcg@5"][-1]))
 
         watch = type("Watch", (xgboost.callback.TrainingCallback,), {"after_iteration": after_iteration})
-        dataset = xgboost.QuantileDMatrix(matrix, train.need_relevance(), group=train.n_items, max_bin=self.max_bin)
+        dataset = xgboost.QuantileDMatrix(train.matrix, train.relevance, group=train.n_items, max_bin=self.max_bin)
         held = xgboost.QuantileDMatrix(
-            held_out, validation.need_relevance(), group=validation.n_items, max_bin=self.max_bin, ref=dataset
+            validation.matrix, validation.relevance, group=validation.n_items, max_bin=self.max_bin, ref=dataset
         )
         stop = xgboost.callback.EarlyStopping(rounds=self.patience, metric_name="ndcg@5", maximize=True)
         booster = xgboost.train(

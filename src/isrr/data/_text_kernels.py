@@ -1,0 +1,125 @@
+"""Compiled reading of words and decimal numbers. Every text ends in a line end, at which all of these loops stop.
+
+Of a number, up to 18 digits are read as one integer and divided by a power of ten; a longer one is read again, by its
+first 18 significant digits.
+"""
+
+import numpy as np
+
+from isrr.compiled import njit
+
+OK, VALUE, HUGE = range(3)  # what `number` says: a number, none, one beyond float32
+
+TAB, LINE_END, RETURN, SPACE, HASH, PLUS, MINUS, POINT, ZERO, COLON = 9, 10, 13, 32, 35, 43, 45, 46, 48, 58
+UPPER_E, LOWER_E, EQUALS = 69, 101, 61
+INFINITE = 3.4028235677973366e38  # the smallest double that rounds to an infinite float32
+POWERS = np.array([float(f"1e{power}") for power in range(309)])
+DIGITS = 18  # as many always fit an int64
+
+
+@njit(cache=True, nogil=True)
+def ends_token(c):
+    return c == SPACE or c == LINE_END or c == HASH or c == TAB or c == RETURN
+
+
+@njit(cache=True, nogil=True)
+def after_blanks(text, i):
+    while text[i] == SPACE or text[i] == TAB or text[i] == RETURN:
+        i += 1
+    return i
+
+
+@njit(cache=True, nogil=True)
+def word_stop(text, i):
+    while text[i] != SPACE and text[i] != TAB and text[i] != RETURN and text[i] != LINE_END:
+        i += 1
+    return i
+
+
+@njit(cache=True, nogil=True)
+def _exponent(text, i):
+    """A signed whole number, where it ends, and whether there was one."""
+    negative = text[i] == MINUS
+    if text[i] == MINUS or text[i] == PLUS:
+        i += 1
+    start, value = i, 0
+    while ZERO <= text[i] <= ZERO + 9:
+        if value < 10**15:
+            value = value * 10 + (text[i] - ZERO)
+        i += 1
+    return -value if negative else value, i, i > start
+
+
+@njit(cache=True, nogil=True)
+def _scaled(mantissa, power):
+    """mantissa · 10^power, without leaving the range of doubles on the way."""
+    if mantissa == 0 or power < -400:
+        return 0.0
+    if power > 308:
+        return np.inf
+    if power >= 0:
+        return mantissa * POWERS[power]
+    if power >= -308:
+        return mantissa / POWERS[-power]
+    return mantissa / POWERS[308] / POWERS[-power - 308]
+
+
+@njit(cache=True, nogil=True)
+def _long_number(text, i, power):
+    """An unsigned decimal of any length, by its first 18 significant digits, times 10^power."""
+    mantissa, digits, seen_point = 0, 0, False
+    while True:
+        c = text[i]
+        if c == POINT:
+            seen_point = True
+        elif ZERO <= c <= ZERO + 9:
+            if digits < DIGITS:
+                mantissa = mantissa * 10 + (c - ZERO)
+                digits += mantissa > 0
+                power -= seen_point
+            else:
+                power += not seen_point
+        else:
+            return _scaled(mantissa, power)
+        i += 1
+
+
+@njit(cache=True, nogil=True)
+def number(text, i):
+    """A decimal number, where it ends, and OK, VALUE (not a number) or HUGE (beyond float32)."""
+    negative = text[i] == MINUS
+    if negative or text[i] == PLUS:
+        i += 1
+    start, mantissa, fraction = i, 0, 0
+    digit = text[i] - ZERO
+    while 0 <= digit <= 9:
+        mantissa = mantissa * 10 + digit
+        i += 1
+        digit = text[i] - ZERO
+    digits = i - start
+    if text[i] == POINT:
+        i += 1
+        after = i
+        digit = text[i] - ZERO
+        while 0 <= digit <= 9:
+            mantissa = mantissa * 10 + digit
+            i += 1
+            digit = text[i] - ZERO
+        fraction = i - after
+        digits += fraction
+    if digits == 0:
+        return 0.0, i, VALUE
+    power = 0
+    if text[i] == LOWER_E or text[i] == UPPER_E:
+        power, i, found = _exponent(text, i + 1)
+        if not found:
+            return 0.0, i, VALUE
+    if not ends_token(text[i]):
+        return 0.0, i, VALUE
+    if digits > DIGITS:
+        value = _long_number(text, start, power)
+    elif power == 0:
+        value = mantissa / POWERS[fraction]
+    else:
+        value = _scaled(mantissa, power - fraction)
+    return -value if negative else value, i, HUGE if value >= INFINITE else OK

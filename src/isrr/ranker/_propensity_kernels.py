@@ -1,0 +1,102 @@
+"""Compiled loops for propensities: the chance of each placed item at its place, given those above it.
+
+For rankings that somebody gives, logarithms are taken throughout, as any of them may be next to impossible. A list that
+is served was drawn just now: there plain weights are enough, block by block as `isrr.ranker._kernels` says.
+"""
+
+import numpy as np
+
+from isrr.compiled import njit
+from isrr.data._order_kernels import longest_query
+from isrr.ranker._kernels import admit, drawn_list, weigh
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def place_probabilities(scores, order, scale, n_admitted, ranking, probabilities):
+    # ranking (≤ k,)        positions within the query, −1 beyond the end of a list
+    # probabilities (≤ k,)  out: log chance of each placed item given those above it, in log space throughout
+    n = order.size
+    placed = np.zeros(n, np.bool_)
+    place_of = np.empty(n, np.int64)
+    for i in range(n):
+        place_of[order[i]] = i
+    best = 0
+    for j in range(ranking.size):
+        if ranking[j] < 0:
+            probabilities[j] = 0.0
+            continue
+        pick = place_of[ranking[j]]
+        top = scores[order[best]]
+        mass = 0.0
+        for i in range(best, n_admitted[j]):
+            if not placed[i]:
+                mass += np.exp((scores[order[i]] - top) * scale)
+        if pick < n_admitted[j]:
+            probabilities[j] = (scores[ranking[j]] - top) * scale - np.log(mass)
+        else:
+            probabilities[j] = -np.inf
+        placed[pick] = True
+        while best < n and placed[best]:
+            best += 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def place_probabilities_of_queries(offsets, order, scores, scale, thresholds, rankings, start, stop, out):
+    # rankings, out (n_queries, n_draws, ≤ k)
+    longest = longest_query(offsets, start, stop)
+    weights, eligibility, heads = np.empty(longest), np.empty(longest), np.empty(longest, np.int64)
+    n_admitted = np.empty(thresholds.size, np.int64)
+    for q in range(start, stop):
+        first, last = offsets[q], offsets[q + 1]
+        n = last - first
+        weigh(scores[first:last], order[first:last], scale, weights[:n], eligibility[:n], heads[:n])
+        admit(eligibility[:n], thresholds, n_admitted)
+        for d in range(rankings.shape[1]):
+            place_probabilities(scores[first:last], order[first:last], scale, n_admitted, rankings[q, d], out[q, d])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def place_chances(weights, heads, n_admitted, ranking, chances):
+    # ranking (places,)  items by falling score
+    # chances (places,)  out: chance of each placed item given those above it
+    #
+    # The weight left is kept by adding who is admitted and subtracting who is placed, and summed afresh before the
+    # differences cancel.
+    placed = np.zeros(weights.size, np.bool_)
+    head, end, left, peak = -1, 0, 0.0, 0.0
+    for j in range(ranking.size):
+        pick = ranking[j]
+        if heads[pick] != head:
+            head, end, left, peak = heads[pick], heads[pick], 0.0, 0.0
+        while end < n_admitted[j] and heads[end] == head:
+            left += weights[end]
+            end += 1
+        peak = max(peak, left)
+        if left < 1e-3 * peak:
+            left = 0.0
+            for i in range(head, end):
+                if not placed[i]:
+                    left += weights[i]
+            peak = left
+        chances[j] = min(weights[pick] / left, 1.0)
+        left -= weights[pick]
+        placed[pick] = True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def rank_one_with_propensity(scores, scale, threshold, decay, k, noise):
+    # Returns what `rank_one` does, the chance of each place given those above it, the first places of the order by
+    # score, whether scores tie, and the best item's chance of first place.
+    for score in scores:
+        if not np.isfinite(score):
+            return np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64), False, 0.0
+    order, weights, eligibility, heads, n_admitted, ranking = drawn_list(scores, scale, threshold, decay, k, noise)
+    chances = np.empty(ranking.size)
+    place_chances(weights, heads, n_admitted, ranking, chances)
+    leading = np.empty(ranking.size, np.int64)
+    for j in range(ranking.size):
+        ranking[j], leading[j] = order[ranking[j]], order[j]
+    tied = False
+    for i in range(1, order.size):
+        tied = tied or scores[order[i]] == scores[order[i - 1]]
+    return ranking, chances, leading, tied, eligibility[0]
