@@ -85,6 +85,24 @@ class Outcome:
     def _promise(self) -> str:
         return " and ".join(str(guarantee) for guarantee in self.guarantees)
 
+    @property
+    def warnings(self) -> list[str]:
+        """What a reader must know before trusting the outcome."""
+        p, found = self.provenance, []
+        if p.selection == "pointwise":
+            found.append("pointwise selection carries no guarantee over the path, only at each test alone")
+        if p.path_saw_the_tested:
+            found.append("a path fixed by the tested queries carries no guarantee: give `validation=`")
+        if any(test.evidence == "normal_approximation" for test in self.tests):
+            found.append("the normal approximation is not valid for any given number of queries")
+        if p.look > p.planned_looks:
+            together = f"{max(1 - p.look * (1 - self.confidence), 0):.0%}"
+            found.append(
+                f"look {p.look} at the same data; together the looks hold with confidence {together} at best: "
+                "plan them (`attempts=`), or use new queries"
+            )
+        return found
+
     def _risk_lines(self) -> list[str]:
         """What `risk` and `bound` measure, once for each promise."""
         several = len(self.guarantees) > 1
@@ -103,17 +121,7 @@ class Outcome:
             f"path         {p.path}, {counted(len(self.curve), 'configuration')}, fixed by {p.path_basis}",
             f"evidence     {', '.join(sorted({t.evidence for t in self.tests})) or p.evidence}, {p.selection}",
         ]
-        if p.selection == "pointwise":
-            lines.append("warning      pointwise selection carries no guarantee over the path")
-        if p.path_saw_the_tested:
-            lines.append("warning      a path fixed by the tested queries carries no guarantee: give `validation=`")
-        if any(test.evidence == "normal_approximation" for test in self.tests):
-            lines.append("warning      the normal approximation is not valid for any given number of queries")
-        if p.look > p.planned_looks:
-            lines.append(
-                f"warning      look {p.look} at the same data; together the looks hold with confidence "
-                f"{max(1 - p.look * (1 - self.confidence), 0):.0%} at best: plan them (`attempts=`), or use new queries"
-            )
+        lines += [f"warning      {warning}" for warning in self.warnings]
         if p.made_ids:
             lines.append("note         query ids were made from positions: the outcome depends on the order given")
         return lines

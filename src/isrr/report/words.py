@@ -118,24 +118,7 @@ def verdict(outcome: Certificate | Abstention) -> tuple[str, str]:
 
 def warnings(outcome: Certificate | Abstention) -> list[str]:
     """What a reader must know before trusting the verdict."""
-    p, lines = outcome.provenance, []
-    if p.selection == "pointwise":
-        lines.append(
-            "Pointwise selection carries no guarantee over the path: the confidence is that of each test alone."
-        )
-    if p.path_saw_the_tested:
-        lines.append(
-            "The path was fixed by the scores of the queries it was tested on: the confidence does not allow for that."
-        )
-    if p.look > p.planned_looks:
-        together = level(max(1 - p.look * (1 - outcome.confidence), 0))
-        lines.append(
-            f"This is look {p.look} at the same data, of {p.planned_looks} planned: together the looks hold with "
-            f"confidence {together} at best."
-        )
-    if any(test.evidence == "normal_approximation" for test in outcome.tests):
-        lines.append("The normal approximation is not valid for any given number of queries.")
-    return lines
+    return [f"{warning[0].upper()}{warning[1:]}." for warning in outcome.warnings]
 
 
 def how_selected(outcome: Certificate | Abstention) -> str:
