@@ -20,7 +20,7 @@ from isrr.data.frames import read_queries, write_queries
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
 from isrr.experiments.jester import with_features
-from isrr.gains import ideal_dcg
+from isrr.gains import has_relevant
 from isrr.noise import stream_seed
 from isrr.risk.select import split_mask
 from isrr.scores.scorer import Scorer, scorer_class
@@ -220,11 +220,11 @@ class Pools:
 
 
 def _divided(data: str, scorer: str, title: str, queries: Queries) -> Pool:
-    queries = queries[ideal_dcg(queries) > 0]
+    queries = queries[has_relevant(queries)]
     aside = split_mask(queries.keys, VALIDATION_SHARE)
     return Pool(data, scorer, title, queries[aside], queries[~aside])
 
 
 def _with_relevant(data: str, scorer: str, title: str, validation: Queries, judged: Queries) -> Pool:
-    kept = [part[ideal_dcg(part) > 0] for part in (validation, judged)]
+    kept = [part[has_relevant(part)] for part in (validation, judged)]
     return Pool(data, scorer, title, *kept)
