@@ -152,11 +152,26 @@ def identifiers(table: Any, column: str, name: str) -> NDArray[Any]:
 
     _refuse_nulls(table, column, name)
     values = table[column]
+    _refuse_kind_of_ids(values.type, column, name)
     if pa.types.is_dictionary(values.type):
         values = values.combine_chunks()
         chunk = values.chunk(0) if isinstance(values, pa.ChunkedArray) else values
         return np.asarray(chunk.dictionary.to_numpy(zero_copy_only=False)[chunk.indices.to_numpy()])
     return np.asarray(values.to_numpy())
+
+
+def _refuse_kind_of_ids(kind: Any, column: str, name: str) -> None:
+    """Refuse ids whose text would be ours or an engine's own invention."""
+    from pyarrow import types
+
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    usable = (
+        types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_date32,
+        types.is_string, types.is_large_string, types.is_string_view,
+    )  # fmt: skip
+    if not any(is_such(kind) for is_such in usable):
+        raise DataError(f"{name}: column {column!r} holds ids of type {kind}; give integers or text (cast it to text)")
 
 
 def _refuse_nulls(table: Any, column: str, name: str, query_column: str | None = None) -> None:

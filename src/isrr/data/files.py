@@ -156,10 +156,22 @@ def _jsonl(path: Path) -> Table:
     table = json.read_json(path)
 
     def read(wanted: list[str], ids: list[str]) -> Any:
-        dates = [name for name in ids if pa.types.is_timestamp(table[name].type)]
-        if not dates:
+        exact = {name: kind for name in ids if (kind := _exact_kind(table[name].type)) is not None}
+        if not exact:
             return table.select(wanted)
-        as_text = json.ParseOptions(explicit_schema=pa.schema([(name, pa.string()) for name in dates]))
-        return json.read_json(path, parse_options=as_text).select(wanted)
+        as_written = json.ParseOptions(explicit_schema=pa.schema(exact))
+        try:
+            return json.read_json(path, parse_options=as_written).select(wanted)
+        except pa.ArrowInvalid:  # ids with a fraction; whoever checks ids says so, by row
+            return table.select(wanted)
 
     return Table(str(path), table.column_names, read)
+
+
+def _exact_kind(kind: Any) -> Any:
+    """As what to read ids of JSON that were guessed to be dates, or numbers too large for an int64."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind):
+        return pa.string()
+    return pa.decimal128(38, 0) if pa.types.is_floating(kind) else None

@@ -2,36 +2,120 @@
 
 import re
 from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isrr.errors import DataError
 
+_BEYOND_INT64 = 2**63
 _INTEGER = re.compile("0|-?[1-9][0-9]*")
 
 
 def identifiers(values: ArrayLike, name: str, n_rows: int) -> NDArray[Any]:
-    """A column of ids, one a row, checked; floats that are whole numbers count as integers."""
-    array = np.asarray(values)
+    """A column of ids, one a row, checked: int64 where all fit, else text, so that different ids stay different.
+
+    Whole floats and decimals count as integers, as far as their neighbours can be told from them.
+
+    Example:
+        >>> identifiers([2**63, 7], "query_ids", 2)
+        array(['9223372036854775808', '7'], dtype=object)
+    """
+    array = _as_given(values, name)
     if array.shape != (n_rows,):
         raise DataError(f"{name} has shape {array.shape}; needed is ({n_rows},), one id a row")
-    if array.dtype.kind in "iub":
-        return array.astype(np.int64)
-    if array.dtype.kind == "f":
-        bad = np.flatnonzero(~np.isfinite(array) | (array != np.round(array)))
-        if bad.size:
-            row = int(bad[0])
-            raise DataError(f"row {row}: {name} is {array[row]}; ids are integers or text, and none may be missing")
-        return array.astype(np.int64)
-    if array.dtype.kind == "U":
-        return array.astype(object)
-    missing = np.flatnonzero([value is None or value != value for value in array])
-    if missing.size:
-        raise DataError(f"row {int(missing[0])}: {name} is missing; every row needs one")
-    return np.array([str(value) for value in array], dtype=object)
+    match array.dtype.kind:
+        case "i" | "b":
+            return array.astype(np.int64)
+        case "u":
+            return array.astype(np.int64) if array.max() < _BEYOND_INT64 else array.astype(str).astype(object)
+        case "f":
+            return _whole(array, name)
+        case "U":
+            return array.astype(object)
+    return _from_objects(array, name)
+
+
+def _as_given(values: ArrayLike, name: str) -> NDArray[Any]:
+    """An array of the values, none of them changed to suit its neighbours."""
+    if isinstance(values, np.ma.MaskedArray) and values.mask.any():
+        raise _missing(int(np.flatnonzero(values.mask)[0]), name)
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "fUS" and isinstance(values, list | tuple):
+            array = np.asarray(values, dtype=object)
+    except ValueError as error:
+        raise DataError(f"{name} must hold one id a row: {error}") from None
+    return array
+
+
+def _whole(array: NDArray[Any], name: str, first: int = 0) -> NDArray[np.int64]:
+    """Floats as integers, below the size from which whole numbers are rounded."""
+    exact = 2.0 ** min(np.finfo(array.dtype).nmant + 1, 53)
+    bad = np.flatnonzero(~(np.abs(array) < exact) | (array != np.round(array)))
+    if bad.size:
+        value, row = array[bad[0]], first + int(bad[0])
+        if np.isnan(value):
+            raise _missing(row, name)
+        rounded = f", and a {array.dtype} from {exact:.0f} on may have been rounded"
+        raise _unusable(row, name, f"{value}{rounded if abs(value) >= exact else ''}")
+    return array.astype(np.int64)
+
+
+def _from_objects(array: NDArray[Any], name: str) -> NDArray[Any]:
+    """Ids of several kinds as text, or as int64 where all are integers that fit."""
+    if array.dtype == np.dtype("datetime64[D]"):
+        array = array.astype(object)
+    if set(map(type, array)) == {str}:
+        ids = array
+    else:
+        ids = np.array([_plain(value, row, name) for row, value in enumerate(array)], dtype=object)
+        if all(isinstance(value, int) and abs(value) < _BEYOND_INT64 for value in ids):
+            return ids.astype(np.int64)
+        ids = np.array([str(value) for value in ids], dtype=object)
+    padded = np.flatnonzero([text[-1:] == "\0" for text in ids])
+    if padded.size:
+        row = int(padded[0])
+        raise _unusable(row, name, f"{ids[row]!r}, which ends in a NUL character")
+    return ids
+
+
+def _plain(value: object, row: int, name: str) -> int | str:
+    """One id as an integer or text."""
+    match value:
+        case str():
+            return str(value)
+        case bool() | np.bool_() | int() | np.integer():
+            return int(value)
+        case float() | np.floating():
+            return int(_whole(np.array([value]), name, row)[0])
+    if _is_missing(value):
+        raise _missing(row, name)
+    if isinstance(value, Decimal) and value == value.to_integral_value():
+        return int(value)
+    if isinstance(value, UUID) or (isinstance(value, date) and not isinstance(value, datetime)):
+        return str(value)
+    raise _unusable(row, name, f"{value!r} ({type(value).__name__})")
+
+
+def _is_missing(value: object) -> bool:
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):  # pandas.NA is neither equal to itself nor not
+        return np.ndim(value) == 0  # type: ignore[arg-type]
+
+
+def _missing(row: int, name: str) -> DataError:
+    return DataError(f"row {row}: {name} is missing; every row needs one")
+
+
+def _unusable(row: int, name: str, found: str) -> DataError:
+    return DataError(f"row {row}: {name} is {found}; give integers or text")
 
 
 def identifiers_in_text(texts: Sequence[str]) -> NDArray[Any]:

@@ -215,7 +215,9 @@ class Queries:
 
         def joined(name: str) -> Any:
             columns = [getattr(part, name) for part in parts]
-            return None if any(column is None for column in columns) else np.concatenate(columns)
+            if any(column is None for column in columns):
+                return None
+            return np.concatenate(columns) if name in numbers else joined_identifiers(columns)
 
         starts = np.cumsum([0, *(part.n_rows for part in parts)])
         offsets = np.concatenate([[0], *(part.offsets[1:] + start for part, start in zip(parts, starts, strict=False))])
@@ -224,8 +226,8 @@ class Queries:
         texts, counts = np.unique(ids.astype(str), return_counts=True)
         if counts.max() > 1:
             raise DataError(f"query {str(texts[counts > 1][0])!r} stands in more than one part")
-        per_row = ("scores", "relevance", "item_ids", "item_groups", "features")
-        columns = {name: joined(name) for name in (*per_row, "segments")}
+        numbers = ("scores", "relevance", "features")
+        columns = {name: joined(name) for name in (*numbers, "item_ids", "item_groups", "segments")}
         return Queries(offsets=offsets, query_ids=ids, made_ids=made, **columns)
 
     def with_scores(self, scores: ArrayLike) -> "Queries":

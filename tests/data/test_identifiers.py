@@ -1,0 +1,132 @@
+"""Ids: different ones stay different whatever holds them; what cannot be told apart exactly is refused by row."""
+
+import datetime
+import decimal
+import uuid
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from isrr import DataError, Queries
+from isrr.data.frames import read_blocks, read_queries
+
+BIG = 2**63
+
+
+def ids_of(values):
+    return Queries.from_arrays(scores=np.zeros(len(values)), query_ids=values).query_ids.tolist()
+
+
+@pytest.mark.parametrize(
+    ("values", "kept"),
+    [
+        (np.array([BIG, BIG + 1, 7], np.uint64), [str(BIG), str(BIG + 1), "7"]),
+        (np.array([BIG - 1, 7], np.uint64), [BIG - 1, 7]),
+        ([BIG, BIG + 1, -1], [str(BIG), str(BIG + 1), "-1"]),
+        ([2**64, 2**64 + 1, 7], [str(2**64), str(2**64 + 1), "7"]),
+        ([2**53 + 1, 2**53, 7.0], [2**53 + 1, 2**53, 7]),
+        ([2**53 + 1, "a", 2**53], [str(2**53 + 1), "a", str(2**53)]),
+        (np.array([2.0**53 - 1, -5.0]), [2**53 - 1, -5]),
+        (np.array([2**24 - 1, 3], np.float32), [2**24 - 1, 3]),
+        (np.array([2**11 - 1, 3], np.float16), [2**11 - 1, 3]),
+        ([decimal.Decimal(BIG + 1), decimal.Decimal("7.00")], [str(BIG + 1), "7"]),
+        ([uuid.UUID(int=1), uuid.UUID(int=2)], [str(uuid.UUID(int=1)), str(uuid.UUID(int=2))]),
+        ([datetime.date(2024, 1, 1), "x"], ["2024-01-01", "x"]),
+        (np.array(["2024-01-01", "2024-01-02"], "datetime64[D]"), ["2024-01-01", "2024-01-02"]),
+        (["a", "a\0b"], ["a", "a\0b"]),
+    ],
+)  # fmt: skip
+def test_ids_are_kept_exactly(values, kept):
+    assert ids_of(values) == kept
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (np.array([1.0, 2.0**53]), "row 1: query_ids is 9007199254740992.0, and a float64 from 9007199254740992 on"),
+        (np.array([1, 2**24], np.float32), "row 1: query_ids is 16777216.0, and a float32 from 16777216 on may have"),
+        (np.array([2, 2**11], np.float16), "row 1: query_ids is 2048.0, and a float16 from 2048 on may have"),
+        ([1, 1e300], "row 1: query_ids is 1e[+]300.*; give integers or text"),
+        ([1.0, np.inf], "row 1: query_ids is inf.*; give integers or text"),
+        ([BIG, 0.5], "row 1: query_ids is 0.5; give integers or text"),
+        ([1.0, np.nan], "row 1: query_ids is missing"),
+        (["a", np.nan], "row 1: query_ids is missing"),
+        (["a", pd.NA], "row 1: query_ids is missing"),
+        (pd.Series([1, None], dtype="Int64"), "row 1: query_ids is missing"),
+        (np.array(["2024-01-01", "NaT"], "datetime64[D]"), "row 1: query_ids is missing"),
+        (np.ma.masked_array([1, 2], [False, True]), "row 1: query_ids is missing"),
+        (["a", "a\0"], r"row 1: query_ids is 'a\\x00', which ends in a NUL"),
+        ([b"a", b"b"], r"row 0: query_ids is b'a' \(bytes\); give integers or text"),
+        (np.array([b"a", b"b"]), "row 0: query_ids is .*b'a'.*; give integers or text"),
+        ([{"b": 1}, "a"], r"row 0: query_ids is .* \(dict\); give integers or text"),
+        (["x", datetime.datetime(2024, 1, 1)], r"row 1: .*\(datetime\); give integers or text"),
+        (np.array(["2024-01-01", "2024-01-02"], "datetime64[ns]"), "row 0: .*; give integers or text"),
+        ([decimal.Decimal("7.5"), 1], "row 0: .*; give integers or text"),
+        ([1 + 2j, 3j], "row 0: .*complex.*; give integers or text"),
+        ([["a"], "b"], "query_ids must hold one id a row"),
+    ],
+)  # fmt: skip
+def test_ids_that_may_be_confused_are_refused_by_row(values, said):
+    with pytest.raises(DataError, match=said):
+        ids_of(values)
+
+
+def test_large_unsigned_ids_are_the_same_from_every_source(tmp_path):
+    ids = [BIG - 1, BIG, BIG, BIG + 1]  # as int64 the last would stand near −2^63
+    table = pa.table({"qid": pa.array(ids, pa.uint64()), "docid": pa.array(ids, pa.uint64()), "score": [4.0, 3, 2, 1]})
+    table = table.set_column(1, "docid", pa.array([BIG, BIG, BIG + 1, BIG], pa.uint64()))
+    pq.write_table(table, tmp_path / "u.parquet")
+    decimals = table.set_column(0, "qid", table["qid"].cast(pa.decimal128(20, 0)))  # how Spark reads unsigned integers
+    lines = (f'{{"qid": {row["qid"]}, "docid": {row["docid"]}, "score": 1}}\n' for row in table.to_pylist())
+    (tmp_path / "u.jsonl").write_text("".join(lines))
+    (tmp_path / "u.csv").write_text(table.to_pandas().to_csv(index=False))
+    frames, files = (table, decimals, table.to_pandas(), pl.from_arrow(table)), ("u.jsonl", "u.csv")
+    whole = read_queries(tmp_path / "u.parquet")
+    assert whole.query_ids.tolist() == [str(BIG - 1), str(BIG), str(BIG + 1)]
+    assert whole.item_ids.tolist() == [str(BIG), str(BIG), str(BIG + 1), str(BIG)]
+    for source in (*frames, *(tmp_path / file for file in files)):
+        found = read_queries(source)
+        assert (found.keys == whole.keys).all()
+        assert (found.item_order == whole.item_order).all()
+    in_blocks = Queries.concatenate(list(read_blocks(tmp_path / "u.parquet", rows=1)))  # the first block holds integers
+    assert in_blocks.query_ids.tolist() == whole.query_ids.tolist()
+    assert in_blocks.item_ids.tolist() == whole.item_ids.tolist()
+
+
+def test_numbers_in_json_are_ids_as_written(tmp_path):
+    file = tmp_path / "ids.jsonl"
+
+    def read(*ids):
+        file.write_text("".join(f'{{"qid": {text}, "score": 1}}\n' for text in ids))
+        return read_queries(file).query_ids.tolist()
+
+    assert read(2**53 + 1, 2**53, BIG) == [str(2**53 + 1), str(2**53), str(BIG)]
+    assert read("7.0", 8) == [7, 8]
+    with pytest.raises(DataError, match=r"ids\.jsonl: row 1: query_ids is 1\.5; give integers or text"):
+        read(2, 1.5)
+    with pytest.raises(DataError, match=r"ids\.jsonl: cannot be read: .*changed from number to string"):
+        read(2, '"a"')
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([b"a", b"b"]), pa.array([b"a", b"b"], pa.binary(1)), pa.array([[1], [2]]), pa.array([{"a": 1}] * 2),
+        pa.array([datetime.datetime(2024, 1, 1)] * 2, pa.timestamp("ms")), pa.array([b"a", b"b"]).dictionary_encode(),
+    ],
+    ids=lambda values: str(values.type),
+)  # fmt: skip
+@pytest.mark.parametrize("column", ["qid", "docid", "segment"])
+def test_columns_that_have_no_text_of_their_own_are_no_ids(tmp_path, values, column):
+    table = pa.table({"qid": [1, 2], "docid": [1, 2], "segment": [1, 2], "score": [1.0, 2.0]})
+    table = table.set_column(table.column_names.index(column), column, values)
+    pq.write_table(table, tmp_path / "kinds.parquet")
+    said = f"column '{column}' holds ids of type .*; give integers or text"
+    with pytest.raises(DataError, match=said):
+        read_queries(table)
+    with pytest.raises(DataError, match=said):
+        list(read_blocks(tmp_path / "kinds.parquet", rows=1))
