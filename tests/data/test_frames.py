@@ -179,6 +179,52 @@ def test_a_bad_table_is_refused_by_row_and_column(change, asked, message):
         read_queries(table, **asked)
 
 
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"score": "relevance"}, "column 'relevance' is named for score and relevance; it can play one role"),
+        ({"segment": "query_id"}, "column 'query_id' is named for query and segment"),
+        ({"query": "item_id"}, "column 'item_id' is named for query and item"),
+        ({"features": ["score", "relevance"]}, "column 'relevance' is named for relevance and features"),
+    ],
+)
+def test_a_column_plays_one_role(tmp_path, asked, message):
+    pq.write_table(pa.table(COLUMNS), tmp_path / "judged.parquet")
+    for read in (read_queries, lambda *args, **named: list(read_blocks(*args, **named))):
+        with pytest.raises(DataError, match=rf"judged\.parquet: {message}"):
+            read(tmp_path / "judged.parquet", **asked)
+
+
+def test_scores_may_be_features_too():
+    assert read_queries(pa.table(COLUMNS), features=["score"]).features.tolist() == [[2], [0.5], [1], [0.25]]
+
+
+def test_a_name_that_two_columns_have_is_refused(tmp_path):
+    names, columns = ["qid", "score", "score"], [[1, 1], [2.0, 1.0], [1.0, 2.0]]
+    table = pa.Table.from_arrays([pa.array(values) for values in columns], names)
+    pq.write_table(table, tmp_path / "twice.parquet")
+    with pa.ipc.new_file(tmp_path / "twice.arrow", table.schema) as writer:
+        writer.write_table(table)
+    (tmp_path / "twice.csv").write_text("qid,score,score\n1,2.0,1.0\n1,1.0,2.0\n")
+    (tmp_path / "twice.jsonl").write_text('{"qid": 1, "score": 2.0, "score": 1.0}\n')
+    for kind in ("parquet", "arrow", "csv"):
+        with pytest.raises(DataError, match=rf"twice\.{kind}: column 'score' stands 2 times; rename all but one"):
+            read_queries(tmp_path / f"twice.{kind}")
+    with pytest.raises(DataError, match=r"twice\.jsonl: .*Column\(/score\) was specified twice in row 0"):
+        read_queries(tmp_path / "twice.jsonl")
+    for frame in (table, pd.DataFrame(dict(enumerate(columns))).set_axis(names, axis=1)):
+        with pytest.raises(DataError, match=r"table: a column stands twice: .*'score'"):
+            read_queries(frame)
+
+
+@pytest.mark.parametrize(
+    "names", [["qid", 1], pd.MultiIndex.from_tuples([("qid", "a"), ("score", "b")])], ids=["number", "levels"]
+)
+def test_names_of_columns_must_be_text(names):
+    with pytest.raises(DataError, match=r"table: a column is named .*; names of columns must be text"):
+        read_queries(pd.DataFrame([[1, 2.0], [1, 1.0]], columns=names))
+
+
 def test_lists_of_features_must_be_equally_long_and_whole():
     rows = {"qid": [1, 1], "features": [[1.0, 2.0], [3.0]]}
     with pytest.raises(DataError, match=r"row 1, column 'features': 1 features, but row 0 has 2"):

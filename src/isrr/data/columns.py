@@ -83,11 +83,28 @@ def cast(table: Table, named: dict[str, str | None], features: str | Sequence[st
         features = usual("features")
     if roles["score"] is None and roles["relevance"] is None and features is None:
         raise DataError(f"{missing('score')}; nor is there a relevance or a features column")
-    return Cast(
+    chosen = Cast(
         roles={role: name for role, name in roles.items() if name is not None},
         features=features if isinstance(features, str | None) else list(features),
         absent={role: missing(role) for role, name in roles.items() if name is None},
     )
+    _refuse_ambiguous(chosen, table)
+    return chosen
+
+
+def _refuse_ambiguous(chosen: Cast, table: Table) -> None:
+    """Refuse a column that plays two roles, grades that are features, and a name that two columns have."""
+    features = [chosen.features] if isinstance(chosen.features, str) else chosen.features or []
+    for name in chosen.names:
+        played = [role.replace("_", " ") for role, column in chosen.roles.items() if column == name]
+        if name in features and name == chosen.roles.get("relevance"):
+            played.append("features")
+        if len(played) > 1:
+            raise DataError(f"{table.name}: column {name!r} is named for {' and '.join(played)}; it can play one role")
+        if table.columns.count(name) > 1:
+            raise DataError(
+                f"{table.name}: column {name!r} stands {table.columns.count(name)} times; rename all but one"
+            )
 
 
 def _matched(table: Table, features: str | Sequence[str] | None) -> str | Sequence[str] | None:
