@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from isrr.data.files import Table
 from isrr.data.letor import Group
+from isrr.data.numbers import LARGEST, needed, unfit
 from isrr.data.queries import Queries
 from isrr.errors import DataError
 
@@ -138,8 +139,11 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
     def numbers(role: str) -> NDArray[Any] | None:
         if (column := columns.roles.get(role)) is None:
             return None
-        values = _numbers(table, column, name, np.float64)
-        _refuse_impossible(values, role, table, column, name, columns.roles.get("query"))
+        values = _numbers(table, column, name)
+        least = 0.0 if role == "relevance" else -LARGEST
+        if (bad := unfit(values, least)).any():
+            found = values[bad][0]
+            _refuse_row(bad, str(found), needed(found, least), table, column, name, columns.roles.get("query"))
         return values
 
     arrays = {
@@ -197,16 +201,6 @@ def _refuse_nulls(table: Any, column: str, name: str, query_column: str | None =
         _refuse_row(bad, "no value", "every row needs one", table, column, name, query_column)
 
 
-def _refuse_impossible(
-    values: NDArray[Any], role: str, table: Any, column: str, name: str, query_column: str | None
-) -> None:
-    bad, need = ~np.isfinite(values), "it must be a finite number"
-    if role == "relevance":
-        bad, need = bad | (values < 0), f"{need} ≥ 0"
-    if bad.any():
-        _refuse_row(bad, str(values[bad][0]), need, table, column, name, query_column)
-
-
 def _refuse_row(
     bad: NDArray[np.bool_], found: str, need: str, table: Any, column: str, name: str, query_column: str | None
 ) -> None:
@@ -218,17 +212,20 @@ def _refuse_row(
     raise DataError(f"{where}: {found}{whose}; {need}", None if query is None else str(query))
 
 
-def _numbers(table: Any, column: str, name: str, dtype: type) -> NDArray[Any]:
+def _numbers(table: Any, column: str, name: str) -> NDArray[Any]:
+    """A column of numbers: integers as they are, all others as floats."""
     import pyarrow as pa
 
     values = table[column]
     types = pa.types
     if types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
-    if types.is_floating(values.type) or types.is_integer(values.type):
-        return np.asarray(values.to_numpy(), dtype)
+    if types.is_integer(values.type) or types.is_float32(values.type) or types.is_float64(values.type):
+        return np.asarray(values.to_numpy())
+    if types.is_float16(values.type):
+        return np.asarray(values.to_numpy(), np.float32)
     if types.is_boolean(values.type) or types.is_decimal(values.type):
-        return np.asarray(values.cast(pa.float64()).to_numpy(), dtype)
+        return np.asarray(values.cast(pa.float64()).to_numpy())
     row = next((row for row, value in enumerate(values.to_pylist()) if not _reads_as_number(value)), 0)
     found = values[row].as_py()
     raise DataError(f"{name}: row {row}, column {column!r}: {found!r} ({values.type}); needed is a number")
@@ -254,7 +251,7 @@ def _matrix(table: Any, features: str | list[str], name: str) -> NDArray[np.floa
     names = [features] if isinstance(features, str) else features
     matrix = np.empty((table.num_rows, len(names)), np.float32)
     for place, column in enumerate(names):
-        matrix[:, place] = _numbers(table, column, name, np.float32)
+        matrix[:, place] = _numbers(table, column, name)
     return matrix
 
 
@@ -275,4 +272,4 @@ def _lists(values: Any, column: str, name: str) -> NDArray[np.float32]:
     flat = pieces[0] if len(pieces) == 1 else pa.chunked_array(pieces, values.type.value_type)
     inner, within = pa.table({column: flat}), f"{name}: within the lists"
     _refuse_nulls(inner, column, within)
-    return _numbers(inner, column, within, np.float32).reshape(len(values), width)
+    return np.asarray(_numbers(inner, column, within), np.float32).reshape(len(values), width)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isrr.data.identifiers import identifiers
+from isrr.data.numbers import LARGEST, as_numbers, needed, unfit
 from isrr.errors import DataError
 
 
@@ -71,18 +72,17 @@ class Grouping:
 
     def numbers(self, values: ArrayLike, name: str) -> NDArray[np.float64]:
         """One number a row."""
-        return self.in_query_order(self._numbers(values, name))
+        return self.in_query_order(self._numbers(values, name).astype(np.float64, copy=False))
 
-    def finite(self, values: ArrayLike, name: str, least: float = -np.inf) -> NDArray[np.float64]:
-        """One finite number a row, none below the least."""
+    def finite(self, values: ArrayLike, name: str, least: float = -LARGEST) -> NDArray[np.float64]:
+        """One finite number a row, none below the least and none too large."""
         array = self._numbers(values, name)
-        bad = np.flatnonzero(~np.isfinite(array) | (array < least))
+        bad = np.flatnonzero(unfit(array, least))
         if bad.size:
             row = int(bad[0])
             query = str(self.query_ids[self._query_of(row)])
-            need = "a finite number" if np.isinf(least) else f"a finite number ≥ {least:g}"
-            raise DataError(f"row {row} (query {query!r}): {name} is {array[row]}; it must be {need}", query)
-        return self.in_query_order(array)
+            raise DataError(f"row {row} (query {query!r}): {name} is {array[row]}; {needed(array[row], least)}", query)
+        return self.in_query_order(array.astype(np.float64, copy=False))
 
     def matrix(self, values: ArrayLike) -> NDArray[np.float32]:
         """The features of each row."""
@@ -109,11 +109,9 @@ class Grouping:
             raise DataError(f"query {query!r} has two segments, {found}; a query belongs to one", query)
         return heads
 
-    def _numbers(self, values: ArrayLike, name: str) -> NDArray[np.float64]:
-        try:
-            array = np.asarray(values, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise DataError(f"{name} must be numbers: {error}") from None
+    def _numbers(self, values: ArrayLike, name: str) -> NDArray[Any]:
+        """One number a row, integers as they are, all others as float64."""
+        array = as_numbers(values, name)
         if array.shape != (self.n_rows,):
             raise DataError(f"{name} has shape {array.shape}; needed is ({self.n_rows},), one number a row")
         return array

@@ -72,8 +72,8 @@ class Queries:
         """Build queries from columns of equal length, one row an item.
 
         Args:
-            scores: Raw scores of a ranking model, finite.
-            relevance: Relevance grades, finite and ≥ 0.
+            scores: Raw scores of a ranking model, finite, within ±1e50.
+            relevance: Relevance grades, finite, ≥ 0 and at most 1e50.
             query_ids: The query each row belongs to; rows may come in any order.
             group: Sizes of consecutive queries (as LightGBM and XGBoost take them), in place of `query_ids`.
             item_ids: Ids of the items; they break ties between equal scores.

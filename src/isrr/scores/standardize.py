@@ -18,6 +18,7 @@ from isrr.gains import Gain, gain
 from isrr.scores._kernels import map_scores
 
 LEAST_GAIN = 0.02  # of the mean gain: the logarithm of less would let the tail run away
+LEAST_STEP = 1e-80  # between scores; slopes and quotients of less would overflow
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,13 @@ def mean_and_deviation(queries: Queries, score_map: ScoreMap | None = None) -> t
     raw_scores = queries.need_scores()
     mapped = np.sort(raw_scores if score_map is None else score_map(raw_scores))  # sums that no row order changes
     deviation = float(np.std(mapped))
-    if deviation == 0.0:
+    if mapped[0] == mapped[-1]:
         raise DataError("all scores are equal: they rank nothing, and have no deviation to divide by")
+    if deviation < LEAST_STEP:
+        raise DataError(
+            f"the scores lie between {mapped[0]:g} and {mapped[-1]:g}; a deviation below {LEAST_STEP:g} is too small "
+            "to divide by: multiply them by a constant"
+        )
     return float(np.mean(mapped)), deviation
 
 
@@ -82,7 +88,7 @@ def fit_log_gain(queries: Queries, gain_kind: Gain = "exponential") -> ScoreMap 
     starts = fit.blocks[:-1]
     centre = np.add.reduceat(raw_scores[order], starts) / np.diff(fit.blocks)
     level = np.maximum(fit.x[starts], LEAST_GAIN * gains.mean()) if gains.any() else fit.x[starts] + 1.0
-    rises = np.concatenate(([True], (np.diff(centre) > 0) & (np.diff(level) > 0)))
+    rises = np.concatenate(([True], (np.diff(centre) > LEAST_STEP) & (np.diff(level) > 0)))
     inputs, outputs = centre[rises], np.log(level[rises])
     if inputs.size < 2:
         return None

@@ -1,0 +1,57 @@
+"""Which numbers can be scores and grades: those that all later arithmetic, squares of sums included, can bear.
+
+Integers become floats on the way in, so they may be only as large as a float holds them exactly: two different scores
+must not become a tie.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from isrr.errors import DataError
+
+LARGEST = 1e50
+EXACT = 2**53
+
+
+def unfit(values: NDArray[Any], least: float = -LARGEST) -> NDArray[np.bool_]:
+    """Where floats or integers are missing, infinite, below the least, too large or, as floats, no longer exact.
+
+    Example:
+        >>> unfit(np.array([1.0, np.nan, 1e60])), unfit(np.array([2**53, 2**53 + 1]))
+        (array([False,  True,  True]), array([False,  True]))
+    """
+    if values.dtype.kind in "iu":
+        return (values < max(least, -EXACT)) | (values > EXACT)
+    return ~((values >= least) & (values <= LARGEST))
+
+
+def needed(found: Any, least: float = -LARGEST) -> str:
+    """What must stand in place of a number found unfit, in words."""
+    if isinstance(found, int | np.integer) and abs(int(found)) > EXACT:
+        return "as a float it may lose digits; integers must lie within ±2^53, give floats"
+    return f"it must be a finite number {'within ±' if least < 0 else '≥ 0, at most '}{LARGEST:g}"
+
+
+def as_numbers(values: ArrayLike, name: str) -> NDArray[Any]:
+    """An array of integers as they are, or of float64."""
+    if isinstance(values, np.ma.MaskedArray) and values.mask.any():
+        raise DataError(f"row {int(np.argwhere(values.mask)[0, 0])}: {name} is masked; every row needs a number")
+    try:
+        given = np.asarray(values)
+        floats = given if given.dtype.kind in "iucMm" else np.asarray(given, np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"{name} must be numbers: {error}") from None
+    if given.dtype.kind in "cMm":
+        raise DataError(f"{name} must be numbers, found {given.dtype}")
+    if given.dtype.kind == "O" or (given.dtype.kind == "f" and isinstance(values, list | tuple)):
+        _refuse_rounding(np.asarray(values, dtype=object), name)
+    return floats
+
+
+def _refuse_rounding(values: NDArray[Any], name: str) -> None:
+    """Refuse integers that stand among other numbers and would be rounded with them."""
+    for row, value in enumerate(values.flat):
+        if isinstance(value, int) and abs(value) > EXACT:
+            raise DataError(f"row {row}: {name} is {value}; {needed(value)}")
