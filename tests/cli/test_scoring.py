@@ -59,6 +59,14 @@ def test_scoring_queries_that_were_learnt_from_is_warned_of(files):
         )
 
 
+def test_validating_on_queries_that_are_trained_on_is_warned_of(files):
+    for held, warned in (("a", True), ("b", False)):
+        arguments = "--threads", 1, "--set", "rounds=5", "--validation", files / f"{held}.parquet"
+        trained = isrr("train", files / "a.parquet", *arguments, "--out", files / f"model-{held}")
+        assert trained.exit_code == 0, trained.output
+        assert ("about 100% of the validation queries are trained on as well" in trained.stderr) == warned
+
+
 def test_ids_in_comments_of_text_are_kept(files):
     arguments = "--threads", 1, "--set", "rounds=5", "--out", files / "model"
     text = "".join(f"{row % 3} qid:{row // 9} 1:{row % 5} 2:{row % 7} #docid = GX-{row}\n" for row in range(180))

@@ -234,6 +234,10 @@ def test_lists_of_features_must_be_equally_long_and_whole():
         read_queries(pa.table(rows))
     with pytest.raises(DataError, match=r"within the lists: row 3, column 'features': no value"):
         read_queries(pa.table(rows | {"features": [[1.0, 2.0], [3.0, None]]}))
+    with pytest.raises(DataError, match=r"within the lists: row 3, column 'features': 1e\+300; .* within ±1e\+38"):
+        read_queries(pa.table(rows | {"features": [[1.0, 2.0], [3.0, 1e300]]}))
+    with pytest.raises(DataError, match=r"row 1, column 'b': 1e\+300; .* within ±1e\+38"):
+        read_queries(pa.table({"qid": [1, 1], "a": [1.0, 2.0], "b": [1.0, 1e300]}), features=["a", "b"])
     assert read_queries(pa.table(rows | {"features": [[1, 2], [3, 4]]})).features.tolist() == [[1, 2], [3, 4]]
 
 
@@ -245,6 +249,10 @@ def test_something_that_is_no_table_is_refused():
 def test_unreadable_files_are_refused_by_name(tmp_path):
     with pytest.raises(DataError, match=r"nowhere\.parquet: there is no such file"):
         read_queries(tmp_path / "nowhere.parquet")
+    with pytest.raises(
+        DataError, match=r"\*\.parquet: there is no such file; here a pattern is not followed, name one"
+    ):
+        read_queries(tmp_path / "*.parquet")
     with pytest.raises(DataError, match="this is a folder"):
         read_queries(tmp_path)
     for name, content, message in [

@@ -130,6 +130,7 @@ def test_sorting_is_stable_at_every_length(n):
         ({"scores": [1, 2], "query_ids": [1, 1], "item_ids": ["a", "a"]}, "item 'a' stands twice in query '1'"),
         ({"scores": [1, 2], "query_ids": [1, 1], "segments": ["x", "y"]}, "query '1' has two segments"),
         ({"scores": [1, 2], "query_ids": [1, 1], "features": [1, 2]}, "features have shape"),
+        ({"query_ids": [1, 1], "features": [[1, 2], [3, 1e300]]}, r"row 1: feature 1 is 1e\+300; .* within ±1e\+38"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_ranked_is_refused_by_name(columns, said):

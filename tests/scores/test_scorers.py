@@ -108,6 +108,32 @@ def test_other_features_are_refused_in_one_line(kind):
         scorer.score(Queries.from_arrays(scores=[1.0, 2.0], query_ids=[1, 1]))
 
 
+def judged(features, grades):
+    return Queries.from_arrays(features=features, relevance=grades, query_ids=np.arange(len(features)) // 2)
+
+
+@pytest.mark.parametrize("kind", INSTALLED)
+def test_what_cannot_be_learnt_from_is_refused_before_training(kind):
+    features, grades = np.arange(8.0).reshape(8, 1), np.arange(8.0) % 4
+    for bad, said in [
+        (judged(np.empty((8, 0)), grades), "a feature matrix without columns"),
+        (judged(np.ones((8, 2)), grades), "every feature, as the scorer sees it, is the same on all rows"),
+        (judged(features, grades * 100), "a relevance of 300 is too large"),
+    ]:
+        with pytest.raises(DataError, match=said):
+            quick(kind).fit(bad, bad)
+
+
+@pytest.mark.parametrize(("kind", "native"), [
+    ("catboost", {"depth": 99}), ("lightgbm", {"num_leaves": -5}), ("xgboost", {"max_depth": -7}),
+])  # fmt: skip
+def test_what_a_library_raises_comes_as_one_line_of_ours(kind, native):
+    if kind not in INSTALLED:
+        pytest.skip(f"{kind} is not installed")
+    with pytest.raises(ScorerError, match=rf"^{kind} could not train: (?!\[)[^\n]*$"):
+        quick(kind, native=native).fit(TRAIN, VALIDATION)
+
+
 @pytest.mark.parametrize("kind", INSTALLED)
 def test_unknown_losses_and_untrained_scorers_are_refused(kind):
     with pytest.raises(ValueError, match="has no loss 'nonsense'; it has"):

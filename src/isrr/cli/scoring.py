@@ -107,8 +107,16 @@ def score(
 def _training_queries(
     read: Callable[[list[Path]], "Queries"], data: list[Path], validation: list[Path]
 ) -> tuple["Queries", "Queries"]:
+    from isrr.scores.learnt import sample_of, share_in
+
     if validation:
-        return read(data), read(validation)
+        learnt, held_out = read(data), read(validation)
+        if (share := share_in(sample_of([learnt]), held_out)) > 0:
+            warn(
+                f"about {share:.0%} of the validation queries are trained on as well: training stops too late, and its "
+                "NDCG@5 is too high"
+            )
+        return learnt, held_out
     from isrr.data.split import split
 
     learnt, held_out = split(read(data), (0.8, 0.2))

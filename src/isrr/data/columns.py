@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from isrr.data.files import Table
 from isrr.data.letor import Group
-from isrr.data.numbers import LARGEST, needed, unfit
+from isrr.data.numbers import FEATURE_NEED, LARGEST, large_features, needed, unfit
 from isrr.data.queries import Queries
 from isrr.errors import DataError
 
@@ -251,7 +251,7 @@ def _matrix(table: Any, features: str | list[str], name: str) -> NDArray[np.floa
     names = [features] if isinstance(features, str) else features
     matrix = np.empty((table.num_rows, len(names)), np.float32)
     for place, column in enumerate(names):
-        matrix[:, place] = _numbers(table, column, name)
+        matrix[:, place] = _features(table, column, name)
     return matrix
 
 
@@ -272,4 +272,12 @@ def _lists(values: Any, column: str, name: str) -> NDArray[np.float32]:
     flat = pieces[0] if len(pieces) == 1 else pa.chunked_array(pieces, values.type.value_type)
     inner, within = pa.table({column: flat}), f"{name}: within the lists"
     _refuse_nulls(inner, column, within)
-    return np.asarray(_numbers(inner, column, within), np.float32).reshape(len(values), width)
+    return _features(inner, column, within).reshape(len(values), width)
+
+
+def _features(table: Any, column: str, name: str) -> NDArray[np.float32]:
+    values = _numbers(table, column, name)
+    if (large := large_features(values)).size:
+        row = int(large[0])
+        raise DataError(f"{name}: row {row}, column {column!r}: {values[row]}; {FEATURE_NEED}")
+    return values.astype(np.float32, copy=False)

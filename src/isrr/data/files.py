@@ -45,7 +45,8 @@ def kind_of(path: Path) -> str:
     if path.is_dir():
         raise DataError(f"{path}: this is a folder; name the file")
     if not path.exists():
-        raise DataError(f"{path}: there is no such file")
+        pattern = "; here a pattern is not followed, name one file" if set("*?[") & set(path.name) else ""
+        raise DataError(f"{path}: there is no such file{pattern}")
     if path.stat().st_size == 0:
         raise DataError(f"{path}: the file is empty")
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]

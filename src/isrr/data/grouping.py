@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isrr.data.identifiers import identifiers
-from isrr.data.numbers import LARGEST, as_numbers, needed, unfit
+from isrr.data.numbers import FEATURE_NEED, LARGEST, as_numbers, large_features, needed, unfit
 from isrr.errors import DataError
 
 
@@ -87,12 +87,16 @@ class Grouping:
     def matrix(self, values: ArrayLike) -> NDArray[np.float32]:
         """The features of each row."""
         try:
-            array = np.asarray(values, dtype=np.float32)
+            array = np.asarray(values)
+            array = array if array.dtype.kind in "biuf" else array.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise DataError(f"features must be numbers: {error}") from None
         if array.ndim != 2 or len(array) != self.n_rows:
             raise DataError(f"features have shape {array.shape}; needed is ({self.n_rows}, n_features)")
-        return self.in_query_order(array)
+        if (large := large_features(array)).size:
+            row, feature = divmod(int(large[0]), array.shape[1])
+            raise DataError(f"row {row}: feature {feature} is {array[row, feature]}; {FEATURE_NEED}")
+        return self.in_query_order(array.astype(np.float32, copy=False))
 
     def identifiers(self, values: ArrayLike, name: str) -> NDArray[Any]:
         """One id a row."""

@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from isrr.errors import DataError
 
 LARGEST = 1e50
+LARGEST_FEATURE = 1e38  # in a float32, with room for differences
+FEATURE_NEED = f"a feature is kept as a float32 and must lie within ±{LARGEST_FEATURE:g}"
 EXACT = 2**53
 
 
@@ -32,6 +34,13 @@ def needed(found: Any, least: float = -LARGEST) -> str:
     if isinstance(found, int | np.integer) and abs(int(found)) > EXACT:
         return "as a float it may lose digits; integers must lie within ±2^53, give floats"
     return f"it must be a finite number {'within ±' if least < 0 else '≥ 0, at most '}{LARGEST:g}"
+
+
+def large_features(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Places, in order of rows, of features that are finite but too large for a float32."""
+    if values.dtype.kind != "f" or values.dtype.itemsize <= 4:
+        return np.empty(0, np.int64)
+    return np.flatnonzero(np.isfinite(values) & (np.abs(values) > LARGEST_FEATURE))
 
 
 def as_numbers(values: ArrayLike, name: str) -> NDArray[Any]:

@@ -30,6 +30,8 @@ def feature_matrix(queries: Queries, normalize: Normalize, n_features: int | Non
     features = queries.features
     if features is None:
         raise DataError("these queries have no features; a scorer needs a feature matrix, one row an item")
+    if features.shape[1] == 0:
+        raise DataError("these queries have a feature matrix without columns; a scorer needs at least one feature")
     if n_features is not None and features.shape[1] != n_features:
         found = f"these queries have {features.shape[1]} features"
         raise ScorerError(f"{found}, the scorer was trained on {n_features}; give the same columns in the same order")
@@ -38,6 +40,22 @@ def feature_matrix(queries: Queries, normalize: Normalize, n_features: int | Non
     if normalize == "query":
         return normalized_by_query(features, queries.offsets)
     raise ValueError(f"normalize must be one of {', '.join(get_args(Normalize))}; got {normalize!r}")
+
+
+def refuse_constant(matrix: FeatureMatrix) -> None:
+    """Refuse to learn from features that are the same on every row."""
+    if not (matrix[:1000] != matrix[0]).any() and not (matrix != matrix[0]).any():
+        raise DataError("every feature, as the scorer sees it, is the same on all rows; there is nothing to learn from")
+
+
+def refuse_gaps(queries: Queries) -> None:
+    """Refuse features that are missing or infinite, by the caller's row."""
+    if queries.features is None or np.isfinite(queries.features).all():
+        return
+    stored, feature = np.argwhere(~np.isfinite(queries.features))[0]
+    row = stored if queries.rows is None else queries.rows[stored]
+    found = f"row {row}: feature {feature} is {queries.features[stored, feature]}"
+    raise DataError(f"{found}, missing or infinite; a net needs finite features")
 
 
 def normalized_by_query(features: FeatureMatrix, offsets: IntArray) -> FeatureMatrix:

@@ -21,6 +21,7 @@ class LightGBMScorer(BoostedScorer):
     kind: ClassVar[str] = "lightgbm"
     losses: ClassVar[tuple[str, ...]] = ("lambdarank", "regression")
     packages: ClassVar[tuple[str, ...]] = ("lightgbm",)
+    largest_grade: ClassVar[float] = 30
     suffix: ClassVar[str] = ".txt"
 
     _booster: Any = field(default=None, init=False)

@@ -9,12 +9,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-import numpy as np
-
-from isrr.data.queries import Queries
-from isrr.errors import DataError
+from isrr.data.queries import FloatArray, Queries
 from isrr.scores.base import BaseScorer, mean_ndcg
-from isrr.scores.features import FeatureMatrix, Normalize, feature_matrix
+from isrr.scores.features import FeatureMatrix, Normalize, feature_matrix, refuse_constant, refuse_gaps
 from isrr.scores.interrupt import TrainingInterruptedError, interruptible
 from isrr.scores.learnt import sample_of
 from isrr.scores.losses import LOSSES
@@ -78,8 +75,11 @@ class NetScorer(BaseScorer):
         from isrr.scores.training import Recipe, epochs, mlp
 
         device = _device(self.device)
-        matrix = _finite(feature_matrix(train, self.normalize))
-        held_out = _finite(feature_matrix(validation, self.normalize, matrix.shape[1]))
+        refuse_gaps(train)
+        refuse_gaps(validation)
+        matrix = feature_matrix(train, self.normalize)
+        held_out = feature_matrix(validation, self.normalize, matrix.shape[1])
+        refuse_constant(matrix)
         learnt = DeviceQueries(train, matrix, self.k, device)
         watched = DeviceQueries(validation, held_out, 5, device)
         recipe = Recipe(**{name: getattr(self, name) for name in Recipe.__dataclass_fields__})
@@ -125,6 +125,11 @@ class NetScorer(BaseScorer):
 
         return keep
 
+    def score(self, queries: Queries) -> FloatArray:
+        """Raw scores, one an item, in the caller's row order."""
+        refuse_gaps(queries)
+        return super().score(queries)
+
     def _predict(self, matrix: FeatureMatrix) -> Any:
         import torch
 
@@ -133,7 +138,7 @@ class NetScorer(BaseScorer):
         device = _device(self.device)
         net = mlp(matrix.shape[1], self.hidden)
         net.load_state_dict(self._weights or {})
-        return predict(net.to(device), torch.tensor(_finite(matrix), device=device)).numpy()
+        return predict(net.to(device), torch.tensor(matrix, device=device)).numpy()
 
     def _write(self, file: Path) -> None:
         from safetensors.torch import save_file
@@ -156,10 +161,3 @@ def _device(name: str) -> Any:
     if name not in ("cpu", "cuda"):
         raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', got {name!r}")
     return torch.device(name)
-
-
-def _finite(matrix: FeatureMatrix) -> FeatureMatrix:
-    bad = ~np.isfinite(matrix).all(axis=1)
-    if bad.any():
-        raise DataError(f"row {int(np.argmax(bad))}: a feature is missing or infinite; a net needs finite features")
-    return matrix

@@ -15,6 +15,7 @@ class XGBoostScorer(BoostedScorer):
     kind: ClassVar[str] = "xgboost"
     losses: ClassVar[tuple[str, ...]] = ("rank:ndcg", "reg:squarederror")
     packages: ClassVar[tuple[str, ...]] = ("xgboost",)
+    largest_grade: ClassVar[float] = 31
     suffix: ClassVar[str] = ".json"
 
     _booster: Any = field(default=None, init=False)
