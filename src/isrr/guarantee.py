@@ -40,7 +40,8 @@ def check_probability(name: str, value: float) -> None:
         slip = f"; did you mean {value / 100:g}?" if 50 <= value < 100 else ""
         raise GuaranteeError(f"{name} must lie in (0, 1), got {value:g}{slip}")
     if value < 0.5:
-        raise GuaranteeError(f"{name} {value:g} is less than an even chance; did you mean {1 - value:g}?")
+        slip = f"; did you mean {1 - value:g}?" if value <= 0.2 else ""
+        raise GuaranteeError(f"{name} {value:g} is less than an even chance{slip}")
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ class Guarantee:
             loss = f"1 − {value}"
         else:
             loss = value if self.bound is None else f"{value} / {self.bound:.6g}"
-        return f"the mean of {loss}; the promise holds up to {self.alpha:.4f}"
+        return f"the mean of {loss}; the promise holds up to {self.alpha:.4g}"
 
     @property
     def tested_alpha(self) -> float:
