@@ -14,6 +14,7 @@ import pytest
 
 from isrr import Guarantee, Queries, load, read_queries, write_queries
 from isrr.cli.ledger import NAME, note_look
+from isrr.status import Status
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
 
@@ -109,6 +110,28 @@ def test_rank_writes_places_with_propensities(folder, ranker):
     assert first["item_id"].to_pylist() == table["item_id"].to_pylist()
 
 
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ({"status": "revoked", "reason": "it broke", "since": "2026-01-01"}, "revoked since 2026-01-01: it broke"),
+        ({"expires": "2020-01-31"}, "expired: the certificate's term ended on 2020-01-31"),
+    ],
+)
+def test_a_promise_that_no_longer_stands_is_said_to_and_ranks_by_score(folder, ranker, tmp_path, status, said):
+    file = tmp_path / "ranker.json"
+    file.write_bytes(ranker.read_bytes())
+    assert "\nstatus       valid\n" in isrr("show", file).stdout
+    Status(load(file).id, **status).save(file)
+    assert f"\nstatus       {said}\n" in isrr("show", file).stdout
+    assert f"is {said}" in isrr("show", file, "--json").stderr
+    done = isrr("evaluate", file, folder / "judged.parquet")
+    assert f"is {said}; what is measured is its own ranker" in done.stderr
+    done = isrr("rank", file, folder / "judged.parquet", "-o", tmp_path / "ranked.parquet")
+    assert done.returncode == 0
+    assert f"is {said}; what ranks is the deterministic order" in done.stderr
+    assert set(parquet.read_table(tmp_path / "ranked.parquet")["propensity"].to_pylist()) == {1.0}
+
+
 def test_evaluate_says_whether_the_promise_holds_and_who_is_seen(folder, ranker):
     done = isrr("evaluate", ranker, folder / "judged.parquet")
     assert done.returncode == 0, done.stderr
@@ -135,6 +158,10 @@ def test_evaluate_tells_a_broken_promise_and_one_that_was_never_made_by_exit_cod
     assert "no.json is an abstention: nothing was promised" in done.stderr
     assert "not promised ndcg@5 >= 0.99: measured" in done.stdout
     assert "\nNDCG@5  " in done.stdout
+    done = isrr("rank", tmp_path / "no.json", folder / "judged.parquet", "-o", tmp_path / "ranked.parquet")
+    assert done.returncode == 0
+    assert "no.json is an abstention: nothing was promised; what ranks is the deterministic" in done.stderr
+    done = isrr("evaluate", tmp_path / "no.json", tmp_path / "turned.parquet")
     assert "calibrated on" not in done.stderr
 
 
