@@ -93,7 +93,10 @@ def rank(
     columns: dict[str, Any],
     where: dict[str, Any],
     out_file: Annotated[
-        Path, typer.Option("--out", "-o", help="Where to write the ranking, .parquet; on Spark, a new folder.")
+        Path,
+        typer.Option(
+            "--out", "-o", help="Where to write the ranking: .parquet, .csv or .jsonl; on Spark, a new folder."
+        ),
     ],
     k: Annotated[int | None, typer.Option(help="Places to fill; the promise's own k unless given.", min=1)] = None,
     session: Annotated[
@@ -117,7 +120,7 @@ def rank(
     from isrr.status import ranker_in_force
 
     outcome = opened(ranker, trust_edited)
-    check_file(out_file, ".parquet")
+    check_file(out_file, *((".parquet",) if where["engine"] == "spark" else (".parquet", ".csv", ".jsonl")))
     places = k or outcome.k
     in_force = ranker_in_force(outcome, status_of(ranker, outcome)[0])
     warn_of_no_promise(ranker, outcome, in_force, "what ranks is")
@@ -157,6 +160,8 @@ def evaluate(
     if found.data == outcome.provenance.data:
         warn("these are the queries it was calibrated on, and chosen by; only new ones tell whether the promise holds")
     warn_of_drift(outcome, found.scores_outside)
+    for warning in found.warnings:
+        warn(warning)
     warn_of_no_promise(ranker, outcome, outcome.ranker, "what is measured is")
     if as_json:
         show_json(asdict(found))
