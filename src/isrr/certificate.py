@@ -31,7 +31,7 @@ ASSUMPTIONS = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Outcome:
     """What certificates and abstentions have in common."""
 
@@ -56,6 +56,13 @@ class Outcome:
     def id(self) -> str:
         """A short name: the beginning of the digest of the content."""
         return _digest(self._content())[:16]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}: {self._promise()}, confidence {self.confidence:.4g}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What a notebook shows."""
+        printer.text(str(self))
 
     def rank(
         self, scores: ArrayLike, query_id: object = None, session: object = None, k: int | None = None
@@ -127,7 +134,7 @@ class Outcome:
         return lines
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certificate(Outcome):
     """A promise that holds with the stated confidence, and the ranker that keeps it.
 
@@ -160,18 +167,20 @@ class Certificate(Outcome):
         for test in self.tests:
             where = "" if test.segment is None else f" in segment {test.segment!r}"
             bound = "" if test.bound is None else f", bound {test.bound:.4f}"
-            level = "" if test.level is None else f"; would certify {test.guarantee.at(test.level)}"
+            more = None if test.level in (None, test.guarantee.target) else test.level
+            level = "" if more is None else f"; would certify {test.guarantee.at(more)}"
             lines.append(f"proof        p = {test.pvalue:.3g}{bound} for risk {test.risk:.4f}{where}{level}")
         return "\n".join(lines + self._risk_lines() + self._provenance_lines())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Abstention(Outcome):
     """Nothing could be certified; the ranker is the deterministic one.
 
     Attributes:
         reason: Why, in words.
-        queries_needed: Tested queries that would be enough, with 80 % chance; None when no number is.
+        queries_needed: Judged queries that would be enough, with 80 % chance, those set aside and those without a
+            relevant item included; None when no number is.
     """
 
     reason: str
@@ -181,7 +190,7 @@ class Abstention(Outcome):
         if self.queries_needed is None:
             more = "no number of queries helps: lower the promise or improve the scores"
         else:
-            more = f"about {counted(self.queries_needed, 'tested query')} would be enough (8 times out of 10)"
+            more = f"about {counted(self.queries_needed, 'judged query')} in all would be enough (8 times out of 10)"
         lines = [
             "Abstention: nothing certified, the deterministic order is used",
             f"promise      {self._promise()}",
@@ -191,9 +200,9 @@ class Abstention(Outcome):
         ]
         for test in self.tests:
             where = "" if test.segment is None else f" in segment {test.segment!r}"
-            if test.level is not None:
-                certain = test.guarantee.at(test.level)
-                lines.append(f"instead      the deterministic ranker alone would certify {certain}{where}")
+            if test.level is not None and test.guarantee.utility:
+                most = f"{test.guarantee.at(test.level)}{where}"
+                lines.append(f"limit        these queries prove no more than {most}; to promise that, take new ones")
         return "\n".join(lines + self._risk_lines() + self._provenance_lines())
 
 

@@ -1,6 +1,7 @@
 """From judged queries to a certificate or an abstention, whatever order they come in."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from isrr import (
     calibrate,
     load,
 )
-from isrr.calibration.basis import n_set_aside
+from isrr.calibration.basis import judged_in_all, n_set_aside
 from isrr.calibration.census import TakeCensus
 from isrr.calibration.fill import Fill, summed_evidence
 from isrr.calibration.table import merge
@@ -263,11 +264,29 @@ def test_an_abstention_says_why_and_what_would_help(judged):
     assert isinstance(few, Abstention)
     assert few.ranker.is_deterministic
     assert few.queries_needed > 25
+    assert f"about {few.queries_needed} judged queries in all would be enough" in str(few)
     assert "cannot prove it" in few.reason
     impossible = calibrate(judged, "ndcg@5 >= 0.95")
     assert impossible.queries_needed is None
     assert "not met even by the safest" in impossible.reason
-    assert "the deterministic ranker alone would certify ndcg@5 >= 0." in str(impossible)
+    assert "these queries prove no more than ndcg@5 >= 0." in str(impossible)
+
+
+def test_the_queries_needed_include_those_set_aside_and_those_without_a_relevant_item():
+    terms = Terms((Guarantee.parse(PROMISE),))
+    for n_tested in (10, 91, 290, 296, 400, 9_000):
+        n_judged = judged_in_all(n_tested, terms, share_counted=0.8)
+        assert 0.8 * (n_judged - n_set_aside(n_judged, terms, None)) >= n_tested
+        assert 0.8 * (n_judged - 2 - n_set_aside(n_judged - 2, terms, None)) < n_tested
+    assert judged_in_all(800, terms, given=True, share_counted=0.8) == 1_000
+
+
+def test_a_notebook_shows_the_outcome_and_a_shell_its_name(judged):
+    outcome = calibrate(judged, PROMISE)
+    assert repr(outcome) == f"<Certificate {outcome.id}: {PROMISE}, confidence 0.95>"
+    shown = []
+    outcome._repr_pretty_(SimpleNamespace(text=shown.append), cycle=False)
+    assert shown == [str(outcome)]
 
 
 def test_planned_attempts_split_delta(judged):

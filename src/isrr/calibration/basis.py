@@ -5,6 +5,8 @@ judged ones, those of smallest key, are set aside for it and not tested on: few 
 share of all when the path is learned from them.
 """
 
+import math
+
 import numpy as np
 
 from isrr.calibration.census import Census
@@ -16,7 +18,7 @@ from isrr.calibration.terms import Terms
 from isrr.counting import counted
 from isrr.data.queries import Queries
 from isrr.errors import DataError
-from isrr.findings import THE_TESTED
+from isrr.findings import THE_TESTED, Provenance
 from isrr.gains import has_relevant
 from isrr.guarantee import Guarantee, move_together
 from isrr.scores.standardize import mean_and_deviation
@@ -36,6 +38,35 @@ def n_set_aside(n_queries: int, terms: Terms, validation: Queries | None) -> int
     learns = terms.selection == "split" or terms.path == "front" or not move_together(terms.guarantees) or many
     share = round(SET_ASIDE_SHARE * n_queries)
     return int(np.clip(share if learns else min(share, FOR_THE_SCALE), 1, min(MOST_SET_ASIDE, n_queries - 1)))
+
+
+def judged_in_all(n_tested: float, terms: Terms, *, given: bool = False, share_counted: float = 1.0) -> int:
+    """How many judged queries leave so many to test on.
+
+    Args:
+        n_tested: Queries to test on.
+        terms: What is asked of the calibration.
+        given: Whether validation queries fix the path, or the caller, so that none is set aside.
+        share_counted: Share of the queries that are tested on, the others having no relevant item.
+
+    Example:
+        >>> judged_in_all(800, Terms((Guarantee.parse("ndcg@5 >= 0.5"),)))
+        1000
+    """
+    wanted = math.ceil(n_tested / share_counted)
+    n_judged = wanted
+    while not given and (missing := wanted - n_judged + n_set_aside(n_judged, terms, None)) > 0:
+        n_judged += missing
+    return n_judged
+
+
+def judged_again(n_tested: float, guarantees: tuple[Guarantee, ...], made: Provenance) -> int:
+    """How many judged queries leave so many to test on when calibrating like before."""
+    n_judged = made.n_queries + made.n_skipped + made.n_set_aside
+    by_number = made.path in ("custom", "front") or (made.path == "temperature" and n_judged < SET_ASIDE_FROM)
+    terms = Terms(guarantees, path="auto" if by_number else made.path, selection=made.selection)
+    share_counted = made.n_queries / (made.n_queries + made.n_skipped)
+    return judged_in_all(n_tested, terms, given=made.n_set_aside == 0, share_counted=share_counted)
 
 
 def refuse_shared(source: Source, census: Census, validation: Queries) -> None:

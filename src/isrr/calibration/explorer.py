@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from isrr.calibration.band import LEAST_TO_SHAPE, declared_stops, expected_half_width, simultaneous
+from isrr.calibration.basis import judged_again
 from isrr.calibration.plan import queries_needed
 from isrr.calibration.retrace import Retraced
 from isrr.calibration.rule import Rule
 from isrr.calibration.targets import Retargeted, RetargetedValues
 from isrr.calibration.values import values_of
+from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import FloatArray
 from isrr.metrics.evaluate import evaluate
 from isrr.risk.lattice import BoolArray, IntArray
@@ -46,7 +48,8 @@ class Reading:
         others_hold: Whether all promises but the first are certified.
         band: Targets that hold for all configurations together; None where no band could be shaped.
         stops: Where there is no band: promises declared beforehand, at δ/m each.
-        needed: For each slider stop where nothing is certified, how many queries would do; None where none would.
+        needed: For each slider stop where nothing is certified, how many judged queries would do; None where none
+            would.
     """
 
     confidence: float
@@ -108,7 +111,7 @@ def explore(found: Retraced) -> Explorer | None:
             tuple(bool(x) for x in held[i]),
             None if shape is None else _band(cells[0], deltas[i], levels[i] if n_tests == 1 else None, shape, rule),
             _stops(cells, deltas[i], rule, found) if shape is None else (),
-            _needed(cells, by_segment[i], held[i], deltas[i], n_tests, rule, targets),
+            _needed(cells, by_segment[i], held[i], deltas[i], n_tests, rule, targets, outcome),
         )
         for i, confidence in enumerate(confidences)
     ]
@@ -207,15 +210,20 @@ def _needed(
     n_tests: int,
     rule: Rule,
     targets: FloatArray,
+    outcome: Certificate | Abstention,
 ) -> tuple[int | None, ...]:
     """As an abstention says it: for the safest configuration, the largest number any promise asks for."""
+    made = outcome.provenance
     safest = next((c for c, exempt in enumerate(rule.by_definition) if not exempt), 0)
 
     def column(cell: Retargeted) -> int:
         return safest if cell.guarantee.relative and cell.guarantee.utility else 0
 
     def wanted(cell: Retargeted, target: float) -> int | None:
-        return queries_needed(*cell.loss(column(cell), target), cell.guarantee.at(target), delta / n_tests)
+        in_cell = queries_needed(*cell.loss(column(cell), target), cell.guarantee.at(target), delta / n_tests)
+        if in_cell is None:
+            return None
+        return judged_again(in_cell * made.n_queries / cell.n_queries, outcome.guarantees, made)
 
     fixed = []
     for cell in (cell for promise in cells[1:] for cell in promise):

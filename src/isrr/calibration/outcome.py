@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from isrr.calibration.basis import judged_again
 from isrr.calibration.certify import Tested, Verdict
 from isrr.calibration.paths import Path
 from isrr.calibration.plan import queries_needed
@@ -37,7 +38,8 @@ def draw_up(
     )
     if verdict.chosen is None:
         tests = tuple(_test(result, 0, delta) for result in verdict.tested)
-        reason, needed = _why(table, path, verdict, terms.level_each(len(path.rankers)))
+        reason, n_tested = _why(table, path, verdict, terms.level_each(len(path.rankers)))
+        needed = None if n_tested is None else judged_again(n_tested, terms.guarantees, provenance)
         ranker = GPLRanker.deterministic(terms.k)
         return Abstention(terms.guarantees, terms.confidence, ranker, tests, curve, provenance, reason, needed)
     c = verdict.chosen
@@ -95,28 +97,28 @@ def _level_certified(result: Tested, column: int, bound: float, delta: float) ->
     return float(share)
 
 
-def _why(table: RiskTable, path: Path, verdict: Verdict, delta: float) -> tuple[str, int | None]:
-    """Why nothing was certified, and how many queries would do."""
+def _why(table: RiskTable, path: Path, verdict: Verdict, delta: float) -> tuple[str, float | None]:
+    """Why nothing was certified, and how many queries to test on would do."""
     safest = next((c for c in (table.grid.index(r) for r in path.rankers) if c != 0), 0)
     head = table.grid.index(path.rankers[0])
-    needed: list[int | None] = []
+    needed: list[float | None] = []
     reasons: list[str] = []
     for result in verdict.tested:
         guarantee = result.cell.guarantee
         c = safest if guarantee.relative and guarantee.utility else head
         where = "" if result.cell.segment is None else f" in segment {result.cell.segment!r}"
-        risk, alpha = float(result.mean_loss[c]), guarantee.tested_alpha
-        deviation = float(result.deviation[c])
+        risk, deviation = float(result.mean_loss[c]), float(result.deviation[c])
         if result.pvalues[c] <= delta:
             continue
-        needed.append(queries_needed(risk, deviation, guarantee, delta))
-        if risk > alpha:
+        in_cell = queries_needed(risk, deviation, guarantee, delta)
+        needed.append(None if in_cell is None else in_cell * table.moments.n_queries / result.cell.n_queries)
+        if risk > guarantee.tested_alpha:
             reasons.append(f"'{guarantee}' is not met even by the safest configuration{where}")
         else:
             reasons.append(
                 f"'{guarantee}' is met by the safest configuration{where}, but "
                 f"{counted(result.cell.n_queries, 'query')} cannot prove it: "
-                f"risk {risk:.4f} against {alpha:.4f} tolerated"
+                f"risk {risk:.4f} against {guarantee.alpha:.4f} tolerated"
             )
     if not reasons:
         return "no configuration keeps all promises together", None

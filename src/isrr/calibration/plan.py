@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from isrr.calibration.basis import judged_in_all
 from isrr.calibration.paths import temperature_path
+from isrr.calibration.terms import Terms
 from isrr.calibration.values import values_of
 from isrr.counting import counted
 from isrr.data.queries import Queries
@@ -31,7 +33,7 @@ KEEP_HEADROOM = 0.5  # with no pilot queries: plan to give up this part of what 
 def queries_needed(
     mean_loss: float, deviation: float, guarantee: Guarantee, delta: float, power: float = POWER
 ) -> int | None:
-    """Judged queries with which betting certifies with probability `power`; None when no number is enough.
+    """Queries to test on with which betting certifies with probability `power`; None when no number is enough.
 
     Example:
         >>> queries_needed(0.25, 0.28, Guarantee("ndcg", 5, 0.70), delta=0.05)
@@ -68,7 +70,7 @@ class Plan:
     Attributes:
         guarantee: The promise.
         confidence, power: With which it is to hold, and with which probability it is to be certified.
-        queries_needed: For the safest configuration: with fewer, expect an abstention.
+        queries_needed: Judged queries for the safest configuration: with fewer, expect an abstention.
         pessimistic: The same, if the pilot was one standard error too kind.
         milestones: What more queries buy, from safe to fair; empty without pilot queries.
         n_pilot: Pilot queries used.
@@ -128,7 +130,7 @@ def plan(
 
     Example:
         >>> plan("ndcg@5 >= 0.50", utility=0.55).queries_needed
-        227
+        232
     """
     promise = Guarantee.parse(guarantee, **options) if isinstance(guarantee, str) else guarantee
     check_probability("confidence", confidence)
@@ -147,7 +149,7 @@ def plan(
             f"pilot queries with a relevant item: {kept.sum()}; a plan needs {LEAST_PILOT}, or `utility=` and no pilot"
         )
     losses = promise.losses(values[kept], values[kept, head])
-    needed = [queries_needed(float(x.mean()), float(x.std()), promise, delta, power) for x in losses.T]
+    needed = [_judged(float(x.mean()), float(x.std()), promise, delta, power) for x in losses.T]
     reference = measured.disparity[:, head]
     gains = [fairness_gain(measured.disparity[:, c], reference) for c in range(len(path.rankers))]
     if promise.relative and promise.utility:
@@ -164,8 +166,14 @@ def plan(
             milestones.append(Milestone(path.rankers[c].temperature, float(measured.mean_ndcg[c]), gains[c], needed[c]))
     return Plan(
         promise, confidence, power, needed[safest],
-        queries_needed(risk + error, spread_of, promise, delta, power), tuple(milestones), len(losses),
+        _judged(risk + error, spread_of, promise, delta, power), tuple(milestones), len(losses),
     )  # fmt: skip
+
+
+def _judged(mean_loss: float, deviation: float, promise: Guarantee, delta: float, power: float) -> int | None:
+    """Judged queries, those that calibration sets aside included."""
+    n_tested = queries_needed(mean_loss, deviation, promise, delta, power)
+    return None if n_tested is None else judged_in_all(n_tested, Terms((promise,), 1 - delta))
 
 
 def _without_pilot(promise: Guarantee, delta: float, power: float, utility: float | None, deviation: float) -> Plan:
@@ -180,7 +188,7 @@ def _without_pilot(promise: Guarantee, delta: float, power: float, utility: floa
     if promise.relative:
         given_up = KEEP_HEADROOM * (1 - promise.target) * utility
         mean = (promise.target * utility - (utility - given_up) + 1) / (1 + promise.target)
-        needed = queries_needed(mean, 0.4 * deviation / (1 + promise.target), promise, delta, power)
+        needed = _judged(mean, 0.4 * deviation / (1 + promise.target), promise, delta, power)
     else:
-        needed = queries_needed(1 - utility, deviation, promise, delta, power)
+        needed = _judged(1 - utility, deviation, promise, delta, power)
     return Plan(promise, 1 - delta, power, needed, None, (), 0)

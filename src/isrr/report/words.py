@@ -129,13 +129,22 @@ def how_selected(outcome: Certificate | Abstention) -> str:
 def how_the_risk_decides(outcome: Certificate | Abstention) -> str:
     """What bound and tolerated risk have to do with each other."""
     if outcome.provenance.selection in ("pointwise", "bonferroni"):
-        return (
+        said = (
             "Every configuration is tested by itself, at the declared promise and confidence. Those whose upper bound "
             "does not exceed the tolerated risk are certified."
         )
+    else:
+        said = (
+            "Configurations are tested from the safest on, at the declared promise and confidence. Testing stops at "
+            "the first whose upper bound exceeds the tolerated risk."
+        )
+    first = outcome.guarantees[0]
+    if not first.relative:
+        return said
+    drawn = 1 - first.target if first.utility else first.target
     return (
-        "Configurations are tested from the safest on, at the declared promise and confidence. Testing stops at the "
-        "first whose upper bound exceeds the tolerated risk."
+        f"{said} The certificate gives the same risk on the scale it is tested on: "
+        f"{drawn:.4g} here is {first.alpha:.4f} there."
     )
 
 

@@ -135,8 +135,15 @@ class TradeoffExplorer {
     where.replaceChildren(...lines);
   }
 
+  get stopsKept() { // promises fixed beforehand that are certified
+    return this.reading.stops.filter((s) => s.configuration !== null);
+  }
+
   sayTogether(confidence) {
-    if (this.reading.band === null) return `No band without other judged queries; the squares are promises fixed beforehand, ${this.reading.stops.length} in all, that hold together with ${confidence}.`;
+    if (this.reading.band === null) {
+      const kept = this.stopsKept.length;
+      return `No band without other judged queries. Of ${this.reading.stops.length} promises fixed beforehand, ${kept ? `${kept} hold together with ${confidence}: the squares` : "none is certified"}.`;
+    }
     const c = this.together();
     if (c === null) return `Holding for all positions at once (${confidence}, the band): nothing is certified here.`;
     const point = this.data.configurations[c];
@@ -217,7 +224,7 @@ class TradeoffExplorer {
           Plot.rect([none], { y1: none, y2: hard, fill: colour.before, fillOpacity: 0.16 }),
         ]),
         ...this.traces(points),
-        Plot.dot(this.reading.stops.filter((s) => s.configuration !== null), { x: (s) => points[s.configuration].x, y: (s) => f * s.target, symbol: "square", r: 5, fill: colour.band }),
+        Plot.dot(this.stopsKept, { x: (s) => points[s.configuration].x, y: (s) => f * s.target, symbol: "square", r: 5, fill: colour.band }),
         Plot.ruleY([declared], { stroke: colour.promise, strokeWidth: 1.5, strokeDasharray: "2 4" }),
         ...(certificate === null ? [] : [Plot.dot([points[certificate]], { x: "x", y: "measured", symbol: "star", r: 7, fill: colour.promise })]),
         ...(none === null ? [] : [Plot.text([none === targets[0] ? "it abstains at every promise shown here" : `${utility ? "above" : "below"} this it abstains`],
@@ -262,7 +269,8 @@ class TradeoffExplorer {
     legend(document.querySelector("#tradeoff .legend"), [
       [trace, colour.measured, this.data.promise.per_segment ? "measured, in the worst segment" : "measured"],
       [trace, colour.alone, this.explorer.n_tests > 1 ? `bound at 1/${this.explorer.n_tests} of the error (${confidence} in all)` : `bound, each alone (${confidence})`],
-      this.reading.band === null ? ["square", colour.band, `declared stops: all of these hold together with ${confidence}`] : [this.isCurve ? "dashed" : "stem", colour.band, `band: all of these hold together with ${confidence}`],
+      ...(this.reading.band !== null ? [[this.isCurve ? "dashed" : "stem", colour.band, `band: all of these hold together with ${confidence}`]]
+        : this.stopsKept.length ? [["square", colour.band, `declared stops: all of these hold together with ${confidence}`]] : []),
       ["line", colour.promise, "the promise on the slider"],
       ["dotted", colour.promise, "declared"],
       ...(this.data.chosen === null ? [] : [["star", colour.promise, "certified ranker"]]),
