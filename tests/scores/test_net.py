@@ -71,7 +71,7 @@ def test_sizes_and_optimizer_are_options(tmp_path):
 def test_a_missing_feature_or_device_is_refused():
     bad = made_queries(5, seed=3)
     bad.features[7, 2] = np.nan
-    with pytest.raises(DataError, match="row 7: a feature is missing or infinite"):
+    with pytest.raises(DataError, match="row 8: a feature is missing or infinite"):
         NetScorer(epochs=1, normalize="none", device="cpu").fit(bad, VALIDATION)
     with pytest.raises(ValueError, match="device must be 'auto', 'cpu' or 'cuda', got 'tpu'"):
         NetScorer(device="tpu").fit(TRAIN, VALIDATION)

@@ -162,5 +162,5 @@ def _device(name: str) -> Any:
 def _finite(matrix: FeatureMatrix) -> FeatureMatrix:
     bad = ~np.isfinite(matrix).all(axis=1)
     if bad.any():
-        raise DataError(f"row {int(np.argmax(bad))}: a feature is missing or infinite; a net needs finite features")
+        raise DataError(f"row {int(np.argmax(bad)) + 1}: a feature is missing or infinite; a net needs finite features")
     return matrix
