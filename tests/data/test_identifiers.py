@@ -47,26 +47,26 @@ def test_ids_are_kept_exactly(values, kept):
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        (np.array([1.0, 2.0**53]), "row 1: query_ids is 9007199254740992.0, and a float64 from 9007199254740992 on"),
-        (np.array([1, 2**24], np.float32), "row 1: query_ids is 16777216.0, and a float32 from 16777216 on may have"),
-        (np.array([2, 2**11], np.float16), "row 1: query_ids is 2048.0, and a float16 from 2048 on may have"),
-        ([1, 1e300], "row 1: query_ids is 1e[+]300.*; give integers or text"),
-        ([1.0, np.inf], "row 1: query_ids is inf.*; give integers or text"),
-        ([BIG, 0.5], "row 1: query_ids is 0.5; give integers or text"),
-        ([1.0, np.nan], "row 1: query_ids is missing"),
-        (["a", np.nan], "row 1: query_ids is missing"),
-        (["a", pd.NA], "row 1: query_ids is missing"),
-        (pd.Series([1, None], dtype="Int64"), "row 1: query_ids is missing"),
-        (np.array(["2024-01-01", "NaT"], "datetime64[D]"), "row 1: query_ids is missing"),
-        (np.ma.masked_array([1, 2], [False, True]), "row 1: query_ids is missing"),
-        (["a", "a\0"], r"row 1: query_ids is 'a\\x00', which ends in a NUL"),
-        ([b"a", b"b"], r"row 0: query_ids is b'a' \(bytes\); give integers or text"),
-        (np.array([b"a", b"b"]), "row 0: query_ids is .*b'a'.*; give integers or text"),
-        ([{"b": 1}, "a"], r"row 0: query_ids is .* \(dict\); give integers or text"),
-        (["x", datetime.datetime(2024, 1, 1)], r"row 1: .*\(datetime\); give integers or text"),
-        (np.array(["2024-01-01", "2024-01-02"], "datetime64[ns]"), "row 0: .*; give integers or text"),
-        ([decimal.Decimal("7.5"), 1], "row 0: .*; give integers or text"),
-        ([1 + 2j, 3j], "row 0: .*complex.*; give integers or text"),
+        (np.array([1.0, 2.0**53]), "row 2: query_ids is 9007199254740992.0, and a float64 from 9007199254740992 on"),
+        (np.array([1, 2**24], np.float32), "row 2: query_ids is 16777216.0, and a float32 from 16777216 on may have"),
+        (np.array([2, 2**11], np.float16), "row 2: query_ids is 2048.0, and a float16 from 2048 on may have"),
+        ([1, 1e300], "row 2: query_ids is 1e[+]300.*; give integers or text"),
+        ([1.0, np.inf], "row 2: query_ids is inf.*; give integers or text"),
+        ([BIG, 0.5], "row 2: query_ids is 0.5; give integers or text"),
+        ([1.0, np.nan], "row 2: query_ids is missing"),
+        (["a", np.nan], "row 2: query_ids is missing"),
+        (["a", pd.NA], "row 2: query_ids is missing"),
+        (pd.Series([1, None], dtype="Int64"), "row 2: query_ids is missing"),
+        (np.array(["2024-01-01", "NaT"], "datetime64[D]"), "row 2: query_ids is missing"),
+        (np.ma.masked_array([1, 2], [False, True]), "row 2: query_ids is missing"),
+        (["a", "a\0"], r"row 2: query_ids is 'a\\x00', which ends in a NUL"),
+        ([b"a", b"b"], r"row 1: query_ids is b'a' \(bytes\); give integers or text"),
+        (np.array([b"a", b"b"]), "row 1: query_ids is .*b'a'.*; give integers or text"),
+        ([{"b": 1}, "a"], r"row 1: query_ids is .* \(dict\); give integers or text"),
+        (["x", datetime.datetime(2024, 1, 1)], r"row 2: .*\(datetime\); give integers or text"),
+        (np.array(["2024-01-01", "2024-01-02"], "datetime64[ns]"), "row 1: .*; give integers or text"),
+        ([decimal.Decimal("7.5"), 1], "row 1: .*; give integers or text"),
+        ([1 + 2j, 3j], "row 1: .*complex.*; give integers or text"),
         ([["a"], "b"], "query_ids must hold one id a row"),
     ],
 )  # fmt: skip
@@ -106,7 +106,7 @@ def test_numbers_in_json_are_ids_as_written(tmp_path):
 
     assert read(2**53 + 1, 2**53, BIG) == [str(2**53 + 1), str(2**53), str(BIG)]
     assert read("7.0", 8) == [7, 8]
-    with pytest.raises(DataError, match=r"ids\.jsonl: row 1: query_ids is 1\.5; give integers or text"):
+    with pytest.raises(DataError, match=r"ids\.jsonl: row 2: query_ids is 1\.5; give integers or text"):
         read(2, 1.5)
     with pytest.raises(DataError, match=r"ids\.jsonl: cannot be read: .*changed from number to string"):
         read(2, '"a"')

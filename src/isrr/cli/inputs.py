@@ -1,6 +1,7 @@
 """What commands do before any work: open what they are given, refuse what cannot be used, warn of what is odd."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ from isrr.errors import CertificateError, DataError
 if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate
     from isrr.data.queries import Queries
+    from isrr.ranker.gpl import GPLRanker
+    from isrr.status import Standing
 
 
 def opened(ranker: Path, trust_edited: bool) -> "Certificate | Abstention":
@@ -30,6 +33,33 @@ def opened(ranker: Path, trust_edited: bool) -> "Certificate | Abstention":
     outcome = load(ranker, trust_edited=True)
     warn(f"{ranker} was edited by hand; its promise does not cover what it says now")
     return outcome
+
+
+def status_of(ranker: Path, outcome: "Certificate | Abstention") -> "tuple[Standing, str]":
+    """Whether what a ranker file promises still stands, and the same in words."""
+    from datetime import UTC, datetime
+
+    from isrr.status import read_status
+
+    status, now = read_status(ranker, outcome.id), datetime.now(UTC)
+    return status.standing(now)[0], status.in_words(now)
+
+
+def warn_of_no_promise(ranker: Path, outcome: "Certificate | Abstention", used: "GPLRanker", what: str) -> None:
+    """Say so where nothing was promised, or the promise no longer stands, and what is used all the same.
+
+    Args:
+        ranker: The ranker file.
+        outcome: What it holds.
+        used: What ranks in this command.
+        what: What is told of its order, as in "what is measured is".
+    """
+    standing, words = status_of(ranker, outcome)
+    order = "the deterministic order" if used.is_deterministic else "its own ranker, all the same"
+    if outcome.abstained:
+        warn(f"{ranker} is an abstention: nothing was promised; {what} {order}")
+    elif standing != "valid":
+        warn(f"{ranker} is {words}; {what} {order}")
 
 
 def opened_judged(judged: str, columns: dict[str, Any], where: dict[str, Any]) -> "Queries | str":
@@ -57,8 +87,8 @@ def check_lists(queries: "Queries", name: str) -> None:
     warn(f"{name}: {min(single, 0.99):.0%} of the queries have a single item, which any order ranks perfectly; {slip}")
 
 
-def check_file(file: Path, *suffixes: str) -> None:
-    """Refuse a file that could not be written at the end: better now than after the work."""
+def check_file(file: Path, *suffixes: str, read: Iterable[str | Path | None] = ()) -> None:
+    """Refuse a file that could not be written at the end, or is one of those read: better now than after the work."""
     if suffixes and file.suffix.lower() not in suffixes:
         raise DataError(f"{file}: the name must end in {' or '.join(suffixes)}")
     if file.is_dir():
@@ -67,6 +97,13 @@ def check_file(file: Path, *suffixes: str) -> None:
         raise DataError(f"{file}: the folder {file.parent} does not exist; make it first")
     if not os.access(file.absolute().parent, os.W_OK):
         raise DataError(f"{file}: nothing may be written to the folder {file.parent}; name another")
+    if file.exists() and any(source is not None and _is(file, source) for source in read):
+        raise DataError(f"{file}: this file is read, and would be overwritten; name another to write to")
+
+
+def _is(file: Path, other: str | Path) -> bool:
+    """Whether both are one file; a pattern, or an address of a lake, is none."""
+    return os.path.exists(other) and file.samefile(other)
 
 
 def check_folder(folder: Path) -> None:

@@ -81,7 +81,8 @@ class Grouping:
         if bad.size:
             row = int(bad[0])
             query = str(self.query_ids[self._query_of(row)])
-            raise DataError(f"row {row} (query {query!r}): {name} is {array[row]}; {needed(array[row], least)}", query)
+            found, need = array[row], needed(array[row], least)
+            raise DataError(f"row {row + 1} (query {query!r}): {name} is {found}; {need}", query)
         return self.in_query_order(array.astype(np.float64, copy=False))
 
     def matrix(self, values: ArrayLike) -> NDArray[np.float32]:
@@ -95,7 +96,7 @@ class Grouping:
             raise DataError(f"features have shape {array.shape}; needed is ({self.n_rows}, n_features)")
         if (large := large_features(array)).size:
             row, feature = divmod(int(large[0]), array.shape[1])
-            raise DataError(f"row {row}: feature {feature} is {array[row, feature]}; {FEATURE_NEED}")
+            raise DataError(f"row {row + 1}: feature {feature} is {array[row, feature]}; {FEATURE_NEED}")
         return self.in_query_order(array.astype(np.float32, copy=False))
 
     def identifiers(self, values: ArrayLike, name: str) -> NDArray[Any]:

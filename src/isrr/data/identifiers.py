@@ -111,11 +111,11 @@ def _is_missing(value: object) -> bool:
 
 
 def _missing(row: int, name: str) -> DataError:
-    return DataError(f"row {row}: {name} is missing; every row needs one")
+    return DataError(f"row {row + 1}: {name} is missing; every row needs one")
 
 
 def _unusable(row: int, name: str, found: str) -> DataError:
-    return DataError(f"row {row}: {name} is {found}; give integers or text")
+    return DataError(f"row {row + 1}: {name} is {found}; give integers or text")
 
 
 def identifiers_in_text(texts: Sequence[str]) -> NDArray[Any]:

@@ -46,7 +46,7 @@ def large_features(values: NDArray[Any]) -> NDArray[np.int64]:
 def as_numbers(values: ArrayLike, name: str) -> NDArray[Any]:
     """An array of integers as they are, or of float64."""
     if isinstance(values, np.ma.MaskedArray) and values.mask.any():
-        raise DataError(f"row {int(np.argwhere(values.mask)[0, 0])}: {name} is masked; every row needs a number")
+        raise DataError(f"row {int(np.argwhere(values.mask)[0, 0]) + 1}: {name} is masked; every row needs a number")
     try:
         given = np.asarray(values)
         floats = given if given.dtype.kind in "iucMm" else np.asarray(given, np.float64)
@@ -63,4 +63,4 @@ def _refuse_rounding(values: NDArray[Any], name: str) -> None:
     """Refuse integers that stand among other numbers and would be rounded with them."""
     for row, value in enumerate(values.flat):
         if isinstance(value, int) and abs(value) > EXACT:
-            raise DataError(f"row {row}: {name} is {value}; {needed(value)}")
+            raise DataError(f"row {row + 1}: {name} is {value}; {needed(value)}")

@@ -54,7 +54,7 @@ def refuse_gaps(queries: Queries) -> None:
         return
     stored, feature = np.argwhere(~np.isfinite(queries.features))[0]
     row = stored if queries.rows is None else queries.rows[stored]
-    found = f"row {row}: feature {feature} is {queries.features[stored, feature]}"
+    found = f"row {row + 1}: feature {feature} is {queries.features[stored, feature]}"
     raise DataError(f"{found}, missing or infinite; a net needs finite features")
 
 
