@@ -47,8 +47,8 @@ class LightGBMScorer(BoostedScorer):
         import lightgbm
         from lightgbm.callback import CallbackEnv, EarlyStopException
 
-        if self.loss == "lambdarank" and (train.relevance != np.round(train.relevance)).any():
-            raise DataError("lambdarank needs whole relevance grades (0, 1, 2, …); loss 'regression' takes any")
+        if any((part.relevance != np.round(part.relevance)).any() for part in (train, validation)):
+            raise DataError("LightGBM watches NDCG of whole relevance grades (0, 1, 2, …); CatBoost and a net take any")
         parameters = self.library_parameters()
         dataset = lightgbm.Dataset(train.matrix, train.relevance, group=train.n_items, params=parameters)
         held = dataset.create_valid(validation.matrix, validation.relevance, group=validation.n_items)
