@@ -165,8 +165,11 @@ def nan_deep_inside(table):
     ("change", "said"),
     [
         (nan_deep_inside, r"part-001\.parquet: .*column 'score': nan for query '425'"),
-        (lambda t: t.drop_columns("score"), r"part-001\.parquet: .*'score': no value for query '\d+'"),
-        (lambda t: with_column(t, "score", t["item_id"]), r"part-001\.parquet.*score"),
+        (
+            lambda t: t.drop_columns("score"),
+            r"part-001\.parquet: has other columns than .*: no 'score'; files of one table",
+        ),
+        (lambda t: with_column(t, "score", t["item_id"]), r"part-001\.parquet: .*'score' is string, not double"),
         (lambda t: with_column(t, "item_id", pa.array(["d1"] * len(t))), r"part-001\.parquet: .*stands twice in query"),
     ],
     ids=["nan", "missing column", "other schema", "repeated item"],
@@ -196,7 +199,7 @@ def test_a_query_cut_in_two_is_refused_where_the_layout_is_trusted(spark, tmp_pa
     ("data", "options", "error", "said"),
     [
         ("/nowhere/*.parquet", {}, DataError, "/nowhere/"),
-        ("table", {}, DataError, "table: cannot be read"),
+        ("table", {}, DataError, "table: there is no such file"),
         ([1, 2], {}, DataError, "a list is neither a path nor a Spark table"),
         ("{files}", {"master": "local[3]"}, EngineError, r"runs on spark://.*, not on local\[3\]"),
         ("{files}", {"columns": {"score": "points"}}, DataError, "there is no column 'points'"),
@@ -232,6 +235,46 @@ def test_without_item_ids_ties_fall_by_where_rows_stand(spark, tmp_path):
     rows = spark.read.parquet(str(tmp_path / "files" / "b.parquet"))
     expected = isrr.calibrate(tmp_path / "files" / "b.parquet", PROMISE)
     assert isrr.calibrate(rows, PROMISE, engine="spark", partitions=3) == expected
+
+
+def test_spark_reads_the_files_that_are_named_and_no_others(spark, tmp_path):
+    table = judged(300)
+    table = table.rename_columns(["query.id", "item`id", *table.column_names[2:]]).append_column(
+        "Score", table["score"]
+    )
+    names = {"query": "query.id", "item": "item`id"}
+    pq.write_table(table.slice(0, 80), tmp_path / "part1.parquet")
+    pq.write_table(table, tmp_path / "part[1].parquet")
+    (tmp_path / "a b%20{c,d}").mkdir()
+    pq.write_table(table, tmp_path / "a b%20{c,d}" / "part.parquet")
+    (tmp_path / "co:lon.parquet").touch()
+    expected = isrr.calibrate(isrr.read_queries(table, **names), PROMISE, path=PATH)
+    for file, where in (("part[1].parquet", {}), ("a b%20{c,d}/p*.parquet", {"trust_layout": True})):
+        found = isrr.calibrate(tmp_path / file, PROMISE, path=PATH, engine="spark", columns=names, **where)
+        assert found == expected
+    pq.write_table(table, tmp_path / "_part.parquet")
+    with pytest.raises(DataError, match=r"_part\.parquet: Spark passes over files of such a name"):
+        isrr.calibrate(f"{tmp_path}/_p*.parquet", PROMISE, engine="spark", columns=names)
+
+
+def test_files_that_spark_alone_can_reach_are_one_table_too(spark, tmp_path):
+    table = judged(300)
+    files = f"file://{write(table, tmp_path / 'files', 2)}"
+    expected = isrr.calibrate(isrr.read_queries(table), PROMISE, path=PATH)
+    assert isrr.calibrate(files, PROMISE, path=PATH, engine="spark") == expected
+    text = with_column(table, "query_id", pa.array(table["query_id"].to_pylist(), pa.int32()))
+    pq.write_table(text.slice(0, 8), tmp_path / "files" / "z.parquet")
+    with pytest.raises(DataError, match=r"z\.parquet: has other columns .*: 'query_id' is int32, not int64"):
+        isrr.calibrate(files, PROMISE, engine="spark")
+    (tmp_path / "files" / "z.parquet").write_bytes(b"")
+    with pytest.raises(DataError, match=r"z\.parquet: cannot be read"):
+        isrr.calibrate(files, PROMISE, engine="spark")
+    list_of_eight = with_column(table.slice(0, 8), "relevance", pa.array(np.ones(8))).drop_columns("query_id")
+    for query in ("01", "1"):  # two texts, one number
+        folder = tmp_path / "hive" / f"query_id={query}"
+        folder.mkdir(parents=True)
+        pq.write_table(list_of_eight, folder / "a.parquet")
+    assert isrr.check(expected, f"file://{tmp_path}/hive", "spark").n_queries == 2
 
 
 def test_files_of_made_ids_are_told_on_spark(spark, tmp_path):

@@ -10,7 +10,7 @@ import typer
 from isrr.cli.choices import choice
 from isrr.cli.console import progress, say, show_json, show_outcome, warn
 from isrr.cli.exits import ABSTAINED, BROKEN
-from isrr.cli.inputs import check_file, check_lists, opened, opened_judged, warn_of_drift
+from isrr.cli.inputs import check_file, check_lists, opened, opened_judged, warn_of_drift, warn_of_single_items
 from isrr.cli.ledger import note_look
 from isrr.cli.options import AsJson, Judged, Promise, Promises, RankerFile, Trust, with_columns, with_engine
 from isrr.counting import counted
@@ -139,12 +139,12 @@ def evaluate(
     from isrr.calibration.check import check
 
     outcome = opened(ranker, trust_edited)
-    queries = opened_judged(judged, columns, where)
     with progress("evaluating") as advance:
-        found = check(outcome, queries, progress=advance, columns=columns, **where)
+        found = check(outcome, judged, progress=advance, columns=columns, **where)
     if found.data == outcome.provenance.data:
         warn("these are the queries it was calibrated on, and chosen by; only new ones tell whether the promise holds")
     warn_of_drift(outcome, found.scores_outside)
+    warn_of_single_items(found.single_items, judged)
     if outcome.abstained:
         warn(f"{ranker} is an abstention: nothing was promised; what is measured is the deterministic order")
     if as_json:
