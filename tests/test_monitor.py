@@ -108,6 +108,9 @@ def test_queries_without_a_relevant_item_or_a_judgment_are_left_out_and_counted(
     monitor.update([line(promised, "q0", ["a", "b"]), line(promised, "q1", ["a", "z"])], judged(2, (0, 0, 0)))
     assert (monitor.n_empty, monitor.n_incomplete, monitor.n_judged) == (1, 1, 1)
     assert not monitor._watches[0].losses
+    monitor = Monitor(promised)
+    monitor.update([line(promised, "q0", ["a", "b"])], judged(2, (0, 0, 0)))
+    assert (monitor.n_counted, monitor.note) == (0, "of 1 judged query none has a relevant item")
 
 
 @pytest.mark.parametrize(
@@ -127,6 +130,7 @@ def test_judgments_that_match_nothing_served_are_said_to(certificate, served, sa
         assert said in monitor.note
         assert (said == "") == (monitor.note == "")
         assert ("\nnote  " in str(monitor)) == (said != "")
+        assert ("none (nothing was judged)" in str(monitor)) == (said != "")
 
 
 def test_a_killed_monitor_goes_on_where_it_stopped(certificate, tmp_path):

@@ -103,9 +103,9 @@ class Outcome:
         if any(test.evidence == "normal_approximation" for test in self.tests):
             found.append("the normal approximation is not valid for any given number of queries")
         if p.look > p.planned_looks:
-            together = f"{max(1 - p.look * (1 - self.confidence), 0):.0%}"
+            together = max(1 - p.look * (1 - self.confidence) / p.planned_looks, 0)
             found.append(
-                f"look {p.look} at the same data; together the looks hold with confidence {together} at best: "
+                f"look {p.look} at the same data; that all of them hold has no more than confidence {together:.0%}: "
                 "plan them (`attempts=`), or use new queries"
             )
         return found
@@ -188,7 +188,7 @@ class Abstention(Outcome):
 
     def __str__(self) -> str:
         if self.queries_needed is None:
-            more = "no number of queries helps: lower the promise or improve the scores"
+            more = "no number of queries helps: promise less, or improve the scores"
         else:
             more = f"about {counted(self.queries_needed, 'judged query')} in all would be enough (8 times out of 10)"
         lines = [

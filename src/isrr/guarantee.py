@@ -32,15 +32,18 @@ _PROMISE = re.compile(
         (?P<number>[-+0-9.eE]+)\s*(?P<percent>%\s*of\s+deterministic)?\s*""",
     re.VERBOSE,
 )
+_SHARE = re.compile(r"(?<![\d.])(0?\.\d+|1(?:\.0*)?)\s+of\s+deterministic", re.IGNORECASE)
 
 
 def check_probability(name: str, value: float) -> None:
     """Refuse what is no probability strictly between 0 and 1, or below a half, and guess what was meant."""
     if not 0 < value < 1:
-        slip = f"; did you mean {value / 100:g}?" if 50 <= value < 100 else ""
+        meant = value / 100 if value >= 50 else 1 - value / 100
+        slip = f"; did you mean {meant:g}?" if 1 < value < 100 else ""
         raise GuaranteeError(f"{name} must lie in (0, 1), got {value:g}{slip}")
     if value < 0.5:
-        raise GuaranteeError(f"{name} {value:g} is less than an even chance; did you mean {1 - value:g}?")
+        slip = f"; did you mean {1 - value:g}?" if value <= 0.2 else ""
+        raise GuaranteeError(f"{name} {value:g} is less than an even chance{slip}")
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class Guarantee:
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
             known = ", ".join(f"{metric}@{self.k}" for metric in METRICS)
-            close = get_close_matches(self.metric, METRICS, 1)
+            close = get_close_matches(self.metric, METRICS, 1, 0.5)
             slip = f"; did you mean {close[0]}@{self.k}?" if close else ""
             raise GuaranteeError(f"{self.metric}@{self.k} cannot be promised; what can: {known}{slip}")
         if self.k < 1:
@@ -116,6 +119,9 @@ class Guarantee:
         """
         found = _PROMISE.fullmatch(text)
         if not found:
+            share = _SHARE.sub(lambda part: f"{100 * float(part[1]):g}% of deterministic", text)
+            if _PROMISE.fullmatch(share):
+                raise GuaranteeError(f"cannot read the promise {text!r}; did you mean {share!r}?")
             raise GuaranteeError(
                 f"cannot read the promise {text!r}; write for example 'ndcg@5 >= 0.70', "
                 "'ndcg@5 >= 95% of deterministic' or 'normalized_disparity@5 <= 0.2'"
@@ -175,7 +181,7 @@ class Guarantee:
             loss = f"1 − {value}"
         else:
             loss = value if self.bound is None else f"{value} / {self.bound:.6g}"
-        return f"the mean of {loss}; the promise holds up to {self.alpha:.4f}"
+        return f"the mean of {loss}; the promise holds up to {self.alpha:.4g}"
 
     @property
     def tested_alpha(self) -> float:

@@ -42,7 +42,7 @@ class Alarm:
         evidence: E at the alarm.
         since: When the promise most likely broke, ISO 8601: when the first query after it was served.
         since_query: The same as a count of judged queries.
-        shortfall: By how much, in the promise's own measure, over the queries since then.
+        shortfall: By how much, in points of NDCG, over the queries since then.
     """
 
     promise: str
@@ -58,7 +58,7 @@ class Alarm:
         return (
             f"'{self.promise}' is broken{where}: evidence {self.evidence:.3g} after "
             f"{counted(self.n_judged, 'judged query')}; since about {self.since} "
-            f"(query {self.since_query + 1:,}), by about {self.shortfall:.3f} (estimates)"
+            f"(query {self.since_query + 1:,}), by about {self.shortfall:.3f} of NDCG (estimates)"
         )
 
 
@@ -138,6 +138,11 @@ class Monitor:
         return len(self._seen)
 
     @property
+    def n_counted(self) -> int:
+        """Queries that weigh for or against the promise."""
+        return self.n_judged - self.n_empty
+
+    @property
     def evidence(self) -> float:
         """The strongest evidence of a broken promise, as a share of what raises an alarm (1 or more)."""
         return max(float(watch.process.evidence) for watch in self._watches) * self.delta / len(self._watches)
@@ -169,6 +174,8 @@ class Monitor:
             self._seen.add(identifier_key(judgments.query_ids[query]))
             segment = None if judgments.segments is None else str(judgments.segments[query])
             self._count(impressions, grades, segment)
+        if self.n_judged and not self.n_counted:
+            self.note = self.note or f"of {counted(self.n_judged, 'judged query')} none has a relevant item"
         if self._state is not None:
             self._save(self._state)
         return self.alarm
@@ -196,7 +203,7 @@ class Monitor:
             )
         lines += dict.fromkeys(f"risk         {watch.guarantee.risk_in_words}" for watch in self._watches)
         lines += [f"note         {self.note}"] if self.note else []
-        lines.append(f"alarm        {self.alarm or 'none'}")
+        lines.append(f"alarm        {self.alarm or ('none' if self.n_counted else 'none (nothing was judged)')}")
         return "\n".join(lines)
 
     def _impressions(

@@ -1,8 +1,9 @@
 """Whether a certificate still stands, kept in a small file beside the ranker file.
 
 Certificates are checked against their own digest and never edited. What happens to one afterwards (the monitor revokes
-it, its term ends) is written next to it, `ranker.json` → `ranker.status.json`, by the monitor, and read by the service.
-A status speaks of one certificate by id: a new certificate in the same place starts valid.
+it, its term ends) is written next to it, `ranker.json` → `ranker.status.json`, by the monitor, and read by the service
+and by every command that uses the certificate. A status speaks of one certificate by id: a new certificate in the same
+place starts valid.
 """
 
 import json
@@ -12,9 +13,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal
 
+from isrr.certificate import Outcome
 from isrr.errors import CertificateError
 from isrr.files import write_atomically
 from isrr.json_files import read_json
+from isrr.ranker.gpl import GPLRanker
 
 Standing = Literal["valid", "revoked", "expired"]
 
@@ -51,6 +54,15 @@ class Status:
             return "expired", f"the certificate's term ended on {self.expires}"
         return "valid", ""
 
+    def in_words(self, now: datetime) -> str:
+        """What holds at a moment, since when or until when, and why."""
+        standing, reason = self.standing(now)
+        if standing == "revoked":
+            return f"revoked since {self.since}: {reason}"
+        if standing == "expired":
+            return f"expired: {reason}"
+        return "valid" if self.expires is None else f"valid until {self.expires}"
+
     def save(self, ranker_file: str | PathLike[str]) -> None:
         """Write the status beside a ranker file, all of it or nothing."""
         write_atomically(status_file(ranker_file), (json.dumps(asdict(self), indent=1) + "\n").encode())
@@ -80,3 +92,13 @@ def read_status(ranker_file: str | PathLike[str], certificate: str) -> Status:
     except (ValueError, TypeError) as error:
         raise CertificateError(f"{file}: not a certificate status: {error}") from None
     return found if found.certificate == certificate else Status(certificate)
+
+
+def ranker_in_force(outcome: Outcome, standing: Standing) -> GPLRanker:
+    """What ranks: the outcome's own ranker, or the deterministic one where a promise about utility no longer stands.
+
+    A promise about fairness that no longer stands goes on drawing: the order by score would be less fair still.
+    """
+    if standing != "valid" and any(guarantee.utility for guarantee in outcome.guarantees):
+        return GPLRanker.deterministic(outcome.k)
+    return outcome.ranker

@@ -290,9 +290,23 @@ def test_a_notebook_shows_the_outcome_and_a_shell_its_name(judged):
 
 
 def test_planned_attempts_split_delta(judged):
-    once, thrice = calibrate(judged, PROMISE), calibrate(judged, PROMISE, attempts=3)
-    assert thrice.tests[0].pvalue <= 0.05 / 3
-    assert thrice.fairness_gain.value <= once.fairness_gain.value
+    assert Terms((Guarantee.parse(PROMISE),), attempts=3).delta == pytest.approx(0.05 / 3)
+    once, thrice = (calibrate(judged, PROMISE, path=[GPLRanker(temperature=0.3)], attempts=n) for n in (1, 3))
+    assert thrice.tests[0].bound > once.tests[0].bound
+
+
+def test_queries_are_set_aside_until_their_scores_vary(judged):
+    order = np.argsort(judged.keys[:200])
+    scores = judged[:200].scores.copy()
+    for query in order[:5]:
+        scores[judged.offsets[query] : judged.offsets[query + 1]] = 0.0
+    outcome = calibrate(judged[:200].with_scores(scores), PROMISE)
+    assert outcome.provenance.n_set_aside == 10
+
+
+def test_too_few_queries_set_aside_fix_a_scale_and_learn_nothing(judged):
+    assert calibrate(judged[:60], PROMISE, path="front").provenance.path == "temperature"
+    assert calibrate(judged[:300], PROMISE, path="front").provenance.path == "front"
 
 
 def test_an_outcome_survives_being_saved_and_loaded(judged, tmp_path):

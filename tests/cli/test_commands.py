@@ -9,11 +9,14 @@ import time
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 import pytest
 
 from isrr import Guarantee, Queries, load, read_queries, write_queries
 from isrr.cli.ledger import NAME, note_look
+from isrr.status import Status
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
 
@@ -107,6 +110,32 @@ def test_rank_writes_places_with_propensities(folder, ranker):
     longer = parquet.read_table(folder / "b.parquet")
     first = longer.filter(longer["rank"].to_numpy() <= 5)
     assert first["item_id"].to_pylist() == table["item_id"].to_pylist()
+    for name in ("a.csv", "a.jsonl"):
+        assert isrr("rank", ranker, folder / "judged.parquet", "-o", folder / name, "--session", "u1").returncode == 0
+    assert arrow_csv.read_csv(folder / "a.csv").equals(table)
+    assert [json.loads(line) for line in (folder / "a.jsonl").read_text().splitlines()] == table.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ({"status": "revoked", "reason": "it broke", "since": "2026-01-01"}, "revoked since 2026-01-01: it broke"),
+        ({"expires": "2020-01-31"}, "expired: the certificate's term ended on 2020-01-31"),
+    ],
+)
+def test_a_promise_that_no_longer_stands_is_said_to_and_ranks_by_score(folder, ranker, tmp_path, status, said):
+    file = tmp_path / "ranker.json"
+    file.write_bytes(ranker.read_bytes())
+    assert "\nstatus       valid\n" in isrr("show", file).stdout
+    Status(load(file).id, **status).save(file)
+    assert f"\nstatus       {said}\n" in isrr("show", file).stdout
+    assert f"is {said}" in isrr("show", file, "--json").stderr
+    done = isrr("evaluate", file, folder / "judged.parquet")
+    assert f"is {said}; what is measured is its own ranker" in done.stderr
+    done = isrr("rank", file, folder / "judged.parquet", "-o", tmp_path / "ranked.parquet")
+    assert done.returncode == 0
+    assert f"is {said}; what ranks is the deterministic order" in done.stderr
+    assert set(parquet.read_table(tmp_path / "ranked.parquet")["propensity"].to_pylist()) == {1.0}
 
 
 def test_evaluate_says_whether_the_promise_holds_and_who_is_seen(folder, ranker):
@@ -115,6 +144,7 @@ def test_evaluate_says_whether_the_promise_holds_and_who_is_seen(folder, ranker)
     assert "these are the queries it was calibrated on" in done.stderr
     assert "kept" in done.stdout
     assert "theirs" in done.stdout
+    assert "\nin brackets  95 % intervals\n" in done.stdout
     found = json.loads(isrr("evaluate", ranker, folder / "judged.parquet", "--json").stdout)
     assert found["promises"][0]["verdict"] in ("kept", "unclear")
     assert found["fairness_gain"] > 0
@@ -135,6 +165,10 @@ def test_evaluate_tells_a_broken_promise_and_one_that_was_never_made_by_exit_cod
     assert "no.json is an abstention: nothing was promised" in done.stderr
     assert "not promised ndcg@5 >= 0.99: measured" in done.stdout
     assert "\nNDCG@5  " in done.stdout
+    done = isrr("rank", tmp_path / "no.json", folder / "judged.parquet", "-o", tmp_path / "ranked.parquet")
+    assert done.returncode == 0
+    assert "no.json is an abstention: nothing was promised; what ranks is the deterministic" in done.stderr
+    done = isrr("evaluate", tmp_path / "no.json", tmp_path / "turned.parquet")
     assert "calibrated on" not in done.stderr
 
 
@@ -161,6 +195,37 @@ def test_scores_on_another_scale_are_warned_of(folder, ranker, tmp_path):
     assert "outside" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("factor", "said"),
+    [
+        (-1.0, "here: the queries or the scores are of another kind"),
+        (0.1, "isrr: warning: scores are spread about 0.1 times as wide as at calibration"),
+    ],
+)
+def test_evaluate_warns_of_scores_of_another_kind(folder, ranker, tmp_path, factor, said):
+    judged = parquet.read_table(folder / "judged.parquet")
+    for name, by in (("same", 1.0), ("other", factor)):
+        scores = pa.array(by * judged["score"].to_numpy())
+        parquet.write_table(judged.set_column(judged.column_names.index("score"), "score", scores), tmp_path / name)
+    assert said not in isrr("evaluate", ranker, tmp_path / "same").stderr
+    assert said in isrr("evaluate", ranker, tmp_path / "other").stderr
+
+
+def test_evaluate_tells_an_unclear_verdict_and_segments_that_nothing_was_promised_of(folder, ranker, tmp_path):
+    judged = parquet.read_table(folder / "judged.parquet")
+    even = pa.array([["phone", "desk"][query % 2] for query in judged["query_id"].to_pylist()])
+    parquet.write_table(judged.append_column("device", even), tmp_path / "judged.parquet")
+    measured = json.loads(isrr("evaluate", ranker, folder / "judged.parquet", "--json").stdout)["promises"][0]["value"]
+    promise = replace(load(ranker).guarantees[0], target=measured["value"])
+    replace(load(ranker), guarantees=(promise,)).save(tmp_path / "close.json")
+    shown = isrr("evaluate", tmp_path / "close.json", tmp_path / "judged.parquet", "--segment", "device").stdout
+    assert "] (the interval contains the promise: judge more queries)\n" in shown
+    assert "% of deterministic in segment 'phone': measured 0." in shown
+    found = json.loads(isrr("evaluate", ranker, tmp_path / "judged.parquet", "--segment", "device", "--json").stdout)
+    assert [kept["segment"] for kept in found["segments"]] == ["desk", "phone"]
+    assert len(found["promises"]) == 1
+
+
 def test_plan_works_from_a_guess_and_from_a_pilot(folder):
     done = isrr("plan", "-g", "ndcg@5 >= 0.50", "--utility", "0.55")
     assert "227" in done.stdout
@@ -180,9 +245,15 @@ def test_plan_works_from_a_guess_and_from_a_pilot(folder):
         (("calibrate", "{judged}", "-g", PROMISE, "-o", "no/such/folder/r.json"), "does not exist"),
         (("show", "{judged}"), "not a certificate: by its name it is a table of queries"),
         (("calibrate", "{judged}", "-g", "ndgc@5 >= 0.7"), "did you mean ndcg@5?"),
+        (("calibrate", "{judged}", "-g", "ngcd@5 >= 0.7"), "did you mean ndcg@5?"),
+        (
+            ("calibrate", "{judged}", "-g", "ndcg@5>=0.95 of deterministic"),
+            "did you mean 'ndcg@5>=95% of deterministic'?",
+        ),
+        (("calibrate", "{judged}", "-g", PROMISE, "--confidence", "5"), "did you mean 0.95?"),
         (("calibrate", "{judged}", "-g", PROMISE, "--confidence", "0.05"), "did you mean 0.95?"),
         (("rank", "nowhere.json", "{judged}", "--out", "x.parquet"), "there is no such file"),
-        (("rank", "{ranker}", "{judged}", "--out", "ranked.csv"), "must end in .parquet"),
+        (("rank", "{ranker}", "{judged}", "--out", "ranked.txt"), "must end in .parquet or .csv or .jsonl"),
         (("calibrate", "{judged}", "-g", PROMISE, "--validation", "{judged}"), "validation queries too"),
         (("plan", "-g", "ndcg@5 >= 0.5"), "a plan needs judged pilot queries, or --utility"),
         (("plan", "-g", "ndcg@5 >= 0.5", "--utility", "0.6", "--confidence", "95"), "did you mean 0.95"),

@@ -163,14 +163,14 @@ def test_dates_as_jsonl_ids_stay_as_written(tmp_path):
         ({"score": None, "relevance": None}, {}, r"no score column \(score, or.*nor is there a relevance"),
         ({}, {"item": "Item_id"}, r"no column 'Item_id'.*did you mean 'item_id'\?"),
         ({"query_id": None, "QueryID": list("abab")}, {}, r"no query column.*did you mean 'QueryID'\?"),
-        ({"score": [1.0, None, 1.0, 1.0]}, {}, r"row 1, column 'score': no value"),
-        ({"query_id": ["a", "b", None, "b"]}, {}, r"row 2, column 'query_id': no value"),
-        ({"score": [1.0, 2.0, float("nan"), 1.0]}, {}, r"row 2, column 'score': nan for query 'a'; it must be a"),
-        ({"score": ["1.5", "2", "high", "1"]}, {}, r"row 2, column 'score': 'high' \(string\)"),
-        ({"relevance": [1, 0, -2, 0]}, {}, r"row 2, column 'relevance': -2.0 for query 'a'; it must be .* ≥ 0"),
-        ({"item_id": ["x", "x", "x", "z"]}, {}, r"item 'x' stands twice in query 'a'"),
+        ({"score": [1.0, None, 1.0, 1.0]}, {}, r"row 2, column 'score': no value"),
+        ({"query_id": ["a", "b", None, "b"]}, {}, r"row 3, column 'query_id': no value"),
+        ({"score": [1.0, 2.0, float("nan"), 1.0]}, {}, r"row 3, column 'score': nan for query 'a'; it must be a"),
+        ({"score": ["1.5", "2", "high", "1"]}, {}, r"row 3, column 'score': 'high' \(text\)"),
+        ({"relevance": [1, 0, -2, 0]}, {}, r"row 3, column 'relevance': -2.0 for query 'a'; it must be .* ≥ 0"),
+        ({"item_id": ["x", "x", "x", "z"]}, {}, r"item 'x' stands twice in query 'a'; .* and 1 row repeats one"),
         ({"segment": ["de", "fr", "fr", "fr"]}, {}, r"query 'a' has two segments"),
-        ({"score": [[1.0], [2.0], [3.0], [4.0]]}, {}, r"row 0, column 'score': \[1\.0\]"),
+        ({"score": [[1.0], [2.0], [3.0], [4.0]]}, {}, r"row 1, column 'score': \[1\.0\]"),
     ],
 )  # fmt: skip
 def test_a_bad_table_is_refused_by_row_and_column(change, asked, message):
@@ -179,11 +179,17 @@ def test_a_bad_table_is_refused_by_row_and_column(change, asked, message):
         read_queries(table, **asked)
 
 
+def test_a_row_of_a_csv_file_is_named_by_its_line_too(tmp_path):
+    (tmp_path / "odd.csv").write_text("qid,score,grade\n1,0.5,1\n1,high,0\n")
+    with pytest.raises(DataError, match=r"odd\.csv: row 2 \(line 3\), column 'score': 'high' \(text\)"):
+        read_queries(tmp_path / "odd.csv")
+
+
 def test_lists_of_features_must_be_equally_long_and_whole():
     rows = {"qid": [1, 1], "features": [[1.0, 2.0], [3.0]]}
-    with pytest.raises(DataError, match=r"row 1, column 'features': 1 features, but row 0 has 2"):
+    with pytest.raises(DataError, match=r"row 2, column 'features': 1 features, but row 1 has 2"):
         read_queries(pa.table(rows))
-    with pytest.raises(DataError, match=r"within the lists: row 3, column 'features': no value"):
+    with pytest.raises(DataError, match=r"within the lists: row 4, column 'features': no value"):
         read_queries(pa.table(rows | {"features": [[1.0, 2.0], [3.0, None]]}))
     assert read_queries(pa.table(rows | {"features": [[1, 2], [3, 4]]})).features.tolist() == [[1, 2], [3, 4]]
 
@@ -298,5 +304,5 @@ def test_blocks_refuse_a_query_that_comes_back(tmp_path):
 def test_a_null_in_a_block_is_named_by_its_row(tmp_path):
     table = pa.table({"qid": [1, 1, 2, 2, 3], "score": [1.0, 2.0, 3.0, None, 4.0]})
     pq.write_table(table, tmp_path / "null.parquet")
-    with pytest.raises(DataError, match=r"null\.parquet, rows from 2: row 1, column 'score': no value"):
+    with pytest.raises(DataError, match=r"null\.parquet, rows from 3: row 2, column 'score': no value"):
         list(read_blocks(tmp_path / "null.parquet", rows=2))

@@ -103,10 +103,10 @@ def test_sorting_is_stable_at_every_length(n):
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"scores": [1, np.nan], "query_ids": ["a", "b"]}, r"row 1 \(query 'b'\): scores is nan"),
-        ({"scores": [np.inf, 1], "query_ids": [3, 3]}, r"row 0 \(query '3'\): scores is inf"),
-        ({"relevance": [0, -1, 2], "query_ids": [3, 4, 3]}, r"row 1 \(query '4'\): relevance is -1.0"),
-        ({"scores": [1, 2, 3], "relevance": [0, 1, np.nan], "query_ids": [3, 4, 3]}, r"row 2 \(query '3'\): relevance"),
+        ({"scores": [1, np.nan], "query_ids": ["a", "b"]}, r"row 2 \(query 'b'\): scores is nan"),
+        ({"scores": [np.inf, 1], "query_ids": [3, 3]}, r"row 1 \(query '3'\): scores is inf"),
+        ({"relevance": [0, -1, 2], "query_ids": [3, 4, 3]}, r"row 2 \(query '4'\): relevance is -1.0"),
+        ({"scores": [1, 2, 3], "relevance": [0, 1, np.nan], "query_ids": [3, 4, 3]}, r"row 3 \(query '3'\): relevance"),
         ({"scores": [1, 2], "relevance": [0], "query_ids": [1, 1]}, r"relevance has shape \(1,\); needed is \(2,\)"),
         ({"scores": [1, 2], "query_ids": [1]}, "query_ids has shape"),
         ({"scores": [], "query_ids": []}, "no rows"),
@@ -117,8 +117,8 @@ def test_sorting_is_stable_at_every_length(n):
         ({"scores": [1, 2], "group": [2, 0]}, "group 1 has size 0"),
         ({"scores": [1, 2], "group": [1.5, 0.5]}, "whole numbers"),
         ({"scores": ["x", "y"], "query_ids": [1, 1]}, "scores must be numbers"),
-        ({"scores": [1, 2], "query_ids": [1.5, 2]}, "row 0: query_ids is 1.5"),
-        ({"scores": [1, 2], "query_ids": ["a", None]}, "row 1: query_ids is missing"),
+        ({"scores": [1, 2], "query_ids": [1.5, 2]}, "row 1: query_ids is 1.5"),
+        ({"scores": [1, 2], "query_ids": ["a", None]}, "row 2: query_ids is missing"),
         ({"scores": [1, 2], "query_ids": [1, 1], "item_ids": ["a", "a"]}, "item 'a' stands twice in query '1'"),
         ({"scores": [1, 2], "query_ids": [1, 1], "segments": ["x", "y"]}, "query '1' has two segments"),
         ({"scores": [1, 2], "query_ids": [1, 1], "features": [1, 2]}, "features have shape"),
@@ -136,5 +136,5 @@ def test_missing_columns_are_asked_for():
     with pytest.raises(DataError, match="unjudged"):
         Queries.from_arrays(scores=[1, 0], query_ids=[1, 1]).need_relevance()
     assert unscored.with_scores([1.0, 2.0]).scores.tolist() == [1.0, 2.0]
-    with pytest.raises(DataError, match="row 1"):
+    with pytest.raises(DataError, match="row 2"):
         unscored.with_scores([1.0, np.nan])

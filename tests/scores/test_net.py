@@ -43,6 +43,23 @@ def test_training_anew_replaces_the_checkpoints_of_before(tmp_path):
     assert load_scorer(tmp_path).seed == 1
 
 
+def test_how_many_threads_torch_has_changes_no_bit():
+    rng = np.random.default_rng(20230)
+    features = rng.normal(size=(256 * 150, 45)).astype(np.float32)  # a batch whose sums torch would share among cores
+    relevance = (features[:, 0] + rng.normal(size=len(features)) > 1).astype(float)
+    long = Queries.from_arrays(features=features, relevance=relevance, group=np.full(256, 150))
+    narrow = Queries.from_arrays(features=features[:1_500], relevance=relevance[:1_500], group=np.full(10, 150))
+    before, scores = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            scores.append(NetScorer(epochs=3, device="cpu").fit(long, narrow).score(narrow))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    np.testing.assert_array_equal(*scores)
+
+
 def test_sizes_and_optimizer_are_options(tmp_path):
     scorer = NetScorer(epochs=2, hidden=(8,), optimizer="sgd", learning_rate=0.5, device="cpu")
     scorer.fit(TRAIN, VALIDATION, folder=tmp_path)
@@ -54,7 +71,7 @@ def test_sizes_and_optimizer_are_options(tmp_path):
 def test_a_missing_feature_or_device_is_refused():
     bad = made_queries(5, seed=3)
     bad.features[7, 2] = np.nan
-    with pytest.raises(DataError, match="row 7: a feature is missing or infinite"):
+    with pytest.raises(DataError, match="row 8: a feature is missing or infinite"):
         NetScorer(epochs=1, normalize="none", device="cpu").fit(bad, VALIDATION)
     with pytest.raises(ValueError, match="device must be 'auto', 'cpu' or 'cuda', got 'tpu'"):
         NetScorer(device="tpu").fit(TRAIN, VALIDATION)

@@ -58,6 +58,7 @@ def item(id, score):
 def test_codes(client, body, code):
     answer = client.post("/rank", content=body)
     assert answer.status_code == code, answer.text[:200]
+    assert code != 400 or "JSON" in answer.text
     assert ("error" in answer.json()) == (code != 200)
 
 

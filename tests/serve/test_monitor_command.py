@@ -71,3 +71,15 @@ def test_a_term_is_written_beside_the_ranker(served):
     client = client_of(served / "ranker.json")
     assert client.post("/rank", body).json()["certificate"]["status"] == "expired"
     assert client.post("/rank", {**body, "items": []}).json()["certificate"]["status"] == "expired"
+
+
+def test_judgments_of_which_none_counts_watch_nothing_and_say_so(served):
+    table = pq.read_table(served / "good.parquet")
+    elsewhere = table.set_column(0, "query_id", pa.array([f"other {query}" for query in table["query_id"].to_pylist()]))
+    pq.write_table(elsewhere, served / "other.parquet")
+    found = run(served, "other.parquet", "--score", "relevance")
+    assert found.exit_code == 2
+    assert "alarm        none (nothing was judged)" in found.stdout
+    assert "nothing is watched, for no judgment counts: no judgment is of a served query" in found.stderr
+    assert run(served, "good.parquet").exit_code == 0
+    assert run(served, "other.parquet").exit_code == 0  # what was counted before is watched

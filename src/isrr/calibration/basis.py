@@ -11,7 +11,7 @@ import numpy as np
 
 from isrr.calibration.census import Census
 from isrr.calibration.paths import Path, front_path, temperature_path, threshold_path
-from isrr.calibration.sample import ALL, FindShared, Gather
+from isrr.calibration.sample import ALL, FindShared, Gather, smallest_keys
 from isrr.calibration.table import canonical_order
 from isrr.calibration.task import Source
 from isrr.calibration.terms import Terms
@@ -21,12 +21,14 @@ from isrr.errors import DataError
 from isrr.findings import THE_TESTED, Provenance
 from isrr.gains import has_relevant
 from isrr.guarantee import Guarantee, move_together
+from isrr.parallel import Progress
 from isrr.scores.standardize import mean_and_deviation
 
 SET_ASIDE_FROM = 300  # judged queries from which setting some aside for score map and family pays (docs/guarantees.md)
 SET_ASIDE_SHARE = 0.2
 MOST_SET_ASIDE = 2_000
 FOR_THE_SCALE = 5  # queries that fix a score deviation well enough for temperatures that span a factor of 250
+FOR_QUANTILES = 20  # queries that fix quantiles of eligibility
 LEARNABLE_FROM = 20  # queries with a relevant item that a score map and a family are learned from
 
 
@@ -36,8 +38,27 @@ def n_set_aside(n_queries: int, terms: Terms, validation: Queries | None) -> int
         return 0
     many = terms.path == "auto" and n_queries >= SET_ASIDE_FROM
     learns = terms.selection == "split" or terms.path == "front" or not move_together(terms.guarantees) or many
+    few = FOR_QUANTILES if terms.path == "thresholds" else FOR_THE_SCALE
     share = round(SET_ASIDE_SHARE * n_queries)
-    return int(np.clip(share if learns else min(share, FOR_THE_SCALE), 1, min(MOST_SET_ASIDE, n_queries - 1)))
+    return int(np.clip(share if learns else min(share, few), 1, min(MOST_SET_ASIDE, n_queries - 1)))
+
+
+def set_aside(
+    source: Source, n_queries: int, terms: Terms, validation: Queries | None, progress: Progress | None
+) -> tuple[Queries | None, int]:
+    """The queries set aside, None where there are none, and the key from which on queries are tested.
+
+    Where their scores do not vary, twice as many are taken: when to stop is told by those taken alone, so the others
+    are still as good as fresh.
+    """
+    n_aside = n_set_aside(n_queries, terms, validation)
+    while n_aside:
+        drawn = smallest_keys(source, n_aside + 1, n_queries, progress=progress)
+        aside = drawn[:n_aside]
+        if np.ptp(aside.need_scores()) > 0 or n_aside == n_queries - 1:
+            return aside, int(drawn.keys[n_aside])
+        n_aside = min(2 * n_aside, n_queries - 1)
+    return None, 0
 
 
 def judged_in_all(n_tested: float, terms: Terms, *, given: bool = False, share_counted: float = 1.0) -> int:
@@ -63,8 +84,10 @@ def judged_in_all(n_tested: float, terms: Terms, *, given: bool = False, share_c
 def judged_again(n_tested: float, guarantees: tuple[Guarantee, ...], made: Provenance) -> int:
     """How many judged queries leave so many to test on when calibrating like before."""
     n_judged = made.n_queries + made.n_skipped + made.n_set_aside
-    by_number = made.path in ("custom", "front") or (made.path == "temperature" and n_judged < SET_ASIDE_FROM)
-    terms = Terms(guarantees, path="auto" if by_number else made.path, selection=made.selection)
+    path = made.path
+    if path == "custom" or (path in ("front", "temperature") and (path == "front") == (n_judged >= SET_ASIDE_FROM)):
+        path = "auto"  # which names either by the number of queries
+    terms = Terms(guarantees, path=path, selection=made.selection)
     share_counted = made.n_queries / (made.n_queries + made.n_skipped)
     return judged_in_all(n_tested, terms, given=made.n_set_aside == 0, share_counted=share_counted)
 

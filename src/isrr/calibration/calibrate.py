@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from isrr.calibration.basis import fixed_path, n_set_aside, refuse_shared
+from isrr.calibration.basis import fixed_path, refuse_shared, set_aside
 from isrr.calibration.census import Census, TakeCensus
 from isrr.calibration.certify import certify
 from isrr.calibration.fill import Fill
@@ -79,11 +79,8 @@ def _calibrated(
     """Passes over the queries: count them, fetch those set aside where there are any, evaluate the others."""
     census = source.run(TakeCensus(terms.guarantees), progress)
     _refuse_unusable(census)
-    n_aside = n_set_aside(census.n_queries, terms, validation)
-    aside = first_tested = None
-    if n_aside:
-        drawn = smallest_keys(source, n_aside + 1, census.n_queries, progress=progress)
-        aside, first_tested = drawn[:n_aside], int(drawn.keys[n_aside])
+    aside, first_tested = set_aside(source, census.n_queries, terms, validation, progress)
+    n_aside = 0 if aside is None else len(aside)
     if validation is not None:
         refuse_shared(source, census, validation)
     path = fixed_path(terms, source, aside, validation)
@@ -95,7 +92,7 @@ def _calibrated(
         evidence=terms.evidence,
         seed=terms.seed,
         aside=None if aside is None else TakeCensus(terms.guarantees).summary([aside]),
-        aside_below=first_tested or 0,
+        aside_below=first_tested,
     )
     wanted = n_aside + SAMPLE
     table, found = source.run(Together(task, enough(wanted, census.n_queries)), progress)

@@ -1,12 +1,13 @@
 """Does a promise hold on new judged queries? An estimate, not a certificate."""
 
 import math
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Unpack
 
 from isrr.calibration.census import refuse_single
-from isrr.calibration.measure import GroupShare, Measure
+from isrr.calibration.measure import GroupShare, Measure, Measured
 from isrr.calibration.source import Where, open_source
 from isrr.calibration.table import DISPARITY_SCALE, WholeNumbers
 from isrr.certificate import Abstention, Certificate
@@ -46,12 +47,14 @@ class Check:
         promised: Whether a promise was certified; of an abstention the deterministic order is measured.
         n_queries, n_skipped: Queries measured, and those left out for having no relevant item.
         promises: Each promise, or what was asked for, in each segment it speaks of.
+        segments: The same in each segment of the queries, where a promise speaks of all queries together.
         utility, deterministic_utility: NDCG@k of the ranker, and of the order by score.
         disparity, fairness_gain: Of the ranker.
         groups: Exposure by group of items, where there are any.
         data: Fingerprint of the queries; that of the outcome's provenance where they are those calibrated on.
         scores_outside: Share of the scores beyond where calibration saw 99.8 % of them.
         single_items: Share of the queries that have a single item, which any order ranks perfectly.
+        warnings: Signs that queries or scores are not of the kind that was calibrated on.
     """
 
     k: int
@@ -59,6 +62,7 @@ class Check:
     n_queries: int
     n_skipped: int
     promises: tuple[Kept, ...]
+    segments: tuple[Kept, ...]
     utility: Estimate
     deterministic_utility: Estimate
     disparity: Estimate
@@ -67,27 +71,32 @@ class Check:
     data: str
     scores_outside: float
     single_items: float
+    warnings: tuple[str, ...]
 
     def __str__(self) -> str:
-        lines = [f"{counted(self.n_queries, 'judged query')} ({self.n_skipped:,} without a relevant item left out)"]
+        left_out = f" ({self.n_skipped:,} without a relevant item left out)" if self.n_skipped else ""
+        lines = [f"{counted(self.n_queries, 'judged query')}{left_out}"]
         for kept in self.promises:
             where = "" if kept.segment is None else f" in segment {kept.segment!r}"
+            unclear = " (the interval contains the promise: judge more queries)" if kept.verdict == "unclear" else ""
             lines.append(
-                f"promise      {kept.promise}{where}: {kept.verdict}, measured {kept.value}"
+                f"promise      {kept.promise}{where}: {kept.verdict}, measured {kept.value}{unclear}"
                 if self.promised
                 else f"not promised {kept.promise}{where}: measured {kept.value}, by the deterministic order"
             )
+        for kept in self.segments[:20]:
+            lines.append(f"not promised {kept.promise} in segment {kept.segment!r}: measured {kept.value}")
         lines += [
             f"NDCG@{self.k:<6}  {self.utility}; deterministic {self.deterministic_utility.value:.4f}",
             f"disparity    {self.disparity}",
             f"fairer by    {100 * self.fairness_gain:.1f} % of the deterministic disparity",
         ]
         if self.groups:
-            lines.append("group                 exposure: deterministic   now      its share of gain")
+            lines.append(f"{'share of exposure, by group':<30} {'by score':>12} {'now':>12} {'of gain':>12}")
             for share in self.groups[:20]:
                 numbers = f"{share.deterministic:12.1%} {share.ranker:12.1%} {share.gain:12.1%}"
-                lines.append(f"  {share.group[:24]:<24} {numbers}")
-        return "\n".join(lines)
+                lines.append(f"  {share.group[:28]:<28} {numbers}")
+        return "\n".join([*lines, "in brackets  95 % intervals"])
 
 
 def check(
@@ -114,16 +123,19 @@ def check(
         raise DataError(f"queries with a relevant item: {found_of}; to judge a promise takes several")
     refuse_single(found.n_single, n_queries + found.n_skipped)
     utility, disparity = (_estimates(*pair) for pair in (found.moments.mean_utility(), found.moments.mean_disparity()))
-    promises = [
-        _kept(outcome.guarantees[promise], segment or None, sums)
-        for (promise, segment), sums in sorted(found.pairs.items())
-    ]
+    promises: list[Kept] = []
+    by_segment: list[Kept] = []
+    for (promise, segment), sums in sorted(found.pairs.items()):
+        guarantee = outcome.guarantees[promise]
+        spoken_of = (guarantee.per == "segment") == (segment != "")
+        (promises if spoken_of else by_segment).append(_kept(guarantee, segment or None, sums))
     return Check(
         outcome.k,
         not outcome.abstained,
         n_queries,
         found.n_skipped,
         tuple(promises),
+        tuple(by_segment),
         utility[1],
         utility[0],
         disparity[1],
@@ -132,7 +144,28 @@ def check(
         found.fingerprint,
         found.n_outside / found.n_rows,
         found.n_single / (n_queries + found.n_skipped),
+        tuple(_warnings(outcome, utility[0], found)),
     )
+
+
+def _warnings(outcome: Certificate | Abstention, now: Estimate, found: Measured) -> Iterator[str]:
+    """Signs that a relative promise, which compares two orders by the same scores, cannot see."""
+    before = _deterministic_utility(outcome)
+    if before is not None and abs(now.value - before.value) > 0.2 * before.value:
+        if now.high < before.low or now.low > before.high:
+            was = f"deterministic NDCG@{outcome.k} was {before.value:.4f} at calibration"
+            yield f"{was}, is {now.value:.4f} here: the queries or the scores are of another kind"
+    _, bottom, _, top, _ = outcome.provenance.score_quantiles
+    spread = found.score_spread() if bottom < top else None
+    if spread is not None and spread < 0.5:
+        yield f"scores are spread about {spread:.1g} times as wide as at calibration; a promise covers its own scale"
+
+
+def _deterministic_utility(outcome: Certificate | Abstention) -> Estimate | None:
+    """NDCG@k of the order by score at calibration, where it is known."""
+    if isinstance(outcome, Certificate):
+        return outcome.deterministic_utility
+    return next((point.utility for point in outcome.curve if point.ranker.is_deterministic), None)
 
 
 def _estimates(means: FloatArray, errors: FloatArray) -> list[Estimate]:

@@ -21,9 +21,9 @@ from isrr.guarantee import Guarantee
 from isrr.metrics.evaluate import Evaluation, Method, evaluate
 from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
 from isrr.risk import mixture, vb
-from isrr.risk.evidence import LARGEST_FOR_BETTING
 
 LARGEST_EXACT = 50_000
+LARGEST_FOR_BETTING = 200_000
 DRAWS = 4
 NOTHING = np.empty(0, np.uint64)
 
@@ -70,7 +70,9 @@ class Fill:
         segments = {name: count - dict(gone.by_segment).get(name, 0) for name, count in census.by_segment}
         n_judged = census.n_counted - gone.n_counted
         if n_judged == 0:
-            raise DataError("no query has a relevant item: there is no utility to promise anything about")
+            raise DataError(
+                "no query left to test on has a relevant item: those that have one are set aside to fix the path"
+            )
         untested = [name for name, count in segments.items() if count == 0]
         if untested:
             raise DataError(

@@ -1,7 +1,7 @@
 """The ranker in use beside the deterministic one on judged queries, in sums that add up over partitions."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from typing import TypeVar
 
@@ -19,6 +19,7 @@ from isrr.ranker.gpl import GPLRanker
 from isrr.risk.lattice import whole_sums
 
 Key = TypeVar("Key")
+SPREAD_BINS = 64  # between the 1 % and the 99 % quantile of the scores at calibration
 Name = tuple[int, str]  # which promise, and the segment, "" for all queries
 
 
@@ -43,6 +44,7 @@ class Measured:
         n_skipped: Queries without a relevant item, left out.
         n_single: Queries with a single item.
         n_rows, n_outside: Scores, and those beyond where calibration saw 99.8 % of them.
+        score_bins: Scores below, in equal bins of, and above the range in which calibration saw 98 % of them.
         groups: Exposure under either ranker, and gain, of each group of items, in units of 2⁻²⁸.
         fingerprint: Of ids, scores and relevance.
     """
@@ -53,6 +55,7 @@ class Measured:
     n_single: int = 0
     n_rows: int = 0
     n_outside: int = 0
+    score_bins: WholeNumbers = (0,) * (SPREAD_BINS + 2)
     groups: dict[str, WholeNumbers] = field(default_factory=dict)
     fingerprint: str = "0" * 32
 
@@ -64,9 +67,23 @@ class Measured:
             self.n_single + other.n_single,
             self.n_rows + other.n_rows,
             self.n_outside + other.n_outside,
+            tuple(a + b for a, b in zip(self.score_bins, other.score_bins, strict=True)),
             _together(self.groups, other.groups),
             joint_fingerprint(self.fingerprint, other.fingerprint),
         )
+
+    def score_spread(self) -> float | None:
+        """How wide the middle 98 % of the scores are, as a share of how wide they were at calibration.
+
+        None where a score in 25 or more lies beyond where they were: these are not narrower, but elsewhere.
+        """
+        below, *inside, above = self.score_bins
+        if not sum(inside) or below + above > self.n_rows / 25:
+            return None
+        shares = np.cumsum([0, below, *inside, above]) / self.n_rows
+        edges = np.clip(np.arange(-1, SPREAD_BINS + 2), 0, SPREAD_BINS) / SPREAD_BINS
+        low, high = np.interp([0.01, 0.99], shares, edges)
+        return float(high - low)
 
     def shares(self) -> tuple[GroupShare, ...]:
         """Each group's part of the whole, by falling part of the gain."""
@@ -113,15 +130,21 @@ class Measure:
         first, scores = self.outcome.guarantees[0], queries.need_scores()
         measured = evaluate(queries, self.grid, gain_kind=first.gain_kind, empty_query=first.empty_query)
         kept = ~np.isnan(measured.ndcg[:, 0])
-        pairs = {}
+        pairs: dict[Name, WholeNumbers] = {}
+        by_segment: dict[str | None, np.ndarray] = {}
+        if queries.segments is not None:
+            named = segments(queries, replace(first, per="segment")).items()
+            by_segment = {segment: mask for segment, mask in named if segment}
         for promise, guarantee in enumerate(self.outcome.guarantees):
             values = values_of(measured, guarantee, queries, self.grid)
-            for segment, mask in segments(queries, guarantee).items():
+            for segment, mask in {**segments(queries, guarantee), **by_segment}.items():
                 a, b = values[mask & kept].T
                 terms = np.stack([np.ones(a.size), a, b, a * a, b * b, a * b], axis=1)
                 if a.size:
                     pairs[promise, segment or ""] = whole_sums(terms, DISPARITY_SCALE)
-        low, _, _, _, high = self.outcome.provenance.score_quantiles
+        low, bottom, _, top, high = self.outcome.provenance.score_quantiles
+        edges = np.linspace(bottom, top, SPREAD_BINS + 1)
+        bins = np.bincount(np.searchsorted(edges, scores, side="right"), minlength=SPREAD_BINS + 2)
         return Measured(
             Moments.of(measured.ndcg[kept], measured.disparity[kept]),
             pairs,
@@ -129,6 +152,7 @@ class Measure:
             int((queries.n_items == 1).sum()),
             queries.n_rows,
             int(((scores < low) | (scores > high)).sum()),
+            tuple(bins.tolist()),
             self._groups(queries),
             queries.fingerprint,
         )
@@ -153,4 +177,5 @@ class Measure:
         """The answer from its tree."""
         pairs = {(promise, segment): tuple(sums) for promise, segment, sums in tree["pairs"]}
         groups = {name: tuple(sums) for name, sums in tree["groups"]}
-        return Measured(**{**tree, "moments": Moments.read(tree["moments"]), "pairs": pairs, "groups": groups})
+        read = {"moments": Moments.read(tree["moments"]), "pairs": pairs, "groups": groups}
+        return Measured(**{**tree, **read, "score_bins": tuple(tree["score_bins"])})

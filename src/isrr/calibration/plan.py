@@ -88,8 +88,9 @@ class Plan:
         def needed(n: int | None) -> str:
             return "no number is enough" if n is None else counted(n, "judged query")
 
-        impossible = self.queries_needed is None
-        remark = ": lower the promise or improve the scores" if impossible else " (with a relevant item each)"
+        remark = " (with a relevant item each)"
+        if self.queries_needed is None:
+            remark = f": promise less{', or improve the scores' if self.guarantee.utility else ''}"
         lines = [
             f"Plan for {self.guarantee}, confidence {self.confidence:g}, certified {self.power:.0%} of the time",
             f"to certify anything      {needed(self.queries_needed)}{remark}",

@@ -1,4 +1,4 @@
-"""Rankings of a whole table as Parquet, made here or on Spark."""
+"""Rankings of a whole table, made here or on Spark."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -9,7 +9,7 @@ from isrr.calibration.local import InMemory
 from isrr.calibration.spark import SparkRows
 from isrr.data.blocks import whole_queries
 from isrr.data.columns import Cast
-from isrr.data.files import write_table
+from isrr.data.files import KINDS, write_table
 from isrr.errors import DataError
 from isrr.parallel import Progress, use_threads
 from isrr.ranker.gpl import GPLRanker
@@ -24,11 +24,12 @@ def write_rankings(
     session: str | None,
     progress: Progress | None,
 ) -> None:
-    """Rank every query and write Parquet: a file, or on Spark a folder of files, which must not be there yet."""
+    """Rank every query and write a file, of the kind its suffix tells; on Spark a new folder of Parquet files."""
     if isinstance(rows, SparkRows):
         _rank_on_spark(ranker, rows, str(target), k, session, progress)
     else:
-        write_table(placements(ranker, rows.queries, k, session, progress), target, "parquet")
+        kind = KINDS[target.suffix.lower()]
+        write_table(placements(ranker, rows.queries, k, session, progress), target, kind)
 
 
 def _rank_on_spark(

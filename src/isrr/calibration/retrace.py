@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.calibration.fill import segments, summed_evidence
+from isrr.calibration.fill import LARGEST_FOR_BETTING, segments, summed_evidence
 from isrr.calibration.local import BLOCK
 from isrr.calibration.powers import PowerSums, RetargetedSums
 from isrr.calibration.table import canonical_order, hash_key
@@ -18,7 +18,6 @@ from isrr.guarantee import Guarantee
 from isrr.metrics.evaluate import Evaluation, evaluate
 from isrr.parallel import Progress
 from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
-from isrr.risk.evidence import LARGEST_FOR_BETTING
 from isrr.risk.select import split_mask
 
 Cells = dict[tuple[Guarantee, str | None], Retargeted]

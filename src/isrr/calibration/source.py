@@ -45,7 +45,9 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
     """
     unknown = sorted(set(where) - set(Where.__annotations__))
     if unknown:
-        raise TypeError(f"unexpected keyword argument {unknown[0]!r}; is it misspelt?")
+        raise TypeError(
+            f"unexpected keyword argument {unknown[0]!r}; where data are: {', '.join(Where.__annotations__)}"
+        )
     if engine not in ENGINES:
         raise GuaranteeError(f"no engine is called {engine!r}; there are {', '.join(ENGINES)}")
     unused = [name for name in ("master", "partitions") if where.get(name) is not None]

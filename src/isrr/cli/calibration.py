@@ -10,7 +10,16 @@ import typer
 from isrr.cli.choices import choice
 from isrr.cli.console import progress, say, show_json, show_outcome, warn
 from isrr.cli.exits import ABSTAINED, BROKEN
-from isrr.cli.inputs import check_file, check_lists, opened, opened_judged, warn_of_drift, warn_of_single_items
+from isrr.cli.inputs import (
+    check_file,
+    check_lists,
+    opened,
+    opened_judged,
+    status_of,
+    warn_of_drift,
+    warn_of_no_promise,
+    warn_of_single_items,
+)
 from isrr.cli.ledger import note_look
 from isrr.cli.options import AsJson, Judged, Promise, Promises, RankerFile, Trust, with_columns, with_engine
 from isrr.counting import counted
@@ -77,7 +86,7 @@ def calibrate(
         raise typer.Exit(ABSTAINED)
 
 
-@with_columns("query", "item", "score")
+@with_columns("query", "item", "score", "relevance")
 @with_engine
 def rank(
     ranker: RankerFile,
@@ -85,7 +94,10 @@ def rank(
     columns: dict[str, Any],
     where: dict[str, Any],
     out_file: Annotated[
-        Path, typer.Option("--out", "-o", help="Where to write the ranking, .parquet; on Spark, a new folder.")
+        Path,
+        typer.Option(
+            "--out", "-o", help="Where to write the ranking: .parquet, .csv or .jsonl; on Spark, a new folder."
+        ),
     ],
     k: Annotated[int | None, typer.Option(help="Places to fill; the promise's own k unless given.", min=1)] = None,
     session: Annotated[
@@ -98,23 +110,27 @@ def rank(
     Written are, whatever the columns were called: query_id, rank (from 1),
     item_id (item, the position in the query, where there are no ids),
     score, propensity, session. Every run draws afresh, unless --session
-    names the draw.
+    names the draw. An abstention, and a certificate that was revoked or has
+    expired, rank by score as `isrr serve` does, with a warning.
 
     isrr rank ranker.json scored.parquet -o ranked.parquet
     """
     from isrr.calibration.glance import Look
     from isrr.calibration.rankings import write_rankings
     from isrr.cli.ranking import opened_rows
+    from isrr.status import ranker_in_force
 
     outcome = opened(ranker, trust_edited)
-    check_file(out_file, ".parquet")
+    check_file(out_file, *((".parquet",) if where["engine"] == "spark" else (".parquet", ".csv", ".jsonl")))
     places = k or outcome.k
+    in_force = ranker_in_force(outcome, status_of(ranker, outcome)[0])
+    warn_of_no_promise(ranker, outcome, in_force, "what ranks is")
     with opened_rows(scored, columns, where) as rows:
         with progress("looking") as advance:
             seen = rows.run(Look.of(outcome, places), advance)
         warn_of_drift(outcome, seen.n_outside / max(seen.n_rows, 1))
         with progress("ranking", "writing") as advance:
-            write_rankings(outcome.ranker, rows, out_file, places, session, advance)
+            write_rankings(in_force, rows, out_file, places, session, advance)
     say(f"{counted(seen.n_queries, 'query')}, {counted(seen.n_places, 'place')} written to {out_file}")
 
 
@@ -145,8 +161,9 @@ def evaluate(
         warn("these are the queries it was calibrated on, and chosen by; only new ones tell whether the promise holds")
     warn_of_drift(outcome, found.scores_outside)
     warn_of_single_items(found.single_items, judged)
-    if outcome.abstained:
-        warn(f"{ranker} is an abstention: nothing was promised; what is measured is the deterministic order")
+    for warning in found.warnings:
+        warn(warning)
+    warn_of_no_promise(ranker, outcome, outcome.ranker, "what is measured is")
     if as_json:
         show_json(asdict(found))
     else:
@@ -158,12 +175,15 @@ def evaluate(
 
 
 def show(ranker: RankerFile, as_json: AsJson = False, trust_edited: Trust = False) -> None:
-    """Print a ranker file as people read it."""
+    """Print a ranker file as people read it, and whether its promise still stands."""
     outcome = opened(ranker, trust_edited)
-    if as_json:
-        show_json(json.loads(ranker.read_text(encoding="utf-8")))
-    else:
-        show_outcome(outcome)
+    standing, words = status_of(ranker, outcome)
+    if not as_json:
+        show_outcome(outcome, None if outcome.abstained else words)
+        return
+    if standing != "valid":
+        warn(f"{ranker} is {words}")
+    show_json(json.loads(ranker.read_text(encoding="utf-8")))
 
 
 @with_columns("query", "item", "score", "relevance")

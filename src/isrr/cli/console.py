@@ -115,17 +115,23 @@ def progress(what: str, then: str = "finishing") -> Iterator["Callback"]:
         yield advance
 
 
-def show_outcome(outcome: "Certificate | Abstention") -> None:
-    """Print an outcome as a panel, long lines wrapped behind their names; plain lines in a pipe."""
+def show_outcome(outcome: "Certificate | Abstention", status: str | None = None) -> None:
+    """Print an outcome as a panel, long lines wrapped behind their names; plain lines in a pipe.
+
+    Args:
+        outcome: A certificate or an abstention.
+        status: What became of it since, in words.
+    """
     from rich.panel import Panel
     from rich.table import Table
     from rich.text import Text
 
-    text = as_options(str(outcome))
+    title, *lines = as_options(str(outcome)).splitlines()
+    if status is not None:
+        lines.insert(0, f"status       {status}")
     if not out.is_terminal:
-        say(text)
+        say("\n".join([title, *lines]))
         return
-    title, *lines = text.splitlines()
     named = Table.grid(padding=(0, 1))
     for line in lines:
         named.add_row(Text(line[:12], no_wrap=True), Text(line[13:]))

@@ -10,6 +10,8 @@ from isrr.errors import CertificateError, DataError
 if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate
     from isrr.data.queries import Queries
+    from isrr.ranker.gpl import GPLRanker
+    from isrr.status import Standing
 
 
 def opened(ranker: Path, trust_edited: bool) -> "Certificate | Abstention":
@@ -30,6 +32,33 @@ def opened(ranker: Path, trust_edited: bool) -> "Certificate | Abstention":
     outcome = load(ranker, trust_edited=True)
     warn(f"{ranker} was edited by hand; its promise does not cover what it says now")
     return outcome
+
+
+def status_of(ranker: Path, outcome: "Certificate | Abstention") -> "tuple[Standing, str]":
+    """Whether what a ranker file promises still stands, and the same in words."""
+    from datetime import UTC, datetime
+
+    from isrr.status import read_status
+
+    status, now = read_status(ranker, outcome.id), datetime.now(UTC)
+    return status.standing(now)[0], status.in_words(now)
+
+
+def warn_of_no_promise(ranker: Path, outcome: "Certificate | Abstention", used: "GPLRanker", what: str) -> None:
+    """Say so where nothing was promised, or the promise no longer stands, and what is used all the same.
+
+    Args:
+        ranker: The ranker file.
+        outcome: What it holds.
+        used: What ranks in this command.
+        what: What is told of its order, as in "what is measured is".
+    """
+    standing, words = status_of(ranker, outcome)
+    order = "the deterministic order" if used.is_deterministic else "its own ranker, all the same"
+    if outcome.abstained:
+        warn(f"{ranker} is an abstention: nothing was promised; {what} {order}")
+    elif standing != "valid":
+        warn(f"{ranker} is {words}; {what} {order}")
 
 
 def opened_judged(judged: str, columns: dict[str, Any], where: dict[str, Any]) -> "Queries | str":

@@ -1,7 +1,7 @@
 """The command line: one verb per job.
 
-Exit codes: 0 done (a certificate), 2 input that cannot be used, 3 an abstention, 4 a promise found broken, 130 after
-Ctrl-C.
+Exit codes: 0 done, 2 input that cannot be used, 3 an abstention of `calibrate` and `evaluate`, 4 a promise found broken
+by `evaluate` and `monitor`, 130 after Ctrl-C.
 """
 
 from typing import Any
@@ -61,7 +61,9 @@ def options(
     Begin with `isrr demo`, or with judged queries of your own:
     isrr calibrate judged.parquet -g 'ndcg@5 >= 95% of deterministic'
 
-    Exit codes: 0 done, 2 input that cannot be used, 3 an abstention, 4 a promise found broken, 130 after Ctrl-C.
+    Exit codes: 0 done, 2 input that cannot be used, 3 an abstention (of
+    calibrate and evaluate), 4 a promise found broken (by evaluate and
+    monitor), 130 after Ctrl-C.
     """
 
 

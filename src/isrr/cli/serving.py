@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from isrr.cli.console import say, show_json
-from isrr.cli.exits import BROKEN
+from isrr.cli.console import say, show_json, warn
+from isrr.cli.exits import BROKEN, UNUSABLE
 from isrr.cli.inputs import check_file, check_folder, opened
 from isrr.cli.options import AsJson, RankerFile, Trust, with_columns
 from isrr.errors import MissingExtraError
@@ -49,7 +49,7 @@ def serve(
     run(settings, host=host, port=port, workers=workers, access_log=access_log)
 
 
-@with_columns("query", "item", "relevance", "segment", "item_group")
+@with_columns("query", "item", "score", "relevance", "segment", "item_group")
 def monitor(
     ranker: RankerFile,
     columns: dict[str, Any],
@@ -70,6 +70,8 @@ def monitor(
 ) -> None:
     """Watch the promise on served lists as judgments arrive; exit code 4 and a revoked certificate on an alarm.
 
+    Exit code 2 where no judgment has counted so far, with a warning that says why.
+
     isrr monitor ranker.json --log served/ --judgments new.parquet
     """
     from isrr.data.frames import read_queries
@@ -85,6 +87,8 @@ def monitor(
     watch = Monitor(outcome, delta=delta, state=state or ranker.with_suffix(".monitor.json"))
     judged = read_queries(judgments, **columns)
     alarm = watch.update(read_served(log), judged)
+    if not watch.n_counted:
+        warn(f"{judgments}: nothing is watched, for no judgment counts: {watch.note}")
     if expires is not None:
         replace(read_status(ranker, outcome.id), expires=expires).save(ranker)
     if alarm is not None:
@@ -92,7 +96,8 @@ def monitor(
     if parquet is not None:
         write_parquet(log, parquet)
     if as_json:
-        found = {"n_judged": watch.n_judged, "evidence": watch.evidence, "note": watch.note or None}
+        counts = {"n_judged": watch.n_judged, "n_counted": watch.n_counted}
+        found = {**counts, "evidence": watch.evidence, "note": watch.note or None}
         show_json(found | {"alarm": alarm and asdict(alarm)})
     else:
         say(str(watch))
@@ -111,3 +116,5 @@ def monitor(
                 say(f"\nexposure by group\n{groups}")
     if alarm is not None:
         raise typer.Exit(BROKEN)
+    if not watch.n_counted:
+        raise typer.Exit(UNUSABLE)

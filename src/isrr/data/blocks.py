@@ -33,7 +33,7 @@ def whole_queries(batches: Iterable[Any], columns: Cast, name: str, rows: int = 
     done = 0
 
     def where() -> str:
-        return f"{name}, rows from {done}"
+        return f"{name}, rows from {done + 1}"
 
     for batch in batches:
         waiting.append(batch)

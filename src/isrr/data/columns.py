@@ -1,6 +1,6 @@
 """The columns of an Arrow table, cast in their roles and turned into the arrays of `Queries`.
 
-Every refusal names the table, the row (counted from 0) and the column.
+Every refusal names the table, the row (counted from 1; for CSV also the line, after the header) and the column.
 """
 
 import fnmatch
@@ -8,12 +8,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.data.files import Table
+from isrr.data.files import KINDS, Table
 from isrr.data.letor import Group
 from isrr.data.queries import Queries
 from isrr.errors import DataError
@@ -182,8 +183,14 @@ def _refuse_row(
     row = int(np.flatnonzero(bad)[0])
     query = None if query_column is None else table[query_column][row].as_py()
     whose = "" if query is None else f" for query {str(query)!r}"
-    where = f"{name}: row {row}, column {column!r}"
-    raise DataError(f"{where}: {found}{whose}; {need}", None if query is None else str(query))
+    raise DataError(f"{_place(name, row, column)}: {found}{whose}; {need}", None if query is None else str(query))
+
+
+def _place(name: str, row: int, column: str) -> str:
+    """Where a value stands, as people count."""
+    suffix = PurePath(name.removesuffix(".gz")).suffix.lower()
+    line = f" (line {row + 2})" if KINDS.get(suffix) == "csv" else ""
+    return f"{name}: row {row + 1}{line}, column {column!r}"
 
 
 def _numbers(table: Any, column: str, name: str, dtype: type) -> NDArray[Any]:
@@ -199,7 +206,9 @@ def _numbers(table: Any, column: str, name: str, dtype: type) -> NDArray[Any]:
         return np.asarray(values.cast(pa.float64()).to_numpy(), dtype)
     row = next((row for row, value in enumerate(values.to_pylist()) if not _reads_as_number(value)), 0)
     found = values[row].as_py()
-    raise DataError(f"{name}: row {row}, column {column!r}: {found!r} ({values.type}); needed is a number")
+    is_text = types.is_string(values.type) or types.is_large_string(values.type)
+    kind = "text" if is_text else values.type
+    raise DataError(f"{_place(name, row, column)}: {found!r} ({kind}); needed is a number")
 
 
 def _reads_as_number(value: object) -> bool:
@@ -238,7 +247,7 @@ def _lists(values: Any, column: str, name: str) -> NDArray[np.float32]:
         width = int(lengths[0])
         if (lengths != width).any():
             row = int(np.flatnonzero(lengths != width)[0])
-            raise DataError(f"{name}: row {row}, column {column!r}: {lengths[row]} features, but row 0 has {width}")
+            raise DataError(f"{_place(name, row, column)}: {lengths[row]} features, but row 1 has {width}")
     pieces = [chunk.flatten() for chunk in values.chunks]
     flat = pieces[0] if len(pieces) == 1 else pa.chunked_array(pieces, values.type.value_type)
     inner, within = pa.table({column: flat}), f"{name}: within the lists"

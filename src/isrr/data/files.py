@@ -6,6 +6,7 @@ so that 007 stays 007, and become integers only where every one is written as an
 
 import csv
 import gzip
+import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -89,13 +90,20 @@ def reading(name: str) -> Iterator[None]:
 
 
 def write_table(table: Any, path: Path, kind: str) -> None:
-    """Write an Arrow table as one record batch or as Parquet; the file appears whole or not at all."""
+    """Write an Arrow table of some kind, Arrow as one record batch; the file appears whole or not at all."""
     import pyarrow as pa
+    import pyarrow.csv as arrow_csv
     import pyarrow.parquet as pq
 
     with replacing(path) as partial:
         if kind == "parquet":
             pq.write_table(table, partial)
+        elif kind == "csv":
+            arrow_csv.write_csv(table, partial)
+        elif kind == "jsonl":
+            with partial.open("w", encoding="utf-8") as lines:
+                for batch in table.to_batches(1 << 16):
+                    lines.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in batch.to_pylist())
         else:
             with pa.OSFile(str(partial), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
                 writer.write_table(table.combine_chunks())
@@ -151,15 +159,15 @@ def _csv(path: Path) -> Table:
 
 def _jsonl(path: Path) -> Table:
     import pyarrow as pa
-    from pyarrow import json
+    from pyarrow import json as arrow_json
 
-    table = json.read_json(path)
+    table = arrow_json.read_json(path)
 
     def read(wanted: list[str], ids: list[str]) -> Any:
         dates = [name for name in ids if pa.types.is_timestamp(table[name].type)]
         if not dates:
             return table.select(wanted)
-        as_text = json.ParseOptions(explicit_schema=pa.schema([(name, pa.string()) for name in dates]))
-        return json.read_json(path, parse_options=as_text).select(wanted)
+        as_text = arrow_json.ParseOptions(explicit_schema=pa.schema([(name, pa.string()) for name in dates]))
+        return arrow_json.read_json(path, parse_options=as_text).select(wanted)
 
     return Table(str(path), table.column_names, read)

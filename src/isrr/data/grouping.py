@@ -81,7 +81,7 @@ class Grouping:
             row = int(bad[0])
             query = str(self.query_ids[self._query_of(row)])
             need = "a finite number" if np.isinf(least) else f"a finite number ≥ {least:g}"
-            raise DataError(f"row {row} (query {query!r}): {name} is {array[row]}; it must be {need}", query)
+            raise DataError(f"row {row + 1} (query {query!r}): {name} is {array[row]}; it must be {need}", query)
         return self.in_query_order(array)
 
     def matrix(self, values: ArrayLike) -> NDArray[np.float32]:

@@ -24,13 +24,13 @@ def identifiers(values: ArrayLike, name: str, n_rows: int) -> NDArray[Any]:
         bad = np.flatnonzero(~np.isfinite(array) | (array != np.round(array)))
         if bad.size:
             row = int(bad[0])
-            raise DataError(f"row {row}: {name} is {array[row]}; ids are integers or text, and none may be missing")
+            raise DataError(f"row {row + 1}: {name} is {array[row]}; ids are integers or text, and none may be missing")
         return array.astype(np.int64)
     if array.dtype.kind == "U":
         return array.astype(object)
     missing = np.flatnonzero([value is None or value != value for value in array])
     if missing.size:
-        raise DataError(f"row {int(missing[0])}: {name} is missing; every row needs one")
+        raise DataError(f"row {int(missing[0]) + 1}: {name} is missing; every row needs one")
     return np.array([str(value) for value in array], dtype=object)
 
 

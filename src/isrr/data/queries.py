@@ -105,9 +105,11 @@ class Queries:
             made_ids=query_ids is None,
         )
         if (found := queries.repeated_item()) is not None:
-            item, query = found
+            item, query, n_rows = found
             raise DataError(
-                f"item {item!r} stands twice in query {query!r}; an item can be ranked once per query", query
+                f"item {item!r} stands twice in query {query!r}; an item can be ranked once per query, and "
+                f"{counted(n_rows, 'row')} {'repeats' if n_rows == 1 else 'repeat'} one",
+                query,
             )
         return queries
 
@@ -262,8 +264,11 @@ class Queries:
             )
         return self.relevance
 
-    def repeated_item(self) -> tuple[str, str] | None:
-        """An item that stands twice in a query, and that query; None where ids are missing or distinct."""
+    def repeated_item(self) -> tuple[str, str, int] | None:
+        """An item that stands twice in a query, that query, and how many rows repeat an item of their query.
+
+        None where ids are missing or distinct.
+        """
         order = self.item_order
         if order is None or self.item_ids is None:
             return None
@@ -273,7 +278,7 @@ class Queries:
         if not same.any():
             return None
         row = by_item[1:][same][0]
-        return str(self.item_ids[row]), str(self.query_ids[query[row]])
+        return str(self.item_ids[row]), str(self.query_ids[query[row]]), int(same.sum())
 
 
 def joint_fingerprint(ours: str, theirs: str) -> str:

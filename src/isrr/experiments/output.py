@@ -24,7 +24,7 @@ def draw(result: str, records: list[Record], folder: Path) -> list[Path]:
         assert picture is not None
         file = folder / f"{result}-{record['data']}-{record['scorer']}"
         picture(record, f"{record['title']} on {record['data']}", file)
-        written.append(file.with_suffix(".png"))
+        written += [file.with_suffix(suffix) for suffix in (".png", ".svg")]
     return written
 
 

@@ -270,8 +270,8 @@ class GPLRanker:
         if raw.ndim != 1 or raw.size == 0:
             raise DataError(f"scores have shape {raw.shape}; needed is a non-empty list of numbers")
         places = self.k if k is None else k
-        if places < 1:
-            raise DataError(f"k must be ≥ 1, got {places}; it is the number of places to fill")
+        if not isinstance(places, int | np.integer) or places < 1:
+            raise DataError(f"k must be a whole number ≥ 1, got {places!r}; it is the number of places to fill")
         return raw, places
 
     def log_prob(self, rankings: ArrayLike, queries: Queries) -> FloatArray:

@@ -1,7 +1,7 @@
 """Evidence by name: p-value and upper bound of the same test behind one shape, with all input checked here.
 
 betting               the default; reads queries one by one in canonical order
-mixture, vb           sums only; what "betting" means above 200,000 queries
+mixture, vb           sums only, for any number of queries
 hoeffding, bentkus, hoeffding_bentkus, hb_plus, dkwm, empirical_bernstein, wsr
 normal_approximation  asymptotic: not valid for any given number of queries
 """
@@ -18,7 +18,6 @@ from isrr.risk import betting, bounds, mixture, pvalues, vb
 from isrr.risk.lattice import BoolArray, FloatArray
 from isrr.risk.losses import check_losses
 
-LARGEST_FOR_BETTING = 200_000
 NAMES = (
     "bentkus",
     "betting",

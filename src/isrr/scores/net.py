@@ -75,7 +75,7 @@ class NetScorer(BaseScorer):
     ) -> Self:
         """Train; arguments as in `Scorer.fit`. With a folder, each epoch leaves a checkpoint and a manifest there."""
         from isrr.scores.batches import DeviceQueries
-        from isrr.scores.training import Recipe, epochs, mlp
+        from isrr.scores.training import Recipe, epochs, mlp, one_thread
 
         device = _device(self.device)
         matrix = _finite(feature_matrix(train, self.normalize))
@@ -87,7 +87,7 @@ class NetScorer(BaseScorer):
         self.n_features, self.learnt_from = matrix.shape[1], sample_of([train, validation])
         self.validation_ndcg, self.history = float("nan"), {}
         keep = self._keeper(Path(folder) if folder is not None else None, progress)
-        with interruptible() as interrupted:
+        with interruptible() as interrupted, one_thread():
             done = 0
             for done, value in enumerate(epochs(net, learnt, watched, recipe, interrupted), 1):
                 keep(done, value, net.state_dict())
@@ -128,12 +128,13 @@ class NetScorer(BaseScorer):
     def _predict(self, matrix: FeatureMatrix) -> Any:
         import torch
 
-        from isrr.scores.training import mlp, predict
+        from isrr.scores.training import mlp, one_thread, predict
 
         device = _device(self.device)
         net = mlp(matrix.shape[1], self.hidden)
         net.load_state_dict(self._weights or {})
-        return predict(net.to(device), torch.tensor(_finite(matrix), device=device)).numpy()
+        with one_thread():
+            return predict(net.to(device), torch.tensor(_finite(matrix), device=device)).numpy()
 
     def _write(self, file: Path) -> None:
         from safetensors.torch import save_file
@@ -161,5 +162,5 @@ def _device(name: str) -> Any:
 def _finite(matrix: FeatureMatrix) -> FeatureMatrix:
     bad = ~np.isfinite(matrix).all(axis=1)
     if bad.any():
-        raise DataError(f"row {int(np.argmax(bad))}: a feature is missing or infinite; a net needs finite features")
+        raise DataError(f"row {int(np.argmax(bad)) + 1}: a feature is missing or infinite; a net needs finite features")
     return matrix

@@ -1,6 +1,7 @@
 """Training a net: a batch, the gradient of its loss with respect to the scores, a step; an epoch, a look at NDCG."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -33,6 +34,17 @@ class Recipe:
     n_draws: int
     k: int
     seed: int
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch run on one core: how many share a sum shows in its last bits, and after many steps in the net."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def mlp(n_features: int, hidden: tuple[int, ...], seed: int = 0) -> nn.Sequential:

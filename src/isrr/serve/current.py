@@ -17,7 +17,7 @@ from isrr.errors import CertificateError
 from isrr.ranker.gpl import GPLRanker
 from isrr.serve.drift import Drift
 from isrr.serve.schema import CertificateNote
-from isrr.status import Status, read_status, status_file
+from isrr.status import Status, ranker_in_force, read_status, status_file
 
 log = logging.getLogger("isrr.serve")
 
@@ -55,10 +55,7 @@ class Snapshot:
 def snapshot(outcome: Certificate | Abstention, status: Status, now: datetime) -> Snapshot:
     """What serves this outcome at a moment, given its status."""
     standing, reason = status.standing(now)
-    fallback = GPLRanker.deterministic(outcome.k)
-    ranker = outcome.ranker
-    if standing != "valid" and any(guarantee.utility for guarantee in outcome.guarantees):
-        ranker = fallback
+    fallback, ranker = GPLRanker.deterministic(outcome.k), ranker_in_force(outcome, standing)
     note = CertificateNote(
         id=outcome.id,
         promise=" and ".join(str(guarantee) for guarantee in outcome.guarantees),

@@ -25,7 +25,7 @@ def decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         if not body.strip():
             needed = " and ".join(field.name for field in _fields(decoder.type, "") if field.required)
             raise Refusal(400, f"the body is empty; needed is a JSON object with {needed}; see /openapi.json") from None
-        raise Refusal(400, str(error)) from None
+        raise Refusal(400, f"the body cannot be read as JSON: {error}") from None
 
 
 def _known_fields(message: str, kind: Any) -> str:
