@@ -181,6 +181,12 @@ def test_bad_rows_are_refused_in_one_line_that_names_file_and_query(spark, tmp_p
     assert "\n" not in str(refusal.value)
 
 
+def test_a_bad_row_of_no_query_is_told_by_its_file(spark, tmp_path):
+    files = broken(judged(600), tmp_path, lambda t: with_column(t, "query_id", pa.nulls(len(t), pa.int64())))
+    with pytest.raises(DataError, match=r"part-001\.parquet: partition \d+.*column 'query_id': no value"):
+        isrr.calibrate(files, PROMISE, engine="spark", trust_layout=True)
+
+
 @pytest.mark.parametrize("engine", ["local", "spark"])
 @pytest.mark.parametrize("ids", [np.arange(60), np.random.default_rng(3).permutation(60)], ids=["sorted", "unsorted"])
 def test_a_query_cut_in_two_is_refused_where_the_layout_is_trusted(spark, tmp_path, ids, engine):
@@ -339,6 +345,32 @@ def test_the_command_line_calibrates_evaluates_and_ranks_on_spark(master, spark,
     order = [("query_id", "ascending"), ("rank", "ascending")]
     ranked = [pq.read_table(tmp_path / out).sort_by(order) for out in ("a.parquet", "b.parquet")]
     assert ranked[0].equals(ranked[1])
+
+
+def test_a_table_without_rows_is_not_ranked(master, few, tmp_path):
+    isrr.calibrate(isrr.read_queries(few[0]), PROMISE).save(tmp_path / "ranker.json")
+    pq.write_table(few[0].slice(0, 0), tmp_path / "none.parquet")
+    files = (tmp_path / "ranker.json", tmp_path / "none.parquet", "-o", tmp_path / "ranked.parquet")
+    done = command("rank", *files, "--engine", "spark", "--master", master)
+    assert (done.returncode, (tmp_path / "ranked.parquet").exists()) == (2, False)
+    assert "none.parquet: the table has no rows" in done.stderr
+
+
+def test_java_ends_with_a_command_that_is_interrupted_while_it_starts(few, tmp_path):
+    line = [sys.executable, "-m", "isrr", "calibrate", few[1], "-g", PROMISE, "-o", str(tmp_path / "no.json")]
+    started = subprocess.Popen(
+        [*line, "--engine", "spark", "--master", "local[1]"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    spark_cluster.wait_for(lambda: spark_cluster.children([started.pid]))
+    started.send_signal(signal.SIGINT)
+    _, said = started.communicate(timeout=120)  # returns when no process holds the pipes
+    assert started.returncode == 130
+    assert [line for line in said.splitlines() if "incubator" not in line] == [
+        "isrr: interrupted; files are as they were"
+    ]
 
 
 def test_the_command_line_tells_of_bad_rows_without_a_stack_trace(master, tmp_path):

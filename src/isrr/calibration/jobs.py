@@ -84,37 +84,32 @@ def _started(start: Callable[[], Answer]) -> Answer:
     """
     from pyspark import SparkContext
 
-    worker = _Worker(start)
+    call = _Call(start)
+    thread = Thread(target=call, daemon=True)
+    thread.start()
     try:
-        worker.wait()
+        while thread.is_alive():
+            thread.join(POLL)
     except BaseException:
-        while worker.is_alive() and SparkContext._gateway is None:
+        while thread.is_alive() and SparkContext._gateway is None:
             time.sleep(POLL)
         raise
-    return worker.answer()
+    return call.answer()
 
 
-class _Worker(Thread, Generic[Answer]):
-    """A call in a thread of its own, so that Ctrl-C reaches the one that waits and never a socket of py4j."""
+class _Call(Generic[Answer]):
+    """A call made in a thread of its own, so that Ctrl-C reaches the thread that waits, and never a socket of py4j."""
 
-    def __init__(self, call: Callable[[], Answer]):
-        super().__init__(daemon=True)
-        self._call = call
+    def __init__(self, action: Callable[[], Answer]):
+        self._action = action
         self._answers: list[Answer] = []
         self._failures: list[BaseException] = []
-        self.start()
 
-    def run(self) -> None:
-        """Make the call."""
+    def __call__(self) -> None:
         try:
-            self._answers.append(self._call())
+            self._answers.append(self._action())
         except BaseException as error:
             self._failures.append(error)
-
-    def wait(self) -> None:
-        """Until it has ended."""
-        while self.is_alive():
-            self.join(POLL)
 
     def answer(self) -> Answer:
         """What it returned; or what it raised."""
@@ -184,7 +179,7 @@ def run_job(action: Callable[[], Answer], name: str, spark: Any = None, progress
 
 def _followed(action: Callable[[], Answer], context: Any, progress: Progress | None) -> Answer:
     """Run the action in a thread of its own, so that this one can watch it and stop it."""
-    from pyspark import inheritable_thread_target
+    from pyspark import InheritableThread
 
     group = uuid.uuid4().hex
     seen = [(0, 0)]
@@ -194,22 +189,24 @@ def _followed(action: Callable[[], Answer], context: Any, progress: Progress | N
         return action()
 
     def watch() -> None:
-        while worker.is_alive():
+        while thread.is_alive():
             seen[0] = _tasks(context.statusTracker(), group)
-            worker.join(POLL)
+            thread.join(POLL)
 
-    worker: _Worker[Answer] = _Worker(inheritable_thread_target(work))
+    call = _Call(work)
+    thread = InheritableThread(target=call, daemon=True)
+    thread.start()
     if progress:
-        _Worker(watch)
+        InheritableThread(target=_Call(watch), daemon=True).start()
     try:
-        while worker.is_alive():
-            worker.join(POLL)
+        while thread.is_alive():
+            thread.join(POLL)
             if progress:
                 progress(*seen[0])
     except BaseException:
         context.cancelJobGroup(group)
         raise
-    return worker.answer()
+    return call.answer()
 
 
 def _tasks(tracker: Any, group: str) -> tuple[int, int]:
