@@ -97,6 +97,18 @@ def test_a_name_is_quoted_for_spark():
     assert quoted("a.`b") == "`a.``b`"
 
 
+def test_columns_of_one_name_and_files_of_another_kind_are_refused(tmp_path):
+    table, _ = two_files(tmp_path, lambda table: table)
+    pq.write_table(
+        pa.Table.from_arrays([*table.columns, table["score"]], [*table.column_names, "score"]), tmp_path / "a.pq"
+    )
+    with pytest.raises(DataError, match=r"a\.pq: two columns are called 'score'"):
+        isrr.calibrate(tmp_path / "a.pq", PROMISE, trust_layout=True)
+    (tmp_path / "a.csv").write_text("query_id,score,relevance\n1,1,1\n")
+    with pytest.raises(DataError, match=r"a\.csv: only Parquet is read in blocks.*`isrr data convert`"):
+        isrr.calibrate(tmp_path / "a.csv", PROMISE, trust_layout=True)
+
+
 @STREAMED
 def test_lists_of_one_item_speak_for_no_promise(tmp_path, where):
     table, files = two_files(tmp_path, lambda table: table)

@@ -44,6 +44,9 @@ def footer_of(file: Path) -> Footer:
     need_parquet(file)
     with reading(str(file)):
         schema = pq.read_schema(file)
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise DataError(f"{file}: two columns are called {name!r}; which one is meant cannot be told")
     return Footer({field.name: str(plain(field.type)) for field in schema}, has_made_ids(schema))
 
 

@@ -53,8 +53,7 @@ def need_parquet(file: Path) -> None:
     """Refuse a file of another kind, and one that is not there."""
     if kind_of(file) != "parquet":
         raise DataError(
-            f"{file}: not Parquet, which alone is read in blocks or with other files; `isrr data convert` "
-            "makes a Parquet copy"
+            f"{file}: only Parquet is read in blocks, or with other files; `isrr data convert` makes a Parquet copy"
         )
 
 
