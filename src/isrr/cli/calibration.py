@@ -53,6 +53,7 @@ def calibrate(
     isrr calibrate judged.parquet -g 'ndcg@5 >= 95% of deterministic'
     """
     from isrr.calibration.calibrate import calibrate as run
+    from isrr.calibration.terms import Terms
     from isrr.data.frames import read_queries
     from isrr.guarantee import Guarantee
 
@@ -66,7 +67,8 @@ def calibrate(
         )
         for text in guarantee
     ]
-    check_file(out_file)
+    check_file(out_file, read=(judged, validation))
+    Terms(tuple(promises), confidence, path, evidence, selection, seed, attempts)  # a slip is told before reading
     others = None if validation is None else read_queries(validation, **columns)
     queries = opened_judged(judged, columns, where)
     with progress("calibrating", "tuning and certifying") as advance:
@@ -121,7 +123,8 @@ def rank(
     from isrr.status import ranker_in_force
 
     outcome = opened(ranker, trust_edited)
-    check_file(out_file, *((".parquet",) if where["engine"] == "spark" else (".parquet", ".csv", ".jsonl")))
+    kinds = (".parquet",) if where["engine"] == "spark" else (".parquet", ".csv", ".jsonl")
+    check_file(out_file, *kinds, read=(ranker, scored))
     places = k or outcome.k
     in_force = ranker_in_force(outcome, status_of(ranker, outcome)[0])
     warn_of_no_promise(ranker, outcome, in_force, "what ranks is")

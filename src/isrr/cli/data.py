@@ -33,7 +33,7 @@ def convert(
     """
     from isrr.data.frames import read_queries, write_queries
 
-    check_file(target, ".arrow", ".parquet")
+    check_file(target, ".arrow", ".parquet", read=(source,))
     queries = read_queries(source, **columns, features=features, group=group, zero_based=zero_based, comment_ids=True)
     write_queries(queries, target)
     say(f"{target}: {queries!r}")

@@ -1,6 +1,7 @@
 """What commands do before any work: open what they are given, refuse what cannot be used, warn of what is odd."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,8 +91,8 @@ def warn_of_single_items(share: float, name: str) -> None:
         )
 
 
-def check_file(file: Path, *suffixes: str) -> None:
-    """Refuse a file that could not be written at the end: better now than after the work."""
+def check_file(file: Path, *suffixes: str, read: Iterable[str | Path | None] = ()) -> None:
+    """Refuse a file that could not be written at the end, or is one of those read: better now than after the work."""
     if suffixes and file.suffix.lower() not in suffixes:
         raise DataError(f"{file}: the name must end in {' or '.join(suffixes)}")
     if file.is_dir():
@@ -100,6 +101,13 @@ def check_file(file: Path, *suffixes: str) -> None:
         raise DataError(f"{file}: the folder {file.parent} does not exist; make it first")
     if not os.access(file.absolute().parent, os.W_OK):
         raise DataError(f"{file}: nothing may be written to the folder {file.parent}; name another")
+    if file.exists() and any(source is not None and _is(file, source) for source in read):
+        raise DataError(f"{file}: this file is read, and would be overwritten; name another to write to")
+
+
+def _is(file: Path, other: str | Path) -> bool:
+    """Whether both are one file; a pattern, or an address of a lake, is none."""
+    return os.path.exists(other) and file.samefile(other)
 
 
 def check_folder(folder: Path) -> None:

@@ -41,7 +41,7 @@ def report(
     from isrr.calibration.source import read_files
 
     outcome = opened(ranker, trust_edited)
-    check_file(out_file)
+    check_file(out_file, read=(ranker, judged, validation))
     queries = None if judged is None else read_files(judged, **columns)
     others = None if validation is None else read_files(validation, **columns)
     write_page(out_file, outcome, queries, others, shlex.join(["isrr", *sys.argv[1:]]))

@@ -90,7 +90,7 @@ def score(
     from isrr.scores.base import mean_ndcg
     from isrr.scores.scorer import load_scorer
 
-    check_file(out, ".parquet", ".arrow")
+    check_file(out, ".parquet", ".arrow", read=(data,))
     scorer = load_scorer(model)
     queries = read_queries(data, **columns, features=features, comment_ids=True)
     raw_scores = scorer.score(queries)

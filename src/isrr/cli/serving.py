@@ -83,7 +83,7 @@ def monitor(
     outcome = opened(ranker, trust_edited)
     for file, suffixes in ((ledger_file, (".parquet",)), (parquet, (".parquet",)), (figure, (".png", ".svg", ".pdf"))):
         if file is not None:
-            check_file(file, *suffixes)
+            check_file(file, *suffixes, read=(ranker, judgments))
     watch = Monitor(outcome, delta=delta, state=state or ranker.with_suffix(".monitor.json"))
     judged = read_queries(judgments, **columns)
     alarm = watch.update(read_served(log), judged)

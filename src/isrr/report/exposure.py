@@ -19,12 +19,16 @@ def exposure_over_time(moments: Sequence[datetime], items: ArrayLike, groups: Ar
         groups: The same among groups, or None.
         file: Where to write the picture; the suffix says how.
     """
+    from matplotlib.dates import ConciseDateFormatter
+
     figure, subplot = axes()
     subplot.plot(np.array(moments), 100 * np.asarray(items), color=BLUE, lw=1.5, label="items")
     if groups is not None:
         subplot.plot(np.array(moments), 100 * np.asarray(groups), color=ORANGE, lw=1.5, label="groups")
-    subplot.set_ylim(bottom=0)
+    subplot.set_ylim(0, 1.1 * subplot.get_ylim()[1])
     subplot.set_ylabel("exposure in the wrong place, %")
-    subplot.tick_params(axis="x", rotation=20)
+    subplot.set_xlabel("when lists were served, UTC")
+    dates = ConciseDateFormatter(subplot.xaxis.get_major_locator())  # type: ignore[no-untyped-call]
+    subplot.xaxis.set_major_formatter(dates)
     subplot.legend(frameon=False, fontsize=8)
     figure.savefig(file, dpi=160)
