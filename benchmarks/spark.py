@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -165,12 +166,17 @@ def sizes(n_queries: int = 20_000) -> None:
         write_files(Path(name), n_queries)
         files = sorted(Path(name).glob("*.parquet"))
         print(f"query in Parquet: {sum(file.stat().st_size for file in files) / n_queries:.0f} B")
-        print(f"census of a partition: {summarise_file(files[0], TakeCensus(promises), {}).nbytes:,} B")
-        census = Files(files).run(TakeCensus(promises))
+        table = Files(files)
+
+        def sent(task: Any) -> int:
+            return int(summarise_file(files[0], task, table.columns.only(task.roles)).nbytes)
+
+        print(f"census of a partition: {sent(TakeCensus(promises)):,} B")
+        census = table.run(TakeCensus(promises))
         for n_grid in (21, 121):
             grid = [GPLRanker.deterministic(), *(GPLRanker(temperature=1.0 + c) for c in range(n_grid - 1))]
             task = replace(Fill.planned(census, grid, promises, delta=0.05), n_judged=10**9)
-            print(f"sums of a partition, {n_grid} configurations: {summarise_file(files[0], task, {}).nbytes:,} B")
+            print(f"sums of a partition, {n_grid} configurations: {sent(task):,} B")
 
 
 if __name__ == "__main__" and sys.argv[1:] == ["sizes"]:

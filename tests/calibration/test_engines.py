@@ -12,6 +12,7 @@ import isrr
 from isrr import DataError, GuaranteeError, MergeError
 from isrr.calibration import packing
 from isrr.calibration.dask import spread
+from isrr.calibration.footers import matching_files
 from isrr.calibration.layout import Span, apart
 from isrr.calibration.local import Files
 from isrr.calibration.sample import smallest_keys
@@ -77,7 +78,7 @@ def test_queries_that_change_between_passes_are_refused(files, change, tmp_path)
 
 def test_the_queries_of_smallest_key_are_found_wherever_they_are(files):
     queries = isrr.calibration.source.open_source(files).queries
-    found = smallest_keys(Files(isrr.calibration.source.matching_files(files)), 40, len(queries))
+    found = smallest_keys(Files(matching_files(files)), 40, len(queries))
     np.testing.assert_array_equal(found.keys, np.sort(queries.keys)[:40])
 
 
@@ -148,5 +149,8 @@ def test_unknown_engines_and_rows_that_dask_would_have_to_move_are_refused(files
         isrr.calibrate(files, PROMISE, engine="flink")
     with pytest.raises(DataError, match="rows are not moved there"):
         isrr.calibrate(files, PROMISE, engine="dask")
+    for partitions in (0, -1):
+        with pytest.raises(GuaranteeError, match=f"must be at least 1, got {partitions}"):
+            isrr.calibrate(files, PROMISE, engine="spark", partitions=partitions)
     with pytest.raises(DataError, match="no file has such a name"):
         isrr.calibrate(f"{tmp_path}/*.parquet", PROMISE)

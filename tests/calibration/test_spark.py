@@ -165,8 +165,11 @@ def nan_deep_inside(table):
     ("change", "said"),
     [
         (nan_deep_inside, r"part-001\.parquet: .*column 'score': nan for query '425'"),
-        (lambda t: t.drop_columns("score"), r"part-001\.parquet: .*'score': no value for query '\d+'"),
-        (lambda t: with_column(t, "score", t["item_id"]), r"part-001\.parquet.*score"),
+        (
+            lambda t: t.drop_columns("score"),
+            r"part-001\.parquet: has other columns than .*: no 'score'; files of one table",
+        ),
+        (lambda t: with_column(t, "score", t["item_id"]), r"part-001\.parquet: .*'score' is string, not double"),
         (lambda t: with_column(t, "item_id", pa.array(["d1"] * len(t))), r"part-001\.parquet: .*stands twice in query"),
     ],
     ids=["nan", "missing column", "other schema", "repeated item"],
@@ -176,6 +179,12 @@ def test_bad_rows_are_refused_in_one_line_that_names_file_and_query(spark, tmp_p
     with pytest.raises(DataError, match=said) as refusal:
         isrr.calibrate(files, PROMISE, engine="spark", trust_layout=trust_layout)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_bad_row_of_no_query_is_told_by_its_file(spark, tmp_path):
+    files = broken(judged(600), tmp_path, lambda t: with_column(t, "query_id", pa.nulls(len(t), pa.int64())))
+    with pytest.raises(DataError, match=r"part-001\.parquet: partition \d+.*column 'query_id': no value"):
+        isrr.calibrate(files, PROMISE, engine="spark", trust_layout=True)
 
 
 @pytest.mark.parametrize("engine", ["local", "spark"])
@@ -196,7 +205,7 @@ def test_a_query_cut_in_two_is_refused_where_the_layout_is_trusted(spark, tmp_pa
     ("data", "options", "error", "said"),
     [
         ("/nowhere/*.parquet", {}, DataError, "/nowhere/"),
-        ("table", {}, DataError, "table: cannot be read"),
+        ("table", {}, DataError, "table: there is no such file"),
         ([1, 2], {}, DataError, "a list is neither a path nor a Spark table"),
         ("{files}", {"master": "local[3]"}, EngineError, r"runs on spark://.*, not on local\[3\]"),
         ("{files}", {"columns": {"score": "points"}}, DataError, "there is no column 'points'"),
@@ -232,6 +241,46 @@ def test_without_item_ids_ties_fall_by_where_rows_stand(spark, tmp_path):
     rows = spark.read.parquet(str(tmp_path / "files" / "b.parquet"))
     expected = isrr.calibrate(tmp_path / "files" / "b.parquet", PROMISE)
     assert isrr.calibrate(rows, PROMISE, engine="spark", partitions=3) == expected
+
+
+def test_spark_reads_the_files_that_are_named_and_no_others(spark, tmp_path):
+    table = judged(300)
+    table = table.rename_columns(["query.id", "item`id", *table.column_names[2:]]).append_column(
+        "Score", table["score"]
+    )
+    names = {"query": "query.id", "item": "item`id"}
+    pq.write_table(table.slice(0, 80), tmp_path / "part1.parquet")
+    pq.write_table(table, tmp_path / "part[1].parquet")
+    (tmp_path / "a b%20{c,d}").mkdir()
+    pq.write_table(table, tmp_path / "a b%20{c,d}" / "part.parquet")
+    (tmp_path / "co:lon.parquet").touch()
+    expected = isrr.calibrate(isrr.read_queries(table, **names), PROMISE, path=PATH)
+    for file, where in (("part[1].parquet", {}), ("a b%20{c,d}/p*.parquet", {"trust_layout": True})):
+        found = isrr.calibrate(tmp_path / file, PROMISE, path=PATH, engine="spark", columns=names, **where)
+        assert found == expected
+    pq.write_table(table, tmp_path / "_part.parquet")
+    with pytest.raises(DataError, match=r"_part\.parquet: Spark passes over files of such a name"):
+        isrr.calibrate(f"{tmp_path}/_p*.parquet", PROMISE, engine="spark", columns=names)
+
+
+def test_files_that_spark_alone_can_reach_are_one_table_too(spark, tmp_path):
+    table = judged(300)
+    files = f"file://{write(table, tmp_path / 'files', 2)}"
+    expected = isrr.calibrate(isrr.read_queries(table), PROMISE, path=PATH)
+    assert isrr.calibrate(files, PROMISE, path=PATH, engine="spark") == expected
+    text = with_column(table, "query_id", pa.array(table["query_id"].to_pylist(), pa.int32()))
+    pq.write_table(text.slice(0, 8), tmp_path / "files" / "z.parquet")
+    with pytest.raises(DataError, match=r"z\.parquet: has other columns .*: 'query_id' is int32, not int64"):
+        isrr.calibrate(files, PROMISE, engine="spark")
+    (tmp_path / "files" / "z.parquet").write_bytes(b"")
+    with pytest.raises(DataError, match=r"z\.parquet: cannot be read"):
+        isrr.calibrate(files, PROMISE, engine="spark")
+    list_of_eight = with_column(table.slice(0, 8), "relevance", pa.array(np.ones(8))).drop_columns("query_id")
+    for query in ("01", "1"):  # two texts, one number
+        folder = tmp_path / "hive" / f"query_id={query}"
+        folder.mkdir(parents=True)
+        pq.write_table(list_of_eight, folder / "a.parquet")
+    assert isrr.check(expected, f"file://{tmp_path}/hive", "spark").n_queries == 2
 
 
 def test_files_of_made_ids_are_told_on_spark(spark, tmp_path):
@@ -296,6 +345,32 @@ def test_the_command_line_calibrates_evaluates_and_ranks_on_spark(master, spark,
     order = [("query_id", "ascending"), ("rank", "ascending")]
     ranked = [pq.read_table(tmp_path / out).sort_by(order) for out in ("a.parquet", "b.parquet")]
     assert ranked[0].equals(ranked[1])
+
+
+def test_a_table_without_rows_is_not_ranked(master, few, tmp_path):
+    isrr.calibrate(isrr.read_queries(few[0]), PROMISE).save(tmp_path / "ranker.json")
+    pq.write_table(few[0].slice(0, 0), tmp_path / "none.parquet")
+    files = (tmp_path / "ranker.json", tmp_path / "none.parquet", "-o", tmp_path / "ranked.parquet")
+    done = command("rank", *files, "--engine", "spark", "--master", master)
+    assert (done.returncode, (tmp_path / "ranked.parquet").exists()) == (2, False)
+    assert "none.parquet: the table has no rows" in done.stderr
+
+
+def test_java_ends_with_a_command_that_is_interrupted_while_it_starts(few, tmp_path):
+    line = [sys.executable, "-m", "isrr", "calibrate", few[1], "-g", PROMISE, "-o", str(tmp_path / "no.json")]
+    started = subprocess.Popen(
+        [*line, "--engine", "spark", "--master", "local[1]"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    spark_cluster.wait_for(lambda: spark_cluster.children([started.pid]))
+    started.send_signal(signal.SIGINT)
+    _, said = started.communicate(timeout=120)  # returns when no process holds the pipes
+    assert started.returncode == 130
+    assert [line for line in said.splitlines() if "incubator" not in line] == [
+        "isrr: interrupted; files are as they were"
+    ]
 
 
 def test_the_command_line_tells_of_bad_rows_without_a_stack_trace(master, tmp_path):

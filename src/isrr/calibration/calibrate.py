@@ -8,7 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from isrr.calibration.basis import fixed_path, refuse_shared, set_aside
-from isrr.calibration.census import Census, TakeCensus
+from isrr.calibration.census import Census, TakeCensus, refuse_single
 from isrr.calibration.certify import certify
 from isrr.calibration.fill import Fill
 from isrr.calibration.outcome import draw_up
@@ -129,10 +129,7 @@ def _refuse_unusable(census: Census) -> None:
     if census.n_queries < 2:
         found = "is one query" if census.n_queries else "are no queries"
         raise DataError(f"there {found}; a promise about new queries needs many judged ones")
-    if census.n_single == census.n_queries:
-        raise DataError(
-            "every query has a single item, so there is nothing to rank; are the columns of queries and items swapped?"
-        )
+    refuse_single(census.n_single, census.n_queries)
     if census.lowest == census.highest:
         raise DataError("all scores are equal: they rank nothing")
     if census.n_relevant == 0:

@@ -111,6 +111,15 @@ class TakeCensus:
         return Census(**{**tree, "by_segment": tuple((name, count) for name, count in tree["by_segment"])})
 
 
+def refuse_single(n_single: int, n_queries: int) -> None:
+    """Refuse queries of one item each: anything ranks these perfectly, so they would speak for any promise."""
+    if n_single == n_queries:
+        raise DataError(
+            "every query has a single item, so there is nothing to rank; are the columns of queries and items swapped "
+            "(`query=`, `item=`)?"
+        )
+
+
 def segments_of(queries: Queries) -> np.ndarray:
     """The segment of each query, as text."""
     if queries.segments is None:

@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Unpack
 
+from isrr.calibration.census import refuse_single
 from isrr.calibration.measure import GroupShare, Measure, Measured
 from isrr.calibration.source import Where, open_source
 from isrr.calibration.table import DISPARITY_SCALE, WholeNumbers
@@ -52,6 +53,7 @@ class Check:
         groups: Exposure by group of items, where there are any.
         data: Fingerprint of the queries; that of the outcome's provenance where they are those calibrated on.
         scores_outside: Share of the scores beyond where calibration saw 99.8 % of them.
+        single_items: Share of the queries that have a single item, which any order ranks perfectly.
         warnings: Signs that queries or scores are not of the kind that was calibrated on.
     """
 
@@ -68,6 +70,7 @@ class Check:
     groups: tuple[GroupShare, ...]
     data: str
     scores_outside: float
+    single_items: float
     warnings: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -118,6 +121,7 @@ def check(
     if n_queries < 2:
         found_of = f"{n_queries} of {n_queries + found.n_skipped}"
         raise DataError(f"queries with a relevant item: {found_of}; to judge a promise takes several")
+    refuse_single(found.n_single, n_queries + found.n_skipped)
     utility, disparity = (_estimates(*pair) for pair in (found.moments.mean_utility(), found.moments.mean_disparity()))
     promises: list[Kept] = []
     by_segment: list[Kept] = []
@@ -139,6 +143,7 @@ def check(
         found.shares(),
         found.fingerprint,
         found.n_outside / found.n_rows,
+        found.n_single / (n_queries + found.n_skipped),
         tuple(_warnings(outcome, utility[0], found)),
     )
 

@@ -2,13 +2,16 @@
 
 import os
 import re
+import socket
 import sys
+import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from threading import RLock
-from typing import Any, TypeVar
+from pathlib import Path
+from threading import RLock, Thread
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from isrr.errors import DataError, EngineError, MissingExtraError
@@ -17,14 +20,20 @@ from isrr.parallel import Progress
 Answer = TypeVar("Answer")
 
 POLL = 0.2  # seconds
+ANSWER_WITHIN = 5  # seconds
+QUIET = Path(__file__).with_name("log4j2.properties")
 OURS = {  # of sessions that isrr starts; the driver only plans and adds up, so its code is compiled lightly
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": f'-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "-Dlog4j2.configurationFile={QUIET}"',
     "spark.app.name": "isrr",
-    "spark.log.level": "OFF",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+READING = {  # of the copies of sessions that files are read with
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+}
 _locks: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # by session
+_MASTER = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[.+\]|spark://[^/]+:\d+|yarn|k8s://.+")
 _CONDITION = re.compile(r"\[(?P<name>[A-Z][A-Z_.0-9]+)\]\s+(?P<said>.+?)(?:\s+SQLSTATE:|\n|$)", re.DOTALL)
 _UNREADABLE = ("FAILED_READ_FILE", "PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "CANNOT_READ_FILE_FOOTER")
 
@@ -37,17 +46,85 @@ def session(master: str | None) -> Any:
     if active is not None:
         refuse_other_master(active, master)
         return active
+    check_master(master)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.config(map=dict(OURS))
     with pandas_unmentioned():
-        return (builder.master(master) if master else builder).getOrCreate()
+        return _started((builder.master(master) if master else builder).getOrCreate)
+
+
+def check_master(master: str | None) -> None:
+    """Refuse what names no master, and a standalone one that does not answer: Spark itself takes long to say so."""
+    if master is None:
+        return
+    if not _MASTER.fullmatch(master):
+        forms = "local, local[4], spark://host:7077, yarn or k8s://…"
+        raise EngineError(f"{master!r} is no master of Spark; needed is one like {forms}")
+    if not master.startswith("spark://"):
+        return
+    addresses = master.removeprefix("spark://").split(",")
+    if not any(_answers(address) for address in addresses):
+        raise EngineError(f"no Spark master answers at {' or '.join(addresses)}")
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_WITHIN).close()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _started(start: Callable[[], Answer]) -> Answer:
+    """Start a session in a thread of its own; Ctrl-C waits for Java to be up, which from then on ends with us.
+
+    Interrupted before, PySpark would leave behind a process that nobody ends.
+    """
+    from pyspark import SparkContext
+
+    call = _Call(start)
+    thread = Thread(target=call, daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(POLL)
+    except BaseException:
+        while thread.is_alive() and SparkContext._gateway is None:
+            time.sleep(POLL)
+        raise
+    return call.answer()
+
+
+class _Call(Generic[Answer]):
+    """A call made in a thread of its own, so that Ctrl-C reaches the thread that waits, and never a socket of py4j."""
+
+    def __init__(self, action: Callable[[], Answer]):
+        self._action = action
+        self._answers: list[Answer] = []
+        self._failures: list[BaseException] = []
+
+    def __call__(self) -> None:
+        try:
+            self._answers.append(self._action())
+        except BaseException as error:
+            self._failures.append(error)
+
+    def answer(self) -> Answer:
+        """What it returned; or what it raised."""
+        if self._failures:
+            raise self._failures[0]
+        return self._answers[0]
 
 
 def own_session(master: str | None) -> Any:
     """A copy of that session, on the same cluster: what is set there is set for nobody else."""
     theirs = session(master)
-    return type(theirs)(theirs.sparkContext, theirs._jsparkSession.cloneSession())
+    ours = type(theirs)(theirs.sparkContext, theirs._jsparkSession.cloneSession())
+    for name, value in READING.items():
+        ours.conf.set(name, value)
+    return ours
 
 
 def refuse_other_master(spark: Any, master: str | None) -> None:
@@ -105,29 +182,31 @@ def _followed(action: Callable[[], Answer], context: Any, progress: Progress | N
     from pyspark import InheritableThread
 
     group = uuid.uuid4().hex
-    answers: list[Answer] = []
-    failures: list[BaseException] = []
+    seen = [(0, 0)]
 
-    def work() -> None:
+    def work() -> Answer:
         context.setJobGroup(group, "isrr", interruptOnCancel=True)
-        try:
-            answers.append(action())
-        except BaseException as error:
-            failures.append(error)
+        return action()
 
-    thread = InheritableThread(target=work, daemon=True)
+    def watch() -> None:
+        while thread.is_alive():
+            seen[0] = _tasks(context.statusTracker(), group)
+            thread.join(POLL)
+
+    call = _Call(work)
+    thread = InheritableThread(target=call, daemon=True)
     thread.start()
+    if progress:
+        InheritableThread(target=_Call(watch), daemon=True).start()
     try:
         while thread.is_alive():
             thread.join(POLL)
             if progress:
-                progress(*_tasks(context.statusTracker(), group))
+                progress(*seen[0])
     except BaseException:
         context.cancelJobGroup(group)
         raise
-    if failures:
-        raise failures[0]
-    return answers[0]
+    return call.answer()
 
 
 def _tasks(tracker: Any, group: str) -> tuple[int, int]:

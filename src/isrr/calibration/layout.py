@@ -90,12 +90,3 @@ def split_query(query: str, files: Sequence[str] = ()) -> DataError:
         "one file: write the files sorted by query, or leave trust_layout out",
         query,
     )
-
-
-def refuse_made_ids(files: Sequence[object], made: Sequence[bool]) -> None:
-    """Refuse several files read together where one has query ids made from positions: the next file has them too."""
-    if len(files) > 1 and any(made):
-        raise DataError(
-            f"{files[made.index(True)]}: its query ids were made from positions, and name other queries in the next "
-            "file; give every query an id of its own, or write all queries to one file"
-        )

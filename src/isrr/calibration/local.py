@@ -6,13 +6,12 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from isrr.calibration.layout import TakeSpans, apart, ids_by_block, refuse_made_ids, split_query
+from isrr.calibration.footers import Footer, footer_of, shared_columns
+from isrr.calibration.layout import TakeSpans, apart, ids_by_block, split_query
 from isrr.calibration.task import Sum, Task, merged, summarise
 from isrr.data.blocks import parquet_batches
-from isrr.data.columns import ROLES, Cast, cast, has_made_ids
-from isrr.data.files import kind_of, open_table
+from isrr.data.columns import Cast
 from isrr.data.queries import Queries
-from isrr.errors import DataError
 from isrr.parallel import Progress
 
 BLOCK = 8_192  # queries
@@ -60,26 +59,27 @@ class Files:
     spread: Spread = map
 
     def __post_init__(self) -> None:
-        spans = self.run(TakeSpans())
-        refuse_made_ids(self.files, self._made)
-        if not apart(spans):
+        if not apart(self.run(TakeSpans())):
             self._refuse_split_queries()
 
     @property
     def made_ids(self) -> bool:
         """Whether query ids were made from positions."""
-        return any(self._made)
+        return any(footer.made_ids for footer in self._footers)
 
     @cached_property
-    def _made(self) -> list[bool]:
-        import pyarrow.parquet as pq
+    def _footers(self) -> list[Footer]:
+        return [footer_of(file) for file in self.files]
 
-        return [has_made_ids(pq.read_schema(file)) for file in self.files]
+    @cached_property
+    def columns(self) -> Cast:
+        """Which column plays which role, in every file."""
+        return shared_columns(self.files, self._footers, self.named)
 
     def run(self, task: Task[Sum], progress: Progress | None = None) -> Sum:
         """The answer for all queries."""
         batches = []
-        for batch in self.spread(partial(summarise_file, task=task, named=self.named), self.files):
+        for batch in self.spread(partial(summarise_file, task=task, columns=self.columns.only(task.roles)), self.files):
             batches.append(batch)
             if progress:
                 progress(len(batches), len(self.files))
@@ -91,8 +91,8 @@ class Files:
     def _refuse_split_queries(self) -> None:
         seen: dict[str, Path] = {}
         for file in self.files:
-            columns = file_columns(file, self.named)
-            for ids in ids_by_block(parquet_batches(file, columns.only(["query"]).names), columns, str(file)):
+            batches = parquet_batches(file, self.columns.only(["query"]).names)
+            for ids in ids_by_block(batches, self.columns, str(file)):
                 for query in ids:
                     if query in seen:
                         files = dict.fromkeys([str(seen[query]), str(file)])
@@ -100,14 +100,6 @@ class Files:
                     seen[query] = file
 
 
-def summarise_file(file: Path, task: Task[Sum], named: Mapping[str, str | None]) -> Any:
+def summarise_file(file: Path, task: Task[Sum], columns: Cast) -> Any:
     """One file, summed up in one record batch."""
-    columns = file_columns(file, named).only(task.roles)
     return summarise(parquet_batches(file, columns.names), task, columns, str(file))
-
-
-def file_columns(file: Path, named: Mapping[str, str | None]) -> Cast:
-    """Which columns of a Parquet file play which role."""
-    if kind_of(file) != "parquet":
-        raise DataError(f"{file}: only Parquet is read in blocks; `write_queries` makes a Parquet copy")
-    return cast(open_table(file, "parquet"), {role: named.get(role) for role in ROLES}, None, need_query=True)

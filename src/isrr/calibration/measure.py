@@ -42,6 +42,7 @@ class Measured:
         pairs: For each promise and segment, sums of (1, a, b, a², b², ab) in units of 2⁻²⁸, a and b being the
             promise's metric under the two rankers.
         n_skipped: Queries without a relevant item, left out.
+        n_single: Queries with a single item.
         n_rows, n_outside: Scores, and those beyond where calibration saw 99.8 % of them.
         score_bins: Scores below, in equal bins of, and above the range in which calibration saw 98 % of them.
         groups: Exposure under either ranker, and gain, of each group of items, in units of 2⁻²⁸.
@@ -51,6 +52,7 @@ class Measured:
     moments: Moments
     pairs: dict[Name, WholeNumbers] = field(default_factory=dict)
     n_skipped: int = 0
+    n_single: int = 0
     n_rows: int = 0
     n_outside: int = 0
     score_bins: WholeNumbers = (0,) * (SPREAD_BINS + 2)
@@ -62,6 +64,7 @@ class Measured:
             self.moments + other.moments,
             _together(self.pairs, other.pairs),
             self.n_skipped + other.n_skipped,
+            self.n_single + other.n_single,
             self.n_rows + other.n_rows,
             self.n_outside + other.n_outside,
             tuple(a + b for a, b in zip(self.score_bins, other.score_bins, strict=True)),
@@ -146,6 +149,7 @@ class Measure:
             Moments.of(measured.ndcg[kept], measured.disparity[kept]),
             pairs,
             int((~kept).sum()),
+            int((queries.n_items == 1).sum()),
             queries.n_rows,
             int(((scores < low) | (scores > high)).sum()),
             tuple(bins.tolist()),

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from isrr.calibration.basis import judged_in_all
+from isrr.calibration.census import refuse_single
 from isrr.calibration.paths import temperature_path
 from isrr.calibration.terms import Terms
 from isrr.calibration.values import values_of
@@ -139,6 +140,7 @@ def plan(
     delta = 1 - confidence
     if queries is None:
         return _without_pilot(promise, delta, power, utility, deviation)
+    refuse_single(int((queries.n_items == 1).sum()), len(queries))
     mean, spread = mean_and_deviation(queries)
     path = temperature_path(promise.k, spread, mean, [promise], "the pilot")
     measured = evaluate(queries, path.rankers, gain_kind=promise.gain_kind, empty_query=promise.empty_query)

@@ -38,6 +38,8 @@ def _rank_on_spark(
     columns = rows.columns.only(("query", "item", "score"))
     if "item" not in columns.roles:
         raise DataError(f"{rows.name}: rankings on Spark need item ids: a position means nothing once rows have moved")
+    if rows.job(rows.gathered.isEmpty):
+        raise DataError(f"{rows.name}: the table has no rows")
     kinds = dict(rows.rows.dtypes)
     query, item = ("long" if kinds[columns.roles[role]] in ("tinyint", "smallint", "int", "bigint") else "string"
                    for role in ("query", "item"))  # fmt: skip

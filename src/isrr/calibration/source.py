@@ -1,17 +1,15 @@
 """Where queries come from: at hand, in files, or in a Spark table; each can run a task over all of them."""
 
-import glob
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from isrr.calibration import dask
-from isrr.calibration.layout import refuse_made_ids
+from isrr.calibration.footers import footer_of, matching_files, plain, shared_columns
 from isrr.calibration.local import Files, InMemory
 from isrr.calibration.task import Source
-from isrr.data.columns import has_made_ids
-from isrr.data.files import reading
+from isrr.data.files import open_table, reading
 from isrr.data.frames import read_queries
 from isrr.data.queries import Queries
 from isrr.errors import DataError, GuaranteeError
@@ -55,6 +53,9 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
     unused = [name for name in ("master", "partitions") if where.get(name) is not None]
     if unused and engine != "spark":
         raise GuaranteeError(f"{unused[0]} is for engine 'spark'; the engine is {engine!r}")
+    partitions = where.get("partitions")
+    if partitions is not None and partitions < 1:
+        raise GuaranteeError(f"`partitions=` must be at least 1, got {partitions}")
     if engine == "spark":
         from isrr.calibration.spark import SparkRows
 
@@ -74,31 +75,20 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
 def read_files(path: str | os.PathLike[str], **columns: str | None) -> Queries:
     """The queries of a file, or of all Parquet files that a glob names; columns as for `read_queries`."""
     files = matching_files(path)
-    return read_queries(files[0] if len(files) == 1 else _one_table(files), **columns)  # type: ignore[arg-type]
+    return read_queries(files[0] if len(files) == 1 else _one_table(files, columns), **columns)  # type: ignore[arg-type]
 
 
-def matching_files(path: str | os.PathLike[str]) -> list[Path]:
-    """The files that a path or a glob names, sorted."""
-    text = os.fspath(path)
-    if os.path.exists(text) or not glob.has_magic(text):
-        return [Path(text)]
-    found = sorted(glob.glob(text))
-    if not found:
-        raise DataError(f"{text}: no file has such a name")
-    return [Path(name) for name in found]
-
-
-def _one_table(files: list[Path]) -> Any:
+def _one_table(files: list[Path], named: Mapping[str, str | None]) -> Any:
     import pyarrow as pa
-    import pyarrow.parquet as pq
+
+    columns = shared_columns(files, [footer_of(file) for file in files], named)
 
     def read(file: Path) -> Any:
         with reading(str(file)):
-            return pq.read_table(file)
+            return open_table(file, "parquet").read(columns.names, columns.ids)
 
     tables = [read(file) for file in files]
-    for file, table in zip(files, tables, strict=True):
-        if not table.schema.equals(tables[0].schema):
-            raise DataError(f"{file}: has other columns than {files[0]}; files of one table share theirs")
-    refuse_made_ids(files, [has_made_ids(table.schema) for table in tables])
+    if any(table.schema != tables[0].schema for table in tables):
+        fields = pa.schema([(field.name, plain(field.type)) for field in tables[0].schema])
+        tables = [table.cast(fields) for table in tables]
     return pa.concat_tables(tables)

@@ -6,15 +6,19 @@ within partitions by (query, item), so that ties fall the same way every time. W
 """
 
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Unpack
+from urllib.parse import unquote, urlsplit
 
+from isrr.calibration.footers import Footer, footer_of, matching_files, shared_columns
 from isrr.calibration.jobs import own_session, pandas_unmentioned, refuse_other_master, run_job, settings
-from isrr.calibration.layout import TakeSpans, apart, ids_by_block, refuse_made_ids, split_query
+from isrr.calibration.layout import TakeSpans, apart, ids_by_block, split_query
 from isrr.calibration.packing import SUMMARY_COLUMNS
 from isrr.calibration.source import Where
 from isrr.calibration.task import Sum, Task, merged, summarise
@@ -27,6 +31,8 @@ BATCH_ROWS = 1 << 16
 FOOTERS_AT_ONCE = 16
 PLACE = "_isrr_place"  # a column of ours, while rows are sorted
 WHOLE_FILE = str(1 << 40)  # bytes; no file is cut, and none shares its task
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_PARTITION = re.compile(r"partition (\d+)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,18 +62,21 @@ class SparkRows:
         master = where.get("master")
         in_files = isinstance(data, str | os.PathLike)
         name = os.fspath(data) if in_files else "table"
-        rows = run_job(lambda: own_session(master).read.parquet(name), name) if in_files else data
-        if not hasattr(rows, "mapInArrow"):
+        if not in_files and not hasattr(data, "mapInArrow"):
             raise DataError(f"a {type(data).__name__} is neither a path nor a Spark table; read it with engine='local'")
-        refuse_other_master(rows.sparkSession, master)
-        made = in_files and run_job(lambda: _made_ids(rows), name)
-        named = {role: (where.get("columns") or {}).get(role) for role in ROLES}
-        columns = cast(Table(name, rows.columns, lambda *_: None), named, None, need_query=True)
+        spark = run_job(lambda: own_session(master), name) if in_files else data.sparkSession
+        refuse_other_master(spark, master)
+        named = where.get("columns") or {}
+        if in_files:
+            rows, columns, made = _opened(spark, name, named)
+        else:
+            rows, made, wanted = data, False, {role: named.get(role) for role in ROLES}
+            columns = cast(Table(name, rows.columns, lambda *_: None), wanted, None, need_query=True)
         if where.get("trust_layout"):
             source = cls(rows, rows, columns, name, made)
             source._refuse_split_queries()
             return source
-        gathered = run_job(lambda: _by_query(rows, columns, where.get("partitions"), in_files), name)
+        gathered = run_job(lambda: _by_query(rows, columns, where.get("partitions"), in_files), name, spark)
         return cls(rows, gathered, columns, name, made)
 
     def run(self, task: Task[Sum], progress: Progress | None = None) -> Sum:
@@ -86,8 +95,12 @@ class SparkRows:
 
     def map(self, function: Any, columns: Cast, schema: str) -> Any:
         """The table that a function of record batches makes of these columns, partition by partition."""
+        from pyspark.sql import functions
+
         with pandas_unmentioned():
-            return self.gathered.select(*(f"`{name}`" for name in columns.names)).mapInArrow(function, schema)
+            chosen = [functions.col(quoted(name)).alias(f"c{i}") for i, name in enumerate(columns.names)]
+            renamed = partial(_renamed, function=function, names=columns.names)  # a dot in a name means a part to Spark
+            return self.gathered.select(*chosen).mapInArrow(renamed, schema)
 
     def job(self, action: Any, progress: Progress | None = None) -> Any:
         """Run an action on the cluster."""
@@ -110,9 +123,13 @@ class SparkRows:
         """The error, told by the files that hold the query at fault."""
         from pyspark.sql import functions
 
-        if error.query is None:
+        partition = _PARTITION.match(str(error))
+        if error.query is not None:
+            here = functions.col(quoted(self.columns.roles["query"])).cast("string") == error.query
+        elif partition and self.gathered is self.rows:
+            here = functions.spark_partition_id() == int(partition[1])
+        else:
             return error
-        here = functions.col(f"`{self.columns.roles['query']}`").cast("string") == error.query
         found = self.rows.where(here).select(functions.input_file_name().alias("file")).distinct().orderBy("file")
         try:
             files = [row["file"] for row in self.job(lambda: found.take(2)) if row["file"]]
@@ -126,9 +143,9 @@ def _by_query(rows: Any, columns: Cast, partitions: int | None, in_files: bool) 
     from pyspark import StorageLevel
     from pyspark.sql import functions
 
-    query, names = f"`{columns.roles['query']}`", [f"`{name}`" for name in columns.names]
+    query, names = quoted(columns.roles["query"]), [quoted(name) for name in columns.names]
     if "item" in columns.roles:
-        placed, place = rows.select(*names), f"`{columns.roles['item']}`"
+        placed, place = rows.select(*names), quoted(columns.roles["item"])
     else:
         in_file = functions.struct("_metadata.file_path", "_metadata.row_index")
         position = in_file if in_files else functions.monotonically_increasing_id()
@@ -137,29 +154,80 @@ def _by_query(rows: Any, columns: Cast, partitions: int | None, in_files: bool) 
     return spread.sortWithinPartitions(query, place).select(*names).persist(StorageLevel.DISK_ONLY)
 
 
-def _made_ids(rows: Any) -> bool:
-    """Whether the Parquet file of a table says that query ids were made from positions; several may not."""
+def quoted(name: str) -> str:
+    """A column's name as Spark's expressions take it, whatever it has in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _opened(spark: Any, name: str, named: Mapping[str, str | None]) -> tuple[Any, Cast, bool]:
+    """The Parquet files that a path names: their rows, who plays which role, whether query ids were made.
+
+    Files of this machine are found here, as the local engine finds them, and Spark is given each by its name: left to
+    itself it passes over some and takes others for patterns. A path with a scheme, or where another file system is
+    Spark's own, is for Spark to resolve.
+    """
+    here = not _SCHEME.match(name) and spark._jsc.hadoopConfiguration().get("fs.defaultFS").startswith("file:")
+    if not here:
+        rows = run_job(lambda: spark.read.parquet(name), name, spark)
+        files: Sequence[Any] = rows.inputFiles()
+        footers = run_job(lambda: _remote_footers(spark, files), name, spark)
+        by_folder = {column: "text" for column in rows.columns if not any(column in each.columns for each in footers)}
+        footers = [Footer(each.columns | by_folder, each.made_ids) for each in footers]
+        return rows, shared_columns(files, footers, named), footers[0].made_ids
+    files = matching_files(name)
+    footers = [footer_of(file) for file in files]
+    columns = shared_columns(files, footers, named)
+    given = [nameable(file) for file in files]
+    rows = run_job(lambda: spark.read.option("__globPaths__", "false").parquet(*given), name, spark)
+    taken = {unquote(urlsplit(file).path) for file in rows.inputFiles()}
+    for file in given:
+        if file not in taken:
+            raise DataError(f"{file}: Spark passes over this file; give it a plain name")
+    return rows, columns, footers[0].made_ids
+
+
+def nameable(file: Path) -> str:
+    """The whole path of a file; refused where Spark would pass over the file or could not find it."""
+    path = os.path.abspath(file)
+    if file.name.startswith(("_", ".")) or file.name.endswith("._COPYING_"):
+        raise DataError(f"{file}: Spark passes over files of such a name; let it begin with a letter or a digit")
+    if ":" in path:
+        raise DataError(f"{file}: Spark reads no file with a colon in its path; rename it")
+    return path
+
+
+def _remote_footers(spark: Any, files: Sequence[str]) -> list[Footer]:
+    """What the ends of files say that Java alone can reach."""
     from py4j.protocol import Py4JJavaError
 
-    spark = rows.sparkSession
     java, configuration = spark._jvm, spark._jsc.hadoopConfiguration()
     parquet = java.org.apache.parquet.hadoop
-    ((name, yes),) = ((name.decode(), yes.decode()) for name, yes in MADE_IDS.items())
+    ((key, yes),) = ((key.decode(), yes.decode()) for key, yes in MADE_IDS.items())
 
-    def says_so(file: str) -> bool:
+    def footer(file: str) -> Footer:
         path = java.org.apache.hadoop.fs.Path(java.java.net.URI(file))
         try:
             source = parquet.util.HadoopInputFile.fromPath(path, configuration)
             with closing(parquet.ParquetFileReader.open(source)) as reader:
-                return bool(reader.getFileMetaData().getKeyValueMetaData().get(name) == yes)
-        except Py4JJavaError:  # a damaged file; whoever reads its rows says so
-            return False
+                said = reader.getFileMetaData()
+        except Py4JJavaError as error:
+            raise DataError(f"{file}: cannot be read: {error.java_exception.getMessage()}") from None
+        columns = {column.getName(): _type(column) for column in said.getSchema().getFields()}
+        return Footer(columns, said.getKeyValueMetaData().get(key) == yes)
 
-    files = rows.inputFiles()
     with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
-        made = list(pool.map(says_so, files))
-    refuse_made_ids(files, made)
-    return any(made)
+        return list(pool.map(footer, files))
+
+
+def _type(column: Any) -> str:
+    meant = column.getLogicalTypeAnnotation()
+    stored = column.asPrimitiveType().getPrimitiveTypeName().name().lower() if column.isPrimitive() else "nested"
+    return stored if meant is None else f"{stored} ({meant.toString()})"
+
+
+def _renamed(batches: Iterable[Any], function: Any, names: list[str]) -> Iterator[Any]:
+    """Call a function with record batches whose columns have their own names again."""
+    return function(batch.rename_columns(names) for batch in batches)  # type: ignore[no-any-return]
 
 
 def _summarise(batches: Iterable[Any], task: Task[Sum], columns: Cast) -> Iterator[Any]:

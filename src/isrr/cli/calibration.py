@@ -18,6 +18,7 @@ from isrr.cli.inputs import (
     status_of,
     warn_of_drift,
     warn_of_no_promise,
+    warn_of_single_items,
 )
 from isrr.cli.ledger import note_look
 from isrr.cli.options import AsJson, Judged, Promise, Promises, RankerFile, Trust, with_columns, with_engine
@@ -157,12 +158,12 @@ def evaluate(
     from isrr.calibration.check import check
 
     outcome = opened(ranker, trust_edited)
-    queries = opened_judged(judged, columns, where)
     with progress("evaluating") as advance:
-        found = check(outcome, queries, progress=advance, columns=columns, **where)
+        found = check(outcome, judged, progress=advance, columns=columns, **where)
     if found.data == outcome.provenance.data:
         warn("these are the queries it was calibrated on, and chosen by; only new ones tell whether the promise holds")
     warn_of_drift(outcome, found.scores_outside)
+    warn_of_single_items(found.single_items, judged)
     for warning in found.warnings:
         warn(warning)
     warn_of_no_promise(ranker, outcome, outcome.ranker, "what is measured is")

@@ -74,17 +74,21 @@ def opened_judged(judged: str, columns: dict[str, Any], where: dict[str, Any]) -
 
 
 def check_lists(queries: "Queries", name: str) -> None:
-    """Refuse queries of one item each, and warn where most are: the query column is then likely not what it should be.
+    """Refuse queries of one item each, and warn where most are."""
+    from isrr.calibration.census import refuse_single
 
-    A single item is ranked perfectly by anything, so such queries would certify any promise.
-    """
-    single = float((queries.n_items == 1).mean())
-    if single <= 0.5:
-        return
-    slip = "are the columns of queries and items swapped (--query, --item)?"
-    if single == 1:
-        raise DataError(f"{name}: every query has a single item, so there is nothing to rank; {slip}")
-    warn(f"{name}: {min(single, 0.99):.0%} of the queries have a single item, which any order ranks perfectly; {slip}")
+    n_single = int((queries.n_items == 1).sum())
+    refuse_single(n_single, len(queries))
+    warn_of_single_items(n_single / len(queries), name)
+
+
+def warn_of_single_items(share: float, name: str) -> None:
+    """Say so where most queries have a single item: the query column is then likely not what it should be."""
+    if share > 0.5:
+        warn(
+            f"{name}: {min(share, 0.99):.0%} of the queries have a single item, which any order ranks perfectly; are "
+            "the columns of queries and items swapped (--query, --item)?"
+        )
 
 
 def check_file(file: Path, *suffixes: str, read: Iterable[str | Path | None] = ()) -> None:

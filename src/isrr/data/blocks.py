@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from isrr.data.columns import Cast, identifiers, queries_of
-from isrr.data.files import reading
+from isrr.data.files import kind_of, reading
 from isrr.data.queries import Queries
+from isrr.errors import DataError
 
 ROWS = 1 << 17
 
@@ -46,6 +47,14 @@ def whole_queries(batches: Iterable[Any], columns: Cast, name: str, rows: int = 
         waiting = table.slice(cut).to_batches()
     if any(part.num_rows for part in waiting):
         yield queries_of(pa.Table.from_batches(waiting), columns, where(), None)
+
+
+def need_parquet(file: Path) -> None:
+    """Refuse a file of another kind, and one that is not there."""
+    if kind_of(file) != "parquet":
+        raise DataError(
+            f"{file}: only Parquet is read in blocks, or with other files; `isrr data convert` makes a Parquet copy"
+        )
 
 
 def parquet_batches(file: Path, columns: list[str], rows: int = ROWS) -> Iterator[Any]:

@@ -44,7 +44,7 @@ class Table:
 def kind_of(path: Path) -> str:
     """One of "parquet", "arrow", "csv", "jsonl" and "letor"."""
     if path.is_dir():
-        raise DataError(f"{path}: this is a folder; name the file")
+        raise DataError(f"{path}: this is a folder; name the file, or its files: '{path}/*.parquet'")
     if not path.exists():
         pattern = "; here a pattern is not followed, name one file" if set("*?[") & set(path.name) else ""
         raise DataError(f"{path}: there is no such file{pattern}")

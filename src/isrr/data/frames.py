@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.data.blocks import parquet_batches, whole_queries
+from isrr.data.blocks import need_parquet, parquet_batches, whole_queries
 from isrr.data.columns import MADE_IDS, cast, queries_of
 from isrr.data.files import Table, kind_of, open_table, reading, write_table
 from isrr.data.letor import Group, read_letor
@@ -95,8 +95,7 @@ def read_blocks(
     Every query comes whole, in one block, so its rows must stand together in the file. Memory holds a block,
     the query cut by its end and a key of each query seen. Columns are named as for `read_queries`.
     """
-    if kind_of(file := Path(path)) != "parquet":
-        raise DataError(f"{file}: only Parquet is read in blocks; `write_queries` makes a Parquet copy")
+    need_parquet(file := Path(path))
     named = {"query": query, "item": item, "score": score, "relevance": relevance}
     named |= {"segment": segment, "item_group": item_group}
     columns = cast(open_table(file, "parquet"), named, features, need_query=True)
