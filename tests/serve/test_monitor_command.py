@@ -76,8 +76,8 @@ def test_a_term_is_written_beside_the_ranker(served):
 def test_judgments_of_which_none_counts_watch_nothing_and_say_so(served):
     table = pq.read_table(served / "good.parquet")
     elsewhere = table.set_column(0, "query_id", pa.array([f"other {query}" for query in table["query_id"].to_pylist()]))
-    pq.write_table(elsewhere, served / "other.parquet")
-    found = run(served, "other.parquet", "--score", "relevance")
+    pq.write_table(elsewhere.append_column("model", table["relevance"]), served / "other.parquet")
+    found = run(served, "other.parquet", "--score", "model")
     assert found.exit_code == 2
     assert "alarm        none (nothing was judged)" in found.stdout
     assert "nothing is watched, for no judgment counts: no judgment is of a served query" in found.stderr

@@ -1,4 +1,4 @@
-"""A first look at scored queries: how many there are, and whether their scores are such as calibration saw."""
+"""A glance at scored queries: how many there are, and whether their scores are such as calibration saw."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ class Glance:
 
 
 @dataclass(frozen=True)
-class Look:
-    """The task: look at every scored query before any is ranked, so that bad rows are found before rows are written."""
+class TakeGlance:
+    """The task: glance at every scored query before any is ranked: bad rows are found before rows are written."""
 
     low: float
     high: float
@@ -34,7 +34,7 @@ class Look:
     roles: tuple[str, ...] = ("query", "item", "score")
 
     @classmethod
-    def of(cls, outcome: Certificate | Abstention, k: int) -> "Look":
+    def of(cls, outcome: Certificate | Abstention, k: int) -> "TakeGlance":
         """For what an outcome was calibrated on."""
         low, _, _, _, high = outcome.provenance.score_quantiles
         return cls(low, high, k)

@@ -117,7 +117,7 @@ def rank(
 
     isrr rank ranker.json scored.parquet -o ranked.parquet
     """
-    from isrr.calibration.glance import Look
+    from isrr.calibration.glance import TakeGlance
     from isrr.calibration.rankings import write_rankings
     from isrr.cli.ranking import opened_rows
     from isrr.status import ranker_in_force
@@ -130,7 +130,7 @@ def rank(
     warn_of_no_promise(ranker, outcome, in_force, "what ranks is")
     with opened_rows(scored, columns, where) as rows:
         with progress("looking") as advance:
-            seen = rows.run(Look.of(outcome, places), advance)
+            seen = rows.run(TakeGlance.of(outcome, places), advance)
         warn_of_drift(outcome, seen.n_outside / max(seen.n_rows, 1))
         with progress("ranking", "writing") as advance:
             write_rankings(in_force, rows, out_file, places, session, advance)
