@@ -10,6 +10,7 @@ from isrr.calibration.calibrate import calibrate
 from isrr.cli.main import app
 from isrr.data.frames import read_queries, write_queries
 from isrr.report.words import without_slider
+from isrr.status import Status
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,16 @@ def test_validation_queries_shape_the_band(folder):
 def test_a_certificate_alone_makes_a_page_without_a_slider(folder):
     assert run(folder / "ranker.json", "--out", folder / "r.html").exit_code == 0
     assert '"explorer":null' in (folder / "r.html").read_text()
+
+
+def test_a_revoked_certificate_says_so_first(folder, tmp_path):
+    outcome = load(folder / "ranker.json")
+    outcome.save(tmp_path / "ranker.json")
+    Status(outcome.id, "revoked", "the monitor raised an alarm", "2026-11-01").save(tmp_path / "ranker.json")
+    assert run(tmp_path / "ranker.json", "--out", tmp_path / "r.html").exit_code == 0
+    text = (tmp_path / "r.html").read_text()
+    assert "No longer valid" in text
+    assert "This certificate is revoked since 2026-11-01: the monitor raised an alarm." in text
 
 
 def test_other_queries_are_refused_and_no_page_is_written(folder):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from isrr.cli.console import progress, say
-from isrr.cli.inputs import check_file, opened
+from isrr.cli.inputs import check_file, opened, status_of
 from isrr.cli.options import RankerFile, Trust, with_columns
 from isrr.files import write_atomically
 
@@ -44,7 +44,9 @@ def report(
     check_file(out_file, read=(ranker, judged, validation))
     queries = None if judged is None else read_files(judged, **columns)
     others = None if validation is None else read_files(validation, **columns)
-    write_page(out_file, outcome, queries, others, shlex.join(["isrr", *sys.argv[1:]]))
+    standing, said = status_of(ranker, outcome)
+    fallen = "" if standing == "valid" else said
+    write_page(out_file, outcome, queries, others, shlex.join(["isrr", *sys.argv[1:]]), fallen)
     say(f"written to {out_file}")
 
 
@@ -54,6 +56,7 @@ def write_page(
     queries: "Queries | None",
     validation: "Queries | None",
     command: str,
+    fallen: str = "",
 ) -> None:
     """Retrace the calibration where its queries are at hand, and write the page."""
     from isrr.calibration.explorer import explore
@@ -66,4 +69,4 @@ def write_page(
         with progress("measuring the path") as advance:
             found = retrace(outcome, queries, validation, advance)
         explorer, portrait = explore(found), portray(found)
-    write_atomically(file, page(outcome, explorer, portrait, command=command).encode())
+    write_atomically(file, page(outcome, explorer, portrait, command=command, fallen=fallen).encode())

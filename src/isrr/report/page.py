@@ -27,6 +27,7 @@ def page(
     portrait: Portrait | None = None,
     *,
     command: str = "isrr.report.page.page(…)",
+    fallen: str = "",
 ) -> str:
     """The whole page as text.
 
@@ -35,14 +36,16 @@ def page(
         explorer: What the slider needs; without it the trade-off is drawn and stands still.
         portrait: Exposure, a sample query and the spread of utility; left out without it.
         command: What made the page, for its last section.
+        fallen: What became of the certificate, where it was revoked or has expired.
     """
     first, second = words.verdict(outcome)
-    warned = words.warnings(outcome)
+    warned = [*([f"This certificate is {fallen}."] if fallen else []), *words.warnings(outcome)]
+    certified = "No longer valid" if fallen else "Certified, with a warning" if warned else "Certified"
     why, instead = words.without_slider(outcome)
     filled = {
         "title": f"isrr: {'abstention' if outcome.abstained else 'certificate'} {outcome.id}",
         "kind": "abstention" if outcome.abstained else "warned" if warned else "certificate",
-        "badge": "Abstained" if outcome.abstained else "Certified, with a warning" if warned else "Certified",
+        "badge": "Abstained" if outcome.abstained else certified,
         "first": first,
         "second": second,
         "why": why,
