@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from isrr.counting import counted
 from isrr.errors import CertificateError
 from isrr.files import write_atomically
-from isrr.findings import Estimate, Point, Provenance, Test
+from isrr.findings import Estimate, Point, Provenance, Test, mostly_single
 from isrr.guarantee import Guarantee
 from isrr.json_files import read_json
 from isrr.ranker.gpl import GPLRanker
@@ -96,6 +96,8 @@ class Outcome:
     def warnings(self) -> list[str]:
         """What a reader must know before trusting the outcome."""
         p, found = self.provenance, []
+        if said := mostly_single(p.share_single):
+            found.append(said)
         if p.selection == "pointwise":
             found.append("pointwise selection carries no guarantee over the path, only at each test alone")
         if p.path_saw_the_tested:

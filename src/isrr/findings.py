@@ -75,6 +75,7 @@ class Provenance:
         n_queries: Judged queries that were tested on.
         n_skipped: Judged queries left out for having no relevant item.
         n_set_aside: Judged queries used to fix the path, and not tested on.
+        n_single: Judged queries, of all, with a single item, which any order ranks perfectly.
         path, path_basis: Which path was searched and what it was fixed by.
         evidence, selection: What was asked for.
         method, n_draws: How utilities were evaluated.
@@ -104,11 +105,27 @@ class Provenance:
     made_ids: bool
     score_quantiles: tuple[float, ...]
     eligibility_quantiles: tuple[float, ...] = ()
+    n_single: int = 0
     planned_looks: int = 1
     look: int = 1
     versions: Mapping[str, str] = field(default_factory=lambda: {n: version(n) for n in ("isrr", "numpy", "numba")})
 
     @property
+    def share_single(self) -> float:
+        """Share of the judged queries that have a single item."""
+        return self.n_single / (self.n_queries + self.n_skipped + self.n_set_aside)
+
+    @property
     def path_saw_the_tested(self) -> bool:
         """Whether the path was fixed by the very queries it was tested on, which no confidence allows for."""
         return self.path_basis == THE_TESTED
+
+
+def mostly_single(share: float) -> str:
+    """What to say where most queries have a single item, so that the query column is likely another; else nothing."""
+    if share <= 0.5:
+        return ""
+    return (
+        f"{min(share, 0.99):.0%} of the queries have a single item, which any order ranks perfectly: are the columns "
+        "of queries and items swapped (`query=`, `item=`)?"
+    )

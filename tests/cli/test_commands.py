@@ -182,7 +182,7 @@ def test_queries_of_one_item_are_no_queries(folder, tmp_path):
     some = np.where(np.arange(judged.num_rows) < 2_000, judged["item_id"].to_numpy(), "list")
     parquet.write_table(judged.append_column("list", [some.astype(str)]), tmp_path / "some.parquet")
     done = isrr("calibrate", tmp_path / "some.parquet", "-g", PROMISE, "--query", "list", "-o", tmp_path / "r.json")
-    assert "99% of the queries have a single item" in done.stderr
+    assert "warning      99% of the queries have a single item" in done.stdout
 
 
 def test_scores_on_another_scale_are_warned_of(folder, ranker, tmp_path):

@@ -113,6 +113,7 @@ def _calibrated(
         data=census.fingerprint,
         hash_key="" if task.summed else hash_key(table.keys).hex(),
         made_ids=source.made_ids,
+        n_single=census.n_single,
         score_quantiles=_quantiles(sample.need_scores()),
         planned_looks=terms.attempts,
     )

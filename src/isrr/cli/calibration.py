@@ -12,9 +12,7 @@ from isrr.cli.console import progress, say, show_json, show_outcome, warn
 from isrr.cli.exits import ABSTAINED, BROKEN
 from isrr.cli.inputs import (
     check_file,
-    check_lists,
     opened,
-    opened_judged,
     status_of,
     warn_of_drift,
     warn_of_no_promise,
@@ -70,10 +68,9 @@ def calibrate(
     check_file(out_file, read=(judged, validation))
     Terms(tuple(promises), confidence, path, evidence, selection, seed, attempts)  # a slip is told before reading
     others = None if validation is None else read_queries(validation, **columns)
-    queries = opened_judged(judged, columns, where)
     with progress("calibrating", "tuning and certifying") as advance:
         outcome = run(
-            queries, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
+            judged, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
             seed=seed, attempts=attempts, progress=advance, columns=columns, **where,
         )  # fmt: skip
     look = note_look(Path(judged), out_file, outcome, others)
@@ -208,9 +205,9 @@ def plan(
     from isrr.data.frames import read_queries
 
     queries = None if pilot is None else read_queries(pilot, **columns)
-    if queries is not None:
-        check_lists(queries, str(pilot))
     made = run(guarantee, queries, confidence=confidence, power=power, utility=utility, deviation=deviation)
+    if queries is not None:
+        warn_of_single_items(float((queries.n_items == 1).mean()), str(pilot))
     if as_json:
         show_json(asdict(made))
     else:

@@ -3,14 +3,13 @@
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from isrr.cli.console import warn
+from isrr.cli.console import as_options, warn
 from isrr.errors import CertificateError, DataError
 
 if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate
-    from isrr.data.queries import Queries
     from isrr.ranker.gpl import GPLRanker
     from isrr.status import Standing
 
@@ -62,33 +61,12 @@ def warn_of_no_promise(ranker: Path, outcome: "Certificate | Abstention", used: 
         warn(f"{ranker} is {words}; {what} {order}")
 
 
-def opened_judged(judged: str, columns: dict[str, Any], where: dict[str, Any]) -> "Queries | str":
-    """Judged queries, read and looked at where they fit in memory; else their path, for an engine to read."""
-    from isrr.calibration.source import read_files
-
-    if where["engine"] != "local" or where["trust_layout"]:
-        return judged
-    queries = read_files(judged, **columns)
-    check_lists(queries, judged)
-    return queries
-
-
-def check_lists(queries: "Queries", name: str) -> None:
-    """Refuse queries of one item each, and warn where most are."""
-    from isrr.calibration.census import refuse_single
-
-    n_single = int((queries.n_items == 1).sum())
-    refuse_single(n_single, len(queries))
-    warn_of_single_items(n_single / len(queries), name)
-
-
 def warn_of_single_items(share: float, name: str) -> None:
-    """Say so where most queries have a single item: the query column is then likely not what it should be."""
-    if share > 0.5:
-        warn(
-            f"{name}: {min(share, 0.99):.0%} of the queries have a single item, which any order ranks perfectly; are "
-            "the columns of queries and items swapped (--query, --item)?"
-        )
+    """Say so where most queries have a single item."""
+    from isrr.findings import mostly_single
+
+    if said := mostly_single(share):
+        warn(as_options(f"{name}: {said}"))
 
 
 def check_file(file: Path, *suffixes: str, read: Iterable[str | Path | None] = ()) -> None:

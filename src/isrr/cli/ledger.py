@@ -40,9 +40,8 @@ def note_look(judged: Path, out_file: Path, outcome: "Certificate | Abstention",
     }
     known = read_json_lines(ledger) if ledger.exists() else []
     same_data = [entry for entry in known if entry.get("data") == p.data]
-    for place, entry in enumerate(same_data, 1):
-        if all(entry.get(name, value) == value for name, value in look.items()):
-            return place
+    if look in same_data:
+        return same_data.index(look) + 1
     if not ledger.exists():
         say_aside(f"looks at judged queries are counted in {ledger}")
     _append(ledger, json.dumps(look))
