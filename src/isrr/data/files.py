@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from isrr.data.bad_json import bad_json
 from isrr.errors import DataError
 from isrr.files import replacing
 
@@ -162,7 +163,11 @@ def _jsonl(path: Path) -> Table:
     import pyarrow as pa
     from pyarrow import json as arrow_json
 
-    table = arrow_json.read_json(path)
+    try:
+        table = arrow_json.read_json(path)
+    except pa.ArrowInvalid as error:
+        with _opened(path) as lines:
+            raise DataError(f"{path}: {bad_json(lines) or error}") from None
 
     def read(wanted: list[str], ids: list[str]) -> Any:
         exact = {name: kind for name in ids if (kind := _exact_kind(table[name].type)) is not None}
