@@ -99,18 +99,27 @@ def progress(what: str, then: str = "finishing") -> Iterator["Callback"]:
     """A progress bar on a terminal; in a pipe, nothing.
 
     A complete pass over the queries is followed by work that cannot be counted: a bar without an end, named after it,
-    then stands in for the full one.
+    then stands in for the full one, and tells how long it has been at it instead of how long it will be.
     """
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"), TimeRemainingColumn())
+    class Clock(TimeRemainingColumn):
+        def render(self, task: Any) -> Any:
+            return super().render(task) if task.total else TimeElapsedColumn.render(self, task)  # type: ignore[arg-type]
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"), Clock())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         counted = bar.add_task(what, total=None, count="")
         uncounted = bar.add_task(then, total=None, visible=False, count="")
 
         def advance(done: int, total: int) -> None:
+            if done < bar.tasks[counted].completed:  # a new pass, with a pace of its own
+                bar.reset(counted)
             bar.update(counted, completed=done, total=total, visible=done < total, count=f"{done:,}/{total:,}")
-            bar.update(uncounted, visible=done >= total)
+            if done < total:
+                bar.update(uncounted, visible=False)
+            else:
+                bar.reset(uncounted, total=None, visible=True)
 
         yield advance
 
