@@ -159,7 +159,7 @@ def sizes(n_queries: int = 20_000) -> None:
     from isrr import GPLRanker, Guarantee
     from isrr.calibration.census import TakeCensus
     from isrr.calibration.fill import Fill
-    from isrr.calibration.local import Files, summarise_file
+    from isrr.engines.local import Files, summarise_file
 
     promises = (Guarantee.parse(PROMISE),)
     with tempfile.TemporaryDirectory() as name:

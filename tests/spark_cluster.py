@@ -81,7 +81,7 @@ def session(master, folder):
     """A session on the cluster, with one executor a worker."""
     from pyspark.sql import SparkSession
 
-    from isrr.calibration.jobs import pandas_unmentioned
+    from isrr.engines.sessions import pandas_unmentioned
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {

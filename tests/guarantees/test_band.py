@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from isrr.calibration.band import declared_stops, expected_half_width, simultaneous
 from isrr.calibration.targets import RetargetedValues
+from isrr.explore.band import declared_stops, expected_half_width, simultaneous
 from isrr.guarantee import Guarantee
 from isrr.risk import betting
 

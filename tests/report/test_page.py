@@ -10,9 +10,9 @@ import pytest
 
 from isrr import Queries
 from isrr.calibration.calibrate import calibrate
-from isrr.calibration.explorer import explore
-from isrr.calibration.portrait import portray
-from isrr.calibration.retrace import retrace
+from isrr.explore.explorer import explore
+from isrr.explore.portrait import portray
+from isrr.explore.retrace import retrace
 from isrr.report.page import page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

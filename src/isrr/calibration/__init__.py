@@ -1,1 +1,1 @@
-"""From judged queries and a promise to an outcome, on this machine or on a cluster."""
+"""From judged queries and a promise to an outcome."""

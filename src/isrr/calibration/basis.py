@@ -13,10 +13,10 @@ from isrr.calibration.census import Census
 from isrr.calibration.paths import Path, front_path, temperature_path, threshold_path
 from isrr.calibration.sample import ALL, FindShared, Gather, smallest_keys
 from isrr.calibration.table import canonical_order
-from isrr.calibration.task import Source
 from isrr.calibration.terms import Terms
 from isrr.counting import counted
 from isrr.data.queries import Queries
+from isrr.engines.task import Source
 from isrr.errors import DataError
 from isrr.findings import THE_TESTED, Provenance
 from isrr.gains import has_relevant

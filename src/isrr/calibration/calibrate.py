@@ -13,12 +13,12 @@ from isrr.calibration.certify import certify
 from isrr.calibration.fill import Fill
 from isrr.calibration.outcome import draw_up
 from isrr.calibration.sample import enough, smallest_keys
-from isrr.calibration.source import Where, open_source
 from isrr.calibration.table import RiskTable, hash_key
-from isrr.calibration.task import Source, Together
 from isrr.calibration.terms import Terms, promises
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import FloatArray, Queries
+from isrr.engines.source import Where, open_source
+from isrr.engines.task import Source, Together
 from isrr.errors import DataError
 from isrr.findings import Provenance
 from isrr.guarantee import Guarantee
@@ -62,7 +62,7 @@ def calibrate(
         progress: Called with (done, in all), anew in each pass: queries at hand, else files or Spark's tasks.
         engine: "local", or "spark" (or "dask") to calibrate where the queries are. All give the same bits.
         where: `columns`, `trust_layout`, `master` and `partitions`, for queries that are not at hand; see
-            `isrr.calibration.source.Where`.
+            `isrr.engines.source.Where`.
 
     Returns:
         A `Certificate`, or an `Abstention` with its reason and the deterministic ranker.

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from isrr.calibration.packing import Tree
 from isrr.data.queries import Queries, joint_fingerprint
+from isrr.engines.packing import Tree
 from isrr.errors import DataError
 from isrr.gains import has_relevant
 from isrr.guarantee import Guarantee

@@ -8,11 +8,11 @@ from typing import Any, Unpack
 
 from isrr.calibration.census import refuse_single
 from isrr.calibration.measure import GroupShare, Measure, Measured
-from isrr.calibration.source import Where, open_source
 from isrr.calibration.table import DISPARITY_SCALE, WholeNumbers
 from isrr.certificate import Abstention, Certificate
 from isrr.counting import counted
 from isrr.data.queries import FloatArray
+from isrr.engines.source import Where, open_source
 from isrr.errors import DataError
 from isrr.findings import Estimate
 from isrr.guarantee import Guarantee
@@ -113,7 +113,7 @@ def check(
         queries: New judged queries, as `calibrate` takes them.
         engine: "local", "spark" or "dask".
         progress: Called with (done, in all).
-        where: See `isrr.calibration.source.Where`.
+        where: See `isrr.engines.source.Where`.
     """
     with closing(open_source(queries, engine, **where)) as source:
         found = source.run(Measure(outcome), progress)

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from isrr.calibration.census import Census, segments_of
-from isrr.calibration.packing import Tree
 from isrr.calibration.table import Cell, Moments, RiskTable, merge
 from isrr.calibration.values import values_of
 from isrr.data.queries import FloatArray, Queries
+from isrr.engines.packing import Tree
 from isrr.errors import DataError
 from isrr.guarantee import Guarantee
 from isrr.metrics.evaluate import Evaluation, Method, evaluate

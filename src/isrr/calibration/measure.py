@@ -8,11 +8,11 @@ from typing import TypeVar
 import numpy as np
 
 from isrr.calibration.fill import segments
-from isrr.calibration.packing import Tree
 from isrr.calibration.table import DISPARITY_SCALE, Moments, WholeNumbers
 from isrr.calibration.values import values_of
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import Queries, joint_fingerprint
+from isrr.engines.packing import Tree
 from isrr.gains import gain
 from isrr.metrics.evaluate import evaluate
 from isrr.ranker.gpl import GPLRanker

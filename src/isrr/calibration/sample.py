@@ -10,9 +10,9 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from isrr.calibration.packing import Tree
-from isrr.calibration.task import Source
 from isrr.data.queries import Queries
+from isrr.engines.packing import Tree
+from isrr.engines.task import Source
 from isrr.errors import DataError
 from isrr.parallel import Progress
 

@@ -5,7 +5,7 @@ Targets are counted by their strength, whole steps from the promise that says no
     utility    target = limit · strength / steps         fairness   target = limit · (steps − strength) / steps
 
 so that more is always harder. Losses of a paired promise depend on its target and are made anew for every one tried;
-`isrr.calibration.powers` does without them where queries are many.
+`isrr.explore.powers` does without them where queries are many.
 """
 
 from abc import ABC, abstractmethod

@@ -114,9 +114,9 @@ def rank(
 
     isrr rank ranker.json scored.parquet -o ranked.parquet
     """
-    from isrr.calibration.glance import TakeGlance
-    from isrr.calibration.rankings import write_rankings
     from isrr.cli.ranking import opened_rows
+    from isrr.engines.glance import TakeGlance
+    from isrr.engines.rankings import write_rankings
     from isrr.status import ranker_in_force
 
     outcome = opened(ranker, trust_edited)

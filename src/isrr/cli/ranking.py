@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from isrr.calibration.local import InMemory
-from isrr.calibration.source import open_source
-from isrr.calibration.spark import SparkRows
+from isrr.engines.local import InMemory
+from isrr.engines.source import open_source
+from isrr.engines.spark import SparkRows
 from isrr.errors import GuaranteeError
 
 

@@ -38,7 +38,7 @@ def report(
 
     isrr report ranker.json judged.parquet -o report.html
     """
-    from isrr.calibration.source import read_files
+    from isrr.engines.source import read_files
 
     outcome = opened(ranker, trust_edited)
     check_file(out_file, read=(ranker, judged, validation))
@@ -59,9 +59,9 @@ def write_page(
     fallen: str = "",
 ) -> None:
     """Retrace the calibration where its queries are at hand, and write the page."""
-    from isrr.calibration.explorer import explore
-    from isrr.calibration.portrait import portray
-    from isrr.calibration.retrace import retrace
+    from isrr.explore.explorer import explore
+    from isrr.explore.portrait import portray
+    from isrr.explore.retrace import retrace
     from isrr.report.page import page
 
     explorer = portrait = None

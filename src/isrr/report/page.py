@@ -11,9 +11,9 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from isrr.calibration.explorer import Explorer
-from isrr.calibration.portrait import Portrait
 from isrr.certificate import Abstention, Certificate
+from isrr.explore.explorer import Explorer
+from isrr.explore.portrait import Portrait
 from isrr.findings import Estimate
 from isrr.report import words
 

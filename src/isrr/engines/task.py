@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from isrr.calibration.packing import Tree, pack, unpack
 from isrr.data.blocks import whole_queries
 from isrr.data.columns import Cast
 from isrr.data.queries import Queries
+from isrr.engines.packing import Tree, pack, unpack
 from isrr.errors import DataError, EngineError, GuaranteeError, IsrrError, MergeError, ScorerError
 from isrr.parallel import Progress
 
@@ -40,7 +40,7 @@ class Task(Protocol[Sum]):
         """The answer for all queries from answers for parts of them, in any order."""
 
     def pack(self, summary: Sum) -> Tree:
-        """An answer as a tree that `isrr.calibration.packing` can send."""
+        """An answer as a tree that `isrr.engines.packing` can send."""
 
     def unpack(self, tree: Tree) -> Sum:
         """An answer from its tree."""

@@ -6,12 +6,12 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from isrr.calibration.footers import Footer, footer_of, shared_columns
-from isrr.calibration.layout import TakeSpans, apart, ids_by_block, split_query
-from isrr.calibration.task import Sum, Task, merged, summarise
 from isrr.data.blocks import parquet_batches
 from isrr.data.columns import Cast
 from isrr.data.queries import Queries
+from isrr.engines.footers import Footer, footer_of, refuse_without_rows, shared_columns
+from isrr.engines.layout import TakeSpans, apart, ids_by_block, split_query
+from isrr.engines.task import Sum, Task, merged, summarise
 from isrr.parallel import Progress
 
 BLOCK = 8_192  # queries
@@ -59,6 +59,7 @@ class Files:
     spread: Spread = map
 
     def __post_init__(self) -> None:
+        refuse_without_rows(self.files, self._footers)
         if not apart(self.run(TakeSpans())):
             self._refuse_split_queries()
 

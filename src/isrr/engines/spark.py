@@ -7,23 +7,24 @@ within partitions by (query, item), so that ties fall the same way every time. W
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 from urllib.parse import unquote, urlsplit
 
-from isrr.calibration.footers import Footer, footer_of, matching_files, shared_columns
-from isrr.calibration.jobs import own_session, pandas_unmentioned, refuse_other_master, run_job, settings
-from isrr.calibration.layout import TakeSpans, apart, ids_by_block, split_query
-from isrr.calibration.packing import SUMMARY_COLUMNS
-from isrr.calibration.source import Where
-from isrr.calibration.task import Sum, Task, merged, summarise
 from isrr.data.columns import MADE_IDS, ROLES, Cast, cast
 from isrr.data.files import Table
+from isrr.engines.footers import Footer, footer_of, matching_files, refuse_without_rows, shared_columns
+from isrr.engines.jobs import run_job
+from isrr.engines.layout import TakeSpans, apart, ids_by_block, split_query
+from isrr.engines.packing import SUMMARY_COLUMNS
+from isrr.engines.sessions import own_session, pandas_unmentioned, refuse_other_master, settings
+from isrr.engines.source import Where
+from isrr.engines.task import Sum, Task, merged, summarise
 from isrr.errors import DataError, EngineError
 from isrr.parallel import Progress, use_threads
 
@@ -32,6 +33,7 @@ FOOTERS_AT_ONCE = 16
 PLACE = "_isrr_place"  # a column of ours, while rows are sorted
 WHOLE_FILE = str(1 << 40)  # bytes; no file is cut, and none shares its task
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_PATTERN = re.compile(r"[\\{}\[\]*?,^]")
 _PARTITION = re.compile(r"partition (\d+)")
 
 
@@ -57,7 +59,7 @@ class SparkRows:
     def open(cls, data: Any, **where: Unpack[Where]) -> "SparkRows":
         """A Spark table, or the Parquet files that a path names.
 
-        With `trust_layout`, refuses queries that are cut in two.
+        With `trust_layout`, refuses queries that are cut in two, and files without any.
         """
         master = where.get("master")
         in_files = isinstance(data, str | os.PathLike)
@@ -67,12 +69,16 @@ class SparkRows:
         spark = run_job(lambda: own_session(master), name) if in_files else data.sparkSession
         refuse_other_master(spark, master)
         named = where.get("columns") or {}
+        trusted = where.get("trust_layout")
         if in_files:
-            rows, columns, made = _opened(spark, name, named)
+            rows, files, footers = _opened(spark, name)
+            columns, made = shared_columns(files, footers, named), footers[0].made_ids
+            if trusted:
+                refuse_without_rows(files, footers)
         else:
             rows, made, wanted = data, False, {role: named.get(role) for role in ROLES}
             columns = cast(Table(name, rows.columns, lambda *_: None), wanted, None, need_query=True)
-        if where.get("trust_layout"):
+        if trusted:
             source = cls(rows, rows, columns, name, made)
             source._refuse_split_queries()
             return source
@@ -159,31 +165,28 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _opened(spark: Any, name: str, named: Mapping[str, str | None]) -> tuple[Any, Cast, bool]:
-    """The Parquet files that a path names: their rows, who plays which role, whether query ids were made.
+def _opened(spark: Any, name: str) -> tuple[Any, Sequence[Any], list[Footer]]:
+    """The Parquet files that a path names: their rows, what they are called, what their ends say.
 
     Files of this machine are found here, as the local engine finds them, and Spark is given each by its name: left to
     itself it passes over some and takes others for patterns. A path with a scheme, or where another file system is
     Spark's own, is for Spark to resolve.
     """
-    here = not _SCHEME.match(name) and spark._jsc.hadoopConfiguration().get("fs.defaultFS").startswith("file:")
-    if not here:
+    if _SCHEME.match(name) or not spark._jsc.hadoopConfiguration().get("fs.defaultFS").startswith("file:"):
         rows = run_job(lambda: spark.read.parquet(name), name, spark)
-        files: Sequence[Any] = rows.inputFiles()
-        footers = run_job(lambda: _remote_footers(spark, files), name, spark)
+        remote = rows.inputFiles()
+        footers = run_job(lambda: _remote_footers(spark, remote), name, spark)
         by_folder = {column: "text" for column in rows.columns if not any(column in each.columns for each in footers)}
-        footers = [Footer(each.columns | by_folder, each.made_ids) for each in footers]
-        return rows, shared_columns(files, footers, named), footers[0].made_ids
+        return rows, remote, [replace(each, columns=each.columns | by_folder) for each in footers]
     files = matching_files(name)
     footers = [footer_of(file) for file in files]
-    columns = shared_columns(files, footers, named)
     given = [nameable(file) for file in files]
-    rows = run_job(lambda: spark.read.option("__globPaths__", "false").parquet(*given), name, spark)
+    rows = run_job(lambda: spark.read.parquet(*map(literal, given)), name, spark)
     taken = {unquote(urlsplit(file).path) for file in rows.inputFiles()}
     for file in given:
         if file not in taken:
             raise DataError(f"{file}: Spark passes over this file; give it a plain name")
-    return rows, columns, footers[0].made_ids
+    return rows, files, footers
 
 
 def nameable(file: Path) -> str:
@@ -194,6 +197,16 @@ def nameable(file: Path) -> str:
     if ":" in path:
         raise DataError(f"{file}: Spark reads no file with a colon in its path; rename it")
     return path
+
+
+def literal(path: str) -> str:
+    """A path as Spark takes it for itself, not for a pattern.
+
+    Example:
+        >>> print(literal("/data/part[1].parquet"))
+        /data/part\\[1\\].parquet
+    """
+    return _PATTERN.sub(r"\\\g<0>", path)
 
 
 def _remote_footers(spark: Any, files: Sequence[str]) -> list[Footer]:
@@ -209,11 +222,11 @@ def _remote_footers(spark: Any, files: Sequence[str]) -> list[Footer]:
         try:
             source = parquet.util.HadoopInputFile.fromPath(path, configuration)
             with closing(parquet.ParquetFileReader.open(source)) as reader:
-                said = reader.getFileMetaData()
+                said, n_rows = reader.getFileMetaData(), reader.getRecordCount()
         except Py4JJavaError as error:
             raise DataError(f"{file}: cannot be read: {error.java_exception.getMessage()}") from None
         columns = {column.getName(): _type(column) for column in said.getSchema().getFields()}
-        return Footer(columns, said.getKeyValueMetaData().get(key) == yes)
+        return Footer(columns, said.getKeyValueMetaData().get(key) == yes, n_rows)
 
     with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
         return list(pool.map(footer, files))

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from isrr import EngineError
-from isrr.calibration.jobs import check_master
+from isrr.engines.sessions import check_master
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from isrr import DataError, Queries
 from isrr.calibration.calibrate import calibrate
 from isrr.calibration.census import TakeCensus
 from isrr.calibration.certify import certify
-from isrr.calibration.explorer import explore
 from isrr.calibration.fill import Fill
 from isrr.calibration.paths import Path
-from isrr.calibration.portrait import portray
-from isrr.calibration.powers import PowerSums, RetargetedSums
-from isrr.calibration.retrace import retrace
 from isrr.calibration.targets import RetargetedValues
+from isrr.explore.explorer import explore
+from isrr.explore.portrait import portray
+from isrr.explore.powers import PowerSums, RetargetedSums
+from isrr.explore.retrace import retrace
 from isrr.guarantee import Guarantee
 from isrr.ranker.gpl import GPLRanker
 

@@ -20,10 +20,12 @@ class Footer:
     Attributes:
         columns: The type of each column, by name.
         made_ids: Whether query ids were made from positions.
+        n_rows: Rows of the file.
     """
 
     columns: dict[str, str]
     made_ids: bool
+    n_rows: int
 
 
 def matching_files(path: str | os.PathLike[str]) -> list[Path]:
@@ -43,11 +45,12 @@ def footer_of(file: Path) -> Footer:
 
     need_parquet(file)
     with reading(str(file)):
-        schema = pq.read_schema(file)
+        said = pq.read_metadata(file)
+        schema = said.schema.to_arrow_schema()
     for name in schema.names:
         if schema.names.count(name) > 1:
             raise DataError(f"{file}: two columns are called {name!r}; which one is meant cannot be told")
-    return Footer({field.name: str(plain(field.type)) for field in schema}, has_made_ids(schema))
+    return Footer({field.name: str(plain(field.type)) for field in schema}, has_made_ids(schema), said.num_rows)
 
 
 def plain(kind: Any) -> Any:
@@ -71,6 +74,16 @@ def shared_columns(files: Sequence[object], footers: Sequence[Footer], named: Ma
         for file, footer in zip(files, footers, strict=True):
             _refuse_made_ids(file, footer)
     return columns
+
+
+def refuse_without_rows(files: Sequence[object], footers: Sequence[Footer]) -> None:
+    """Where files are streamed as they lie, each holds whole queries; one that holds none is a slip in writing them."""
+    for file, footer in zip(files, footers, strict=True):
+        if footer.n_rows == 0:
+            raise DataError(
+                f"{file}: the table has no rows, so no query stands in it; with trust_layout every file holds whole "
+                "queries: take this one away, or leave trust_layout out"
+            )
 
 
 def _cast(file: object, footer: Footer, wanted: dict[str, str | None]) -> Cast:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.calibration.local import BLOCK
-from isrr.calibration.retrace import Retraced
 from isrr.data.queries import FloatArray, IntArray, Queries
+from isrr.engines.local import BLOCK
+from isrr.explore.retrace import Retraced
 from isrr.gains import gain
 from isrr.ranker.gpl import GPLRanker
 

@@ -9,7 +9,7 @@ import pytest
 
 import isrr
 from isrr import DataError
-from isrr.calibration.spark import nameable, quoted
+from isrr.engines.spark import nameable, quoted
 
 PROMISE = "ndcg@5 >= 0.3"
 STREAMED = pytest.mark.parametrize("where", [{}, {"trust_layout": True}], ids=["in memory", "streamed"])
@@ -84,6 +84,15 @@ def test_files_that_hold_nothing_are_refused_by_name(tmp_path, where):
         isrr.calibrate(files, PROMISE, **where)
     with pytest.raises(DataError, match=r"this is a folder; name the file, or its files: '.*/\*\.parquet'"):
         isrr.calibrate(tmp_path, PROMISE, **where)
+
+
+def test_a_file_without_rows_is_no_partition_but_may_be_part_of_a_table(tmp_path):
+    table, files = two_files(tmp_path, lambda table: table)
+    pq.write_table(table.slice(0, 0), tmp_path / "c.parquet")
+    assert isrr.calibrate(files, PROMISE) == isrr.calibrate(isrr.read_queries(table), PROMISE)
+    for engine in ("local", "dask"):
+        with pytest.raises(DataError, match=r"c\.parquet: the table has no rows, so no query stands in it"):
+            isrr.calibrate(files, PROMISE, trust_layout=True, engine=engine)
 
 
 @pytest.mark.parametrize("name", ["_a.parquet", ".a.parquet", "a._COPYING_", "a:b.parquet"])

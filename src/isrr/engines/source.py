@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from isrr.calibration import dask
-from isrr.calibration.footers import footer_of, matching_files, plain, shared_columns
-from isrr.calibration.local import Files, InMemory
-from isrr.calibration.task import Source
 from isrr.data.files import open_table, reading
 from isrr.data.frames import read_queries
 from isrr.data.queries import Queries
+from isrr.engines import dask
+from isrr.engines.footers import footer_of, matching_files, plain, shared_columns
+from isrr.engines.local import Files, InMemory
+from isrr.engines.task import Source
 from isrr.errors import DataError, GuaranteeError
 
 ENGINES = ("local", "spark", "dask")
@@ -57,7 +57,7 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
     if partitions is not None and partitions < 1:
         raise GuaranteeError(f"`partitions=` must be at least 1, got {partitions}")
     if engine == "spark":
-        from isrr.calibration.spark import SparkRows
+        from isrr.engines.spark import SparkRows
 
         return SparkRows.open(data, **where)
     if engine == "dask" and not (where.get("trust_layout") and isinstance(data, str | os.PathLike)):

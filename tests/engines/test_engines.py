@@ -11,12 +11,12 @@ import pytest
 import isrr
 from isrr import DataError, GuaranteeError, MergeError
 from isrr.calibration import packing
-from isrr.calibration.dask import spread
-from isrr.calibration.footers import matching_files
-from isrr.calibration.layout import Span, apart
-from isrr.calibration.local import Files
 from isrr.calibration.sample import smallest_keys
 from isrr.data import blocks
+from isrr.engines.dask import spread
+from isrr.engines.footers import matching_files
+from isrr.engines.layout import Span, apart
+from isrr.engines.local import Files
 from isrr.parallel import threads
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
@@ -77,7 +77,7 @@ def test_queries_that_change_between_passes_are_refused(files, change, tmp_path)
 
 
 def test_the_queries_of_smallest_key_are_found_wherever_they_are(files):
-    queries = isrr.calibration.source.open_source(files).queries
+    queries = isrr.engines.source.open_source(files).queries
     found = smallest_keys(Files(matching_files(files)), 40, len(queries))
     np.testing.assert_array_equal(found.keys, np.sort(queries.keys)[:40])
 

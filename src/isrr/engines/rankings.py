@@ -5,11 +5,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from isrr.calibration.local import InMemory
-from isrr.calibration.spark import SparkRows
 from isrr.data.blocks import whole_queries
 from isrr.data.columns import Cast
 from isrr.data.files import KINDS, write_table
+from isrr.engines.local import InMemory
+from isrr.engines.spark import SparkRows
 from isrr.errors import DataError
 from isrr.parallel import Progress, use_threads
 from isrr.ranker.gpl import GPLRanker

@@ -3,22 +3,22 @@
 For every configuration of the path and every confidence: the strongest target that the judged queries certify. The
 configurations certified at any target are then those before the first whose level is too low, as `certify` finds them.
 The declared promise alone carries the certificate. Any other, chosen after looking, answers "what if"; what holds for
-all of them together is the band of `isrr.calibration.band`.
+all of them together is the band of `isrr.explore.band`.
 """
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from isrr.calibration.band import LEAST_TO_SHAPE, declared_stops, expected_half_width, simultaneous
 from isrr.calibration.basis import judged_again
 from isrr.calibration.plan import queries_needed
-from isrr.calibration.retrace import Retraced
-from isrr.calibration.rule import Rule
 from isrr.calibration.targets import Retargeted, RetargetedValues
 from isrr.calibration.values import values_of
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import FloatArray
+from isrr.explore.band import LEAST_TO_SHAPE, declared_stops, expected_half_width, simultaneous
+from isrr.explore.retrace import Retraced
+from isrr.explore.rule import Rule
 from isrr.metrics.evaluate import evaluate
 from isrr.risk.lattice import BoolArray, IntArray
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from isrr.calibration.packing import Tree
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import Queries
+from isrr.engines.packing import Tree
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from itertools import pairwise
 
 import numpy as np
@@ -16,7 +17,7 @@ import pytest
 import isrr
 import spark_cluster
 from isrr import DataError, EngineError, GPLRanker
-from isrr.calibration.jobs import settings
+from isrr.engines.sessions import settings
 
 pytestmark = [
     pytest.mark.spark,
@@ -121,18 +122,16 @@ def test_a_process_killed_in_the_middle_changes_no_bit(spark, many, expected, vi
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory):
-    """600 queries of text ids that do not rise, in four files, one of them empty."""
+    """600 queries of text ids that do not rise, in three files."""
     table = judged(600).drop_columns("query_id")
     ids = np.repeat([f"q{i * 7 % 600}" for i in range(600)], 8)
     table = table.add_column(0, "query_id", pa.array(ids))
     folder = tmp_path_factory.mktemp("few")
-    files = write(table, folder / "files", 3)
-    pq.write_table(table.slice(0, 0), folder / "files" / "part-009.parquet")
-    return table, files
+    return table, write(table, folder / "files", 3)
 
 
 @pytest.mark.parametrize("options", [{"trust_layout": True}, {"partitions": 40}, {}], ids=str)
-def test_partitions_without_queries_and_promises_of_every_kind(spark, few, options):
+def test_promises_of_every_kind(spark, few, options):
     table, files = few
     promises = [isrr.Guarantee.parse(PROMISE, per="segment"), isrr.Guarantee.parse("ndcg@5 >= 0.3")]
     local = isrr.calibrate(isrr.read_queries(table), promises)
@@ -140,6 +139,19 @@ def test_partitions_without_queries_and_promises_of_every_kind(spark, few, optio
     again = judged(300, seed=7)
     on_spark = isrr.check(local, spark.createDataFrame(again), "spark")
     assert on_spark == isrr.check(local, isrr.read_queries(again))
+
+
+def test_a_file_without_queries_is_refused_where_it_is_a_partition(spark, tmp_path):
+    table = judged(300)
+    files = write(table, tmp_path / "files", 2)
+    pq.write_table(table.slice(0, 0), tmp_path / "files" / "part-009.parquet")
+    for given in (files, f"file://{files}"):
+        with pytest.raises(DataError, match=r"part-009\.parquet: the table has no rows, so no query stands in it"):
+            isrr.calibrate(given, PROMISE, engine="spark", trust_layout=True)
+    expected = isrr.calibrate(isrr.read_queries(table), PROMISE, path=PATH)
+    assert isrr.calibrate(files, PROMISE, path=PATH, engine="spark") == expected
+    scattered = spark.read.parquet(files).repartition(7, "query_id").where("query_id < 3")  # six at most hold queries
+    assert isrr.check(expected, scattered, "spark", trust_layout=True).n_queries == 3
 
 
 def broken(table, folder, change):
@@ -365,7 +377,9 @@ def test_java_ends_with_a_command_that_is_interrupted_while_it_starts(few, tmp_p
         text=True,
     )
     spark_cluster.wait_for(lambda: spark_cluster.children([started.pid]))
-    started.send_signal(signal.SIGINT)
+    for _ in range(3):
+        started.send_signal(signal.SIGINT)
+        time.sleep(0.3)
     _, said = started.communicate(timeout=120)  # returns when no process holds the pipes
     assert started.returncode == 130
     assert [line for line in said.splitlines() if "incubator" not in line] == [

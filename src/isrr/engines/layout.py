@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from isrr.calibration.packing import Tree
 from isrr.data.blocks import whole_queries
 from isrr.data.columns import Cast
 from isrr.data.queries import Queries
+from isrr.engines.packing import Tree
 from isrr.errors import DataError
 
 

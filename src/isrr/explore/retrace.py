@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrr.calibration.fill import LARGEST_FOR_BETTING, segments, summed_evidence
-from isrr.calibration.local import BLOCK
-from isrr.calibration.powers import PowerSums, RetargetedSums
 from isrr.calibration.table import canonical_order, hash_key
 from isrr.calibration.targets import Retargeted, RetargetedValues
 from isrr.calibration.values import values_of
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import FloatArray, Queries
+from isrr.engines.local import BLOCK
 from isrr.errors import DataError
+from isrr.explore.powers import PowerSums, RetargetedSums
 from isrr.guarantee import Guarantee
 from isrr.metrics.evaluate import Evaluation, evaluate
 from isrr.parallel import Progress
