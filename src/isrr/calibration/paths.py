@@ -80,13 +80,13 @@ def front_path(validation: Queries, k: int, guarantees: Sequence[Guarantee], bas
     """
     families = _families(validation, k, guarantees[0])
     grids = [[GPLRanker.deterministic(k), *family.curve(COARSE_TEMPERATURES, validation)] for family in families]
-    measured = [_Measured.on(validation, grid, guarantees) for grid in grids]
+    trials = [_Trial.on(validation, grid, guarantees) for grid in grids]
     if not move_together(guarantees):
-        slack = {ranker: value for found in measured for ranker, value in zip(found.grid, found.slack, strict=True)}
+        slack = {ranker: value for trial in trials for ranker, value in zip(trial.grid, trial.slack, strict=True)}
         plausible = sorted((ranker for ranker in slack if slack[ranker] > HOPELESS), key=lambda ranker: -slack[ranker])
         tested = plausible[:: -(-len(plausible) // MOST_TESTED)] if plausible else [max(slack, key=slack.__getitem__)]
         return Path(tuple(tested), "front", basis, falling=False)
-    best = families[int(np.argmin([found.cost_at_the_promise() for found in measured]))]
+    best = families[int(np.argmin([trial.cost_at_the_promise() for trial in trials]))]
     fine = best.curve(np.geomspace(COLDEST, HOTTEST, N_TEMPERATURES), validation)
     return _directed([GPLRanker.deterministic(k), *fine], guarantees, "front", basis)
 
@@ -118,8 +118,8 @@ def _families(validation: Queries, k: int, guarantee: Guarantee) -> list[_Family
 
 
 @dataclass(frozen=True, eq=False)
-class _Measured:
-    """A family on the validation queries.
+class _Trial:
+    """A family tried on the validation queries.
 
     Attributes:
         grid: Its configurations from cold to hot.
@@ -134,7 +134,7 @@ class _Measured:
     utility: bool
 
     @classmethod
-    def on(cls, queries: Queries, grid: Sequence[GPLRanker], guarantees: Sequence[Guarantee]) -> "_Measured":
+    def on(cls, queries: Queries, grid: Sequence[GPLRanker], guarantees: Sequence[Guarantee]) -> "_Trial":
         first = guarantees[0]
         found = evaluate(queries, grid, gain_kind=first.gain_kind, empty_query=first.empty_query)
         slack = [_slack(values_of(found, guarantee, queries, grid), guarantee) for guarantee in guarantees]

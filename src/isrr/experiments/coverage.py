@@ -5,14 +5,9 @@ from typing import Any
 import numpy as np
 
 from isrr.experiments.pools import Pool
-from isrr.experiments.protocol import (
-    PAPER_TESTS,
-    Procedure,
-    Protocol,
-    Runs,
-    bootstrap_violations,
-    run_splits,
-)
+from isrr.experiments.procedure import Procedure
+from isrr.experiments.protocol import PAPER_TESTS, Protocol
+from isrr.experiments.repetition import Runs, bootstrap_violations, run_splits
 from isrr.experiments.result import Rows
 
 READING = """\

@@ -5,7 +5,9 @@ from typing import Any
 
 from isrr.experiments import coverage, tradeoff
 from isrr.experiments.pools import Pool
-from isrr.experiments.protocol import Protocol, always, run_splits
+from isrr.experiments.procedure import always
+from isrr.experiments.protocol import Protocol
+from isrr.experiments.repetition import run_splits
 from isrr.experiments.result import Rows
 
 DECAYS = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
@@ -19,10 +21,10 @@ def measure(pool: Pool, *, n_splits: int) -> dict[str, Any]:
     found = []
     for decay in DECAYS:
         protocol = Protocol(pool, decay)
-        measured = tradeoff.along_thresholds(protocol)
-        procedure = replace(protocol.paper(), measured=always(measured))
+        evaluated = tradeoff.along_thresholds(protocol)
+        procedure = replace(protocol.paper(), evaluated=always(evaluated))
         figures = coverage.summary(run_splits(pool, procedure, n_splits))
-        found.append({**tradeoff.curves(measured, n_splits), "target": procedure.guarantee.target, **figures})
+        found.append({**tradeoff.curves(evaluated, n_splits), "target": procedure.guarantee.target, **figures})
     return {"decays": found}
 
 

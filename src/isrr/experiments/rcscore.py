@@ -16,7 +16,9 @@ from isrr.calibration.paths import Path
 from isrr.data.queries import FloatArray, Queries
 from isrr.experiments import coverage
 from isrr.experiments.pools import Pool
-from isrr.experiments.protocol import N_THRESHOLDS, K, Measured, Protocol, always, run_splits
+from isrr.experiments.procedure import EvaluatedPath, always
+from isrr.experiments.protocol import N_THRESHOLDS, K, Protocol
+from isrr.experiments.repetition import run_splits
 from isrr.experiments.result import Rows
 from isrr.gains import discount, gain, ideal_dcg
 from isrr.metrics.disparity import disparity_bound
@@ -58,12 +60,12 @@ def _figures(protocol: Protocol, eligibility: FloatArray, n_splits: int) -> dict
     named = protocol.rankers(thresholds)
     grid = (GPLRanker.deterministic(K), *named)
     values = _evaluate(pool.judged, protocol.base, eligibility, np.append(2.0, thresholds))
-    measured = Measured(Path(named[::-1], "paper", "", falling=False), grid, values)
-    procedure = replace(protocol.paper(), measured=always(measured))
+    evaluated = EvaluatedPath(Path(named[::-1], "paper", "", falling=False), grid, values)
+    procedure = replace(protocol.paper(), evaluated=always(evaluated))
     return {
         "thresholds": thresholds.tolist(),
         "utility": values.mean_ndcg[1:].tolist(),
-        "gain": [measured.gain(slice(None), c) for c in range(1, len(grid))],
+        "gain": [evaluated.gain(slice(None), c) for c in range(1, len(grid))],
         "oracle": protocol.oracle(procedure),
         "certified": coverage.summary(run_splits(pool, procedure, n_splits)),
     }
