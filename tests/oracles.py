@@ -1,6 +1,6 @@
 """Slow, obvious versions of what isrr computes. Written to be believed without being run."""
 
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import numpy as np
 
@@ -103,3 +103,12 @@ def disparity_bound(gains, k):
             shown[item] = 1.0 / np.log2(2 + position)
         worst = max(worst, disparity(shown, gains))
     return worst
+
+
+def score_tally(scores, quantiles):
+    """How many scores lie in each bin, upper end included, and the last that lies further out than all bins span."""
+    low, high = quantiles[0], quantiles[-1]
+    edges = [-np.inf, *quantiles, np.inf]
+    counts = [sum(below < score <= above for score in scores) for below, above in pairwise(edges)]
+    far = [score for score in scores if score < low - (high - low) or score > high + (high - low)]
+    return counts, far[-1] if far else None

@@ -11,6 +11,7 @@ from isrr.cli.console import err, out, progress, say, show_outcome
 from isrr.cli.inputs import check_folder
 from isrr.cli.options import Promise
 from isrr.cli.reporting import write_page
+from isrr.counting import percent
 from isrr.errors import GuaranteeError, MissingExtraError
 
 
@@ -69,15 +70,8 @@ def demo(
         "gain": gains[1:],
         "deterministic": utility,
     }
-    path = outcome.curve
     try:
-        tradeoff(
-            [point.utility.value for point in path],
-            [point.fairness_gain.value for point in path],
-            folder / "tradeoff.png",
-            outcome=outcome,
-            reference=reference,
-        )
+        tradeoff(outcome, folder / "tradeoff.png", reference)
     except MissingExtraError as missing:
         say(f"\nno picture is drawn: {missing}")
         written.pop()
@@ -110,5 +104,5 @@ def _table(thresholds: Any, utility: Any, disparity: Any, gains: Any, k: int) ->
 
     table = Table("threshold", f"NDCG@{k}", "disparity", "fairer by", title="GPL by threshold, temperature 1", box=None)
     for row in zip(thresholds, utility, disparity, gains, strict=True):
-        table.add_row(*(f"{value:.4f}" for value in row[:3]), f"{100 * row[3]:.1f} %")
+        table.add_row(*(f"{value:.4f}" for value in row[:3]), percent(row[3]))
     return table

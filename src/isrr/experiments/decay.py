@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from isrr.counting import percent
 from isrr.experiments import coverage, tradeoff
 from isrr.experiments.pools import Pool
 from isrr.experiments.procedure import always
@@ -35,12 +36,12 @@ def rows(records: list[dict[str, Any]]) -> Rows:
             "data": record["data"],
             "scorer": record["title"],
             "ζ": f"{figures['decay']:g}",
-            "coverage": coverage.percent(figures["coverage"]),
+            "coverage": coverage.or_dash(figures["coverage"], percent),
             "1 − α": figures["target"],
-            "NDCG@5": coverage.number(figures["utility"]),
-            "FairGain": coverage.percent(figures["gain"]),
+            "NDCG@5": coverage.or_dash(figures["utility"]),
+            "FairGain": coverage.or_dash(figures["gain"], percent),
             "abstentions": f"{figures['abstentions']} of {figures['runs']}",
-            "FairGain, all": coverage.percent(figures["gain_overall"]),
+            "FairGain, all": percent(figures["gain_overall"]),
             "largest NDCG@5": 1.0 - min(figures["risk"]["mean"]),
         }
         for record in records

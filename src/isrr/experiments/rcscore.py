@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrr.calibration.paths import Path
+from isrr.counting import percent
 from isrr.data.queries import FloatArray, Queries
 from isrr.experiments import coverage
 from isrr.experiments.pools import Pool
@@ -123,11 +124,11 @@ def rows(records: list[dict[str, Any]]) -> Rows:
                     "data": record["data"],
                     "scorer": record["title"],
                     "eligibility": name,
-                    "FairGain, oracle": coverage.percent(figures["oracle"]),
-                    "FairGain": coverage.percent(figures["certified"]["gain"]),
-                    "FairGain, all": coverage.percent(figures["certified"]["gain_overall"]),
+                    "FairGain, oracle": percent(figures["oracle"]),
+                    "FairGain": coverage.or_dash(figures["certified"]["gain"], percent),
+                    "FairGain, all": percent(figures["certified"]["gain_overall"]),
                     "abstentions": f"{figures['certified']['abstentions']} of {figures['certified']['runs']}",
-                    **{column: coverage.percent(m["queries"]) for column, m in broken.items()},
+                    **{column: percent(m["queries"]) for column, m in broken.items()},
                 }
             )
     return found
