@@ -28,7 +28,7 @@ def along_thresholds(protocol: Protocol) -> EvaluatedPath:
     thresholds = protocol.thresholds()
     rankers = protocol.rankers(np.append(thresholds, thresholds[-1] + thresholds[1]))
     grid = (GPLRanker.deterministic(K), protocol.base, *rankers)
-    return EvaluatedPath(Path(rankers[-2::-1], "paper", "", falling=False), grid, evaluate(protocol.pool.judged, grid))
+    return EvaluatedPath(Path(rankers[-2::-1], "paper", ""), grid, evaluate(protocol.pool.judged, grid))
 
 
 def curves(evaluated: EvaluatedPath, n_splits: int) -> dict[str, Any]:
