@@ -187,7 +187,7 @@ def test_queries_in_segments_that_are_not_watched_are_counted_apart_and_noted(ce
     monitor.update(lists, judged(3, segment=["other", "third", "other"]))
     assert (monitor.n_unwatched, monitor.n_counted) == (3, 0)
     assert "such as 'other'; watched are 'new', 'old'" in monitor.note
-    assert "3 more in segments that are not watched" in str(monitor)
+    assert "3 in segments that are not watched" in str(monitor)
     monitor.update(lists, judged(3, segment=["new", "old", "other"]))  # two were labelled wrongly
     assert (monitor.n_unwatched, monitor.n_counted) == (1, 2)
     overall = replace(promised.tests[0], guarantee=Guarantee("ndcg", 2, 0.6), segment=None)

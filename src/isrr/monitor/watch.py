@@ -106,7 +106,8 @@ class Monitor:
         n_empty: Judged queries without a relevant item, left out as the promise leaves them out.
         n_incomplete: Judged queries of which a served item has no judgment, in the last batch; they may come again.
         n_unwatched: Judged queries in segments that the promise does not name, in the last batch.
-        note: Why nothing of the last batch could be counted, or which judgment is lacking; empty where all is well.
+        note: Why nothing of the last batch could be counted, or which judgment is lacking, or which segment is not watched;
+            empty where all is well.
     """
 
     def __init__(
@@ -184,7 +185,7 @@ class Monitor:
             Status(self.certificate, "revoked", str(self.alarm), now, known.expires).save(ranker_file)
 
     def __str__(self) -> str:
-        unwatched = f"; {self.n_unwatched:,} more in segments that are not watched" if self.n_unwatched else ""
+        unwatched = f"; {self.n_unwatched:,} in segments that are not watched" if self.n_unwatched else ""
         lines = [
             f"Monitor of certificate {self.certificate}",
             f"judged       {counted(self.n_judged, 'query')} ({self.n_empty:,} without a relevant item; "
