@@ -106,8 +106,8 @@ class Monitor:
         n_empty: Judged queries without a relevant item, left out as the promise leaves them out.
         n_incomplete: Judged queries of which a served item has no judgment, in the last batch; they may come again.
         n_unwatched: Judged queries in segments that the promise does not name, in the last batch.
-        note: Why nothing of the last batch could be counted, or which judgment is lacking, or which segment is not watched;
-            empty where all is well.
+        note: Why nothing of the last batch could be counted, which judgment is lacking, or which segment is not
+            watched; empty where all is well.
     """
 
     def __init__(
