@@ -66,7 +66,8 @@ def calibrate(
         )
         for text in guarantee
     ]
-    check_file(ranker_path(out_file), read=(judged, validation))
+    check_file(out_file, read=(judged, validation))
+    ranker_path(out_file)
     Terms(tuple(promises), confidence, path, evidence, selection, seed, attempts)  # a slip is told before reading
     others = None if validation is None else read_queries(validation, **columns)
     with progress("calibrating", "tuning and certifying") as advance:
