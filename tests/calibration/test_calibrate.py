@@ -86,7 +86,7 @@ def test_the_order_of_queries_rows_and_shards_changes_no_bit(judged):
 
 
 def test_summed_evidence_is_the_same_however_it_is_cut(judged, monkeypatch):
-    from isrr.calibration import local
+    from isrr.engines import local
 
     outcome = calibrate(judged, PROMISE, evidence="vb")
     monkeypatch.setattr(local, "BLOCK", 64)
@@ -95,7 +95,8 @@ def test_summed_evidence_is_the_same_however_it_is_cut(judged, monkeypatch):
 
 
 def test_large_samples_are_drawn_and_summed_up(judged, tmp_path, monkeypatch):
-    from isrr.calibration import fill, local
+    from isrr.calibration import fill
+    from isrr.engines import local
 
     monkeypatch.setattr(fill, "LARGEST_EXACT", 100)
     monkeypatch.setattr(fill, "LARGEST_FOR_BETTING", 200)

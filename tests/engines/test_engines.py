@@ -10,9 +10,9 @@ import pytest
 
 import isrr
 from isrr import DataError, GuaranteeError, MergeError
-from isrr.calibration import packing
 from isrr.calibration.sample import smallest_keys
 from isrr.data import blocks
+from isrr.engines import packing
 from isrr.engines.dask import spread
 from isrr.engines.footers import matching_files
 from isrr.engines.layout import Span, apart

@@ -66,8 +66,9 @@ def test_every_slider_stop_answers_as_certify_does(promise, options):
 
 @pytest.mark.parametrize("promise", ["ndcg@5 >= 80% of deterministic", "normalized_disparity@5 <= 0.8"])
 def test_many_queries_are_summed_up_in_blocks_and_answer_alike(promise, monkeypatch):
-    from isrr.calibration import local, portrait
-    from isrr.calibration import retrace as tracing
+    from isrr.engines import local
+    from isrr.explore import portrait
+    from isrr.explore import retrace as tracing
 
     queries = judged(3_000, segments=lambda rng, sizes: np.repeat(rng.choice(["a", "b"], sizes.size), sizes))
     path = [GPLRanker.deterministic(), *(GPLRanker(temperature=t) for t in (0.2, 1.0))]
