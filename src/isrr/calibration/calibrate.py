@@ -82,7 +82,7 @@ def _calibrated(
     aside, first_tested = set_aside(source, census.n_queries, terms, validation, progress)
     n_aside = 0 if aside is None else len(aside)
     if validation is not None:
-        refuse_shared(source, census, validation)
+        refuse_shared(source, validation)
     path = fixed_path(terms, source, aside, validation)
     task = Fill.planned(
         census,
@@ -111,6 +111,7 @@ def _calibrated(
         n_draws=table.n_draws,
         seed=terms.seed,
         data=census.fingerprint,
+        judgments=census.judgments,
         hash_key="" if task.summed else hash_key(table.keys).hex(),
         made_ids=source.made_ids,
         n_single=census.n_single,
