@@ -1,9 +1,11 @@
 """Which queries fix the path: others, or some that are set aside and not tested on."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from isrr import Certificate, DataError, GPLRanker, Queries, calibrate
+from isrr import Certificate, DataError, GPLRanker, Queries, calibrate, write_queries
 from isrr.calibration.basis import judged_in_all, n_set_aside
 from isrr.calibration.terms import Terms
 from isrr.guarantee import Guarantee
@@ -26,9 +28,22 @@ def test_validation_queries_fix_the_path_and_all_judged_ones_are_tested(judged):
 def test_validation_queries_must_be_others(judged):
     with pytest.raises(DataError, match="validation queries too: 50"):
         calibrate(judged[100:], PROMISE, validation=judged[50:150])
+
+
+@pytest.mark.parametrize("where", ["memory", "files", "dask"])
+def test_validation_queries_must_be_others_also_where_ids_were_made(judged, where, tmp_path):
     plain = Queries.from_arrays(scores=judged.scores, relevance=judged.relevance, group=judged.n_items)
-    with pytest.raises(DataError, match="the validation queries are the judged ones"):
-        calibrate(plain, PROMISE, validation=plain)
+    data, options = plain[200:], {}
+    if where != "memory":
+        pytest.importorskip("dask")
+        data, options = tmp_path / "judged.parquet", {"trust_layout": True, "engine": where.replace("files", "local")}
+        write_queries(plain[200:], data)
+    unjudged = replace(plain, relevance=None)
+    for others in (plain[200:], plain[150:250], unjudged[150:250], judged[150:250]):
+        n_shared = 500 if len(others) == 500 else 50
+        with pytest.raises(DataError, match=rf"by their scores and relevance .*: {n_shared}, '.*200' among them"):
+            calibrate(data, PROMISE, validation=others, **options)
+    assert calibrate(data, PROMISE, validation=plain[:200], path="temperature", **options).provenance.made_ids
 
 
 @pytest.mark.parametrize("path", ["temperature", "front", "thresholds", "paper"])

@@ -1,6 +1,7 @@
 """What an outcome says, and that it is the same again when it is loaded."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -47,6 +48,14 @@ def test_a_notebook_shows_the_outcome_and_a_shell_its_name(judged):
     shown = []
     outcome._repr_pretty_(SimpleNamespace(text=shown.append), cycle=False)
     assert shown == [str(outcome)]
+
+
+def test_the_name_of_an_outcome_is_made_once_and_follows_its_content(judged):
+    outcome = calibrate(judged, PROMISE)
+    name = outcome.id
+    assert outcome.id is name
+    assert replace(outcome).id == name
+    assert replace(outcome, confidence=0.9).id != name
 
 
 def test_an_outcome_survives_being_saved_and_loaded(judged, tmp_path):

@@ -28,6 +28,20 @@ def test_a_plan_names_the_queries_needed_with_and_without_a_pilot(judged):
         isrr.plan("normalized_disparity@5 <= 0.5")
 
 
+def test_a_plan_per_segment_is_that_of_the_neediest_one(judged):
+    everywhere = isrr.plan(PROMISE, judged)
+    apart = isrr.plan(PROMISE, judged, per="segment")
+    shares = {name: judged[judged.segments == name] for name in ("mobile", "desktop")}
+    alone = [isrr.plan(PROMISE, part) for part in shares.values()]
+    assert apart.n_pilot == everywhere.n_pilot == sum(plan.n_pilot for plan in alone)
+    assert apart.queries_needed > 1.5 * max(plan.queries_needed for plan in alone)
+    few = [q for name, n in (("mobile", 50), ("desktop", 3)) for q in np.flatnonzero(judged.segments == name)[:n]]
+    with pytest.raises(GuaranteeError, match=r"in segment 'desktop': 3; a plan needs 10$"):
+        isrr.plan(PROMISE, judged[few], per="segment")
+    with pytest.raises(GuaranteeError, match="a promise per segment needs pilot queries"):
+        isrr.plan(PROMISE, utility=0.6, per="segment")
+
+
 def test_a_planned_size_certifies_about_as_often_as_planned():
     from isrr.calibration.plan import queries_needed
     from isrr.risk import betting
