@@ -27,7 +27,6 @@ class Census:
         by_segment: … and those of each segment, none in some perhaps, where a promise speaks of segments.
         lowest, highest: Scores.
         fingerprint: Of ids, scores and relevance.
-        judgments: Of ids and relevance, whatever the scores.
     """
 
     n_queries: int = 0
@@ -38,7 +37,6 @@ class Census:
     lowest: float = np.inf
     highest: float = -np.inf
     fingerprint: str = "0" * 32
-    judgments: str = "0" * 32
 
     def __add__(self, other: "Census") -> "Census":
         return Census(
@@ -50,7 +48,6 @@ class Census:
             min(self.lowest, other.lowest),
             max(self.highest, other.highest),
             joint_fingerprint(self.fingerprint, other.fingerprint),
-            joint_fingerprint(self.judgments, other.judgments),
         )
 
 
@@ -75,7 +72,7 @@ class TakeCensus:
     @property
     def roles(self) -> tuple[str, ...]:
         """The columns it reads."""
-        return ("query", "item", "score", "relevance", *(["segment"] if self.by_segment else []))
+        return ("query", "score", "relevance", *(["segment"] if self.by_segment else []))
 
     def summary(self, blocks: Iterable[Queries]) -> Census:
         """The answer for these blocks."""
@@ -103,7 +100,6 @@ class TakeCensus:
             float(scores.min()),
             float(scores.max()),
             queries.fingerprint,
-            queries.judgments,
         )
 
     def pack(self, summary: Census) -> Tree:
