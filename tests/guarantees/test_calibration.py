@@ -14,8 +14,9 @@ from scipy.stats import binomtest
 from isrr import GPLRanker, Queries, evaluate
 from isrr.calibration.calibrate import calibrate
 from isrr.calibration.certify import certify
+from isrr.calibration.moments import Moments
 from isrr.calibration.paths import Path, front_path, temperature_path, threshold_path
-from isrr.calibration.table import Cell, Moments, RiskTable
+from isrr.calibration.table import Cell, RiskTable
 from isrr.data.letor import read_letor
 from isrr.data.synthetic import generate
 from isrr.gains import ideal_dcg
