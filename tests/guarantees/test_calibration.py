@@ -79,7 +79,7 @@ def paths_for(validation, guarantee):
     yield thinned(front_path(validation, 5, [guarantee], ""))  # a search in several dimensions
     places = np.arange(len(temperatures.rankers)) + np.random.default_rng(20230).normal(scale=2, size=10)
     shuffled = tuple(temperatures.rankers[c] for c in np.argsort(places))
-    yield Path(shuffled, "shuffled", "", falling=False)  # a risk that rises and falls, and any choice among survivors
+    yield Path(shuffled, "shuffled", "")  # a risk that rises and falls, and any choice among survivors
 
 
 class Population:
@@ -190,7 +190,7 @@ def test_two_promises_at_once_are_false_at_most_delta_often(pool):
     validation, queries = pool
     rankers = next(paths_for(validation, UTILITY)).rankers
     outward = sorted(range(len(rankers)), key=lambda c: abs(c - 5))
-    population = Population(queries, Path(tuple(rankers[c] for c in outward), "outward", "", falling=False))
+    population = Population(queries, Path(tuple(rankers[c] for c in outward), "outward", ""))
     hot, cold = (population.grid.index(rankers[c]) for c in (7, 3))
     promises = [
         UTILITY.at(population.levels(UTILITY)[hot] + 1e-5),  # the configurations between keep both
@@ -224,7 +224,7 @@ def test_the_count_catches_a_level_that_is_too_large(pool, guarantee):
 
 def test_independent_configurations_at_the_boundary_need_the_fixed_sequence():
     rng, n, repeats = np.random.default_rng(20230), 300, 500
-    path = Path(tuple(GPLRanker(temperature=1.0 + c) for c in range(21)), "custom", "", False)
+    path = Path(tuple(GPLRanker(temperature=1.0 + c) for c in range(21)), "custom", "")
     promise = Guarantee("ndcg", 5, 0.7)
     grid = (GPLRanker.deterministic(), *path.rankers)
     wrong = dict.fromkeys(("fixed_sequence", "bonferroni", "holm", "pointwise"), 0)
