@@ -28,7 +28,7 @@ from isrr.scores.standardize import mean_and_deviation
 
 pytestmark = pytest.mark.guarantee
 
-DELTA, REPEATS = 0.1, 2_000
+DELTA, REPEATS = 0.1, 1_500
 MQ2007 = File(__file__).parents[3] / "shared" / "data" / "mq2007" / "S1.txt"
 UTILITY, SHARE_OF_UTILITY = Guarantee("ndcg", 5, 0.5), Guarantee("ndcg", 5, 0.5, relative=True)
 FAIRNESS = Guarantee("normalized_disparity", 5, 0.5)
