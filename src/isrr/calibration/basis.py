@@ -9,9 +9,9 @@ import math
 
 import numpy as np
 
+from isrr.calibration.order import canonical_order
 from isrr.calibration.paths import Path, front_path, temperature_path, threshold_path
 from isrr.calibration.sample import ALL, FindShared, Gather, smallest_keys
-from isrr.calibration.table import canonical_order
 from isrr.calibration.terms import Terms
 from isrr.counting import counted
 from isrr.data.queries import Queries

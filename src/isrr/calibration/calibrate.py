@@ -12,9 +12,10 @@ from isrr.calibration.census import Census, TakeCensus, refuse_single
 from isrr.calibration.certify import certify
 from isrr.calibration.fill import Fill
 from isrr.calibration.judgments import NameJudgments
+from isrr.calibration.order import hash_key
 from isrr.calibration.outcome import draw_up
 from isrr.calibration.sample import enough, smallest_keys
-from isrr.calibration.table import RiskTable, hash_key
+from isrr.calibration.table import RiskTable
 from isrr.calibration.terms import Terms, promises
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import FloatArray, Queries

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from isrr.calibration.census import refuse_single
 from isrr.calibration.measure import GroupShare, Measure, Measured
-from isrr.calibration.table import DISPARITY_SCALE, WholeNumbers
+from isrr.calibration.moments import DISPARITY_SCALE, WholeNumbers
 from isrr.certificate import Abstention, Certificate
 from isrr.counting import counted
 from isrr.data.queries import FloatArray

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrr.calibration.fill import LARGEST_FOR_BETTING, segments, summed_evidence
+from isrr.calibration.order import canonical_order, hash_key
 from isrr.calibration.sample import FindShared
-from isrr.calibration.table import canonical_order, hash_key
 from isrr.calibration.targets import Retargeted, RetargetedValues
 from isrr.calibration.values import values_of
 from isrr.certificate import Abstention, Certificate
