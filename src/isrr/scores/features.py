@@ -3,7 +3,8 @@
     x' = (x − min over the query) / (max over the query − min over the query),        0 where they are equal
 
 Normalising by query, as is customary for MSLR and Istella, makes features of different scale comparable for a net and
-needs nothing but the query at hand. The choice is stored with the scorer.
+needs nothing but the query at hand. A missing value (NaN) stays missing and says nothing about the others. The choice is
+stored with the scorer.
 """
 
 from typing import Literal, get_args
@@ -73,8 +74,8 @@ def normalized_by_query(features: FeatureMatrix, offsets: IntArray) -> FeatureMa
         rows = slice(offsets[start], offsets[stop])
         heads = offsets[start:stop] - offsets[start]
         lengths = np.diff(offsets[start : stop + 1])
-        low = np.minimum.reduceat(features[rows], heads, axis=0)
-        span = np.maximum.reduceat(features[rows], heads, axis=0) - low
+        low = np.fmin.reduceat(features[rows], heads, axis=0)
+        span = np.fmax.reduceat(features[rows], heads, axis=0) - low
         scale = np.divide(1.0, span, out=np.zeros_like(span), where=span > 0)
         np.subtract(features[rows], np.repeat(low, lengths, axis=0), out=out[rows])
         out[rows] *= np.repeat(scale, lengths, axis=0)
