@@ -48,6 +48,17 @@ def exposure(scores, k, threshold, decay, temperature, eligibility):
     return expected
 
 
+def smoothed_exposure(scores, rankings, threshold, decay, eligibility):
+    """Expected discount over given rankings when each place is drawn once more, given the items above it."""
+    expected = np.zeros(len(scores))
+    for ranking in rankings.tolist():
+        for position in range(len(ranking)):
+            law = choices(scores, ranking[:position], position, threshold, decay, 1.0, eligibility)
+            for item, chance in law.items():
+                expected[item] += chance / np.log2(2 + position) / len(rankings)
+    return expected
+
+
 def exposure_by_dense_integral(scores, k):
     """Plackett–Luce exposure from the clocks' integral, on many nodes, leaving each item out by prefix and suffix."""
     weights = np.exp(np.asarray(scores) - np.max(scores))

@@ -6,6 +6,7 @@ import numpy as np
 
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import GuaranteeError
+from isrr.gains import discount
 from isrr.guarantee import Guarantee
 from isrr.metrics.evaluate import Evaluation
 from isrr.metrics.exposure import group_exposure
@@ -29,7 +30,7 @@ def values_of(measured: Evaluation, guarantee: Guarantee, queries: Queries, grid
     pooled = [group_exposure(r.exposure(queries), queries, gain_kind=guarantee.gain_kind) for r in grid]
     # Σe² over groups is at most (Σθ)², which bounds the disparity whatever the ranker.
     places = np.minimum(queries.n_items, guarantee.k)
-    shown = np.concatenate(([0.0], np.cumsum(1.0 / np.log2(np.arange(2, guarantee.k + 2)))))[places]
+    shown = np.concatenate(([0.0], np.cumsum(discount(guarantee.k))))[places]
     squares = np.add.reduceat(pooled[0].gain ** 2, pooled[0].offsets[:-1])
     n_groups = np.diff(pooled[0].offsets)
     largest_possible = 4.0 * shown**2 * squares / np.maximum(n_groups * (n_groups - 1), 1)

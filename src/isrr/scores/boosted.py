@@ -19,7 +19,7 @@ from isrr.scores.base import BaseScorer, mean_ndcg
 from isrr.scores.features import FeatureMatrix, feature_matrix, refuse_constant
 from isrr.scores.interrupt import TrainingInterruptedError, interruptible
 from isrr.scores.learnt import sample_of
-from isrr.scores.scorer import Progress
+from isrr.scores.scorer import TrainingProgress
 
 # Called after each round with (rounds done, NDCG@5 on the validation set); True asks to stop.
 AfterRound = Callable[[int, float], bool]
@@ -72,7 +72,7 @@ class BoostedScorer(BaseScorer):
         validation: Queries,
         *,
         folder: str | PathLike[str] | None = None,
-        progress: Progress | None = None,
+        progress: TrainingProgress | None = None,
     ) -> Self:
         """Train with early stopping; arguments as in `Scorer.fit`."""
         matrix = feature_matrix(train, self.normalize)

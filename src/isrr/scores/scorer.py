@@ -15,7 +15,7 @@ from isrr.data.queries import FloatArray, Queries
 from isrr.errors import MissingExtraError, ScorerError
 
 # Called with (rounds or epochs done, of how many at most, NDCG@5 on the validation set so far).
-Progress = Callable[[int, int, float], None]
+TrainingProgress = Callable[[int, int, float], None]
 
 _HOME = {
     "catboost": ("isrr.scores.catboost", "CatBoostScorer", "catboost"),
@@ -45,7 +45,7 @@ class Scorer(Protocol):
         validation: Queries,
         *,
         folder: str | PathLike[str] | None = None,
-        progress: Progress | None = None,
+        progress: TrainingProgress | None = None,
     ) -> Self:
         """Train, keeping what is best on the validation queries.
 
