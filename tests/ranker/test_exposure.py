@@ -66,7 +66,12 @@ def test_smoothed_exposure_adds_up_and_keeps_its_digits_when_weights_span_thirty
 @pytest.mark.parametrize(
     "scores",
     [
-        [0.0, -18.0, -36.0, -54.0],  # no cut anywhere, yet what is left beside the first item is below 1e-6 of the whole
+        [
+            0.0,
+            -18.0,
+            -36.0,
+            -54.0,
+        ],  # no cut anywhere, yet what is left beside the first item is below 1e-6 of the whole
         [0.0, -0.3, -23.0, -23.4, -46.0, -46.1, -69.0],
         [0.4, 0.0, -0.3, -0.5, -2.0],
     ],

@@ -86,6 +86,14 @@ def test_pvalue_and_bound_are_themselves_the_last_levels_to_certify(law):
                 assert not certifies(np.nextafter(level, 0))[0]
 
 
+def test_every_level_above_the_p_value_certifies():
+    losses = np.random.default_rng(0).beta(2, 5, (200, 40))[:, 33:34].copy()
+    level = betting.pvalue(losses, 0.35)[0]
+    for _ in range(40):  # asked at every float, this sample says no at eleven of them
+        level = np.nextafter(level, 1)
+        assert betting.certifies(losses, 0.35, level)[0]
+
+
 def test_configurations_do_not_influence_each_other():
     losses = losses_of("beta", np.random.default_rng(6), (200, 30))
     whole = betting.pvalue(losses, 0.33)

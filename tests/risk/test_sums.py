@@ -125,6 +125,20 @@ def test_vb_covers_the_supremum_of_its_formula():
     assert p <= 1.15 * (delta / 10 + worst)
 
 
+@pytest.mark.parametrize("n", [20, 46, 190])
+def test_vb_is_never_below_its_formula_between_the_deviations_it_tries(n):
+    losses = np.random.default_rng(n).beta(12, 3, (n, 1))
+    for alpha in losses.mean() + losses.std() / np.sqrt(n) * np.linspace(0.1, 1.5, 8):
+        summary = vb.Summary.of(losses, alpha, 0.05)
+        level, mean = summary.alpha[0], summary.mean_and_deviation()[0][0]
+        top = level * np.sqrt(summary.squares.upper_bound(0.005)[0])
+        s = np.geomspace(top / 20, top, 500)
+        bentkus = vb._bentkus(np.full(s.size, mean), s, np.full(s.size, level), n)
+        constant = np.min([0.4690 * level / s, 0.3322 * (level / s + 0.429), 0.3031 * (level / s + 0.646)], axis=0)
+        berry_esseen = vb.ndtr(-np.sqrt(n) * (level - mean) / s) + constant / np.sqrt(n)
+        assert summary.pvalue()[0] >= min(1.0, 0.005 + np.minimum(bentkus, berry_esseen).max())
+
+
 @pytest.mark.parametrize("n", [1, 5, 400])
 @pytest.mark.parametrize("value", [0.0, 0.3, 1.0, -0.5])
 def test_constant_losses_have_answers(n, value):

@@ -150,8 +150,9 @@ def expected_disparity(
 def _mean(values: FloatArray) -> FloatArray:
     """Mean over queries that are not NaN, (n_grid,)."""
     counted = ~np.isnan(values)
-    n = counted.sum(axis=0)
-    return np.divide(np.where(counted, values, 0.0).sum(axis=0), n, out=np.full(n.shape, np.nan), where=n > 0)
+    n, mean = counted.sum(axis=0), np.full(values.shape[1:], np.nan)
+    np.divide(np.where(counted, values, 0.0).sum(axis=0), n, out=mean, where=n > 0)
+    return mean
 
 
 def _check_kinds(queries: object, grid: object) -> None:
@@ -164,8 +165,8 @@ def _check_kinds(queries: object, grid: object) -> None:
     others = [x for x in grid if not isinstance(x, GPLRanker)] if isinstance(grid, Iterable) else [grid]
     if others:
         raise TypeError(
-            f"the grid of evaluate is a list of rankers, got a {type(others[0]).__name__}; evaluate(queries, [ranker]); "
-            "to check a promise use isrr.check(outcome, queries)"
+            f"the grid of evaluate is a list of rankers, got a {type(others[0]).__name__}; "
+            "evaluate(queries, [ranker]); to check a promise use isrr.check(outcome, queries)"
         )
 
 

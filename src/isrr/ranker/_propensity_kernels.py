@@ -55,9 +55,7 @@ def place_probabilities_of_queries(offsets, order, scores, scale, thresholds, ra
         for i in range(n):
             place_of[by_score[i]] = i
         for d in range(rankings.shape[1]):
-            place_probabilities(
-                mine, by_score, place_of[:n], scale, n_admitted, rankings[q, d], placed[:n], out[q, d]
-            )
+            place_probabilities(mine, by_score, place_of[:n], scale, n_admitted, rankings[q, d], placed[:n], out[q, d])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

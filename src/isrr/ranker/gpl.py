@@ -80,8 +80,8 @@ class GPLRanker:
         softness = self.deviation * self.temperature
         if not (0 < softness < np.inf and self.scale < np.inf):
             raise ValueError(
-                f"temperature {self.temperature:g} times deviation {self.deviation:g} is {softness:g}; scores are divided "
-                "by it, and it must neither vanish nor run over"
+                f"temperature {self.temperature:g} times deviation {self.deviation:g} is {softness:g}; scores are "
+                "divided by it, and it must neither vanish nor run over"
             )
 
     @classmethod

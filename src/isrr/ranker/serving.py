@@ -33,7 +33,7 @@ class ServedList(NamedTuple):
 
 def is_length(k: object) -> bool:
     """Whether k can be the length of a list."""
-    return isinstance(k, int | np.integer) and not isinstance(k, bool) and k >= 1
+    return isinstance(k, int | np.integer) and not isinstance(k, bool) and bool(k >= 1)
 
 
 def servable(scores: ArrayLike) -> FloatArray:

@@ -10,7 +10,8 @@ The strategy is the delta-hedge of a digital option that pays 1/delta when the G
     Wₜ = Wₜ₋₁·(1 + b·(α − Xₜ))                                certified iff δ·Wₜ ≥ 1 for some t ≤ n
 
 σ is a running deviation that starts from `prior_deviation` around ½, worth ten queries; a poor guess costs
-power and never validity, as long as it depends neither on alpha nor on the calibration losses. Rows must come in an order that knows nothing of the losses (sorted by a keyed hash of the query id). Tests are nested
+power and never validity, as long as it depends neither on alpha nor on the calibration losses. Rows must
+come in an order that knows nothing of the losses (sorted by a keyed hash of the query id). Tests are nested
 in delta and in alpha, which makes p-value and upper bound roots of the same question; `isrr.risk.lattice`
 says how they agree as bits.
 """

@@ -24,7 +24,7 @@ MOST_WEALTH = 1e100  # evidence beyond any doubt; kept from overflowing
 
 @lru_cache
 def bets(alpha: float) -> FloatArray:
-    """Stakes on the loss being above alpha, from careful to nearly all that may be lost, (12,); not to be written to."""
+    """Stakes on the loss being above alpha, from careful to nearly all that may be lost, (12,); read-only."""
     stakes = np.geomspace(SMALLEST_BET, 0.95 / alpha, N_BETS)
     stakes.flags.writeable = False
     return stakes

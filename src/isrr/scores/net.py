@@ -78,17 +78,16 @@ class NetScorer(BaseScorer):
         refuse_gaps(train)
         refuse_gaps(validation)
         matrix = feature_matrix(train, self.normalize)
-        held_out = feature_matrix(validation, self.normalize, matrix.shape[1])
+        held_out = feature_matrix(validation, self.normalize, matrix.shape[1], train.feature_names)
         refuse_constant(matrix)
         learnt = DeviceQueries(train, matrix, self.k, device)
         watched = DeviceQueries(validation, held_out, 5, device)
         recipe = Recipe(**{name: getattr(self, name) for name in Recipe.__dataclass_fields__})
         net = mlp(matrix.shape[1], self.hidden, self.seed).to(device)
-        self._weights, self.n_features, self.learnt_from = None, None, ""
+        self._weights, self.n_features = None, None
+        self.feature_names, self.learnt_from = train.feature_names, sample_of([train, validation])
         self.validation_ndcg, self.history = float("nan"), {}
-        keep = self._keeper(
-            matrix.shape[1], sample_of([train, validation]), Path(folder) if folder is not None else None, progress
-        )
+        keep = self._keeper(matrix.shape[1], Path(folder) if folder is not None else None, progress)
         with interruptible() as interrupted, one_thread():
             done = 0
             for done, value in enumerate(epochs(net, learnt, watched, recipe, interrupted), 1):
@@ -104,7 +103,7 @@ class NetScorer(BaseScorer):
         return self
 
     def _keeper(
-        self, n_features: int, sample: str, folder: Path | None, progress: TrainingProgress | None
+        self, n_features: int, folder: Path | None, progress: TrainingProgress | None
     ) -> Callable[[int, float, dict[str, Any]], None]:
         """What to do after an epoch: keep the weights if they are the best, save a checkpoint, tell."""
         from safetensors.torch import save_file
@@ -117,7 +116,7 @@ class NetScorer(BaseScorer):
             better = value > best
             if better:
                 best, self._weights, self.validation_ndcg = value, weights, value
-                self.n_features, self.learnt_from = n_features, sample
+                self.n_features = n_features
                 self.history["best_epoch"] = epoch
             if folder is not None:
                 written = keep_model(folder, f"epoch-{epoch:03}", self.suffix, lambda file: save_file(weights, file))

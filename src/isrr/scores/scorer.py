@@ -32,11 +32,13 @@ class Scorer(Protocol):
     Attributes:
         kind: Name of the kind, one of `KINDS`.
         losses: Names of the losses it can be trained with; the first is the default.
+        feature_names: Names of the features it was trained on; empty where they had none.
         validation_ndcg: Mean NDCG@5 over the validation queries, once fitted.
     """
 
     kind: ClassVar[str]
     losses: ClassVar[tuple[str, ...]]
+    feature_names: tuple[str, ...]
     validation_ndcg: float
 
     def fit(

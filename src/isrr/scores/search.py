@@ -24,7 +24,7 @@ from isrr.errors import ScorerError
 from isrr.files import write_atomically
 from isrr.json_files import read_json_lines
 from isrr.scores.interrupt import TrainingInterruptedError
-from isrr.scores.scorer import TrainingProgress, Scorer
+from isrr.scores.scorer import Scorer, TrainingProgress
 
 Point = dict[str, Any]
 
