@@ -99,7 +99,8 @@ def read_manifest(folder: Path) -> Manifest:
         has = found.get("format") if isinstance(found, dict) else None
         raise ScorerError(f"{file}: format is {has!r}; this version of isrr reads format {FORMAT}")
     known = {f.name: f.type for f in fields(Manifest)}
-    found = {"learnt_from": "", "feature_names": []} | found
+    found.setdefault("learnt_from", "")
+    found.setdefault("feature_names", [])
     if set(found) != set(known):
         wrong = sorted(set(found) ^ set(known))
         raise ScorerError(f"{file}: damaged, fields missing or unknown: {', '.join(wrong)}")
