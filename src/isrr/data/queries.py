@@ -42,6 +42,7 @@ class Queries:
         rows: The caller's row number of each stored row; None when rows are stored as given.
         made_ids: Whether the query ids were made from positions because none were given.
         absent: What to say when a column is asked for that the source did not have, by its role.
+        feature_names: Names of the feature columns, (n_features,); empty where they have none.
     """
 
     offsets: IntArray
@@ -55,6 +56,7 @@ class Queries:
     rows: IntArray | None = None
     made_ids: bool = False
     absent: Mapping[str, str] = field(default_factory=dict)
+    feature_names: tuple[str, ...] = ()
 
     @classmethod
     def from_arrays(
@@ -229,6 +231,7 @@ class Queries:
             features=rows_of(self.features),
             made_ids=self.made_ids,
             absent=self.absent,
+            feature_names=self.feature_names,
         )
 
     @staticmethod
@@ -236,6 +239,8 @@ class Queries:
         """All queries of the parts, in order. A column is kept where every part has it."""
         if not parts:
             raise DataError("nothing to concatenate: the sequence of queries is empty")
+        names = next((part.feature_names for part in parts if part.feature_names), ())
+        parts = [part.with_features(names) for part in parts]
 
         def joined(name: str) -> Any:
             columns = [getattr(part, name) for part in parts]
@@ -252,11 +257,25 @@ class Queries:
             raise DataError(f"query {str(texts[counts > 1][0])!r} stands in more than one part")
         numbers = ("scores", "relevance", "features")
         columns = {name: joined(name) for name in (*numbers, "item_ids", "item_groups", "segments")}
-        return Queries(offsets=offsets, query_ids=ids, made_ids=made, **columns)
+        return Queries(offsets=offsets, query_ids=ids, made_ids=made, feature_names=names, **columns)
 
     def with_scores(self, scores: ArrayLike) -> "Queries":
         """The same queries with new scores, given in the caller's row order."""
         return replace(self, scores=self._grouping.finite(scores, "scores"))
+
+    def with_features(self, names: Sequence[str]) -> "Queries":
+        """The same queries with these features alone, in this order; the same where their features have no names."""
+        if not self.feature_names or self.feature_names == tuple(names):
+            return self
+        missing = [name for name in names if name not in self.feature_names]
+        if missing:
+            raise DataError(
+                f"features {', '.join(map(repr, missing))} are needed and missing; these queries have "
+                f"{', '.join(self.feature_names)}"
+            )
+        chosen = [self.feature_names.index(name) for name in names]
+        features = None if self.features is None else np.ascontiguousarray(self.features[:, chosen])
+        return replace(self, features=features, feature_names=tuple(names))
 
     def in_caller_order(self, values: NDArray[Any]) -> NDArray[Any]:
         """Per-row values, moved from query order to the row order the caller gave."""
