@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrr.calibration.certify import certify
+from isrr.calibration.moments import Moments
 from isrr.calibration.paths import Path
-from isrr.calibration.table import Cell, Moments, RiskTable
+from isrr.calibration.table import Cell, RiskTable
 from isrr.data.queries import IntArray
 from isrr.experiments.pools import Pool
 from isrr.guarantee import Guarantee
