@@ -222,7 +222,7 @@ def test_items_whose_hashes_meet_stay_different(monkeypatch):
         ({"scores": ["1.5", "2"], "query_ids": [1, 1]}, "scores must be numbers, found text"),
         ({"scores": np.array([b"1.5", b"2"]), "query_ids": [1, 1]}, "scores must be numbers, found text"),
         ({"scores": np.array([1.5, "2"], object), "query_ids": [1, 1]}, "row 2: scores is '2'; .* a number"),
-        ({"scores": [Decimal("1.5"), CLOSE], "query_ids": [1, 1]}, "row 2: scores is 1.00000000000000000002; .* digits"),
+        ({"scores": [Decimal("1.5"), CLOSE], "query_ids": [1, 1]}, r"row 2: scores is 1\.0+2; .* digits"),
         ({"query_ids": [1, 1], "features": [["1", "2"], ["3", "4"]]}, "features must be numbers, found text"),
         ({"scores": [1j, 2], "query_ids": [1, 1]}, "scores must be numbers, found complex128"),
         ({"scores": np.array([0, 1], "datetime64[D]"), "query_ids": [1, 1]}, "must be numbers, found datetime64"),

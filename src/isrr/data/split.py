@@ -26,8 +26,9 @@ def split(queries: Queries, shares: Sequence[float] = (0.6, 0.2, 0.2), seed: int
         >>> len(train) + len(test)
         100
     """
-    if not shares or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-9:
-        raise ValueError(f"shares must be positive and sum to 1, got {tuple(shares)}")
+    shares = tuple(map(float, shares))
+    if min(shares, default=0) <= 0 or abs(sum(shares) - 1) > 1e-9:
+        raise ValueError(f"shares must be positive and sum to 1, got {shares}")
     key = blake2b(str(seed).encode(), digest_size=32).digest()
     hashes = [blake2b(str(query).encode(), digest_size=8, key=key).digest() for query in queries.query_ids]
     uniform = np.array([int.from_bytes(digest, "little") for digest in hashes]) / 2.0**64
