@@ -61,7 +61,7 @@ def test_the_wheel_from_the_source_archive_passes_the_demo_with_its_requirements
     assert "pip install 'isrr[serve]'" in run(isrr, "doctor", env=alone)
     said = run(isrr, "demo", cwd=tmp_path, env=alone)
     assert "Certificate " in said
-    assert "by least squares instead: lightgbm is not installed; it comes with: pip install 'isrr[lightgbm]'" in said
+    assert "by least squares instead: lightgbm is not installed: pip install 'isrr[lightgbm]'" in said
     assert "no picture is drawn: matplotlib is not installed" in said
     assert {file.name for file in (tmp_path / "isrr-demo").iterdir()} == {
         "judged.parquet", "validation.parquet", "ranker.json", "report.html",

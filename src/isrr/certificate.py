@@ -152,6 +152,13 @@ class Certificate(Outcome):
     fairness_gain: Estimate
     deterministic_utility: Estimate
 
+    @property
+    def warnings(self) -> list[str]:
+        """What a reader must know before trusting the certificate."""
+        if self.fairness_gain.low > 0:
+            return super().warnings
+        return [*super().warnings, "these queries do not show that the ranker is any fairer than the order by score"]
+
     def __str__(self) -> str:
         r, k = self.ranker, self.k
         lines = [
@@ -202,7 +209,7 @@ class Abstention(Outcome):
         ]
         for test in self.tests:
             where = "" if test.segment is None else f" in segment {test.segment!r}"
-            if test.level is not None and test.guarantee.utility:
+            if test.level is not None:
                 most = f"{test.guarantee.at(test.level)}{where}"
                 lines.append(f"limit        these queries prove no more than {most}; to promise that, take new ones")
         return "\n".join(lines + self._risk_lines() + self._provenance_lines())

@@ -53,4 +53,4 @@ class MissingExtraError(IsrrError, ImportError):
     """An optional dependency is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package} is not installed; it comes with: pip install 'isrr[{extra}]'")
+        super().__init__(f"{package} is not installed: pip install 'isrr[{extra}]', in a clone '.[{extra}]'")

@@ -220,6 +220,24 @@ class Guarantee:
             return shifted / (1.0 + self.target)
         return 1.0 - values if self.utility else values / (self.bound or 1.0)
 
+    def values(self, losses: FloatArray, deterministic: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The metric behind losses, and that of the deterministic ranker behind its own; means of losses give means.
+
+        Example:
+            >>> promise = Guarantee.parse("ndcg@5 >= 90% of deterministic")
+            >>> losses = promise.losses(np.array([[0.6]]), np.array([0.8]))
+            >>> value, reference = promise.values(losses, promise.losses(np.array([[0.8]]), np.array([0.8])))
+            >>> round(value.item(), 9), round(reference.item(), 9)
+            (0.6, 0.8)
+        """
+        if not self.relative:
+            value, reference = (1.0 - x if self.utility else x * (self.bound or 1.0) for x in (losses, deterministic))
+            return value, reference
+        share, sign = self.target, 1.0 if self.utility else -1.0
+        constant = 1.0 if self.utility else share
+        reference = (sign * (constant - (1 + share) * deterministic)) / (1 - share)
+        return share * reference + sign * (constant - (1 + share) * losses), reference
+
     def at(self, target: float) -> "Guarantee":
         """The same promise at another level."""
         return replace(self, target=target)

@@ -9,7 +9,8 @@ import pytest
 
 import isrr
 from isrr import DataError
-from isrr.engines.spark import nameable, quoted
+from isrr.engines.spark import quoted
+from isrr.engines.spark_files import nameable
 
 PROMISE = "ndcg@5 >= 0.3"
 STREAMED = pytest.mark.parametrize("where", [{}, {"trust_layout": True}], ids=["in memory", "streamed"])

@@ -151,7 +151,8 @@ def test_a_file_without_queries_is_refused_where_it_is_a_partition(spark, tmp_pa
     expected = isrr.calibrate(isrr.read_queries(table), PROMISE, path=PATH)
     assert isrr.calibrate(files, PROMISE, path=PATH, engine="spark") == expected
     scattered = spark.read.parquet(files).repartition(7, "query_id").where("query_id < 3")  # six at most hold queries
-    assert isrr.check(expected, scattered, "spark", trust_layout=True).n_queries == 3
+    seen = isrr.check(expected, scattered, "spark", trust_layout=True)
+    assert seen.n_queries + seen.n_skipped == 3
 
 
 def broken(table, folder, change):
@@ -381,7 +382,7 @@ def test_java_ends_with_a_command_that_is_interrupted_while_it_starts(few, tmp_p
         started.send_signal(signal.SIGINT)
         time.sleep(0.3)
     _, said = started.communicate(timeout=120)  # returns when no process holds the pipes
-    assert started.returncode == 130
+    assert started.returncode in (130, -signal.SIGINT)  # the latter where the last one came while Python ended
     assert [line for line in said.splitlines() if "incubator" not in line] == [
         "isrr: interrupted; files are as they were"
     ]

@@ -49,8 +49,7 @@ def test_every_slider_stop_answers_as_certify_does(promise, options):
     found = retrace(outcome, queries)
     explorer = explore(found)
     p = outcome.provenance
-    falling = p.path in ("temperature", "front") and len({g.utility for g in outcome.guarantees}) == 1
-    path = Path(tuple(point.ranker for point in outcome.curve), p.path, "", falling)
+    path = Path(tuple(point.ranker for point in outcome.curve), p.path, "")
     grid = tuple(dict.fromkeys([GPLRanker.deterministic(5), *path.rankers]))
     for i, stop in enumerate(np.linspace(0, len(explorer.targets) - 1, 5).astype(int)):
         reading = explorer.readings[i % 3]

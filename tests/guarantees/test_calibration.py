@@ -56,7 +56,7 @@ def pool(request):
 
 def thinned(path, n=24):
     keep = np.unique(np.linspace(0, len(path.rankers) - 1, n).round().astype(int))
-    return Path(tuple(path.rankers[c] for c in keep), path.name, path.basis, path.falling)
+    return Path(tuple(path.rankers[c] for c in keep), path.name, path.basis)
 
 
 def paths_for(validation, guarantees):

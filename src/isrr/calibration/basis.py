@@ -109,7 +109,7 @@ def refuse_shared(source: Source, census: Census, validation: Queries) -> None:
 def fixed_path(terms: Terms, source: Source, aside: Queries | None, validation: Queries | None) -> Path:
     """The path these terms name, fixed by validation queries or by those set aside; the paper's needs neither."""
     if not isinstance(terms.path, str):
-        return Path(terms.path, "custom", "the caller", falling=False)
+        return Path(terms.path, "custom", "the caller")
     fixed_by, basis = _fixed_by(source, aside, validation)
     if terms.path in ("paper", "thresholds"):
         return threshold_path(fixed_by, terms.k, terms.guarantees, paper=terms.path == "paper", basis=basis)

@@ -108,17 +108,17 @@ def certify(table: RiskTable, path: Path, *, delta: float, evidence: str, select
     survivors = SELECTIONS[selection](worst, delta)
     certified = tuple(int(c) for c in columns[survivors])
     proven = [int(c) for c, is_free in zip(columns[survivors], free[survivors], strict=True) if not is_free]
-    return Verdict(tested, certified, _choose(proven, table, path, tested))
+    return Verdict(tested, certified, _choose(proven, table, tested))
 
 
-def _choose(proven: list[int], table: RiskTable, path: Path, tested: tuple[Tested, ...]) -> int | None:
-    """The last one proven where the objective falls along the path; else the one that measured best."""
+def _choose(proven: list[int], table: RiskTable, tested: tuple[Tested, ...]) -> int | None:
+    """The one that measured fairest where utility is promised; else the most useful.
+
+    All that are proven keep the promise, so choosing among them by what the same queries say costs nothing.
+    """
     if not proven:
         return None
-    if path.falling:
-        return proven[-1]
-    promises_utility = any(result.cell.guarantee.utility for result in tested)
-    if promises_utility:
+    if any(result.cell.guarantee.utility for result in tested):
         return min(proven, key=lambda c: table.moments.disparity[c])
     return max(proven, key=lambda c: table.moments.utility[c])
 

@@ -37,7 +37,8 @@ def draw_up(
         for ranker, c in ((ranker, table.grid.index(ranker)) for ranker in path.rankers)
     )
     if verdict.chosen is None:
-        tests = tuple(_test(result, 0, delta) for result in verdict.tested)
+        fairest = table.grid.index(path.rankers[0])
+        tests = tuple(_test(r, 0 if r.cell.guarantee.utility else fairest, delta) for r in verdict.tested)
         reason, n_tested = _why(table, path, verdict, terms.level_each(len(path.rankers)))
         needed = None if n_tested is None else judged_again(n_tested, terms.guarantees, provenance)
         ranker = GPLRanker.deterministic(terms.k)
@@ -112,14 +113,22 @@ def _why(table: RiskTable, path: Path, verdict: Verdict, delta: float) -> tuple[
             continue
         in_cell = queries_needed(risk, deviation, guarantee, delta)
         needed.append(None if in_cell is None else in_cell * table.moments.n_queries / result.cell.n_queries)
+        best = f"{'safest' if guarantee.utility else 'fairest'} configuration{where}"
         if risk > guarantee.tested_alpha:
-            reasons.append(f"'{guarantee}' is not met even by the safest configuration{where}")
+            reasons.append(f"'{guarantee}' is not met even by the {best}, at {_measured(result, c)}")
         else:
             reasons.append(
-                f"'{guarantee}' is met by the safest configuration{where}, but "
+                f"'{guarantee}' is met by the {best}, but "
                 f"{counted(result.cell.n_queries, 'query')} cannot prove it: "
                 f"risk {risk:.4f} against {guarantee.alpha:.4f} tolerated"
             )
     if not reasons:
         return "no configuration keeps all promises together", None
     return "; ".join(reasons), None if None in needed else max(n for n in needed if n is not None)
+
+
+def _measured(result: Tested, column: int) -> str:
+    """The promised quantity as measured, in the words of the promise."""
+    guarantee, risks = result.cell.guarantee, result.mean_loss
+    value, deterministic = guarantee.values(risks[column], risks[0])
+    return f"{100 * value / deterministic:.1f}% of deterministic" if guarantee.relative else f"{value:.4f}"

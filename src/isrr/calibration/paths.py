@@ -42,13 +42,11 @@ class Path:
         rankers: Safest first.
         name: What kind of path it is.
         basis: What it was fixed by, in words for the certificate.
-        falling: Whether what is to be minimised falls along the path, so that the last one certified is the best.
     """
 
     rankers: tuple[GPLRanker, ...]
     name: str
     basis: str
-    falling: bool = True
 
 
 def temperature_path(k: int, deviation: float, mean: float, guarantees: Sequence[Guarantee], basis: str) -> Path:
@@ -66,8 +64,7 @@ def threshold_path(fixed_by: Queries, k: int, guarantees: Sequence[Guarantee], *
     eligibility = GPLRanker(k=k, mean=mean, deviation=deviation).eligibility(fixed_by)
     grid = uniform_grid(eligibility) if paper else quantile_grid(eligibility)
     rankers = [GPLRanker(k=k, threshold=float(t), mean=mean, deviation=deviation) for t in grid[::-1]]
-    path = _directed([GPLRanker.deterministic(k), *rankers], guarantees, "paper" if paper else "thresholds", basis)
-    return replace(path, falling=False)
+    return _directed([GPLRanker.deterministic(k), *rankers], guarantees, "paper" if paper else "thresholds", basis)
 
 
 def front_path(validation: Queries, k: int, guarantees: Sequence[Guarantee], basis: str) -> Path:
@@ -75,8 +72,9 @@ def front_path(validation: Queries, k: int, guarantees: Sequence[Guarantee], bas
 
     A family is a score map (none, or log-gain) and a share of the items that thresholds turn away at every temperature.
     Its curve over temperature is smooth, so a fixed sequence along it is not stopped by one unlucky configuration, as
-    it is along the front of single configurations. For promises of both kinds, or about groups, configurations of all
-    families come in the order of their slack: the safe ones may lie anywhere on the curves.
+    it is along the front of single configurations. Where fairness is promised it starts at the fairest temperature:
+    beyond that, lists hardly longer than k get less fair again. For promises of both kinds, or about groups,
+    configurations of all families come in the order of their slack: the safe ones may lie anywhere on the curves.
     """
     families = _families(validation, k, guarantees[0])
     grids = [[GPLRanker.deterministic(k), *family.curve(COARSE_TEMPERATURES, validation)] for family in families]
@@ -85,9 +83,10 @@ def front_path(validation: Queries, k: int, guarantees: Sequence[Guarantee], bas
         slack = {ranker: value for found in measured for ranker, value in zip(found.grid, found.slack, strict=True)}
         plausible = sorted((ranker for ranker in slack if slack[ranker] > HOPELESS), key=lambda ranker: -slack[ranker])
         tested = plausible[:: -(-len(plausible) // MOST_TESTED)] if plausible else [max(slack, key=slack.__getitem__)]
-        return Path(tuple(tested), "front", basis, falling=False)
-    best = families[int(np.argmin([found.cost_at_the_promise() for found in measured]))]
-    fine = best.curve(np.geomspace(COLDEST, HOTTEST, N_TEMPERATURES), validation)
+        return Path(tuple(tested), "front", basis)
+    best = min(range(len(families)), key=lambda family: measured[family].regret())
+    temperatures = np.geomspace(COLDEST, HOTTEST, N_TEMPERATURES)
+    fine = families[best].curve(temperatures[temperatures <= measured[best].hottest()], validation)
     return _directed([GPLRanker.deterministic(k), *fine], guarantees, "front", basis)
 
 
@@ -141,16 +140,28 @@ class _Measured:
         cost = found.mean_disparity if first.utility else -found.mean_ndcg
         return cls(grid, np.min(slack, axis=0), cost, first.utility)
 
-    def cost_at_the_promise(self) -> float:
-        """The cost of the least safe configuration that keeps the promises with a standard error to spare."""
-        slack, cost = self.slack - 1.0, self.cost
-        if not self.utility:
-            slack, cost = slack[::-1], cost[::-1]
+    def safest_first(self) -> slice:
+        """The configurations in the order they would be tested."""
+        return slice(None) if self.utility else slice(int(np.argmax(self.slack)), None, -1)
+
+    def hottest(self) -> float:
+        """The temperature beyond which this family has nothing to offer."""
+        return HOTTEST if self.utility else float(self.grid[int(np.argmax(self.slack))].temperature)
+
+    def regret(self) -> tuple[float, float]:
+        """What families are chosen by, smallest first: how doubtful the first test is, then what the promises cost.
+
+        The first is what the safest configuration lacks of two standard errors to spare: where it fails, nothing is
+        certified. The cost is the least of those with one to spare, as all safer ones have; between the last of them
+        and the next it is interpolated.
+        """
+        slack, cost = self.slack[self.safest_first()] - 1.0, self.cost[self.safest_first()]
+        doubt = max(1.0 - float(slack[0]), 0.0)
         last = int(np.argmax(slack < 0)) if (slack < 0).any() else slack.size
         if last in (0, slack.size):
-            return float(cost[min(last, slack.size - 1)])
+            return doubt, float(cost[: last + 1].min())
         share = slack[last - 1] / (slack[last - 1] - slack[last])
-        return float(cost[last - 1] + share * (cost[last] - cost[last - 1]))
+        return doubt, float(min(cost[:last].min(), cost[last - 1] + share * (cost[last] - cost[last - 1])))
 
 
 def _slack(values: FloatArray, guarantee: Guarantee) -> FloatArray:
@@ -163,4 +174,4 @@ def _slack(values: FloatArray, guarantee: Guarantee) -> FloatArray:
 def _directed(rankers: list[GPLRanker], guarantees: Sequence[Guarantee], name: str, basis: str) -> Path:
     """Utility promised: deterministic first. Fairness promised: deterministic last."""
     safest_first = rankers if guarantees[0].utility else rankers[::-1]
-    return Path(tuple(safest_first), name, basis, falling=move_together(guarantees))
+    return Path(tuple(safest_first), name, basis)

@@ -110,14 +110,8 @@ class RetargetedValues(Retargeted):
         cls, guarantee: Guarantee, name: str, losses: FloatArray, columns: Sequence[int]
     ) -> "RetargetedValues":
         """The values behind losses in canonical order, whose first column is the deterministic ranker's."""
-        share, chosen = guarantee.target, losses[:, list(columns)]
-        if not guarantee.relative:
-            values = 1.0 - chosen if guarantee.utility else chosen * (guarantee.bound or 1.0)
-            return cls(guarantee, name, values, values[:, 0])
-        sign = 1.0 if guarantee.utility else -1.0
-        constant = 1.0 if guarantee.utility else share
-        reference: FloatArray = (sign * (constant - (1 + share) * losses[:, 0])) / (1 - share)
-        return cls(guarantee, name, share * reference[:, None] + sign * (constant - (1 + share) * chosen), reference)
+        values, reference = guarantee.values(losses[:, list(columns)], losses[:, :1])
+        return cls(guarantee, name, values, reference[:, 0])
 
     @property
     def n_queries(self) -> int:

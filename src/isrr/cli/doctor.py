@@ -53,7 +53,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     yield f"core         {_listed(found['core'])}"
     for extra, packages in found["extras"].items():
         missing = [name for name, version in packages.items() if version is None]
-        remedy = f"missing: {', '.join(missing)}; pip install 'isrr[{extra}]'"
+        remedy = f"missing: {', '.join(missing)}; pip install 'isrr[{extra}]', in a clone '.[{extra}]'"
         yield f"{extra:12} {remedy if missing else _listed(packages)}"
     yield f"threads      {found['threads']} on {counted(found['cores'], 'core')} (ISRR_THREADS changes it)"
     nowhere = "none: kernels are compiled in every process; set NUMBA_CACHE_DIR to a folder that may be written to"

@@ -7,33 +7,27 @@ within partitions by (query, item), so that ties fall the same way every time. W
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Unpack
-from urllib.parse import unquote, urlsplit
 
-from isrr.data.columns import MADE_IDS, ROLES, Cast, cast
+from isrr.data.columns import ROLES, Cast, cast
 from isrr.data.files import Table
-from isrr.engines.footers import Footer, footer_of, matching_files, refuse_without_rows, shared_columns
+from isrr.engines.footers import refuse_without_rows, shared_columns
 from isrr.engines.jobs import run_job
 from isrr.engines.layout import TakeSpans, apart, ids_by_block, split_query
 from isrr.engines.packing import SUMMARY_COLUMNS
 from isrr.engines.sessions import own_session, pandas_unmentioned, refuse_other_master, settings
 from isrr.engines.source import Where
+from isrr.engines.spark_files import spark_files
 from isrr.engines.task import Sum, Task, merged, summarise
 from isrr.errors import DataError, EngineError
 from isrr.parallel import Progress, use_threads
 
 BATCH_ROWS = 1 << 16
-FOOTERS_AT_ONCE = 16
 PLACE = "_isrr_place"  # a column of ours, while rows are sorted
 WHOLE_FILE = str(1 << 40)  # bytes; no file is cut, and none shares its task
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-_PATTERN = re.compile(r"[\\{}\[\]*?,^]")
 _PARTITION = re.compile(r"partition (\d+)")
 
 
@@ -71,7 +65,7 @@ class SparkRows:
         named = where.get("columns") or {}
         trusted = where.get("trust_layout")
         if in_files:
-            rows, files, footers = _opened(spark, name)
+            rows, files, footers = spark_files(spark, name)
             columns, made = shared_columns(files, footers, named), footers[0].made_ids
             if trusted:
                 refuse_without_rows(files, footers)
@@ -163,79 +157,6 @@ def _by_query(rows: Any, columns: Cast, partitions: int | None, in_files: bool) 
 def quoted(name: str) -> str:
     """A column's name as Spark's expressions take it, whatever it has in it."""
     return "`" + name.replace("`", "``") + "`"
-
-
-def _opened(spark: Any, name: str) -> tuple[Any, Sequence[Any], list[Footer]]:
-    """The Parquet files that a path names: their rows, what they are called, what their ends say.
-
-    Files of this machine are found here, as the local engine finds them, and Spark is given each by its name: left to
-    itself it passes over some and takes others for patterns. A path with a scheme, or where another file system is
-    Spark's own, is for Spark to resolve.
-    """
-    if _SCHEME.match(name) or not spark._jsc.hadoopConfiguration().get("fs.defaultFS").startswith("file:"):
-        rows = run_job(lambda: spark.read.parquet(name), name, spark)
-        remote = rows.inputFiles()
-        footers = run_job(lambda: _remote_footers(spark, remote), name, spark)
-        by_folder = {column: "text" for column in rows.columns if not any(column in each.columns for each in footers)}
-        return rows, remote, [replace(each, columns=each.columns | by_folder) for each in footers]
-    files = matching_files(name)
-    footers = [footer_of(file) for file in files]
-    given = [nameable(file) for file in files]
-    rows = run_job(lambda: spark.read.parquet(*map(literal, given)), name, spark)
-    taken = {unquote(urlsplit(file).path) for file in rows.inputFiles()}
-    for file in given:
-        if file not in taken:
-            raise DataError(f"{file}: Spark passes over this file; give it a plain name")
-    return rows, files, footers
-
-
-def nameable(file: Path) -> str:
-    """The whole path of a file; refused where Spark would pass over the file or could not find it."""
-    path = os.path.abspath(file)
-    if file.name.startswith(("_", ".")) or file.name.endswith("._COPYING_"):
-        raise DataError(f"{file}: Spark passes over files of such a name; let it begin with a letter or a digit")
-    if ":" in path:
-        raise DataError(f"{file}: Spark reads no file with a colon in its path; rename it")
-    return path
-
-
-def literal(path: str) -> str:
-    """A path as Spark takes it for itself, not for a pattern.
-
-    Example:
-        >>> print(literal("/data/part[1].parquet"))
-        /data/part\\[1\\].parquet
-    """
-    return _PATTERN.sub(r"\\\g<0>", path)
-
-
-def _remote_footers(spark: Any, files: Sequence[str]) -> list[Footer]:
-    """What the ends of files say that Java alone can reach."""
-    from py4j.protocol import Py4JJavaError
-
-    java, configuration = spark._jvm, spark._jsc.hadoopConfiguration()
-    parquet = java.org.apache.parquet.hadoop
-    ((key, yes),) = ((key.decode(), yes.decode()) for key, yes in MADE_IDS.items())
-
-    def footer(file: str) -> Footer:
-        path = java.org.apache.hadoop.fs.Path(java.java.net.URI(file))
-        try:
-            source = parquet.util.HadoopInputFile.fromPath(path, configuration)
-            with closing(parquet.ParquetFileReader.open(source)) as reader:
-                said, n_rows = reader.getFileMetaData(), reader.getRecordCount()
-        except Py4JJavaError as error:
-            raise DataError(f"{file}: cannot be read: {error.java_exception.getMessage()}") from None
-        columns = {column.getName(): _type(column) for column in said.getSchema().getFields()}
-        return Footer(columns, said.getKeyValueMetaData().get(key) == yes, n_rows)
-
-    with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
-        return list(pool.map(footer, files))
-
-
-def _type(column: Any) -> str:
-    meant = column.getLogicalTypeAnnotation()
-    stored = column.asPrimitiveType().getPrimitiveTypeName().name().lower() if column.isPrimitive() else "nested"
-    return stored if meant is None else f"{stored} ({meant.toString()})"
 
 
 def _renamed(batches: Iterable[Any], function: Any, names: list[str]) -> Iterator[Any]:

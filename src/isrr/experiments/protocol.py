@@ -225,7 +225,7 @@ class Protocol:
     def _paper_measured(self, rows: IntArray) -> Measured:
         largest = float(self.largest_eligibility[rows].max())
         if largest not in self._by_maximum:
-            path = Path(self.rankers(self.thresholds(rows))[::-1], "paper", "", falling=False)
+            path = Path(self.rankers(self.thresholds(rows))[::-1], "paper", "")
             self._by_maximum[largest] = Measured.of(self.pool, path)
         return self._by_maximum[largest]
 

@@ -58,7 +58,7 @@ def _figures(protocol: Protocol, eligibility: FloatArray, n_splits: int) -> dict
     named = protocol.rankers(thresholds)
     grid = (GPLRanker.deterministic(K), *named)
     values = _evaluate(pool.judged, protocol.base, eligibility, np.append(2.0, thresholds))
-    measured = Measured(Path(named[::-1], "paper", "", falling=False), grid, values)
+    measured = Measured(Path(named[::-1], "paper", ""), grid, values)
     procedure = replace(protocol.paper(), measured=always(measured))
     return {
         "thresholds": thresholds.tolist(),

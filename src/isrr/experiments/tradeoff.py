@@ -26,7 +26,7 @@ def along_thresholds(protocol: Protocol) -> Measured:
     thresholds = protocol.thresholds()
     rankers = protocol.rankers(np.append(thresholds, thresholds[-1] + thresholds[1]))
     grid = (GPLRanker.deterministic(K), protocol.base, *rankers)
-    return Measured(Path(rankers[-2::-1], "paper", "", falling=False), grid, evaluate(protocol.pool.judged, grid))
+    return Measured(Path(rankers[-2::-1], "paper", ""), grid, evaluate(protocol.pool.judged, grid))
 
 
 def curves(measured: Measured, n_splits: int) -> dict[str, Any]:

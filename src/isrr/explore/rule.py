@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from isrr.certificate import Abstention, Certificate
-from isrr.guarantee import move_together
 from isrr.risk.lattice import IntArray
 
 
@@ -32,11 +31,8 @@ class Rule:
         curve, promises = outcome.curve, outcome.guarantees
         deterministic = [point.ranker.is_deterministic for point in curve]
         relative = [g.relative and g.utility for g in promises]
-        if outcome.provenance.path in ("temperature", "front") and move_together(promises):
-            preference = [-c for c in range(len(curve))]
-        else:
-            cost = [p.disparity.value if any(g.utility for g in promises) else -p.utility.value for p in curve]
-            preference = np.argsort(np.argsort(cost, kind="stable"), kind="stable").tolist()
+        cost = [p.disparity.value if any(g.utility for g in promises) else -p.utility.value for p in curve]
+        preference = np.argsort(np.argsort(cost, kind="stable"), kind="stable").tolist()
         return cls(
             tuple(d and relative[0] for d in deterministic),
             tuple(d and all(relative) for d in deterministic),
