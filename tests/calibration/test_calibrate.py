@@ -193,7 +193,7 @@ def test_a_promise_per_segment_is_tested_in_each(judged):
     assert {test.segment for test in outcome.tests} == {"mobile", "desktop"}
     assert "in segment 'mobile': kept" in str(isrr.check(outcome, judged))
     assert sum(test.n_queries for test in outcome.tests) == outcome.provenance.n_queries
-    with pytest.raises(DataError, match="segment for each query"):
+    with pytest.raises(DataError, match=r"a segment for each query: .* name their column \(`segment=`\)"):
         calibrate(Queries.from_arrays(scores=[1, 2, 3, 1], relevance=[0, 1, 1, 0], group=[2, 2]),
                   Guarantee.parse(PROMISE, per="segment"))  # fmt: skip
 

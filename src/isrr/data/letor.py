@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from isrr.data.bad_lines import bad_line
 from isrr.data.grouping import offsets_of
 from isrr.data.identifiers import identifiers_in_text
-from isrr.data.letor_lines import Bytes, Syntax, Lines, Range, lines_of, ranges_of
+from isrr.data.letor_lines import Bytes, Lines, Range, Syntax, lines_of, ranges_of
 from isrr.data.queries import IntArray, Queries
 from isrr.errors import DataError
 from isrr.parallel import threads

@@ -55,4 +55,5 @@ def repeats(offsets: NDArray[np.int64], item_ids: NDArray[Any]) -> NDArray[np.in
     order, query = shortlex(item_ids[rows]), np.repeat(np.flatnonzero(suspect), n_items[suspect])
     by_item = np.lexsort((order, query))
     same = (np.diff(order[by_item]) == 0) & (np.diff(query[by_item]) == 0)
-    return rows[by_item[1:][same]]
+    found: NDArray[np.int64] = rows[by_item[1:][same]]
+    return found

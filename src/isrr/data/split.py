@@ -1,19 +1,31 @@
-"""Seeded splits by query.
+"""The three parts of a data set, and seeded splits by query.
 
 A query's part depends on its id, the seed and the shares alone: neither the order of queries nor which others
 there are moves it, so shards split apart agree with the whole. Shares are kept on average, not to the query.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
 
-from isrr.data.queries import Queries
+from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
 
 
-def split(queries: Queries, shares: Sequence[float] = (0.6, 0.2, 0.2), seed: int = 0) -> tuple[Queries, ...]:
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """Training, validation and test queries."""
+
+    train: Queries
+    validation: Queries
+    test: Queries
+
+
+def split(
+    queries: Queries, shares: Sequence[float] | FloatArray = (0.6, 0.2, 0.2), seed: int = 0
+) -> tuple[Queries, ...]:
     """Divide queries into parts, each query into one, by a hash of its id keyed with the seed.
 
     Args:
