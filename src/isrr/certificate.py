@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -71,8 +72,8 @@ class Outcome:
         return self.ranker.rank(scores, query_id, session, k)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the outcome as JSON; the old file stays whole until the new one is complete."""
-        write_atomically(path, (json.dumps(self.document(), indent=1, allow_nan=False) + "\n").encode())
+        """Write the outcome as JSON, to a .json file; the old one stays whole until the new one is complete."""
+        write_atomically(ranker_path(path), (json.dumps(self.document(), indent=1, allow_nan=False) + "\n").encode())
 
     def document(self) -> dict[str, Any]:
         """What `save` writes: the content, and the digest that vouches for it."""
@@ -215,6 +216,18 @@ class Abstention(Outcome):
         return "\n".join(lines + self._risk_lines() + self._provenance_lines())
 
 
+def ranker_path(path: str | PathLike[str]) -> Path:
+    """Where a ranker file lies. Its name must end in .json: what is kept beside it (`isrr.status`) is named after it.
+
+    A device or a pipe may have any name.
+    """
+    found = Path(path)
+    if found.suffix != ".json" and (found.is_file() or not found.exists()):
+        ending = f"ends in {found.suffix}" if found.suffix else "has no ending"
+        raise CertificateError(f"{path}: the name of a ranker file must end in .json; this one {ending}")
+    return found
+
+
 def load(path: str | PathLike[str], *, trust_edited: bool = False) -> Certificate | Abstention:
     """Read a saved outcome.
 
@@ -240,7 +253,7 @@ def load(path: str | PathLike[str], *, trust_edited: bool = False) -> Certificat
         )
     try:
         return _read(document)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise CertificateError(f"{path}: damaged certificate: {error!r}") from None
 
 

@@ -68,6 +68,7 @@ def made(tmp_path_factory):
         ),
         (["calibrate", "judged.parquet", "-g", f"{PROMISE}, ndcg@9 >= 0.5"], "several promises; give each by itself"),
         (["calibrate", "judged.parquet", "-g", PROMISE, "-o", "/dev/full"], "/dev/full: No space left on device"),
+        (["calibrate", "nowhere.parquet", "-g", PROMISE, "-o", "ranker.eu"], "must end in .json; this one ends in .eu"),
         (["calibrate", "judged.parquet", "-g", PROMISE, "--relevance", "rel"], "there is no column 'rel'"),
         (["rank", "ranker.json", "no-score.csv", "-o", "x.parquet"], "no score column (score, or named by --score)"),
         ([*RANK, "--engine", "sprak"], "no engine is called 'sprak'"),

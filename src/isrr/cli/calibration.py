@@ -30,7 +30,7 @@ def calibrate(
     guarantee: Promises,
     columns: dict[str, Any],
     where: dict[str, Any],
-    out_file: Annotated[Path, typer.Option("--out", "-o", help="Where to write the ranker.")] = Path("ranker.json"),
+    out_file: Annotated[Path, typer.Option("--out", "-o", help="The ranker to write: .json.")] = Path("ranker.json"),
     confidence: Annotated[float, typer.Option(help="Probability with which the promise holds.")] = 0.95,
     validation: Annotated[
         Path | None, typer.Option(help="Other judged queries, to fix the path; else some of the judged are set aside.")
@@ -52,6 +52,7 @@ def calibrate(
     """
     from isrr.calibration.calibrate import calibrate as run
     from isrr.calibration.terms import Terms
+    from isrr.certificate import ranker_path
     from isrr.data.frames import read_queries
     from isrr.guarantee import Guarantee
 
@@ -66,6 +67,7 @@ def calibrate(
         for text in guarantee
     ]
     check_file(out_file, read=(judged, validation))
+    ranker_path(out_file)
     Terms(tuple(promises), confidence, path, evidence, selection, seed, attempts)  # a slip is told before reading
     others = None if validation is None else read_queries(validation, **columns)
     with progress("calibrating", "tuning and certifying") as advance:
