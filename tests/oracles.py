@@ -12,6 +12,14 @@ def standard_order(scores, item_ids=None):
     return sorted(range(len(scores)), key=lambda i: (-scores[i], ties[i]))
 
 
+def repeated_item(lists):
+    """The least item that stands twice in the first list to hold one, that list, and how many items repeat one."""
+    found = [(min(item for item in items if items.count(item) > 1), q)
+             for q, items in enumerate(lists) if len(set(items)) < len(items)]  # fmt: skip
+    n_rows = sum(len(items) - len(set(items)) for items in lists)
+    return (*found[0], n_rows) if found else None
+
+
 def softmax(values):
     weights = np.exp(np.asarray(values) - np.max(values))
     return weights / weights.sum()

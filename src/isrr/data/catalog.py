@@ -22,7 +22,7 @@ import numpy as np
 from isrr.data.frames import read_queries
 from isrr.data.letor import read_letor
 from isrr.data.queries import Queries
-from isrr.data.split import split
+from isrr.data.split import Splits, split
 from isrr.errors import DataError
 
 Files = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
@@ -32,17 +32,6 @@ WHOLE: Files = (("train.txt",), ("vali.txt",), ("test.txt",))
 
 class BenchmarkCountsWarning(UserWarning):
     """Files of a benchmark hold other numbers of queries, items or features than published."""
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """A benchmark's three parts, as its publishers divide it."""
-
-    name: str
-    fold: int
-    train: Queries
-    validation: Queries
-    test: Queries
 
 
 @dataclass(frozen=True)
@@ -108,8 +97,8 @@ JESTER = "jester5k"
 _JESTER_USERS, _JESTER_RATINGS = 5_000, 363_209
 
 
-def load(name: str, path: str | os.PathLike[str], fold: int = 1) -> Benchmark:
-    """Read a benchmark from its folder.
+def load(name: str, path: str | os.PathLike[str], fold: int = 1) -> Splits:
+    """Read a benchmark from its folder, divided as its publishers do.
 
     Folds lie in Fold1 … Fold5, each with train.txt, vali.txt and test.txt, or as the parts S1.txt … S5.txt
     that make them; any file may be gzipped. Other counts than published bring a `BenchmarkCountsWarning`.
@@ -122,12 +111,12 @@ def load(name: str, path: str | os.PathLike[str], fold: int = 1) -> Benchmark:
     files = located(name, path, fold)
     if name == JESTER:
         ((ratings,),) = files
-        return Benchmark(name, fold, *_jester(ratings))
+        return _jester(ratings)
     known = CATALOG[name]
     parts = [_part(part) for part in files]
     width = max((part.features.shape[1] for part in parts if part.features is not None), default=0)
     _compare(name, known, fold, parts, width)
-    return Benchmark(name, fold, *(_widened(part, width) for part in parts))
+    return Splits(*(_widened(part, width) for part in parts))
 
 
 def located(name: str, path: str | os.PathLike[str], fold: int = 1) -> list[list[Path]]:
@@ -203,7 +192,7 @@ def _compare(name: str, known: Published, fold: int, parts: Sequence[Queries], w
         warnings.warn(f"{name}: {'; '.join(differences)}", BenchmarkCountsWarning, stacklevel=3)
 
 
-def _jester(file: Path) -> tuple[Queries, Queries, Queries]:
+def _jester(file: Path) -> Splits:
     """Users as queries and jokes as items; ratings from −10 to 10 become relevance from 0 to 4."""
     users = read_queries(file, query="user", item="joke", score="rating")
     if (len(users), users.n_rows) != (_JESTER_USERS, _JESTER_RATINGS):
@@ -211,5 +200,4 @@ def _jester(file: Path) -> tuple[Queries, Queries, Queries]:
         published = f"{_JESTER_USERS:,} and {_JESTER_RATINGS:,}"
         warnings.warn(f"{JESTER}: {found}, published are {published}", BenchmarkCountsWarning, stacklevel=3)
     judged = replace(users, scores=None, relevance=(users.need_scores() + 10) / 5)
-    train, validation, test = split(judged)
-    return train, validation, test
+    return Splits(*split(judged))
