@@ -26,6 +26,8 @@ def test_a_plan_names_the_queries_needed_with_and_without_a_pilot(judged):
         isrr.plan("ndcg@5 >= 0.5", utility=0.6, deviation=3.0)
     with pytest.raises(GuaranteeError, match="needs pilot queries"):
         isrr.plan("normalized_disparity@5 <= 0.5")
+    with pytest.raises(TypeError, match="plan takes the promise first, then pilot queries; the first is a Queries"):
+        isrr.plan(judged, PROMISE)
 
 
 def test_a_plan_per_segment_is_that_of_the_neediest_one(judged):

@@ -53,6 +53,17 @@ def test_streamed_files_and_dask_give_the_bits_of_queries_in_memory(files, evide
     assert isrr.check(expected, files, "dask", trust_layout=True) == isrr.check(expected, files)
 
 
+@pytest.mark.parametrize("where", [{}, {"trust_layout": True}], ids=["in memory", "streamed"])
+def test_columns_are_named_as_for_read_queries(files, tmp_path, where):
+    table = pa.concat_tables([pq.read_table(file) for file in sorted(Path(files).parent.iterdir())])
+    pq.write_table(table.rename_columns(["search", "sku", "points", "stars"]), tmp_path / "ours.parquet")
+    names = {"query": "search", "item": "sku", "score": "points", "relevance": "stars"}
+    expected = isrr.calibrate(files, PROMISE)
+    found = isrr.calibrate(tmp_path / "ours.parquet", PROMISE, **names, **where)
+    assert found == expected
+    assert isrr.check(found, tmp_path / "ours.parquet", **names, **where) == isrr.check(expected, files)
+
+
 @pytest.mark.parametrize("change", ["a query goes", "a query changes its segment"])
 def test_queries_that_change_between_passes_are_refused(files, change, tmp_path):
     whole = pa.concat_tables([pq.read_table(file) for file in sorted(Path(files).parent.iterdir())])

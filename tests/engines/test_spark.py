@@ -221,7 +221,7 @@ def test_a_query_cut_in_two_is_refused_where_the_layout_is_trusted(spark, tmp_pa
         ("table", {}, DataError, "table: there is no such file"),
         ([1, 2], {}, DataError, "a list is neither a path nor a Spark table"),
         ("{files}", {"master": "local[3]"}, EngineError, r"runs on spark://.*, not on local\[3\]"),
-        ("{files}", {"columns": {"score": "points"}}, DataError, "there is no column 'points'"),
+        ("{files}", {"score": "points"}, DataError, "there is no column 'points'"),
     ],
 )
 def test_what_spark_cannot_read_is_refused(spark, few, data, options, error, said):
@@ -269,11 +269,11 @@ def test_spark_reads_the_files_that_are_named_and_no_others(spark, tmp_path):
     (tmp_path / "co:lon.parquet").touch()
     expected = isrr.calibrate(isrr.read_queries(table, **names), PROMISE, path=PATH)
     for file, where in (("part[1].parquet", {}), ("a b%20{c,d}/p*.parquet", {"trust_layout": True})):
-        found = isrr.calibrate(tmp_path / file, PROMISE, path=PATH, engine="spark", columns=names, **where)
+        found = isrr.calibrate(tmp_path / file, PROMISE, path=PATH, engine="spark", **names, **where)
         assert found == expected
     pq.write_table(table, tmp_path / "_part.parquet")
     with pytest.raises(DataError, match=r"_part\.parquet: Spark passes over files of such a name"):
-        isrr.calibrate(f"{tmp_path}/_p*.parquet", PROMISE, engine="spark", columns=names)
+        isrr.calibrate(f"{tmp_path}/_p*.parquet", PROMISE, engine="spark", **names)
 
 
 def test_files_that_spark_alone_can_reach_are_one_table_too(spark, tmp_path):

@@ -63,8 +63,8 @@ def calibrate(
         attempts: How many looks at the data are planned; delta is split over them.
         progress: Called with (done, in all), anew in each pass: queries at hand, else files or Spark's tasks.
         engine: "local", or "spark" (or "dask") to calibrate where the queries are. All give the same bits.
-        where: `columns`, `trust_layout`, `master` and `partitions`, for queries that are not at hand; see
-            `isrr.engines.source.Where`.
+        where: Names of columns (`query="search_id"`), `trust_layout`, `master` and `partitions`, for queries that are
+            not at hand; see `isrr.engines.source.Where`.
 
     Returns:
         A `Certificate`, or an `Abstention` with its reason and the deterministic ranker.

@@ -21,6 +21,7 @@ from isrr.calibration.paths import temperature_path
 from isrr.calibration.terms import Terms
 from isrr.calibration.values import values_of
 from isrr.counting import counted
+from isrr.data.frames import read_queries
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import GuaranteeError
 from isrr.guarantee import Guarantee, check_probability
@@ -114,7 +115,7 @@ class Plan:
 
 def plan(
     guarantee: str | Guarantee,
-    queries: Queries | None = None,
+    queries: Any = None,
     *,
     confidence: float = 0.95,
     power: float = POWER,
@@ -126,8 +127,8 @@ def plan(
 
     Args:
         guarantee: The promise.
-        queries: Some judged queries, as a pilot; without them, give `utility`. A promise per segment is planned for
-            by its neediest segment.
+        queries: Some judged queries, as a pilot: `Queries`, or what `read_queries` takes; without them, give `utility`.
+            A promise per segment is planned for by its neediest segment.
         confidence: With which the promise is to hold.
         power: Probability with which it is to be certified.
         utility: Expected NDCG of the deterministic ranker, where there is no pilot.
@@ -138,6 +139,8 @@ def plan(
         >>> plan("ndcg@5 >= 0.50", utility=0.55).queries_needed
         232
     """
+    if not isinstance(guarantee, str | Guarantee):
+        raise TypeError(f"plan takes the promise first, then pilot queries; the first is a {type(guarantee).__name__}")
     promise = Guarantee.parse(guarantee, **options) if isinstance(guarantee, str) else guarantee
     check_probability("confidence", confidence)
     check_probability("power", power)
@@ -145,7 +148,7 @@ def plan(
     if queries is None:
         needed = _guessed(promise, delta, power, utility, deviation)
         return Plan(promise, confidence, power, needed, None, (), 0)
-    pilot = _Pilot.of(promise, queries)
+    pilot = _Pilot.of(promise, queries if isinstance(queries, Queries) else read_queries(queries))
     needs = [pilot.queries_needed(c, delta, power) for c in range(len(pilot.rankers))]
     if promise.relative and promise.utility:
         needs[pilot.head] = None  # keeps its own promise by definition, and removes no disparity

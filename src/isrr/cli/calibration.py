@@ -74,7 +74,7 @@ def calibrate(
     with progress("calibrating", "tuning and certifying") as advance:
         outcome = run(
             judged, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
-            seed=seed, attempts=attempts, progress=advance, columns=columns, **where,
+            seed=seed, attempts=attempts, progress=advance, **columns, **where,
         )  # fmt: skip
     look, spent = note_look(Path(judged), out_file, outcome, others)
     outcome = replace(outcome, provenance=replace(outcome.provenance, look=look, spent=spent))
@@ -158,7 +158,7 @@ def evaluate(
 
     outcome = opened(ranker, trust_edited)
     with progress("evaluating") as advance:
-        found = check(outcome, judged, progress=advance, columns=columns, **where)
+        found = check(outcome, judged, progress=advance, **columns, **where)
     if found.data == outcome.provenance.data:
         warn("these are the queries it was calibrated on, and chosen by; only new ones tell whether the promise holds")
     warn_of_drift(outcome, found.scores_outside)

@@ -62,7 +62,7 @@ def opened_rows(scored: str, columns: dict[str, Any], where: dict[str, Any]) -> 
         raise GuaranteeError("rankings are made by engine 'local' or 'spark', not by 'dask'")
     if where["engine"] == "local" and where["trust_layout"]:
         raise GuaranteeError("rankings by engine 'local' are made in memory; leave out --trust-layout, or use 'spark'")
-    with closing(open_source(scored, columns=columns, **where)) as rows:
+    with closing(open_source(scored, **columns, **where)) as rows:
         assert isinstance(rows, InMemory | SparkRows)
         yield rows
 

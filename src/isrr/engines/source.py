@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
+from isrr.data.columns import ROLES
 from isrr.data.files import open_table, reading
 from isrr.data.frames import read_queries
 from isrr.data.queries import Queries
@@ -21,14 +22,20 @@ class Where(TypedDict, total=False):
     """How queries that are not at hand are found and read.
 
     Attributes:
-        columns: Names of columns by role, as for `read_queries`, where they have other than their usual names.
+        query, item, score, relevance, segment, item_group: Names of columns, as for `read_queries`, where they are not
+            the usual ones.
         trust_layout: The rows of a query stand together in one file: stream them as they are. It is checked that no
             query is cut in two. Otherwise rows are brought together: in memory, or on Spark by a shuffle.
         master: Spark's master, where there is no session yet: "spark://…", "yarn", "local[4]".
         partitions: On Spark, into how many partitions scattered rows are brought; as many as they lie in, unless given.
     """
 
-    columns: Mapping[str, str | None]
+    query: str | None
+    item: str | None
+    score: str | None
+    relevance: str | None
+    segment: str | None
+    item_group: str | None
     trust_layout: bool
     master: str | None
     partitions: int | None
@@ -64,12 +71,17 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
         raise DataError("on Dask, give the path of Parquet files, and trust_layout: rows are not moved there")
     if isinstance(data, Queries):
         return InMemory(data)
-    named = dict(where.get("columns") or {})
+    named = named_columns(where)
     if not isinstance(data, str | os.PathLike):
         return InMemory(read_queries(data, **named))  # type: ignore[arg-type]
     if where.get("trust_layout"):
         return Files(matching_files(data), named, dask.spread if engine == "dask" else map)
     return InMemory(read_files(data, **named))
+
+
+def named_columns(where: Where) -> dict[str, str | None]:
+    """The columns that were named, by role."""
+    return {role: where.get(role) for role in ROLES if role in where}  # type: ignore[misc]
 
 
 def read_files(path: str | os.PathLike[str], **columns: str | None) -> Queries:

@@ -19,7 +19,7 @@ from isrr.engines.jobs import run_job
 from isrr.engines.layout import TakeSpans, apart, ids_by_block, split_query
 from isrr.engines.packing import SUMMARY_COLUMNS
 from isrr.engines.sessions import own_session, pandas_unmentioned, refuse_other_master, settings
-from isrr.engines.source import Where
+from isrr.engines.source import Where, named_columns
 from isrr.engines.spark_files import spark_files
 from isrr.engines.task import Sum, Task, merged, summarise
 from isrr.errors import DataError, EngineError
@@ -62,7 +62,7 @@ class SparkRows:
             raise DataError(f"a {type(data).__name__} is neither a path nor a Spark table; read it with engine='local'")
         spark = run_job(lambda: own_session(master), name) if in_files else data.sparkSession
         refuse_other_master(spark, master)
-        named = where.get("columns") or {}
+        named = named_columns(where)
         trusted = where.get("trust_layout")
         if in_files:
             rows, files, footers = spark_files(spark, name)
