@@ -5,11 +5,9 @@ up; yours come from wherever they come from. Needs the extras `lightgbm` and `se
 """
 
 import json
-import socket
+import re
 import subprocess
 import sys
-import time
-from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 import lightgbm
@@ -34,14 +32,10 @@ print(outcome, end="\n\n")
 outcome.save("ranker.json")  # an abstention is saved, too, and served as the order by score
 
 # From here on only ranker.json is needed: neither LightGBM nor the features.
-with socket.socket() as probe:
-    probe.bind(("127.0.0.1", 0))
-    port = probe.getsockname()[1]
-service = subprocess.Popen(
-    [sys.executable, "-m", "isrr", "serve", "ranker.json", "--port", str(port), "--log", "served"],
-    stderr=subprocess.DEVNULL,
-)
-url = f"http://127.0.0.1:{port}"
+# Port 0 is any that is free; the service says which in its log, once it is ready.
+command = [sys.executable, "-m", "isrr", "serve", "ranker.json", "--port", "0", "--log", "served"]
+service = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+url = next(found[0] for found in (re.search(r"http://[\w.:]+", line) for line in service.stderr) if found)
 
 
 def ask(path: str, body: object = None) -> dict:
@@ -51,12 +45,6 @@ def ask(path: str, body: object = None) -> dict:
 
 
 try:
-    for _ in range(600):
-        try:
-            ask("/ready")
-            break
-        except (URLError, ConnectionError):
-            time.sleep(0.1)
     query = judged[0]
     items = [{"id": f"item-{i}", "score": float(score)} for i, score in enumerate(query.scores)]
     by_score = [f"item-{i}" for i in np.argsort(-query.scores, kind="stable")[:5]]
@@ -67,4 +55,4 @@ try:
         print(f"session {session:5} ", *shown, f"({status})")
 finally:
     service.terminate()
-    service.wait(60)
+    service.communicate(timeout=60)

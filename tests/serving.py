@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import os
+import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -28,8 +28,8 @@ class Client:
         self.app = app
 
     @property
-    def service(self):
-        return self.app._app.routes[0].endpoint.__self__
+    def worker(self):
+        return self.app._app.routes[0].endpoint.__self__.worker
 
     def request(self, method, path, **given):
         async def once():
@@ -47,20 +47,18 @@ class Client:
 
 
 class Server:
-    """`isrr serve` in processes of its own, on a free port of the loopback."""
+    """`isrr serve` in processes of its own, on a port of the loopback that the system gives and the log names."""
 
-    def __init__(self, ranker_file, *options):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
-        command = [sys.executable, "-c", "from isrr.cli.main import main; main()", "serve", str(ranker_file)]
-        self.process = subprocess.Popen(
-            [*command, "--port", str(self.port), *options], stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
+    def __init__(self, ranker_file, *options, program="from isrr.cli.main import main; main()"):
+        command = [sys.executable, "-c", program, "serve", str(ranker_file), "--port", "0", *options]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
         self.lines = []
         self._reader = threading.Thread(target=lambda: self.lines.extend(self.process.stderr))
         self._reader.start()
+        named = re.compile(r"running on (http://127\.0\.0\.1:(\d+))")
+        self.wait(lambda: any(map(named.search, self.lines)))
+        self.url, port = next(found.groups() for found in map(named.search, self.lines) if found)
+        self.port = int(port)
         self.wait(lambda: httpx.get(f"{self.url}/ready").status_code == 200)
 
     def wait(self, holds, seconds=60):

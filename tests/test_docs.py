@@ -65,7 +65,7 @@ def library(tmp_path_factory):
     outcome = isrr.calibrate(judged, "ndcg@5 >= 95% of deterministic")
     outcome.save(folder / "ranker.json")
     client = client_of(folder / "ranker.json")
-    client.service.log = ServedLog(folder / "served", 1 << 24)
+    client.worker.log = ServedLog(folder / "served", 1 << 24)
     for query in new:
         items = [{"id": str(i), "score": float(s)} for i, s in zip(query.item_ids, query.scores, strict=True)]
         client.post("/rank", {"query_id": str(query.query_ids[0]), "session": "u42", "items": items})

@@ -7,8 +7,10 @@ hand is refused unless the reader says otherwise.
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from hashlib import sha256
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,7 +54,7 @@ class Outcome:
         """Length of the lists the promise speaks of."""
         return self.ranker.k
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A short name: the beginning of the digest of the content."""
         return _digest(self._content())[:16]
@@ -71,8 +73,8 @@ class Outcome:
         return self.ranker.rank(scores, query_id, session, k)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the outcome as JSON; the old file stays whole until the new one is complete."""
-        write_atomically(path, (json.dumps(self.document(), indent=1, allow_nan=False) + "\n").encode())
+        """Write the outcome as JSON, to a .json file; the old one stays whole until the new one is complete."""
+        write_atomically(ranker_path(path), (json.dumps(self.document(), indent=1, allow_nan=False) + "\n").encode())
 
     def document(self) -> dict[str, Any]:
         """What `save` writes: the content, and the digest that vouches for it."""
@@ -104,13 +106,18 @@ class Outcome:
             found.append("a path fixed by the tested queries carries no guarantee: give `validation=`")
         if any(test.evidence == "normal_approximation" for test in self.tests):
             found.append("the normal approximation is not valid for any given number of queries")
-        if p.look > p.planned_looks:
-            together = max(1 - p.look * (1 - self.confidence) / p.planned_looks, 0)
+        if self._spent > (1 - self.confidence) * (1 + 1e-9):  # more than rounding
             found.append(
-                f"look {p.look} at the same data; that all of them hold has no more than confidence {together:.0%}: "
-                "plan them (`attempts=`), or use new queries"
+                f"look {p.look} at the same data; that all of them hold has no more than confidence "
+                f"{max(1 - self._spent, 0):.4g}: plan them (`attempts=`) before the first, or use new queries"
             )
         return found
+
+    @property
+    def _spent(self) -> float:
+        """Tolerated chance of error of this look and those before it together."""
+        p = self.provenance
+        return p.look * (1 - self.confidence) / p.planned_looks if p.spent is None else p.spent
 
     def _risk_lines(self) -> list[str]:
         """What `risk` and `bound` measure, once for each promise."""
@@ -215,6 +222,18 @@ class Abstention(Outcome):
         return "\n".join(lines + self._risk_lines() + self._provenance_lines())
 
 
+def ranker_path(path: str | PathLike[str]) -> Path:
+    """Where a ranker file lies. Its name must end in .json: what is kept beside it (`isrr.status`) is named after it.
+
+    A device or a pipe may have any name.
+    """
+    found = Path(path)
+    if found.suffix != ".json" and (found.is_file() or not found.exists()):
+        ending = f"ends in {found.suffix}" if found.suffix else "has no ending"
+        raise CertificateError(f"{path}: the name of a ranker file must end in .json; this one {ending}")
+    return found
+
+
 def load(path: str | PathLike[str], *, trust_edited: bool = False) -> Certificate | Abstention:
     """Read a saved outcome.
 
@@ -240,7 +259,7 @@ def load(path: str | PathLike[str], *, trust_edited: bool = False) -> Certificat
         )
     try:
         return _read(document)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise CertificateError(f"{path}: damaged certificate: {error!r}") from None
 
 

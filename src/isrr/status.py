@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal
 
-from isrr.certificate import Outcome
+from isrr.certificate import Outcome, ranker_path
 from isrr.errors import CertificateError
 from isrr.files import write_atomically
 from isrr.json_files import read_json
@@ -79,7 +79,13 @@ def moment(text: str) -> datetime:
 
 def status_file(ranker_file: str | PathLike[str]) -> Path:
     """Where the status of a ranker file is kept."""
-    return Path(ranker_file).with_suffix(".status.json")
+    return beside(ranker_file, "status")
+
+
+def beside(ranker_file: str | PathLike[str], what: str) -> Path:
+    """A file of its own beside a ranker file: `ranker.json` → `ranker.status.json`."""
+    file = ranker_path(ranker_file)
+    return file.with_name(f"{file.name.removesuffix('.json')}.{what}.json")
 
 
 def read_status(ranker_file: str | PathLike[str], certificate: str) -> Status:

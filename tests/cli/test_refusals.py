@@ -63,6 +63,7 @@ def made(tmp_path_factory):
         (["calibrate", "no-score.csv", "-g", PROMISE], "named by --score); the columns are query_id, item_id, Score_,"),
         (["calibrate", "no-score.csv", "-g", PROMISE], "did you mean 'Score_'?"),
         (["calibrate", "judged.parquet", "-g", PROMISE, "-o", "/dev/full"], "/dev/full: No space left on device"),
+        (["calibrate", "nowhere.parquet", "-g", PROMISE, "-o", "ranker.eu"], "must end in .json; this one ends in .eu"),
         (["calibrate", "judged.parquet", "-g", PROMISE, "--relevance", "rel"], "there is no column 'rel'"),
         (["rank", "ranker.json", "no-score.csv", "-o", "x.parquet"], "no score column (score, or named by --score)"),
         ([*RANK, "--engine", "sprak"], "no engine is called 'sprak'"),

@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -70,6 +71,7 @@ def test_codes(client, body, code):
         ("/rank", b'{"query_id": 1, "items": [], "sesion": 1}', "`sesion`; the fields are query_id, items, session,"),
         ("/rank", b'{"query_id": 1, "items": [], "sesion": 1}', "did you mean session?"),
         ("/rank/batch", b'{"queries": [{"query_id": 1, "items": [{"ID": 1}]}]}', "the fields are id, score"),
+        ("/rank", item('"a"', "-Infinity"), "JSON has no NaN or Infinity, though Python writes them"),
         ("/rank", b'{"query_id": 1, "items": [], "` - at `$.x.y": 1}', "unknown field"),
     ],
 )
@@ -143,10 +145,32 @@ def test_slow_and_endless_bodies_are_cut_off(ranker_file):
 
 def test_no_more_requests_at_a_time_than_the_limit(ranker_file):
     client = client_of(ranker_file, max_concurrency=2)
-    client.app._running = 2
-    answer = client.post("/rank", GOOD)
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-    assert client.get("/health").status_code == 200
+    body = json.dumps(GOOD).encode()
+
+    async def drive():
+        rest, begun = asyncio.Event(), []
+
+        async def slowly():
+            begun.append(True)
+            yield body[:10]
+            await rest.wait()
+            yield body[10:]
+
+        transport = httpx.ASGITransport(app=client.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://isrr") as asking:
+            slow = [asyncio.create_task(asking.post("/rank", content=slowly())) for _ in range(2)]
+            async with asyncio.timeout(10):
+                while len(begun) < 2:
+                    await asyncio.sleep(0)
+            refused, healthy = await asking.post("/rank", json=GOOD), await asking.get("/health")
+            rest.set()
+            served = [*await asyncio.gather(*slow), await asking.post("/rank", json=GOOD)]
+        return refused, healthy, served
+
+    refused, healthy, served = asyncio.run(drive())
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+    assert healthy.status_code == 200
+    assert [answer.status_code for answer in served] == [200] * 3
 
 
 def test_what_nobody_foresaw_is_a_503_and_a_line_in_the_log(client, monkeypatch, caplog):

@@ -17,7 +17,7 @@ from serving import client_of
 def served(ranker_file, tmp_path):
     """A log of 300 queries, and judgments under which every item is as good, or just those that were not drawn."""
     client = client_of(ranker_file)
-    client.service.log = ServedLog(tmp_path / "log", 1 << 20)
+    client.worker.log = ServedLog(tmp_path / "log", 1 << 20)
     rng, rows, queries = np.random.default_rng(20230), [], []
     for q in range(300):
         items = [{"id": f"i{n}", "score": score} for n, score in enumerate(rng.normal(1.0, 0.3, 12).round(4).tolist())]

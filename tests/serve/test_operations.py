@@ -1,9 +1,13 @@
 """Health, metrics, OpenAPI, reloading, the served-ranking log and the ledger made from it."""
 
 import asyncio
+import errno
 import json
 import os
 import signal
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -11,16 +15,27 @@ import pytest
 
 from isrr import Queries
 from isrr.errors import DataError
-from isrr.serve.app import Service
+from isrr.monitor.exposure_ledger import ledger, write_ledger
+from isrr.serve import served_log
 from isrr.serve.current import CurrentCertificate
-from isrr.serve.exposure_ledger import ledger, write_ledger
 from isrr.serve.metrics import ServiceMetrics
 from isrr.serve.served_log import ServedLog, mend, read_served, write_parquet
 from isrr.serve.settings import Settings
+from isrr.serve.worker import Worker
 from isrr.status import Status, status_file
 from serving import client_of
 
 ITEMS = [{"id": name, "score": score} for name, score in (("a", 1.2), ("b", 1.0), ("c", 0.9), ("d", 0.2))]
+
+
+async def until(holds):
+    async with asyncio.timeout(10):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+def raises(error):
+    raise error
 
 
 def ask(client, query="q", session="s", **given):
@@ -39,18 +54,27 @@ def test_the_small_endpoints_answer(client, certificate):
     assert "Draw a hundred rankings" in page.text
 
 
-def test_starting_makes_the_service_ready_and_sighup_reloads(ranker_file, certificate, other_certificate):
-    service = Service(Settings(ranker_file, poll=0.02))
+def test_what_info_says_is_made_once_for_each_status(ranker_file, certificate, monkeypatch):
+    texts, text = [], type(certificate).__str__
+    monkeypatch.setattr(type(certificate), "__str__", lambda self: texts.append(text(self)) or texts[-1])
+    client = client_of(ranker_file)
+    first = client.get("/info").json()
+    assert client.get("/info").json() == first
+    Status(certificate.id, "revoked", "tested").save(ranker_file)
+    client.worker.refresh()
+    assert client.get("/info").json()["status"]["status"] == "revoked"
+    assert len(texts) == 2
+    assert "curve" not in first["content"]
+    assert first["content"]["provenance"]["data"] == certificate.provenance.data
 
-    async def until(holds):
-        async with asyncio.timeout(10):
-            while not holds():
-                await asyncio.sleep(0.01)
+
+def test_starting_makes_the_service_ready_and_sighup_reloads(ranker_file, certificate, other_certificate):
+    worker = Worker(Settings(ranker_file, poll=0.02))
 
     async def drive():
-        current = service.current
-        async with service.lifespan(None):
-            assert service.ready
+        current = worker.current
+        async with worker.lifespan(None):
+            assert worker.readiness == "ok"
             other_certificate.save(ranker_file)
             await until(lambda: current.now.note.id == other_certificate.id)
             ranker_file.write_text("{")
@@ -60,20 +84,76 @@ def test_starting_makes_the_service_ready_and_sighup_reloads(ranker_file, certif
             certificate.save(ranker_file)
             await until(lambda: current.now.note.id == certificate.id)
             assert current.reload_error is None
-        assert not service.ready
+        assert worker.readiness == "starting"
 
     asyncio.run(drive())
-    assert b"isrr_reload_failures_total 0.0" not in service.metrics.render()
+    assert b"isrr_reload_failures_total 0.0" not in worker.metrics.render()
+
+
+def test_whatever_a_step_of_the_watch_runs_into_a_revocation_is_still_seen(ranker_file, certificate, tmp_path, caplog):
+    worker = Worker(Settings(ranker_file, poll=0.02, shared=tmp_path / "gone", trust_edited=True))
+
+    async def drive():
+        async with worker.lifespan(None):
+            await until(lambda: "a step of the watch failed" in caplog.text)  # there is no folder to share counts in
+            document = certificate.document()
+            document["ranker"]["score_map"] = 3  # and there are no maps
+            ranker_file.write_text(json.dumps(document))
+            await until(lambda: "damaged certificate" in (worker.current.reload_error or ""))
+            certificate.save(ranker_file)
+            Status(certificate.id, "revoked", "tested").save(ranker_file)
+            await until(lambda: worker.current.now.note.status == "revoked")
+            await asyncio.sleep(0.1)
+
+    asyncio.run(drive())
+    assert caplog.text.count("a step of the watch failed") == 1
+
+
+def test_a_worker_that_no_longer_watches_is_not_ready(ranker_file):
+    client = client_of(ranker_file)
+
+    async def drive():
+        endpoint = next(route.endpoint for route in client.app._app.routes if route.path == "/ready")
+        async with client.worker.lifespan(None):
+            before = await endpoint(None)
+            client.worker._watching.cancel()
+            await until(lambda: client.worker._watching.done())
+            return before.status_code, (await endpoint(None)).status_code
+
+    assert asyncio.run(drive()) == (200, 503)
+
+
+def test_what_could_not_be_read_once_is_read_at_the_next_look(ranker_file, certificate, monkeypatch):
+    current = CurrentCertificate(ranker_file)
+    Status(certificate.id, "revoked", "tested").save(ranker_file)
+    with monkeypatch.context() as busy:
+        busy.setattr("pathlib.Path.read_text", lambda *_, **__: raises(OSError(errno.EMFILE, "too many open files")))
+        assert not current.refresh()
+    assert current.refresh()
+    assert (current.now.note.status, current.reload_error) == ("revoked", None)
 
 
 def test_a_bad_status_file_keeps_the_last_word(ranker_file, certificate, caplog):
     current = CurrentCertificate(ranker_file)
     Status(certificate.id, "revoked", "tested").save(ranker_file)
     assert current.refresh()
+    assert [(record.levelname, record.status) for record in caplog.records] == [("WARNING", "revoked")]
     status_file(ranker_file).write_text("damaged")
     assert not current.refresh()
     assert current.now.note.status == "revoked"
     assert "reload failed" in caplog.text
+
+
+def test_a_term_that_is_set_while_it_is_served_is_kept(ranker_file, certificate):
+    current = CurrentCertificate(ranker_file)
+    ends = datetime.now(UTC) + timedelta(seconds=0.5)
+    Status(certificate.id, expires=ends.isoformat()).save(ranker_file)
+    assert not current.refresh()  # the answers are the same as before
+    while datetime.now(UTC) < ends:
+        assert current.now.note.status == "valid"
+        time.sleep(0.05)
+    assert current.refresh()
+    assert current.now.note.status == "expired"
 
 
 def test_a_certificate_expires_while_it_is_served(ranker_file, certificate, monkeypatch):
@@ -134,7 +214,7 @@ def test_the_openapi_document_covers_every_path(client):
 
 def test_the_log_holds_what_was_served_before_it_is_served(ranker_file, tmp_path):
     client = client_of(ranker_file, log=tmp_path / "log")
-    client.service.log = ServedLog(tmp_path / "log", 1 << 20)
+    client.worker.log = ServedLog(tmp_path / "log", 1 << 20)
     answers = [ask(client, session=n, k=2).json() for n in range(5)]
     page = ask(client, session=0, page=2, page_size=2).json()
     lines = list(read_served(tmp_path / "log"))
@@ -153,7 +233,7 @@ def test_the_log_holds_what_was_served_before_it_is_served(ranker_file, tmp_path
 
 def test_a_batch_that_is_refused_leaves_nothing_in_the_log(ranker_file, tmp_path):
     client = client_of(ranker_file)
-    client.service.log = ServedLog(tmp_path / "log", 1 << 20)
+    client.worker.log = ServedLog(tmp_path / "log", 1 << 20)
     good, bad = {"query_id": "q", "items": ITEMS}, {"query_id": "q", "items": ITEMS * 2}
     assert client.post("/rank/batch", {"queries": [good, bad]}).status_code == 422
     assert list(read_served(tmp_path / "log")) == []
@@ -161,7 +241,7 @@ def test_a_batch_that_is_refused_leaves_nothing_in_the_log(ranker_file, tmp_path
 
 def test_what_cannot_be_logged_is_not_served(ranker_file, tmp_path, monkeypatch):
     client = client_of(ranker_file)
-    client.service.log = ServedLog(tmp_path / "log", 1 << 20)
+    client.worker.log = ServedLog(tmp_path / "log", 1 << 20)
     ask(client)
     whole = os.write
     monkeypatch.setattr("os.write", lambda file, data: whole(file, data[: len(data) // 2]))
@@ -187,6 +267,56 @@ def test_the_log_rotates_by_size_and_mends_what_a_killed_worker_left(tmp_path):
     assert files[-1].read_bytes().endswith(b'{"n": 1')
     log.close()
     assert mend(tmp_path) == 1
+
+
+def test_a_log_that_could_not_begin_another_file_writes_on_once_it_can(tmp_path, monkeypatch):
+    log = ServedLog(tmp_path, 10)
+    log.write(b'{"n": 0}')
+    with monkeypatch.context() as full:
+        full.setattr("os.open", lambda *_: raises(OSError(errno.EMFILE, "too many open files")))
+        with pytest.raises(OSError, match="too many"):
+            log.write(b'{"n": 1}')
+    with open(os.devnull, "rb") as somebody_elses:  # takes the number of a file that was closed
+        log.write(b'{"n": 2}')
+        log.write(b'{"n": 3}')
+        os.fstat(somebody_elses.fileno())
+        assert [line["n"] for line in read_served(tmp_path)] == [0, 2, 3]
+        log.close()
+
+
+def test_a_new_file_that_is_held_by_another_is_given_up_for_another(tmp_path, monkeypatch):
+    hold, held = served_log._hold, iter([True, False])
+    with monkeypatch.context() as mending:  # another worker looks at the file before its writer holds it
+        mending.setattr(served_log, "_hold", lambda file: not next(held) and hold(file))
+        log = ServedLog(tmp_path, 100)
+    os.write(log._file, b'{"n": ')
+    assert mend(tmp_path) == 0
+    assert [file.read_bytes() for file in tmp_path.iterdir()] == [b'{"n": ']
+    log.close()
+    monkeypatch.setattr(served_log, "_hold", lambda file: False)
+    with pytest.raises(OSError, match="cannot be locked"):
+        ServedLog(tmp_path, 100)
+
+
+def test_mending_reads_no_more_than_the_end_and_passes_over_what_it_cannot_open(tmp_path, caplog):
+    torn, endless, whole = (tmp_path / f"served-{n}.jsonl" for n in range(3))
+    torn.write_bytes(b"{}\n" + b"x" * 200_000)
+    endless.write_bytes(b"x" * 200_000)
+    with whole.open("wb") as file:
+        file.truncate(80 << 20)
+        file.seek(0, os.SEEK_END)
+        file.write(b"\n")
+    (tmp_path / "served-3.jsonl").mkdir()
+    before = bytes_read()
+    assert mend(tmp_path) == 2
+    assert bytes_read() - before < 1 << 20
+    assert (torn.read_bytes(), endless.read_bytes(), whole.stat().st_size) == (b"{}\n", b"", (80 << 20) + 1)
+    assert "served-3.jsonl" in caplog.records[-1].error
+
+
+def bytes_read():
+    """What this process has read so far, from files and elsewhere."""
+    return int(Path("/proc/self/io").read_text().split()[1])
 
 
 def test_a_log_that_is_not_there_or_not_a_log_is_refused(tmp_path):

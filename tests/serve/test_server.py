@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -63,8 +64,7 @@ def test_told_to_stop_the_service_says_so_and_exits_with_0(abstention, tmp_path,
 
 
 def test_a_service_that_cannot_start_does_not_exit_with_0(ranker_file, tmp_path):
-    (tmp_path / "log").mkdir()
-    (tmp_path / "log" / "served-0.jsonl").mkdir()  # not a file that could be mended
+    (tmp_path / "log").symlink_to(tmp_path / "nowhere")
     for workers in ("1", "2"):
         command = [sys.executable, "-m", "isrr", "serve", str(ranker_file), "--port", "0", "--workers", workers]
         done = subprocess.run([*command, "--log", str(tmp_path / "log")], capture_output=True, text=True, timeout=60)
@@ -170,6 +170,27 @@ def test_workers_do_not_outlive_their_supervisor(server):
     workers = server.workers()
     os.kill(server.process.pid, signal.SIGKILL)
     server.wait(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers))
+
+
+def test_a_client_that_does_not_finish_its_headers_is_cut_off_and_a_slow_body_is_not(ranker_file):
+    settings = "Settings(Path(sys.argv[2]), header_timeout=0.5)"
+    imports = "import sys; from pathlib import Path; from isrr.serve.server import run; from isrr.serve.settings import"
+    server = Server(ranker_file, program=f'{imports} Settings; run({settings}, host="127.0.0.1", port=0)')
+    body, half = json.dumps(BODY).encode(), b"POST /rank HTTP/1.1\r\nHost: x\r\nContent-Le"
+    try:
+        silent, first, second = (socket.create_connection(("127.0.0.1", server.port), 30) for _ in range(3))
+        with silent, first, second:
+            first.sendall(half)
+            second.sendall(half + f"ngth: {len(body)}\r\n\r\n".encode() + body[:10])
+            assert (silent.recv(1), first.recv(1)) == (b"", b"")  # closed; the body below is later than that
+            second.sendall(body[10:])
+            answer = second.recv(1 << 16)
+            assert answer.startswith(b"HTTP/1.1 200")
+            second.sendall(half)
+            while answer:
+                answer = second.recv(1 << 16)
+    finally:
+        assert server.stop() == 0
 
 
 def test_the_cohere_client_works_unchanged(lasting, certificate):

@@ -76,15 +76,15 @@ def monitor(
     """
     from isrr.data.frames import read_queries
     from isrr.monitor import Monitor
-    from isrr.serve.exposure_ledger import dates, ledger, write_ledger
+    from isrr.monitor.exposure_ledger import ledger, write_ledger
     from isrr.serve.served_log import read_served, write_parquet
-    from isrr.status import read_status
+    from isrr.status import beside, read_status
 
     outcome = opened(ranker, trust_edited)
     for file, suffixes in ((ledger_file, (".parquet",)), (parquet, (".parquet",)), (figure, (".png", ".svg", ".pdf"))):
         if file is not None:
             check_file(file, *suffixes, read=(ranker, judgments))
-    watch = Monitor(outcome, delta=delta, state=state or ranker.with_suffix(".monitor.json"))
+    watch = Monitor(outcome, delta=delta, state=state or beside(ranker, "monitor"))
     judged = read_queries(judgments, **columns)
     alarm = watch.update(read_served(log), judged)
     if not watch.n_counted:
@@ -109,7 +109,7 @@ def monitor(
             from isrr.report.exposure import exposure_over_time
 
             by_group = None if groups is None else groups.disparity
-            exposure_over_time(dates(items.moments), items.disparity, by_group, figure)
+            exposure_over_time(items.moments, items.disparity, by_group, figure)
         if not as_json:
             say(f"\nexposure by item\n{items}")
             if groups is not None:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isrr.counting import counted
 from isrr.data.grouping import Grouping
-from isrr.data.identifiers import identifier_key, joined_identifiers, shortlex
+from isrr.data.identifiers import identifier_checksums, identifier_key, joined_identifiers, shortlex
 from isrr.errors import DataError
 from isrr.parallel import over_queries
 
@@ -145,13 +145,35 @@ class Queries:
     @cached_property
     def fingerprint(self) -> str:
         """32 hex digits that name the query ids, scores and relevance, whatever order they come in."""
-        from isrr.data._order_kernels import add_fingerprint
+        return self._fingerprint(self.scores)
 
-        nothing = np.empty(0)
-        scores = nothing if self.scores is None else self.scores
-        relevance = nothing if self.relevance is None else self.relevance
-        sums = add_fingerprint(self.offsets, self.keys, scores, relevance)
+    @cached_property
+    def judgments(self) -> str:
+        """32 hex digits that name the query ids, the item ids where there are any, and relevance, whatever the scores.
+
+        Queries judged once keep it when they are scored anew.
+        """
+        return self._fingerprint(None if self.item_ids is None else identifier_checksums(self.item_ids))
+
+    def _fingerprint(self, column: FloatArray | None) -> str:
+        """32 hex digits that name the query ids, a column of numbers and relevance."""
+        sums = self._hashes(self.keys, column, self.relevance).sum(axis=0)
         return "".join(f"{int(part):016x}" for part in sums)
+
+    def content_keys(self, *, judged: bool) -> NDArray[np.uint64]:
+        """A 64-bit hash of each query's scores, and of its relevance where it is judged, whatever the query's id."""
+        nameless = np.zeros(len(self), np.uint64)
+        return self._hashes(nameless, self.need_scores(), self.need_relevance() if judged else None)[:, 0]
+
+    def _hashes(
+        self, keys: NDArray[np.uint64], first: FloatArray | None, second: FloatArray | None
+    ) -> NDArray[np.uint64]:
+        """Two hashes a query, of its key and of two columns, (n_queries, 2); they add up over queries."""
+        from isrr.data._order_kernels import hash_queries
+
+        columns = (np.empty(0) if column is None else column for column in (first, second))
+        hashes: NDArray[np.uint64] = hash_queries(self.offsets, keys, *columns)
+        return hashes
 
     @cached_property
     def item_order(self) -> IntArray | None:

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrr.calibration.certify import certify
+from isrr.calibration.moments import Moments
 from isrr.calibration.paths import Path, front_path, temperature_path
-from isrr.calibration.table import Cell, Moments, RiskTable
+from isrr.calibration.table import Cell, RiskTable
 from isrr.data.queries import FloatArray, IntArray
 from isrr.experiments.pools import Pool
 from isrr.gains import ndcg

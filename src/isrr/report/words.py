@@ -1,5 +1,6 @@
 """The page's sentences: what a certificate or an abstention says, in plain language."""
 
+import re
 import shlex
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ BREAKS = (
     "The scoring model was trained on these very queries, or was replaced since.",
     "The promise was chosen after trying several on these same queries.",
 )
-
+_ARGUMENT = re.compile(r"`(\w+)=\w*`")  # as the library names its arguments
 
 SELECTED = {
     "fixed_sequence": "Configurations were put in an order, safest first, without looking at the judgments they are "
@@ -118,7 +119,8 @@ def verdict(outcome: Certificate | Abstention) -> tuple[str, str]:
 
 def warnings(outcome: Certificate | Abstention) -> list[str]:
     """What a reader must know before trusting the verdict."""
-    return [f"{warning[0].upper()}{warning[1:]}." for warning in outcome.warnings]
+    plain = [_ARGUMENT.sub(r"\1", warning) for warning in outcome.warnings]
+    return [f"{warning[0].upper()}{warning[1:]}." for warning in plain]
 
 
 def how_selected(outcome: Certificate | Abstention) -> str:

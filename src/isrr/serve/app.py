@@ -7,13 +7,7 @@ GET  /health, /ready, /info, /metrics, /openapi.json, /
 """
 
 import asyncio
-import gc
 import logging
-import os
-import signal
-import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import asdict
 from hashlib import blake2b
 
@@ -25,17 +19,16 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from isrr.serve import shapes
-from isrr.serve.current import CurrentCertificate, Snapshot
+from isrr.serve.current import Snapshot
 from isrr.serve.decoding import decoded
 from isrr.serve.guard import JSON, Guard, problem, read_body
-from isrr.serve.metrics import CONTENT_TYPE, ServiceMetrics
+from isrr.serve.metrics import CONTENT_TYPE
 from isrr.serve.openapi import document
 from isrr.serve.page import PAGE
 from isrr.serve.ranking import Made, Refusal, Wanted, log_line, make, wanted
 from isrr.serve.schema import (
     BatchRequest,
     BatchResponse,
-    Candidate,
     CohereRequest,
     CohereResponse,
     Health,
@@ -44,8 +37,8 @@ from isrr.serve.schema import (
     RankResponse,
     TeiRequest,
 )
-from isrr.serve.served_log import ServedLog
 from isrr.serve.settings import Settings
+from isrr.serve.worker import Worker
 
 log = logging.getLogger("isrr.serve")
 encode = msgspec.json.Encoder().encode
@@ -54,16 +47,11 @@ COHERE, TEI = msgspec.json.Decoder(CohereRequest), msgspec.json.Decoder(TeiReque
 
 
 class Service:
-    """The endpoints, over one certificate, one log and one set of metrics."""
+    """The endpoints, over what a worker holds."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.current = CurrentCertificate(settings.ranker, trust_edited=settings.trust_edited)
-        self.metrics = ServiceMetrics(settings.shared)
-        self.metrics.show_status(self.current.now.note.status)
-        self.log: ServedLog | None = None
-        self.ready = False
-        self._openapi = encode(document(settings))
+    def __init__(self, worker: Worker) -> None:
+        self.worker, self.settings, self.current = worker, worker.settings, worker.current
+        self._openapi = encode(document(worker.settings))
 
     def routes(self) -> list[Route]:
         """Every path, and who answers it."""
@@ -130,9 +118,9 @@ class Service:
         return Response(encode(Health("ok")), media_type=JSON)
 
     async def readiness(self, request: Request) -> Response:
-        """The certificate is loaded and the kernels are compiled."""
-        if not self.ready:
-            return Response(encode(Health("starting")), 503, media_type=JSON)
+        """The certificate is loaded and watched, and the kernels are compiled."""
+        if self.worker.readiness != "ok":
+            return Response(encode(Health(self.worker.readiness)), 503, media_type=JSON)
         error = self.current.reload_error
         found = Health("ok", self.current.now.note.id, msgspec.UNSET if error is None else error)
         return Response(encode(found), media_type=JSON)
@@ -140,19 +128,20 @@ class Service:
     async def info(self, request: Request) -> Response:
         """The certificate: its note, its text, and what it says in full."""
         snapshot = self.current.now
+        content, text = snapshot.in_full
         found = {
             "certificate": snapshot.note,
             "k": snapshot.outcome.k,
             "status": asdict(snapshot.status),
             "reload_error": self.current.reload_error,
-            "text": str(snapshot.outcome),
-            "content": {name: value for name, value in asdict(snapshot.outcome).items() if name != "curve"},
+            "text": text,
+            "content": content,
         }
         return Response(encode(found), media_type=JSON)
 
     async def prometheus(self, request: Request) -> Response:
         """Metrics."""
-        return Response(self.metrics.render(), headers={"content-type": CONTENT_TYPE})
+        return Response(self.worker.metrics.render(), headers={"content-type": CONTENT_TYPE})
 
     async def openapi(self, request: Request) -> Response:
         """The OpenAPI document."""
@@ -173,65 +162,23 @@ class Service:
     def _made(self, snapshot: Snapshot, ask: Wanted) -> Made:
         """Make the list, log it, count it; in this order, so that nothing is served that is not in the log."""
         made = make(snapshot, ask)
-        if self.log is not None:
+        if self.worker.log is not None:
             try:
-                self.log.write(encode(log_line(snapshot, ask, made)))
+                self.worker.log.write(encode(log_line(snapshot, ask, made)))
             except OSError as error:
                 log.error("the served-ranking log cannot be written", extra={"error": str(error)})
                 raise Refusal(503, "the served-ranking log cannot be written, so nothing is served") from None
-        self.metrics.count_list(made, snapshot)
+        self.worker.metrics.count_list(made, snapshot)
         return made
-
-    def refresh(self, *, force: bool = False) -> None:
-        """Look at the ranker and status files."""
-        before = self.current.reload_error
-        if self.current.refresh(force=force):
-            self.metrics.show_status(self.current.now.note.status)
-        if self.current.reload_error is not None and (force or self.current.reload_error != before):
-            self.metrics.count_reload_failure()
-
-    def warm_up(self) -> None:
-        """Compile what a request needs, so that the first one does not wait for it."""
-        items = [Candidate("a", 1.0), Candidate("b", 0.5), Candidate("c", 0.5)]
-        make(self.current.now, wanted(RankRequest("q", items, "s"), 1, 3))
-
-    @asynccontextmanager
-    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """Open the log, compile, watch the files; at the end, close."""
-        if self.settings.log is not None:
-            self.log = ServedLog(self.settings.log, self.settings.log_bytes)
-        self.warm_up()
-        gc.collect()
-        gc.freeze()  # what the imports left will live as long as the process: no need to walk it again
-        if threading.current_thread() is threading.main_thread():
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: self.refresh(force=True))
-        watch = asyncio.create_task(self._watch())
-        self.ready = True
-        log.info("ready", extra={"certificate": self.current.now.note.id, "pid": os.getpid()})
-        yield
-        self.ready = False
-        watch.cancel()
-        if self.log is not None:
-            self.log.close()
-
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(self.settings.poll)
-            self.refresh()
-            self.metrics.share()
-            if self.settings.supervisor is not None and os.getppid() != self.settings.supervisor:
-                log.error("the supervisor is gone; shutting down")
-                os.kill(os.getpid(), signal.SIGTERM)
-                return
 
 
 def create_app(settings: Settings) -> Guard:
     """The ASGI app of one worker."""
-    service = Service(settings)
-    routes = service.routes()
+    worker = Worker(settings)
+    routes = Service(worker).routes()
     handlers = {Refusal: _refused, HTTPException: _not_here, ClientDisconnect: _gone, Exception: _unforeseen}
-    app = Starlette(routes=routes, lifespan=service.lifespan, exception_handlers=handlers)
-    return Guard(app, settings, service.metrics, frozenset(route.path for route in routes))
+    app = Starlette(routes=routes, lifespan=worker.lifespan, exception_handlers=handlers)
+    return Guard(app, settings, worker.metrics, frozenset(route.path for route in routes))
 
 
 async def _refused(request: Request, error: Exception) -> Response:

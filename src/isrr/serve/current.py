@@ -5,8 +5,9 @@ A request takes one `Snapshot` at its beginning and uses nothing else; reloading
 
 import logging
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -43,6 +44,13 @@ class Snapshot:
     drift: Drift
     eligibility: tuple[float, ...]
     status: Status
+
+    @cached_property
+    def in_full(self) -> tuple[msgspec.Raw, str]:
+        """The certificate as JSON, without its curve, and as text; made once, when first asked for."""
+        content = asdict(replace(self.outcome, curve=()))
+        del content["curve"]
+        return msgspec.Raw(msgspec.json.encode(content)), str(self.outcome)
 
     def uncovered(self, reason: str, deterministic: bool = False) -> CertificateNote:
         """The note of a list that the promise does not cover; a promise that no longer stands is what is said first."""
@@ -86,30 +94,31 @@ class CurrentCertificate:
         self.now = self._load()
 
     def refresh(self, *, force: bool = False) -> bool:
-        """Look at the files; load them if they changed, or in any case if told to. Says whether anything did change.
+        """Look at the files; load them if they changed, or in any case if told to. Says whether the note changed.
 
-        A file that cannot be loaded leaves the snapshot in use where it is.
+        A file that cannot be loaded leaves the snapshot in use where it is, and is tried again at the next look.
         """
         signature = self._signature()
         if force or signature != self._seen:
-            self._seen = signature
             try:
                 found = self._load()
             except (CertificateError, OSError) as error:
+                if force or str(error) != self.reload_error:
+                    log.error("reload failed", extra={"certificate": self.now.note.id, "error": str(error)})
                 self.reload_error = str(error)
-                log.error("reload failed", extra={"certificate": self.now.note.id, "error": str(error)})
                 return False
-            self.reload_error = None
+            self._seen, self.reload_error = signature, None
         else:
             found = self.now
             standing, _ = found.status.standing(datetime.now(UTC))
             if standing in (found.note.status, "valid"):
                 return False
             found = snapshot(found.outcome, found.status, datetime.now(UTC))
-        if found.note == self.now.note:
+        before, self.now = self.now.note, found
+        if found.note == before:
             return False
-        self.now = found
-        log.info("certificate in use", extra={"certificate": found.note.id, "status": found.note.status})
+        level = logging.INFO if found.note.status == "valid" else logging.WARNING
+        log.log(level, "certificate in use", extra={"certificate": found.note.id, "status": found.note.status})
         return True
 
     def _load(self) -> Snapshot:

@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 Id = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | str
 Count = Annotated[int, Meta(ge=1, le=2**31)]
 StatusName = Literal["valid", "revoked", "expired", "uncovered"]
+Readiness = Literal["ok", "starting", "unwatched"]
 
 
 class Candidate(Struct, forbid_unknown_fields=True, frozen=True, gc=False):
@@ -144,6 +145,6 @@ class Problem(Struct):
 class Health(Struct):
     """Whether the process lives, or is ready to serve."""
 
-    status: Literal["ok", "starting"]
+    status: Readiness
     certificate: str | UnsetType = UNSET
     reload_error: str | UnsetType = UNSET

@@ -5,16 +5,20 @@ in the middle of a line leaves a tail without an end, for an answer that was nev
 file for as long as it lives, and whoever starts next cuts the tails of files that nobody holds.
 """
 
+import errno
 import json
+import logging
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from isrr.errors import DataError
 
-LONGEST_LINE = 64 << 20  # longer than any line: a body is shorter
+log = logging.getLogger("isrr.serve")
+STEP = 64 << 10  # bytes read at a time, from the end of a file, in search of the end of a line
+ATTEMPTS = 3  # names tried for a new file
 
 
 class ServedLog:
@@ -24,47 +28,64 @@ class ServedLog:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._max_bytes = folder, max_bytes
         mend(folder)
-        self._begin()
+        self._file, self._size = self._begin(), 0
 
     def write(self, line: bytes) -> None:
         """Append one line (its end is added), all of it or nothing; raises OSError where the disk takes no more."""
         data = line + b"\n"
         if self._size and self._size + len(data) > self._max_bytes:
-            os.close(self._file)
-            self._begin()
+            full, self._file, self._size = self._file, self._begin(), 0
+            os.close(full)
         done = os.write(self._file, data)
         if done < len(data):
             os.ftruncate(self._file, self._size)
-            raise OSError(28, "the served-ranking log could not be written whole")
+            raise OSError(errno.ENOSPC, "the served-ranking log could not be written whole")
         self._size += done
 
     def close(self) -> None:
         """Close the file; what was written stays."""
         os.close(self._file)
 
-    def _begin(self) -> None:
-        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
-        path = self._folder / f"served-{stamp}-{os.getpid()}.jsonl"
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o640)
-        _hold(self._file)
-        self._size = 0
+    def _begin(self) -> int:
+        """A new file, held. One that another worker's `mend` looks at just now is given up for another."""
+        for _ in range(ATTEMPTS):
+            stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
+            path = self._folder / f"served-{stamp}-{os.getpid()}.jsonl"
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o640)
+            if _hold(file):
+                return file
+            os.close(file)
+            path.unlink()
+        raise OSError(errno.ENOLCK, "files of the served-ranking log cannot be locked here", str(path))
 
 
 def mend(folder: Path) -> int:
-    """Cut unfinished last lines off files that no living worker holds; how many were cut."""
+    """Cut unfinished last lines off files that no living worker holds; how many were cut.
+
+    A file that cannot be opened or cut is passed over with a line in the log: readers pass over unfinished lines.
+    """
     cut = 0
     for path in sorted(folder.glob("served-*.jsonl")):
-        with path.open("r+b") as file:
-            if not _hold(file.fileno()):
-                continue
-            size = os.fstat(file.fileno()).st_size
-            file.seek(max(size - LONGEST_LINE, 0))
-            tail = file.read()
-            unfinished = len(tail) - (tail.rfind(b"\n") + 1)
-            if unfinished:
-                file.truncate(size - unfinished)
-                cut += 1
+        try:
+            with path.open("r+b") as file:
+                cut += _hold(file.fileno()) and _cut(file)
+        except OSError as error:
+            log.warning("a file of the served-ranking log is left as it is", extra={"error": str(error)})
     return cut
+
+
+def _cut(file: BinaryIO) -> bool:
+    """Cut what follows the last end of a line; whether there was anything."""
+    size = end = file.seek(0, os.SEEK_END)
+    whole = 0
+    while end and not whole:
+        start = max(end - STEP, 0)
+        file.seek(start)
+        found = file.read(end - start).rfind(b"\n")
+        whole, end = start + found + 1 if found >= 0 else 0, start
+    if whole < size:
+        file.truncate(whole)
+    return whole < size
 
 
 def _hold(file: int) -> bool:

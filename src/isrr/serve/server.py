@@ -15,11 +15,13 @@ from dataclasses import replace
 from functools import partial
 from logging.config import dictConfig
 from pathlib import Path
+from typing import Any
 
 from uvicorn import Config, Server
 from uvicorn.supervisors import Multiprocess
 
 from isrr.serve.app import create_app
+from isrr.serve.connection import PromptConnection
 from isrr.serve.current import CurrentCertificate
 from isrr.serve.logs import LOGGING
 from isrr.serve.settings import Settings
@@ -96,7 +98,8 @@ def supervise(config: Config) -> None:
 
 
 def _config(settings: Settings, host: str, port: int, workers: int, access_log: bool) -> Config:
+    connection: Any = partial(PromptConnection, header_timeout=settings.header_timeout)
     return Config(
         partial(create_app, settings), factory=True, host=host, port=port, workers=workers, log_config=LOGGING,
-        access_log=access_log, timeout_graceful_shutdown=GRACE, server_header=False,
+        access_log=access_log, timeout_graceful_shutdown=GRACE, server_header=False, http=connection,
     )  # fmt: skip

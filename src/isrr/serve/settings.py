@@ -18,6 +18,7 @@ class Settings:
         max_items: Longest list of candidates.
         max_queries: Most queries in a batch.
         max_concurrency: Requests a worker takes at a time; more are answered 503.
+        header_timeout: Seconds a client may take to send the headers of a request; then its connection is closed.
         body_timeout: Seconds a client may take to send its body.
         poll: Seconds between looks at the ranker and status files.
         supervisor: Process id of the supervisor; a worker that outlives it shuts down. None for a lone worker.
@@ -33,6 +34,7 @@ class Settings:
     max_items: int = 10_000
     max_queries: int = 1_000
     max_concurrency: int = 256
+    header_timeout: float = 10.0
     body_timeout: float = 10.0
     poll: float = 1.0
     supervisor: int | None = None

@@ -20,6 +20,9 @@ def from_cohere(request: CohereRequest, max_items: int) -> tuple[list[Document],
     """
     n = len(request.documents)
     given = _checked(request.scores, n)
+    own = next((i for i, entry in enumerate(request.documents) if isinstance(entry, Document)), None)
+    if given is not None and own is not None:
+        raise Refusal(422, f"documents[{own}] has a score of its own beside the one in 'scores'; send one of the two")
     documents = [_document(entry, given[i] if given else None) for i, entry in enumerate(request.documents)]
     ids = [doc.id if doc.id is not msgspec.UNSET else f"{doc.text or ''}#{i}" for i, doc in enumerate(documents)]
     check_list(ids, max_items)

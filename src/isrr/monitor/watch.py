@@ -18,13 +18,12 @@ import numpy as np
 
 from isrr.certificate import Certificate, Outcome
 from isrr.counting import counted
-from isrr.data.identifiers import identifier_key
 from isrr.data.queries import Queries
 from isrr.errors import CertificateError, DataError, GuaranteeError
 from isrr.files import write_atomically
-from isrr.gains import discount, empty_value, gain
 from isrr.guarantee import Guarantee
 from isrr.json_files import read_json
+from isrr.monitor.matching import JudgedQuery, match
 from isrr.risk.eprocess import EProcess, likely_start
 from isrr.status import Status, read_status
 
@@ -106,7 +105,10 @@ class Monitor:
         n_judged: Queries counted.
         n_empty: Judged queries without a relevant item, left out as the promise leaves them out.
         n_incomplete: Judged queries of which a served item has no judgment, in the last batch; they may come again.
-        note: Why nothing of the last batch could be counted, or which judgment is lacking; empty where all is well.
+        n_before: Judged queries of the last batch that had been counted before; what is judged of them now is ignored.
+        n_unwatched: Judged queries in segments that the promise does not name, in the last batch.
+        note: Why nothing of the last batch could be counted, which judgment is lacking, or which segment is not
+            watched; empty where all is well.
     """
 
     def __init__(
@@ -124,9 +126,10 @@ class Monitor:
         if not 0 < self.delta < 1:
             raise GuaranteeError(f"delta must lie in (0, 1), got {self.delta}; it is the chance of a false alarm")
         self._watches = [Watch(guarantee, segment, EProcess.start(guarantee.alpha)) for guarantee, segment in cells]
+        self._segments = sorted({segment for _, segment in cells if segment is not None})
         self._seen: set[int] = set()
         self.alarm: Alarm | None = None
-        self.n_empty = self.n_incomplete = 0
+        self.n_empty = self.n_incomplete = self.n_before = self.n_unwatched = 0
         self.note = ""
         self._state = None if state is None else Path(state)
         if self._state is not None and self._state.exists():
@@ -152,28 +155,23 @@ class Monitor:
 
         Args:
             served: Lines of the served-ranking log, as `isrr.serve.served_log.read_served` gives them.
-            judgments: Judged candidates with item ids; every item of a served list must be among them.
+            judgments: Judged candidates with item ids, and segments where the promise is about each segment; every item
+                of a served list must be among them.
         """
-        relevance = judgments.need_relevance()
-        if judgments.item_ids is None:
-            unnamed = "the judgments have no item ids; they are needed to find served items among them"
-            raise DataError(judgments.absent.get("item", unnamed))
-        self.n_incomplete, self.note = 0, ""
-        lists = self._impressions(served, {str(query): q for q, query in enumerate(judgments.query_ids)})
-        for query, impressions in sorted(lists.items(), key=lambda entry: (entry[1][0]["time"], entry[0])):
-            first, last = judgments.offsets[query], judgments.offsets[query + 1]
-            grades = dict(zip(map(str, judgments.item_ids[first:last]), relevance[first:last], strict=True))
-            shown = {str(item) for line in impressions for item in (*line["top"], *line["deterministic"])}
-            if not shown <= grades.keys():
-                self.n_incomplete += 1
+        self._need_segments(judgments)
+        found = match(served, judgments, self.certificate, self._seen)
+        self.n_incomplete, self.n_before, self.n_unwatched = found.n_incomplete, found.n_before, 0
+        self.note = found.note
+        for query in found.queries:
+            if self._segments and query.segment not in self._segments:
+                self.n_unwatched += 1
                 self.note = self.note or (
-                    f"query {str(judgments.query_ids[query])!r} was served item {min(shown - grades.keys())!r}, which "
-                    f"is not judged; judged are items such as {next(iter(grades))!r}"
+                    f"judged queries are in segments that are not watched, such as {query.segment!r}; watched are "
+                    f"{', '.join(map(repr, self._segments))}"
                 )
-                continue
-            self._seen.add(identifier_key(judgments.query_ids[query]))
-            segment = None if judgments.segments is None else str(judgments.segments[query])
-            self._count(impressions, grades, segment)
+            if concerned := [watch for watch in self._watches if watch.segment in (None, query.segment)]:
+                self._seen.add(query.key)
+                self._count(query, concerned)
         if self.n_judged and not self.n_counted:
             self.note = self.note or f"of {counted(self.n_judged, 'judged query')} none has a relevant item"
         if self._state is not None:
@@ -189,11 +187,15 @@ class Monitor:
             Status(self.certificate, "revoked", str(self.alarm), now, known.expires).save(ranker_file)
 
     def __str__(self) -> str:
+        unwatched = f"; {self.n_unwatched:,} in segments that are not watched" if self.n_unwatched else ""
         lines = [
             f"Monitor of certificate {self.certificate}",
             f"judged       {counted(self.n_judged, 'query')} ({self.n_empty:,} without a relevant item; "
-            f"{self.n_incomplete:,} more lack judgments of served items)",
+            f"{self.n_incomplete:,} more lack judgments of served items{unwatched})",
         ]
+        if self.n_before:
+            again = counted(self.n_before, "query")
+            lines.append(f"passed over  {again} counted before: each counts once, as it was first judged")
         for watch in self._watches:
             where = "" if watch.segment is None else f" in segment {watch.segment!r}"
             risk = f"risk {np.mean(watch.losses):.4f}, " if watch.losses else ""
@@ -206,42 +208,23 @@ class Monitor:
         lines.append(f"alarm        {self.alarm or ('none' if self.n_counted else 'none (nothing was judged)')}")
         return "\n".join(lines)
 
-    def _impressions(
-        self, served: Iterable[Mapping[str, Any]], judged: Mapping[str, int]
-    ) -> dict[int, list[Mapping[str, Any]]]:
-        """The covered lists of judged queries that are yet to be counted; a session's pages are one list."""
-        found: dict[int, dict[object, Mapping[str, Any]]] = {}
-        n_lists, first, passed_over = 0, "", ""
-        known = False  # whether a judged query was served under this promise, now or in an earlier batch
-        for line in served:
-            n_lists, first = n_lists + 1, first or str(line["query_id"])
-            query = judged.get(str(line["query_id"]))
-            if query is None:
-                continue
-            if line["certificate"] != self.certificate or line["status"] != "valid":
-                passed_over = passed_over or f"{line['status']} under certificate {line['certificate']}"
-                continue
-            known = True
-            if identifier_key(line["query_id"]) in self._seen:
-                continue
-            lists = found.setdefault(query, {})
-            lists.setdefault(len(lists) if line["session"] is None else str(line["session"]), line)
-        if not known:
-            self.note = _why_nothing(n_lists, first, passed_over, next(iter(judged), ""))
-        return {query: sorted(lists.values(), key=lambda line: line["time"]) for query, lists in found.items()}
+    def _need_segments(self, judgments: Queries) -> None:
+        if judgments.segments is None and self._segments:
+            unnamed = "the judgments have no segments; name the column that holds them (`segment=`)"
+            raise DataError(
+                f"{judgments.absent.get('segment', unnamed)}; the promise is watched in each segment: "
+                f"{', '.join(self._segments)}"
+            )
 
-    def _count(self, impressions: list[Mapping[str, Any]], grades: Mapping[str, float], segment: str | None) -> None:
+    def _count(self, query: JudgedQuery, concerned: list[Watch]) -> None:
         guarantee = self._watches[0].guarantee
-        drawn = np.mean([_ndcg(line["top"], grades, guarantee) for line in impressions])
-        by_score = np.mean([_ndcg(line["deterministic"], grades, guarantee) for line in impressions])
+        drawn, by_score = (query.mean_ndcg(order, guarantee) for order in ("top", "deterministic"))
         if np.isnan(drawn):
             self.n_empty += 1
             return
-        for watch in self._watches:
-            if watch.segment not in (None, segment):
-                continue
+        for watch in concerned:
             loss = watch.guarantee.losses(np.array([[drawn]]), np.array([by_score]))[0, 0]
-            watch.add(float(np.clip(loss, 0.0, 1.0)), float(impressions[0]["time"]))
+            watch.add(float(np.clip(loss, 0.0, 1.0)), query.time)
             if self.alarm is None and watch.process.evidence >= len(self._watches) / self.delta:
                 self.alarm = watch.alarm()
 
@@ -286,29 +269,3 @@ class Monitor:
             raise DataError(f"{file}: not the state of a monitor: {error}") from None
         except (KeyError, TypeError) as error:
             raise DataError(f"{file}: not the state of a monitor: {error!r}") from None
-
-
-def _why_nothing(n_lists: int, served: str, passed_over: str, judged: str) -> str:
-    """Why no served list is of a judged query, with an example of each side."""
-    if not n_lists:
-        return "the log holds no served list yet"
-    if passed_over:
-        return (
-            f"no served list of a judged query counts: the first is {passed_over}, and only those that are valid under "
-            "the certificate watched do"
-        )
-    return (
-        f"no judgment is of a served query: {counted(n_lists, 'list')} served, of queries such as {served!r}; "
-        f"judged are queries such as {judged!r}"
-    )
-
-
-def _ndcg(items: list[object], grades: Mapping[str, float], guarantee: Guarantee) -> float:
-    """NDCG@k of one list; the ideal is that of all judged candidates."""
-    k = guarantee.k
-    ideal = np.sort(gain(list(grades.values()), guarantee.gain_kind))[::-1][:k]
-    best = float(ideal @ discount(k)[: ideal.size])
-    if best == 0.0:
-        return empty_value(guarantee.empty_query)
-    gains = gain([grades[str(item)] for item in items[:k]], guarantee.gain_kind)
-    return float(gains @ discount(k)[: gains.size]) / best

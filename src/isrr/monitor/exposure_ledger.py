@@ -7,17 +7,16 @@ exposure that would have to move for that, ½ Σ |e / Σe − g / Σg|, from 0 t
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
 from isrr.gains import Gain, discount, gain
+from isrr.monitor.matching import need_item_ids
 
 N_MOMENTS = 60
 
@@ -61,9 +60,7 @@ def ledger(
         judgments: Judged candidates, with item ids, and the items' groups where there are any.
         gain_kind: "exponential" or "linear".
     """
-    if judgments.item_ids is None:
-        raise DataError("the judgments have no item ids; they are needed to find served items among them")
-    names, item_of_row = np.unique(judgments.item_ids.astype(str), return_inverse=True)
+    names, item_of_row = np.unique(need_item_ids(judgments).astype(str), return_inverse=True)
     place = {name: i for i, name in enumerate(names.tolist())}
     query_of = {str(query): q for q, query in enumerate(judgments.query_ids)}
     gains = gain(judgments.need_relevance(), gain_kind)
@@ -114,11 +111,6 @@ def write_ledger(items: Account, groups: Account | None, file: str | PathLike[st
         "gain_share": np.concatenate([_shares(account.gain) for _, account in accounts]),
     }
     write_table(pyarrow.table(columns), Path(file), "parquet")
-
-
-def dates(moments: ArrayLike) -> list[datetime]:
-    """Moments as dates, for a figure."""
-    return [datetime.fromtimestamp(float(moment), UTC) for moment in np.asarray(moments)]
 
 
 def _account(names: Any, states: list[tuple[FloatArray, FloatArray]], moments: FloatArray) -> Account:

@@ -1,0 +1,151 @@
+"""Which served lists a judgment speaks of, and how good they were.
+
+A judged query counts once, with all the lists it was served under the promise; a session's pages are one list. Every
+item of a served list must be judged: a query that lacks a judgment waits.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isrr.counting import counted
+from isrr.data.identifiers import identifier_key
+from isrr.data.queries import Queries
+from isrr.errors import DataError
+from isrr.gains import discount, empty_value, gain
+from isrr.guarantee import Guarantee
+
+Line = Mapping[str, Any]  # of the served-ranking log
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedQuery:
+    """A judged query that was served.
+
+    Attributes:
+        key: Names it, in 8 bytes.
+        segment: Its segment, where the judgments have one.
+        lists: What it was served, oldest first.
+        grades: The grades of its candidates, by item id.
+    """
+
+    key: int
+    segment: str | None
+    lists: list[Line]
+    grades: dict[str, float]
+
+    @property
+    def time(self) -> float:
+        """When it was first served, seconds since 1970."""
+        return float(self.lists[0]["time"])
+
+    def mean_ndcg(self, order: Literal["top", "deterministic"], guarantee: Guarantee) -> float:
+        """Mean NDCG@k of its lists as drawn, or by score; NaN where it has no relevant item and such are skipped."""
+        return float(np.mean([_ndcg(line[order], self.grades, guarantee) for line in self.lists]))
+
+
+@dataclass(frozen=True, eq=False)
+class Matches:
+    """What a batch of judgments says of a log.
+
+    Attributes:
+        queries: The judged queries to count, in the order in which they were first served.
+        n_incomplete: Judged queries of which a served item has no judgment.
+        n_before: Judged queries that were counted before, and are not again.
+        note: Why nothing matched, or which judgment is lacking; empty where all is well.
+    """
+
+    queries: list[JudgedQuery]
+    n_incomplete: int
+    n_before: int
+    note: str
+
+
+def match(served: Iterable[Line], judgments: Queries, certificate: str, seen: Collection[int]) -> Matches:
+    """The judged queries that were served under a certificate and are yet to be counted.
+
+    Args:
+        served: Lines of the served-ranking log.
+        judgments: Judged candidates with item ids.
+        certificate: Id of the certificate; lists of another, or not covered by it, do not count.
+        seen: Keys of the queries that were counted before.
+    """
+    relevance, items = judgments.need_relevance(), need_item_ids(judgments)
+    keys = [identifier_key(query) for query in judgments.query_ids]
+    lists, note = _lists(served, {str(query): q for q, query in enumerate(judgments.query_ids)}, certificate, seen)
+    found, n_incomplete = [], 0
+    for q, lines in sorted(lists.items(), key=lambda entry: (entry[1][0]["time"], entry[0])):
+        rows = slice(judgments.offsets[q], judgments.offsets[q + 1])
+        grades = dict(zip(map(str, items[rows]), relevance[rows].tolist(), strict=True))
+        unjudged = {str(item) for line in lines for item in (*line["top"], *line["deterministic"])} - grades.keys()
+        if unjudged:
+            n_incomplete += 1
+            note = note or (
+                f"query {str(judgments.query_ids[q])!r} was served item {min(unjudged)!r}, which is not judged; judged "
+                f"are items such as {next(iter(grades))!r}"
+            )
+            continue
+        segment = None if judgments.segments is None else str(judgments.segments[q])
+        found.append(JudgedQuery(keys[q], segment, lines, grades))
+    return Matches(found, n_incomplete, sum(key in seen for key in keys), note)
+
+
+def need_item_ids(judgments: Queries) -> NDArray[Any]:
+    """The item ids of judgments; refused where there are none."""
+    if judgments.item_ids is None:
+        unnamed = "the judgments have no item ids; they are needed to find served items among them"
+        raise DataError(judgments.absent.get("item", unnamed))
+    return judgments.item_ids
+
+
+def _lists(
+    served: Iterable[Line], judged: Mapping[str, int], certificate: str, seen: Collection[int]
+) -> tuple[dict[int, list[Line]], str]:
+    """The covered lists of judged queries that are yet to be counted, and why there were never any."""
+    found: dict[int, dict[object, Line]] = {}
+    n_lists, first, passed_over = 0, "", ""
+    known = False  # whether a judged query was served under this promise, now or in an earlier batch
+    for line in served:
+        n_lists, first = n_lists + 1, first or str(line["query_id"])
+        query = judged.get(str(line["query_id"]))
+        if query is None:
+            continue
+        if line["certificate"] != certificate or line["status"] != "valid":
+            passed_over = passed_over or f"{line['status']} under certificate {line['certificate']}"
+            continue
+        known = True
+        if identifier_key(line["query_id"]) in seen:
+            continue
+        lists = found.setdefault(query, {})
+        lists.setdefault(len(lists) if line["session"] is None else str(line["session"]), line)
+    why = "" if known else _why_nothing(n_lists, first, passed_over, next(iter(judged), ""))
+    return {query: sorted(lists.values(), key=lambda line: line["time"]) for query, lists in found.items()}, why
+
+
+def _why_nothing(n_lists: int, served: str, passed_over: str, judged: str) -> str:
+    """Why no served list is of a judged query, with an example of each side."""
+    if not n_lists:
+        return "the log holds no served list yet"
+    if passed_over:
+        return (
+            f"no served list of a judged query counts: the first is {passed_over}, and only those that are valid under "
+            "the certificate watched do"
+        )
+    return (
+        f"no judgment is of a served query: {counted(n_lists, 'list')} served, of queries such as {served!r}; "
+        f"judged are queries such as {judged!r}"
+    )
+
+
+def _ndcg(items: list[object], grades: Mapping[str, float], guarantee: Guarantee) -> float:
+    """NDCG@k of one list; the ideal is that of all judged candidates."""
+    k = guarantee.k
+    ideal = np.sort(gain(list(grades.values()), guarantee.gain_kind))[::-1][:k]
+    best = float(ideal @ discount(k)[: ideal.size])
+    if best == 0.0:
+        return empty_value(guarantee.empty_query)
+    gains = gain([grades[str(item)] for item in items[:k]], guarantee.gain_kind)
+    return float(gains @ discount(k)[: gains.size]) / best

@@ -1,0 +1,100 @@
+"""One worker: what it holds, how it starts, what it watches while it serves, how it ends."""
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+from starlette.applications import Starlette
+
+from isrr.serve.current import CurrentCertificate
+from isrr.serve.metrics import ServiceMetrics
+from isrr.serve.ranking import make, wanted
+from isrr.serve.schema import Candidate, RankRequest, Readiness
+from isrr.serve.served_log import ServedLog
+from isrr.serve.settings import Settings
+
+log = logging.getLogger("isrr.serve")
+
+
+class Worker:
+    """What the endpoints work with.
+
+    Attributes:
+        settings: What the service was told.
+        current: The certificate in use.
+        metrics: What was counted.
+        log: The served-ranking log, open from start to end; None keeps none.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.current = CurrentCertificate(settings.ranker, trust_edited=settings.trust_edited)
+        self.metrics = ServiceMetrics(settings.shared)
+        self.metrics.show_status(self.current.now.note.status)
+        self.log: ServedLog | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._failures: dict[Callable[[], None], str] = {}
+
+    @property
+    def readiness(self) -> Readiness:
+        """Whether it has started, and still sees what becomes of the certificate."""
+        if self._watching is None:
+            return "starting"
+        return "unwatched" if self._watching.done() else "ok"
+
+    @asynccontextmanager
+    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        """Open the log, compile, watch the files; at the end, close."""
+        if self.settings.log is not None:
+            self.log = ServedLog(self.settings.log, self.settings.log_bytes)
+        self.warm_up()
+        gc.collect()
+        gc.freeze()  # what the imports left will live as long as the process: no need to walk it again
+        if threading.current_thread() is threading.main_thread():
+            reload = partial(self._attempt, partial(self.refresh, force=True))
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
+        self._watching = asyncio.create_task(self._watch())
+        log.info("ready", extra={"certificate": self.current.now.note.id, "pid": os.getpid()})
+        yield
+        self._watching.cancel()
+        self._watching = None
+        if self.log is not None:
+            self.log.close()
+
+    def warm_up(self) -> None:
+        """Compile what a request needs, so that the first one does not wait for it."""
+        items = [Candidate("a", 1.0), Candidate("b", 0.5), Candidate("c", 0.5)]
+        make(self.current.now, wanted(RankRequest("q", items, "s"), 1, 3))
+
+    def refresh(self, *, force: bool = False) -> None:
+        """Look at the ranker and status files."""
+        before = self.current.reload_error
+        if self.current.refresh(force=force):
+            self.metrics.show_status(self.current.now.note.status)
+        if self.current.reload_error is not None and (force or self.current.reload_error != before):
+            self.metrics.count_reload_failure()
+
+    async def _watch(self) -> None:
+        """Look at the files, and tell the other workers what was counted, until the supervisor is gone."""
+        while self.settings.supervisor in (None, os.getppid()):
+            self._attempt(self.refresh)
+            self._attempt(self.metrics.share)
+            await asyncio.sleep(self.settings.poll)
+        log.error("the supervisor is gone; shutting down")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def _attempt(self, step: Callable[[], None]) -> None:
+        """Take a step that must not end the watch; what goes wrong is logged, once for as long as it goes on."""
+        try:
+            step()
+            self._failures.pop(step, None)
+        except Exception as error:
+            if self._failures.get(step) != repr(error):
+                log.exception("a step of the watch failed; it will be tried again", extra={"error": str(error)})
+            self._failures[step] = repr(error)
