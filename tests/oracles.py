@@ -1,7 +1,7 @@
 """Slow, obvious versions of what isrr computes. Written to be believed without being run."""
 
 from fractions import Fraction
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import numpy as np
 
@@ -10,6 +10,14 @@ def standard_order(scores, item_ids=None):
     """Positions by falling score; ties by item id, else by input order."""
     ties = range(len(scores)) if item_ids is None else item_ids
     return sorted(range(len(scores)), key=lambda i: (-scores[i], ties[i]))
+
+
+def repeated_item(lists):
+    """The least item that stands twice in the first list to hold one, that list, and how many items repeat one."""
+    found = [(min(item for item in items if items.count(item) > 1), q)
+             for q, items in enumerate(lists) if len(set(items)) < len(items)]  # fmt: skip
+    n_rows = sum(len(items) - len(set(items)) for items in lists)
+    return (*found[0], n_rows) if found else None
 
 
 def softmax(values):
@@ -115,6 +123,15 @@ def disparity_bound(gains, k):
             shown[item] = 1.0 / np.log2(2 + position)
         worst = max(worst, disparity(shown, gains))
     return worst
+
+
+def score_tally(scores, quantiles):
+    """How many scores lie in each bin, upper end included, and the last that lies further out than all bins span."""
+    low, high = quantiles[0], quantiles[-1]
+    edges = [-np.inf, *quantiles, np.inf]
+    counts = [sum(below < score <= above for score in scores) for below, above in pairwise(edges)]
+    far = [score for score in scores if score < low - (high - low) or score > high + (high - low)]
+    return counts, far[-1] if far else None
 
 
 def score_map(raw, inputs, outputs):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import ndcg_score
 
 import oracles
-from isrr import GPLRanker, Queries
+from isrr import DataError, GPLRanker, Queries
 from isrr.gains import dcg, gain, ideal_dcg, ndcg
 
 grades = st.lists(st.integers(0, 4), min_size=1, max_size=6)
@@ -56,3 +56,31 @@ def test_gains_and_ideals():
     assert gain([0, 2], "linear").tolist() == [0.0, 2.0]
     with pytest.raises(ValueError, match="gain must be one of"):
         gain([1], "square")
+
+
+@pytest.mark.parametrize(
+    ("rankings", "said"),
+    [
+        ([[3, 4, 5], [0, 1, 2]], r"ranking \[3, 4, 5\] of query 'a' names an item that is not there"),
+        ([[0, 1, 2], [0, -2, 1]], r"ranking \[0, -2, 1\] of query 'b' names an item that is not there"),
+        ([[0, 1, 2], [2, 1, 2]], r"ranking \[2, 1, 2\] of query 'b' names an item twice"),
+        ([[[0, 1], [1, 1]], [[0, 1], [1, 0]]], r"ranking \[1, 1\] of query 'a' names an item twice"),
+        ([[0.9, 1.9], [0.0, 1.0]], "rankings hold float64; needed are whole numbers, positions within the query"),
+        ([[True, False], [True, False]], "rankings hold bool; needed are whole numbers"),
+        ([0, 1], r"rankings have shape \(2,\); needed is \(2, …, places\)"),
+        ([[0, 1, 2]], r"rankings have shape \(1, 3\); needed is \(2, …, places\)"),
+        ([[0, 1], [0]], "rankings must be equally long, -1 where a list is shorter"),
+    ],
+)
+def test_rankings_that_cannot_be_are_refused(rankings, said):
+    queries = Queries.from_arrays(scores=[3, 2, 1] * 2, relevance=[0, 1, 0, 2, 2, 2], query_ids=list("aaabbb"))
+    for use in (lambda: dcg(queries, rankings), lambda: ndcg(queries, rankings, k=1)):
+        with pytest.raises(DataError, match=said):
+            use()
+    with pytest.raises(DataError, match=said):
+        GPLRanker(k=3).log_prob(rankings, queries)
+
+
+def test_a_short_list_is_filled_up_with_minus_one():
+    queries = Queries.from_arrays(relevance=[1, 0, 2], group=[1, 2])
+    assert dcg(queries, [[0, -1], [1, 0]], k=2).tolist() == [1.0, 3.0]

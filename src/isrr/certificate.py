@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isrr.counting import counted
+from isrr.counting import counted, percent
 from isrr.errors import CertificateError
 from isrr.files import write_atomically
 from isrr.findings import Estimate, Point, Provenance, Test, mostly_single
@@ -177,7 +177,7 @@ class Certificate(Outcome):
             f"{', log-gain score map' if r.score_map else ''}, k = {k}",
             f"NDCG@{k:<6}  {self.utility}; deterministic {self.deterministic_utility.value:.4f}",
             f"disparity    {self.disparity}",
-            f"fairer by    {100 * self.fairness_gain.value:.1f} % "
+            f"fairer by    {percent(self.fairness_gain.value)} "
             f"[{100 * self.fairness_gain.low:.1f}, {100 * self.fairness_gain.high:.1f}] of the deterministic disparity",
         ]
         for test in self.tests:

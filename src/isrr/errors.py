@@ -1,4 +1,4 @@
-"""What isrr raises on purpose. Every message says where, what was found and what is needed.
+"""What isrr raises over data, promises, files and clusters. A message says where, what was found and what is needed.
 
     IsrrError
     ├── DataError (ValueError)         a table, a file or an array that cannot be queries
@@ -9,7 +9,8 @@
     ├── EngineError (RuntimeError)     a cluster that could not do its part
     └── MissingExtraError (ImportError)  an optional dependency that is not installed
 
-Failing to certify is none of these: it is an outcome, `isrr.Abstention`.
+An argument outside its range (a temperature of 0, a grid without rankers) is a plain ValueError, as Python's own are.
+Failing to certify is no error at all: it is an outcome, `isrr.Abstention`.
 """
 
 

@@ -13,8 +13,8 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isrr.counting import counted
 from isrr.data.queries import FloatArray, Queries
+from isrr.data.rankings import checked_rankings
 from isrr.errors import DataError
 
 Gain = Literal["exponential", "linear"]
@@ -56,7 +56,7 @@ def discount(k: int) -> FloatArray:
 
 def dcg(
     queries: Queries,
-    rankings: NDArray[np.int64] | None = None,
+    rankings: ArrayLike | None = None,
     *,
     k: int = 5,
     gain_kind: Gain = "exponential",
@@ -74,13 +74,8 @@ def dcg(
         DCG of each ranking, (n_queries, …).
     """
     gains = gain(queries.need_relevance(), gain_kind)
-    if rankings is None:
-        rankings = _leading(queries, queries.by_score, k)
-    places = np.asarray(rankings)[..., :k]
-    if len(places) != len(queries):
-        raise DataError(
-            f"there are {counted(len(places), 'ranking')} for {counted(len(queries), 'query')}; one each is needed"
-        )
+    given = _leading(queries, queries.by_score, k) if rankings is None else checked_rankings(rankings, queries)
+    places = given[..., :k]
     start = queries.offsets[:-1].reshape(-1, *(1,) * (places.ndim - 1))
     found = np.where(places >= 0, gains[np.where(places >= 0, start + places, 0)], 0.0)
     result: FloatArray = found @ discount(places.shape[-1])
@@ -99,7 +94,7 @@ def has_relevant(queries: Queries, *, gain_kind: Gain = "exponential") -> NDArra
 
 def ndcg(
     queries: Queries,
-    rankings: NDArray[np.int64] | None = None,
+    rankings: ArrayLike | None = None,
     *,
     k: int = 5,
     gain_kind: Gain = "exponential",

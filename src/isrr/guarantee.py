@@ -29,9 +29,10 @@ INEXACTNESS = 1e-6  # what the exact evaluation may be off by is taken from alph
 
 _PROMISE = re.compile(
     r"""\s*(?P<metric>[A-Za-z_]+)\s*@\s*(?P<k>\d+)\s*(?P<relation>>=|<=|≥|≤)\s*
-        (?P<number>[-+0-9.eE]+)\s*(?P<percent>%\s*of\s+deterministic)?\s*""",
+        (?P<number>[-+0-9.eE]+)\s*(?P<percent>%\s*of\s+deterministic)?\s*(?P<per>(?<=\s)per\s+segment)?\s*""",
     re.VERBOSE,
 )
+_SEVERAL = re.compile(r"@.*@|[;&]|,(?!\d)|\band\b", re.IGNORECASE | re.DOTALL)
 _SHARE = re.compile(r"(?<![\d.])(0?\.\d+|1(?:\.0*)?)\s+of\s+deterministic", re.IGNORECASE)
 
 
@@ -96,6 +97,10 @@ class Guarantee:
             else:
                 why = "lower it" if self.target > 0 else "raise it"
             raise GuaranteeError(f"'{self}' cannot be tested: the target must lie in (0, {limit:g}); {why}")
+        if self.tested_alpha <= 0:
+            end, way = ("1", "lower it") if self.utility else ("0", "raise it")
+            known = f"values are known to {INEXACTNESS:g}, and the target is no further from {end}"
+            raise GuaranteeError(f"'{self}' cannot be tested: {known}; {way}")
         if self.per not in (None, "segment"):
             raise GuaranteeError(f"per must be 'segment' or left out, got {self.per!r}")
         gain(0, self.gain_kind)
@@ -122,6 +127,9 @@ class Guarantee:
             share = _SHARE.sub(lambda part: f"{100 * float(part[1]):g}% of deterministic", text)
             if _PROMISE.fullmatch(share):
                 raise GuaranteeError(f"cannot read the promise {text!r}; did you mean {share!r}?")
+            if _SEVERAL.search(text):
+                how = "a list of texts in Python, -g repeated on the command line"
+                raise GuaranteeError(f"{text!r} holds several promises; give each by itself: {how}")
             raise GuaranteeError(
                 f"cannot read the promise {text!r}; write for example 'ndcg@5 >= 0.70', "
                 "'ndcg@5 >= 95% of deterministic' or 'normalized_disparity@5 <= 0.2'"
@@ -137,7 +145,7 @@ class Guarantee:
             raise GuaranteeError(f"{text!r} promises nothing worth having; did you mean {turned!r}?")
         relative = found["percent"] is not None
         target = number / 100 if relative else number
-        return cls(metric, k, target, relative, bound, per, gain_kind, empty_query)
+        return cls(metric, k, target, relative, bound, "segment" if found["per"] else per, gain_kind, empty_query)
 
     def __str__(self) -> str:
         relation = ">=" if self.utility else "<="

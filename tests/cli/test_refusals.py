@@ -62,6 +62,11 @@ def made(tmp_path_factory):
         (["calibrate", "nothing.parquet", "-g", PROMISE, "--confidence", "95"], "did you mean 0.95"),
         (["calibrate", "no-score.csv", "-g", PROMISE], "named by --score); the columns are query_id, item_id, Score_,"),
         (["calibrate", "no-score.csv", "-g", PROMISE], "did you mean 'Score_'?"),
+        (
+            ["calibrate", "judged.parquet", "-g", PROMISE, "--per-segment"],
+            "no segment column (segment, or named by --seg",
+        ),
+        (["calibrate", "judged.parquet", "-g", f"{PROMISE}, ndcg@9 >= 0.5"], "several promises; give each by itself"),
         (["calibrate", "judged.parquet", "-g", PROMISE, "-o", "/dev/full"], "/dev/full: No space left on device"),
         (["calibrate", "nowhere.parquet", "-g", PROMISE, "-o", "ranker.eu"], "must end in .json; this one ends in .eu"),
         (["calibrate", "judged.parquet", "-g", PROMISE, "--relevance", "rel"], "there is no column 'rel'"),

@@ -1,5 +1,6 @@
 """Tables in and out: every source gives the same queries; a bad table says what is wrong, and where."""
 
+import decimal
 import gzip
 import json
 
@@ -245,6 +246,18 @@ def test_lists_of_features_must_be_equally_long_and_whole():
     with pytest.raises(DataError, match=r"row 2, column 'b': 1e\+300; .* within ±1e\+38"):
         read_queries(pa.table({"qid": [1, 1], "a": [1.0, 2.0], "b": [1.0, 1e300]}), features=["a", "b"])
     assert read_queries(pa.table(rows | {"features": [[1, 2], [3, 4]]})).features.tolist() == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize("column", ["score", "relevance"])
+def test_decimals_that_a_float_would_round_are_refused(column):
+    def read(*texts):
+        values = pa.array([decimal.Decimal(text) for text in texts], pa.decimal128(38, 20))
+        table = pa.table({"qid": [1] * len(texts), column: values})
+        return getattr(read_queries(table), f"{column}s" if column == "score" else column).tolist()
+
+    assert read("0.1", "12345.678", "123456789012345") == [0.1, 12345.678, 123456789012345]
+    with pytest.raises(DataError, match=rf"row 2, column '{column}': 1.00000000000000000001 for query '1'; .* digits"):
+        read("1.5", "1.00000000000000000001", "1.00000000000000000002")
 
 
 def test_something_that_is_no_table_is_refused():

@@ -3,6 +3,7 @@
 import gzip
 import math
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 import letor_oracle
 from isrr.data.letor import parse_letor, read_letor
 from isrr.errors import DataError
+from isrr.parallel import use_threads
 from letor_fuzz import check, inputs
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -140,6 +142,8 @@ def test_group_sizes_stand_in_for_query_ids(tmp_path):
         parse_letor(text, group=[1, 3])
     with pytest.raises(DataError, match=r"text:1: column 3: 'qid:1', but group sizes are given too"):
         parse_letor(b"1 qid:1 1:2\n", group=[1])
+    with pytest.raises(DataError, match=r"^text: group 1 has size 0; every query needs at least one item"):
+        parse_letor(text, group=[3, 0])
     sizes.write_text("1\ntwo\n")
     with pytest.raises(DataError, match=r"rank\.query: not a list of group sizes"):
         parse_letor(text, group=sizes)
@@ -167,7 +171,7 @@ def test_ids_are_integers_only_when_all_are_written_so():
 
 @pytest.mark.parametrize("n_threads", [2, 3, 7])
 def test_threads_change_nothing(n_threads, monkeypatch):
-    monkeypatch.setattr("isrr.data.letor._BYTES_PER_THREAD", 64)
+    monkeypatch.setattr("isrr.data.letor_lines._BYTES_PER_THREAD", 64)
     rng = np.random.default_rng(20230)
     lines = [f"{rng.integers(3)} qid:{rng.integers(40) // 8} 1:{rng.random():.6f} {i + 2}:1" for i in range(200)]
     text = "\n".join(lines).encode()
@@ -177,6 +181,21 @@ def test_threads_change_nothing(n_threads, monkeypatch):
     broken = text.replace(lines[150].encode(), b"1 qid:1 3:1 2:1")
     with pytest.raises(DataError, match="text:151: column 13: feature 2 follows feature 3"):
         parse_letor(broken, n_threads=n_threads)
+
+
+def test_threads_are_as_many_as_asked_for(monkeypatch):
+    asked = []
+
+    class Pool(ThreadPoolExecutor):
+        def __init__(self, n_threads):
+            asked.append(n_threads)
+            super().__init__(n_threads)
+
+    monkeypatch.setattr("isrr.data.letor_lines._BYTES_PER_THREAD", 64)
+    monkeypatch.setattr("isrr.data.letor_lines.ThreadPoolExecutor", Pool)
+    with use_threads(3):
+        read_letor(GOLDEN / "letor_small.txt")
+    assert asked == [3]
 
 
 SPELLINGS = ["{!r}", "{:.17e}", "{:+.60f}", "{:.20E}"]

@@ -1,11 +1,17 @@
 """Queries: any row order in, the caller's row order out, and a clear refusal for what cannot be ranked."""
 
+from decimal import Decimal
+
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isrr import DataError, GPLRanker, Queries
+import oracles
+from isrr import DataError, GPLRanker, Queries, read_queries
+
+CLOSE = Decimal("1.00000000000000000002")  # as a float it is 1
 
 
 def test_rows_in_any_order_give_results_in_the_callers_order():
@@ -87,9 +93,80 @@ def test_slicing_and_joining_queries():
         queries[[]]
 
 
-def test_joined_queries_without_ids_are_numbered_anew():
-    part = Queries.from_arrays(scores=[1.0, 2.0], group=[1, 1])
-    assert Queries.concatenate([part, part]).query_ids.tolist() == [0, 1, 2, 3]
+@pytest.mark.parametrize(
+    ("index", "chosen"), [(1, [5]), (np.int64(1), [5]), (np.int32(-1), [6]), ((0, 2), [4, 6]), (np.array(1), [5])]
+)
+def test_queries_are_chosen_by_any_kind_of_index(index, chosen):
+    queries = Queries.from_arrays(scores=np.arange(6.0), query_ids=[4, 4, 5, 6, 6, 6])
+    part = queries[index]
+    assert part.query_ids.tolist() == chosen
+    assert part.scores.tolist() == [score for score, query in enumerate([4, 4, 5, 6, 6, 6]) if query in chosen]
+    assert GPLRanker(k=2).rank_queries(part, session="u").shape == (len(chosen), 2)
+
+
+@pytest.mark.parametrize("index", [True, None, [[0, 1]]])
+def test_what_does_not_choose_queries_is_refused(index):
+    with pytest.raises(DataError, match="queries are chosen by a number, a slice, a list of numbers or a mask"):
+        Queries.from_arrays(scores=np.arange(3.0), group=[1, 1, 1])[index]
+
+
+def test_joined_queries_without_ids_are_numbered_anew_only_where_numbers_meet():
+    part = Queries.from_arrays(scores=[1.0, 2.0, 3.0], group=[1, 1, 1])
+    assert Queries.concatenate([part, part]).query_ids.tolist() == [0, 1, 2, 3, 4, 5]
+    turned = Queries.concatenate([part[2:], part[:2]])
+    assert turned.query_ids.tolist() == [2, 0, 1]
+    assert turned.made_ids
+    assert turned.keys.tolist() == part.keys[[2, 0, 1]].tolist()
+
+
+def written_later(queries):
+    """All that a caller could have changed behind the queries' back."""
+    return [column.tolist() for column in (queries.scores, queries.relevance, queries.item_ids, queries.features)]
+
+
+@pytest.mark.parametrize("query_ids", [[1, 1, 2], [1, 2, 1]], ids=["in order", "scattered"])
+def test_what_the_caller_writes_later_changes_nothing(query_ids):
+    given = {
+        "scores": np.array([3.0, 2.0, 1.0]),
+        "relevance": np.array([0.0, 1.0, 2.0]),
+        "item_ids": np.array(["a", "b", "c"], object),
+        "features": np.arange(6, dtype=np.float32).reshape(3, 2),
+    }
+    locked = given["features"].view()
+    locked.flags.writeable = False
+    for features in (given["features"], locked):
+        queries = Queries.from_arrays(query_ids=query_ids, **given | {"features": features})
+        before = written_later(queries)
+        for column in given.values():
+            column[:] = column[::-1].copy()
+        assert written_later(queries) == before
+    scores = np.array([1.0, 2.0, 3.0])
+    rescored = queries.with_scores(scores)
+    scores[:] = 0
+    assert sorted(rescored.scores.tolist()) == [1.0, 2.0, 3.0]
+
+
+def test_a_pandas_frame_written_later_changes_nothing():
+    frame = pd.DataFrame({"qid": [1, 1], "score": [2.0, 1.0], "grade": [0.0, 1.0]})
+    queries = read_queries(frame)
+    frame.iloc[0, 1:] = 9.0
+    assert queries.scores.tolist() == [2.0, 1.0]
+    assert queries.relevance.tolist() == [0.0, 1.0]
+
+
+def test_features_that_nobody_can_write_are_not_copied():
+    stored = np.arange(6, dtype=np.float32).tobytes()
+    features = np.frombuffer(stored, np.float32).reshape(3, 2)
+    assert np.shares_memory(Queries.from_arrays(features=features, group=[3]).features, features)
+
+
+def test_item_groups_are_coded_in_the_order_of_their_text():
+    for groups in ([10, 9, 10, 2], ["10", "9", "10", "2"]):
+        coded = Queries.from_arrays(scores=np.arange(4.0), group=[4], item_groups=groups).coded_groups
+        assert coded.names.tolist() == ["10", "2", "9"]
+        assert coded.codes.tolist() == [0, 2, 0, 1]
+    with pytest.raises(DataError, match="no item groups"):
+        _ = Queries.from_arrays(scores=[1.0], group=[1]).coded_groups
 
 
 def test_ties_go_by_item_id_shorter_first_then_by_text():
@@ -109,6 +186,32 @@ def test_sorting_is_stable_at_every_length(n):
     ids = np.random.default_rng(n + 1).permutation(n)
     with_ids = Queries.from_arrays(scores=scores, query_ids=np.zeros(n, int), item_ids=ids)
     assert (with_ids.by_score == np.lexsort((ids, -scores))).all()
+    tied, texts = scores // 50, [f"{'x' * (i % 3)}{i}" for i in ids]
+    with_texts = Queries.from_arrays(scores=tied, query_ids=np.zeros(n, int), item_ids=texts)
+    assert with_texts.by_score.tolist() == oracles.standard_order(tied, [(len(text), text) for text in texts])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=12), min_size=1, max_size=6), st.booleans())
+def test_repeated_items_are_found_as_by_hand(lists, as_text):
+    items = [f"i{item}" if as_text else item for query in lists for item in query]
+    query_ids = np.repeat(np.arange(len(lists)), [len(query) for query in lists])
+    columns = {"scores": np.zeros(len(items)), "query_ids": query_ids, "item_ids": items}
+    found = oracles.repeated_item(lists)
+    if found is None:
+        assert len(Queries.from_arrays(**columns)) == len(lists)
+    else:
+        item, query, n_rows = found
+        with pytest.raises(DataError, match=rf"item 'i?{item}' stands twice in query '{query}'; .* and {n_rows} row"):
+            Queries.from_arrays(**columns)
+
+
+def test_items_whose_hashes_meet_stay_different(monkeypatch):
+    monkeypatch.setattr("isrr.data.identifiers.hash", lambda text: len(text), raising=False)
+    queries = Queries.from_arrays(scores=[1.0, 2.0, 3.0], group=[3], item_ids=["ab", "ba", "a"])
+    assert queries.item_ids.tolist() == ["ab", "ba", "a"]
+    with pytest.raises(DataError, match="item 'ba' stands twice"):
+        Queries.from_arrays(scores=[1.0, 2.0, 3.0], group=[3], item_ids=["ab", "ba", "ba"])
 
 
 @pytest.mark.parametrize(
@@ -127,7 +230,11 @@ def test_sorting_is_stable_at_every_length(n):
         ({"scores": [1, 2], "group": [1, 2]}, "add up to 3; needed is the number of rows, 2"),
         ({"scores": [1, 2], "group": [2, 0]}, "group 1 has size 0"),
         ({"scores": [1, 2], "group": [1.5, 0.5]}, "whole numbers"),
-        ({"scores": ["x", "y"], "query_ids": [1, 1]}, "scores must be numbers"),
+        ({"scores": ["1.5", "2"], "query_ids": [1, 1]}, "scores must be numbers, found text"),
+        ({"scores": np.array([b"1.5", b"2"]), "query_ids": [1, 1]}, "scores must be numbers, found text"),
+        ({"scores": np.array([1.5, "2"], object), "query_ids": [1, 1]}, "row 2: scores is '2'; .* a number"),
+        ({"scores": [Decimal("1.5"), CLOSE], "query_ids": [1, 1]}, r"row 2: scores is 1\.0+2; .* digits"),
+        ({"query_ids": [1, 1], "features": [["1", "2"], ["3", "4"]]}, "features must be numbers, found text"),
         ({"scores": [1j, 2], "query_ids": [1, 1]}, "scores must be numbers, found complex128"),
         ({"scores": np.array([0, 1], "datetime64[D]"), "query_ids": [1, 1]}, "must be numbers, found datetime64"),
         ({"scores": np.ma.masked_array([1.0, 2], [0, 1]), "query_ids": [1, 1]}, "row 2: scores is masked"),

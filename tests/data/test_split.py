@@ -38,7 +38,16 @@ def test_seeds_divide_differently_and_shares_are_kept_on_average():
     assert binomtest(both, 4000, 0.09).pvalue > 1e-3
 
 
+def test_shares_may_be_an_array():
+    whole = queries(np.arange(40))
+    for part, same in zip(split(whole, np.array([0.5, 0.5])), split(whole, (0.5, 0.5)), strict=True):
+        assert part.query_ids.tolist() == same.query_ids.tolist()
+
+
 def test_impossible_splits_are_refused():
+    for none in ((), np.array([])):
+        with pytest.raises(ValueError, match="shares must be positive and sum to 1"):
+            split(queries([1, 2]), none)
     with pytest.raises(ValueError, match="shares must be positive and sum to 1"):
         split(queries([1, 2]), (0.5, 0.6))
     with pytest.raises(DataError, match=r"part 1 \(a share of 0.001\) gets none of the 2 queries"):

@@ -123,5 +123,7 @@ def refuse_single(n_single: int, n_queries: int) -> None:
 def segments_of(queries: Queries) -> np.ndarray:
     """The segment of each query, as text."""
     if queries.segments is None:
-        raise DataError("a promise per segment needs a segment for each query; these queries have none")
+        unnamed = "these queries have none; name their column (`segment=`)"
+        reason = queries.absent.get("segment", unnamed)
+        raise DataError(f"a promise per segment needs a segment for each query: {reason}")
     return queries.segments.astype(str)

@@ -10,7 +10,7 @@ from isrr.calibration.census import refuse_single
 from isrr.calibration.measure import GroupShare, Measure, Measured
 from isrr.calibration.moments import DISPARITY_SCALE, WholeNumbers
 from isrr.certificate import Abstention, Certificate
-from isrr.counting import counted
+from isrr.counting import counted, percent
 from isrr.data.queries import FloatArray
 from isrr.engines.source import Where, open_source
 from isrr.errors import DataError
@@ -89,7 +89,7 @@ class Check:
         lines += [
             f"NDCG@{self.k:<6}  {self.utility}; deterministic {self.deterministic_utility.value:.4f}",
             f"disparity    {self.disparity}",
-            f"fairer by    {100 * self.fairness_gain:.1f} % of the deterministic disparity",
+            f"fairer by    {percent(self.fairness_gain)} of the deterministic disparity",
         ]
         if self.groups:
             lines.append(f"{'share of exposure, by group':<30} {'by score':>12} {'now':>12} {'of gain':>12}")

@@ -160,7 +160,7 @@ class Measure:
     def _groups(self, queries: Queries) -> dict[str, WholeNumbers]:
         if queries.item_groups is None:
             return {}
-        names, code = np.unique(queries.item_groups.astype(str), return_inverse=True)
+        names, code = queries.coded_groups
         columns = [queries.in_query_order(ranker.exposure(queries), "exposure") for ranker in self.grid]
         columns.append(gain(queries.need_relevance(), self.outcome.guarantees[0].gain_kind))
         sums = np.zeros((len(names), 3), np.int64)

@@ -6,7 +6,7 @@ up to chance. The sample fits on one machine; everything else stays where it is.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +47,7 @@ class Gather:
         found = [queries for queries in summaries if queries is not None]
         if len(found) < 2:
             return found[0] if found else None
-        made = found[0].made_ids  # ids that were made stay what they are: keys are made of them
-        return replace(Queries.concatenate([replace(part, made_ids=False) for part in found]), made_ids=made)
+        return Queries.concatenate(found)
 
     def pack(self, summary: Queries | None) -> Tree:
         """The answer as a tree to send."""

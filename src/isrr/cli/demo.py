@@ -12,6 +12,7 @@ from isrr.cli.console import err, out, progress, say, show_outcome
 from isrr.cli.inputs import check_folder
 from isrr.cli.options import Promise
 from isrr.cli.reporting import write_page
+from isrr.counting import percent
 from isrr.errors import GuaranteeError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -120,10 +121,8 @@ def _drawn(file: Path, outcome: "Certificate | Abstention", thresholds: _Curve) 
         "gain": thresholds.gains,
         "deterministic": thresholds.deterministic,
     }
-    utility = [point.utility.value for point in outcome.curve]
-    gains = [point.fairness_gain.value for point in outcome.curve]
     try:
-        tradeoff(utility, gains, file, outcome=outcome, reference=reference)
+        tradeoff(outcome, file, reference)
     except MissingExtraError as missing:
         say(f"\nno picture is drawn: {missing}")
         return False
@@ -152,5 +151,5 @@ def _table(curve: _Curve, k: int) -> Any:
 
     table = Table("threshold", f"NDCG@{k}", "disparity", "fairer by", title="GPL by threshold, temperature 1", box=None)
     for *values, gain in zip(curve.thresholds, curve.utility, curve.disparity, curve.gains, strict=True):
-        table.add_row(*(f"{value:.4f}" for value in values), f"{100 * gain:.1f} %")
+        table.add_row(*(f"{value:.4f}" for value in values), percent(gain))
     return table

@@ -1,4 +1,5 @@
-"""Compiled passes over ragged columns: sorting each query's rows by falling value, moving them, naming their content.
+"""Compiled passes over ragged columns: sorting each query's rows by falling value, moving them, naming their content,
+finding those that repeat one.
 
 Short lists are ranked by counting, for every item, the items that precede it: n² comparisons without a branch beat
 n·log n comparisons with one up to a few hundred items. Longer lists are sorted by merging.
@@ -11,6 +12,7 @@ from isrr.noise import GOLDEN, mix
 
 COUNTING = 400  # lists up to this length are ranked by counting
 RUN = 12  # merging starts from runs of this length, sorted by insertion
+TIED = 32  # ties of up to as many items are broken by insertion
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -62,16 +64,6 @@ def _merge_sort(values, order, spare):
 
 
 @njit(cache=True, nogil=True)
-def _break_ties(values, ties, order):
-    for i in range(1, order.size):
-        item, j = order[i], i
-        while j > 0 and values[order[j - 1]] == values[item] and ties[order[j - 1]] > ties[item]:
-            order[j] = order[j - 1]
-            j -= 1
-        order[j] = item
-
-
-@njit(cache=True, nogil=True)
 def sort_query(values, order, spare):
     # order (n,)  out: positions by falling value, equal ones in input order
     if values.size <= COUNTING:
@@ -81,16 +73,85 @@ def sort_query(values, order, spare):
 
 
 @njit(cache=True, nogil=True)
-def sort_queries(offsets, values, ties, start, stop, order):
-    # values (n_rows,)  sorted by falling value, equal ones in input order …
-    # ties   (n_rows,)  … or, unless this is empty, by rising tie value
-    # order  (n_rows,)  out: positions within the query
+def sort_queries(offsets, values, start, stop, order):
+    # values (n_rows,)
+    # order  (n_rows,)  out: positions within the query by falling value, equal ones in input order
     spare = np.empty(longest_query(offsets, start, stop), np.int32)
     for q in range(start, stop):
         first, last = offsets[q], offsets[q + 1]
         sort_query(values[first:last], order[first:last], spare)
-        if ties.size > 0:
-            _break_ties(values[first:last], ties[first:last], order[first:last])
+
+
+@njit(cache=True, nogil=True)
+def mark_tied(offsets, values, order, start, stop, tied):
+    # values (n_rows,)
+    # order  (n_rows,)  as `sort_queries` leaves it
+    # tied   (n_rows,)  out: whether another row of the query has the same value
+    for q in range(start, stop):
+        first, last = offsets[q], offsets[q + 1]
+        tied[first:last] = False
+        for i in range(first + 1, last):
+            above, here = first + order[i - 1], first + order[i]
+            if values[above] == values[here]:
+                tied[above] = tied[here] = True
+
+
+@njit(cache=True, nogil=True)
+def _sort_tied(ties, run, spare):
+    # run (n_tied,)  in and out: positions, sorted by rising tie value
+    if run.size <= TIED:
+        for i in range(1, run.size):
+            item, j = run[i], i
+            while j > 0 and ties[run[j - 1]] > ties[item]:
+                run[j] = run[j - 1]
+                j -= 1
+            run[j] = item
+        return
+    falling, places, before = np.empty(run.size, np.int64), np.empty(run.size, np.int32), run.copy()
+    for i in range(run.size):
+        falling[i] = -ties[run[i]]
+    sort_query(falling, places, spare)
+    for i in range(run.size):
+        run[i] = before[places[i]]
+
+
+@njit(cache=True, nogil=True)
+def break_ties(offsets, values, ties, start, stop, order):
+    # values (n_rows,)
+    # ties   (n_rows,)  ≥ 0, read where values are equal
+    # order  (n_rows,)  in and out: positions within the query by falling value, now equal ones by rising tie value
+    spare = np.empty(longest_query(offsets, start, stop), np.int32)
+    for q in range(start, stop):
+        first, last = offsets[q], offsets[q + 1]
+        head = first
+        for i in range(first + 1, last + 1):
+            if i == last or values[first + order[i]] != values[first + order[head]]:
+                if i - head > 1:
+                    _sort_tied(ties[first:last], order[head:i], spare)
+                head = i
+
+
+@njit(cache=True, nogil=True)
+def mark_repeats(offsets, codes, start, stop, repeats):
+    # codes   (n_rows,)
+    # repeats (n_queries,)  out: whether two rows of the query have the same code
+    size = 2
+    while size < 2 * longest_query(offsets, start, stop):
+        size *= 2
+    owner, held = np.full(size, -1, np.int64), np.empty(size, np.int64)  # a slot is free unless this query owns it
+    for q in range(start, stop):
+        repeats[q] = False
+        size = 2
+        while size < 2 * (offsets[q + 1] - offsets[q]):
+            size *= 2
+        for row in range(offsets[q], offsets[q + 1]):
+            slot = np.int64(mix(np.uint64(codes[row])) & np.uint64(size - 1))
+            while owner[slot] == q and held[slot] != codes[row]:
+                slot = (slot + 1) & (size - 1)
+            if owner[slot] == q:
+                repeats[q] = True
+                break
+            owner[slot], held[slot] = q, codes[row]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from isrr.data.columns import Cast, identifiers, queries_of
+from isrr.data.columns import Cast, column_of_ids, queries_of
 from isrr.data.files import kind_of, reading
 from isrr.data.queries import Queries
 from isrr.errors import DataError
@@ -67,6 +67,6 @@ def parquet_batches(file: Path, columns: list[str], rows: int = ROWS) -> Iterato
 
 
 def _start_of_last_query(table: Any, column: str, name: str) -> int:
-    ids = identifiers(table, column, name)
+    ids = column_of_ids(table, column, name)
     others = np.flatnonzero(ids != ids[-1])
     return int(others[-1]) + 1 if others.size else 0

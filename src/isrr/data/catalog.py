@@ -22,7 +22,7 @@ import numpy as np
 from isrr.data.frames import read_queries
 from isrr.data.letor import read_letor
 from isrr.data.queries import Queries
-from isrr.data.split import split
+from isrr.data.split import Splits, split
 from isrr.errors import DataError
 
 Files = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
@@ -32,17 +32,6 @@ WHOLE: Files = (("train.txt",), ("vali.txt",), ("test.txt",))
 
 class BenchmarkCountsWarning(UserWarning):
     """Files of a benchmark hold other numbers of queries, items or features than published."""
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """A benchmark's three parts, as its publishers divide it."""
-
-    name: str
-    fold: int
-    train: Queries
-    validation: Queries
-    test: Queries
 
 
 @dataclass(frozen=True)
@@ -108,8 +97,8 @@ JESTER = "jester5k"
 _JESTER_USERS, _JESTER_RATINGS = 5_000, 363_209
 
 
-def load(name: str, path: str | os.PathLike[str], fold: int = 1) -> Benchmark:
-    """Read a benchmark from its folder.
+def load(name: str, path: str | os.PathLike[str], fold: int = 1) -> Splits:
+    """Read a benchmark from its folder, divided as its publishers do.
 
     Folds lie in Fold1 … Fold5, each with train.txt, vali.txt and test.txt, or as the parts S1.txt … S5.txt
     that make them; any file may be gzipped. Other counts than published bring a `BenchmarkCountsWarning`.
@@ -119,19 +108,33 @@ def load(name: str, path: str | os.PathLike[str], fold: int = 1) -> Benchmark:
         path: The folder.
         fold: Which fold, from 1.
     """
+    files = located(name, path, fold)
+    if name == JESTER:
+        ((ratings,),) = files
+        return _jester(ratings)
+    known = CATALOG[name]
+    parts = [_part(part) for part in files]
+    width = max((part.features.shape[1] for part in parts if part.features is not None), default=0)
+    _compare(name, known, fold, parts, width)
+    return Splits(*(_widened(part, width) for part in parts))
+
+
+def located(name: str, path: str | os.PathLike[str], fold: int = 1) -> list[list[Path]]:
+    """The files that `load` reads: those of train, validation and test, or Jester's one."""
     if name not in (*CATALOG, JESTER):
         raise ValueError(f"no benchmark is called {name!r}; there are {', '.join(CATALOG)}, {JESTER}")
     n_folds = 1 if name == JESTER else CATALOG[name].n_folds
     if not 1 <= fold <= n_folds:
         raise ValueError(f"fold {fold} of {name}: its folds are 1 to {n_folds}")
     root = Path(path)
-    if name == JESTER:
-        return Benchmark(name, fold, *_jester(root))
-    known = CATALOG[name]
-    parts = [_part(files) for files in _located(name, known, root, fold)]
-    width = max((part.features.shape[1] for part in parts if part.features is not None), default=0)
-    _compare(name, known, fold, parts, width)
-    return Benchmark(name, fold, *(_widened(part, width) for part in parts))
+    if name != JESTER:
+        return _located(name, CATALOG[name], root, fold)
+    if not (ratings := root / "ratings.csv").is_file():
+        raise DataError(
+            f"{root}: {JESTER} is not here; needed is ratings.csv (user, joke, rating). "
+            "It comes from the R package recommenderlab, data set Jester5k"
+        )
+    return [[ratings]]
 
 
 def _located(name: str, known: Published, root: Path, fold: int) -> list[list[Path]]:
@@ -189,19 +192,12 @@ def _compare(name: str, known: Published, fold: int, parts: Sequence[Queries], w
         warnings.warn(f"{name}: {'; '.join(differences)}", BenchmarkCountsWarning, stacklevel=3)
 
 
-def _jester(root: Path) -> tuple[Queries, Queries, Queries]:
+def _jester(file: Path) -> Splits:
     """Users as queries and jokes as items; ratings from −10 to 10 become relevance from 0 to 4."""
-    file = root / "ratings.csv"
-    if not file.is_file():
-        raise DataError(
-            f"{root}: {JESTER} is not here; needed is ratings.csv (user, joke, rating). "
-            "It comes from the R package recommenderlab, data set Jester5k"
-        )
     users = read_queries(file, query="user", item="joke", score="rating")
     if (len(users), users.n_rows) != (_JESTER_USERS, _JESTER_RATINGS):
         found = f"{len(users):,} users and {users.n_rows:,} ratings"
         published = f"{_JESTER_USERS:,} and {_JESTER_RATINGS:,}"
         warnings.warn(f"{JESTER}: {found}, published are {published}", BenchmarkCountsWarning, stacklevel=3)
     judged = replace(users, scores=None, relevance=(users.need_scores() + 10) / 5)
-    train, validation, test = split(judged)
-    return train, validation, test
+    return Splits(*split(judged))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from isrr.data.files import KINDS, Table
 from isrr.data.letor import Group
-from isrr.data.numbers import FEATURE_NEED, LARGEST, large_features, needed, unfit
+from isrr.data.numbers import FEATURE_NEED, LARGEST, large_features, needed, rounded, unfit
 from isrr.data.queries import Queries
 from isrr.errors import DataError
 
@@ -131,20 +131,22 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
     if table.num_rows == 0:
         raise DataError(f"{name}: the table has no rows")
 
+    query_column = columns.roles.get("query")
     for column in columns.names:
-        _refuse_nulls(table, column, name, columns.roles.get("query"))
+        _refuse_nulls(table, column, name, query_column)
 
     def ids(role: str) -> NDArray[Any] | None:
-        return identifiers(table, columns.roles[role], name) if role in columns.roles else None
+        return column_of_ids(table, columns.roles[role], name) if role in columns.roles else None
 
     def numbers(role: str) -> NDArray[Any] | None:
         if (column := columns.roles.get(role)) is None:
             return None
+        _refuse_rounding(table, column, name, query_column)
         values = _numbers(table, column, name)
         least = 0.0 if role == "relevance" else -LARGEST
         if (bad := unfit(values, least)).any():
             found = values[bad][0]
-            _refuse_row(bad, str(found), needed(found, least), table, column, name, columns.roles.get("query"))
+            _refuse_row(bad, str(found), needed(found, least), table, column, name, query_column)
         return values
 
     arrays = {
@@ -173,7 +175,7 @@ def has_made_ids(schema: Any) -> bool:
     return bool((schema.metadata or {}).items() >= MADE_IDS.items())
 
 
-def identifiers(table: Any, column: str, name: str) -> NDArray[Any]:
+def column_of_ids(table: Any, column: str, name: str) -> NDArray[Any]:
     """Ids as integers or text, one a row."""
     import pyarrow as pa
 
@@ -217,6 +219,18 @@ def _refuse_row(
     raise DataError(f"{_place(name, row, column)}: {found}{whose}; {need}", None if query is None else str(query))
 
 
+def _refuse_rounding(table: Any, column: str, name: str, query_column: str | None) -> None:
+    """Refuse decimals that would lose digits as floats; those of up to 15 digits never do."""
+    from pyarrow import types
+
+    if types.is_decimal(table[column].type) and table[column].type.precision > 15:
+        values = table[column].to_pylist()
+        bad = np.fromiter(map(rounded, values), bool, len(values))
+        if bad.any():
+            found = values[int(np.argmax(bad))]
+            _refuse_row(bad, str(found), needed(found), table, column, name, query_column)
+
+
 def _place(name: str, row: int, column: str) -> str:
     """Where a value stands, as people count."""
     suffix = PurePath(name.removesuffix(".gz")).suffix.lower()
@@ -236,8 +250,10 @@ def _numbers(table: Any, column: str, name: str) -> NDArray[Any]:
         return np.asarray(values.to_numpy())
     if types.is_float16(values.type):
         return np.asarray(values.to_numpy(), np.float32)
-    if types.is_boolean(values.type) or types.is_decimal(values.type):
+    if types.is_boolean(values.type):
         return np.asarray(values.cast(pa.float64()).to_numpy())
+    if types.is_decimal(values.type):  # by way of text: the direct way turns 0.1 into 0.09999999999999999
+        return np.asarray(values.cast(pa.string()).cast(pa.float64()).to_numpy())
     row = next((row for row, value in enumerate(values.to_pylist()) if not _reads_as_number(value)), 0)
     found = values[row].as_py()
     is_text = types.is_string(values.type) or types.is_large_string(values.type)
@@ -271,6 +287,7 @@ def _matrix(table: Any, features: str | list[str], name: str) -> NDArray[np.floa
     matrix = np.empty((table.num_rows, len(names)), np.float32)
     for place, column in enumerate(names):
         matrix[:, place] = _features(table, column, name)
+    matrix.flags.writeable = False  # ours alone: queries may hold it without a copy
     return matrix
 
 

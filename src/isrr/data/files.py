@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from isrr.data.bad_json import bad_json
+from isrr.data.identifiers import INTEGER
 from isrr.errors import DataError
 from isrr.files import replacing
 
@@ -24,7 +25,6 @@ KINDS = {
     ".letor": "letor", ".svm": "letor", ".svmlight": "letor", ".libsvm": "letor",
 }  # fmt: skip
 _LETOR_LINE = re.compile(rb"[-+.\deE]+[ \t]+(qid:|\d+:)")
-_INTEGER = "^(0|-?[1-9][0-9]{0,17})$"
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _csv(path: Path) -> Table:
             ),
         )
         for name in ids:
-            if pc.all(pc.match_substring_regex(table[name], _INTEGER)).as_py():
+            if pc.all(pc.match_substring_regex(table[name], f"^({INTEGER})$")).as_py():
                 table = table.set_column(table.column_names.index(name), name, table[name].cast(pa.int64()))
         return table
 

@@ -1,6 +1,7 @@
 """Rows brought together by query: what every column goes through, checked, before `Queries` holds it.
 
-Rows may come in any order. Queries then stand in order of first appearance, rows of a query in the order given.
+Rows may come in any order. Queries then stand in order of first appearance, rows of a query in the order given. What
+the caller could still write to is copied: orders and names that were derived from it must stay true.
 """
 
 from dataclasses import dataclass
@@ -38,15 +39,8 @@ class Grouping:
             return cls._by_id(ids)
         if group is None:
             raise DataError("no query structure: give query_ids (one id a row) or group (sizes of consecutive queries)")
-        sizes = np.asarray(group)
-        if sizes.ndim != 1 or sizes.size == 0 or sizes.dtype.kind not in "iu":
-            raise DataError("group must be a non-empty list of whole numbers, the sizes of consecutive queries")
-        if sizes.min() < 1:
-            q = int(np.flatnonzero(sizes < 1)[0])
-            raise DataError(f"group {q} has size {sizes[q]}; every query needs at least one item")
-        if sizes.sum() != n_rows:
-            raise DataError(f"group sizes add up to {sizes.sum()}; needed is the number of rows, {n_rows}")
-        return cls(np.concatenate(([0], np.cumsum(sizes))).astype(np.int64), np.arange(sizes.size), None)
+        offsets = offsets_of(group, n_rows)
+        return cls(offsets, np.arange(offsets.size - 1), None)
 
     @classmethod
     def _by_id(cls, ids: NDArray[Any]) -> "Grouping":
@@ -66,13 +60,13 @@ class Grouping:
         """Number of rows, the items of all queries together."""
         return int(self.offsets[-1])
 
-    def in_query_order(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Per-row values, moved from the row order the caller gave to query order."""
+    def _moved(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Per-row values, from the row order the caller gave to query order."""
         return values if self.rows is None else values[self.rows]
 
     def numbers(self, values: ArrayLike, name: str) -> NDArray[np.float64]:
         """One number a row."""
-        return self.in_query_order(self._numbers(values, name).astype(np.float64, copy=False))
+        return self._moved(self._numbers(values, name)).astype(np.float64)
 
     def finite(self, values: ArrayLike, name: str, least: float = -LARGEST) -> NDArray[np.float64]:
         """One finite number a row, none below the least and none too large."""
@@ -83,25 +77,26 @@ class Grouping:
             query = str(self.query_ids[self._query_of(row)])
             found, need = array[row], needed(array[row], least)
             raise DataError(f"row {row + 1} (query {query!r}): {name} is {found}; {need}", query)
-        return self.in_query_order(array.astype(np.float64, copy=False))
+        return self._moved(array).astype(np.float64)
 
     def matrix(self, values: ArrayLike) -> NDArray[np.float32]:
-        """The features of each row."""
+        """The features of each row; not copied where nobody can write to them."""
         try:
             array = np.asarray(values)
-            array = array if array.dtype.kind in "biuf" else array.astype(np.float64)
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             raise DataError(f"features must be numbers: {error}") from None
+        array = array if array.dtype.kind in "biuf" else as_numbers(array, "features")
         if array.ndim != 2 or len(array) != self.n_rows:
             raise DataError(f"features have shape {array.shape}; needed is ({self.n_rows}, n_features)")
         if (large := large_features(array)).size:
             row, feature = divmod(int(large[0]), array.shape[1])
             raise DataError(f"row {row + 1}: feature {feature} is {array[row, feature]}; {FEATURE_NEED}")
-        return self.in_query_order(array.astype(np.float32, copy=False))
+        moved = self._moved(array)
+        return moved.astype(np.float32, copy=moved is array and _writable(array))
 
     def identifiers(self, values: ArrayLike, name: str) -> NDArray[Any]:
         """One id a row."""
-        return self.in_query_order(identifiers(values, name, self.n_rows))
+        return self._moved(identifiers(values, name, self.n_rows))
 
     def segments(self, values: ArrayLike) -> NDArray[Any]:
         """One segment a query, given on each of its rows."""
@@ -124,3 +119,31 @@ class Grouping:
     def _query_of(self, row: int) -> int:
         stored = row if self.rows is None else int(np.flatnonzero(self.rows == row)[0])
         return int(np.searchsorted(self.offsets, stored, side="right")) - 1
+
+
+def offsets_of(group: ArrayLike, n_rows: int) -> NDArray[np.int64]:
+    """Where the rows of consecutive queries begin and end, from the sizes of the queries.
+
+    Example:
+        >>> offsets_of([1, 2], 3)
+        array([0, 1, 3])
+    """
+    sizes = np.asarray(group)
+    if sizes.ndim != 1 or sizes.size == 0 or sizes.dtype.kind not in "iu":
+        raise DataError("group must be a non-empty list of whole numbers, the sizes of consecutive queries")
+    if sizes.min() < 1:
+        q = int(np.flatnonzero(sizes < 1)[0])
+        raise DataError(f"group {q} has size {sizes[q]}; every query needs at least one item")
+    if sizes.sum() != n_rows:
+        raise DataError(f"group sizes add up to {sizes.sum()}; needed is the number of rows, {n_rows}")
+    return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+
+
+def _writable(array: NDArray[Any]) -> bool:
+    """Whether somebody could write to the array, directly or where its memory comes from."""
+    memory: Any = array
+    while isinstance(memory, np.ndarray):
+        if memory.flags.writeable:
+            return True
+        memory = memory.base
+    return False

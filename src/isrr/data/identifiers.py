@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 from zlib import crc32
 
@@ -15,11 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 from isrr.errors import DataError
 
 _BEYOND_INT64 = 2**63
-_INTEGER = re.compile("0|-?[1-9][0-9]*")
+INTEGER = "0|-?[1-9][0-9]{0,17}"  # how an integer that surely fits is written
+_INTEGER = re.compile(INTEGER)
 
 
 def identifiers(values: ArrayLike, name: str, n_rows: int) -> NDArray[Any]:
-    """A column of ids, one a row, checked: int64 where all fit, else text, so that different ids stay different.
+    """A copy of a column of ids, one a row, checked: int64 where all fit, else text; different ids stay different.
 
     Whole floats and decimals count as integers, as far as their neighbours can be told from them.
 
@@ -73,7 +74,7 @@ def _from_objects(array: NDArray[Any], name: str) -> NDArray[Any]:
     if array.dtype == np.dtype("datetime64[D]"):
         array = array.astype(object)
     if set(map(type, array)) == {str}:
-        ids = array
+        ids = array.copy()
     else:
         ids = np.array([_plain(value, row, name) for row, value in enumerate(array)], dtype=object)
         if all(isinstance(value, int) and abs(value) < _BEYOND_INT64 for value in ids):
@@ -126,7 +127,7 @@ def identifiers_in_text(texts: Sequence[str]) -> NDArray[Any]:
         >>> identifiers_in_text(["7", "10"]), identifiers_in_text(["7", "010"])
         (array([ 7, 10]), array(['7', '010'], dtype=object))
     """
-    if all(len(text) < 19 and _INTEGER.fullmatch(text) for text in texts):
+    if all(map(_INTEGER.fullmatch, texts)):
         return np.array([int(text) for text in texts], np.int64)
     return np.array(texts, dtype=object)
 
@@ -148,8 +149,42 @@ def shortlex(ids: NDArray[Any]) -> NDArray[np.int64]:
     if ids.dtype.kind == "i" and ids.min() >= 0:
         return ids  # numbers without a sign sort alike by value and by (length, text)
     texts = [str(value) for value in ids]
-    rank = {text: i for i, text in enumerate(sorted(set(texts), key=lambda text: (len(text), text)))}
-    return np.array([rank[text] for text in texts], np.int64)
+    ordered = sorted(set(texts))
+    ordered.sort(key=len)
+    rank = {text: i for i, text in enumerate(ordered)}
+    return np.fromiter(map(rank.__getitem__, texts), np.int64, len(texts))
+
+
+def hashes(ids: NDArray[Any]) -> NDArray[np.int64]:
+    """A number for each id, the same for equal ones; different texts may share one, integers never do."""
+    return ids if ids.dtype.kind == "i" else np.fromiter(map(hash, ids), np.int64, len(ids))
+
+
+class Coded(NamedTuple):
+    """A column of ids by numbers: `names[codes]` is the column as text.
+
+    Attributes:
+        names: The different ids as text, in its order.
+        codes: Which of them each row has, (n_rows,).
+    """
+
+    names: NDArray[np.str_]
+    codes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, ids: NDArray[Any]) -> "Coded":
+        """The codes of a column.
+
+        Example:
+            >>> Coded.of(np.array([9, 10, 9])).names
+            array(['10', '9'], dtype='<U2')
+        """
+        column = ids.tolist()
+        texts = {value: str(value) for value in set(column)}
+        names = sorted(set(texts.values()))
+        place = {name: i for i, name in enumerate(names)}
+        code = {value: place[text] for value, text in texts.items()}
+        return cls(np.array(names), np.fromiter(map(code.__getitem__, column), np.int64, len(column)))
 
 
 def identifier_key(identifier: object) -> int:

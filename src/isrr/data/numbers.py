@@ -1,9 +1,10 @@
 """Which numbers can be scores and grades: those that all later arithmetic, squares of sums included, can bear.
 
-Integers become floats on the way in, so they may be only as large as a float holds them exactly: two different scores
-must not become a tie.
+Integers and decimals become floats on the way in, so a float must hold every digit of them: two different scores must
+not become a tie.
 """
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ def needed(found: Any, least: float = -LARGEST) -> str:
     """What must stand in place of a number found unfit, in words."""
     if isinstance(found, int | np.integer) and abs(int(found)) > EXACT:
         return "as a float it may lose digits; integers must lie within ±2^53, give floats"
+    if isinstance(found, Decimal) and found.is_finite():
+        return "as a float it would lose digits; decimals must keep theirs (15 always do), round them or give floats"
     return f"it must be a finite number {'within ±' if least < 0 else '≥ 0, at most '}{LARGEST:g}"
 
 
@@ -49,18 +52,32 @@ def as_numbers(values: ArrayLike, name: str) -> NDArray[Any]:
         raise DataError(f"row {int(np.argwhere(values.mask)[0, 0]) + 1}: {name} is masked; every row needs a number")
     try:
         given = np.asarray(values)
-        floats = given if given.dtype.kind in "iucMm" else np.asarray(given, np.float64)
+        floats = given if given.dtype.kind in "iucMmUS" else np.asarray(given, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{name} must be numbers: {error}") from None
-    if given.dtype.kind in "cMm":
-        raise DataError(f"{name} must be numbers, found {given.dtype}")
+    if given.dtype.kind in "cMmUS":
+        raise DataError(f"{name} must be numbers, found {'text' if given.dtype.kind in 'US' else given.dtype}")
     if given.dtype.kind == "O" or (given.dtype.kind == "f" and isinstance(values, list | tuple)):
         _refuse_rounding(np.asarray(values, dtype=object), name)
     return floats
 
 
 def _refuse_rounding(values: NDArray[Any], name: str) -> None:
-    """Refuse integers that stand among other numbers and would be rounded with them."""
-    for row, value in enumerate(values.flat):
-        if isinstance(value, int) and abs(value) > EXACT:
-            raise DataError(f"row {row + 1}: {name} is {value}; {needed(value)}")
+    """Refuse text, and integers and decimals that stand among other numbers and would be rounded with them."""
+    for place, value in np.ndenumerate(values):
+        if isinstance(value, str | bytes):
+            raise DataError(f"row {place[0] + 1}: {name} is {value!r}; needed is a number, not text")
+        if rounded(value):
+            raise DataError(f"row {place[0] + 1}: {name} is {value}; {needed(value)}")
+
+
+def rounded(value: object) -> bool:
+    """Whether an integer or a decimal would lose digits as a float.
+
+    Example:
+        >>> rounded(Decimal("0.1")), rounded(Decimal("1.00000000000000000001"))
+        (False, True)
+    """
+    if isinstance(value, Decimal):
+        return value.is_finite() and Decimal(repr(float(value))) != value
+    return isinstance(value, int) and abs(value) > EXACT

@@ -15,13 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from isrr.counting import counted
 from isrr.data.grouping import Grouping
-from isrr.data.identifiers import identifier_checksums, identifier_key, joined_identifiers, shortlex
+from isrr.data.identifiers import Coded, identifier_checksums, identifier_key, joined_identifiers
+from isrr.data.ordering import falling_order, repeats
 from isrr.errors import DataError
 from isrr.parallel import over_queries
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-Index = int | slice | Sequence[int] | NDArray[Any]
+Index = int | np.integer[Any] | slice | Sequence[int] | NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -176,26 +177,24 @@ class Queries:
         return hashes
 
     @cached_property
-    def item_order(self) -> IntArray | None:
-        """Integers that sort as the item ids do (shorter first, then by text), or None without ids."""
-        return None if self.item_ids is None else shortlex(self.item_ids)
+    def coded_groups(self) -> Coded:
+        """The item groups by numbers, or an error that says they are missing."""
+        if self.item_groups is None:
+            unnamed = "these queries have no item groups; give them some, the provider of each item (`item_groups`)"
+            raise DataError(self.absent.get("item_group", unnamed))
+        return Coded.of(self.item_groups)
 
     @cached_property
     def by_score(self) -> NDArray[np.int32]:
         """Each query's items by falling score, as positions within the query, (n_rows,).
 
-        Equal scores go by item id where ids are given, else by input order.
+        Equal scores go by item id where ids are given (shorter ones first, then by text), else by input order.
         """
         return self.sorted_by(self.need_scores())
 
     def sorted_by(self, values: FloatArray) -> NDArray[np.int32]:
         """Positions within the query by falling value, ties as in `by_score`; values in query order."""
-        from isrr.data._order_kernels import sort_queries
-
-        ties = np.empty(0, np.int64) if self.item_order is None else self.item_order
-        order = np.empty(self.n_rows, np.int32)
-        over_queries(lambda start, stop: sort_queries(self.offsets, values, ties, start, stop, order), self.offsets)
-        return order
+        return falling_order(self.offsets, values, self.item_ids)
 
     def sum_largest(self, values: FloatArray, factors: FloatArray) -> FloatArray:
         """Σ_j factors[j] · (the query's j-th largest value), (n_queries,); values in query order."""
@@ -207,7 +206,9 @@ class Queries:
 
     def __getitem__(self, index: Index) -> "Queries":
         """The chosen queries, in the order asked for; their rows stand in query order."""
-        chosen = np.arange(len(self))[index if not isinstance(index, int) else [index]]
+        chosen = np.atleast_1d(np.arange(len(self))[list(index) if isinstance(index, tuple) else index])
+        if chosen.ndim != 1:
+            raise DataError("queries are chosen by a number, a slice, a list of numbers or a mask of all of them")
         if np.unique(chosen).size < chosen.size:
             raise DataError("a query is chosen twice; repeated queries are not independent evidence")
         if chosen.size == 0:
@@ -236,7 +237,10 @@ class Queries:
 
     @staticmethod
     def concatenate(parts: Sequence["Queries"]) -> "Queries":
-        """All queries of the parts, in order. A column is kept where every part has it."""
+        """All queries of the parts, in order. A column is kept where every part has it.
+
+        Ids that were made from positions are made anew where they meet.
+        """
         if not parts:
             raise DataError("nothing to concatenate: the sequence of queries is empty")
         names = next((part.feature_names for part in parts if part.feature_names), ())
@@ -251,10 +255,12 @@ class Queries:
         starts = np.cumsum([0, *(part.n_rows for part in parts)])
         offsets = np.concatenate([[0], *(part.offsets[1:] + start for part, start in zip(parts, starts, strict=False))])
         made = all(part.made_ids for part in parts)
-        ids = np.arange(len(offsets) - 1) if made else joined_identifiers([part.query_ids for part in parts])
+        ids = joined_identifiers([part.query_ids for part in parts])
         texts, counts = np.unique(ids.astype(str), return_counts=True)
-        if counts.max() > 1:
+        if counts.max() > 1 and not made:
             raise DataError(f"query {str(texts[counts > 1][0])!r} stands in more than one part")
+        if counts.max() > 1:
+            ids = np.arange(len(ids))
         numbers = ("scores", "relevance", "features")
         columns = {name: joined(name) for name in (*numbers, "item_ids", "item_groups", "segments")}
         return Queries(offsets=offsets, query_ids=ids, made_ids=made, feature_names=names, **columns)
@@ -312,16 +318,10 @@ class Queries:
 
         None where ids are missing or distinct.
         """
-        order = self.item_order
-        if order is None or self.item_ids is None:
+        if self.item_ids is None or (found := repeats(self.offsets, self.item_ids)).size == 0:
             return None
-        query = np.repeat(np.arange(len(self)), self.n_items)
-        by_item = np.lexsort((order, query))
-        same = (np.diff(order[by_item]) == 0) & (np.diff(query[by_item]) == 0)
-        if not same.any():
-            return None
-        row = by_item[1:][same][0]
-        return str(self.item_ids[row]), str(self.query_ids[query[row]]), int(same.sum())
+        query = int(np.searchsorted(self.offsets, found[0], side="right")) - 1
+        return str(self.item_ids[found[0]]), str(self.query_ids[query]), found.size
 
 
 def joint_fingerprint(ours: str, theirs: str) -> str:

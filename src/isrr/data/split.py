@@ -1,19 +1,31 @@
-"""Seeded splits by query.
+"""The three parts of a data set, and seeded splits by query.
 
 A query's part depends on its id, the seed and the shares alone: neither the order of queries nor which others
 there are moves it, so shards split apart agree with the whole. Shares are kept on average, not to the query.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
 
-from isrr.data.queries import Queries
+from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
 
 
-def split(queries: Queries, shares: Sequence[float] = (0.6, 0.2, 0.2), seed: int = 0) -> tuple[Queries, ...]:
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """Training, validation and test queries."""
+
+    train: Queries
+    validation: Queries
+    test: Queries
+
+
+def split(
+    queries: Queries, shares: Sequence[float] | FloatArray = (0.6, 0.2, 0.2), seed: int = 0
+) -> tuple[Queries, ...]:
     """Divide queries into parts, each query into one, by a hash of its id keyed with the seed.
 
     Args:
@@ -26,8 +38,9 @@ def split(queries: Queries, shares: Sequence[float] = (0.6, 0.2, 0.2), seed: int
         >>> len(train) + len(test)
         100
     """
-    if not shares or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-9:
-        raise ValueError(f"shares must be positive and sum to 1, got {tuple(shares)}")
+    shares = tuple(map(float, shares))
+    if min(shares, default=0) <= 0 or abs(sum(shares) - 1) > 1e-9:
+        raise ValueError(f"shares must be positive and sum to 1, got {shares}")
     key = blake2b(str(seed).encode(), digest_size=32).digest()
     hashes = [blake2b(str(query).encode(), digest_size=8, key=key).digest() for query in queries.query_ids]
     uniform = np.array([int.from_bytes(digest, "little") for digest in hashes]) / 2.0**64

@@ -4,13 +4,14 @@ Each item has a latent quality, seen through noisy features; its grade is the qu
 noise) cut so that the grades have the benchmark's proportions. A scorer can learn the relation, not perfectly.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from isrr.data.queries import FloatArray, Queries
+from isrr.data.split import Splits
 
 
 @dataclass(frozen=True)
@@ -40,15 +41,6 @@ SHAPES = {
     "istella": Shape((19_245, 7_211, 6_528), 105.6, 0.4, 220, (0.886, 0.04, 0.035, 0.025, 0.014), 0.45),
     "small": Shape((600, 200, 800), 24.0, 0.6, 20, (0.45, 0.25, 0.17, 0.09, 0.04), 1.0),
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Splits:
-    """Training, validation and test queries."""
-
-    train: Queries
-    validation: Queries
-    test: Queries
 
 
 def generate(shape: str = "small", n_queries: int | None = None, seed: int = 0) -> Splits:
@@ -108,6 +100,5 @@ class _Law:
         features: NDArray[np.float32] = rng.standard_normal((n_rows, form.n_features), np.float32)
         features *= self.feature_noise.astype(np.float32)
         features += quality[:, None].astype(np.float32) * self.loadings.astype(np.float32)
-        return Queries.from_arrays(
-            relevance=grade, features=features, query_ids=np.repeat(np.arange(start, start + size), lengths)
-        )
+        query_ids = np.repeat(np.arange(start, start + size), lengths)
+        return replace(Queries.from_arrays(relevance=grade, query_ids=query_ids), features=features)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isrr.data.queries import FloatArray, Queries
+from isrr.data.rankings import checked_rankings
 from isrr.errors import DataError
 from isrr.gains import discount
 from isrr.noise import CALIBRATION, stream_seed, streams
@@ -269,12 +270,11 @@ class GPLRanker:
         return np.exp(self._log_propensity(rankings, queries))
 
     def _log_propensity(self, rankings: ArrayLike, queries: Queries) -> FloatArray:
-        given = np.asarray(rankings)
-        if given.ndim < 2 or len(given) != len(queries) or not 1 <= given.shape[-1] <= self.k:
+        given = checked_rankings(rankings, queries)
+        if given.shape[-1] > self.k:
             need = f"({len(queries)}, …, at most {self.k})"
             raise DataError(f"rankings have shape {given.shape}; needed is {need}")
-        lists = np.ascontiguousarray(given.reshape(len(queries), -1, given.shape[-1]), np.int64)
-        _refuse_impossible(lists, queries)
+        lists = np.ascontiguousarray(given.reshape(len(queries), -1, given.shape[-1]))
         scores, order = self.mapped(queries.need_scores()), queries.by_score
         out = np.empty(lists.shape)
         over_queries(
@@ -288,18 +288,3 @@ class GPLRanker:
     @cached_property
     def _key(self) -> bytes:
         return session_key(repr(replace(self, k=1)))  # how many places are asked for must not change the draw
-
-
-def _refuse_impossible(rankings: NDArray[np.int64], queries: Queries) -> None:
-    n_items = queries.n_items[:, None, None]
-    outside = (rankings < -1) | (rankings >= n_items)
-    ordered = np.sort(rankings, axis=-1)
-    twice = ((np.diff(ordered, axis=-1) == 0) & (ordered[..., 1:] >= 0)).any(axis=-1)
-    for bad, what in (
-        (outside.any(axis=-1), "names an item that is not there"),
-        (twice, "names an item twice"),
-    ):
-        if bad.any():
-            q, d = (int(x) for x in np.argwhere(bad)[0])
-            query = str(queries.query_ids[q])
-            raise DataError(f"ranking {rankings[q, d].tolist()} of query {query!r} {what}")
