@@ -39,14 +39,15 @@ def check_ledger(judged: Path, out_file: Path) -> None:
 
 def note_look(
     judged: Path, out_file: Path, outcome: "Certificate | Abstention", validation: "Queries | None"
-) -> tuple[int, float]:
+) -> tuple[int, float | None]:
     """Add this look to the ledger.
 
     Asking the same question again (same scores, promise, confidence, settings and validation queries) is the same look.
     Which segments and groups of items it speaks of is told by the risks that were found.
 
     Returns:
-        Which look at these queries it is, counting from 1, and the tolerated chance of error of all looks up to it.
+        Which look at these queries it is, counting from 1, and the tolerated chance of error of all looks up to it: None
+        for the first, which says what a calibration without a ledger does.
     """
     ledger = _home(judged, out_file) / NAME
     p = outcome.provenance
@@ -69,7 +70,8 @@ def note_look(
     if first_of_all:
         say_aside(f"looks at judged queries are counted in {ledger}")
     number = asked.index(_question(look)) + 1
-    return number, sum((1 - entry["confidence"]) / entry["search"][-1] for entry in looks[:number])
+    spent = sum((1 - entry["confidence"]) / entry["search"][-1] for entry in looks[:number])
+    return number, None if number == 1 else spent
 
 
 def _at_the_same(entry: Look, look: Look) -> bool:
