@@ -46,8 +46,8 @@ def note_look(
     Which segments and groups of items it speaks of is told by the risks that were found.
 
     Returns:
-        Which look at these queries it is, counting from 1, and the tolerated chance of error of all looks up to it: None
-        for the first, which says what a calibration without a ledger does.
+        Which look at these queries it is, counting from 1, and the tolerated chance of error of all looks up to it; for
+        the first None: it says what a calibration without a ledger does.
     """
     ledger = _home(judged, out_file) / NAME
     p = outcome.provenance
