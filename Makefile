@@ -25,7 +25,7 @@ fmt: .venv/.dev  ## format the code
 	$(BIN)/ruff format .
 
 docs: .venv/.docs  ## the documentation, a folder of pages that works from a disk: site/index.html
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: .venv/.dev  ## performance, as ratios measured side by side
 	$(BIN)/python -m benchmarks

@@ -4,11 +4,13 @@ import resource
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 
 from isrr import Queries
 from isrr.calibration.calibrate import calibrate
+from isrr.metrics.exposure import Groups, group_exposure
 from isrr.ranker.gpl import GPLRanker
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
@@ -40,6 +42,7 @@ def rows() -> list[dict]:
         seconds = time.perf_counter() - start
         what = f"calibrate 3,000 queries × {n_items} items × 100 configurations, warm, against a limit"
         found.append({"what": what, "ours": seconds, "baseline": limit, "ratio": limit / seconds, "unit": "s"})
+    found.append(groups())
     code = "from benchmarks.calibration import large; large()"
     seconds, memory = map(float, subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -50,6 +53,24 @@ def rows() -> list[dict]:
         {"what": f"{what}: peak memory", "ours": memory, "baseline": 4.0, "ratio": 4.0 / memory, "unit": "GiB"}
     )
     return found
+
+
+def groups() -> dict:
+    """Seconds to pool exposures by group, beside those of finding the groups anew for every configuration."""
+    queries = judged(3_000, 24)
+    providers = np.random.default_rng(20230).integers(0, 50, queries.n_rows).astype(str)
+    queries = replace(queries, item_groups=providers)
+    exposures = [ranker.exposure(queries) for ranker in hundred_temperatures()]
+    group_exposure(exposures[0], queries).disparity()
+    start = time.perf_counter()
+    found = Groups.of(queries)
+    once = [found.pooled(exposure).disparity() for exposure in exposures]
+    middle = time.perf_counter()
+    anew = [group_exposure(exposure, queries).disparity() for exposure in exposures]
+    ours, baseline = middle - start, time.perf_counter() - middle
+    assert np.array_equal(once, anew)
+    what = "disparity between 50 groups, 3,000 queries × 24 items × 100 configurations, against grouping anew for each"
+    return {"what": what, "ours": ours, "baseline": baseline, "ratio": baseline / ours, "unit": "s"}
 
 
 def large() -> None:

@@ -16,8 +16,11 @@ from pathlib import Path as Folder
 import numpy as np
 
 from isrr.calibration.paths import Path, _families
-from isrr.experiments.pools import Pools, sources
-from isrr.experiments.protocol import K, Measured, Procedure, Protocol, always, bootstrap_violations, run_splits
+from isrr.experiments.datasets import data_sets
+from isrr.experiments.pools import Pools
+from isrr.experiments.procedure import EvaluatedPath, Procedure, always
+from isrr.experiments.protocol import K, Protocol
+from isrr.experiments.repetition import bootstrap_violations, run_splits
 from isrr.ranker.gpl import GPLRanker
 from isrr.report.tables import markdown
 
@@ -49,15 +52,15 @@ def joint_oracle(protocol: Protocol, procedure: Procedure) -> float:
     validation, best = protocol.pool.validation, 0.0
     for family in _families(validation, K, procedure.guarantee):
         curve = family.curve(np.geomspace(0.02, 5.0, 120), validation)
-        measured = Measured.of(protocol.pool, Path((GPLRanker.deterministic(K), *curve), "family", ""))
-        best = max(best, protocol.oracle(replace(procedure, measured=always(measured))))
+        evaluated = EvaluatedPath.of(protocol.pool, Path((GPLRanker.deterministic(K), *curve), "family", ""))
+        best = max(best, protocol.oracle(replace(procedure, evaluated=always(evaluated))))
     return best
 
 
 def main(sets: Sequence[str], scorers: Sequence[str], n_splits: int) -> None:
     """Print one row a pool."""
-    found = sources([str(DATA / name) for name in sets])
-    rows = [row(Protocol(POOLS.get(source, scorer)), n_splits) for source in found for scorer in scorers]
+    found = data_sets([str(DATA / name) for name in sets])
+    rows = [row(Protocol(POOLS.get(data_set, scorer)), n_splits) for data_set in found for scorer in scorers]
     print(markdown(rows), end="")
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.power import DATA, POOLS
 from isrr import GPLRanker, Queries, calibrate, evaluate
 from isrr.calibration import basis
-from isrr.experiments.pools import sources
+from isrr.experiments.datasets import data_sets
 from isrr.metrics.disparity import fairness_gain
 
 CHOSEN = (("mq2007", "lightgbm"), ("mq2007", "catboost-yetirank"), ("nfcorpus", "lightgbm"))
@@ -24,7 +24,7 @@ DEFAULT_SHARE = basis.SET_ASIDE_SHARE
 
 def gain(name: str, scorer: str, n: int, share: float, repeats: int) -> tuple[float, float]:
     """Mean fairness gain and its standard error; share 0 stands for the temperature path."""
-    pool = POOLS.get(*sources([str(DATA / name)]), scorer)
+    pool = POOLS.get(*data_sets([str(DATA / name)]), scorer)
     queries = Queries.concatenate([pool.validation, pool.judged])
     rng = np.random.default_rng(20230)
     basis.SET_ASIDE_SHARE = share or DEFAULT_SHARE

@@ -1,6 +1,7 @@
 """Slow, obvious versions of what isrr computes. Written to be believed without being run."""
 
-from itertools import permutations
+from fractions import Fraction
+from itertools import pairwise, permutations
 
 import numpy as np
 
@@ -52,6 +53,17 @@ def exposure(scores, k, threshold, decay, temperature, eligibility):
     for ranking, probability in ranking_law(scores, k, threshold, decay, temperature, eligibility).items():
         for position, item in enumerate(ranking):
             expected[item] += probability / np.log2(2 + position)
+    return expected
+
+
+def smoothed_exposure(scores, rankings, threshold, decay, eligibility):
+    """Expected discount over given rankings when each place is drawn once more, given the items above it."""
+    expected = np.zeros(len(scores))
+    for ranking in rankings.tolist():
+        for position in range(len(ranking)):
+            law = choices(scores, ranking[:position], position, threshold, decay, 1.0, eligibility)
+            for item, chance in law.items():
+                expected[item] += chance / np.log2(2 + position) / len(rankings)
     return expected
 
 
@@ -111,3 +123,19 @@ def disparity_bound(gains, k):
             shown[item] = 1.0 / np.log2(2 + position)
         worst = max(worst, disparity(shown, gains))
     return worst
+
+
+def score_tally(scores, quantiles):
+    """How many scores lie in each bin, upper end included, and the last that lies further out than all bins span."""
+    low, high = quantiles[0], quantiles[-1]
+    edges = [-np.inf, *quantiles, np.inf]
+    counts = [sum(below < score <= above for score in scores) for below, above in pairwise(edges)]
+    far = [score for score in scores if score < low - (high - low) or score > high + (high - low)]
+    return counts, far[-1] if far else None
+
+
+def score_map(raw, inputs, outputs):
+    """The line through the two knots around a raw score, or through the two nearest beyond the ends, in fractions."""
+    right = next((i for i in range(1, len(inputs) - 1) if raw < inputs[i]), len(inputs) - 1)
+    x0, x1, y0, y1 = map(Fraction, (*inputs[right - 1 : right + 1], *outputs[right - 1 : right + 1]))
+    return float(y0 + (Fraction(raw) - x0) * (y1 - y0) / (x1 - x0))

@@ -1,5 +1,6 @@
 """Slow, obvious versions of what `isrr.risk` computes fast. Believable without running them."""
 
+import math
 from fractions import Fraction
 
 import mpmath
@@ -8,10 +9,10 @@ from scipy.special import ndtri_exp
 from scipy.stats import binom
 
 
-def hedge_certifies(losses, alpha, delta, prior_deviation=0.25, prior_mean=0.5):
+def hedge_certifies(losses, alpha, delta, prior_deviation=0.25):
     """One configuration, losses (n_queries,): the recursion as it is printed, wealth in log space."""
     n, log_wealth = len(losses), 0.0
-    squares, total, seen = 10 * prior_deviation**2, 10 * prior_mean, 10
+    squares, total, seen = 10 * prior_deviation**2, 10 * 0.5, 10
     for t, x in enumerate(losses, start=1):
         log_p = np.log(delta) + log_wealth
         d = ndtri_exp(log_p)
@@ -101,6 +102,31 @@ def vb_bentkus(mean, deviation, alpha, n):
     x = n * (alpha - mean)
     ks = x - np.geomspace(1e-2, 9 * n, 2500)
     return min(1.0, min(np.sum(mass * np.maximum(values - k, 0) ** 2) / (x - k) ** 2 for k in ks))
+
+
+def log_sums(losses, shares):
+    """Σ ⌊2⁴⁰·log(1 − c·x)⌋ for one configuration, losses (n_queries,), one integer a share."""
+    with mpmath.workdps(40):
+        terms = [[mpmath.log(1 - mpmath.mpf(float(c)) * mpmath.mpf(float(x))) for x in losses] for c in shares]
+        return [sum(int(mpmath.floor(2**40 * term)) for term in row) for row in terms]
+
+
+def loss_sum(losses):
+    """Σ ⌈2⁴⁰·x⌉, exactly."""
+    return sum(math.ceil(Fraction(float(x)) * 2**40) for x in losses)
+
+
+def evidence_after(losses, alpha):
+    """E after each loss: every start and every bet is a gambler of its own, with its share of the wealth."""
+    stakes = [0.02 * (0.95 / alpha / 0.02) ** (j / 11) for j in range(12)]
+    found = []
+    for n in range(1, len(losses) + 1):
+        evidence = 1 / (n + 1)  # of those who have not started yet
+        for start in range(n):
+            share = 1 / ((start + 1) * (start + 2) * 12)
+            evidence += sum(share * math.prod(1 + b * (x - alpha) for x in losses[start:n]) for b in stakes)
+        found.append(evidence)
+    return found
 
 
 def wsr_pvalue(losses, alpha, delta):

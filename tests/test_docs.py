@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import isrr
@@ -58,6 +60,8 @@ def library(tmp_path_factory):
     made = generate("small", n_queries=400)
     for name, part in (("train.txt", made.train), ("vali.txt", made.validation), ("judged.txt", made.test)):
         (folder / name).write_text(letor(part))
+    named_features(made.train, folder / "features.parquet")
+    named_features(made.test, folder / "new-features.parquet")
     outcome = isrr.calibrate(judged, "ndcg@5 >= 95% of deterministic")
     outcome.save(folder / "ranker.json")
     client = client_of(folder / "ranker.json")
@@ -66,6 +70,13 @@ def library(tmp_path_factory):
         items = [{"id": str(i), "score": float(s)} for i, s in zip(query.item_ids, query.scores, strict=True)]
         client.post("/rank", {"query_id": str(query.query_ids[0]), "session": "u42", "items": items})
     return folder
+
+
+def named_features(queries, file):
+    """A table with a column for each feature, f1, f2, …"""
+    columns = {"query_id": np.repeat(queries.query_ids, queries.n_items), "relevance": queries.relevance}
+    columns |= {f"f{i}": column for i, column in enumerate(queries.features.T, 1)}
+    pq.write_table(pa.table(columns), file)
 
 
 def letor(queries):

@@ -144,7 +144,8 @@ def test_a_killed_monitor_goes_on_where_it_stopped(certificate, tmp_path):
         part.update(lists[:end], queries)
     assert part.evidence == whole.evidence
     assert part.n_judged == 60
-    assert str(part) == str(whole)
+    again = "passed over  45 queries counted before: each counts once, as it was first judged\n"
+    assert str(part).replace(again, "") == str(whole) != str(part)
 
 
 def test_the_state_of_another_watch_is_refused(certificate, tmp_path):

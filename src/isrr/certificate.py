@@ -7,6 +7,7 @@ hand is refused unless the reader says otherwise.
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from hashlib import sha256
 from os import PathLike
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isrr.counting import counted
+from isrr.counting import counted, percent
 from isrr.errors import CertificateError
 from isrr.files import write_atomically
 from isrr.findings import Estimate, Point, Provenance, Test, mostly_single
@@ -53,7 +54,7 @@ class Outcome:
         """Length of the lists the promise speaks of."""
         return self.ranker.k
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A short name: the beginning of the digest of the content."""
         return _digest(self._content())[:16]
@@ -105,13 +106,18 @@ class Outcome:
             found.append("a path fixed by the tested queries carries no guarantee: give `validation=`")
         if any(test.evidence == "normal_approximation" for test in self.tests):
             found.append("the normal approximation is not valid for any given number of queries")
-        if p.look > p.planned_looks:
-            together = max(1 - p.look * (1 - self.confidence) / p.planned_looks, 0)
+        if self._spent > (1 - self.confidence) * (1 + 1e-9):  # more than rounding
             found.append(
-                f"look {p.look} at the same data; that all of them hold has no more than confidence {together:.0%}: "
-                "plan them (`attempts=`), or use new queries"
+                f"look {p.look} at the same data; that all of them hold has no more than confidence "
+                f"{max(1 - self._spent, 0):.4g}: plan them (`attempts=`) before the first, or use new queries"
             )
         return found
+
+    @property
+    def _spent(self) -> float:
+        """Tolerated chance of error of this look and those before it together."""
+        p = self.provenance
+        return p.look * (1 - self.confidence) / p.planned_looks if p.spent is None else p.spent
 
     def _risk_lines(self) -> list[str]:
         """What `risk` and `bound` measure, once for each promise."""
@@ -171,7 +177,7 @@ class Certificate(Outcome):
             f"{', log-gain score map' if r.score_map else ''}, k = {k}",
             f"NDCG@{k:<6}  {self.utility}; deterministic {self.deterministic_utility.value:.4f}",
             f"disparity    {self.disparity}",
-            f"fairer by    {100 * self.fairness_gain.value:.1f} % "
+            f"fairer by    {percent(self.fairness_gain.value)} "
             f"[{100 * self.fairness_gain.low:.1f}, {100 * self.fairness_gain.high:.1f}] of the deterministic disparity",
         ]
         for test in self.tests:

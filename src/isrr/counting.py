@@ -1,4 +1,4 @@
-"""Numbers with their nouns, for messages that people read."""
+"""Numbers as people read them: with their nouns, and shares in percent."""
 
 
 def counted(number: int, noun: str) -> str:
@@ -11,3 +11,13 @@ def counted(number: int, noun: str) -> str:
     if number != 1:
         noun = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
     return f"{number:,} {noun}"
+
+
+def percent(share: float) -> str:
+    """A measured share, to a tenth of a percent.
+
+    Example:
+        >>> percent(0.1726), percent(0.3)
+        ('17.3 %', '30.0 %')
+    """
+    return f"{100 * share:.1f} %"

@@ -81,12 +81,15 @@ class Provenance:
         method, n_draws: How utilities were evaluated.
         seed: Names the noise.
         data: Fingerprint of the judged queries (ids, scores, relevance).
+        judgments: Fingerprint of their ids, those of items included, and relevance: the same for other scores.
         hash_key: Key of the canonical order; empty where losses were summed up, in no order.
         made_ids: Whether query ids were made from positions.
         score_quantiles: Raw scores at 0.1, 1, 50, 99 and 99.9 %, over 20,000 queries drawn by key where there are more.
         eligibility_quantiles: The best item's chance of first place in each list under the ranker in use, at the same.
         planned_looks: Over how many looks at the data delta was split.
-        look: Which look at these data this is, as far as is known.
+        look: Which look at these judgments this is, as far as is known.
+        spent: Tolerated chance of error of this look and those before it together; None where only their number is
+            known, each taken to have been tested as this one was.
         versions: Of what computed it.
     """
 
@@ -108,6 +111,8 @@ class Provenance:
     n_single: int = 0
     planned_looks: int = 1
     look: int = 1
+    spent: float | None = None
+    judgments: str = ""
     versions: Mapping[str, str] = field(default_factory=lambda: {n: version(n) for n in ("isrr", "numpy", "numba")})
 
     @property

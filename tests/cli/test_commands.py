@@ -14,8 +14,7 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 import pytest
 
-from isrr import Guarantee, Queries, load, read_queries, write_queries
-from isrr.cli.ledger import NAME, note_look
+from isrr import Queries, load, read_queries, write_queries
 from isrr.status import Status
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
@@ -64,39 +63,6 @@ def test_an_abstention_has_its_own_exit_code(folder):
     assert done.returncode == 3
     assert json.loads(done.stdout)["kind"] == "abstention"
     assert load(folder / "no.json").abstained
-
-
-def test_a_further_look_at_the_same_data_is_counted_and_marked_wherever_results_go(folder, tmp_path):
-    (tmp_path / "elsewhere").mkdir()
-    tried = [("judged", ".", PROMISE), ("judged", "elsewhere", PROMISE), ("renamed", "elsewhere", "ndcg@5 >= 0.4")]
-    for look, (name, place, promise) in enumerate(tried):
-        data = tmp_path / f"{name}.parquet"
-        data.write_bytes((folder / "judged.parquet").read_bytes())
-        done = isrr("calibrate", data, "-g", promise, "-o", tmp_path / place / "ranker.json")
-        assert ("look 2 at the same data" in done.stdout) == (look == 2)
-        assert ("plan them (--attempts)" in done.stdout) == (look == 2)
-        assert (f"looks at judged queries are counted in {tmp_path}/.isrr-looks.jsonl" in done.stderr) == (look == 0)
-
-
-def test_questions_that_differ_in_anything_are_looks_of_their_own(folder, ranker, tmp_path):
-    asked, queries = load(ranker), read_queries(folder / "judged.parquet")
-    promise = asked.guarantees[0]
-    others = [replace(promise, **change) for change in ({}, {"gain_kind": "linear"}, {"empty_query": "one"})]
-    bounded = [Guarantee("disparity", 5, 0.5, bound=bound) for bound in (10.0, 20.0)]
-    questions = [(replace(asked, guarantees=(other,)), None) for other in others + bounded]
-    questions += [(asked, queries[:20]), (asked, queries[20:40])]  # as many validation queries, but others
-    elsewhere = [replace(asked.tests[0], **change) for change in ({"segment": "de"}, {"risk": 0.25})]
-    questions += [(replace(asked, tests=(test,)), None) for test in elsewhere]  # other segments, or groups of items
-    for _ in range(2):
-        looks = [note_look(tmp_path / "judged.parquet", tmp_path / "out.json", *question) for question in questions]
-        assert looks == [1, 2, 3, 4, 5, 6, 7, 8, 9]
-
-
-def test_a_look_noted_after_a_line_that_was_cut_off_is_found_again(ranker, tmp_path):
-    (tmp_path / NAME).write_text('{"data": "abc", "prom')
-    first = load(ranker)
-    for outcome, look in ((first, 1), (replace(first, confidence=0.9), 2), (first, 1)):
-        assert note_look(tmp_path / "judged.parquet", tmp_path / "out.json", outcome, None) == look
 
 
 def test_rank_writes_places_with_propensities(folder, ranker):
@@ -234,6 +200,17 @@ def test_plan_works_from_a_guess_and_from_a_pilot(folder):
     assert "the true risk one standard error above that of the" in done.stdout
 
 
+def test_every_command_takes_several_files_by_a_pattern(folder, ranker, tmp_path):
+    judged = read_queries(folder / "judged.parquet")
+    for name, part in (("a", slice(250)), ("b", slice(250, 300)), ("c", slice(300, 500))):
+        write_queries(judged[part], tmp_path / f"{name}.parquet")
+    some, rest = tmp_path / "[ab].parquet", tmp_path / "c.parquet"
+    done = isrr("calibrate", rest, "--validation", some, "-g", PROMISE, "-o", tmp_path / "ranker.json")
+    assert "fixed by 300 validation queries" in done.stdout, done.stderr
+    done = isrr("plan", some, "-g", "disparity@5 <= 4", "--bound", 400, "--item-group", "group", "--json")
+    assert json.loads(done.stdout)["n_pilot"] > 290, done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -257,6 +234,10 @@ def test_plan_works_from_a_guess_and_from_a_pilot(folder):
         (("calibrate", "{judged}", "-g", PROMISE, "--validation", "{judged}"), "validation queries too"),
         (("plan", "-g", "ndcg@5 >= 0.5"), "a plan needs judged pilot queries, or --utility"),
         (("plan", "-g", "ndcg@5 >= 0.5", "--utility", "0.6", "--confidence", "95"), "did you mean 0.95"),
+        (
+            ("plan", "-g", "ndcg@5 >= 0.5", "--utility", "0.6", "--per-segment"),
+            "a plan for a promise per segment needs",
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_two(folder, ranker, tmp_path, arguments, said):

@@ -1,6 +1,10 @@
 """`isrr train` and `isrr score`: files in, files out, one line for what went wrong."""
 
+import json
+
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -43,6 +47,73 @@ def test_training_and_scoring_go_from_files_to_files(files):
     queries, expected = read_queries(scored), load_scorer(model).score(read_queries(files / "validation.parquet"))
     np.testing.assert_allclose(queries.in_caller_order(queries.need_scores()), expected)
     assert queries.relevance is not None
+
+
+def named_columns(queries, file, order="abcdef"):
+    """A table with a column for each feature, in some order."""
+    columns = {"query_id": np.repeat(queries.query_ids, queries.n_items), "relevance": queries.relevance}
+    pq.write_table(pa.table(columns | {name: queries.features[:, "abcdef".index(name)] for name in order}), file)
+    return file
+
+
+@pytest.fixture
+def trained(files):
+    table = named_columns(made_queries(60, seed=1), files / "named.parquet")
+    options = "--threads", 1, "--set", "rounds=20", "--features", "[a-f]", "--out", files / "model"
+    assert isrr("train", table, *options).exit_code == 0
+    return files / "model"
+
+
+@pytest.mark.parametrize("features", [(), ("--features", "f", "--features", "[a-e]"), ("--features", "[a-f]")])
+def test_features_are_found_by_the_names_that_were_trained_on(files, trained, features):
+    fresh = made_queries(30, seed=3, first_id=1_000)
+    expected = load_scorer(trained).score(fresh)
+    for order in ("abcdef", "fbdeca"):
+        table = named_columns(fresh, files / "new.parquet", order)
+        scored = isrr("score", trained, table, *features, "--out", files / "scored.parquet")
+        assert scored.exit_code == 0, scored.output
+        np.testing.assert_array_equal(read_queries(files / "scored.parquet").scores, fresh.in_query_order(expected, ""))
+
+
+def test_missing_features_are_refused_by_name(files, trained):
+    table = named_columns(made_queries(30, seed=3), files / "new.parquet", "fbde")
+    refused = isrr("score", trained, table, "--out", files / "scored.parquet")
+    assert refused.exit_code == 2
+    assert (
+        f"{table}: the scorer was trained on 'a', 'c', which the table does not have; the columns are query_id, "
+        in (refused.stderr)
+    )
+    refused = isrr("score", trained, table, "--features", "[bdef]", "--out", files / "scored.parquet")
+    assert "features 'a', 'c' are needed and missing; these queries have f, b, d, e" in refused.stderr
+
+
+def test_validation_and_further_files_are_read_by_the_names_of_the_first(files):
+    made = [made_queries(40, seed=seed, first_id=1_000 * seed) for seed in (1, 2, 3)]
+    for folder, orders in (("straight", ["abcdef"] * 3), ("turned", ["abcdef", "fedcba", "cabfed"])):
+        first, further, held_out = (
+            named_columns(queries, files / f"{order}-{queries.query_ids[0]}.parquet", order)
+            for queries, order in zip(made, orders, strict=True)
+        )
+        options = "--features", "[a-f]", "--threads", 1, "--set", "rounds=20", "--validation", held_out
+        assert isrr("train", first, further, *options, "--out", files / folder).exit_code == 0
+    np.testing.assert_array_equal(*(load_scorer(files / name).score(made[2]) for name in ("straight", "turned")))
+
+
+def test_a_scorer_saved_before_features_had_names_still_scores(files, trained):
+    manifest = json.loads((trained / "manifest.json").read_text())
+    assert manifest.pop("feature_names") == list("abcdef")
+    (trained / "manifest.json").write_text(json.dumps(manifest))
+    table = named_columns(made_queries(30, seed=3), files / "new.parquet")
+    assert isrr("score", trained, table, "--features", "[a-f]", "--out", files / "scored.parquet").exit_code == 0
+
+
+def test_training_on_a_table_without_features_names_the_option_and_the_columns(files):
+    table = named_columns(made_queries(30, seed=3), files / "new.parquet")
+    refused = isrr("train", table, "--out", files / "model")
+    assert refused.exit_code == 2
+    assert "no features column (features, or named by --features); the columns are query_id, relevance, a, b, c" in (
+        refused.stderr
+    )
 
 
 def test_scoring_queries_that_were_learnt_from_is_warned_of(files):

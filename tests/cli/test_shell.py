@@ -17,7 +17,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import isrr
-from isrr.cli import console
+from isrr.cli import console, exits
 from isrr.cli.choices import CHOICES, LOSSES, PROMISES
 from isrr.cli.main import app
 from isrr.cli.options import COLUMNS
@@ -92,10 +92,32 @@ def test_an_argument_named_in_a_message_is_an_option_of_some_command():
     assert {f"--{role.replace('_', '-')}" for role in COLUMNS} <= known
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [[command, *data] for command, data in (("calibrate", ["j.csv"]), ("plan", ["j.csv"]), ("plan", []), ("demo", []))],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("promise", ["ndcg@5 >= 0.7", "disparity@5 <= 0.2", "group_exposure@5 <= 0.2"])
+def test_an_option_named_in_a_refusal_is_one_of_the_command_that_refuses(asked, promise, tmp_path, monkeypatch):
+    """Of a table with neither scores nor groups."""
+    monkeypatch.chdir(tmp_path)
+    Path("j.csv").write_text("query_id,relevance\n1,0\n1,1\n2,0\n2,1\n")
+    done = CliRunner().invoke(app, [*asked, "-g", promise, *(["-o", "j.csv"] if asked == ["demo"] else [])])
+    assert done.exit_code == 2, done.output
+    named = set(re.findall(r"--[a-z-]+", done.stderr))
+    assert named <= dict(options(get_command(app)))[(asked[0],)], done.stderr
+
+
 def test_every_command_explains_every_option():
     for path, own in options(get_command(app)):
         shown = CliRunner().invoke(app, [*path, "--help"], terminal_width=200).output
         assert all(option in shown for option in own), path
+
+
+def test_exit_codes_are_those_of_the_documentation():
+    page = (Path(__file__).parents[2] / "docs" / "index.md").read_text()
+    told = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
+    assert told == {0, 1, *(value for name, value in vars(exits).items() if name.isupper())}
 
 
 def test_the_doctor_names_what_is_there_and_how_to_get_the_rest():

@@ -59,6 +59,17 @@ def test_the_number_7_and_the_text_7_are_the_same_query():
     assert (GPLRanker().sample(numbers, 5) == GPLRanker().sample(texts, 5)).all()
 
 
+def test_judgments_keep_their_name_when_scored_anew_in_any_order_and_by_any_spelling_of_ids():
+    def named(scores=(3, 2, 1), relevance=(1, 0, 2), query_ids=(7, 7, 8), item_ids=(1, 2, 1)):
+        return Queries.from_arrays(scores=scores, relevance=relevance, query_ids=query_ids, item_ids=item_ids).judgments
+
+    same = [named(scores=(0, 9, 5)), named(item_ids=["1", "2", "1"])]
+    same.append(named(relevance=(2, 0, 1), query_ids=(8, 7, 7), item_ids=(1, 2, 1)))
+    other = [named(relevance=(0, 1, 2)), named(item_ids=(1, 3, 1)), named(query_ids=(7, 7, 9)), named(item_ids=None)]
+    assert set(same) == {named()}
+    assert len({named(), *other}) == 5
+
+
 def test_slicing_and_joining_queries():
     queries = Queries.from_arrays(
         scores=np.arange(6.0), relevance=[0, 1, 2, 0, 1, 2], query_ids=[4, 4, 5, 6, 6, 6], segments=list("xxyzzz"),

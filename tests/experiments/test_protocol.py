@@ -8,8 +8,11 @@ import pytest
 
 from isrr import GPLRanker, Queries, evaluate
 from isrr.experiments import coverage, decay, rcscore, tradeoff
-from isrr.experiments.pools import Pool, Pools, sources
-from isrr.experiments.protocol import DELTA, Protocol, bootstrap_violations, run_splits, splits
+from isrr.experiments.datasets import data_sets
+from isrr.experiments.pools import Pool, Pools
+from isrr.experiments.procedure import DELTA
+from isrr.experiments.protocol import Protocol
+from isrr.experiments.repetition import bootstrap_violations, run_splits, splits
 from isrr.gains import ideal_dcg
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -48,7 +51,7 @@ def test_figures_regenerate_to_the_last_digit(pool):
 def test_the_paper_grid_ends_at_the_largest_eligibility_of_the_calibration_queries(pool):
     protocol = Protocol(pool)
     rows, _ = next(splits(len(pool.judged), 1))
-    thresholds = [ranker.threshold for ranker in protocol.paper().measured(rows).path.rankers]
+    thresholds = [ranker.threshold for ranker in protocol.paper().evaluated(rows).path.rankers]
     largest = protocol.base.eligibility(pool.judged[rows]).max()
     np.testing.assert_allclose(thresholds, np.linspace(largest, 0.0, 21), atol=1e-12)
 
@@ -120,9 +123,9 @@ def test_the_chance_of_a_later_place_does_not_rise_with_the_chance_of_the_first(
 @pytest.mark.skipif(not (DATA / "ohsumed").is_dir(), reason="needs ../shared/data/ohsumed")
 def test_out_of_fold_pools_score_every_query_once(tmp_path):
     pytest.importorskip("lightgbm")
-    (source,) = sources([str(DATA / "ohsumed")])
+    (data_set,) = data_sets([str(DATA / "ohsumed")])
     pools = Pools(tmp_path, rounds=20, threads=1, say=lambda _: None)
-    pool = pools.get(source, "lightgbm")
-    again = pools.get(source, "lightgbm")
+    pool = pools.get(data_set, "lightgbm")
+    again = pools.get(data_set, "lightgbm")
     assert len(pool.judged) + len(pool.validation) == 105
     assert pool.judged.fingerprint == again.judged.fingerprint

@@ -1,6 +1,7 @@
 """`isrr reproduce` on a small scored file: what it writes, that it resumes, what it refuses."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -8,8 +9,9 @@ from typer.testing import CliRunner
 
 from isrr import Queries
 from isrr.cli.main import app
-from isrr.data.frames import write_queries
+from isrr.data.frames import read_queries, write_queries
 from isrr.data.synthetic import generate
+from isrr.experiments.result import machine
 from isrr.gains import ideal_dcg
 from isrr.report.tables import csv_text, latex, markdown
 
@@ -81,6 +83,41 @@ def test_a_large_benchmark_keeps_its_own_parts(large, tmp_path):
     kept = [int((ideal_dcg(part) > 0).sum()) for part in (validation, test)]
     assert [record["n_validation"], record["n_judged"]] == kept
     assert record["deterministic"] > 0.55  # a random order has 0.32
+
+
+def test_other_queries_under_the_same_name_are_measured_anew(judged, tmp_path):
+    words = ("tradeoff", "--data", judged, "--out", tmp_path, "--splits", 2)
+    assert run(*words).exit_code == 0
+    before = (tmp_path / "tradeoff.csv").read_text()
+    queries = read_queries(judged)
+    write_queries(queries.with_scores(-queries.scores), judged)
+    assert run(*words).exit_code == 0
+    assert (tmp_path / "tradeoff.csv").read_text() != before
+
+
+def test_scorers_are_trained_anew_on_other_files_of_a_benchmark(large, tmp_path):
+    pytest.importorskip("lightgbm")
+    folder, *_ = large
+    rest = ("--out", tmp_path, "--splits", 2, "--threads", 1, "--scorer", "lightgbm")
+    words = ("tradeoff", "--data", f"mslr-web30k={folder}", *rest)
+    assert run(*words).stderr.count("training LightGBM") == 1
+    assert run("decay", *words[1:]).stderr.count("training LightGBM") == 0
+    train = folder / "Fold1" / "train.txt"
+    train.write_text("".join(train.read_text().splitlines(keepends=True)[:-1]))
+    assert run(*words).stderr.count("training LightGBM") == 1
+
+
+def test_results_of_another_version_are_kept_and_named(judged, tmp_path):
+    words = ("tradeoff", "--data", judged, "--out", tmp_path, "--splits", 2)
+    assert "measured by isrr" not in run(*words).stderr
+    record = tmp_path / "results" / "tradeoff-shop-given.json"
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"isrr": "0.0.1"}))
+    assert f"{record} was measured by isrr 0.0.1" in run(*words).stderr
+
+
+def test_the_machine_is_named_where_cores_cannot_be_reserved(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    assert f"{os.cpu_count()} cores" in machine()
 
 
 def test_other_settings_are_measured_anew(judged, tmp_path):

@@ -170,3 +170,11 @@ def test_sums_of_powers_certify_no_more_than_the_losses_and_as_much_where_querie
         lost = kept.strongest(0.05, 10**6, n_tests) - summed.strongest(0.05, 10**6, n_tests)
         assert (lost >= 0).all()
         assert (lost <= (2 if n == 20_000 else 5_000)).all()
+
+
+def test_validation_queries_shape_the_band_where_ids_were_made_unless_they_were_tested_on():
+    tested, others = (replace(judged(400, seed), query_ids=np.arange(400), made_ids=True) for seed in (20230, 20231))
+    outcome = calibrate(tested, "ndcg@5 >= 90% of deterministic", path="temperature")
+    assert len(retrace(outcome, tested, others).others) == 400
+    with pytest.raises(DataError, match="stand among those tested on"):
+        retrace(outcome, tested, tested[np.argsort(tested.keys)[300:]])

@@ -20,7 +20,7 @@ LAWS = {
     "beta .2 .5": (0.2 / 0.7, lambda rng, shape: rng.beta(0.2, 0.5, shape)),
     "uniform": (0.5, lambda rng, shape: rng.random(shape)),
 }
-VALID = [name for name in NAMES if evidence(name).valid_in_finite_samples]
+VALID = [name for name in NAMES if name != "normal_approximation"]
 
 
 def holds(wrong):
@@ -60,8 +60,7 @@ def test_betting_keeps_its_level_with_losses_below_zero():
 def test_betting_keeps_its_level_with_any_prior():
     losses = LAWS["beta .2 .5"][1](np.random.default_rng(SEED), (200, REPEATS))
     for prior_deviation in (0.01, 0.05, 0.5):
-        for prior_mean in (0.0, 0.3, 1.0):
-            assert holds(betting.certifies(losses, 0.2 / 0.7, DELTA, prior_deviation, prior_mean))
+        assert holds(betting.certifies(losses, 0.2 / 0.7, DELTA, prior_deviation))
 
 
 @pytest.mark.parametrize("name", VALID)

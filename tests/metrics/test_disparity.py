@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from isrr import GPLRanker, Queries
-from isrr.metrics.disparity import disparity, disparity_bound, fairness_gain, normalized_disparity
+from isrr import GPLRanker, Queries, evaluate
+from isrr.metrics.disparity import disparity, disparity_bound, fairness_gain, share_of_bound
 from isrr.metrics.exposure import group_exposure
 
 pairs = st.lists(st.tuples(st.floats(0, 2), st.integers(0, 4)), min_size=1, max_size=7)
@@ -35,9 +35,14 @@ def test_the_bound_is_the_disparity_of_the_worst_ranking(relevance, k):
 
 
 def test_normalized_disparity_is_a_share_for_every_ranker(many_queries):
-    for ranker in (GPLRanker.deterministic(), GPLRanker(), GPLRanker(temperature=0.1, threshold=0.2)):
-        share = normalized_disparity(ranker.exposure(many_queries), many_queries)
-        assert ((share >= 0) & (share <= 1 + 1e-12)).all()
+    grid = [GPLRanker.deterministic(), GPLRanker(), GPLRanker(temperature=0.1, threshold=0.2)]
+    share = evaluate(many_queries, grid, empty_query="zero").normalized_disparity
+    assert ((share >= 0) & (share <= 1)).all()
+
+
+def test_a_share_is_rounded_to_one_where_exposures_are_inexact_and_left_where_they_are_wrong():
+    values, bound = np.array([[1.0], [2.0], [2.0], [3.0]]), np.array([2.0, 2.0 - 1e-6, 2.0 - 3e-6, 0.0])
+    np.testing.assert_allclose(share_of_bound(values, bound).ravel(), [0.5, 1.0, 1 + 1.5e-6, 0.0], rtol=1e-9)
 
 
 def test_exposure_proportional_to_gain_is_fair():

@@ -1,5 +1,6 @@
 """A grid evaluated in one pass equals its rankers evaluated one by one, in any way it can be done."""
 
+import math
 import os
 import subprocess
 import sys
@@ -10,7 +11,9 @@ import pytest
 import oracles
 from isrr import GPLRanker, Queries, ScoreMap, evaluate, expected_disparity, expected_ndcg
 from isrr.gains import gain, ideal_dcg, ndcg
+from isrr.metrics._kernels import _fill_clocks
 from isrr.metrics.disparity import disparity
+from isrr.noise import streams, uniform
 from isrr.parallel import use_threads
 
 GRID = [
@@ -104,6 +107,28 @@ def test_empty_queries_follow_the_policy():
     assert (evaluate(queries, GRID[:2], empty_query="one").disparity[1] == 0).all()
 
 
+def test_means_are_over_the_queries_that_count():
+    queries = Queries.from_arrays(scores=[1, 0, 1, 0], relevance=[1, 0, 0, 0], group=[2, 2])
+    found = evaluate(queries, GRID[:2])
+    for name in ("ndcg", "disparity", "normalized_disparity"):
+        np.testing.assert_array_equal(getattr(found, f"mean_{name}"), getattr(found, name)[0])
+        assert np.isnan(getattr(evaluate(queries[1:], GRID[:2]), f"mean_{name}")).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((GPLRanker(), "queries"), r"takes judged queries, .* got a GPLRanker first; evaluate\(queries, \[ranker\]\)"),
+        (("queries", GPLRanker()), r"a list of rankers, got a GPLRanker; evaluate\(queries, \[ranker\]\)"),
+        (("queries", object()), r"got a object; .* to check a promise use isrr\.check\(outcome, queries\)"),
+        (("queries", [GPLRanker(), "deterministic"]), "a list of rankers, got a str"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused_with_the_call_that_was_meant(many_queries, arguments, said):
+    with pytest.raises(TypeError, match=said):
+        evaluate(*(many_queries if argument == "queries" else argument for argument in arguments))
+
+
 @pytest.mark.parametrize(
     ("grid", "options", "said"),
     [
@@ -116,6 +141,14 @@ def test_empty_queries_follow_the_policy():
 def test_a_grid_that_cannot_be_evaluated_is_refused(many_queries, grid, options, said):
     with pytest.raises(ValueError, match=said):
         evaluate(many_queries, grid, **options)
+
+
+def test_clocks_are_the_logarithms_of_the_noise():
+    noise = streams(np.uint64(20230), np.arange(1, dtype=np.uint64), 4_000)[0]
+    clocks, spare = np.empty((2, noise.size))
+    for item in (0, 1, 77):
+        _fill_clocks(noise, item, clocks, spare)
+        np.testing.assert_allclose(clocks, [-math.log(uniform(name, item)) for name in noise], rtol=0, atol=1e-13)
 
 
 def test_freshly_compiled_kernels_give_the_bits_of_cached_ones(tmp_path):

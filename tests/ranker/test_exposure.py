@@ -63,6 +63,28 @@ def test_smoothed_exposure_adds_up_and_keeps_its_digits_when_weights_span_thirty
     np.testing.assert_allclose(found, expected, atol=0.03)
 
 
+@pytest.mark.parametrize(
+    "scores",
+    [
+        [
+            0.0,
+            -18.0,
+            -36.0,
+            -54.0,
+        ],  # no cut anywhere, yet what is left beside the first item is below 1e-6 of the whole
+        [0.0, -0.3, -23.0, -23.4, -46.0, -46.1, -69.0],
+        [0.4, 0.0, -0.3, -0.5, -2.0],
+    ],
+)
+@pytest.mark.parametrize("decay", [0.3, 0.8])
+def test_smoothed_exposure_counts_every_candidate_of_the_draws_that_sample_gives(scores, decay):
+    queries, k, threshold = one_query(scores), len(scores) - 1, 0.1 if scores[-1] > -5 else 1e-9
+    ranker = GPLRanker(k=k, threshold=threshold, decay=decay)
+    rankings = ranker.sample(queries, n_draws=200, seed=7)[0]
+    expected = oracles.smoothed_exposure(scores, rankings, threshold, decay, ranker.eligibility(queries))
+    np.testing.assert_allclose(ranker.exposure(queries, n_draws=200, seed=7), expected, rtol=1e-11, atol=1e-12)
+
+
 def exposure_to_fifty_digits(scores, k):
     """Plackett–Luce by enumeration in extended precision."""
     with mpmath.workdps(50):

@@ -50,6 +50,7 @@ def test_a_low_temperature_approaches_the_deterministic_order(many_queries):
     [
         ({"k": 0}, "k must be"),
         ({"k": 2.5}, "k must be"),
+        ({"k": True}, "k must be"),
         ({"threshold": -0.1}, "threshold must be"),
         ({"threshold": float("nan")}, "threshold must be"),
         ({"decay": 0.0}, "decay must be"),
@@ -57,6 +58,9 @@ def test_a_low_temperature_approaches_the_deterministic_order(many_queries):
         ({"temperature": 0.0}, "temperature must be"),
         ({"deviation": -1.0}, "deviation must be"),
         ({"mean": float("inf")}, "mean must be"),
+        ({"temperature": 5e-324}, "times deviation 1 is 4.94066e-324; .* must neither vanish nor run over"),
+        ({"temperature": 1e-200, "deviation": 1e-200}, "temperature 1e-200 times deviation 1e-200 is 0"),
+        ({"temperature": 1e200, "deviation": 1e200}, "is inf"),
     ],
 )
 def test_a_ranker_refuses_settings_that_mean_nothing(settings_, said):

@@ -63,6 +63,42 @@ def test_a_session_names_one_query_and_one_session_unambiguously():
     assert (ranker.rank(SCORES, query_id="ab", session="c") != ranker.rank(SCORES, query_id="a", session="bc")).any()
 
 
+def test_a_session_without_a_query_id_is_refused():
+    for serve in (GPLRanker().rank, GPLRanker().rank_with_propensity):
+        with pytest.raises(DataError, match="session 'u42' is given without a query id"):
+            serve(SCORES, session="u42")
+    assert GPLRanker(k=3).rank(SCORES, query_id="None", session="u42").size == 3
+
+
+def test_one_query_and_a_table_meet_the_same_thresholds_to_the_last_bit():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        scores = rng.normal(size=6)
+        queries = Queries.from_arrays(scores=scores, query_ids=["q"] * 6)
+        decay = round(float(rng.uniform(0.3, 0.95)), 2)
+        met = np.sort(GPLRanker().eligibility(queries))[1] / decay**3  # by the fifth item, at the fourth place
+        ranker = GPLRanker(k=5, threshold=met, decay=decay)
+        table = ranker.rank_queries(queries, session="u")[0]
+        assert (ranker.rank(scores, "q", "u") == table).all()
+        assert (ranker.rank_with_propensity(scores, "q", "u", k=6).ranking[:5] == table).all()
+
+
+def test_scores_that_a_map_rounds_to_one_are_ranked_as_they_came():
+    ranker = GPLRanker(k=2, threshold=2.0, score_map=ScoreMap((0.0, 1.0), (1000.0, 1000.0 + 1e-9)))
+    scores = np.array([0.5, 0.5 + 1e-6])
+    assert ranker.mapped(scores)[0] == ranker.mapped(scores)[1]
+    served = ranker.rank_with_propensity(scores, "q", "s")
+    assert served.ranking.tolist() == served.deterministic.tolist() == ranker.rank(scores, "q", "s").tolist() == [1, 0]
+    assert not served.tied
+    assert ranker.rank_queries(Queries.from_arrays(scores=scores, query_ids=["q"] * 2), "s").tolist() == [[1, 0]]
+
+
+@pytest.mark.parametrize("k", [0, 2.0, True, "3"])
+def test_a_number_of_places_that_is_none_is_refused(k):
+    with pytest.raises(DataError, match="k must be a whole number ≥ 1"):
+        GPLRanker().rank(SCORES, k=k)
+
+
 def test_a_score_map_changes_chances_and_not_the_order():
     mapped = GPLRanker(k=2, score_map=ScoreMap((0.0, 1.0, 2.0), (0.0, 3.0, 9.0)))
     queries = Queries.from_arrays(scores=[2.0, 1.0, 0.0], query_ids=[0, 0, 0])

@@ -33,10 +33,10 @@ def test_certifies_agrees_with_the_printed_recursion(law):
         np.testing.assert_array_equal(betting.certifies(losses, alpha, delta), expected)
 
 
-def test_priors_reach_the_test():
+def test_a_prior_deviation_reaches_the_test():
     losses = losses_of("beta", np.random.default_rng(4), (60, 300))
-    fast = betting.certifies(losses, 0.33, 0.05, prior_deviation=0.05, prior_mean=0.3)
-    slow = [oracles.hedge_certifies(column, 0.33, 0.05, 0.05, 0.3) for column in losses.T]
+    fast = betting.certifies(losses, 0.33, 0.05, prior_deviation=0.05)
+    slow = [oracles.hedge_certifies(column, 0.33, 0.05, 0.05) for column in losses.T]
     np.testing.assert_array_equal(fast, slow)
     assert np.any(fast != betting.certifies(losses, 0.33, 0.05))
 
@@ -84,6 +84,14 @@ def test_pvalue_and_bound_are_themselves_the_last_levels_to_certify(law):
             if level < 1:
                 assert certifies(level)[0]
                 assert not certifies(np.nextafter(level, 0))[0]
+
+
+def test_every_level_above_the_p_value_certifies():
+    losses = np.random.default_rng(0).beta(2, 5, (200, 40))[:, 33:34].copy()
+    level = betting.pvalue(losses, 0.35)[0]
+    for _ in range(40):  # asked at every float, this sample says no at eleven of them
+        level = np.nextafter(level, 1)
+        assert betting.certifies(losses, 0.35, level)[0]
 
 
 def test_configurations_do_not_influence_each_other():

@@ -26,6 +26,32 @@ def test_mixture_agrees_with_the_products_it_stands_for(n):
     assert np.all(log_evidence <= np.array(expected) + 1e-9)  # rounding only weakens it
 
 
+def test_sums_are_rounded_against_certifying():
+    losses = np.random.default_rng(20230).beta(2, 5, (50, 2))
+    log_sums = mixture.Summary.of(losses, 0.05).log_sums
+    for sums, column in zip(log_sums, losses.T, strict=True):
+        exact = oracles.log_sums(column, mixture.bet_shares(50, 0.05))
+        assert max(abs(ours - theirs) for ours, theirs in zip(sums, exact, strict=True)) <= 1  # rounded up: 50 more
+    assert vb.Summary.of(losses, 0.35, 0.05).loss_sums.tolist() == [oracles.loss_sum(column) for column in losses.T]
+
+
+def test_sums_of_powers_never_claim_more_than_sums_of_logarithms():
+    for n in (50, 500, 5_000):
+        losses = np.random.default_rng(20230).beta(2, 5, (n, 3)) * [1, -1, 1] + [0, 0, 0.2 * (n > 50)]
+        losses = np.minimum(losses, 1.0)
+        powers = np.stack([(losses**power).sum(axis=0) for power in range(1, 9)], axis=1)
+        direct, powered = (
+            mixture.Summary.of(losses, 0.05).log_sums, mixture.Summary.of_powers(powers, n, 0.05).log_sums,
+        )  # fmt: skip
+        assert (powered <= direct).all()
+        assert ((direct - powered)[:, -4:] < 0.01 * 2**40).all()  # tight where bets are small
+
+
+def test_a_loss_above_one_by_rounding_counts_as_one():
+    losses = np.array([[1 + 5e-10], [0.2]])
+    assert vb.pvalue(losses, 0.5) == vb.pvalue(np.minimum(losses, 1.0), 0.5)
+
+
 @pytest.mark.parametrize("kind", SUMMARIES)
 def test_sums_remember_mean_and_deviation(kind):
     for n in (3, 5_000):
@@ -97,6 +123,20 @@ def test_vb_covers_the_supremum_of_its_formula():
     p = summary.pvalue()[0]
     assert delta / 10 + worst <= p * (1 + 1e-3)
     assert p <= 1.15 * (delta / 10 + worst)
+
+
+@pytest.mark.parametrize("n", [20, 46, 190])
+def test_vb_is_never_below_its_formula_between_the_deviations_it_tries(n):
+    losses = np.random.default_rng(n).beta(12, 3, (n, 1))
+    for alpha in losses.mean() + losses.std() / np.sqrt(n) * np.linspace(0.1, 1.5, 8):
+        summary = vb.Summary.of(losses, alpha, 0.05)
+        level, mean = summary.alpha[0], summary.mean_and_deviation()[0][0]
+        top = level * np.sqrt(summary.squares.upper_bound(0.005)[0])
+        s = np.geomspace(top / 20, top, 500)
+        bentkus = vb._bentkus(np.full(s.size, mean), s, np.full(s.size, level), n)
+        constant = np.min([0.4690 * level / s, 0.3322 * (level / s + 0.429), 0.3031 * (level / s + 0.646)], axis=0)
+        berry_esseen = vb.ndtr(-np.sqrt(n) * (level - mean) / s) + constant / np.sqrt(n)
+        assert summary.pvalue()[0] >= min(1.0, 0.005 + np.minimum(bentkus, berry_esseen).max())
 
 
 @pytest.mark.parametrize("n", [1, 5, 400])

@@ -29,3 +29,10 @@ def test_features_are_left_alone_unless_asked():
     np.testing.assert_array_equal(feature_matrix(queries, "query"), [[0], [1]])
     with pytest.raises(ValueError, match="normalize must be one of none, query; got 'rows'"):
         feature_matrix(queries, "rows")
+
+
+def test_a_missing_value_stays_missing_and_leaves_the_others_their_scale():
+    gap = np.nan
+    features = np.array([[1, 5, gap], [gap, 5, gap], [3, gap, gap], [2, 5, gap]], np.float32)
+    expected = [[0, 0, gap], [gap, 0, gap], [1, gap, gap], [0.5, 0, gap]]
+    np.testing.assert_array_equal(normalized_by_query(features, np.array([0, 4])), expected)

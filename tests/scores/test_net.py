@@ -1,6 +1,8 @@
 """The net: checkpoints, devices, batches."""
 
 import json
+import signal
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -12,8 +14,10 @@ torch = pytest.importorskip("torch", reason="the net needs torch: pip install 'i
 from isrr.data.queries import Queries  # noqa: E402
 from isrr.errors import DataError, ScorerError  # noqa: E402
 from isrr.gains import gain, ideal_dcg  # noqa: E402
+from isrr.scores import net as net_module  # noqa: E402
 from isrr.scores.base import mean_ndcg  # noqa: E402
 from isrr.scores.batches import DeviceQueries  # noqa: E402
+from isrr.scores.interrupt import TrainingInterruptedError, interruptible  # noqa: E402
 from isrr.scores.net import NetScorer  # noqa: E402
 from isrr.scores.scorer import load_scorer  # noqa: E402
 from isrr.scores.training import mlp, validation_ndcg  # noqa: E402
@@ -58,6 +62,27 @@ def test_how_many_threads_torch_has_changes_no_bit():
     finally:
         torch.set_num_threads(before)
     np.testing.assert_array_equal(*scores)
+
+
+@contextmanager
+def pressed_at_once():
+    with interruptible() as interrupted:
+        signal.raise_signal(signal.SIGINT)
+        yield interrupted
+
+
+def test_ctrl_c_within_the_first_epoch_leaves_an_untrained_net(tmp_path, monkeypatch):
+    trained = NetScorer(epochs=1, device="cpu").fit(TRAIN, VALIDATION)
+    monkeypatch.setattr(net_module, "interruptible", pressed_at_once)
+    for scorer in (NetScorer(epochs=1, device="cpu"), trained):
+        with pytest.raises(TrainingInterruptedError, match="within the first epoch; nothing is kept"):
+            scorer.fit(TRAIN, VALIDATION)
+        assert scorer.n_features is None
+        assert np.isnan(scorer.validation_ndcg)
+        for use in (lambda: scorer.score(VALIDATION), lambda: scorer.save(tmp_path)):  # noqa: B023
+            with pytest.raises(ScorerError, match="this net scorer is not trained yet"):
+                use()
+    assert not list(tmp_path.iterdir())
 
 
 def test_sizes_and_optimizer_are_options(tmp_path):

@@ -71,6 +71,7 @@ def test_codes(client, body, code):
         ("/rank", b'{"query_id": 1, "items": [], "sesion": 1}', "`sesion`; the fields are query_id, items, session,"),
         ("/rank", b'{"query_id": 1, "items": [], "sesion": 1}', "did you mean session?"),
         ("/rank/batch", b'{"queries": [{"query_id": 1, "items": [{"ID": 1}]}]}', "the fields are id, score"),
+        ("/rank", item('"a"', "-Infinity"), "JSON has no NaN or Infinity, though Python writes them"),
         ("/rank", b'{"query_id": 1, "items": [], "` - at `$.x.y": 1}', "unknown field"),
     ],
 )

@@ -137,6 +137,7 @@ def test_a_bad_status_file_keeps_the_last_word(ranker_file, certificate, caplog)
     current = CurrentCertificate(ranker_file)
     Status(certificate.id, "revoked", "tested").save(ranker_file)
     assert current.refresh()
+    assert [(record.levelname, record.status) for record in caplog.records] == [("WARNING", "revoked")]
     status_file(ranker_file).write_text("damaged")
     assert not current.refresh()
     assert current.now.note.status == "revoked"

@@ -9,10 +9,9 @@ import math
 
 import numpy as np
 
-from isrr.calibration.census import Census
+from isrr.calibration.order import canonical_order
 from isrr.calibration.paths import Path, front_path, temperature_path, threshold_path
 from isrr.calibration.sample import ALL, FindShared, Gather, smallest_keys
-from isrr.calibration.table import canonical_order
 from isrr.calibration.terms import Terms
 from isrr.counting import counted
 from isrr.data.queries import Queries
@@ -92,18 +91,18 @@ def judged_again(n_tested: float, guarantees: tuple[Guarantee, ...], made: Prove
     return judged_in_all(n_tested, terms, given=made.n_set_aside == 0, share_counted=share_counted)
 
 
-def refuse_shared(source: Source, census: Census, validation: Queries) -> None:
+def refuse_shared(source: Source, validation: Queries) -> None:
     """A path fixed on the very queries it is tested on would void the promise."""
-    if source.made_ids or validation.made_ids:
-        shared = census.fingerprint == validation.fingerprint
-        which = "the validation queries are the judged ones"
-    else:
-        both = source.run(FindShared(frozenset(validation.keys.tolist())))
-        shared = bool(both)
-        first = str(validation.query_ids[np.isin(validation.keys, list(both))][0]) if shared else ""
-        which = f"judged queries that are validation queries too: {len(both):,}, {first!r} among them"
-    if shared:
-        raise DataError(f"{which}; the path must be fixed without the queries it is tested on: give others, or none")
+    made_ids = source.made_ids or validation.made_ids
+    task = FindShared.among(validation, made_ids=made_ids)
+    both = task.shared(validation, source.run(task))
+    if both.any():
+        told = ", by their scores and relevance (ids were made from positions; give ids where they merely agree)"
+        raise DataError(
+            f"judged queries that are validation queries too{told if made_ids else ''}: {both.sum():,}, "
+            f"{str(validation.query_ids[both][0])!r} among them; the path must be fixed without the queries it is "
+            "tested on: give others, or none"
+        )
 
 
 def fixed_path(terms: Terms, source: Source, aside: Queries | None, validation: Queries | None) -> Path:

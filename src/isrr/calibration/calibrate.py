@@ -11,9 +11,11 @@ from isrr.calibration.basis import fixed_path, refuse_shared, set_aside
 from isrr.calibration.census import Census, TakeCensus, refuse_single
 from isrr.calibration.certify import certify
 from isrr.calibration.fill import Fill
+from isrr.calibration.judgments import NameJudgments
+from isrr.calibration.order import hash_key
 from isrr.calibration.outcome import draw_up
 from isrr.calibration.sample import enough, smallest_keys
-from isrr.calibration.table import RiskTable, hash_key
+from isrr.calibration.table import RiskTable
 from isrr.calibration.terms import Terms, promises
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import FloatArray, Queries
@@ -82,7 +84,7 @@ def _calibrated(
     aside, first_tested = set_aside(source, census.n_queries, terms, validation, progress)
     n_aside = 0 if aside is None else len(aside)
     if validation is not None:
-        refuse_shared(source, census, validation)
+        refuse_shared(source, validation)
     path = fixed_path(terms, source, aside, validation)
     task = Fill.planned(
         census,
@@ -95,7 +97,8 @@ def _calibrated(
         aside_below=first_tested,
     )
     wanted = n_aside + SAMPLE
-    table, found = source.run(Together(task, enough(wanted, census.n_queries)), progress)
+    others = Together(enough(wanted, census.n_queries), NameJudgments())
+    table, (found, judgments) = source.run(Together(task, others), progress)
     _refuse_change(census, task, table, n_aside)
     sample = smallest_keys(source, wanted, census.n_queries, found)[n_aside:]
     verdict = certify(table, path, delta=terms.delta, evidence=terms.evidence, selection=terms.rule)
@@ -111,6 +114,7 @@ def _calibrated(
         n_draws=table.n_draws,
         seed=terms.seed,
         data=census.fingerprint,
+        judgments=judgments,
         hash_key="" if task.summed else hash_key(table.keys).hex(),
         made_ids=source.made_ids,
         n_single=census.n_single,

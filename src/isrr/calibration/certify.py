@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from isrr.calibration.order import canonical_order
 from isrr.calibration.paths import Path
-from isrr.calibration.table import Cell, RiskTable, canonical_order
+from isrr.calibration.table import Cell, RiskTable
 from isrr.data.queries import FloatArray
 from isrr.errors import GuaranteeError
 from isrr.risk import betting, vb

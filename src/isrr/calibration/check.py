@@ -8,9 +8,9 @@ from typing import Any, Unpack
 
 from isrr.calibration.census import refuse_single
 from isrr.calibration.measure import GroupShare, Measure, Measured
-from isrr.calibration.table import DISPARITY_SCALE, WholeNumbers
+from isrr.calibration.moments import DISPARITY_SCALE, WholeNumbers
 from isrr.certificate import Abstention, Certificate
-from isrr.counting import counted
+from isrr.counting import counted, percent
 from isrr.data.queries import FloatArray
 from isrr.engines.source import Where, open_source
 from isrr.errors import DataError
@@ -46,15 +46,15 @@ class Check:
         k: Length of the lists that are measured.
         promised: Whether a promise was certified; of an abstention the deterministic order is measured.
         n_queries, n_skipped: Queries measured, and those left out for having no relevant item.
-        promises: Each promise, or what was asked for, in each segment it speaks of.
-        segments: The same in each segment of the queries, where a promise speaks of all queries together.
+        promises: Each promise, or what was asked for, in each segment it was tested in.
+        segments: The same in the other segments of the queries, of which nothing was promised.
         utility, deterministic_utility: NDCG@k of the ranker, and of the order by score.
         disparity, fairness_gain: Of the ranker.
         groups: Exposure by group of items, where there are any.
         data: Fingerprint of the queries; that of the outcome's provenance where they are those calibrated on.
         scores_outside: Share of the scores beyond where calibration saw 99.8 % of them.
         single_items: Share of the queries that have a single item, which any order ranks perfectly.
-        warnings: Signs that queries or scores are not of the kind that was calibrated on.
+        warnings: Signs that queries or scores are not of the kind that was calibrated on; promises left unjudged.
     """
 
     k: int
@@ -89,7 +89,7 @@ class Check:
         lines += [
             f"NDCG@{self.k:<6}  {self.utility}; deterministic {self.deterministic_utility.value:.4f}",
             f"disparity    {self.disparity}",
-            f"fairer by    {100 * self.fairness_gain:.1f} % of the deterministic disparity",
+            f"fairer by    {percent(self.fairness_gain)} of the deterministic disparity",
         ]
         if self.groups:
             lines.append(f"{'share of exposure, by group':<30} {'by score':>12} {'now':>12} {'of gain':>12}")
@@ -127,7 +127,7 @@ def check(
     by_segment: list[Kept] = []
     for (promise, segment), sums in sorted(found.pairs.items()):
         guarantee = outcome.guarantees[promise]
-        spoken_of = (guarantee.per == "segment") == (segment != "")
+        spoken_of = segment in _promised_in(outcome, guarantee)
         (promises if spoken_of else by_segment).append(_kept(guarantee, segment or None, sums))
     return Check(
         outcome.k,
@@ -148,8 +148,19 @@ def check(
     )
 
 
+def _promised_in(outcome: Certificate | Abstention, guarantee: Guarantee) -> list[str]:
+    """The segments that a promise was tested in, "" standing for all queries together."""
+    if guarantee.per is None:
+        return [""]
+    return [test.segment for test in outcome.tests if test.guarantee == guarantee and test.segment is not None]
+
+
 def _warnings(outcome: Certificate | Abstention, now: Estimate, found: Measured) -> Iterator[str]:
-    """Signs that a relative promise, which compares two orders by the same scores, cannot see."""
+    """What verdicts do not show: promises left unjudged, and signs that a comparison by the same scores cannot see."""
+    for promise, guarantee in enumerate(outcome.guarantees):
+        for segment in _promised_in(outcome, guarantee):
+            if (promise, segment) not in found.pairs:
+                yield f"no query here that counts is of segment {segment!r}: of '{guarantee}' there, nothing is known"
     before = _deterministic_utility(outcome)
     if before is not None and abs(now.value - before.value) > 0.2 * before.value:
         if now.high < before.low or now.low > before.high:

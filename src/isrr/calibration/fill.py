@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from isrr.calibration.census import Census, segments_of
-from isrr.calibration.table import Cell, Moments, RiskTable, merge
+from isrr.calibration.moments import Moments
+from isrr.calibration.table import Cell, RiskTable, merge
 from isrr.calibration.values import values_of
 from isrr.data.queries import FloatArray, Queries
 from isrr.engines.packing import Tree

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from isrr.calibration.fill import segments
-from isrr.calibration.table import DISPARITY_SCALE, Moments, WholeNumbers
+from isrr.calibration.moments import DISPARITY_SCALE, Moments, WholeNumbers
 from isrr.calibration.values import values_of
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import Queries, joint_fingerprint

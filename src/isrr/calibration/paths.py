@@ -78,15 +78,15 @@ def front_path(validation: Queries, k: int, guarantees: Sequence[Guarantee], bas
     """
     families = _families(validation, k, guarantees[0])
     grids = [[GPLRanker.deterministic(k), *family.curve(COARSE_TEMPERATURES, validation)] for family in families]
-    measured = [_Measured.on(validation, grid, guarantees) for grid in grids]
+    trials = [_Trial.on(validation, grid, guarantees) for grid in grids]
     if not move_together(guarantees):
-        slack = {ranker: value for found in measured for ranker, value in zip(found.grid, found.slack, strict=True)}
+        slack = {ranker: value for trial in trials for ranker, value in zip(trial.grid, trial.slack, strict=True)}
         plausible = sorted((ranker for ranker in slack if slack[ranker] > HOPELESS), key=lambda ranker: -slack[ranker])
         tested = plausible[:: -(-len(plausible) // MOST_TESTED)] if plausible else [max(slack, key=slack.__getitem__)]
         return Path(tuple(tested), "front", basis)
-    best = min(range(len(families)), key=lambda family: measured[family].regret())
+    best = min(range(len(families)), key=lambda family: trials[family].regret())
     temperatures = np.geomspace(COLDEST, HOTTEST, N_TEMPERATURES)
-    fine = families[best].curve(temperatures[temperatures <= measured[best].hottest()], validation)
+    fine = families[best].curve(temperatures[temperatures <= trials[best].hottest()], validation)
     return _directed([GPLRanker.deterministic(k), *fine], guarantees, "front", basis)
 
 
@@ -117,8 +117,8 @@ def _families(validation: Queries, k: int, guarantee: Guarantee) -> list[_Family
 
 
 @dataclass(frozen=True, eq=False)
-class _Measured:
-    """A family on the validation queries.
+class _Trial:
+    """A family tried on the validation queries.
 
     Attributes:
         grid: Its configurations from cold to hot.
@@ -133,7 +133,7 @@ class _Measured:
     utility: bool
 
     @classmethod
-    def on(cls, queries: Queries, grid: Sequence[GPLRanker], guarantees: Sequence[Guarantee]) -> "_Measured":
+    def on(cls, queries: Queries, grid: Sequence[GPLRanker], guarantees: Sequence[Guarantee]) -> "_Trial":
         first = guarantees[0]
         found = evaluate(queries, grid, gain_kind=first.gain_kind, empty_query=first.empty_query)
         slack = [_slack(values_of(found, guarantee, queries, grid), guarantee) for guarantee in guarantees]

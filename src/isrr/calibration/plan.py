@@ -7,6 +7,7 @@ beyond a normal test. A paired promise has small losses, so its largest bet is c
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,15 +16,17 @@ from scipy.special import ndtri
 
 from isrr.calibration.basis import judged_in_all
 from isrr.calibration.census import refuse_single
+from isrr.calibration.fill import segments
 from isrr.calibration.paths import temperature_path
 from isrr.calibration.terms import Terms
 from isrr.calibration.values import values_of
 from isrr.counting import counted
-from isrr.data.queries import Queries
+from isrr.data.queries import FloatArray, Queries
 from isrr.errors import GuaranteeError
 from isrr.guarantee import Guarantee, check_probability
 from isrr.metrics.disparity import fairness_gain
 from isrr.metrics.evaluate import evaluate
+from isrr.ranker.gpl import GPLRanker
 from isrr.scores.standardize import mean_and_deviation
 
 POWER = 0.8
@@ -89,7 +92,7 @@ class Plan:
         def needed(n: int | None) -> str:
             return "no number is enough" if n is None else counted(n, "judged query")
 
-        remark = " (with a relevant item each)"
+        remark = " (with a relevant item each)" if self.guarantee.empty_query == "skip" else ""
         if self.queries_needed is None:
             remark = f": promise less{', or improve the scores' if self.guarantee.utility else ''}"
         lines = [
@@ -123,7 +126,8 @@ def plan(
 
     Args:
         guarantee: The promise.
-        queries: Some judged queries, as a pilot; without them, give `utility`.
+        queries: Some judged queries, as a pilot; without them, give `utility`. A promise per segment is planned for
+            by its neediest segment.
         confidence: With which the promise is to hold.
         power: Probability with which it is to be certified.
         utility: Expected NDCG of the deterministic ranker, where there is no pilot.
@@ -139,59 +143,134 @@ def plan(
     check_probability("power", power)
     delta = 1 - confidence
     if queries is None:
-        return _without_pilot(promise, delta, power, utility, deviation)
-    refuse_single(int((queries.n_items == 1).sum()), len(queries))
-    mean, spread = mean_and_deviation(queries)
-    path = temperature_path(promise.k, spread, mean, [promise], "the pilot")
-    measured = evaluate(queries, path.rankers, gain_kind=promise.gain_kind, empty_query=promise.empty_query)
-    values = values_of(measured, promise, queries, path.rankers)
-    head = next(c for c, ranker in enumerate(path.rankers) if ranker.is_deterministic)
-    kept = ~np.isnan(values[:, head])
-    if kept.sum() < LEAST_PILOT:
-        raise GuaranteeError(
-            f"pilot queries with a relevant item: {kept.sum()}; a plan needs {LEAST_PILOT}, or `utility=` and no pilot"
-        )
-    losses = promise.losses(values[kept], values[kept, head])
-    needed = [_judged(float(x.mean()), float(x.std()), promise, delta, power) for x in losses.T]
-    reference = measured.disparity[:, head]
-    gains = [fairness_gain(measured.disparity[:, c], reference) for c in range(len(path.rankers))]
+        needed = _guessed(promise, delta, power, utility, deviation)
+        return Plan(promise, confidence, power, needed, None, (), 0)
+    pilot = _Pilot.of(promise, queries)
+    needs = [pilot.queries_needed(c, delta, power) for c in range(len(pilot.rankers))]
     if promise.relative and promise.utility:
-        needed[head] = None  # keeps its own promise by definition, and removes no disparity
-    possible = [n for n in needed if n is not None]
-    safest = int(np.argmin([n if n is not None else np.inf for n in needed])) if possible else head
-    error = float(losses[:, safest].std() / math.sqrt(len(losses)))
-    risk, spread_of = float(losses[:, safest].mean()), float(losses[:, safest].std())
+        needs[pilot.head] = None  # keeps its own promise by definition, and removes no disparity
+    safest = _safest(needs, pilot.head)
+    pessimistic = pilot.queries_needed(safest, delta, power, errors=1.0)
+    return Plan(promise, confidence, power, needs[safest], pessimistic, _milestones(pilot, needs), pilot.n_queries)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pilot:
+    """Configurations from deterministic to fair, or the other way round, on pilot queries.
+
+    Attributes:
+        promise: The promise.
+        rankers: The configurations.
+        losses: In each segment that the promise speaks of, (n_queries there, n_grid).
+        utility: Expected NDCG, (n_grid,).
+        gains: Share of the deterministic ranker's disparity that each removes.
+    """
+
+    promise: Guarantee
+    rankers: tuple[GPLRanker, ...]
+    losses: list[FloatArray]
+    utility: FloatArray
+    gains: list[float]
+
+    @classmethod
+    def of(cls, promise: Guarantee, queries: Queries) -> "_Pilot":
+        """Measured on these queries; too few are refused."""
+        refuse_single(int((queries.n_items == 1).sum()), len(queries))
+        mean, spread = mean_and_deviation(queries)
+        rankers = temperature_path(promise.k, spread, mean, [promise], "the pilot").rankers
+        measured = evaluate(queries, rankers, gain_kind=promise.gain_kind, empty_query=promise.empty_query)
+        values = values_of(measured, promise, queries, rankers)
+        head = _head(rankers)
+        kept = ~np.isnan(values[:, head])
+        losses = []
+        for segment, rows in segments(queries, promise).items():
+            _refuse_few(int((rows & kept).sum()), segment, promise)
+            losses.append(promise.losses(values[rows & kept], values[rows & kept, head]))
+        gains = [fairness_gain(disparity, measured.disparity[:, head]) for disparity in measured.disparity.T]
+        return cls(promise, rankers, losses, measured.mean_ndcg, gains)
+
+    @property
+    def head(self) -> int:
+        """Which configuration is deterministic."""
+        return _head(self.rankers)
+
+    @property
+    def n_queries(self) -> int:
+        """Pilot queries that count."""
+        return sum(len(losses) for losses in self.losses)
+
+    def queries_needed(self, c: int, delta: float, power: float, errors: float = 0.0) -> int | None:
+        """Judged queries that certify a configuration in every segment; None when no number is enough.
+
+        Args:
+            c: Which configuration.
+            delta: Tolerated chance of a false certificate.
+            power: Probability with which it is to be certified.
+            errors: By how many standard errors the true risk lies above the one measured.
+        """
+        tested: list[float] = []
+        for losses in (cell[:, c] for cell in self.losses):
+            deviation = float(losses.std())
+            risk = float(losses.mean()) + errors * deviation / math.sqrt(losses.size)
+            needed = queries_needed(risk, deviation, self.promise, delta, power)
+            if needed is None:
+                return None
+            tested.append(needed * self.n_queries / losses.size)
+        return _judged(max(tested), self.promise, delta)
+
+
+def _head(rankers: Sequence[GPLRanker]) -> int:
+    return next(c for c, ranker in enumerate(rankers) if ranker.is_deterministic)
+
+
+def _refuse_few(n_queries: int, segment: str | None, promise: Guarantee) -> None:
+    if n_queries < LEAST_PILOT:
+        where = "" if segment is None else f" in segment {segment!r}"
+        without = ", or `utility=` and no pilot" if promise.utility and segment is None else ""
+        raise GuaranteeError(
+            f"pilot queries with a relevant item{where}: {n_queries}; a plan needs {LEAST_PILOT}{without}"
+        )
+
+
+def _safest(needs: list[int | None], head: int) -> int:
+    """The configuration that takes the fewest queries; the deterministic one where no number is enough for any."""
+    possible = {c: needed for c, needed in enumerate(needs) if needed is not None}
+    return min(possible, key=possible.__getitem__) if possible else head
+
+
+def _milestones(pilot: _Pilot, needs: list[int | None]) -> tuple[Milestone, ...]:
+    """For each tenth of disparity to be removed, the most useful configuration that removes it."""
     milestones = []
     for wanted in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6):
-        reaching = [c for c in range(len(gains)) if gains[c] >= wanted]
+        reaching = [c for c, gain in enumerate(pilot.gains) if gain >= wanted]
         if reaching:
-            c = max(reaching, key=lambda c: measured.mean_ndcg[c])
-            milestones.append(Milestone(path.rankers[c].temperature, float(measured.mean_ndcg[c]), gains[c], needed[c]))
-    return Plan(
-        promise, confidence, power, needed[safest],
-        _judged(risk + error, spread_of, promise, delta, power), tuple(milestones), len(losses),
-    )  # fmt: skip
+            c = max(reaching, key=lambda c: pilot.utility[c])
+            milestones.append(
+                Milestone(pilot.rankers[c].temperature, float(pilot.utility[c]), pilot.gains[c], needs[c])
+            )
+    return tuple(milestones)
 
 
-def _judged(mean_loss: float, deviation: float, promise: Guarantee, delta: float, power: float) -> int | None:
-    """Judged queries, those that calibration sets aside included."""
-    n_tested = queries_needed(mean_loss, deviation, promise, delta, power)
+def _judged(n_tested: float | None, promise: Guarantee, delta: float) -> int | None:
+    """Judged queries that leave so many to test on, those that calibration sets aside included."""
     return None if n_tested is None else judged_in_all(n_tested, Terms((promise,), 1 - delta))
 
 
-def _without_pilot(promise: Guarantee, delta: float, power: float, utility: float | None, deviation: float) -> Plan:
+def _guessed(promise: Guarantee, delta: float, power: float, utility: float | None, deviation: float) -> int | None:
+    """Judged queries needed where a guess of the utility stands in for a pilot."""
     if not promise.utility:
         raise GuaranteeError("a plan for a promise on fairness needs pilot queries: disparity cannot be guessed")
+    if promise.per is not None:
+        raise GuaranteeError("a plan for a promise per segment needs pilot queries: how large segments are, they tell")
     if utility is None:
         raise GuaranteeError("a plan needs judged pilot queries, or `utility=`, the expected NDCG of the scores")
     if not 0 < utility <= 1:
         raise GuaranteeError(f"`utility=` must be the expected NDCG of the scores, in (0, 1]; got {utility}")
     if not 0 < deviation <= 0.5:
         raise GuaranteeError(f"deviation must lie in (0, 0.5], as NDCG lies in [0, 1]; got {deviation}")
+    risk, spread = 1 - utility, deviation
     if promise.relative:
         given_up = KEEP_HEADROOM * (1 - promise.target) * utility
-        mean = (promise.target * utility - (utility - given_up) + 1) / (1 + promise.target)
-        needed = _judged(mean, 0.4 * deviation / (1 + promise.target), promise, delta, power)
-    else:
-        needed = _judged(1 - utility, deviation, promise, delta, power)
-    return Plan(promise, 1 - delta, power, needed, None, (), 0)
+        risk = (promise.target * utility - (utility - given_up) + 1) / (1 + promise.target)
+        spread = 0.4 * deviation / (1 + promise.target)
+    return _judged(queries_needed(risk, spread, promise, delta, power), promise, delta)

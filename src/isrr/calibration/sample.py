@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isrr.data.queries import Queries
 from isrr.engines.packing import Tree
@@ -59,18 +60,31 @@ class Gather:
 
 @dataclass(frozen=True)
 class FindShared:
-    """The task: which of these keys belong to queries of the source."""
+    """The task: which queries of the source are among some others.
 
-    keys: frozenset[int]
+    Attributes:
+        names: Hashes that name the others.
+        roles: The columns that are hashed: ids, or, where those were made from positions and so name nothing, scores
+            and relevance.
+    """
 
-    @property
-    def roles(self) -> tuple[str, ...]:
-        """The columns it reads."""
-        return ("query",)
+    names: frozenset[int]
+    roles: tuple[str, ...]
+
+    @classmethod
+    def among(cls, others: Queries, *, made_ids: bool) -> "FindShared":
+        """For these others, where ids of either side were made or not."""
+        judged = () if others.relevance is None else ("relevance",)
+        roles = ("query", "score", *judged) if made_ids else ("query",)
+        return cls(frozenset(_names(others, roles).tolist()), roles)
+
+    def shared(self, others: Queries, found: frozenset[int]) -> NDArray[np.bool_]:
+        """Which of the others were found, (n_queries,)."""
+        return np.isin(_names(others, self.roles), np.array(sorted(found), np.uint64))
 
     def summary(self, blocks: Iterable[Queries]) -> frozenset[int]:
         """The answer for these blocks."""
-        return self.joined([self.keys.intersection(block.keys.tolist()) for block in blocks])
+        return self.joined([self.names.intersection(_names(block, self.roles).tolist()) for block in blocks])
 
     def joined(self, summaries: Sequence[frozenset[int]]) -> frozenset[int]:
         """The answer for all parts."""
@@ -78,11 +92,15 @@ class FindShared:
 
     def pack(self, summary: frozenset[int]) -> Tree:
         """The answer as a tree to send."""
-        return {"keys": sorted(summary)}
+        return {"names": sorted(summary)}
 
     def unpack(self, tree: Tree) -> frozenset[int]:
         """The answer from its tree."""
-        return frozenset(tree["keys"])
+        return frozenset(tree["names"])
+
+
+def _names(queries: Queries, roles: tuple[str, ...]) -> NDArray[np.uint64]:
+    return queries.content_keys(judged="relevance" in roles) if "score" in roles else queries.keys
 
 
 def enough(n_wanted: int, n_queries: int) -> Gather:

@@ -6,9 +6,10 @@ import numpy as np
 
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import GuaranteeError
+from isrr.gains import discount
 from isrr.guarantee import Guarantee
 from isrr.metrics.evaluate import Evaluation
-from isrr.metrics.exposure import group_exposure
+from isrr.metrics.exposure import Groups
 from isrr.ranker.gpl import GPLRanker
 
 
@@ -26,13 +27,21 @@ def values_of(measured: Evaluation, guarantee: Guarantee, queries: Queries, grid
                 "the bound must hold for every query there can be"
             )
         return measured.disparity
-    pooled = [group_exposure(r.exposure(queries), queries, gain_kind=guarantee.gain_kind) for r in grid]
+    return np.where(np.isnan(measured.ndcg), np.nan, _between_groups(queries, guarantee, grid))
+
+
+def _between_groups(queries: Queries, guarantee: Guarantee, grid: Sequence[GPLRanker]) -> FloatArray:
+    """Disparity between groups as a share of the largest possible, (n_queries, n_grid)."""
+    groups = Groups.of(queries, guarantee.gain_kind)
     # Σe² over groups is at most (Σθ)², which bounds the disparity whatever the ranker.
     places = np.minimum(queries.n_items, guarantee.k)
-    shown = np.concatenate(([0.0], np.cumsum(1.0 / np.log2(np.arange(2, guarantee.k + 2)))))[places]
-    squares = np.add.reduceat(pooled[0].gain ** 2, pooled[0].offsets[:-1])
-    n_groups = np.diff(pooled[0].offsets)
+    shown = np.concatenate(([0.0], np.cumsum(discount(guarantee.k))))[places]
+    squares = np.add.reduceat(groups.gain**2, groups.offsets[:-1])
+    n_groups = np.diff(groups.offsets)
     largest_possible = 4.0 * shown**2 * squares / np.maximum(n_groups * (n_groups - 1), 1)
-    columns = [p.disparity() for p in pooled]
-    shares = np.stack([c / np.where(largest_possible > 0, largest_possible, 1.0) for c in columns], axis=1)
-    return np.where(np.isnan(measured.ndcg), np.nan, shares)
+    divisor = np.where(largest_possible > 0, largest_possible, 1.0)
+    shares = np.empty((len(queries), len(grid)))
+    for column, ranker in enumerate(grid):
+        exposure = queries.in_query_order(ranker.exposure(queries), "exposure")
+        shares[:, column] = groups.pooled(exposure).disparity() / divisor
+    return shares

@@ -13,21 +13,35 @@ from isrr.cli.exits import ABSTAINED, BROKEN
 from isrr.cli.inputs import (
     check_file,
     opened,
+    opened_rows,
+    promised,
     status_of,
     warn_of_drift,
     warn_of_no_promise,
     warn_of_single_items,
 )
-from isrr.cli.ledger import note_look
-from isrr.cli.options import AsJson, Judged, Promise, Promises, RankerFile, Trust, with_columns, with_engine
+from isrr.cli.ledger import check_ledger, note_look
+from isrr.cli.options import (
+    AsJson,
+    Judged,
+    Promise,
+    Promises,
+    RankerFile,
+    Trust,
+    with_columns,
+    with_engine,
+    with_meaning,
+)
 from isrr.counting import counted
 
 
 @with_columns("query", "item", "score", "relevance", "segment", "item_group")
 @with_engine
+@with_meaning
 def calibrate(
     judged: Judged,
     guarantee: Promises,
+    meaning: dict[str, Any],
     columns: dict[str, Any],
     where: dict[str, Any],
     out_file: Annotated[Path, typer.Option("--out", "-o", help="The ranker to write: .json.")] = Path("ranker.json"),
@@ -38,10 +52,6 @@ def calibrate(
     path: Annotated[str, choice("path", "The order in which rankers are tested")] = "auto",
     evidence: Annotated[str, choice("evidence", "The test")] = "betting",
     selection: Annotated[str, choice("selection", "What survives together")] = "fixed_sequence",
-    per_segment: Annotated[bool, typer.Option("--per-segment", help="The promise must hold in every segment.")] = False,
-    bound: Annotated[float | None, typer.Option(help="Largest disparity a query can have, for disparity@k.")] = None,
-    gain: Annotated[str, choice("gain", "Gain of a grade")] = "exponential",
-    empty_query: Annotated[str, choice("empty_query", "What a query with no relevant item counts as")] = "skip",
     attempts: Annotated[int, typer.Option(help="Looks at these data that are planned; splits δ over them.")] = 1,
     seed: Annotated[int, typer.Option(help="Names the noise, where rankings are drawn.")] = 0,
     as_json: AsJson = False,
@@ -53,30 +63,21 @@ def calibrate(
     from isrr.calibration.calibrate import calibrate as run
     from isrr.calibration.terms import Terms
     from isrr.certificate import ranker_path
-    from isrr.data.frames import read_queries
-    from isrr.guarantee import Guarantee
+    from isrr.engines.source import read_files
 
-    promises = [
-        Guarantee.parse(
-            text,
-            bound=bound if text.strip().lower().startswith("disparity") else None,
-            per="segment" if per_segment else None,
-            gain_kind=gain,  # type: ignore[arg-type]
-            empty_query=empty_query,  # type: ignore[arg-type]
-        )
-        for text in guarantee
-    ]
+    promises = [promised(text, meaning) for text in guarantee]
     check_file(out_file, read=(judged, validation))
     ranker_path(out_file)
+    check_ledger(Path(judged), out_file)
     Terms(tuple(promises), confidence, path, evidence, selection, seed, attempts)  # a slip is told before reading
-    others = None if validation is None else read_queries(validation, **columns)
+    others = None if validation is None else read_files(validation, **columns)
     with progress("calibrating", "tuning and certifying") as advance:
         outcome = run(
             judged, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
             seed=seed, attempts=attempts, progress=advance, columns=columns, **where,
         )  # fmt: skip
-    look = note_look(Path(judged), out_file, outcome, others)
-    outcome = replace(outcome, provenance=replace(outcome.provenance, look=look))
+    look, spent = note_look(Path(judged), out_file, outcome, others)
+    outcome = replace(outcome, provenance=replace(outcome.provenance, look=look, spent=spent))
     outcome.save(out_file)
     if as_json:
         show_json(outcome.document())
@@ -116,7 +117,6 @@ def rank(
 
     isrr rank ranker.json scored.parquet -o ranked.parquet
     """
-    from isrr.cli.ranking import opened_rows
     from isrr.engines.glance import TakeGlance
     from isrr.engines.rankings import write_rankings
     from isrr.status import ranker_in_force
@@ -188,11 +188,13 @@ def show(ranker: RankerFile, as_json: AsJson = False, trust_edited: Trust = Fals
     show_json(json.loads(ranker.read_text(encoding="utf-8")))
 
 
-@with_columns("query", "item", "score", "relevance")
+@with_columns("query", "item", "score", "relevance", "segment", "item_group")
+@with_meaning
 def plan(
     guarantee: Promise,
+    meaning: dict[str, Any],
     columns: dict[str, Any],
-    pilot: Annotated[Path | None, typer.Argument(help="Some judged queries; without them, give --utility.")] = None,
+    pilot: Annotated[str | None, typer.Argument(help="Some judged queries; without them, give --utility.")] = None,
     confidence: Annotated[float, typer.Option(help="Probability with which the promise is to hold.")] = 0.95,
     power: Annotated[float, typer.Option(help="Probability with which it is to be certified.")] = 0.8,
     utility: Annotated[float | None, typer.Option(help="Expected NDCG of the scores, where there is no pilot.")] = None,
@@ -204,10 +206,11 @@ def plan(
     isrr plan -g 'ndcg@5 >= 0.50' --utility 0.55
     """
     from isrr.calibration.plan import plan as run
-    from isrr.data.frames import read_queries
+    from isrr.engines.source import read_files
 
-    queries = None if pilot is None else read_queries(pilot, **columns)
-    made = run(guarantee, queries, confidence=confidence, power=power, utility=utility, deviation=deviation)
+    promise = promised(guarantee, meaning)
+    queries = None if pilot is None else read_files(pilot, **columns)
+    made = run(promise, queries, confidence=confidence, power=power, utility=utility, deviation=deviation)
     if queries is not None:
         warn_of_single_items(float((queries.n_items == 1).mean()), str(pilot))
     if as_json:

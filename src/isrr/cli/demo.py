@@ -1,8 +1,9 @@
 """`isrr demo`: the main job, end to end, on data made on the spot."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,7 +12,12 @@ from isrr.cli.console import err, out, progress, say, show_outcome
 from isrr.cli.inputs import check_folder
 from isrr.cli.options import Promise
 from isrr.cli.reporting import write_page
+from isrr.counting import percent
 from isrr.errors import GuaranteeError, MissingExtraError
+
+if TYPE_CHECKING:
+    from isrr.certificate import Abstention, Certificate
+    from isrr.data.queries import FloatArray, Queries
 
 
 def demo(
@@ -20,32 +26,13 @@ def demo(
     seed: Annotated[int, typer.Option(help="Names the data.")] = 0,
 ) -> None:
     """Make queries, train a scorer, calibrate, print certificate and trade-off, draw the figure and the page."""
-    import numpy as np
-
     from isrr.calibration.calibrate import calibrate
     from isrr.data.frames import write_queries
-    from isrr.data.synthetic import generate
-    from isrr.gains import ndcg
-    from isrr.guarantee import Guarantee
-    from isrr.metrics.disparity import fairness_gain
-    from isrr.metrics.evaluate import evaluate
-    from isrr.ranker.gpl import GPLRanker
-    from isrr.ranker.thresholds import uniform_grid
-    from isrr.report.figures import tradeoff
-    from isrr.scores.standardize import mean_and_deviation
 
-    if Guarantee.parse(guarantee).metric == "group_exposure":
-        raise GuaranteeError("the demo's items belong to no groups; promise ndcg or normalized_disparity")
+    _refuse_unpromised(guarantee)
     check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    made = generate("small", seed=seed)
-    say(f"queries: {len(made.train)} to train, {len(made.validation)} to validate, {len(made.test)} judged")
-    with err.status("training and compiling kernels (compiled once, then cached)"):
-        scorer, score = _fitted(made.train.features, made.train.relevance, seed)
-        validation = made.validation.with_scores(score(made.validation.features))
-        judged = made.test.with_scores(score(made.test.features))
-        utility = float(np.nanmean(ndcg(judged)))
-    say(f"scores:  {scorer}, NDCG@5 {utility:.4f} on the judged queries, in the deterministic order\n")
+    judged, validation = _scored_queries(seed)
     write_queries(judged, folder / "judged.parquet")
     write_queries(validation, folder / "validation.parquet")
 
@@ -54,38 +41,92 @@ def demo(
     show_outcome(outcome)
     outcome.save(folder / "ranker.json")
 
-    mean, deviation = mean_and_deviation(validation)
-    base = GPLRanker(k=outcome.k, mean=mean, deviation=deviation)
-    thresholds = uniform_grid(base.eligibility(judged))
-    grid = [GPLRanker(k=outcome.k, threshold=float(t), mean=mean, deviation=deviation) for t in thresholds]
-    with progress("the paper's thresholds") as advance:
-        curve = evaluate(judged, [GPLRanker.deterministic(outcome.k), *grid], progress=advance)
-    gains = [fairness_gain(curve.disparity[:, c], curve.disparity[:, 0]) for c in range(len(grid) + 1)]
-    out.print(_table(thresholds, curve.mean_ndcg[1:], curve.mean_disparity[1:], gains[1:], outcome.k))
-    written = [folder / name for name in ("judged.parquet", "validation.parquet", "ranker.json", "tradeoff.png")]
-    reference = {
-        "label": "threshold alone, temperature 1",
-        "utility": curve.mean_ndcg[1:],
-        "gain": gains[1:],
-        "deterministic": utility,
-    }
-    path = outcome.curve
-    try:
-        tradeoff(
-            [point.utility.value for point in path],
-            [point.fairness_gain.value for point in path],
-            folder / "tradeoff.png",
-            outcome=outcome,
-            reference=reference,
-        )
-    except MissingExtraError as missing:
-        say(f"\nno picture is drawn: {missing}")
-        written.pop()
+    thresholds = _thresholds_alone(judged, validation, outcome.k)
+    out.print(_table(thresholds, outcome.k))
+    written = ["judged.parquet", "validation.parquet", "ranker.json"]
+    if _drawn(folder / "tradeoff.png", outcome, thresholds):
+        written.append("tradeoff.png")
     write_page(folder / "report.html", outcome, judged, validation, f"isrr demo --out {folder}")
-    say(f"\nwritten: {', '.join(map(str, written))}")
+    say(f"\nwritten: {', '.join(str(folder / name) for name in written)}")
     say(f"to look at, in any browser: {folder}/report.html")
     files = f"{folder}/judged.parquet --validation {folder}/validation.parquet"
     say(f"again, by hand: isrr calibrate {files} -g '{guarantee}' -o {folder}/again.json")
+
+
+def _refuse_unpromised(guarantee: str) -> None:
+    """Refuse a promise that cannot be read, and one that the demo's queries have nothing for."""
+    from isrr.guarantee import Guarantee
+
+    lacking = {"group_exposure": "the demo's items belong to no groups", "disparity": "disparity has no bound here"}
+    for metric, why in lacking.items():
+        if guarantee.strip().lower().startswith(metric):
+            raise GuaranteeError(f"{why}; promise ndcg or normalized_disparity")
+    Guarantee.parse(guarantee)
+
+
+def _scored_queries(seed: int) -> "tuple[Queries, Queries]":
+    """Judged and validation queries, made on the spot and scored by what was fitted to others."""
+    import numpy as np
+
+    from isrr.data.synthetic import generate
+    from isrr.gains import ndcg
+
+    made = generate("small", seed=seed)
+    say(f"queries: {len(made.train)} to train, {len(made.validation)} to validate, {len(made.test)} judged")
+    with err.status("training and compiling kernels (compiled once, then cached)"):
+        scorer, score = _fitted(made.train.features, made.train.relevance, seed)
+        validation = made.validation.with_scores(score(made.validation.features))
+        judged = made.test.with_scores(score(made.test.features))
+        utility = float(np.nanmean(ndcg(judged)))
+    say(f"scores:  {scorer}, NDCG@5 {utility:.4f} on the judged queries, in the deterministic order\n")
+    return judged, validation
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """GPL at temperature 1 by threshold alone, the paper's own search, and the deterministic order's utility."""
+
+    thresholds: "FloatArray"
+    utility: "FloatArray"
+    disparity: "FloatArray"
+    gains: list[float]
+    deterministic: float
+
+
+def _thresholds_alone(judged: "Queries", validation: "Queries", k: int) -> _Curve:
+    from isrr.metrics.disparity import fairness_gain
+    from isrr.metrics.evaluate import evaluate
+    from isrr.ranker.gpl import GPLRanker
+    from isrr.ranker.thresholds import uniform_grid
+    from isrr.scores.standardize import mean_and_deviation
+
+    mean, deviation = mean_and_deviation(validation)
+    thresholds = uniform_grid(GPLRanker(k=k, mean=mean, deviation=deviation).eligibility(judged))
+    grid = [GPLRanker(k=k, threshold=float(t), mean=mean, deviation=deviation) for t in thresholds]
+    with progress("the paper's thresholds") as advance:
+        found = evaluate(judged, [GPLRanker.deterministic(k), *grid], progress=advance)
+    reference, *disparities = found.disparity.T
+    gains = [fairness_gain(disparity, reference) for disparity in disparities]
+    utility, disparity = found.mean_ndcg, found.mean_disparity
+    return _Curve(thresholds, utility[1:], disparity[1:], gains, float(utility[0]))
+
+
+def _drawn(file: Path, outcome: "Certificate | Abstention", thresholds: _Curve) -> bool:
+    """Draw the trade-off; False where nothing is there to draw with."""
+    from isrr.report.figures import tradeoff
+
+    reference = {
+        "label": "threshold alone, temperature 1",
+        "utility": thresholds.utility,
+        "gain": thresholds.gains,
+        "deterministic": thresholds.deterministic,
+    }
+    try:
+        tradeoff(outcome, file, reference)
+    except MissingExtraError as missing:
+        say(f"\nno picture is drawn: {missing}")
+        return False
+    return True
 
 
 def _fitted(features: Any, relevance: Any, seed: int) -> tuple[str, Callable[[Any], Any]]:
@@ -105,10 +146,10 @@ def _fitted(features: Any, relevance: Any, seed: int) -> tuple[str, Callable[[An
     return "LightGBM", lambda rows: model.predict(rows)
 
 
-def _table(thresholds: Any, utility: Any, disparity: Any, gains: Any, k: int) -> Any:
+def _table(curve: _Curve, k: int) -> Any:
     from rich.table import Table
 
     table = Table("threshold", f"NDCG@{k}", "disparity", "fairer by", title="GPL by threshold, temperature 1", box=None)
-    for row in zip(thresholds, utility, disparity, gains, strict=True):
-        table.add_row(*(f"{value:.4f}" for value in row[:3]), f"{100 * row[3]:.1f} %")
+    for *values, gain in zip(curve.thresholds, curve.utility, curve.disparity, curve.gains, strict=True):
+        table.add_row(*(f"{value:.4f}" for value in values), percent(gain))
     return table

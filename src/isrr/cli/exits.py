@@ -1,7 +1,9 @@
-"""Exit codes, one meaning each in all commands; 0 is done."""
+"""Exit codes, one meaning each in all commands; docs/index.md lists them.
 
-# 1 is a service that could not start, as its log says
-UNUSABLE = 2  # input that cannot be used; of `monitor` also judgments of which none counts
-ABSTAINED = 3  # an abstention, of `calibrate` and `evaluate`: nothing is promised
-BROKEN = 4  # a promise was found broken: the monitor's alarm, or the verdict on new judged queries
-INTERRUPTED = 130  # Ctrl-C
+0 is done, and 1 a service that could not start: `isrr.serve.server` ends with it by itself.
+"""
+
+UNUSABLE = 2
+ABSTAINED = 3
+BROKEN = 4
+INTERRUPTED = 130

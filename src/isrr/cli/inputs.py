@@ -1,15 +1,19 @@
 """What commands do before any work: open what they are given, refuse what cannot be used, warn of what is odd."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from isrr.cli.console import as_options, warn
-from isrr.errors import CertificateError, DataError
+from isrr.errors import CertificateError, DataError, GuaranteeError
 
 if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate
+    from isrr.engines.local import InMemory
+    from isrr.engines.spark import SparkRows
+    from isrr.guarantee import Guarantee
     from isrr.ranker.gpl import GPLRanker
     from isrr.status import Standing
 
@@ -32,6 +36,35 @@ def opened(ranker: Path, trust_edited: bool) -> "Certificate | Abstention":
     outcome = load(ranker, trust_edited=True)
     warn(f"{ranker} was edited by hand; its promise does not cover what it says now")
     return outcome
+
+
+def promised(text: str, meaning: dict[str, Any]) -> "Guarantee":
+    """A promise as it was written, and meant by the options of `with_meaning`."""
+    from isrr.guarantee import Guarantee
+
+    return Guarantee.parse(
+        text,
+        bound=meaning["bound"] if text.strip().lower().startswith("disparity") else None,
+        per="segment" if meaning["per_segment"] else None,
+        gain_kind=meaning["gain"],
+        empty_query=meaning["empty_query"],
+    )
+
+
+@contextmanager
+def opened_rows(scored: str, columns: dict[str, Any], where: dict[str, Any]) -> "Iterator[InMemory | SparkRows]":
+    """Scored queries to rank, in memory or on Spark."""
+    from isrr.engines.local import InMemory
+    from isrr.engines.source import open_source
+    from isrr.engines.spark import SparkRows
+
+    if where["engine"] == "dask":
+        raise GuaranteeError("rankings are made by engine 'local' or 'spark', not by 'dask'")
+    if where["engine"] == "local" and where["trust_layout"]:
+        raise GuaranteeError("rankings by engine 'local' are made in memory; leave out --trust-layout, or use 'spark'")
+    with closing(open_source(scored, columns=columns, **where)) as rows:
+        assert isinstance(rows, InMemory | SparkRows)
+        yield rows
 
 
 def status_of(ranker: Path, outcome: "Certificate | Abstention") -> "tuple[Standing, str]":

@@ -1,18 +1,22 @@
-"""The ledger of looks: which judged queries were looked at before, and for what.
+"""The ledger of looks: which judged queries were looked at before, for what, and at which chance of error.
 
 Trying again on the same judged queries until something certifies is not what the confidence speaks of. The ledger
-counts looks at the same data, told by their fingerprint whatever the file is called, so that a certificate can say it
-is not the first. It lies beside the judged queries, where everybody who looks at them finds it; where nothing may be
-written there, beside the ranker file. A copy of the data in another folder starts a count of its own.
+counts looks at the same queries, told by their fingerprint whatever the file is called, so that a certificate can say
+it is not the first, and what holds for all looks together. Scoring the queries anew changes nothing: what is looked at
+is their judgments. The ledger lies beside the judged queries, where everybody who looks at them finds it; where nothing
+may be written there, beside the ranker file. A copy of the data in another folder starts a count of its own.
 """
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from isrr.cli.console import say_aside
+from isrr.errors import DataError
 from isrr.json_files import read_json_lines
 
 if TYPE_CHECKING:
@@ -20,41 +24,83 @@ if TYPE_CHECKING:
     from isrr.data.queries import Queries
 
 NAME = ".isrr-looks.jsonl"
+Look = dict[str, Any]
 
 
-def note_look(judged: Path, out_file: Path, outcome: "Certificate | Abstention", validation: "Queries | None") -> int:
-    """Add this look to the ledger; returns which look at these data it is, counting from 1.
+def check_ledger(judged: Path, out_file: Path) -> None:
+    """Refuse a ledger that could not be written at the end: better now than after the work."""
+    ledger = _home(judged, out_file) / NAME
+    if ledger.exists() and not (ledger.is_file() and os.access(ledger, os.R_OK | os.W_OK)):
+        raise DataError(
+            f"{ledger}: looks at the judged queries are counted here, and it is no file that you may read and write; "
+            "make it one"
+        )
 
-    Asking the same question again (same promise, confidence, settings and validation queries) is the same look. Which
-    segments and groups of items it speaks of is told by the risks that were found.
+
+def note_look(
+    judged: Path, out_file: Path, outcome: "Certificate | Abstention", validation: "Queries | None"
+) -> tuple[int, float]:
+    """Add this look to the ledger.
+
+    Asking the same question again (same scores, promise, confidence, settings and validation queries) is the same look.
+    Which segments and groups of items it speaks of is told by the risks that were found.
+
+    Returns:
+        Which look at these queries it is, counting from 1, and the tolerated chance of error of all looks up to it.
     """
     ledger = _home(judged, out_file) / NAME
     p = outcome.provenance
-    look = {
+    look: Look = {
         "data": p.data,
+        "judgments": p.judgments,
         "promises": [asdict(guarantee) for guarantee in outcome.guarantees],
         "confidence": outcome.confidence,
         "search": [p.path, p.path_basis, p.evidence, p.selection, p.seed, p.planned_looks],
         "validation": None if validation is None else validation.fingerprint,
         "tests": [[test.segment, test.n_queries, round(test.risk, 9)] for test in outcome.tests],
     }
-    known = read_json_lines(ledger) if ledger.exists() else []
-    same_data = [entry for entry in known if entry.get("data") == p.data]
-    if look in same_data:
-        return same_data.index(look) + 1
-    if not ledger.exists():
+    with _alone_with(ledger) as file:
+        first_of_all = file.tell() == 0
+        looks = [entry for entry in read_json_lines(ledger) if _at_the_same(entry, look)]
+        asked = [_question(entry) for entry in looks]
+        if _question(look) not in asked:
+            _append(file, json.dumps(look))
+            looks, asked = [*looks, look], [*asked, _question(look)]
+    if first_of_all:
         say_aside(f"looks at judged queries are counted in {ledger}")
-    _append(ledger, json.dumps(look))
-    return len(same_data) + 1
+    number = asked.index(_question(look)) + 1
+    return number, sum((1 - entry["confidence"]) / entry["search"][-1] for entry in looks[:number])
 
 
-def _append(ledger: Path, line: str) -> None:
-    """Add a line of its own, also after one that was cut off."""
+def _at_the_same(entry: Look, look: Look) -> bool:
+    """Whether a line of the ledger is a look at the same queries, whatever their scores; not every line names these."""
+    if not entry.keys() >= {"data", "confidence", "search"}:
+        return False
+    return bool(entry["data"] == look["data"] or entry.get("judgments") == look["judgments"])
+
+
+def _question(look: Look) -> Look:
+    return {name: value for name, value in look.items() if name != "judgments"}
+
+
+@contextmanager
+def _alone_with(ledger: Path) -> Iterator[IO[bytes]]:
+    """The ledger, open at its end, and closed to others meanwhile; not every system or file system can do that."""
     with ledger.open("ab+") as file:
-        if file.tell():
-            file.seek(-1, os.SEEK_END)
-            line = line if file.read(1) == b"\n" else f"\n{line}"
-        file.write(f"{line}\n".encode())
+        with suppress(ImportError, OSError):
+            from fcntl import LOCK_EX, flock
+
+            flock(file, LOCK_EX)
+        file.seek(0, os.SEEK_END)
+        yield file
+
+
+def _append(file: IO[bytes], line: str) -> None:
+    """Add a line of its own, also after one that was cut off."""
+    if file.tell():
+        file.seek(-1, os.SEEK_END)
+        line = line if file.read(1) == b"\n" else f"\n{line}"
+    file.write(f"{line}\n".encode())
 
 
 def _home(judged: Path, out_file: Path) -> Path:

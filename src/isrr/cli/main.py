@@ -1,8 +1,4 @@
-"""The command line: one verb per job.
-
-Exit codes: 0 done, 2 input that cannot be used, 3 an abstention of `calibrate` and `evaluate`, 4 a promise found broken
-by `evaluate` and `monitor`, 130 after Ctrl-C.
-"""
+"""The command line: one verb per job. What a command ends with is told in `isrr.cli.exits`."""
 
 from typing import Any
 
@@ -61,9 +57,8 @@ def options(
     Begin with `isrr demo`, or with judged queries of your own:
     isrr calibrate judged.parquet -g 'ndcg@5 >= 95% of deterministic'
 
-    Exit codes: 0 done, 2 input that cannot be used, 3 an abstention (of
-    calibrate and evaluate), 4 a promise found broken (by evaluate and
-    monitor), 130 after Ctrl-C.
+    Exit codes: 0 done, 1 a service that could not start, 2 input that
+    cannot be used, 3 an abstention, 4 a promise found broken, 130 Ctrl-C.
     """
 
 

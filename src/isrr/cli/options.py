@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from isrr.cli.choices import LOSSES, PROMISES, offered, offered_promises
+from isrr.cli.choices import LOSSES, PROMISES, choice, offered, offered_promises
 
 COLUMNS = {  # what a column holds, and the names under which it is found by itself
     "query": ("query ids", ("query_id", "qid", "query")),
@@ -72,6 +72,26 @@ Sizes = Annotated[
     Path | None,
     typer.Option("--group", help="For LETOR text without qid: file with the sizes of consecutive queries, one a line."),
 ]
+
+
+def with_meaning(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say what a promise means; it takes them together, as the dict `meaning`."""
+    options = {
+        "per_segment": (
+            Annotated[bool, typer.Option("--per-segment", help="The promise must hold in every segment.")],
+            False,
+        ),
+        "bound": (
+            Annotated[float | None, typer.Option(help="Largest disparity a query can have, for disparity@k.")],
+            None,
+        ),
+        "gain": (Annotated[str, choice("gain", "Gain of a grade")], "exponential"),
+        "empty_query": (
+            Annotated[str, choice("empty_query", "What a query with no relevant item counts as")],
+            "skip",
+        ),
+    }
+    return _together("meaning", options)(command)
 
 
 def with_columns(*roles: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -1,6 +1,7 @@
 """`isrr reproduce`: the paper's tables and figures, one command a result.
 
-Every result is kept as JSON in the output folder, one file a data set and scorer: a second run reads what is there.
+Every result is kept as JSON in the output folder, one file a data set and scorer: a second run reads what is there,
+unless the data or the settings are others.
 """
 
 import time
@@ -13,12 +14,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import isrr
 from isrr.cli.choices import CHOICES, offered
-from isrr.cli.console import err, out
+from isrr.cli.console import err, out, warn
 from isrr.cli.inputs import check_folder
 
 if TYPE_CHECKING:
-    from isrr.experiments.pools import Pools, Source
+    from isrr.experiments.datasets import DataSet
+    from isrr.experiments.pools import Pools
     from isrr.experiments.result import Job
 
 *RESULTS, ALL = CHOICES["result"]
@@ -50,12 +53,13 @@ def reproduce(
     sample: Annotated[int, typer.Option(help="Training queries that runtime times epochs on.")] = 2_000,
 ) -> None:
     """Reproduce tables and figures of the paper, ours beside the paper's."""
-    from isrr.experiments.pools import Pools, sources
+    from isrr.experiments.datasets import data_sets
+    from isrr.experiments.pools import Pools
 
     if result not in CHOICES["result"]:
         raise ValueError(f"there is no result {result!r}; there are {', '.join(CHOICES['result'])}")
     wanted = RESULTS if result == ALL else [result]
-    found = sources(data or [])
+    found = data_sets(data or [])
     if not found and wanted != ["runtime"]:
         raise ValueError("name a data set: --data FOLDER; `isrr data benchmarks` lists those of the catalog")
     check_folder(folder)
@@ -68,7 +72,7 @@ def reproduce(
 def _jobs(
     result: str,
     pools: "Pools",
-    found: Sequence["Source"],
+    found: Sequence["DataSet"],
     scorers: Sequence[str],
     sizes: dict[str, int],
     sample: int,
@@ -78,7 +82,7 @@ def _jobs(
     from importlib import import_module
 
     from isrr.experiments import runtime
-    from isrr.experiments.pools import DETERMINISTIC_SCORERS, GIVEN, STOCHASTIC_SCORERS
+    from isrr.experiments.recipes import DETERMINISTIC_SCORERS, GIVEN, STOCHASTIC_SCORERS
     from isrr.experiments.result import on_pool
 
     if result == "runtime":
@@ -89,9 +93,9 @@ def _jobs(
     settings = {name: sizes[name] for name in needed}
     own = STOCHASTIC_SCORERS if result == "stochastic" else DETERMINISTIC_SCORERS
     return [
-        on_pool(result, experiment.measure, pools, source, scorer, settings, results)
-        for source in found
-        for scorer in ((GIVEN,) if source.scored else scorers or own)
+        on_pool(result, experiment.measure, pools, data_set, scorer, settings, results)
+        for data_set in found
+        for scorer in ((GIVEN,) if data_set.scored else scorers or own)
     ]
 
 
@@ -103,11 +107,14 @@ def _work(jobs: dict[str, list["Job"]], folder: Path) -> None:
     for result, pieces in jobs.items():
         records = []
         for job in pieces:
-            if job.remembered() is None:
+            record = job.remembered()
+            if record is None:
                 err.print(f"{clock}: {job.name}", soft_wrap=True)
                 with clock.measuring(result):
-                    job.record()
-            records.append(job.record())
+                    record = job.measure()
+            elif record["isrr"] != isrr.__version__:
+                warn(f"{job.file} was measured by isrr {record['isrr']}; delete it to measure again")
+            records.append(record)
         for file in draw(result, records, folder):
             out.print(f"written: {file}", soft_wrap=True)
 

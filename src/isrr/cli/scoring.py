@@ -85,6 +85,8 @@ def score(
     """Score queries with a trained scorer; features are left out of the result.
 
     isrr score model/ judged.txt --out judged.parquet
+
+    Of a table, the columns it was trained on are taken, in whatever order they stand.
     """
     from isrr.data.frames import read_queries, write_queries
     from isrr.scores.base import mean_ndcg
@@ -92,7 +94,8 @@ def score(
 
     check_file(out, ".parquet", ".arrow", read=(data,))
     scorer = load_scorer(model)
-    queries = read_queries(data, **columns, features=features, comment_ids=True)
+    named = features or _trained_columns(scorer.feature_names, data)
+    queries = read_queries(data, **columns, features=named, comment_ids=True)
     raw_scores = scorer.score(queries)
     if (share := scorer.share_learnt_from(queries)) > 0:
         warn(
@@ -102,6 +105,23 @@ def score(
     write_queries(replace(queries.with_scores(raw_scores), features=None), out)
     judged = "" if queries.relevance is None else f"; NDCG@5 {mean_ndcg(queries, raw_scores):.4f}"
     say(f"{out}: {counted(len(queries), 'query')}, {counted(queries.n_rows, 'item')} scored{judged}")
+
+
+def _trained_columns(names: tuple[str, ...], data: Path) -> list[str] | None:
+    """The columns of a table that a scorer was trained on; None for text, and where its features had no names."""
+    from isrr.data.files import kind_of, open_table
+    from isrr.errors import ScorerError
+
+    if not names or (kind := kind_of(data)) == "letor":
+        return None
+    have = open_table(data, kind).columns
+    missing = ", ".join(repr(name) for name in names if name not in have)
+    if missing:
+        raise ScorerError(
+            f"{data}: the scorer was trained on {missing}, which the table does not have; the columns are "
+            f"{', '.join(have)}"
+        )
+    return list(names)
 
 
 def _training_queries(

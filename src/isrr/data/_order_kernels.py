@@ -178,22 +178,23 @@ def sum_largest(offsets, values, factors, start, stop, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_fingerprint(offsets, keys, scores, relevance):
-    # Two sums over rows of hashes of (query, score, relevance): sums do not depend on the order of rows.
-    sums = np.zeros(2, np.uint64)
+def hash_queries(offsets, keys, first, second):
+    # first, second (n_rows,)       columns of numbers; an empty one is left out
+    # sums          (n_queries, 2)  over its rows, of hashes of (key, first, second): the order of rows is no matter
+    sums = np.zeros((keys.size, 2), np.uint64)
     bits = np.empty(1, np.float64)
     word = bits.view(np.uint64)
     for q in range(keys.size):
         for row in range(offsets[q], offsets[q + 1]):
             name = mix(keys[q] + GOLDEN)
-            if scores.size > 0:
-                bits[0] = scores[row] + 0.0  # −0 and 0 are the same score
+            if first.size > 0:
+                bits[0] = first[row] + 0.0  # −0 and 0 are the same number
                 name = mix(name ^ word[0]) + GOLDEN
-            if relevance.size > 0:
-                bits[0] = relevance[row] + 0.0
+            if second.size > 0:
+                bits[0] = second[row] + 0.0
                 name = mix(name ^ word[0]) + GOLDEN
-            sums[0] += mix(name)
-            sums[1] += mix(name ^ GOLDEN)
+            sums[q, 0] += mix(name)
+            sums[q, 1] += mix(name ^ GOLDEN)
     return sums
 
 

@@ -108,19 +108,33 @@ def load(name: str, path: str | os.PathLike[str], fold: int = 1) -> Splits:
         path: The folder.
         fold: Which fold, from 1.
     """
+    files = located(name, path, fold)
+    if name == JESTER:
+        ((ratings,),) = files
+        return _jester(ratings)
+    known = CATALOG[name]
+    parts = [_part(part) for part in files]
+    width = max((part.features.shape[1] for part in parts if part.features is not None), default=0)
+    _compare(name, known, fold, parts, width)
+    return Splits(*(_widened(part, width) for part in parts))
+
+
+def located(name: str, path: str | os.PathLike[str], fold: int = 1) -> list[list[Path]]:
+    """The files that `load` reads: those of train, validation and test, or Jester's one."""
     if name not in (*CATALOG, JESTER):
         raise ValueError(f"no benchmark is called {name!r}; there are {', '.join(CATALOG)}, {JESTER}")
     n_folds = 1 if name == JESTER else CATALOG[name].n_folds
     if not 1 <= fold <= n_folds:
         raise ValueError(f"fold {fold} of {name}: its folds are 1 to {n_folds}")
     root = Path(path)
-    if name == JESTER:
-        return _jester(root)
-    known = CATALOG[name]
-    parts = [_part(files) for files in _located(name, known, root, fold)]
-    width = max((part.features.shape[1] for part in parts if part.features is not None), default=0)
-    _compare(name, known, fold, parts, width)
-    return Splits(*(_widened(part, width) for part in parts))
+    if name != JESTER:
+        return _located(name, CATALOG[name], root, fold)
+    if not (ratings := root / "ratings.csv").is_file():
+        raise DataError(
+            f"{root}: {JESTER} is not here; needed is ratings.csv (user, joke, rating). "
+            "It comes from the R package recommenderlab, data set Jester5k"
+        )
+    return [[ratings]]
 
 
 def _located(name: str, known: Published, root: Path, fold: int) -> list[list[Path]]:
@@ -178,14 +192,8 @@ def _compare(name: str, known: Published, fold: int, parts: Sequence[Queries], w
         warnings.warn(f"{name}: {'; '.join(differences)}", BenchmarkCountsWarning, stacklevel=3)
 
 
-def _jester(root: Path) -> Splits:
+def _jester(file: Path) -> Splits:
     """Users as queries and jokes as items; ratings from −10 to 10 become relevance from 0 to 4."""
-    file = root / "ratings.csv"
-    if not file.is_file():
-        raise DataError(
-            f"{root}: {JESTER} is not here; needed is ratings.csv (user, joke, rating). "
-            "It comes from the R package recommenderlab, data set Jester5k"
-        )
     users = read_queries(file, query="user", item="joke", score="rating")
     if (len(users), users.n_rows) != (_JESTER_USERS, _JESTER_RATINGS):
         found = f"{len(users):,} users and {users.n_rows:,} ratings"

@@ -88,7 +88,7 @@ def cast(table: Table, named: dict[str, str | None], features: str | Sequence[st
     chosen = Cast(
         roles={role: name for role, name in roles.items() if name is not None},
         features=features if isinstance(features, str | None) else list(features),
-        absent={role: missing(role) for role, name in roles.items() if name is None},
+        absent={role: missing(role) for role, name in (roles | {"features": features}).items() if name is None},
     )
     _refuse_ambiguous(chosen, table)
     return chosen
@@ -162,7 +162,12 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
         queries = Queries.from_arrays(**arrays, group=group)  # type: ignore[arg-type]
     except DataError as error:
         raise DataError(f"{name}: {error}", error.query) from None
-    return replace(queries, made_ids=has_made_ids(table.schema) or queries.made_ids, absent=columns.absent)
+    return replace(
+        queries,
+        made_ids=has_made_ids(table.schema) or queries.made_ids,
+        absent=columns.absent,
+        feature_names=() if columns.features is None else _feature_names(table, columns.features),
+    )
 
 
 def has_made_ids(schema: Any) -> bool:
@@ -264,16 +269,21 @@ def _reads_as_number(value: object) -> bool:
     return True
 
 
-def _matrix(table: Any, features: str | list[str], name: str) -> NDArray[np.float32]:
-    import pyarrow as pa
+def _feature_names(table: Any, features: str | list[str]) -> tuple[str, ...]:
+    """The columns that hold a feature each; none where one column holds lists of them."""
+    from pyarrow import types
 
-    if isinstance(features, str) and (
-        pa.types.is_list(table[features].type)
-        or pa.types.is_large_list(table[features].type)
-        or pa.types.is_fixed_size_list(table[features].type)
-    ):
+    if not isinstance(features, str):
+        return tuple(features)
+    kind = table[features].type
+    lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return () if lists else (features,)
+
+
+def _matrix(table: Any, features: str | list[str], name: str) -> NDArray[np.float32]:
+    names = _feature_names(table, features)
+    if isinstance(features, str) and not names:
         return _lists(table[features], features, name)
-    names = [features] if isinstance(features, str) else features
     matrix = np.empty((table.num_rows, len(names)), np.float32)
     for place, column in enumerate(names):
         matrix[:, place] = _features(table, column, name)

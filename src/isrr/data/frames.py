@@ -51,7 +51,9 @@ def read_queries(
         features: A column of equally long lists, or the columns to stack, also by a pattern such as "f*"; by default
             `features`, where it is.
         group: Sizes of consecutive queries, for data without a query column; for LETOR text also their file.
-        n_features, zero_based, comment_ids: For LETOR text, as in `read_letor`; the last is ignored elsewhere.
+        n_features: For LETOR text, as in `read_letor`.
+        zero_based: For LETOR text, as in `read_letor`.
+        comment_ids: For LETOR text, as in `read_letor`; ignored elsewhere.
 
     Example:
         >>> import pyarrow as pa

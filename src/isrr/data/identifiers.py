@@ -7,6 +7,7 @@ from decimal import Decimal
 from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import UUID
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -194,3 +195,13 @@ def identifier_key(identifier: object) -> int:
         True
     """
     return int.from_bytes(blake2b(str(identifier).encode(), digest_size=8).digest(), "little")
+
+
+def identifier_checksums(ids: NDArray[Any]) -> NDArray[np.float64]:
+    """A checksum of each id's text, several times cheaper than a key: for naming rows all together, not one by one.
+
+    Example:
+        >>> identifier_checksums(np.array([7])) == identifier_checksums(np.array(["7"], object))
+        array([ True])
+    """
+    return np.array([crc32(str(identifier).encode()) for identifier in ids.tolist()], np.float64)

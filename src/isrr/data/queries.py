@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isrr.counting import counted
 from isrr.data.grouping import Grouping
-from isrr.data.identifiers import Coded, identifier_key, joined_identifiers
+from isrr.data.identifiers import Coded, identifier_checksums, identifier_key, joined_identifiers
 from isrr.data.ordering import falling_order, repeats
 from isrr.errors import DataError
 from isrr.parallel import over_queries
@@ -43,6 +43,7 @@ class Queries:
         rows: The caller's row number of each stored row; None when rows are stored as given.
         made_ids: Whether the query ids were made from positions because none were given.
         absent: What to say when a column is asked for that the source did not have, by its role.
+        feature_names: Names of the feature columns, (n_features,); empty where they have none.
     """
 
     offsets: IntArray
@@ -56,6 +57,7 @@ class Queries:
     rows: IntArray | None = None
     made_ids: bool = False
     absent: Mapping[str, str] = field(default_factory=dict)
+    feature_names: tuple[str, ...] = ()
 
     @classmethod
     def from_arrays(
@@ -144,13 +146,35 @@ class Queries:
     @cached_property
     def fingerprint(self) -> str:
         """32 hex digits that name the query ids, scores and relevance, whatever order they come in."""
-        from isrr.data._order_kernels import add_fingerprint
+        return self._fingerprint(self.scores)
 
-        nothing = np.empty(0)
-        scores = nothing if self.scores is None else self.scores
-        relevance = nothing if self.relevance is None else self.relevance
-        sums = add_fingerprint(self.offsets, self.keys, scores, relevance)
+    @cached_property
+    def judgments(self) -> str:
+        """32 hex digits that name the query ids, the item ids where there are any, and relevance, whatever the scores.
+
+        Queries judged once keep it when they are scored anew.
+        """
+        return self._fingerprint(None if self.item_ids is None else identifier_checksums(self.item_ids))
+
+    def _fingerprint(self, column: FloatArray | None) -> str:
+        """32 hex digits that name the query ids, a column of numbers and relevance."""
+        sums = self._hashes(self.keys, column, self.relevance).sum(axis=0)
         return "".join(f"{int(part):016x}" for part in sums)
+
+    def content_keys(self, *, judged: bool) -> NDArray[np.uint64]:
+        """A 64-bit hash of each query's scores, and of its relevance where it is judged, whatever the query's id."""
+        nameless = np.zeros(len(self), np.uint64)
+        return self._hashes(nameless, self.need_scores(), self.need_relevance() if judged else None)[:, 0]
+
+    def _hashes(
+        self, keys: NDArray[np.uint64], first: FloatArray | None, second: FloatArray | None
+    ) -> NDArray[np.uint64]:
+        """Two hashes a query, of its key and of two columns, (n_queries, 2); they add up over queries."""
+        from isrr.data._order_kernels import hash_queries
+
+        columns = (np.empty(0) if column is None else column for column in (first, second))
+        hashes: NDArray[np.uint64] = hash_queries(self.offsets, keys, *columns)
+        return hashes
 
     @cached_property
     def coded_groups(self) -> Coded:
@@ -208,6 +232,7 @@ class Queries:
             features=rows_of(self.features),
             made_ids=self.made_ids,
             absent=self.absent,
+            feature_names=self.feature_names,
         )
 
     @staticmethod
@@ -218,6 +243,8 @@ class Queries:
         """
         if not parts:
             raise DataError("nothing to concatenate: the sequence of queries is empty")
+        names = next((part.feature_names for part in parts if part.feature_names), ())
+        parts = [part.with_features(names) for part in parts]
 
         def joined(name: str) -> Any:
             columns = [getattr(part, name) for part in parts]
@@ -236,11 +263,25 @@ class Queries:
             ids = np.arange(len(ids))
         numbers = ("scores", "relevance", "features")
         columns = {name: joined(name) for name in (*numbers, "item_ids", "item_groups", "segments")}
-        return Queries(offsets=offsets, query_ids=ids, made_ids=made, **columns)
+        return Queries(offsets=offsets, query_ids=ids, made_ids=made, feature_names=names, **columns)
 
     def with_scores(self, scores: ArrayLike) -> "Queries":
         """The same queries with new scores, given in the caller's row order."""
         return replace(self, scores=self._grouping.finite(scores, "scores"))
+
+    def with_features(self, names: Sequence[str]) -> "Queries":
+        """The same queries with these features alone, in this order; the same where their features have no names."""
+        if not self.feature_names or self.feature_names == tuple(names):
+            return self
+        missing = [name for name in names if name not in self.feature_names]
+        if missing:
+            raise DataError(
+                f"features {', '.join(map(repr, missing))} are needed and missing; these queries have "
+                f"{', '.join(self.feature_names)}"
+            )
+        chosen = [self.feature_names.index(name) for name in names]
+        features = None if self.features is None else np.ascontiguousarray(self.features[:, chosen])
+        return replace(self, features=features, feature_names=tuple(names))
 
     def in_caller_order(self, values: NDArray[Any]) -> NDArray[Any]:
         """Per-row values, moved from query order to the row order the caller gave."""

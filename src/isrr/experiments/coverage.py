@@ -1,18 +1,15 @@
 """Coverage, utility and FairGain over random splits (RQ3, tables 2, 4 and 5, figures 2, 6 and 7)."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from isrr.counting import percent
 from isrr.experiments.pools import Pool
-from isrr.experiments.protocol import (
-    PAPER_TESTS,
-    Procedure,
-    Protocol,
-    Runs,
-    bootstrap_violations,
-    run_splits,
-)
+from isrr.experiments.procedure import Procedure
+from isrr.experiments.protocol import PAPER_TESTS, Protocol
+from isrr.experiments.repetition import Runs, bootstrap_violations, run_splits
 from isrr.experiments.result import Rows
 
 READING = """\
@@ -82,10 +79,10 @@ def rows(records: list[dict[str, Any]]) -> Rows:
             "scorer": record["title"],
             "by": figures["by"],
             "procedure": figures["name"],
-            "coverage": percent(figures["coverage"]),
+            "coverage": or_dash(figures["coverage"], percent),
             "1 − α": level(figures),
-            "NDCG@5": number(figures["utility"]),
-            "FairGain": percent(figures["gain"]),
+            "NDCG@5": or_dash(figures["utility"]),
+            "FairGain": or_dash(figures["gain"], percent),
             "abstentions": f"{figures['abstentions']} of {figures['runs']}",
             "FairGain, all": percent(figures["gain_overall"]),
             f"violations, {figures['many']['runs']} splits": percent(figures["many"]["violations"]),
@@ -124,9 +121,9 @@ def _average(figures: list[dict[str, Any]], records: list[dict[str, Any]]) -> di
         "× the paper's": f"{gain / paper:.1f}" if paper > 0 else "–",
         "× the paper's, by pool": f"{np.mean(ratios):.1f}" if ratios else "–",
         "pools left out": len(figures) - len(ratios),
-        "share of the oracle": percent(float(np.mean(shares)) if shares else None),
-        "least share": percent(min(shares, default=None)),
-        "least coverage": percent(min(covered, default=None)),
+        "share of the oracle": or_dash(float(np.mean(shares)) if shares else None, percent),
+        "least share": or_dash(min(shares, default=None), percent),
+        "least coverage": or_dash(min(covered, default=None), percent),
         "most violations, bootstrap": percent(max(f["bootstrap_violations"] for f in figures)),
     }
 
@@ -137,11 +134,6 @@ def level(figures: dict[str, Any]) -> float | str:
     return f"{100 * figures['target']:g} % of Det" if relative else float(figures["target"])
 
 
-def percent(share: float | None) -> str:
-    """A share as a percentage, or a dash where there is none."""
-    return "–" if share is None else f"{100 * share:.1f} %"
-
-
-def number(value: float | None) -> float | str:
-    """A number, or a dash where there is none."""
-    return "–" if value is None else value
+def or_dash(value: float | None, shown: Callable[[float], float | str] = float) -> float | str:
+    """A figure, or a dash where there is none."""
+    return "–" if value is None else shown(value)

@@ -3,9 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
+from isrr.counting import percent
 from isrr.experiments import coverage, tradeoff
 from isrr.experiments.pools import Pool
-from isrr.experiments.protocol import Protocol, always, run_splits
+from isrr.experiments.procedure import always
+from isrr.experiments.protocol import Protocol
+from isrr.experiments.repetition import run_splits
 from isrr.experiments.result import Rows
 
 DECAYS = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
@@ -19,10 +22,10 @@ def measure(pool: Pool, *, n_splits: int) -> dict[str, Any]:
     found = []
     for decay in DECAYS:
         protocol = Protocol(pool, decay)
-        measured = tradeoff.along_thresholds(protocol)
-        procedure = replace(protocol.paper(), measured=always(measured))
+        evaluated = tradeoff.along_thresholds(protocol)
+        procedure = replace(protocol.paper(), evaluated=always(evaluated))
         figures = coverage.summary(run_splits(pool, procedure, n_splits))
-        found.append({**tradeoff.curves(measured, n_splits), "target": procedure.guarantee.target, **figures})
+        found.append({**tradeoff.curves(evaluated, n_splits), "target": procedure.guarantee.target, **figures})
     return {"decays": found}
 
 
@@ -33,12 +36,12 @@ def rows(records: list[dict[str, Any]]) -> Rows:
             "data": record["data"],
             "scorer": record["title"],
             "ζ": f"{figures['decay']:g}",
-            "coverage": coverage.percent(figures["coverage"]),
+            "coverage": coverage.or_dash(figures["coverage"], percent),
             "1 − α": figures["target"],
-            "NDCG@5": coverage.number(figures["utility"]),
-            "FairGain": coverage.percent(figures["gain"]),
+            "NDCG@5": coverage.or_dash(figures["utility"]),
+            "FairGain": coverage.or_dash(figures["gain"], percent),
             "abstentions": f"{figures['abstentions']} of {figures['runs']}",
-            "FairGain, all": coverage.percent(figures["gain_overall"]),
+            "FairGain, all": percent(figures["gain_overall"]),
             "largest NDCG@5": 1.0 - min(figures["risk"]["mean"]),
         }
         for record in records

@@ -8,18 +8,19 @@ a fifth of such a pool, the same in every experiment, then serves as validation 
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from isrr.data.catalog import CATALOG, JESTER, BenchmarkCountsWarning, load
+from isrr.data.catalog import JESTER, BenchmarkCountsWarning, load
 from isrr.data.frames import read_queries, write_queries
 from isrr.data.queries import FloatArray, Queries
-from isrr.errors import DataError
+from isrr.experiments.datasets import DataSet
 from isrr.experiments.jester import with_features
+from isrr.experiments.recipes import GIVEN, recipe
 from isrr.gains import has_relevant
 from isrr.noise import stream_seed
 from isrr.risk.select import split_mask
@@ -29,44 +30,8 @@ from isrr.scores.standardize import mean_and_deviation
 LARGE = ("yahoo", "mslr-web10k", "mslr-web30k", "istella-s")
 FOLDS = 5
 VALIDATION_SHARE = 0.2
-GIVEN = "given"
 
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """A scorer to train: its name in tables, and how it is made."""
-
-    title: str
-    kind: str
-    settings: dict[str, Any]
-
-
-RECIPES = {
-    "lightgbm": Recipe("LightGBM", "lightgbm", {"loss": "regression"}),
-    "lightgbm-lambdarank": Recipe("LightGBM lambdarank", "lightgbm", {"loss": "lambdarank"}),
-    "catboost": Recipe("CatBoost", "catboost", {"loss": "QueryRMSE"}),
-    "catboost-yetirank": Recipe("CatBoost YetiRank", "catboost", {"loss": "YetiRank"}),
-    "lambdaloss": Recipe("NN", "net", {"loss": "lambdaloss"}),
-    "plrank": Recipe("PL-Rank-3", "net", {"loss": "plrank"}),
-    "policy-gradient": Recipe("Policy Gradient", "net", {"loss": "policy-gradient"}),
-    "stochasticrank": Recipe("StochasticRank", "net", {"loss": "stochasticrank"}),
-}
-DETERMINISTIC_SCORERS = ("catboost", "lightgbm", "lambdaloss")
-STOCHASTIC_SCORERS = ("plrank", "policy-gradient", "stochasticrank")
-
-
-def recipe(scorer: str, data: str) -> Recipe:
-    """How a scorer is made for a data set: CatBoost is trained with YetiRank on Yahoo, QueryRMSE elsewhere."""
-    if scorer == GIVEN:
-        return Recipe("given scores", GIVEN, {})
-    if scorer not in RECIPES:
-        raise ValueError(f"there is no scorer {scorer!r} here; there are {', '.join(RECIPES)}")
-    chosen = RECIPES[scorer]
-    return (
-        replace(RECIPES["catboost-yetirank"], title="CatBoost") if (scorer, data) == ("catboost", "yahoo") else chosen
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,44 +57,9 @@ class Pool:
         return f"{self.data}-{self.scorer}"
 
 
-@dataclass(frozen=True)
-class Source:
-    """A data set on disk: a benchmark's folder, or a file of judged queries that have scores already."""
-
-    data: str
-    path: Path
-
-    @property
-    def scored(self) -> bool:
-        """Whether the queries bring their scores."""
-        return self.path.is_file()
-
-
-def sources(paths: Sequence[str]) -> list[Source]:
-    """Data sets from what a user names: folders called as in the catalog, NAME=FOLDER, a folder of folders, files."""
-    found: list[Source] = []
-    for text in paths:
-        name, equals, rest = text.partition("=")
-        path = Path(rest if equals else text)
-        name = name if equals else path.resolve().name.lower()
-        if path.is_file():
-            found.append(Source(name.removesuffix(path.suffix), path))
-        elif name in (*CATALOG, JESTER):
-            found.append(Source(name, path))
-        elif path.is_dir():
-            inside = [Source(entry.name.lower(), entry) for entry in sorted(path.iterdir()) if entry.is_dir()]
-            inside = [source for source in inside if source.data in (*CATALOG, JESTER)]
-            if not inside:
-                raise DataError(f"{path}: no data set of the catalog is here; name it: mq2007={path}")
-            found += inside
-        else:
-            raise DataError(f"{path}: is not there")
-    return found
-
-
 @dataclass
 class Pools:
-    """Pools by source and scorer, trained once and then read from a folder.
+    """Pools by data_set and scorer, trained once and then read from a folder.
 
     Attributes:
         folder: Where scored pools are kept.
@@ -144,7 +74,7 @@ class Pools:
     rounds: int = 1000
     threads: int = 0
     say: Say = print
-    _read: dict[Source, tuple[Queries, ...]] = field(default_factory=dict)
+    _read: dict[DataSet, tuple[Queries, ...]] = field(default_factory=dict)
 
     def settings(self, scorer: str, data: str) -> dict[str, Any]:
         """What a scorer is trained with, as it is written beside results."""
@@ -154,38 +84,38 @@ class Pools:
         effort = {"epochs": self.epochs} if chosen.kind == "net" else {"rounds": self.rounds}
         return {"kind": chosen.kind, **chosen.settings, **effort, "seed": 0}
 
-    def get(self, source: Source, scorer: str) -> Pool:
+    def get(self, data_set: DataSet, scorer: str) -> Pool:
         """The pool of a data set under a scorer."""
-        chosen = recipe(scorer, source.data)
+        chosen = recipe(scorer, data_set.name)
         if chosen.kind == GIVEN:
-            return _divided(source.data, scorer, chosen.title, read_queries(source.path))
+            return _divided(data_set.name, scorer, chosen.title, read_queries(data_set.path))
         effort = self.epochs if chosen.kind == "net" else self.rounds
-        file = self.folder / f"{source.data}-{scorer}-{effort}.parquet"
-        large = source.data in LARGE
+        file = self.folder / f"{data_set.name}-{scorer}-{effort}-{data_set.content[:12]}.parquet"
+        large = data_set.name in LARGE
         if not file.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            parts = self._parts(source)
-            scored = self._scored_once(parts, scorer, source.data) if large else self._by_folds(parts, scorer, source)
-            partial = file.with_name(f".{file.name}")
-            write_queries(scored, partial)
-            partial.replace(file)
+            parts = self._parts(data_set)
+            scored = (
+                self._scored_once(parts, scorer, data_set.name) if large else self._by_folds(parts, scorer, data_set)
+            )
+            write_queries(scored, file)
         queries = read_queries(file)
         if not large:
-            return _divided(source.data, scorer, chosen.title, queries)
+            return _divided(data_set.name, scorer, chosen.title, queries)
         assert queries.segments is not None
         aside = queries.segments.astype(str) == "validation"
-        return _with_relevant(source.data, scorer, chosen.title, queries[aside], queries[~aside])
+        return _with_relevant(data_set.name, scorer, chosen.title, queries[aside], queries[~aside])
 
-    def _parts(self, source: Source) -> tuple[Queries, ...]:
-        if source not in self._read:
+    def _parts(self, data_set: DataSet) -> tuple[Queries, ...]:
+        if data_set not in self._read:
             with warnings.catch_warnings(record=True) as doubts:
                 warnings.simplefilter("always", BenchmarkCountsWarning)
-                benchmark = load(source.data, source.path)
+                benchmark = load(data_set.name, data_set.path)
             for doubt in doubts:
                 self.say(str(doubt.message))
             self._read.clear()
-            self._read[source] = (benchmark.train, benchmark.validation, benchmark.test)
-        return self._read[source]
+            self._read[data_set] = (benchmark.train, benchmark.validation, benchmark.test)
+        return self._read[data_set]
 
     def _scored_once(self, parts: tuple[Queries, ...], scorer: str, data: str) -> Queries:
         train, validation, test = parts
@@ -194,16 +124,16 @@ class Pools:
         names = [np.full(len(part), name) for part, name in zip(both, ("validation", "test"), strict=True)]
         return replace(Queries.concatenate(both), segments=np.concatenate(names))
 
-    def _by_folds(self, parts: tuple[Queries, ...], scorer: str, source: Source) -> Queries:
+    def _by_folds(self, parts: tuple[Queries, ...], scorer: str, data_set: DataSet) -> Queries:
         queries = Queries.concatenate(list(parts))
-        queries = with_features(queries) if source.data == JESTER else queries
+        queries = with_features(queries) if data_set.name == JESTER else queries
         fold = (queries.keys ^ np.uint64(stream_seed(1, 0))) % np.uint64(FOLDS)
         scored = []
         for held_out in range(FOLDS):
             following = (held_out + 1) % FOLDS
             train, validation = queries[(fold != held_out) & (fold != following)], queries[fold == following]
             test = queries[fold == held_out]
-            (scores,) = self._fit(train, validation, [test], scorer, source.data, f", fold {held_out + 1} of {FOLDS}")
+            (scores,) = self._fit(train, validation, [test], scorer, data_set.name, f", fold {held_out + 1} of {FOLDS}")
             scored.append(replace(test.with_scores(scores), features=None))
         return Queries.concatenate(scored)
 

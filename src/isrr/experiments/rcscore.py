@@ -13,10 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrr.calibration.paths import Path
+from isrr.counting import percent
 from isrr.data.queries import FloatArray, Queries
 from isrr.experiments import coverage
 from isrr.experiments.pools import Pool
-from isrr.experiments.protocol import N_THRESHOLDS, K, Measured, Protocol, always, run_splits
+from isrr.experiments.procedure import EvaluatedPath, always
+from isrr.experiments.protocol import N_THRESHOLDS, K, Protocol
+from isrr.experiments.repetition import run_splits
 from isrr.experiments.result import Rows
 from isrr.gains import discount, gain, ideal_dcg
 from isrr.metrics.disparity import disparity_bound
@@ -58,12 +61,12 @@ def _figures(protocol: Protocol, eligibility: FloatArray, n_splits: int) -> dict
     named = protocol.rankers(thresholds)
     grid = (GPLRanker.deterministic(K), *named)
     values = _evaluate(pool.judged, protocol.base, eligibility, np.append(2.0, thresholds))
-    measured = Measured(Path(named[::-1], "paper", ""), grid, values)
-    procedure = replace(protocol.paper(), measured=always(measured))
+    evaluated = EvaluatedPath(Path(named[::-1], "paper", ""), grid, values)
+    procedure = replace(protocol.paper(), evaluated=always(evaluated))
     return {
         "thresholds": thresholds.tolist(),
         "utility": values.mean_ndcg[1:].tolist(),
-        "gain": [measured.gain(slice(None), c) for c in range(1, len(grid))],
+        "gain": [evaluated.gain(slice(None), c) for c in range(1, len(grid))],
         "oracle": protocol.oracle(procedure),
         "certified": coverage.summary(run_splits(pool, procedure, n_splits)),
     }
@@ -121,11 +124,11 @@ def rows(records: list[dict[str, Any]]) -> Rows:
                     "data": record["data"],
                     "scorer": record["title"],
                     "eligibility": name,
-                    "FairGain, oracle": coverage.percent(figures["oracle"]),
-                    "FairGain": coverage.percent(figures["certified"]["gain"]),
-                    "FairGain, all": coverage.percent(figures["certified"]["gain_overall"]),
+                    "FairGain, oracle": percent(figures["oracle"]),
+                    "FairGain": coverage.or_dash(figures["certified"]["gain"], percent),
+                    "FairGain, all": percent(figures["certified"]["gain_overall"]),
                     "abstentions": f"{figures['certified']['abstentions']} of {figures['certified']['runs']}",
-                    **{column: coverage.percent(m["queries"]) for column, m in broken.items()},
+                    **{column: percent(m["queries"]) for column, m in broken.items()},
                 }
             )
     return found

@@ -1,7 +1,6 @@
 """A result on disk: one JSON a result and pool, with everything needed to redo it; made once, then read."""
 
 import json
-import os
 import platform
 import time
 from collections.abc import Callable
@@ -9,9 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import isrr
 from isrr.errors import DataError
-from isrr.experiments.pools import Pool, Pools, Source
+from isrr.experiments.datasets import DataSet
+from isrr.experiments.pools import Pool, Pools
 from isrr.files import write_atomically
+from isrr.parallel import available_cores
 
 Record = dict[str, Any]
 Rows = list[dict[str, Any]]
@@ -43,15 +45,10 @@ class Job:
             raise DataError(f"{self.file}: is no JSON ({error}); delete it to measure again") from None
         return found if {name: found.get(name) for name in self.identity} == self.identity else None
 
-    def record(self) -> Record:
-        """What is remembered, or what the work finds now, which is then kept."""
-        found = self.remembered()
-        if found is not None:
-            return found
+    def measure(self) -> Record:
+        """What the work finds now, which is then kept."""
         began = time.perf_counter()
         figures = self.work()
-        import isrr
-
         circumstances = {"seconds": time.perf_counter() - began, "machine": machine(), "isrr": isrr.__version__}
         record: Record = {**self.identity, **circumstances, **figures}
         self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -60,23 +57,30 @@ class Job:
 
 
 def on_pool(
-    result: str, measure: Callable[..., Record], pools: Pools, source: Source, scorer: str, settings: Record, out: Path
+    result: str,
+    measure: Callable[..., Record],
+    pools: Pools,
+    data_set: DataSet,
+    scorer: str,
+    settings: Record,
+    out: Path,
 ) -> Job:
     """One result on one pool, its record kept in the folder `out`."""
     identity = {
         "result": result,
-        "data": source.data,
+        "data": data_set.name,
+        "content": data_set.content,
         "scorer": scorer,
-        "training": pools.settings(scorer, source.data),
+        "training": pools.settings(scorer, data_set.name),
         "settings": settings,
     }
 
     def work() -> Record:
-        pool = pools.get(source, scorer)
+        pool = pools.get(data_set, scorer)
         return {**_facts(pool), **measure(pool, **settings)}
 
-    name = f"{result} on {source.data} with {scorer}"
-    return Job(name, out / f"{result}-{source.data}-{scorer}.json", identity, work)
+    name = f"{result} on {data_set.name} with {scorer}"
+    return Job(name, out / f"{result}-{data_set.name}-{scorer}.json", identity, work)
 
 
 def _facts(pool: Pool) -> Record:
@@ -94,4 +98,4 @@ def machine() -> str:
     if info.exists():
         names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
         model = names[0] if names else model
-    return f"{model}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}"
+    return f"{model}, {available_cores()} cores, Python {platform.python_version()}"

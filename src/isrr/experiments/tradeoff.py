@@ -6,7 +6,9 @@ import numpy as np
 
 from isrr.calibration.paths import Path
 from isrr.experiments.pools import Pool
-from isrr.experiments.protocol import K, Measured, Protocol, splits
+from isrr.experiments.procedure import EvaluatedPath
+from isrr.experiments.protocol import K, Protocol
+from isrr.experiments.repetition import splits
 from isrr.experiments.result import Rows
 from isrr.metrics.evaluate import evaluate
 from isrr.ranker.gpl import GPLRanker
@@ -17,7 +19,7 @@ def measure(pool: Pool, *, n_splits: int) -> dict[str, Any]:
     return curves(along_thresholds(Protocol(pool)), n_splits)
 
 
-def along_thresholds(protocol: Protocol) -> Measured:
+def along_thresholds(protocol: Protocol) -> EvaluatedPath:
     """The deterministic ranker, Plackett–Luce, and the paper's grid for the whole pool, on the judged queries.
 
     The grid goes on to one step beyond the largest eligibility, where no item is admitted at the first position. The
@@ -26,12 +28,12 @@ def along_thresholds(protocol: Protocol) -> Measured:
     thresholds = protocol.thresholds()
     rankers = protocol.rankers(np.append(thresholds, thresholds[-1] + thresholds[1]))
     grid = (GPLRanker.deterministic(K), protocol.base, *rankers)
-    return Measured(Path(rankers[-2::-1], "paper", ""), grid, evaluate(protocol.pool.judged, grid))
+    return EvaluatedPath(Path(rankers[-2::-1], "paper", ""), grid, evaluate(protocol.pool.judged, grid))
 
 
-def curves(measured: Measured, n_splits: int) -> dict[str, Any]:
+def curves(evaluated: EvaluatedPath, n_splits: int) -> dict[str, Any]:
     """Means and deviations over the test parts of random splits, threshold by threshold."""
-    found, rankers = measured.values, measured.grid[2:]
+    found, rankers = evaluated.values, evaluated.grid[2:]
     parts = [test for _, test in splits(len(found.ndcg), n_splits)]
     drawn = {}
     for name, values in (("risk", 1.0 - found.ndcg), ("disparity", found.disparity)):

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrr.calibration.fill import LARGEST_FOR_BETTING, segments, summed_evidence
-from isrr.calibration.table import canonical_order, hash_key
+from isrr.calibration.order import canonical_order, hash_key
+from isrr.calibration.sample import FindShared
 from isrr.calibration.targets import Retargeted, RetargetedValues
 from isrr.calibration.values import values_of
 from isrr.certificate import Abstention, Certificate
@@ -112,10 +113,14 @@ def _found_again(
         tested, others = queries[~aside], validation or queries[aside]
     if p.hash_key and hash_key(tested.keys).hex() != p.hash_key:
         raise DataError("the queries set aside cannot be found again: was the outcome made by another version of isrr?")
-    if others is not None and np.isin(others.keys, tested.keys).any():
+    if validation is not None and _shared(tested, validation):
         raise DataError("validation queries stand among those tested on; a band needs other queries for its shape")
     counted = outcome.guarantees[0].counts(tested)
     return tested if counted.all() else tested[counted], others
+
+
+def _shared(tested: Queries, validation: Queries) -> bool:
+    return bool(FindShared.among(validation, made_ids=tested.made_ids or validation.made_ids).summary([tested]))
 
 
 def _after(done: int, n_queries: int, progress: Progress | None) -> Progress | None:

@@ -162,6 +162,37 @@ def _count(leaders, filled, index_bits, discounts, gains, exposure, dcg):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _draw_each(weights, heads, n_admitted, noise, discounts, gains, ranking, exposure, dcg):
+    # ranking (places,)  scratch
+    # exposure (n,)      adds the discounts each item receives, over all draws
+    # dcg (n_draws,)     out
+    arrivals = np.empty(ranking.size)
+    for d in range(noise.size):
+        draw(weights, heads, n_admitted, noise[d], ranking.size, arrivals, ranking)
+        dcg[d] = 0.0
+        for j in range(ranking.size):
+            exposure[ranking[j]] += discounts[j]
+            dcg[d] += discounts[j] * gains[ranking[j]]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _values_of_draws(exposure, dcg, gain_squares, discount_squares):
+    # exposure (n,), dcg (n_draws,)  discounts added up over draws; DCG of each
+    # discount_squares               of the places there are, to free disparity of its bias; NaN leaves it in
+    # Returns the mean DCG and the disparity.
+    n, n_draws = exposure.size, dcg.size
+    mean, mean_square = 0.0, 0.0
+    for d in range(n_draws):
+        mean += dcg[d] / n_draws
+        mean_square += dcg[d] * dcg[d] / n_draws
+    value = squared_disparity(dot(exposure, exposure) / (n_draws * n_draws), gain_squares, mean, n)
+    if n > 1 and not np.isnan(discount_squares):
+        single = 4.0 * (discount_squares * gain_squares - mean_square) / (n * (n - 1))  # of single rankings
+        value = (n_draws * value - single) / (n_draws - 1)
+    return mean, value
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def evaluate_by_drawing(
     offsets, order, scores, gains, discounts, scales, scale_of, thresholds, decays,
     keys, seed, n_draws, debias, start, stop, dcg, disparity,
@@ -173,7 +204,7 @@ def evaluate_by_drawing(
     heads, n_admitted = np.empty(longest, np.int64), np.empty(k, np.int64)
     clocks, leaders = np.empty((longest, n_draws)), np.empty((k, n_draws))
     spare, totals, noise = np.empty(n_draws), np.empty(n_draws), np.empty(n_draws, np.uint64)
-    exposure, arrivals, ranking = np.empty(longest), np.empty(k), np.empty(k, np.int64)
+    exposure, ranking = np.empty(longest), np.empty(k, np.int64)
     for q in range(start, stop):
         first, last = offsets[q], offsets[q + 1]
         n = last - first
@@ -213,19 +244,16 @@ def evaluate_by_drawing(
                 _count(leaders[:places], filled, index_bits, discounts, sorted_gains, exposure, totals)
             else:
                 admit(eligibility[:n], thresholds[c], n_admitted)
-                for d in range(n_draws):
-                    draw(weights[:n], heads[:n], n_admitted, noise[d], places, arrivals, ranking)
-                    totals[d] = 0.0
-                    for j in range(places):
-                        exposure[ranking[j]] += discounts[j]
-                        totals[d] += discounts[j] * sorted_gains[ranking[j]]
-            mean, mean_square = 0.0, 0.0
-            for d in range(n_draws):
-                mean += totals[d] / n_draws
-                mean_square += totals[d] * totals[d] / n_draws
-            squares = dot(exposure[:n], exposure[:n])
-            value = squared_disparity(squares / (n_draws * n_draws), gain_squares, mean, n)
-            if debias and n > 1:
-                single = 4.0 * (discount_squares * gain_squares - mean_square) / (n * (n - 1))  # of single rankings
-                value = (n_draws * value - single) / (n_draws - 1)
-            dcg[q, c], disparity[q, c] = mean, value
+                _draw_each(
+                    weights[:n],
+                    heads[:n],
+                    n_admitted,
+                    noise,
+                    discounts,
+                    sorted_gains,
+                    ranking[:places],
+                    exposure,
+                    totals,
+                )
+            squares = discount_squares if debias else np.nan
+            dcg[q, c], disparity[q, c] = _values_of_draws(exposure[:n], totals, gain_squares, squares)

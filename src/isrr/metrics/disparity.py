@@ -66,17 +66,13 @@ def disparity_bound(queries: Queries, *, k: int = 5, gain_kind: Gain = "exponent
     return bound
 
 
-def normalized_disparity(
-    exposure: ArrayLike, queries: Queries, *, k: int = 5, gain_kind: Gain = "exponential"
-) -> FloatArray:
-    """Disparity as a share of the largest any ranker can have on the query, in [0, 1]; 0 where that is 0."""
-    return share_of_bound(
-        disparity(exposure, queries, gain_kind=gain_kind), disparity_bound(queries, k=k, gain_kind=gain_kind)
-    )
-
-
 def share_of_bound(values: FloatArray, bound: FloatArray) -> FloatArray:
-    """Disparities (n_queries, …) divided by the queries' bounds; 0 where the bound is 0."""
+    """Disparities (n_queries, …) divided by the queries' bounds; 0 where the bound is 0.
+
+    Example:
+        >>> share_of_bound(np.array([0.5, 0.0, 2.0000001, 3.0]), np.array([2.0, 0.0, 2.0, 2.0]))
+        array([0.25, 0.  , 1.  , 1.5 ])
+    """
     wide = bound.reshape(-1, *(1,) * (values.ndim - 1))
     share = np.divide(values, wide, out=np.zeros_like(values), where=wide > 0)
     share[(share > 1) & (share < 1 + EXACT_TO)] = 1.0

@@ -5,7 +5,7 @@ Rao–Blackwellised draws below 1, or from plain rankings, with the bias of thei
 kept.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
@@ -46,13 +46,18 @@ class Evaluation:
 
     @cached_property
     def mean_ndcg(self) -> FloatArray:
-        """Mean over the queries that count, (n_grid,)."""
-        return np.asarray(np.nanmean(self.ndcg, axis=0))
+        """Mean over the queries that count, (n_grid,); NaN where none does."""
+        return _mean(self.ndcg)
 
     @cached_property
     def mean_disparity(self) -> FloatArray:
-        """Mean over the queries that count, (n_grid,)."""
-        return np.asarray(np.nanmean(self.disparity, axis=0))
+        """Mean over the queries that count, (n_grid,); NaN where none does."""
+        return _mean(self.disparity)
+
+    @cached_property
+    def mean_normalized_disparity(self) -> FloatArray:
+        """Mean over the queries that count, (n_grid,); NaN where none does."""
+        return _mean(self.normalized_disparity)
 
 
 def evaluate(
@@ -84,6 +89,7 @@ def evaluate(
         >>> evaluate(queries, [GPLRanker(), GPLRanker.deterministic()]).ndcg.round(3)
         array([[0.727, 0.659]])
     """
+    _check_kinds(queries, grid)
     _check(grid, method, n_draws)
     gains, k = gain(queries.need_relevance(), gain_kind), grid[0].k
     dcg, disparity = np.empty((len(queries), len(grid))), np.empty((len(queries), len(grid)))
@@ -103,14 +109,65 @@ def evaluate(
     return Evaluation(dcg, disparity, disparity_bound(queries, k=k, gain_kind=gain_kind))
 
 
-def expected_ndcg(ranker: GPLRanker, queries: Queries, **options: object) -> FloatArray:
-    """Expected NDCG@k of one ranker on each query; options as for `evaluate`."""
-    return evaluate(queries, [ranker], **options).ndcg[:, 0]  # type: ignore[arg-type]
+def expected_ndcg(
+    ranker: GPLRanker,
+    queries: Queries,
+    *,
+    method: Method = "exact",
+    n_draws: int = SMOOTHING_DRAWS,
+    seed: int = 0,
+    gain_kind: Gain = "exponential",
+    empty_query: EmptyQuery = "skip",
+    progress: Progress | None = None,
+) -> FloatArray:
+    """Expected NDCG@k of one ranker on each query, (n_queries,); options as for `evaluate`."""
+    found = evaluate(
+        queries, [ranker], method=method, n_draws=n_draws, seed=seed, gain_kind=gain_kind, empty_query=empty_query,
+        progress=progress,
+    )  # fmt: skip
+    return found.ndcg[:, 0]
 
 
-def expected_disparity(ranker: GPLRanker, queries: Queries, **options: object) -> FloatArray:
-    """Disparity of one ranker's expected exposure on each query; options as for `evaluate`."""
-    return evaluate(queries, [ranker], **options).disparity[:, 0]  # type: ignore[arg-type]
+def expected_disparity(
+    ranker: GPLRanker,
+    queries: Queries,
+    *,
+    method: Method = "exact",
+    n_draws: int = SMOOTHING_DRAWS,
+    seed: int = 0,
+    gain_kind: Gain = "exponential",
+    empty_query: EmptyQuery = "skip",
+    progress: Progress | None = None,
+) -> FloatArray:
+    """Disparity of one ranker's expected exposure on each query, (n_queries,); options as for `evaluate`."""
+    found = evaluate(
+        queries, [ranker], method=method, n_draws=n_draws, seed=seed, gain_kind=gain_kind, empty_query=empty_query,
+        progress=progress,
+    )  # fmt: skip
+    return found.disparity[:, 0]
+
+
+def _mean(values: FloatArray) -> FloatArray:
+    """Mean over queries that are not NaN, (n_grid,)."""
+    counted = ~np.isnan(values)
+    n, mean = counted.sum(axis=0), np.full(values.shape[1:], np.nan)
+    np.divide(np.where(counted, values, 0.0).sum(axis=0), n, out=mean, where=n > 0)
+    return mean
+
+
+def _check_kinds(queries: object, grid: object) -> None:
+    """Refuse arguments of other kinds, with the call that was likely meant."""
+    if not isinstance(queries, Queries):
+        raise TypeError(
+            f"evaluate takes judged queries, then a list of rankers, got a {type(queries).__name__} first; "
+            "evaluate(queries, [ranker])"
+        )
+    others = [x for x in grid if not isinstance(x, GPLRanker)] if isinstance(grid, Iterable) else [grid]
+    if others:
+        raise TypeError(
+            f"the grid of evaluate is a list of rankers, got a {type(others[0]).__name__}; "
+            "evaluate(queries, [ranker]); to check a promise use isrr.check(outcome, queries)"
+        )
 
 
 def _check(grid: Sequence[GPLRanker], method: str, n_draws: int) -> None:

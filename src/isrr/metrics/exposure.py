@@ -35,6 +35,38 @@ class GroupExposure:
         return out
 
 
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Which rows pool together, and what their items deserve: found once, for any number of rankers.
+
+    Attributes:
+        offsets, groups, gain: As in `GroupExposure`.
+        place: The pooled row that each row of the queries adds to, in query order, (n_rows,).
+    """
+
+    offsets: IntArray
+    groups: NDArray[Any]
+    gain: FloatArray
+    place: IntArray
+
+    @classmethod
+    def of(cls, queries: Queries, gain_kind: Gain = "exponential") -> "Groups":
+        """By query and `item_groups`."""
+        if queries.item_groups is None:
+            unnamed = "these queries have no item groups; give them some, the provider of each item (`item_groups`)"
+            raise DataError(queries.absent.get("item_group", unnamed))
+        names, code = np.unique(queries.item_groups.astype(str), return_inverse=True)
+        query = np.repeat(np.arange(len(queries)), queries.n_items)
+        pairs, place = np.unique(query * len(names) + code, return_inverse=True)
+        offsets = np.searchsorted(pairs // len(names), np.arange(len(queries) + 1)).astype(np.int64)
+        gains = gain(queries.need_relevance(), gain_kind)
+        return cls(offsets, names[pairs % len(names)], _added_up(place, gains), place)
+
+    def pooled(self, exposure: FloatArray) -> GroupExposure:
+        """The exposure of each group, from one number a row in query order."""
+        return GroupExposure(self.offsets, self.groups, _added_up(self.place, exposure), self.gain)
+
+
 def group_exposure(exposure: ArrayLike, queries: Queries, *, gain_kind: Gain = "exponential") -> GroupExposure:
     """Pool exposure and gain over the items of a group, query by query.
 
@@ -43,15 +75,8 @@ def group_exposure(exposure: ArrayLike, queries: Queries, *, gain_kind: Gain = "
         queries: Judged queries with `item_groups`.
         gain_kind: "exponential" or "linear".
     """
-    if queries.item_groups is None:
-        unnamed = "these queries have no item groups; give them some, the provider of each item (`item_groups`)"
-        raise DataError(queries.absent.get("item_group", unnamed))
-    values = queries.in_query_order(exposure, "exposure")
-    names, code = np.unique(queries.item_groups.astype(str), return_inverse=True)
-    query = np.repeat(np.arange(len(queries)), queries.n_items)
-    pairs, pooled = np.unique(query * len(names) + code, return_inverse=True)
-    offsets = np.searchsorted(pairs // len(names), np.arange(len(queries) + 1)).astype(np.int64)
-    gains = gain(queries.need_relevance(), gain_kind)
-    shown = np.bincount(pooled, values).astype(np.float64)
-    deserved = np.bincount(pooled, gains).astype(np.float64)
-    return GroupExposure(offsets, names[pairs % len(names)], shown, deserved)
+    return Groups.of(queries, gain_kind).pooled(queries.in_query_order(exposure, "exposure"))
+
+
+def _added_up(place: IntArray, values: FloatArray) -> FloatArray:
+    return np.bincount(place, values).astype(np.float64)

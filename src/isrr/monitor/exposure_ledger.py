@@ -15,7 +15,7 @@ import numpy as np
 
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
-from isrr.gains import Gain, gain
+from isrr.gains import Gain, discount, gain
 from isrr.monitor.matching import need_item_ids
 
 N_MOMENTS = 60
@@ -71,9 +71,10 @@ def ledger(
     exposure, credit = np.zeros(names.size), np.zeros(names.size)
     states, due = [], set(checkpoints.tolist())
     for number, line in enumerate(lines, 1):
-        for rank, item in enumerate(line["items"], line["first_rank"]):
+        shown = discount(line["first_rank"] + len(line["items"]) - 1)[line["first_rank"] - 1 :]
+        for weight, item in zip(shown, line["items"], strict=True):
             if str(item) in place:
-                exposure[place[str(item)]] += 1.0 / np.log2(1 + rank)
+                exposure[place[str(item)]] += weight
         if line["first_rank"] == 1:
             query = query_of[str(line["query_id"])]
             rows = slice(judgments.offsets[query], judgments.offsets[query + 1])

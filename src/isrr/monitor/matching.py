@@ -54,11 +54,13 @@ class Matches:
     Attributes:
         queries: The judged queries to count, in the order in which they were first served.
         n_incomplete: Judged queries of which a served item has no judgment.
+        n_before: Judged queries that were counted before, and are not again.
         note: Why nothing matched, or which judgment is lacking; empty where all is well.
     """
 
     queries: list[JudgedQuery]
     n_incomplete: int
+    n_before: int
     note: str
 
 
@@ -72,6 +74,7 @@ def match(served: Iterable[Line], judgments: Queries, certificate: str, seen: Co
         seen: Keys of the queries that were counted before.
     """
     relevance, items = judgments.need_relevance(), need_item_ids(judgments)
+    keys = [identifier_key(query) for query in judgments.query_ids]
     lists, note = _lists(served, {str(query): q for q, query in enumerate(judgments.query_ids)}, certificate, seen)
     found, n_incomplete = [], 0
     for q, lines in sorted(lists.items(), key=lambda entry: (entry[1][0]["time"], entry[0])):
@@ -86,8 +89,8 @@ def match(served: Iterable[Line], judgments: Queries, certificate: str, seen: Co
             )
             continue
         segment = None if judgments.segments is None else str(judgments.segments[q])
-        found.append(JudgedQuery(identifier_key(judgments.query_ids[q]), segment, lines, grades))
-    return Matches(found, n_incomplete, note)
+        found.append(JudgedQuery(keys[q], segment, lines, grades))
+    return Matches(found, n_incomplete, sum(key in seen for key in keys), note)
 
 
 def need_item_ids(judgments: Queries) -> NDArray[Any]:

@@ -105,6 +105,7 @@ class Monitor:
         n_judged: Queries counted.
         n_empty: Judged queries without a relevant item, left out as the promise leaves them out.
         n_incomplete: Judged queries of which a served item has no judgment, in the last batch; they may come again.
+        n_before: Judged queries of the last batch that had been counted before; what is judged of them now is ignored.
         n_unwatched: Judged queries in segments that the promise does not name, in the last batch.
         note: Why nothing of the last batch could be counted, which judgment is lacking, or which segment is not
             watched; empty where all is well.
@@ -128,7 +129,7 @@ class Monitor:
         self._segments = sorted({segment for _, segment in cells if segment is not None})
         self._seen: set[int] = set()
         self.alarm: Alarm | None = None
-        self.n_empty = self.n_incomplete = self.n_unwatched = 0
+        self.n_empty = self.n_incomplete = self.n_before = self.n_unwatched = 0
         self.note = ""
         self._state = None if state is None else Path(state)
         if self._state is not None and self._state.exists():
@@ -159,7 +160,8 @@ class Monitor:
         """
         self._need_segments(judgments)
         found = match(served, judgments, self.certificate, self._seen)
-        self.n_incomplete, self.n_unwatched, self.note = found.n_incomplete, 0, found.note
+        self.n_incomplete, self.n_before, self.n_unwatched = found.n_incomplete, found.n_before, 0
+        self.note = found.note
         for query in found.queries:
             if self._segments and query.segment not in self._segments:
                 self.n_unwatched += 1
@@ -191,6 +193,9 @@ class Monitor:
             f"judged       {counted(self.n_judged, 'query')} ({self.n_empty:,} without a relevant item; "
             f"{self.n_incomplete:,} more lack judgments of served items{unwatched})",
         ]
+        if self.n_before:
+            again = counted(self.n_before, "query")
+            lines.append(f"passed over  {again} counted before: each counts once, as it was first judged")
         for watch in self._watches:
             where = "" if watch.segment is None else f" in segment {watch.segment!r}"
             risk = f"risk {np.mean(watch.losses):.4f}, " if watch.losses else ""

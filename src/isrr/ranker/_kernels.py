@@ -42,13 +42,11 @@ def weigh(scores, order, scale, weights, eligibility, heads):
     if (top - scores[order[n - 1]]) * scale < -SPLIT - np.log(n):
         return
     below = -np.inf  # log weight of everything below, walking up
-    cuts = 0
     for i in range(n - 1, 0, -1):
         here, above = (scores[order[i]] - top) * scale, (scores[order[i - 1]] - top) * scale
         below = max(here, below) + np.log1p(np.exp(-abs(here - below)))
         if below - above < SPLIT:
             heads[i] = i
-            cuts += 1
     head = 0
     for i in range(1, n):
         if (scores[order[head]] - scores[order[i]]) * scale > WIDEST:
@@ -148,17 +146,16 @@ def sample_queries(offsets, order, scores, scale, thresholds, noise, start, stop
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def drawn_list(scores, scale, threshold, decay, k, noise):
-    # Returns order, weights, eligibility and heads (n,), n_admitted and ranking (places,), items by falling score.
-    n = scores.size
-    places = min(k, n)
+def drawn_list(raw, scores, scale, thresholds, noise):
+    # raw, scores (n,)     before and after the score map, which may round two raw scores to one
+    # thresholds (places,)
+    # Returns order, weights, eligibility and heads (n,), n_admitted and ranking (places,), items by falling raw score.
+    n, places = scores.size, thresholds.size
     order, spare = np.empty(n, np.int32), np.empty(n, np.int32)
-    sort_query(scores, order, spare)
+    sort_query(raw, order, spare)
     weights, eligibility, heads = np.empty(n), np.empty(n), np.empty(n, np.int64)
     weigh(scores, order, scale, weights, eligibility, heads)
-    thresholds, n_admitted = np.empty(places), np.empty(places, np.int64)
-    for j in range(places):
-        thresholds[j] = threshold * decay**j
+    n_admitted = np.empty(places, np.int64)
     admit(eligibility, thresholds, n_admitted)
     arrivals, ranking = np.empty(places), np.empty(places, np.int64)
     draw(weights, heads, n_admitted, noise, places, arrivals, ranking)
@@ -166,12 +163,12 @@ def drawn_list(scores, scale, threshold, decay, k, noise):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def rank_one(scores, scale, threshold, decay, k, noise):
-    # Returns k positions within the query, or none at all when a score is not finite.
+def rank_one(raw, scores, scale, thresholds, noise):
+    # Returns a position within the query for each threshold, or none at all when a score is not finite.
     for score in scores:
         if not np.isfinite(score):
             return np.empty(0, np.int64)
-    order, _, _, _, _, ranking = drawn_list(scores, scale, threshold, decay, k, noise)
+    order, _, _, _, _, ranking = drawn_list(raw, scores, scale, thresholds, noise)
     for j in range(ranking.size):
         ranking[j] = order[ranking[j]]
     return ranking

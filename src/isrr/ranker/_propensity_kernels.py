@@ -12,15 +12,12 @@ from isrr.ranker._kernels import admit, drawn_list, weigh
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def place_probabilities(scores, order, scale, n_admitted, ranking, probabilities):
+def place_probabilities(scores, order, place_of, scale, n_admitted, ranking, placed, probabilities):
+    # place_of (n,)         where each item stands in `order`
     # ranking (≤ k,)        positions within the query, −1 beyond the end of a list
+    # placed (n,)           scratch, all False before and after
     # probabilities (≤ k,)  out: log chance of each placed item given those above it, in log space throughout
-    n = order.size
-    placed = np.zeros(n, np.bool_)
-    place_of = np.empty(n, np.int64)
-    for i in range(n):
-        place_of[order[i]] = i
-    best = 0
+    n, best = order.size, 0
     for j in range(ranking.size):
         if ranking[j] < 0:
             probabilities[j] = 0.0
@@ -38,6 +35,9 @@ def place_probabilities(scores, order, scale, n_admitted, ranking, probabilities
         placed[pick] = True
         while best < n and placed[best]:
             best += 1
+    for item in ranking:
+        if item >= 0:
+            placed[place_of[item]] = False
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -45,14 +45,17 @@ def place_probabilities_of_queries(offsets, order, scores, scale, thresholds, ra
     # rankings, out (n_queries, n_draws, ≤ k)
     longest = longest_query(offsets, start, stop)
     weights, eligibility, heads = np.empty(longest), np.empty(longest), np.empty(longest, np.int64)
-    n_admitted = np.empty(thresholds.size, np.int64)
+    n_admitted, place_of = np.empty(thresholds.size, np.int64), np.empty(longest, np.int64)
+    placed = np.zeros(longest, np.bool_)
     for q in range(start, stop):
         first, last = offsets[q], offsets[q + 1]
-        n = last - first
-        weigh(scores[first:last], order[first:last], scale, weights[:n], eligibility[:n], heads[:n])
+        n, mine, by_score = last - first, scores[first:last], order[first:last]
+        weigh(mine, by_score, scale, weights[:n], eligibility[:n], heads[:n])
         admit(eligibility[:n], thresholds, n_admitted)
+        for i in range(n):
+            place_of[by_score[i]] = i
         for d in range(rankings.shape[1]):
-            place_probabilities(scores[first:last], order[first:last], scale, n_admitted, rankings[q, d], out[q, d])
+            place_probabilities(mine, by_score, place_of[:n], scale, n_admitted, rankings[q, d], placed[:n], out[q, d])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -84,13 +87,13 @@ def place_chances(weights, heads, n_admitted, ranking, chances):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def rank_one_with_propensity(scores, scale, threshold, decay, k, noise):
+def rank_one_with_propensity(raw, scores, scale, thresholds, noise):
     # Returns what `rank_one` does, the chance of each place given those above it, the first places of the order by
-    # score, whether scores tie, and the best item's chance of first place.
+    # score, whether raw scores tie, and the best item's chance of first place.
     for score in scores:
         if not np.isfinite(score):
             return np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64), False, 0.0
-    order, weights, eligibility, heads, n_admitted, ranking = drawn_list(scores, scale, threshold, decay, k, noise)
+    order, weights, eligibility, heads, n_admitted, ranking = drawn_list(raw, scores, scale, thresholds, noise)
     chances = np.empty(ranking.size)
     place_chances(weights, heads, n_admitted, ranking, chances)
     leading = np.empty(ranking.size, np.int64)
@@ -98,5 +101,5 @@ def rank_one_with_propensity(scores, scale, threshold, decay, k, noise):
         ranking[j], leading[j] = order[ranking[j]], order[j]
     tied = False
     for i in range(1, order.size):
-        tied = tied or scores[order[i]] == scores[order[i - 1]]
+        tied = tied or raw[order[i]] == raw[order[i - 1]]
     return ranking, chances, leading, tied, eligibility[0]

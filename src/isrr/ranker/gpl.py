@@ -11,12 +11,8 @@ Paper: section 3.2.
 
 from __future__ import annotations
 
-import reprlib
-import secrets
 from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import blake2b
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,35 +21,18 @@ from isrr.data.queries import FloatArray, Queries
 from isrr.data.rankings import checked_rankings
 from isrr.errors import DataError
 from isrr.gains import discount
-from isrr.noise import CALIBRATION, SERVING, stream_seed, streams
+from isrr.noise import CALIBRATION, stream_seed, streams
 from isrr.parallel import Progress, over_queries
 from isrr.ranker._exposure_kernels import exposure_of_queries
 from isrr.ranker._kernels import eligibility_of_queries, rank_one, sample_queries
 from isrr.ranker._nodes import laguerre_rules
 from isrr.ranker._propensity_kernels import place_probabilities_of_queries, rank_one_with_propensity
+from isrr.ranker.serving import ServedList, is_length, refuse_infinite, servable, session_key, session_noise
 from isrr.ranker.thresholds import expand
 from isrr.scores.standardize import ScoreMap
 
 DETERMINISTIC = 2.0  # eligibility is a probability: a threshold above 1 admits nobody
 SMOOTHING_DRAWS = 100
-
-
-class ServedList(NamedTuple):
-    """One order of one query, with what an audit of it needs.
-
-    Attributes:
-        ranking: Positions within the scores, (places,).
-        propensity: Chance of each placed item at its place given those above it, (places,).
-        deterministic: The first places of the order by score, (places,).
-        tied: Whether two scores are equal; then the order given decides between them.
-        eligibility: The best item's chance of first place.
-    """
-
-    ranking: NDArray[np.int64]
-    propensity: FloatArray
-    deterministic: NDArray[np.int64]
-    tied: bool
-    eligibility: float
 
 
 @dataclass(frozen=True)
@@ -85,7 +64,7 @@ class GPLRanker:
     score_map: ScoreMap | None = None
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.k, int | np.integer) and self.k >= 1):
+        if not is_length(self.k):
             raise ValueError(f"k must be a whole number ≥ 1, got {self.k!r}; it is the length of the list")
         object.__setattr__(self, "k", int(self.k))
         checks = {
@@ -99,6 +78,12 @@ class GPLRanker:
             if not good:
                 raise ValueError(f"{name} must be {need}, got {getattr(self, name)!r}")
             object.__setattr__(self, name, float(getattr(self, name)))
+        softness = self.deviation * self.temperature
+        if not (0 < softness < np.inf and self.scale < np.inf):
+            raise ValueError(
+                f"temperature {self.temperature:g} times deviation {self.deviation:g} is {softness:g}; scores are "
+                "divided by it, and it must neither vanish nor run over"
+            )
 
     @classmethod
     def plackett_luce(cls, k: int = 5, temperature: float = 1.0, deviation: float = 1.0) -> GPLRanker:
@@ -113,7 +98,7 @@ class GPLRanker:
     @property
     def is_deterministic(self) -> bool:
         """Whether no position can ever draw among two items."""
-        return self.threshold * self.decay ** (self.k - 1) > 1.0
+        return bool(self.thresholds[-1] > 1.0)
 
     @cached_property
     def thresholds(self) -> FloatArray:
@@ -196,8 +181,8 @@ class GPLRanker:
 
         Where scores tie and the queries have item ids, ids decide; `rank` knows none and goes by input order.
         """
-        noise = np.array([[self._session_noise(query_id, session)] for query_id in queries.query_ids], np.uint64)
-        return self._drawn(queries, noise, progress)[:, 0]
+        names = [[session_noise(self._key, query_id, session)] for query_id in queries.query_ids]
+        return self._drawn(queries, np.array(names, np.uint64), progress)[:, 0]
 
     def _drawn(self, queries: Queries, noise: NDArray[np.uint64], progress: Progress | None) -> NDArray[np.int64]:
         scores, order = self.mapped(queries.need_scores()), queries.by_score
@@ -225,7 +210,7 @@ class GPLRanker:
 
         Args:
             scores: Raw scores of the candidates, (n_items,); finite numbers.
-            query_id: The query; with a session it names the draw.
+            query_id: The query; with a session it names the draw, and is needed there.
             session: With the same session, the same query gets the same order, however often and however far it is
                 asked for; another session gets another draw. Without one, every call is a fresh draw.
             k: How many places to fill, the ranker's own k unless given; the first places do not depend on it.
@@ -237,12 +222,12 @@ class GPLRanker:
             >>> GPLRanker().rank([0.3, 2.0, 1.1], query_id="q7", session="u42", k=3)
             array([1, 0, 2])
         """
-        raw, places = self._servable(scores, k)
+        raw = servable(scores)
         ranking: NDArray[np.int64] = rank_one(
-            self.mapped(raw), self.scale, self.threshold, self.decay, places, self._session_noise(query_id, session)
+            raw, self.mapped(raw), self.scale, self._served(raw, k), session_noise(self._key, query_id, session)
         )
         if ranking.size == 0:
-            _refuse_infinite(raw)
+            refuse_infinite(raw)
         return ranking
 
     def rank_with_propensity(
@@ -254,26 +239,24 @@ class GPLRanker:
             >>> GPLRanker().rank_with_propensity([0.3, 2.0, 1.1], "q7", "u42", k=3).propensity.round(3)
             array([0.629, 0.31 , 1.   ])
         """
-        raw, places = self._servable(scores, k)
-        noise = self._session_noise(query_id, session)
+        raw = servable(scores)
         served = ServedList(
-            *rank_one_with_propensity(self.mapped(raw), self.scale, self.threshold, self.decay, places, noise)
+            *rank_one_with_propensity(
+                raw, self.mapped(raw), self.scale, self._served(raw, k), session_noise(self._key, query_id, session)
+            )
         )
         if served.ranking.size == 0:
-            _refuse_infinite(raw)
+            refuse_infinite(raw)
         return served
 
-    def _servable(self, scores: ArrayLike, k: int | None) -> tuple[FloatArray, int]:
-        try:
-            raw = np.ascontiguousarray(scores, np.float64)
-        except (TypeError, ValueError):
-            raise DataError(f"scores are {reprlib.repr(scores)}; needed is a non-empty list of numbers") from None
-        if raw.ndim != 1 or raw.size == 0:
-            raise DataError(f"scores have shape {raw.shape}; needed is a non-empty list of numbers")
-        places = self.k if k is None else k
-        if not isinstance(places, int | np.integer) or places < 1:
-            raise DataError(f"k must be a whole number ≥ 1, got {places!r}; it is the number of places to fill")
-        return raw, places
+    def _served(self, raw: FloatArray, k: int | None) -> FloatArray:
+        """The thresholds of the places to fill, (places,)."""
+        if k is None:
+            return self.thresholds[: raw.size]
+        if not is_length(k):
+            raise DataError(f"k must be a whole number ≥ 1, got {k!r}; it is the number of places to fill")
+        places = min(int(k), raw.size)
+        return self.thresholds[:places] if places <= self.k else expand(self.threshold, self.decay, places)
 
     def log_prob(self, rankings: ArrayLike, queries: Queries) -> FloatArray:
         """Log probability of given rankings, (n_queries, …); −inf for one that cannot be drawn.
@@ -302,21 +285,6 @@ class GPLRanker:
         )
         return out.reshape(given.shape)
 
-    def _session_noise(self, query_id: object, session: object) -> np.uint64:
-        if session is None:
-            return np.uint64(secrets.randbits(64))
-        query, name = str(query_id).encode(), str(session).encode()
-        digest = blake2b(len(query).to_bytes(8, "little") + query + name, digest_size=8, key=self._key)
-        return np.uint64(int.from_bytes(digest.digest(), "little"))
-
     @cached_property
     def _key(self) -> bytes:
-        identity = repr(replace(self, k=1))  # how many places are asked for must not change the draw
-        return blake2b(identity.encode(), digest_size=32, key=SERVING.to_bytes(8, "little")).digest()
-
-
-def _refuse_infinite(raw: FloatArray) -> None:
-    bad = np.flatnonzero(~np.isfinite(raw))
-    if bad.size:
-        raise DataError(f"score {int(bad[0])} is {raw[bad[0]]}; it must be a finite number")
-    raise DataError(f"scores up to {np.abs(raw).max():.3g} leave the range of numbers under the score map")
+        return session_key(repr(replace(self, k=1)))  # how many places are asked for must not change the draw

@@ -11,13 +11,15 @@ from isrr.data.queries import FloatArray
 
 
 def expand(threshold: float, decay: float, k: int) -> FloatArray:
-    """The thresholds of k positions.
+    """The thresholds of k positions; the first ones do not depend on k, to the last bit.
 
     Example:
         >>> expand(0.8, 0.5, 3)
         array([0.8, 0.4, 0.2])
     """
-    return threshold * decay ** np.arange(k, dtype=np.float64)
+    factors = np.full(k, decay)
+    factors[0] = threshold
+    return np.multiply.accumulate(factors)
 
 
 def uniform_grid(eligibility: FloatArray, n: int = 21) -> FloatArray:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from isrr.report.figures import BLUE, ORANGE, axes
+from isrr.report.figures import BLUE, ORANGE, axes, save
 
 
 def exposure_over_time(moments: ArrayLike, items: ArrayLike, groups: ArrayLike | None, file: Path) -> None:
@@ -31,4 +31,4 @@ def exposure_over_time(moments: ArrayLike, items: ArrayLike, groups: ArrayLike |
     dates = ConciseDateFormatter(subplot.xaxis.get_major_locator())  # type: ignore[no-untyped-call]
     subplot.xaxis.set_major_formatter(dates)
     subplot.legend(frameon=False, fontsize=8)
-    figure.savefig(file, dpi=160)
+    save(figure, file)

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from isrr.certificate import Abstention, Certificate
 from isrr.errors import MissingExtraError
+from isrr.files import replacing
 
 BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#666666", "#009E73"  # Okabe and Ito: safe for the colour-blind
 
@@ -26,33 +26,30 @@ def axes(width: float = 6.4, height: float = 4.0) -> tuple[Any, Any]:
     return figure, subplot
 
 
-def tradeoff(
-    utility: ArrayLike, gain: ArrayLike, file: Path, *, outcome: Certificate | Abstention, reference: dict[str, Any]
-) -> None:
+def tradeoff(outcome: Certificate | Abstention, file: Path, reference: dict[str, Any]) -> None:
     """Fairness gain against utility along the path, the promise and the ranker in use.
 
     Args:
-        utility: Mean NDCG of each configuration, in the order of the path.
-        gain: Their fairness gain.
-        file: Where to write the picture; the suffix says how.
         outcome: What calibration said.
+        file: Where to write the picture; the suffix says how.
         reference: A second curve to compare with: "label", "utility" and "gain"; and the "deterministic" utility.
     """
     figure, subplot = axes()
-    shown = 100 * np.asarray(gain)
+    utility = np.array([point.utility.value for point in outcome.curve])
+    shown = 100 * np.array([point.fairness_gain.value for point in outcome.curve])
     certified = np.array([point.certified for point in outcome.curve])
     subplot.plot(
         reference["utility"], 100 * np.asarray(reference["gain"]), color=GREY, lw=1.2, ls="--", label=reference["label"]
     )
     subplot.plot(utility, shown, color=BLUE, lw=1.5, label="searched path")
-    subplot.plot(np.asarray(utility)[certified], shown[certified], color=GREEN, lw=4, alpha=0.6, label="certified")
+    subplot.plot(utility[certified], shown[certified], color=GREEN, lw=4, alpha=0.6, label="certified")
     promise = outcome.guarantees[0]
     best, worst = float(np.max(utility)), float(np.min(utility))
     if promise.utility:
         level = promise.target * (reference["deterministic"] if promise.relative else 1.0)
         subplot.axvline(level, color=ORANGE, lw=1.2, label=str(promise))
         worst = max(worst, level - 2.5 * (best - level))  # what lies far beyond the promise is of no interest
-        subplot.set_ylim(-3, 1.15 * float(np.max(shown[np.asarray(utility) >= worst])))
+        subplot.set_ylim(-3, 1.15 * float(np.max(shown[utility >= worst])))
     subplot.set_xlim(best + 0.03 * (best - worst), worst)
     if isinstance(outcome, Certificate):
         point = (outcome.utility.value, 100 * outcome.fairness_gain.value)
@@ -62,7 +59,7 @@ def tradeoff(
     subplot.set_xlabel(f"expected NDCG@{outcome.k} (deterministic on the left)")
     subplot.set_ylabel("disparity removed, %")
     subplot.legend(frameon=False, fontsize=8, loc="lower right")
-    figure.savefig(file, dpi=160)
+    save(figure, file)
 
 
 def threshold_curves(record: Mapping[str, Any], title: str, file: Path) -> None:
@@ -94,7 +91,7 @@ def threshold_curves(record: Mapping[str, Any], title: str, file: Path) -> None:
     left.set_xlabel("threshold")
     left.set_title(title, fontsize=10)
     figure.legend(handles=handles, frameon=False, fontsize=8, loc="outside lower center", ncols=2)
-    _save(figure, file)
+    _save_both(figure, file)
 
 
 def _place(subplot: Any, one: float, other: float, heights: tuple[float, float]) -> None:
@@ -135,7 +132,7 @@ def utility_histograms(panels: Sequence[Mapping[str, Any]], title: str, file: Pa
     figure.legend(
         *subplots[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside lower center", ncols=2
     )
-    _save(figure, file)
+    _save_both(figure, file)
 
 
 def decay_curves(records: Sequence[Mapping[str, Any]], title: str, file: Path) -> None:
@@ -165,7 +162,7 @@ def decay_curves(records: Sequence[Mapping[str, Any]], title: str, file: Path) -
     handles = subplot.get_legend_handles_labels()
     figure.suptitle(title, fontsize=10)
     figure.legend(*handles, frameon=False, fontsize=8, loc="outside lower center", ncols=4)
-    _save(figure, file)
+    _save_both(figure, file)
 
 
 def _shades(n: int) -> list[Any]:
@@ -174,10 +171,17 @@ def _shades(n: int) -> list[Any]:
     return [colormaps["viridis"](x) for x in np.linspace(0.0, 0.9, n)]
 
 
-def _save(figure: Any, file: Path) -> None:
-    """PNG and SVG, the same bytes for the same figure."""
+def _save_both(figure: Any, file: Path) -> None:
+    """PNG and SVG."""
+    for suffix in (".png", ".svg"):
+        save(figure, file.with_suffix(suffix))
+
+
+def save(figure: Any, file: Path) -> None:
+    """Write a picture, all of it or nothing, in the format its suffix names; the same bytes for the same figure."""
     from matplotlib import rc_context
 
-    with rc_context({"svg.hashsalt": "isrr"}):
-        figure.savefig(file.with_suffix(".png"), dpi=160)
-        figure.savefig(file.with_suffix(".svg"), metadata={"Date": None})
+    kind = file.suffix.removeprefix(".") or "png"
+    settings = {"metadata": {"Date": None}} if kind == "svg" else {"dpi": 160}
+    with rc_context({"svg.hashsalt": "isrr"}), replacing(file) as partial:
+        figure.savefig(partial, format=kind, **settings)

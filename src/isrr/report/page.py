@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from isrr.certificate import Abstention, Certificate
+from isrr.counting import counted
 from isrr.explore.explorer import Explorer
 from isrr.explore.portrait import Portrait
 from isrr.findings import Estimate
@@ -119,7 +120,7 @@ def _tiles(outcome: Certificate | Abstention) -> str:
     else:
         needed = "no number is enough" if outcome.queries_needed is None else f"about {outcome.queries_needed:,}"
         tiles += [
-            ("Tested on", words.count(outcome.provenance.n_queries, "query", "queries")),
+            ("Tested on", counted(outcome.provenance.n_queries, "query")),
             ("Queries needed", needed),
         ]
     return "".join(f"<div><dt>{escape(name)}</dt><dd>{_unbroken(escape(value))}</dd></div>" for name, value in tiles)

@@ -1,9 +1,11 @@
 """The page's sentences: what a certificate or an abstention says, in plain language."""
 
+import re
 import shlex
 from dataclasses import replace
 
 from isrr.certificate import ASSUMPTIONS, Abstention, Certificate
+from isrr.counting import counted, percent
 from isrr.findings import Estimate
 from isrr.guarantee import Guarantee
 from isrr.ranker.gpl import GPLRanker
@@ -15,7 +17,7 @@ BREAKS = (
     "The scoring model was trained on these very queries, or was replaced since.",
     "The promise was chosen after trying several on these same queries.",
 )
-
+_ARGUMENT = re.compile(r"`(\w+)=\w*`")  # as the library names its arguments
 
 SELECTED = {
     "fixed_sequence": "Configurations were put in an order, safest first, without looking at the judgments they are "
@@ -30,24 +32,14 @@ SELECTED = {
 SELECTED["split"] = SELECTED["fixed_sequence"]
 
 
-def count(n: int, one: str, many: str = "") -> str:
-    """A number with its noun.
+def unbroken(text: str) -> str:
+    r"""The same on one line, wherever the page breaks its lines.
 
     Example:
-        >>> count(1, "look"), count(1200, "query", "queries")
-        ('1 look', '1,200 queries')
+        >>> unbroken("17.3 %")
+        '17.3\xa0%'
     """
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
-
-
-def percent(share: float, digits: int = 1) -> str:
-    r"""A measured share as text that does not break across lines.
-
-    Example:
-        >>> percent(0.1726), percent(0.3)
-        ('17.3\xa0%', '30.0\xa0%')
-    """
-    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def level(share: float) -> str:
@@ -57,13 +49,13 @@ def level(share: float) -> str:
         >>> level(0.95), level(0.925)
         ('95\xa0%', '92.5\xa0%')
     """
-    return f"{100 * share:.6g}\N{NO-BREAK SPACE}%"
+    return unbroken(f"{100 * share:.6g} %")
 
 
 def interval(estimate: Estimate, *, shares: bool = False) -> str:
     """A value with its interval, as numbers or in percent."""
     if shares:
-        return f"{percent(estimate.value)} [{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
+        return f"{unbroken(percent(estimate.value))} [{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
     return str(estimate)
 
 
@@ -108,17 +100,18 @@ def verdict(outcome: Certificate | Abstention) -> tuple[str, str]:
             "The order by score stays in use, so nothing changes for users or items.",
         )
     before, after = outcome.deterministic_utility.value, outcome.utility.value
-    kept = percent(after / max(before, 1e-300))
+    kept = unbroken(percent(after / max(before, 1e-300)))
     return (
         f"On new queries like the judged ones, {promise}, with {surely}.",
         f"Measured, NDCG@{outcome.k} goes from {before:.4f} to {after:.4f} ({kept} kept), and "
-        f"{percent(outcome.fairness_gain.value)} of the disparity in exposure is gone.",
+        f"{unbroken(percent(outcome.fairness_gain.value))} of the disparity in exposure is gone.",
     )
 
 
 def warnings(outcome: Certificate | Abstention) -> list[str]:
     """What a reader must know before trusting the verdict."""
-    return [f"{warning[0].upper()}{warning[1:]}." for warning in outcome.warnings]
+    plain = [_ARGUMENT.sub(r"\1", warning) for warning in outcome.warnings]
+    return [f"{warning[0].upper()}{warning[1:]}." for warning in plain]
 
 
 def how_selected(outcome: Certificate | Abstention) -> str:
@@ -185,7 +178,7 @@ def what_helps(outcome: Abstention) -> list[str]:
         lines.append("No number of judged queries would certify this promise: ask for less, or improve the scores.")
     else:
         lines.append(
-            f"About {count(outcome.queries_needed, 'judged query', 'judged queries')} in all would be enough, 8 times "
+            f"About {counted(outcome.queries_needed, 'judged query')} in all would be enough, 8 times "
             f"out of 10; this was tested on {outcome.provenance.n_queries:,}."
         )
     for test in outcome.tests:
@@ -207,11 +200,11 @@ def facts(outcome: Certificate | Abstention, command: str) -> list[tuple[str, st
     p = outcome.provenance
     method = "exact expectation" if p.method == "exact" else f"{p.n_draws} rankings drawn per query"
     evidence = ", ".join(sorted({test.evidence for test in outcome.tests})) or p.evidence
-    judged = count(p.n_queries, "judged query", "judged queries")
+    judged = counted(p.n_queries, "judged query")
     rows = [
         ("Outcome", f"{'abstention' if outcome.abstained else 'certificate'} {outcome.id}"),
         ("Promise", "; ".join(str(g) for g in outcome.guarantees)),
-        ("Confidence", f"{outcome.confidence:.10g}, over {count(p.planned_looks, 'planned look')} at the data"),
+        ("Confidence", f"{outcome.confidence:.10g}, over {counted(p.planned_looks, 'planned look')} at the data"),
         ("Ranker", f"{configuration(outcome.ranker)}; k = {outcome.k}"),
         ("Tested on", f"{judged}; {p.n_skipped:,} without a relevant item left out"),
         ("Path", f"{p.path}, {len(outcome.curve)} configurations, fixed by {p.path_basis}"),

@@ -14,6 +14,7 @@ from isrr.compiled import njit
 LOG_SQRT_2PI = 0.9189385332046727
 DEEP = -700.0  # below this log-probability the tail series is exact to the last bits
 PRIOR_QUERIES = 10.0
+PRIOR_MEAN = 0.5
 BET_SHARE = 0.99  # of the largest bet that cannot go bankrupt
 SUM_SCALE = 1099511627776.0  # 2⁴⁰: what is added up over queries is kept in whole numbers, in units of 2⁻⁴⁰
 
@@ -113,14 +114,14 @@ def hedge_ratio(log_p):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def hedge(losses, alpha, delta, prior_deviation, prior_mean, certified):
+def hedge(losses, alpha, delta, prior_deviation, certified):
     # losses     (n_queries, n_grid)  in canonical order
     # alpha      (n_grid,)            risk level tested
     # delta      (n_grid,)            level of the test, in (0, 1)
     # certified  (n_grid,)            out: wealth reached 1/delta
     n_queries, n_grid = losses.shape
     log_p = np.log(delta)  # of p = delta × wealth
-    total = np.full(n_grid, prior_mean * PRIOR_QUERIES)
+    total = np.full(n_grid, PRIOR_MEAN * PRIOR_QUERIES)
     squares = np.full(n_grid, prior_deviation * prior_deviation * PRIOR_QUERIES)
     largest_bet = BET_SHARE / (1.0 - alpha)
     running, n_running = np.arange(n_grid), n_grid

@@ -9,8 +9,8 @@ The strategy is the delta-hedge of a digital option that pays 1/delta when the G
     b = min( φ(d) / (p·σₜ₋₁·√(n−t+1)),  0.99/(1−α) )
     Wₜ = Wₜ₋₁·(1 + b·(α − Xₜ))                                certified iff δ·Wₜ ≥ 1 for some t ≤ n
 
-σ is a running deviation that starts from `prior_deviation` and `prior_mean`, worth ten queries; a poor guess
-costs power and never validity, as long as neither depends on alpha or on the calibration losses. Rows must
+σ is a running deviation that starts from `prior_deviation` around ½, worth ten queries; a poor guess costs
+power and never validity, as long as it depends neither on alpha nor on the calibration losses. Rows must
 come in an order that knows nothing of the losses (sorted by a keyed hash of the query id). Tests are nested
 in delta and in alpha, which makes p-value and upper bound roots of the same question; `isrr.risk.lattice`
 says how they agree as bits.
@@ -23,16 +23,11 @@ from isrr.risk._kernels import hedge
 from isrr.risk.lattice import SIGNIFICANT_BITS, SMALLEST, BoolArray, FloatArray, coarsen, smallest_yes
 
 PRIOR_DEVIATION = 0.25
-PRIOR_MEAN = 0.5
 SMALLEST_ALPHA = 2.0**-30
 
 
 def certifies(
-    losses: FloatArray,
-    alpha: ArrayLike,
-    delta: float,
-    prior_deviation: float = PRIOR_DEVIATION,
-    prior_mean: float = PRIOR_MEAN,
+    losses: FloatArray, alpha: ArrayLike, delta: float, prior_deviation: float = PRIOR_DEVIATION
 ) -> BoolArray:
     """Whether wealth reaches 1/delta, for each configuration.
 
@@ -41,7 +36,6 @@ def certifies(
         alpha: Risk level to certify, in (0, 1), one or one a configuration; below 2⁻³⁰ nothing is certified.
         delta: Level of the test, in (0, 1).
         prior_deviation: Guess of the losses' deviation, fixed without the calibration losses.
-        prior_mean: Guess of their mean, likewise.
 
     Example:
         >>> losses = np.random.default_rng(7).beta(2, 6, size=(400, 2)) + np.array([0.0, 0.05])
@@ -49,29 +43,23 @@ def certifies(
         array([ True, False])
     """
     level = np.maximum(alpha, SMALLEST_ALPHA)
-    answers = _run(losses, coarsen(level), coarsen(delta), prior_deviation, prior_mean)
+    answers = _run(losses, coarsen(level), coarsen(delta), prior_deviation)
     return answers & (np.asarray(alpha) >= SMALLEST_ALPHA)
 
 
-def pvalue(
-    losses: FloatArray,
-    alpha: float,
-    prior_deviation: float = PRIOR_DEVIATION,
-    prior_mean: float = PRIOR_MEAN,
-) -> FloatArray:
+def pvalue(losses: FloatArray, alpha: float, prior_deviation: float = PRIOR_DEVIATION) -> FloatArray:
     """The smallest delta that certifies, (n_grid,); 2⁻¹⁰²² stands for anything smaller still."""
     n_grid = losses.shape[1]
     if alpha < SMALLEST_ALPHA:
         return np.ones(n_grid)
     level = coarsen(alpha)
-    return smallest_yes(lambda delta: _run(losses, level, delta, prior_deviation, prior_mean), SMALLEST, 1.0, n_grid)
+    return smallest_yes(lambda delta: _run(losses, level, delta, prior_deviation), SMALLEST, 1.0, n_grid)
 
 
 def upper_bound(
     losses: FloatArray,
     delta: float,
     prior_deviation: float = PRIOR_DEVIATION,
-    prior_mean: float = PRIOR_MEAN,
     significant_bits: int = SIGNIFICANT_BITS,
 ) -> FloatArray:
     """The smallest alpha that is certified at level delta, (n_grid,); 1 where none is, at least 2⁻³⁰.
@@ -81,7 +69,7 @@ def upper_bound(
     """
     level = coarsen(delta)
     return smallest_yes(
-        lambda alpha: _run(losses, alpha, level, prior_deviation, prior_mean),
+        lambda alpha: _run(losses, alpha, level, prior_deviation),
         SMALLEST_ALPHA,
         1.0,
         losses.shape[1],
@@ -89,11 +77,9 @@ def upper_bound(
     )
 
 
-def _run(
-    losses: FloatArray, alpha: ArrayLike, delta: ArrayLike, prior_deviation: float, prior_mean: float
-) -> BoolArray:
+def _run(losses: FloatArray, alpha: ArrayLike, delta: ArrayLike, prior_deviation: float) -> BoolArray:
     n_grid = losses.shape[1]
     certified = np.empty(n_grid, np.bool_)
     alphas, deltas = (np.array(np.broadcast_to(level, n_grid), np.float64) for level in (alpha, delta))
-    hedge(losses, alphas, deltas, prior_deviation, prior_mean, certified)
+    hedge(losses, alphas, deltas, prior_deviation, certified)
     return certified

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincc, gammaln, xlog1py, xlogy
 
+from isrr.risk._kernels import LOG_SQRT_2PI
 from isrr.risk.lattice import FloatArray
-
-_HALF_LOG_2PI = 0.9189385332046727
 
 
 def relative_entropy(a: ArrayLike, b: ArrayLike) -> FloatArray:
@@ -56,6 +55,6 @@ def _log_factorial_rest(k: ArrayLike) -> FloatArray:
     k = np.asarray(k, np.float64)
     u = 1.0 / np.maximum(k, 16.0)
     series = u * (1 / 12 - u**2 * (1 / 360 - u**2 * (1 / 1260 - u**2 * (1 / 1680 - u**2 / 1188))))
-    large = 0.5 * np.log(np.maximum(k, 16.0)) + _HALF_LOG_2PI + series
+    large = 0.5 * np.log(np.maximum(k, 16.0)) + LOG_SQRT_2PI + series
     small = np.minimum(k, 16.0)
     return np.where(k < 16, np.asarray(gammaln(small + 1) - xlogy(small, small) + small), large)

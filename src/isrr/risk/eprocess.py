@@ -10,6 +10,7 @@ valid too, and useless after a long good period: its wealth is lost by then.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,9 +22,12 @@ SMALLEST_BET = 0.02
 MOST_WEALTH = 1e100  # evidence beyond any doubt; kept from overflowing
 
 
+@lru_cache
 def bets(alpha: float) -> FloatArray:
-    """Stakes on the loss being above alpha, from careful to nearly all that may be lost, (12,)."""
-    return np.geomspace(SMALLEST_BET, 0.95 / alpha, N_BETS)
+    """Stakes on the loss being above alpha, from careful to nearly all that may be lost, (12,); read-only."""
+    stakes = np.geomspace(SMALLEST_BET, 0.95 / alpha, N_BETS)
+    stakes.flags.writeable = False
+    return stakes
 
 
 @dataclass(frozen=True, eq=False)

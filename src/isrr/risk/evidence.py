@@ -32,7 +32,7 @@ NAMES = (
     "wsr",
 )
 
-Test = Callable[[FloatArray, float], FloatArray]
+AtLevel = Callable[[FloatArray, float], FloatArray]  # losses and a level → one number a configuration
 
 
 class Evidence(Protocol):
@@ -41,10 +41,6 @@ class Evidence(Protocol):
     @property
     def name(self) -> str:
         """What a certificate calls it."""
-
-    @property
-    def valid_in_finite_samples(self) -> bool:
-        """Whether its level holds for every number of queries."""
 
     @property
     def needs_unit_interval(self) -> bool:
@@ -65,10 +61,9 @@ class _Checked:
     """Evidence that looks at its input before it tests."""
 
     name: str
-    test: Test
-    bound: Test
+    test: AtLevel
+    bound: AtLevel
     needs_unit_interval: bool = True
-    valid_in_finite_samples: bool = True
     decision: Callable[[FloatArray, float, float], BoolArray] | None = None
 
     def certifies(self, losses: ArrayLike, alpha: float, delta: float) -> BoolArray:
@@ -98,7 +93,6 @@ def evidence(
     *,
     delta: float = 0.05,
     prior_deviation: float = betting.PRIOR_DEVIATION,
-    loss_span: float = 1.0,
 ) -> Evidence:
     """The evidence of that name.
 
@@ -106,7 +100,6 @@ def evidence(
         name: One of `NAMES`.
         delta: Level that mixture, vb and wsr tune their bets for; their p-values are valid at every level.
         prior_deviation: Betting's guess of the losses' deviation, fixed without the calibration losses.
-        loss_span: DKWM's largest minus smallest loss value.
 
     Example:
         >>> losses = np.random.default_rng(7).beta(2, 6, size=(400, 2))
@@ -145,13 +138,7 @@ def evidence(
                 lambda losses, alpha: vb.pvalue(losses, alpha, delta),
                 lambda losses, level: vb.upper_bound(losses, level, delta),
             )
-        case "dkwm":
-            return _Checked(
-                name,
-                lambda losses, alpha: pvalues.dkwm(losses.mean(axis=0), len(losses), alpha, loss_span),
-                lambda losses, level: bounds.dkwm(losses.mean(axis=0), len(losses), level, loss_span),
-            )
-        case "hoeffding" | "bentkus" | "hoeffding_bentkus" | "hb_plus":
+        case "hoeffding" | "bentkus" | "hoeffding_bentkus" | "hb_plus" | "dkwm":
             test, bound = getattr(pvalues, name), getattr(bounds, name)
             return _Checked(
                 name,
@@ -164,7 +151,6 @@ def evidence(
                 name,
                 lambda losses, alpha: test(*_mean_and_variance(losses), len(losses), alpha),
                 lambda losses, level: bound(*_mean_and_variance(losses), len(losses), level),
-                valid_in_finite_samples=name != "normal_approximation",
             )
     raise GuaranteeError(f"no evidence is called {name!r}; there are {', '.join(NAMES)}")
 

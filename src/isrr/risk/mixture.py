@@ -24,7 +24,7 @@ from scipy.special import logsumexp
 
 from isrr.errors import MergeError
 from isrr.risk._kernels import SUM_SCALE, add_logs
-from isrr.risk.lattice import SMALLEST, FloatArray, WholeNumbers, coarsen, smallest_yes, whole_numbers, whole_sums
+from isrr.risk.lattice import SMALLEST, FloatArray, WholeNumberArray, coarsen, smallest_yes, whole_numbers, whole_sums
 from isrr.risk.losses import check_losses
 
 _DEVIATIONS = np.geomspace(0.04, 0.5, 16)
@@ -55,8 +55,8 @@ class Summary:
     planned_queries: int
     delta: float
     n_queries: int
-    log_sums: WholeNumbers
-    moments: WholeNumbers
+    log_sums: WholeNumberArray
+    moments: WholeNumberArray
 
     @classmethod
     def of(cls, losses: FloatArray, delta: float, planned_queries: int | None = None) -> Self:

@@ -22,7 +22,7 @@ from isrr.errors import MergeError
 from isrr.risk import mixture
 from isrr.risk._kernels import SUM_SCALE
 from isrr.risk.binomial import cdf, lower_moments
-from isrr.risk.lattice import BoolArray, FloatArray, WholeNumbers, coarsen, smallest_yes, whole_numbers
+from isrr.risk.lattice import BoolArray, FloatArray, WholeNumberArray, coarsen, smallest_yes, whole_numbers
 from isrr.risk.losses import check_losses
 
 _BLOCK = 4096
@@ -42,7 +42,7 @@ class Summary:
     """
 
     alpha: FloatArray
-    loss_sums: WholeNumbers
+    loss_sums: WholeNumberArray
     squares: mixture.Summary
 
     @classmethod
@@ -50,7 +50,7 @@ class Summary:
         """Sum up losses, shape (n_queries, n_grid), rows in any order.
 
         Args:
-            losses: At most 1 each; negative ones count as 0.
+            losses: At most 1 each, but for rounding; negative ones count as 0.
             alpha: Risk level to test, one or one a configuration.
             delta: Level the sums are tuned for: p-values are never below delta/10.
             planned_queries: Number of queries of all shards together, when this is one of several.
@@ -61,7 +61,7 @@ class Summary:
         total = np.zeros(n_grid, object)
         squares = mixture.Summary.of(losses[:0], delta / 10, planned)
         for start in range(0, n_queries, _BLOCK):
-            block = np.maximum(check_losses(losses[start : start + _BLOCK]), 0.0)
+            block = np.clip(check_losses(losses[start : start + _BLOCK]), 0.0, 1.0)
             total += np.ceil(block * SUM_SCALE).astype(np.int64).sum(axis=0).astype(object)
             distance = (block - level) / np.maximum(level, 1 - level)
             squares += mixture.Summary.of(distance**2, delta / 10, planned)

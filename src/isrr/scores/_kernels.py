@@ -19,4 +19,6 @@ def map_scores(raw, inputs, outputs, slopes):
             else:
                 high = middle - 1
         mapped[i] = outputs[low] + (raw[i] - inputs[low]) * slopes[low]
+        if low < slopes.size - 1 and mapped[i] > outputs[low + 1]:  # by rounding: the next segment begins there
+            mapped[i] = outputs[low + 1]
     return mapped

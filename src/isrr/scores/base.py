@@ -24,6 +24,7 @@ class BaseScorer(ABC):
         seed: Seed of all chance in training.
         normalize: How features are normalised, "none" or "query".
         n_features: Features trained on; None before training.
+        feature_names: Their names; empty where they had none.
         validation_ndcg: Mean NDCG@5 over the validation queries; NaN before training.
         history: What happened in training.
         learnt_from: Sample of the queries that trained it or told it when to stop, see `isrr.scores.learnt`.
@@ -37,13 +38,14 @@ class BaseScorer(ABC):
     seed: int = 0
     normalize: Normalize = "none"
     n_features: int | None = field(default=None, init=False)
+    feature_names: tuple[str, ...] = field(default=(), init=False)
     validation_ndcg: float = field(default=float("nan"), init=False)
     history: dict[str, Any] = field(default_factory=dict, init=False)
     learnt_from: str = field(default="", init=False)
 
     def score(self, queries: Queries) -> FloatArray:
-        """Raw scores, one an item, in the caller's row order."""
-        matrix = feature_matrix(queries, self.normalize, self._fitted())
+        """Raw scores, one an item, in the caller's row order; features that have names may come in any order."""
+        matrix = feature_matrix(queries, self.normalize, self._fitted(), self.feature_names)
         scores: FloatArray = queries.in_caller_order(np.asarray(self._predict(matrix), np.float64))
         return scores
 
@@ -67,6 +69,7 @@ class BaseScorer(ABC):
         try:
             scorer = cls(**manifest.parameters)
             scorer.n_features = manifest.n_features
+            scorer.feature_names = tuple(manifest.feature_names)
             scorer.validation_ndcg = float(manifest.validation_ndcg)
             scorer.history = manifest.history
             scorer.learnt_from = manifest.learnt_from
@@ -94,6 +97,7 @@ class BaseScorer(ABC):
             history={k: v for k, v in self.history.items() if k != "checkpoints"} | held,
             versions=versions(*self.packages),
             learnt_from=self.learnt_from,
+            feature_names=list(self.feature_names),
         )
         write_manifest(manifest, folder)
 

@@ -19,7 +19,7 @@ from isrr.scores.base import BaseScorer, mean_ndcg
 from isrr.scores.features import FeatureMatrix, feature_matrix, refuse_constant
 from isrr.scores.interrupt import TrainingInterruptedError, interruptible
 from isrr.scores.learnt import sample_of
-from isrr.scores.scorer import Progress
+from isrr.scores.scorer import TrainingProgress
 
 # Called after each round with (rounds done, NDCG@5 on the validation set); True asks to stop.
 AfterRound = Callable[[int, float], bool]
@@ -72,11 +72,11 @@ class BoostedScorer(BaseScorer):
         validation: Queries,
         *,
         folder: str | PathLike[str] | None = None,
-        progress: Progress | None = None,
+        progress: TrainingProgress | None = None,
     ) -> Self:
         """Train with early stopping; arguments as in `Scorer.fit`."""
         matrix = feature_matrix(train, self.normalize)
-        held_out = feature_matrix(validation, self.normalize, matrix.shape[1])
+        held_out = feature_matrix(validation, self.normalize, matrix.shape[1], train.feature_names)
         refuse_constant(matrix)
         self._refuse_grades(train, validation)
         learnt = Prepared(matrix, train.need_relevance(), train.n_items)
@@ -93,7 +93,7 @@ class BoostedScorer(BaseScorer):
 
             with self._library_errors():
                 kept = self._train(learnt, watched, after_round)
-            self.n_features = matrix.shape[1]
+            self.n_features, self.feature_names = matrix.shape[1], train.feature_names
             self.learnt_from = sample_of([train, validation])
             self.history = {"rounds": kept, "interrupted": interrupted()}
             self.validation_ndcg = mean_ndcg(validation, self.score(validation))

@@ -3,9 +3,11 @@
     x' = (x − min over the query) / (max over the query − min over the query),        0 where they are equal
 
 Normalising by query, as is customary for MSLR and Istella, makes features of different scale comparable for a net and
-needs nothing but the query at hand. The choice is stored with the scorer.
+needs nothing but the query at hand. A missing value (NaN) stays missing and says nothing about the others. The choice
+is stored with the scorer.
 """
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -19,17 +21,21 @@ Normalize = Literal["none", "query"]
 FeatureMatrix = NDArray[np.float32]
 
 
-def feature_matrix(queries: Queries, normalize: Normalize, n_features: int | None = None) -> FeatureMatrix:
+def feature_matrix(
+    queries: Queries, normalize: Normalize, n_features: int | None = None, names: Sequence[str] = ()
+) -> FeatureMatrix:
     """The features of the queries, normalised as asked, rows in query order.
 
     Args:
         queries: Queries with features.
         normalize: "none" or "query".
         n_features: How many features a trained scorer needs; None accepts any number.
+        names: Names of those features, in its order; empty where they had none.
     """
-    features = queries.features
+    features = (queries.with_features(names) if names else queries).features
     if features is None:
-        raise DataError("these queries have no features; a scorer needs a feature matrix, one row an item")
+        unnamed = "these queries have no features; a scorer needs a feature matrix, one row an item (`features=`)"
+        raise DataError(queries.absent.get("features", unnamed))
     if features.shape[1] == 0:
         raise DataError("these queries have a feature matrix without columns; a scorer needs at least one feature")
     if n_features is not None and features.shape[1] != n_features:
@@ -73,8 +79,8 @@ def normalized_by_query(features: FeatureMatrix, offsets: IntArray) -> FeatureMa
         rows = slice(offsets[start], offsets[stop])
         heads = offsets[start:stop] - offsets[start]
         lengths = np.diff(offsets[start : stop + 1])
-        low = np.minimum.reduceat(features[rows], heads, axis=0)
-        span = np.maximum.reduceat(features[rows], heads, axis=0) - low
+        low = np.fmin.reduceat(features[rows], heads, axis=0)
+        span = np.fmax.reduceat(features[rows], heads, axis=0) - low
         scale = np.divide(1.0, span, out=np.zeros_like(span), where=span > 0)
         np.subtract(features[rows], np.repeat(low, lengths, axis=0), out=out[rows])
         out[rows] *= np.repeat(scale, lengths, axis=0)

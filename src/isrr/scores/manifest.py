@@ -38,6 +38,7 @@ class Manifest:
         history: What happened in training; checkpoints, rounds, an interruption.
         versions: Versions of Python, isrr and the training library.
         learnt_from: Sample of the queries it has learnt from, see `isrr.scores.learnt`.
+        feature_names: Names of the features, in the order it was trained on; empty where they had none.
         format: Version of this layout.
     """
 
@@ -52,6 +53,7 @@ class Manifest:
     history: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     learnt_from: str = ""
+    feature_names: list[str] = field(default_factory=list)
     format: int = FORMAT
 
 
@@ -98,6 +100,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise ScorerError(f"{file}: format is {has!r}; this version of isrr reads format {FORMAT}")
     known = {f.name: f.type for f in fields(Manifest)}
     found.setdefault("learnt_from", "")
+    found.setdefault("feature_names", [])
     if set(found) != set(known):
         wrong = sorted(set(found) ^ set(known))
         raise ScorerError(f"{file}: damaged, fields missing or unknown: {', '.join(wrong)}")

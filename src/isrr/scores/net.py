@@ -16,7 +16,7 @@ from isrr.scores.interrupt import TrainingInterruptedError, interruptible
 from isrr.scores.learnt import sample_of
 from isrr.scores.losses import LOSSES
 from isrr.scores.manifest import keep_model
-from isrr.scores.scorer import Progress
+from isrr.scores.scorer import TrainingProgress
 
 
 @dataclass(kw_only=True, repr=False)
@@ -68,7 +68,7 @@ class NetScorer(BaseScorer):
         validation: Queries,
         *,
         folder: str | PathLike[str] | None = None,
-        progress: Progress | None = None,
+        progress: TrainingProgress | None = None,
     ) -> Self:
         """Train; arguments as in `Scorer.fit`. With a folder, each epoch leaves a checkpoint and a manifest there."""
         from isrr.scores.batches import DeviceQueries
@@ -78,15 +78,16 @@ class NetScorer(BaseScorer):
         refuse_gaps(train)
         refuse_gaps(validation)
         matrix = feature_matrix(train, self.normalize)
-        held_out = feature_matrix(validation, self.normalize, matrix.shape[1])
+        held_out = feature_matrix(validation, self.normalize, matrix.shape[1], train.feature_names)
         refuse_constant(matrix)
         learnt = DeviceQueries(train, matrix, self.k, device)
         watched = DeviceQueries(validation, held_out, 5, device)
         recipe = Recipe(**{name: getattr(self, name) for name in Recipe.__dataclass_fields__})
         net = mlp(matrix.shape[1], self.hidden, self.seed).to(device)
-        self.n_features, self.learnt_from = matrix.shape[1], sample_of([train, validation])
+        self._weights, self.n_features = None, None
+        self.feature_names, self.learnt_from = train.feature_names, sample_of([train, validation])
         self.validation_ndcg, self.history = float("nan"), {}
-        keep = self._keeper(Path(folder) if folder is not None else None, progress)
+        keep = self._keeper(matrix.shape[1], Path(folder) if folder is not None else None, progress)
         with interruptible() as interrupted, one_thread():
             done = 0
             for done, value in enumerate(epochs(net, learnt, watched, recipe, interrupted), 1):
@@ -101,7 +102,9 @@ class NetScorer(BaseScorer):
             raise TrainingInterruptedError(f"training stopped after {done} of {self.epochs} epochs; {kept}{where}")
         return self
 
-    def _keeper(self, folder: Path | None, progress: Progress | None) -> Callable[[int, float, dict[str, Any]], None]:
+    def _keeper(
+        self, n_features: int, folder: Path | None, progress: TrainingProgress | None
+    ) -> Callable[[int, float, dict[str, Any]], None]:
         """What to do after an epoch: keep the weights if they are the best, save a checkpoint, tell."""
         from safetensors.torch import save_file
 
@@ -113,6 +116,7 @@ class NetScorer(BaseScorer):
             better = value > best
             if better:
                 best, self._weights, self.validation_ndcg = value, weights, value
+                self.n_features = n_features
                 self.history["best_epoch"] = epoch
             if folder is not None:
                 written = keep_model(folder, f"epoch-{epoch:03}", self.suffix, lambda file: save_file(weights, file))
@@ -137,19 +141,23 @@ class NetScorer(BaseScorer):
 
         device = _device(self.device)
         net = mlp(matrix.shape[1], self.hidden)
-        net.load_state_dict(self._weights or {})
+        net.load_state_dict(self._kept())
         with one_thread():
             return predict(net.to(device), torch.tensor(matrix, device=device)).numpy()
 
     def _write(self, file: Path) -> None:
         from safetensors.torch import save_file
 
-        save_file(self._weights or {}, file)
+        save_file(self._kept(), file)
 
     def _read(self, file: Path) -> None:
         from safetensors.torch import load_file
 
         self._weights = load_file(file)
+
+    def _kept(self) -> dict[str, Any]:
+        assert self._weights is not None, "weights and n_features are set together"
+        return self._weights
 
 
 def _device(name: str) -> Any:

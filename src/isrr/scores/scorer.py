@@ -15,7 +15,7 @@ from isrr.data.queries import FloatArray, Queries
 from isrr.errors import MissingExtraError, ScorerError
 
 # Called with (rounds or epochs done, of how many at most, NDCG@5 on the validation set so far).
-Progress = Callable[[int, int, float], None]
+TrainingProgress = Callable[[int, int, float], None]
 
 _HOME = {
     "catboost": ("isrr.scores.catboost", "CatBoostScorer", "catboost"),
@@ -32,11 +32,13 @@ class Scorer(Protocol):
     Attributes:
         kind: Name of the kind, one of `KINDS`.
         losses: Names of the losses it can be trained with; the first is the default.
+        feature_names: Names of the features it was trained on; empty where they had none.
         validation_ndcg: Mean NDCG@5 over the validation queries, once fitted.
     """
 
     kind: ClassVar[str]
     losses: ClassVar[tuple[str, ...]]
+    feature_names: tuple[str, ...]
     validation_ndcg: float
 
     def fit(
@@ -45,7 +47,7 @@ class Scorer(Protocol):
         validation: Queries,
         *,
         folder: str | PathLike[str] | None = None,
-        progress: Progress | None = None,
+        progress: TrainingProgress | None = None,
     ) -> Self:
         """Train, keeping what is best on the validation queries.
 

@@ -24,7 +24,7 @@ from isrr.errors import ScorerError
 from isrr.files import write_atomically
 from isrr.json_files import read_json_lines
 from isrr.scores.interrupt import TrainingInterruptedError
-from isrr.scores.scorer import Progress, Scorer
+from isrr.scores.scorer import Scorer, TrainingProgress
 
 Point = dict[str, Any]
 
@@ -59,8 +59,8 @@ def search(
     *,
     grid: Mapping[str, Sequence[Any]] = PAPER_GRID,
     settings: Mapping[str, Any] | None = None,
-    progress: Callable[[int, int, float], None] | None = None,
-    round_progress: Progress | None = None,
+    progress: TrainingProgress | None = None,
+    round_progress: TrainingProgress | None = None,
 ) -> list[Finished]:
     """Train a scorer at each point of a grid; the best is left in the folder, where `load_scorer` finds it.
 

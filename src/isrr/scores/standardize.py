@@ -25,6 +25,8 @@ LEAST_STEP = 1e-80  # between scores; slopes and quotients of less would overflo
 class ScoreMap:
     """A strictly increasing, piecewise linear map of raw scores; beyond its ends it goes on straight.
 
+    Two raw scores next to each other may be rounded to one; never does the smaller come out larger.
+
     Attributes:
         inputs: Raw scores at the knots, strictly increasing, two or more.
         outputs: Mapped scores there, strictly increasing.
@@ -88,8 +90,8 @@ def fit_log_gain(queries: Queries, gain_kind: Gain = "exponential") -> ScoreMap 
     starts = fit.blocks[:-1]
     centre = np.add.reduceat(raw_scores[order], starts) / np.diff(fit.blocks)
     level = np.maximum(fit.x[starts], LEAST_GAIN * gains.mean()) if gains.any() else fit.x[starts] + 1.0
-    rises = np.concatenate(([True], (np.diff(centre) > LEAST_STEP) & (np.diff(level) > 0)))
-    inputs, outputs = centre[rises], np.log(level[rises])
-    if inputs.size < 2:
+    inputs, outputs = np.maximum.accumulate(centre), np.maximum.accumulate(np.log(level))
+    rises = np.concatenate(([True], (np.diff(inputs) > LEAST_STEP) & (np.diff(outputs) > 0)))
+    if rises.sum() < 2:
         return None
-    return ScoreMap(tuple(inputs.tolist()), tuple(outputs.tolist()))
+    return ScoreMap(tuple(inputs[rises].tolist()), tuple(outputs[rises].tolist()))

@@ -117,7 +117,8 @@ class CurrentCertificate:
         before, self.now = self.now.note, found
         if found.note == before:
             return False
-        log.info("certificate in use", extra={"certificate": found.note.id, "status": found.note.status})
+        level = logging.INFO if found.note.status == "valid" else logging.WARNING
+        log.log(level, "certificate in use", extra={"certificate": found.note.id, "status": found.note.status})
         return True
 
     def _load(self) -> Snapshot:

@@ -10,6 +10,7 @@ from msgspec.inspect import AnyType, Field, ListType, StructType, type_info
 from isrr.serve.ranking import Refusal
 
 T = TypeVar("T")
+_NO_JSON = re.compile(rb":\s*-?(NaN|Infinity)\b")
 _UNKNOWN = re.compile(r"unknown field `(?P<field>.*?)`(?: - at `\$(?P<path>.*)`)?$")
 
 
@@ -25,7 +26,8 @@ def decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         if not body.strip():
             needed = " and ".join(field.name for field in _fields(decoder.type, "") if field.required)
             raise Refusal(400, f"the body is empty; needed is a JSON object with {needed}; see /openapi.json") from None
-        raise Refusal(400, f"the body cannot be read as JSON: {error}") from None
+        hint = "; JSON has no NaN or Infinity, though Python writes them" if _NO_JSON.search(body) else ""
+        raise Refusal(400, f"the body cannot be read as JSON: {error}{hint}") from None
 
 
 def _known_fields(message: str, kind: Any) -> str:

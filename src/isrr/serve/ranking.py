@@ -8,7 +8,8 @@ import numpy as np
 
 from isrr.data.queries import FloatArray
 from isrr.errors import DataError
-from isrr.ranker.gpl import GPLRanker, ServedList
+from isrr.ranker.gpl import GPLRanker
+from isrr.ranker.serving import ServedList
 from isrr.serve.current import Snapshot
 from isrr.serve.schema import CertificateNote, Id, RankRequest
 

@@ -1,0 +1,74 @@
+"""Serving one query: what can be ranked, which draw a session names, and what an audit of the list needs."""
+
+import reprlib
+import secrets
+from hashlib import blake2b
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from isrr.data.queries import FloatArray
+from isrr.errors import DataError
+from isrr.noise import SERVING
+
+
+class ServedList(NamedTuple):
+    """One order of one query, with what an audit of it needs.
+
+    Attributes:
+        ranking: Positions within the scores, (places,).
+        propensity: Chance of each placed item at its place given those above it, (places,).
+        deterministic: The first places of the order by score, (places,).
+        tied: Whether two scores are equal; then the order given decides between them.
+        eligibility: The best item's chance of first place.
+    """
+
+    ranking: NDArray[np.int64]
+    propensity: FloatArray
+    deterministic: NDArray[np.int64]
+    tied: bool
+    eligibility: float
+
+
+def is_length(k: object) -> bool:
+    """Whether k can be the length of a list."""
+    return isinstance(k, int | np.integer) and not isinstance(k, bool) and bool(k >= 1)
+
+
+def servable(scores: ArrayLike) -> FloatArray:
+    """The raw scores of one query, (n_items,)."""
+    try:
+        raw = np.ascontiguousarray(scores, np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"scores are {reprlib.repr(scores)}; needed is a non-empty list of numbers") from None
+    if raw.ndim != 1 or raw.size == 0:
+        raise DataError(f"scores have shape {raw.shape}; needed is a non-empty list of numbers")
+    return raw
+
+
+def refuse_infinite(raw: FloatArray) -> None:
+    """Say which score cannot be ranked."""
+    bad = np.flatnonzero(~np.isfinite(raw))
+    if bad.size:
+        raise DataError(f"score {int(bad[0])} is {raw[bad[0]]}; it must be a finite number")
+    raise DataError(f"scores up to {np.abs(raw).max():.3g} leave the range of numbers under the score map")
+
+
+def session_key(identity: str) -> bytes:
+    """What keeps the draws of one ranker apart from those of another, and from calibration's."""
+    return blake2b(identity.encode(), digest_size=32, key=SERVING.to_bytes(8, "little")).digest()
+
+
+def session_noise(key: bytes, query_id: object, session: object) -> np.uint64:
+    """The noise stream that a session names for a query; a fresh one without a session."""
+    if session is None:
+        return np.uint64(secrets.randbits(64))
+    if query_id is None:
+        raise DataError(
+            f"session {session!r} is given without a query id; the two name the draw together, and a session alone "
+            "would draw the same for every query"
+        )
+    query, name = str(query_id).encode(), str(session).encode()
+    digest = blake2b(len(query).to_bytes(8, "little") + query + name, digest_size=8, key=key)
+    return np.uint64(int.from_bytes(digest.digest(), "little"))

@@ -1,0 +1,96 @@
+"""Which queries fix the path: others, or some that are set aside and not tested on."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from isrr import Certificate, DataError, GPLRanker, Queries, calibrate, write_queries
+from isrr.calibration.basis import judged_in_all, n_set_aside
+from isrr.calibration.terms import Terms
+from isrr.guarantee import Guarantee
+
+PROMISE = "ndcg@5 >= 90% of deterministic"
+
+
+@pytest.mark.parametrize(("n_queries", "n_aside"), [(2, 1), (20, 4), (250, 5), (300, 60), (20_000, 2_000)])
+def test_most_queries_are_left_to_test_on(n_queries, n_aside):
+    assert n_set_aside(n_queries, Terms((Guarantee.parse(PROMISE),)), validation=None) == n_aside
+
+
+def test_validation_queries_fix_the_path_and_all_judged_ones_are_tested(judged):
+    outcome = calibrate(judged[200:], PROMISE, validation=judged[:200])
+    assert outcome.provenance.n_set_aside == 0
+    assert outcome.provenance.n_queries + outcome.provenance.n_skipped == 500
+    assert "200 validation queries" in str(outcome)
+
+
+def test_validation_queries_must_be_others(judged):
+    with pytest.raises(DataError, match="validation queries too: 50"):
+        calibrate(judged[100:], PROMISE, validation=judged[50:150])
+
+
+@pytest.mark.parametrize("where", ["memory", "files", "dask"])
+def test_validation_queries_must_be_others_also_where_ids_were_made(judged, where, tmp_path):
+    plain = Queries.from_arrays(scores=judged.scores, relevance=judged.relevance, group=judged.n_items)
+    data, options = plain[200:], {}
+    if where != "memory":
+        pytest.importorskip("dask")
+        data, options = tmp_path / "judged.parquet", {"trust_layout": True, "engine": where.replace("files", "local")}
+        write_queries(plain[200:], data)
+    unjudged = replace(plain, relevance=None)
+    for others in (plain[200:], plain[150:250], unjudged[150:250], judged[150:250]):
+        n_shared = 500 if len(others) == 500 else 50
+        with pytest.raises(DataError, match=rf"by their scores and relevance .*: {n_shared}, '.*200' among them"):
+            calibrate(data, PROMISE, validation=others, **options)
+    assert calibrate(data, PROMISE, validation=plain[:200], path="temperature", **options).provenance.made_ids
+
+
+@pytest.mark.parametrize("path", ["temperature", "front", "thresholds", "paper"])
+def test_every_path_starts_with_the_deterministic_ranker(judged, path):
+    outcome = calibrate(judged, "ndcg@5 >= 0.4", path=path)
+    assert isinstance(outcome, Certificate)
+    assert outcome.curve[0].ranker.is_deterministic
+    assert outcome.curve[0].certified
+
+
+def test_a_path_of_equal_steps_knows_the_tested_queries_only_where_there_are_no_others_and_says_so(judged):
+    seen = calibrate(judged[200:], PROMISE, path="paper")
+    apart = calibrate(judged[200:], PROMISE, path="paper", validation=judged[:200])
+    assert "a path fixed by the tested queries carries no guarantee" in str(seen)
+    assert "fixed by the tested queries" not in str(apart)
+    best = GPLRanker(k=5, mean=apart.curve[1].ranker.mean, deviation=apart.curve[1].ranker.deviation)
+    assert max(p.ranker.threshold for p in apart.curve[1:]) == best.eligibility(judged[:200]).max()
+
+
+@pytest.mark.parametrize(
+    ("path", "selection", "n_aside"), [("temperature", "fixed_sequence", 5), ("auto", "split", 1_800)]
+)
+def test_every_query_is_tested_or_set_aside_where_ids_were_made(path, selection, n_aside):
+    rng = np.random.default_rng(1)
+    queries = Queries.from_arrays(scores=rng.normal(size=27_000), relevance=[0, 1, 2] * 9_000, group=[3] * 9_000)
+    found = calibrate(queries, "ndcg@2 >= 90% of deterministic", path=path, selection=selection).provenance
+    assert (found.n_set_aside, found.n_queries, found.n_skipped) == (n_aside, 9_000 - n_aside, 0)
+
+
+def test_queries_are_set_aside_until_their_scores_vary(judged):
+    order = np.argsort(judged.keys[:200])
+    scores = judged[:200].scores.copy()
+    for query in order[:5]:
+        scores[judged.offsets[query] : judged.offsets[query + 1]] = 0.0
+    outcome = calibrate(judged[:200].with_scores(scores), PROMISE)
+    assert outcome.provenance.n_set_aside == 10
+
+
+def test_too_few_queries_set_aside_fix_a_scale_and_learn_nothing(judged):
+    assert calibrate(judged[:60], PROMISE, path="front").provenance.path == "temperature"
+    assert calibrate(judged[:300], PROMISE, path="front").provenance.path == "front"
+
+
+def test_the_queries_needed_include_those_set_aside_and_those_without_a_relevant_item():
+    terms = Terms((Guarantee.parse(PROMISE),))
+    for n_tested in (10, 91, 290, 296, 400, 9_000):
+        n_judged = judged_in_all(n_tested, terms, share_counted=0.8)
+        assert 0.8 * (n_judged - n_set_aside(n_judged, terms, None)) >= n_tested
+        assert 0.8 * (n_judged - 2 - n_set_aside(n_judged - 2, terms, None)) < n_tested
+    assert judged_in_all(800, terms, given=True, share_counted=0.8) == 1_000

@@ -1,0 +1,54 @@
+"""How many judged queries a promise needs."""
+
+import numpy as np
+import pytest
+
+import isrr
+from isrr import GuaranteeError
+from isrr.guarantee import Guarantee
+
+PROMISE = "ndcg@5 >= 90% of deterministic"
+
+
+def test_a_plan_names_the_queries_needed_with_and_without_a_pilot(judged):
+    guess = isrr.plan("ndcg@5 >= 0.50", utility=0.55)
+    assert 150 < guess.queries_needed < 350
+    assert isrr.plan("ndcg@5 >= 0.60", utility=0.55).queries_needed is None
+    pilot = isrr.plan(PROMISE, judged[:100])
+    assert pilot.n_pilot > 90
+    assert pilot.milestones[0].queries_needed <= (pilot.milestones[-1].queries_needed or np.inf)
+    assert "pilot queries" in str(pilot)
+    with pytest.raises(GuaranteeError, match="utility="):
+        isrr.plan("ndcg@5 >= 0.5")
+    with pytest.raises(GuaranteeError, match="a plan needs 10"):
+        isrr.plan(PROMISE, judged[:3])
+    with pytest.raises(GuaranteeError, match="deviation must lie"):
+        isrr.plan("ndcg@5 >= 0.5", utility=0.6, deviation=3.0)
+    with pytest.raises(GuaranteeError, match="needs pilot queries"):
+        isrr.plan("normalized_disparity@5 <= 0.5")
+
+
+def test_a_plan_per_segment_is_that_of_the_neediest_one(judged):
+    everywhere = isrr.plan(PROMISE, judged)
+    apart = isrr.plan(PROMISE, judged, per="segment")
+    shares = {name: judged[judged.segments == name] for name in ("mobile", "desktop")}
+    alone = [isrr.plan(PROMISE, part) for part in shares.values()]
+    assert apart.n_pilot == everywhere.n_pilot == sum(plan.n_pilot for plan in alone)
+    assert apart.queries_needed > 1.5 * max(plan.queries_needed for plan in alone)
+    few = [q for name, n in (("mobile", 50), ("desktop", 3)) for q in np.flatnonzero(judged.segments == name)[:n]]
+    with pytest.raises(GuaranteeError, match=r"in segment 'desktop': 3; a plan needs 10$"):
+        isrr.plan(PROMISE, judged[few], per="segment")
+    with pytest.raises(GuaranteeError, match="a promise per segment needs pilot queries"):
+        isrr.plan(PROMISE, utility=0.6, per="segment")
+
+
+def test_a_planned_size_certifies_about_as_often_as_planned():
+    from isrr.calibration.plan import queries_needed
+    from isrr.risk import betting
+
+    promise = Guarantee("ndcg", 5, 0.65)
+    rng = np.random.default_rng(20230)
+    losses = 1 - rng.beta(2.2, 0.95, 100_000)  # mean 0.3016
+    n = queries_needed(float(losses.mean()), float(losses.std()), promise, 0.05)
+    held = betting.certifies(rng.choice(losses, (n, 1_000)), promise.tested_alpha, 0.05)
+    assert 0.72 < held.mean() < 0.92

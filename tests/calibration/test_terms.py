@@ -1,0 +1,80 @@
+"""What can be asked for: utility or fairness, of items, groups or segments, several at once, in several looks."""
+
+import numpy as np
+import pytest
+
+import isrr
+from isrr import Abstention, Certificate, DataError, GPLRanker, Queries, calibrate
+from isrr.calibration.terms import Terms
+from isrr.guarantee import Guarantee
+
+PROMISE = "ndcg@5 >= 90% of deterministic"
+
+
+def test_promising_fairness_maximises_utility(judged):
+    strict = calibrate(judged, "normalized_disparity@5 <= 60% of deterministic")
+    loose = calibrate(judged, "normalized_disparity@5 <= 80% of deterministic")
+    assert loose.utility.value > strict.utility.value
+    assert strict.disparity.value < loose.disparity.value
+    declared = calibrate(judged, Guarantee("disparity", 5, 2.0, bound=300.0))
+    assert isinstance(declared, Certificate | Abstention)
+
+
+def test_several_promises_hold_together(judged):
+    outcome = calibrate(judged, ["ndcg@5 >= 0.4", "normalized_disparity@5 <= 0.6"])
+    assert isinstance(outcome, Certificate)
+    assert len(outcome.tests) == 2
+    assert all(test.pvalue <= 0.05 for test in outcome.tests)
+
+
+def test_a_promise_per_segment_is_tested_in_each(judged):
+    outcome = calibrate(judged, Guarantee.parse(PROMISE, per="segment"))
+    assert {test.segment for test in outcome.tests} == {"mobile", "desktop"}
+    assert "in segment 'mobile': kept" in str(isrr.check(outcome, judged))
+    assert sum(test.n_queries for test in outcome.tests) == outcome.provenance.n_queries
+    with pytest.raises(DataError, match="segment for each query"):
+        calibrate(Queries.from_arrays(scores=[1, 2, 3, 1], relevance=[0, 1, 1, 0], group=[2, 2]),
+                  Guarantee.parse(PROMISE, per="segment"))  # fmt: skip
+
+
+@pytest.mark.parametrize("why", ["set aside", "nothing relevant"])
+def test_a_segment_without_a_query_to_test_on_is_refused(judged, why):
+    first = judged.query_ids[np.argsort(judged.keys)[0]]
+    ids = np.repeat(judged.query_ids, judged.n_items)
+    rare = ids == first if why == "set aside" else np.isin(ids, judged.query_ids[:30])
+    relevance = np.where(rare, 0, judged.relevance) if why == "nothing relevant" else judged.relevance
+    queries = Queries.from_arrays(
+        scores=judged.scores, relevance=relevance, query_ids=ids, segments=np.where(rare, "rare", "usual")
+    )
+    with pytest.raises(DataError, match="segment 'rare' has no query to test on"):
+        calibrate(queries, Guarantee.parse(PROMISE, per="segment"))
+
+
+def test_promises_on_groups_and_on_utility_are_kept_together():
+    rng = np.random.default_rng(20230)
+    sizes = rng.integers(8, 21, 900)
+    groups = rng.choice(["favoured", "other", "small"], sizes.sum(), p=[0.55, 0.3, 0.15])
+    relevance = rng.choice(4, sizes.sum(), p=[0.5, 0.3, 0.15, 0.05])
+    scores = relevance + 0.5 * (groups == "favoured") + rng.normal(size=sizes.sum())
+    queries = Queries.from_arrays(scores=scores, relevance=relevance, group=sizes, item_groups=groups)
+    both = calibrate(queries, ["group_exposure@5 <= 0.12", "ndcg@5 >= 85% of deterministic"])
+    assert isinstance(both, Certificate)
+    alone = calibrate(queries, "group_exposure@5 <= 0.12")
+    assert isinstance(alone, Certificate)
+    assert alone.utility.value > both.utility.value
+
+
+def test_a_promise_on_groups(judged):
+    outcome = calibrate(
+        judged, "group_exposure@5 <= 0.2", path=[GPLRanker(temperature=2.0), GPLRanker(temperature=0.5)]
+    )
+    assert isinstance(outcome, Certificate)
+    with pytest.raises(DataError, match="no item groups"):
+        calibrate(Queries.from_arrays(scores=judged.scores, relevance=judged.relevance, group=judged.n_items),
+                  "group_exposure@5 <= 0.2", path=[GPLRanker()])  # fmt: skip
+
+
+def test_planned_attempts_split_delta(judged):
+    assert Terms((Guarantee.parse(PROMISE),), attempts=3).delta == pytest.approx(0.05 / 3)
+    once, thrice = (calibrate(judged, PROMISE, path=[GPLRanker(temperature=0.3)], attempts=n) for n in (1, 3))
+    assert thrice.tests[0].bound > once.tests[0].bound

@@ -1,0 +1,124 @@
+"""Counting false certificates of `calibrate` as people call it: nothing set but the promise and the confidence.
+
+The population is a finite pool of short lists, drawn from with replacement, each draw under a fresh id, so that what a
+chosen ranker keeps is known exactly. The level promised is one that the ranker of some temperature just keeps: wherever
+the path comes from, it crosses that level in small steps, and what is certified beyond it is false. From 300 queries on
+a share is set aside, score map and family are learned from it, and the others are tested on.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import isrr.calibration.calibrate
+from isrr import GPLRanker, Queries, calibrate, evaluate
+from isrr.calibration.certify import certify
+from isrr.calibration.values import values_of
+from isrr.guarantee import Guarantee
+
+pytestmark = pytest.mark.guarantee
+
+DELTA, K, N_ITEMS = 0.1, 2, 3
+FALSE_ALARMS = 1e-4  # how often a procedure of level delta would be counted as exceeding it
+
+
+def most_wrong(repeats):
+    """The largest count that a procedure of level delta exceeds at most once in ten thousand times."""
+    return binom.ppf(1 - FALSE_ALARMS, repeats, DELTA)
+
+
+@pytest.fixture(scope="module")
+def pool():
+    """240 lists of three items, one in eight without a relevant one, in segments and groups."""
+    rng, n = np.random.default_rng(20230), 240
+    relevance = rng.permuted(np.tile([2, 1, 0], (n, 1)), axis=1)
+    relevance[rng.random(n) < 1 / 8] = 0
+    return Queries.from_arrays(
+        scores=(relevance + rng.normal(scale=2.0, size=relevance.shape)).ravel(),
+        relevance=relevance.ravel(),
+        group=np.full(n, N_ITEMS),
+        segments=np.repeat(rng.choice(["many", "few"], n, p=[0.7, 0.3]), N_ITEMS),
+        item_groups=rng.choice(["large", "small"], relevance.size, p=[0.7, 0.3]),
+    )
+
+
+def drawn(pool, n, rng):
+    """Queries drawn from the pool, under fresh ids."""
+    queries = rng.integers(0, len(pool), n)
+    rows = (pool.offsets[queries][:, None] + np.arange(N_ITEMS)).ravel()
+    return Queries.from_arrays(
+        scores=pool.scores[rows],
+        relevance=pool.relevance[rows],
+        query_ids=np.repeat(rng.integers(0, 2**60, n), N_ITEMS),
+        segments=np.repeat(pool.segments[queries], N_ITEMS),
+        item_groups=pool.item_groups[rows],
+    )
+
+
+def kept_by(ranker, pool, guarantee):
+    """The level that a ranker keeps on the pool, in the segment where it is hardest."""
+    grid = [GPLRanker.deterministic(K), ranker]
+    measured = evaluate(pool, grid, empty_query=guarantee.empty_query)
+    values = values_of(measured, guarantee, pool, grid)
+    names = pool.segments if guarantee.per else np.full(len(pool), "all")
+    means = [np.nanmean(values[names == name], axis=0) for name in np.unique(names)]
+    levels = [mean[1] / mean[0] if guarantee.relative else mean[1] for mean in means]
+    return min(levels) if guarantee.utility else max(levels)
+
+
+def hurting(pool, guarantee, temperature):
+    """The promise at the level that the ranker of this temperature just keeps."""
+    return guarantee.at(float(kept_by(GPLRanker(k=K, temperature=temperature), pool, guarantee)))
+
+
+def false_certificates(pool, promises, n, repeats):
+    """How many calibrations promise what their ranker does not keep on the pool, and how many promise anything."""
+    rng, wrong, certified = np.random.default_rng([20230, n]), 0, 0
+    for _ in range(repeats):
+        outcome = calibrate(drawn(pool, n, rng), promises, 1 - DELTA)
+        if not outcome.abstained:
+            kept = [kept_by(outcome.ranker, pool, promise) - promise.target for promise in promises]
+            certified += 1
+            wrong += any(gap < 0 if promise.utility else gap > 0 for gap, promise in zip(kept, promises, strict=True))
+    return wrong, certified
+
+
+UTILITY = Guarantee("ndcg", K, 0.5)
+FAIRNESS = Guarantee("normalized_disparity", K, 0.5)
+
+
+def test_a_default_calibration_is_false_at_most_delta_often(pool):
+    wrong, certified = false_certificates(pool, [hurting(pool, UTILITY, 1.6)], n=300, repeats=300)
+    assert wrong <= most_wrong(300)
+    assert wrong > DELTA / 4 * 300  # the promise does hurt
+    assert certified > 150
+
+
+def test_the_count_catches_a_calibration_whose_level_is_too_large(pool, monkeypatch):
+    def certify_too_much(table, path, *, delta, **terms):
+        return certify(table, path, delta=4 * delta, **terms)
+
+    monkeypatch.setattr(isrr.calibration.calibrate, "certify", certify_too_much)
+    wrong, _ = false_certificates(pool, [hurting(pool, UTILITY, 1.6)], n=300, repeats=100)
+    assert wrong > most_wrong(100)
+
+
+@pytest.mark.parametrize(
+    "promises",
+    [
+        [(replace(UTILITY, relative=True), 1.6)],
+        [(replace(UTILITY, empty_query="zero"), 2.5)],
+        [(replace(UTILITY, per="segment"), 2.5)],
+        [(FAIRNESS, 0.5)],
+        [(Guarantee("group_exposure", K, 0.5), 0.5)],
+        [(UTILITY, 2.5), (FAIRNESS, 0.8)],
+    ],
+    ids=["relative", "empty as zero", "per segment", "fairness", "groups", "both"],
+)
+def test_every_kind_of_promise_is_false_at_most_delta_often_by_default(pool, promises):
+    asked = [hurting(pool, guarantee, temperature) for guarantee, temperature in promises]
+    wrong, certified = false_certificates(pool, asked, n=400, repeats=50)
+    assert wrong <= most_wrong(50)
+    assert certified > 10
