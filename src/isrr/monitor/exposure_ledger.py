@@ -85,7 +85,7 @@ def ledger(
     items = _account(names, states, moments)
     if judgments.item_groups is None:
         return items, None
-    groups, group_of_row = np.unique(judgments.item_groups.astype(str), return_inverse=True)
+    groups, group_of_row = judgments.coded_groups
     group_of_item = np.zeros(names.size, np.int64)
     group_of_item[item_of_row] = group_of_row
 
