@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isrr.data.queries import FloatArray, IntArray, Queries
-from isrr.errors import DataError
 from isrr.gains import Gain, gain
 from isrr.metrics import _kernels
 
@@ -52,10 +51,7 @@ class Groups:
     @classmethod
     def of(cls, queries: Queries, gain_kind: Gain = "exponential") -> "Groups":
         """By query and `item_groups`."""
-        if queries.item_groups is None:
-            unnamed = "these queries have no item groups; give them some, the provider of each item (`item_groups`)"
-            raise DataError(queries.absent.get("item_group", unnamed))
-        names, code = np.unique(queries.item_groups.astype(str), return_inverse=True)
+        names, code = queries.coded_groups
         query = np.repeat(np.arange(len(queries)), queries.n_items)
         pairs, place = np.unique(query * len(names) + code, return_inverse=True)
         offsets = np.searchsorted(pairs // len(names), np.arange(len(queries) + 1)).astype(np.int64)
