@@ -207,7 +207,7 @@ def test_every_command_takes_several_files_by_a_pattern(folder, ranker, tmp_path
     some, rest = tmp_path / "[ab].parquet", tmp_path / "c.parquet"
     done = isrr("calibrate", rest, "--validation", some, "-g", PROMISE, "-o", tmp_path / "ranker.json")
     assert "fixed by 300 validation queries" in done.stdout, done.stderr
-    done = isrr("plan", some, "-g", "disparity@5 <= 4", "--bound", 400, "--item-group", "group", "--json")
+    done = isrr("plan", some, "-g", "disparity@5 <= 4", "--bound", 400, "--item-group", "item_group", "--json")
     assert json.loads(done.stdout)["n_pilot"] > 290, done.stderr
 
 
