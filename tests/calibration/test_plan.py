@@ -30,6 +30,16 @@ def test_a_plan_names_the_queries_needed_with_and_without_a_pilot(judged):
         isrr.plan(judged, PROMISE)
 
 
+def test_the_steps_of_a_plan_lead_to_what_can_be_certified_and_one_beyond(judged):
+    for promise in ("ndcg@5 >= 98% of deterministic", PROMISE):
+        milestones = isrr.plan(promise, judged).milestones
+        gains, needs = zip(*((m.fairness_gain, m.queries_needed) for m in milestones), strict=True)
+        assert list(gains) == sorted(set(gains))
+        assert 3 <= len(needs) <= 7
+        assert None not in needs[:-1]
+        assert needs[-1] is None
+
+
 def test_a_plan_per_segment_is_that_of_the_neediest_one(judged):
     everywhere = isrr.plan(PROMISE, judged)
     apart = isrr.plan(PROMISE, judged, per="segment")

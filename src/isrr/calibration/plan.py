@@ -242,16 +242,20 @@ def _safest(needs: list[int | None], head: int) -> int:
 
 
 def _milestones(pilot: _Pilot, needs: list[int | None]) -> tuple[Milestone, ...]:
-    """For each tenth of disparity to be removed, the most useful configuration that removes it."""
-    milestones = []
-    for wanted in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6):
-        reaching = [c for c, gain in enumerate(pilot.gains) if gain >= wanted]
-        if reaching:
-            c = max(reaching, key=lambda c: pilot.utility[c])
-            milestones.append(
-                Milestone(pilot.rankers[c].temperature, float(pilot.utility[c]), pilot.gains[c], needs[c])
-            )
-    return tuple(milestones)
+    """For each step of disparity to be removed, the most useful configuration that removes it.
+
+    The steps are such that about six lead to the most that can be certified; one goes beyond.
+    """
+    most = max((gain for gain, need in zip(pilot.gains, needs, strict=True) if need is not None), default=0.0)
+    step = next((step for step in (0.01, 0.02, 0.05) if most <= 6 * step), 0.1)
+    chosen = []
+    for n_steps in range(1, int(most / step) + 2):
+        reaching = [c for c, gain in enumerate(pilot.gains) if gain >= n_steps * step]
+        chosen += [max(reaching, key=lambda c: pilot.utility[c])] if reaching else []
+    return tuple(
+        Milestone(pilot.rankers[c].temperature, float(pilot.utility[c]), pilot.gains[c], needs[c])
+        for c in dict.fromkeys(chosen)
+    )
 
 
 def _judged(n_tested: float | None, promise: Guarantee, delta: float) -> int | None:
