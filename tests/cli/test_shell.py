@@ -148,3 +148,21 @@ def test_a_bar_that_is_full_makes_room_for_what_goes_on(monkeypatch):
         with console.progress("calibrating", "certifying") as advance:
             advance(done, 2)
         assert re.findall("calibrating|certifying", terminal.file.getvalue())[-1] == last
+
+
+def test_the_time_left_is_told_anew_in_every_pass(monkeypatch):
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=100)
+    monkeypatch.setattr(console, "err", terminal)
+    with console.progress("calibrating", "certifying") as advance:
+        for done in (1, 2, 1):
+            advance(done, 2)
+    assert re.findall(r"1/2.*?(\d:\d\d:\d\d|-:--:--)", terminal.file.getvalue())[-1] == "-:--:--"
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_first_command_says_that_it_compiles(monkeypatch, kept):
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=100)
+    monkeypatch.setattr(console, "err", terminal)
+    monkeypatch.setattr(Path, "glob", lambda *_: iter(["kernel"] if kept else []))
+    console.tell_of_compiling()
+    assert ("compiling kernels" in terminal.file.getvalue()) != kept

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from isrr.cli.choices import choice
-from isrr.cli.console import progress, say, show_json, show_outcome, warn
+from isrr.cli.console import progress, say, show_json, show_outcome, tell_of_compiling, warn
 from isrr.cli.exits import ABSTAINED, BROKEN
 from isrr.cli.inputs import (
     check_file,
@@ -71,6 +71,7 @@ def calibrate(
     check_ledger(Path(judged), out_file)
     Terms(tuple(promises), confidence, path, evidence, selection, seed, attempts)  # a slip is told before reading
     others = None if validation is None else read_files(validation, **columns)
+    tell_of_compiling()
     with progress("calibrating", "tuning and certifying") as advance:
         outcome = run(
             judged, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,

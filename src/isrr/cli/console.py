@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -122,6 +123,17 @@ def progress(what: str, then: str = "finishing") -> Iterator["Callback"]:
                 bar.reset(uncounted, total=None, visible=True)
 
         yield advance
+
+
+def tell_of_compiling() -> None:
+    """On a terminal, say why the first command takes longer than all later ones."""
+    if not err.is_terminal:
+        return
+    from isrr.metrics._kernels import evaluate_exactly
+
+    folder = evaluate_exactly.stats.cache_path
+    if folder is None or not any(Path(folder).glob("_kernels.evaluate_exactly-*.nbi")):
+        say_aside("compiling kernels, which the first command here does: about half a minute more")
 
 
 def show_outcome(outcome: "Certificate | Abstention", status: str | None = None) -> None:
