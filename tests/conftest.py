@@ -1,6 +1,7 @@
 """Queries that several tests share, and freshly compiled kernels."""
 
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,11 @@ def drop_stale_kernels():
     source = Path(isrr.__file__).parent
     cached = list(source.rglob("__pycache__/*.nb[ic]"))
     newest = max(file.stat().st_mtime for file in source.rglob("*.py"))
-    if any(file.stat().st_mtime < newest for file in cached):
-        for file in cached:
-            file.unlink(missing_ok=True)
+    with suppress(FileNotFoundError):  # another process drops them at the same time
+        if all(file.stat().st_mtime >= newest for file in cached):
+            return
+    for file in cached:
+        file.unlink(missing_ok=True)
 
 
 drop_stale_kernels()
