@@ -105,6 +105,8 @@ class Plan:
                 f"if the pilot was lucky   {needed(self.pessimistic)} (the true risk one standard error above that "
                 f"of the {counted(self.n_pilot, 'pilot query')})"
             )
+        else:
+            lines.append("this is a guess          a pilot of judged queries tells how much their losses vary")
         for milestone in self.milestones:
             lines.append(
                 f"for {100 * milestone.fairness_gain:5.1f} % less disparity {needed(milestone.queries_needed):>24}"
