@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import oracles
 from isrr import GPLRanker, Queries, evaluate
-from isrr.metrics.disparity import disparity, disparity_bound, fairness_gain, share_of_bound
+from isrr.metrics.disparity import disparity, disparity_bound, fairness_gain, normalized_disparity, share_of_bound
 from isrr.metrics.exposure import group_exposure
 
 pairs = st.lists(st.tuples(st.floats(0, 2), st.integers(0, 4)), min_size=1, max_size=7)
@@ -38,6 +38,9 @@ def test_normalized_disparity_is_a_share_for_every_ranker(many_queries):
     grid = [GPLRanker.deterministic(), GPLRanker(), GPLRanker(temperature=0.1, threshold=0.2)]
     share = evaluate(many_queries, grid, empty_query="zero").normalized_disparity
     assert ((share >= 0) & (share <= 1)).all()
+    for column, ranker in enumerate(grid):
+        given = normalized_disparity(ranker.exposure(many_queries), many_queries)
+        np.testing.assert_allclose(given, share[:, column], atol=1e-12)
 
 
 def test_a_share_is_rounded_to_one_where_exposures_are_inexact_and_left_where_they_are_wrong():

@@ -50,9 +50,12 @@ def test_memory_layout_changes_nothing(name):
     assert proof.pvalue(LOSSES.astype(np.float32), 0.32).dtype == np.float64
 
 
-def test_priors_are_passed_on():
+def test_priors_and_spans_are_passed_on():
     assert np.any(
         evidence("betting", prior_deviation=0.05).pvalue(LOSSES, 0.32) != evidence("betting").pvalue(LOSSES, 0.32)
+    )
+    assert np.all(
+        evidence("dkwm", loss_span=0.5).upper_bound(LOSSES, 0.05) < evidence("dkwm").upper_bound(LOSSES, 0.05)
     )
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isrr.errors import GuaranteeError
-from isrr.risk.select import SELECTIONS, bonferroni, fixed_sequence, holm, pointwise, split_mask
+from isrr.risk.select import SELECTIONS, bonferroni, fixed_sequence, holm, majorant, pointwise, split_mask
 
 LEVELS = st.lists(st.floats(0, 1), max_size=30)
 
@@ -50,3 +50,10 @@ def test_a_split_refuses_repeated_keys_and_whole_shares():
         split_mask([3, 1, 3], 0.5)
     with pytest.raises(GuaranteeError, match=r"share must lie in \(0, 1\), got 1"):
         split_mask([1, 2], 1.0)
+
+
+@given(LEVELS.filter(len))
+def test_the_majorant_is_the_worst_of_the_safer_side(risk):
+    expected = [max(risk[i:]) for i in range(len(risk))]
+    np.testing.assert_array_equal(majorant(risk), expected)
+    np.testing.assert_array_equal(majorant([risk, risk]), [expected, expected])

@@ -66,6 +66,15 @@ def disparity_bound(queries: Queries, *, k: int = 5, gain_kind: Gain = "exponent
     return bound
 
 
+def normalized_disparity(
+    exposure: ArrayLike, queries: Queries, *, k: int = 5, gain_kind: Gain = "exponential"
+) -> FloatArray:
+    """Disparity as a share of the largest any ranker can have on the query, in [0, 1]; 0 where that is 0."""
+    return share_of_bound(
+        disparity(exposure, queries, gain_kind=gain_kind), disparity_bound(queries, k=k, gain_kind=gain_kind)
+    )
+
+
 def share_of_bound(values: FloatArray, bound: FloatArray) -> FloatArray:
     """Disparities (n_queries, …) divided by the queries' bounds; 0 where the bound is 0.
 

@@ -8,7 +8,7 @@ kept.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Literal, TypedDict, Unpack, get_args
 
 import numpy as np
 
@@ -109,42 +109,25 @@ def evaluate(
     return Evaluation(dcg, disparity, disparity_bound(queries, k=k, gain_kind=gain_kind))
 
 
-def expected_ndcg(
-    ranker: GPLRanker,
-    queries: Queries,
-    *,
-    method: Method = "exact",
-    n_draws: int = SMOOTHING_DRAWS,
-    seed: int = 0,
-    gain_kind: Gain = "exponential",
-    empty_query: EmptyQuery = "skip",
-    progress: Progress | None = None,
-) -> FloatArray:
+class Options(TypedDict, total=False):
+    """How `evaluate` evaluates; see there."""
+
+    method: Method
+    n_draws: int
+    seed: int
+    gain_kind: Gain
+    empty_query: EmptyQuery
+    progress: Progress | None
+
+
+def expected_ndcg(ranker: GPLRanker, queries: Queries, **options: Unpack[Options]) -> FloatArray:
     """Expected NDCG@k of one ranker on each query, (n_queries,); options as for `evaluate`."""
-    found = evaluate(
-        queries, [ranker], method=method, n_draws=n_draws, seed=seed, gain_kind=gain_kind, empty_query=empty_query,
-        progress=progress,
-    )  # fmt: skip
-    return found.ndcg[:, 0]
+    return evaluate(queries, [ranker], **options).ndcg[:, 0]
 
 
-def expected_disparity(
-    ranker: GPLRanker,
-    queries: Queries,
-    *,
-    method: Method = "exact",
-    n_draws: int = SMOOTHING_DRAWS,
-    seed: int = 0,
-    gain_kind: Gain = "exponential",
-    empty_query: EmptyQuery = "skip",
-    progress: Progress | None = None,
-) -> FloatArray:
+def expected_disparity(ranker: GPLRanker, queries: Queries, **options: Unpack[Options]) -> FloatArray:
     """Disparity of one ranker's expected exposure on each query, (n_queries,); options as for `evaluate`."""
-    found = evaluate(
-        queries, [ranker], method=method, n_draws=n_draws, seed=seed, gain_kind=gain_kind, empty_query=empty_query,
-        progress=progress,
-    )  # fmt: skip
-    return found.disparity[:, 0]
+    return evaluate(queries, [ranker], **options).disparity[:, 0]
 
 
 def _mean(values: FloatArray) -> FloatArray:

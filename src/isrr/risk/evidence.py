@@ -93,6 +93,7 @@ def evidence(
     *,
     delta: float = 0.05,
     prior_deviation: float = betting.PRIOR_DEVIATION,
+    loss_span: float = 1.0,
 ) -> Evidence:
     """The evidence of that name.
 
@@ -100,6 +101,7 @@ def evidence(
         name: One of `NAMES`.
         delta: Level that mixture, vb and wsr tune their bets for; their p-values are valid at every level.
         prior_deviation: Betting's guess of the losses' deviation, fixed without the calibration losses.
+        loss_span: DKWM's largest minus smallest loss value.
 
     Example:
         >>> losses = np.random.default_rng(7).beta(2, 6, size=(400, 2))
@@ -138,7 +140,13 @@ def evidence(
                 lambda losses, alpha: vb.pvalue(losses, alpha, delta),
                 lambda losses, level: vb.upper_bound(losses, level, delta),
             )
-        case "hoeffding" | "bentkus" | "hoeffding_bentkus" | "hb_plus" | "dkwm":
+        case "dkwm":
+            return _Checked(
+                name,
+                lambda losses, alpha: pvalues.dkwm(losses.mean(axis=0), len(losses), alpha, loss_span),
+                lambda losses, level: bounds.dkwm(losses.mean(axis=0), len(losses), level, loss_span),
+            )
+        case "hoeffding" | "bentkus" | "hoeffding_bentkus" | "hb_plus":
             test, bound = getattr(pvalues, name), getattr(bounds, name)
             return _Checked(
                 name,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isrr.errors import GuaranteeError
-from isrr.risk.lattice import BoolArray, IntArray
+from isrr.risk.lattice import BoolArray, FloatArray, IntArray
 
 
 def fixed_sequence(pvalues: ArrayLike, delta: float) -> IntArray:
@@ -94,3 +94,17 @@ def split_mask(keys: ArrayLike, share: float) -> BoolArray:
     learns = np.zeros(key.size, np.bool_)
     learns[order[: round(share * key.size)]] = True
     return learns
+
+
+def majorant(risk: ArrayLike) -> FloatArray:
+    """The monotone majorant R̃(λ) = max over t ≥ λ of R(t), thresholds rising along the last axis.
+
+    Larger thresholds admit fewer items and should be safer. Where the measured risk says otherwise, R̃
+    counts the worst of the safer side. (The paper prints t ≤ λ.)
+
+    Example:
+        >>> majorant([0.5, 0.3, 0.4, 0.1])
+        array([0.5, 0.4, 0.4, 0.1])
+    """
+    risks = np.asarray(risk, np.float64)
+    return np.flip(np.maximum.accumulate(np.flip(risks, -1), axis=-1), -1)
