@@ -5,13 +5,13 @@ hand is refused unless the reader says otherwise.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from hashlib import sha256
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,13 +19,17 @@ from numpy.typing import ArrayLike, NDArray
 from isrr.counting import counted, percent
 from isrr.errors import CertificateError
 from isrr.files import write_atomically
-from isrr.findings import Estimate, Point, Provenance, Test, mostly_single
-from isrr.guarantee import Guarantee
+from isrr.findings import Estimate, Point, Provenance, Test, check_fields, mostly_single
 from isrr.json_files import read_json
+from isrr.metrics.disparity import Disparity
+from isrr.metrics.metric import Metric
+from isrr.promises.promise import Promise, check_probability
 from isrr.ranker.gpl import GPLRanker
 from isrr.scores.standardize import ScoreMap
 
-SCHEMA = 1
+SCHEMA = 2
+NEAR_THE_BOUND = 0.9  # from which on a declared bound is worth a warning
+Cause = Literal["too_few_queries", "out_of_reach", "conflicting_promises"]
 ASSUMPTIONS = (
     "the judged queries are a random sample of the queries to come, each drawn independently",
     "scores come from the same model, on the same scale",
@@ -35,14 +39,31 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True, repr=False)
 class Outcome:
-    """What certificates and abstentions have in common."""
+    """What certificates and abstentions have in common.
 
-    guarantees: tuple[Guarantee, ...]
+    Attributes:
+        promises: What was promised, or asked for.
+        confidence: Probability with which the promises hold together.
+        ranker: The ranker to use.
+        utility_name: What utility is measured by, as sentences call it.
+        tests: Each promise, in each segment, as it was tested for the ranker in use.
+        curve: The configurations that were tried, in the order of the path.
+        provenance: Where all of it comes from.
+    """
+
+    promises: tuple[Promise, ...]
     confidence: float
     ranker: GPLRanker
+    utility_name: str
     tests: tuple[Test, ...]
     curve: tuple[Point, ...]
     provenance: Provenance
+
+    def __post_init__(self) -> None:
+        check_probability("confidence", self.confidence)
+        check_fields(self)
+        if not self.promises or max(promise.k for promise in self.promises) != self.ranker.k:
+            raise ValueError("a promise must look at as many places as the ranker fills")
 
     @property
     def abstained(self) -> bool:
@@ -83,7 +104,7 @@ class Outcome:
 
     def _content(self) -> dict[str, Any]:
         maps: list[Any] = []
-        body = _plain(asdict(self))
+        body = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
         for ranker in (body["ranker"], *(point["ranker"] for point in body["curve"])):
             if ranker["score_map"] is not None:  # written once, however many configurations share it
                 if ranker["score_map"] not in maps:
@@ -92,7 +113,7 @@ class Outcome:
         return {"schema": SCHEMA, "kind": type(self).__name__.lower(), "score_maps": maps, **body}
 
     def _promise(self) -> str:
-        return " and ".join(str(guarantee) for guarantee in self.guarantees)
+        return " and ".join(str(promise) for promise in self.promises)
 
     @property
     def warnings(self) -> list[str]:
@@ -108,8 +129,13 @@ class Outcome:
             found.append("the normal approximation is not valid for any given number of queries")
         if self._spent > (1 - self.confidence) * (1 + 1e-9):  # more than rounding
             found.append(
-                f"look {p.look} at the same data; that all of them hold has no more than confidence "
+                f"analysis {p.look} of the same data; jointly they hold with confidence at most "
                 f"{max(1 - self._spent, 0):.4g}: plan them (`attempts=`) before the first, or use new queries"
+            )
+        if p.near_bound >= NEAR_THE_BOUND:
+            found.append(
+                f"values reach {p.near_bound:.0%} of the declared bound, which must hold for every query to come: is it "
+                "large enough?"
             )
         return found
 
@@ -120,16 +146,22 @@ class Outcome:
         return p.look * (1 - self.confidence) / p.planned_looks if p.spent is None else p.spent
 
     def _risk_lines(self) -> list[str]:
-        """What `risk` and `bound` measure, once for each promise."""
-        several = len(self.guarantees) > 1
-        whose = [f"of '{guarantee}', " if several else "" for guarantee in self.guarantees]
-        return [f"risk         {of}{g.risk_in_words}" for of, g in zip(whose, self.guarantees, strict=True)]
+        """The tested risk and its bound, for those who check."""
+        lines = []
+        for test in self.tests:
+            where = "" if test.segment is None else f" in segment {test.segment!r}"
+            bound = "" if test.bound is None else f", upper bound {test.bound:.4f}"
+            lines.append(f"tested risk  {test.risk:.4f}{bound}{where}, p = {test.pvalue:.3g}")
+        several = len(self.promises) > 1
+        for promise in self.promises:
+            lines.append(f"             {f'of {str(promise)!r}: ' if several else ''}{promise.risk_in_words}")
+        return lines
 
     def _provenance_lines(self) -> list[str]:
         p = self.provenance
         tested = counted(p.n_queries, "judged query")
         if p.n_skipped:
-            tested += f" ({p.n_skipped:,} more without a relevant item left out)"
+            tested += f" ({p.n_skipped:,} more without a relevant item were left out)"
         if p.n_set_aside:
             tested += f", {p.n_set_aside:,} set aside to fix the path"
         lines = [
@@ -148,16 +180,16 @@ class Certificate(Outcome):
     """A promise that holds with the stated confidence, and the ranker that keeps it.
 
     Attributes:
-        utility: Expected NDCG@k of the ranker.
-        disparity: Its disparity.
-        fairness_gain: Share of the deterministic ranker's disparity that it removes.
-        deterministic_utility: Expected NDCG@k of the order by score.
+        utility, disparity: What the ranker was measured to do.
+        fairness_gain: Share of the disparity of the order by score that it removes.
+        deterministic_utility, deterministic_disparity: Of the order by score.
     """
 
     utility: Estimate
     disparity: Estimate
     fairness_gain: Estimate
     deterministic_utility: Estimate
+    deterministic_disparity: Estimate
 
     @property
     def warnings(self) -> list[str]:
@@ -167,48 +199,55 @@ class Certificate(Outcome):
         return [*super().warnings, "these queries do not show that the ranker is any fairer than the order by score"]
 
     def __str__(self) -> str:
-        r, k = self.ranker, self.k
+        gain, before = self.fairness_gain, self.deterministic_disparity.value
+        wrong = f"{100 * (1 - self.confidence):.4g} %"
         lines = [
             f"Certificate {self.id}",
             f"promise      {self._promise()}",
-            f"confidence   {self.confidence:.4g}: a promise like this is wrong in at most "
-            f"{1 - self.confidence:.2%} of calibrations",
-            f"ranker       temperature {r.temperature:.4g}, threshold {r.threshold:.4g}, decay {r.decay:.3g}"
-            f"{', log-gain score map' if r.score_map else ''}, k = {k}",
-            f"NDCG@{k:<6}  {self.utility}; deterministic {self.deterministic_utility.value:.4f}",
-            f"disparity    {self.disparity}",
-            f"fairer by    {percent(self.fairness_gain.value)} "
-            f"[{100 * self.fairness_gain.low:.1f}, {100 * self.fairness_gain.high:.1f}] of the deterministic disparity",
+            f"confidence   {self.confidence:.4g}: at most {wrong} of such certificates are wrong",
         ]
-        for test in self.tests:
-            where = "" if test.segment is None else f" in segment {test.segment!r}"
-            bound = "" if test.bound is None else f", bound {test.bound:.4f}"
-            more = None if test.level in (None, test.guarantee.target) else test.level
-            level = "" if more is None else f"; would certify {test.guarantee.at(more)}"
-            lines.append(f"proof        p = {test.pvalue:.3g}{bound} for risk {test.risk:.4f}{where}{level}")
-        return "\n".join(lines + self._risk_lines() + self._provenance_lines())
+        lines += [f"kept         {test.in_words}" for test in self.tests]
+        lines += [
+            f"{self.utility_name:<12} {self.utility.value:.4f}; order by score {self.deterministic_utility.value:.4f}",
+            f"disparity    {self.disparity.value:.4g}; order by score {before:.4g}",
+            f"fairer by    {percent(gain.value)} [{100 * gain.low:.1f}, {100 * gain.high:.1f}]: so much less disparity "
+            "than the order by score",
+            f"ranker       {self.ranker.in_words}",
+        ]
+        return "\n".join(lines + self._provenance_lines() + self._risk_lines())
 
 
 @dataclass(frozen=True, repr=False)
 class Abstention(Outcome):
-    """Nothing could be certified; the ranker is the deterministic one.
+    """Nothing could be certified; the ranker is the order by score.
 
     Attributes:
+        cause: Why, for machines: "too_few_queries" (promises are met, but not proven), "out_of_reach" (a promise is not
+            even met), or "conflicting_promises" (each can be kept, but not together).
         reason: Why, in words.
         queries_needed: Judged queries that would be enough, with 80 % chance, those set aside and those without a
             relevant item included; None when no number is.
     """
 
+    cause: Cause
     reason: str
     queries_needed: int | None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.cause not in get_args(Cause):
+            raise ValueError(f"cause must be one of {', '.join(get_args(Cause))}; got {self.cause!r}")
+
+    def __bool__(self) -> bool:
+        return False
+
     def __str__(self) -> str:
         if self.queries_needed is None:
-            more = "no number of queries helps: promise less, or improve the scores"
+            more = "more queries of this kind do not help: promise less, or improve the scores"
         else:
             more = f"about {counted(self.queries_needed, 'judged query')} in all would be enough (8 times out of 10)"
         lines = [
-            "Abstention: nothing certified, the deterministic order is used",
+            "Abstention: nothing is certified, and the order by score is used",
             f"promise      {self._promise()}",
             f"confidence   {self.confidence:.4g}",
             f"reason       {self.reason}",
@@ -217,9 +256,9 @@ class Abstention(Outcome):
         for test in self.tests:
             where = "" if test.segment is None else f" in segment {test.segment!r}"
             if test.level is not None:
-                most = f"{test.guarantee.at(test.level)}{where}"
-                lines.append(f"limit        these queries prove no more than {most}; to promise that, take new ones")
-        return "\n".join(lines + self._risk_lines() + self._provenance_lines())
+                most = f"{test.promise.at(test.level)}{where}"
+                lines.append(f"limit        these queries prove at most {most}; to promise that, use new queries")
+        return "\n".join(lines + self._provenance_lines() + self._risk_lines())
 
 
 def ranker_path(path: str | PathLike[str]) -> Path:
@@ -234,11 +273,14 @@ def ranker_path(path: str | PathLike[str]) -> Path:
     return found
 
 
-def load(path: str | PathLike[str], *, trust_edited: bool = False) -> Certificate | Abstention:
+def load(
+    path: str | PathLike[str], *, trust_edited: bool = False, metrics: Iterable[Metric | Disparity] = ()
+) -> Certificate | Abstention:
     """Read a saved outcome.
 
     Args:
         path: A file written by `save`.
+        metrics: Metrics of your own that its promises are about, where they are to be measured again.
         trust_edited: Accept a file whose content no longer matches its digest.
     """
     try:
@@ -258,46 +300,47 @@ def load(path: str | PathLike[str], *, trust_edited: bool = False) -> Certificat
             "or read it with `trust_edited=True` if you know why"
         )
     try:
-        return _read(document)
+        return _read(document, tuple(metrics))
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise CertificateError(f"{path}: damaged certificate: {error!r}") from None
 
 
-def _read(document: dict[str, Any]) -> Certificate | Abstention:
-    maps = [ScoreMap(tuple(m["inputs"]), tuple(m["outputs"])) for m in document["score_maps"]]
+def _read(document: dict[str, Any], metrics: tuple[Metric | Disparity, ...]) -> Certificate | Abstention:
+    maps = [ScoreMap(tuple(m["inputs"]), tuple(m["outputs"])) for m in document.pop("score_maps")]
+    kind, _ = document.pop("kind"), document.pop("schema")
 
     def ranker(d: dict[str, Any]) -> GPLRanker:
-        return GPLRanker(**{**d, "score_map": None if d["score_map"] is None else maps[d["score_map"]]})
+        plain = {name: _tuples(value) for name, value in d.items()}
+        return GPLRanker(**{**plain, "score_map": None if d["score_map"] is None else maps[d["score_map"]]})
 
-    def point(d: dict[str, Any]) -> Point:
-        estimates = {name: Estimate(**d[name]) for name in ("utility", "disparity", "fairness_gain")}
-        return Point(ranker(d["ranker"]), **estimates, certified=d["certified"], bound=d["bound"])
+    def record(kind: type[Any], d: dict[str, Any]) -> Any:
+        return kind(**{name: read.get(name, _tuples)(value) for name, value in d.items()})
 
-    provenance: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in document["provenance"].items()
+    read: dict[str, Callable[[Any], Any]] = {
+        "promise": lambda d: Promise.read(d, metrics),
+        "promises": lambda several: tuple(Promise.read(d, metrics) for d in several),
+        "ranker": ranker,
+        "tests": lambda several: tuple(record(Test, d) for d in several),
+        "curve": lambda several: tuple(record(Point, d) for d in several),
+        "provenance": lambda d: record(Provenance, d),
+        **{f.name: lambda d: Estimate(**d) for f in fields(Certificate) if f.type is Estimate},
     }
-    common: dict[str, Any] = {
-        "guarantees": tuple(Guarantee(**g) for g in document["guarantees"]),
-        "confidence": document["confidence"],
-        "ranker": ranker(document["ranker"]),
-        "tests": tuple(Test(**{**t, "guarantee": Guarantee(**t["guarantee"])}) for t in document["tests"]),
-        "curve": tuple(point(p) for p in document["curve"]),
-        "provenance": Provenance(**provenance),
-    }
-    if document["kind"] == "abstention":
-        return Abstention(**common, reason=document["reason"], queries_needed=document["queries_needed"])
-    own = [f.name for f in fields(Certificate) if f.name not in {g.name for g in fields(Outcome)}]
-    estimates: dict[str, Any] = {name: Estimate(**document[name]) for name in own}
-    return Certificate(**common, **estimates)
+    return record(Abstention if kind == "abstention" else Certificate, document)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:
-    """Tuples as lists, as JSON gives them back, so that the digest survives a round trip."""
+    """Dataclasses as dicts and tuples as lists, as JSON gives them back, so that the digest survives a round trip."""
+    if isinstance(value, Promise):
+        return value.document()
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _digest(content: Mapping[str, Any]) -> str:

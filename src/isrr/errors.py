@@ -2,7 +2,7 @@
 
     IsrrError
     ├── DataError (ValueError)         a table, a file or an array that cannot be queries
-    ├── GuaranteeError (ValueError)    a promise that cannot be read, kept or tested
+    ├── PromiseError (ValueError)    a promise that cannot be read, kept or tested
     ├── CertificateError (ValueError)  a certificate file that is damaged, edited or of another version
     ├── MergeError (ValueError)        shards that do not belong together
     ├── ScorerError (ValueError)       a saved scorer that is damaged, or does not fit the queries
@@ -30,7 +30,7 @@ class DataError(IsrrError, ValueError):
         self.query = query
 
 
-class GuaranteeError(IsrrError, ValueError):
+class PromiseError(IsrrError, ValueError):
     """A promise that cannot be read, kept or tested."""
 
 

@@ -1,14 +1,17 @@
 """What an outcome is made of: numbers measured, tests made, configurations tried, and where all of it comes from."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
-from typing import ClassVar
+from typing import Any, ClassVar, get_type_hints
 
-from isrr.guarantee import Guarantee
+from isrr.promises.promise import Promise
 from isrr.ranker.gpl import GPLRanker
 
 THE_TESTED = "the calibration queries' scores"  # as the basis of a path
+MOSTLY = 0.5
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,11 @@ class Estimate:
     value: float
     low: float
     high: float
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not self.low <= self.value <= self.high:
+            raise ValueError(f"{self.value!r} lies outside its own interval")
 
     @classmethod
     def around(cls, value: float, error: float) -> "Estimate":
@@ -33,26 +41,47 @@ class Test:
     """One promise, in one segment, as it was tested for the ranker in use.
 
     Attributes:
-        guarantee: The promise.
+        promise: The promise.
         segment: The segment, or None for all queries.
         n_queries: Queries tested on.
         evidence: Name of the test.
+        measured: The promised quantity: the metric's mean, or its share of what it is compared with.
+        level: The strongest target that these queries would certify for this ranker; None where not computed.
         risk: Mean loss.
         bound: Upper confidence bound on the risk at the certificate's level; None where only sums were kept.
         pvalue: Smallest level at which the promise would be certified.
-        level: The strongest target that these queries would certify for this ranker; None where not computed.
     """
 
     __test__: ClassVar[bool] = False  # not a pytest class
 
-    guarantee: Guarantee
+    promise: Promise
     segment: str | None
     n_queries: int
     evidence: str
+    measured: float
+    level: float | None
     risk: float
     bound: float | None
     pvalue: float
-    level: float | None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.n_queries < 1 or not 0 <= self.pvalue <= 1:
+            raise ValueError(f"a test on {self.n_queries} queries with p = {self.pvalue}")
+        if self.level is not None:
+            self.promise.at(self.level)
+
+    @property
+    def in_words(self) -> str:
+        """What was kept, in the reader's units: measured, promised and proven."""
+        at_least = self.promise.at_least is not None
+        sign = "≥" if at_least else "≤"
+        shown = self.promise.shown(self.measured)
+        unit = f" of {self.promise.of}" if self.promise.of else ""
+        promised = f"promised {sign} {self.promise.shown(self.promise.target).removesuffix(unit)}"
+        proven = "" if self.level is None else f", proven {sign} {self.promise.shown(self.level).removesuffix(unit)}"
+        where = "" if self.segment is None else f" in segment {self.segment!r}"
+        return f"{shown}{where} ({promised}{proven})"
 
 
 @dataclass(frozen=True)
@@ -66,6 +95,9 @@ class Point:
     certified: bool
     bound: float | None
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 @dataclass(frozen=True)
 class Provenance:
@@ -73,22 +105,24 @@ class Provenance:
 
     Attributes:
         n_queries: Judged queries that were tested on.
-        n_skipped: Judged queries left out for having no relevant item.
+        n_skipped: Judged queries left out because they have nothing to measure, such as a relevant item.
         n_set_aside: Judged queries used to fix the path, and not tested on.
         n_single: Judged queries, of all, with a single item, which any order ranks perfectly.
+        requested_path: The path that was asked for.
         path, path_basis: Which path was searched and what it was fixed by.
         evidence, selection: What was asked for.
-        method, n_draws: How utilities were evaluated.
-        seed: Names the noise.
+        method, n_draws: How values were found.
+        seed: Random seed of the draws.
         data: Fingerprint of the judged queries (ids, scores, relevance).
         judgments: Fingerprint of their ids, those of items included, and relevance: the same for other scores.
-        hash_key: Key of the canonical order; empty where losses were summed up, in no order.
+        hash_key: Key of the canonical order; empty where values were summed up, in no order.
         made_ids: Whether query ids were made from positions.
         score_quantiles: Raw scores at 0.1, 1, 50, 99 and 99.9 %, over 20,000 queries drawn by key where there are more.
         eligibility_quantiles: The best item's chance of first place in each list under the ranker in use, at the same.
-        planned_looks: Over how many looks at the data delta was split.
-        look: Which look at these judgments this is, as far as is known.
-        spent: Tolerated chance of error of this look and those before it together; None where only their number is
+        near_bound: How near values come to a declared bound, as a share.
+        planned_looks: Over how many analyses of the data delta was split.
+        look: Which analysis of these judgments this is, as far as is known.
+        spent: Tolerated chance of error of this analysis and those before it together; None where only their number is
             known, each taken to have been tested as this one was.
         versions: Of what computed it.
     """
@@ -96,6 +130,7 @@ class Provenance:
     n_queries: int
     n_skipped: int
     n_set_aside: int
+    requested_path: str
     path: str
     path_basis: str
     evidence: str
@@ -107,18 +142,33 @@ class Provenance:
     hash_key: str
     made_ids: bool
     score_quantiles: tuple[float, ...]
-    eligibility_quantiles: tuple[float, ...] = ()
+    eligibility_quantiles: tuple[float, ...]
     n_single: int = 0
+    near_bound: float = 0.0
     planned_looks: int = 1
     look: int = 1
     spent: float | None = None
     judgments: str = ""
     versions: Mapping[str, str] = field(default_factory=lambda: {n: version(n) for n in ("isrr", "numpy", "numba")})
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name in ("score_quantiles", "eligibility_quantiles"):
+            found = getattr(self, name)
+            if len(found) != 5 or list(found) != sorted(found):
+                raise ValueError(f"{name} must be five rising numbers, got {found}")
+        if min(self.n_queries, self.n_skipped, self.n_set_aside, self.n_single) < 0 or self.n_queries < 1:
+            raise ValueError("counts of queries must not be negative, and some must have been tested on")
+
+    @property
+    def n_judged(self) -> int:
+        """Judged queries in all."""
+        return self.n_queries + self.n_skipped + self.n_set_aside
+
     @property
     def share_single(self) -> float:
         """Share of the judged queries that have a single item."""
-        return self.n_single / (self.n_queries + self.n_skipped + self.n_set_aside)
+        return self.n_single / self.n_judged
 
     @property
     def path_saw_the_tested(self) -> bool:
@@ -126,9 +176,35 @@ class Provenance:
         return self.path_basis == THE_TESTED
 
 
+_KINDS: dict[str, Callable[[object], bool]] = {
+    "float": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value),
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "bool": lambda value: isinstance(value, bool),
+    "str": lambda value: isinstance(value, str),
+    "tuple[float, ...]": lambda value: isinstance(value, tuple) and all(map(_KINDS["float"], value)),
+}
+
+
+def check_fields(record: Any) -> None:
+    """Refuse a record whose numbers and texts are not what its annotations say."""
+    for name, text in _annotations(type(record)).items():
+        value = getattr(record, name)
+        if value is None and text.endswith(" | None"):
+            continue
+        fits = _KINDS.get(text.removesuffix(" | None"))
+        if fits is not None and not fits(value):
+            raise ValueError(f"{name} must be {text}, got {value!r}")
+
+
+@cache
+def _annotations(record: type[Any]) -> dict[str, str]:
+    hints = get_type_hints(record)
+    return {name: kind.__name__ if isinstance(kind, type) else str(kind) for name, kind in hints.items()}
+
+
 def mostly_single(share: float) -> str:
     """What to say where most queries have a single item, so that the query column is likely another; else nothing."""
-    if share <= 0.5:
+    if share <= MOSTLY:
         return ""
     return (
         f"{min(share, 0.99):.0%} of the queries have a single item, which any order ranks perfectly: are the columns "

@@ -1,4 +1,4 @@
-"""Gain of a grade, discount of a position, and (N)DCG of a given order.
+"""What an item of a grade is worth, what a place is worth, and (N)DCG of a given order.
 
     gain(ρ) = 2^ρ − 1        θ_j = 1 / log₂(1 + j)        DCG@k = Σ_{j ≤ k} θ_j · gain(ρ of the item at j)
 
@@ -8,7 +8,8 @@ policy says what to do: "skip" (NaN, the default, as in the paper), "zero" or "o
 Paper: section 2, "Ranking Metrics for Utility and Fairness".
 """
 
-from typing import Literal, get_args
+from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,41 +18,80 @@ from isrr.data.queries import FloatArray, Queries
 from isrr.data.rankings import checked_rankings
 from isrr.errors import DataError
 
-Gain = Literal["exponential", "linear"]
+GainName = Literal["exponential", "linear", "equal"]
+DiscountName = Literal["log2", "reciprocal", "uniform"]
+Gain = GainName | Callable[[FloatArray], ArrayLike]
+Discount = DiscountName | Callable[[FloatArray], ArrayLike]
 EmptyQuery = Literal["skip", "zero", "one"]
-_EMPTY_VALUE = {"skip": np.nan, "zero": 0.0, "one": 1.0}
+
+GAINS: dict[str, Callable[[FloatArray], FloatArray]] = {
+    "exponential": lambda grades: np.exp2(grades) - 1.0,
+    "linear": lambda grades: grades,
+    "equal": np.ones_like,
+}
+DISCOUNTS: dict[str, Callable[[FloatArray], FloatArray]] = {
+    "log2": lambda places: 1.0 / np.log2(1.0 + places),
+    "reciprocal": lambda places: 1.0 / places,
+    "uniform": np.ones_like,
+}
+EMPTY_VALUES = {"skip": np.nan, "zero": 0.0, "one": 1.0}
 LARGEST_GRADE = 60.0
+LEAST_GAIN = 1e-75  # squares of less vanish
 
 
-def gain(relevance: ArrayLike, kind: Gain = "exponential") -> FloatArray:
-    """Gain of a relevance grade: 2^grade − 1, or the grade itself.
+def gain_of(relevance: ArrayLike, gain: Gain = "exponential") -> FloatArray:
+    """Gain of relevance grades: 2^grade − 1, the grade itself, 1 for every item, or a function of the grades.
 
     Example:
-        >>> gain([0, 1, 2, 3, 4])
+        >>> gain_of([0, 1, 2, 3, 4])
         array([ 0.,  1.,  3.,  7., 15.])
     """
     grades = np.asarray(relevance, np.float64)
-    if kind == "exponential":
-        largest = grades.max(initial=0.0)
-        if largest > LARGEST_GRADE:
-            raise DataError(
-                f"a relevance of {largest:g} is too large for the gain 2^relevance − 1: are scores and relevance "
-                "exchanged? Else map it to grades, or promise with linear gain"
-            )
-        return np.exp2(grades) - 1.0
-    if kind == "linear":
-        return grades
-    raise ValueError(f"gain must be one of {', '.join(get_args(Gain))}; got {kind!r}")
+    if gain == "exponential" and (largest := grades.max(initial=0.0)) > LARGEST_GRADE:
+        raise DataError(
+            f"a relevance of {largest:g} is too large for the gain 2^relevance − 1: are scores and relevance "
+            "swapped? Otherwise map it to grades, or use the linear gain"
+        )
+    gains = np.asarray(named(gain, GAINS, "gain")(grades), np.float64)
+    if callable(gain) and (gains.shape != grades.shape or not np.isfinite(gains).all() or (gains < 0).any()):
+        raise DataError(f"{described(gain)} must return one finite number ≥ 0 for each grade")
+    if gains.size and (smallest := gains.min(where=gains > 0, initial=1.0)) < LEAST_GAIN:
+        raise DataError(f"a gain of {smallest:g} is too small to compute with: multiply the relevance by a constant")
+    return gains
 
 
-def discount(k: int) -> FloatArray:
-    """Weight of each of the first k positions, 1 / log₂(1 + position).
+def item_gains(queries: Queries, gain: Gain = "exponential") -> FloatArray:
+    """Gain of each row's item; the equal gain needs no relevance."""
+    if gain == "equal":
+        return np.ones(queries.n_rows)
+    return gain_of(queries.need_relevance(), gain)
+
+
+def discount(k: int, kind: Discount = "log2") -> FloatArray:
+    """Weight of each of the first k places: 1 / log₂(1 + place), 1 / place, 1, or a function of the places 1 … k.
 
     Example:
         >>> discount(3).round(3)
         array([1.   , 0.631, 0.5  ])
     """
-    return 1.0 / np.log2(np.arange(2, k + 2))
+    weights = np.asarray(named(kind, DISCOUNTS, "discount")(np.arange(1.0, k + 1)), np.float64)
+    if callable(kind) and (weights.shape != (k,) or not np.isfinite(weights).all() or (weights < 0).any()):
+        raise ValueError(f"{described(kind)} must return one finite number ≥ 0 for each of the places 1 … {k}")
+    return weights
+
+
+def named(kind: str | Callable[..., ArrayLike], known: dict[str, Callable[..., FloatArray]], what: str) -> Callable[..., ArrayLike]:
+    """A function given by name, or as it is."""
+    if callable(kind):
+        return kind
+    if kind not in known:
+        raise ValueError(f"{what} must be one of {', '.join(known)}, or a function; got {kind!r}")
+    return known[kind]
+
+
+def described(kind: str | Callable[..., ArrayLike]) -> str:
+    """What a gain or discount is called: its name, or that of the function."""
+    return kind if isinstance(kind, str) else str(getattr(kind, "__name__", kind))
 
 
 def dcg(
@@ -59,7 +99,7 @@ def dcg(
     rankings: ArrayLike | None = None,
     *,
     k: int = 5,
-    gain_kind: Gain = "exponential",
+    gain: Gain = "exponential",
 ) -> FloatArray:
     """DCG@k of given orders, or of the order by falling score.
 
@@ -68,12 +108,12 @@ def dcg(
         rankings: Positions within the query, (n_queries, …, ≥ 1), −1 where a list is shorter; as
             `GPLRanker.sample` returns them. None takes the order by score.
         k: How many places count.
-        gain_kind: "exponential" or "linear".
+        gain: "exponential", "linear", "equal" or a function of the grades.
 
     Returns:
         DCG of each ranking, (n_queries, …).
     """
-    gains = gain(queries.need_relevance(), gain_kind)
+    gains = item_gains(queries, gain)
     given = _leading(queries, queries.by_score, k) if rankings is None else checked_rankings(rankings, queries)
     places = given[..., :k]
     start = queries.offsets[:-1].reshape(-1, *(1,) * (places.ndim - 1))
@@ -82,14 +122,16 @@ def dcg(
     return result
 
 
-def ideal_dcg(queries: Queries, *, k: int = 5, gain_kind: Gain = "exponential") -> FloatArray:
+def ideal_dcg(
+    queries: Queries, *, k: int = 5, gain: Gain = "exponential", discount_kind: Discount = "log2"
+) -> FloatArray:
     """DCG@k of the order by falling relevance, the largest there is, (n_queries,)."""
-    return queries.sum_largest(gain(queries.need_relevance(), gain_kind), discount(k))
+    return queries.sum_largest(item_gains(queries, gain), discount(k, discount_kind))
 
 
-def has_relevant(queries: Queries, *, gain_kind: Gain = "exponential") -> NDArray[np.bool_]:
+def has_relevant(queries: Queries, *, gain: Gain = "exponential") -> NDArray[np.bool_]:
     """Whether a query has a relevant item, (n_queries,)."""
-    return ideal_dcg(queries, k=1, gain_kind=gain_kind) > 0
+    return ideal_dcg(queries, k=1, gain=gain) > 0
 
 
 def ndcg(
@@ -97,7 +139,7 @@ def ndcg(
     rankings: ArrayLike | None = None,
     *,
     k: int = 5,
-    gain_kind: Gain = "exponential",
+    gain: Gain = "exponential",
     empty_query: EmptyQuery = "skip",
 ) -> FloatArray:
     """NDCG@k of given orders, or of the order by falling score; arguments as for `dcg`.
@@ -107,17 +149,17 @@ def ndcg(
         >>> ndcg(queries).round(3)
         array([0.659])
     """
-    found = dcg(queries, rankings, k=k, gain_kind=gain_kind)
-    ideal = ideal_dcg(queries, k=k, gain_kind=gain_kind)
+    found = dcg(queries, rankings, k=k, gain=gain)
+    ideal = ideal_dcg(queries, k=k, gain=gain)
     ideal = ideal.reshape(-1, *(1,) * (found.ndim - 1))
     return np.where(ideal > 0, found / np.where(ideal > 0, ideal, 1.0), empty_value(empty_query))
 
 
 def empty_value(empty_query: EmptyQuery) -> float:
-    """NDCG of a query with no relevant item, under a policy."""
-    if empty_query not in _EMPTY_VALUE:
-        raise ValueError(f"empty_query must be one of {', '.join(_EMPTY_VALUE)}; got {empty_query!r}")
-    return _EMPTY_VALUE[empty_query]
+    """What a query with no relevant item counts as, under a policy."""
+    if empty_query not in EMPTY_VALUES:
+        raise ValueError(f"empty_query must be one of {', '.join(EMPTY_VALUES)}; got {empty_query!r}")
+    return EMPTY_VALUES[empty_query]
 
 
 def _leading(queries: Queries, order: NDArray[np.int32], k: int) -> NDArray[np.int64]:

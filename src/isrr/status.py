@@ -105,6 +105,6 @@ def ranker_in_force(outcome: Outcome, standing: Standing) -> GPLRanker:
 
     A promise about fairness that no longer stands goes on drawing: the order by score would be less fair still.
     """
-    if standing != "valid" and any(guarantee.utility for guarantee in outcome.guarantees):
+    if standing != "valid" and any(promise.safe_end == "cold" for promise in outcome.promises):
         return GPLRanker.deterministic(outcome.k)
     return outcome.ranker

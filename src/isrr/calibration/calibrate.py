@@ -1,46 +1,43 @@
-"""`calibrate`: judged queries and a promise in, a certificate or an abstention out."""
+"""`calibrate`: queries and a promise in, a certificate or an abstention out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
 
-from isrr.calibration.basis import fixed_path, refuse_shared, set_aside
-from isrr.calibration.census import Census, TakeCensus, refuse_single
-from isrr.calibration.certify import certify
-from isrr.calibration.fill import Fill
-from isrr.calibration.judgments import NameJudgments
-from isrr.calibration.order import hash_key
-from isrr.calibration.outcome import draw_up
-from isrr.calibration.sample import enough, smallest_keys
-from isrr.calibration.table import RiskTable
-from isrr.calibration.terms import Terms, promises
+from isrr.calibration.certify import sums_suffice
+from isrr.calibration.outcome import Findings, quantiles
+from isrr.calibration.path import fixed_path, refuse_shared, set_aside
+from isrr.calibration.request import Request
+from isrr.calibration.table import Table, hash_key
+from isrr.calibration.tasks import Census, Fill, NameJudgments, TakeCensus, enough, refuse_single, smallest_keys
 from isrr.certificate import Abstention, Certificate
-from isrr.data.queries import FloatArray, Queries
-from isrr.engines.source import Where, open_source
+from isrr.data.queries import Queries
+from isrr.engines.source import Where, open_source, read_any
 from isrr.engines.task import Source, Together
 from isrr.errors import DataError
 from isrr.findings import Provenance
-from isrr.guarantee import Guarantee
 from isrr.parallel import Progress
+from isrr.promises.promise import Promise, objectives, promises
 from isrr.ranker.gpl import GPLRanker
 
 SAMPLE = 20_000  # tested queries, those of smallest key, that score and eligibility quantiles are taken from
+Look = dict[str, Any]  # what an analysis asked of which data, as a ledger keeps it
 
 
 def calibrate(
     queries: Any,
-    guarantee: str | Guarantee | Sequence[str | Guarantee],
+    promise: str | Promise | Sequence[str | Promise],
     confidence: float = 0.95,
     *,
-    validation: Queries | None = None,
+    validation: Any = None,
     path: str | Sequence[GPLRanker] = "auto",
     evidence: str = "betting",
     selection: str = "fixed_sequence",
     seed: int = 0,
     attempts: int = 1,
+    count_look: Callable[[Look], tuple[int, float | None]] | None = None,
     progress: Progress | None = None,
     engine: str = "local",
     **where: Unpack[Where],
@@ -50,102 +47,126 @@ def calibrate(
     Args:
         queries: Judged queries, a random sample of those to come: `Queries`, or the path of a file, a glob of Parquet
             files, a table of pandas, polars, pyarrow or Spark.
-        guarantee: One promise or several, as text or as `Guarantee`; several must all hold.
+        promise: One promise or several, as text or as `Promise`; several must all hold.
         confidence: Probability, over the judged queries, with which the promise holds.
-        validation: Other judged queries, which may fix the path and the score map freely.
+        validation: Other judged queries, which may fix the path and the score map freely; given like `queries`.
         path: "auto", "temperature", "front", "thresholds", "paper", or rankers in the order to be tested. "auto" is
             "front" on validation queries; without any, from 300 judged queries on, a share of them is set aside for it,
             and below that "temperature".
         evidence: Name of the test, see `isrr.risk.evidence`.
-        selection: "fixed_sequence", "holm", "bonferroni", "split" (learn the path on one part, test on the other), or
+        selection: How several configurations are tested together: "fixed_sequence", "holm", "bonferroni", or
             "pointwise" (the paper's, without a guarantee over the path).
-        seed: Names the noise, where rankings are drawn.
-        attempts: How many looks at the data are planned; delta is split over them.
+        seed: Random seed, used only where rankings are drawn.
+        attempts: Number of planned analyses of this data; delta is split over them.
+        count_look: Called with what is asked of which data; returns which analysis of these judgments it is, and the
+            tolerated chance of error of all of them. The Python API keeps no ledger of its own.
         progress: Called with (done, in all), anew in each pass: queries at hand, else files or Spark's tasks.
-        engine: "local", or "spark" (or "dask") to calibrate where the queries are. All give the same bits.
+        engine: "local", or "spark" (or "dask") to calibrate where the queries are. All give identical results.
         where: Names of columns (`query="search_id"`), `trust_layout`, `master` and `partitions`, for queries that are
             not at hand; see `isrr.engines.source.Where`.
 
     Returns:
-        A `Certificate`, or an `Abstention` with its reason and the deterministic ranker.
+        A `Certificate`, or an `Abstention` with its reason and the order by score.
     """
     chosen_path = path if isinstance(path, str) else tuple(path)
-    terms = Terms(promises(guarantee), confidence, chosen_path, evidence, selection, seed, attempts)
+    request = Request(promises(promise), confidence, chosen_path, evidence, selection, seed, attempts)
+    others = None if validation is None else read_any(validation, request.columns, **where)
     with closing(open_source(queries, engine, **where)) as source:
-        return _calibrated(source, terms, validation, progress)
+        return _calibrated(source, request, others, count_look, progress)
 
 
 def _calibrated(
-    source: Source, terms: Terms, validation: Queries | None, progress: Progress | None
+    source: Source,
+    request: Request,
+    validation: Queries | None,
+    count_look: Callable[[Look], tuple[int, float | None]] | None,
+    progress: Progress | None,
 ) -> Certificate | Abstention:
     """Passes over the queries: count them, fetch those set aside where there are any, evaluate the others."""
-    census = source.run(TakeCensus(terms.guarantees), progress)
-    _refuse_unusable(census)
-    aside, first_tested = set_aside(source, census.n_queries, terms, validation, progress)
+    census = source.run(TakeCensus(request.promises), progress)
+    _refuse_unusable(census, request)
+    given = validation is not None
+    aside, first_tested = set_aside(source, census.n_queries, request, given=given, progress=progress)
     n_aside = 0 if aside is None else len(aside)
     if validation is not None:
         refuse_shared(source, validation)
-    path = fixed_path(terms, source, aside, validation)
-    task = Fill.planned(
-        census,
-        tuple(dict.fromkeys([GPLRanker.deterministic(terms.k), *path.rankers])),
-        terms.guarantees,
-        delta=terms.level_each(len(path.rankers)),
-        evidence=terms.evidence,
-        seed=terms.seed,
-        aside=None if aside is None else TakeCensus(terms.guarantees).summary([aside]),
-        aside_below=first_tested,
+    path = fixed_path(request, source, aside, validation)
+    reported = objectives(request.promises, judged=census.judged)
+    task = Fill(
+        (GPLRanker.deterministic(request.k), *path.rankers),
+        request.promises,
+        reported,
+        max(census.n_counted) - n_aside,
+        sums_suffice(request.evidence, census.n_queries - n_aside),
+        request.seed,
+        first_tested,
     )
     wanted = n_aside + SAMPLE
     others = Together(enough(wanted, census.n_queries), NameJudgments())
     table, (found, judgments) = source.run(Together(task, others), progress)
-    _refuse_change(census, task, table, n_aside)
-    sample = smallest_keys(source, wanted, census.n_queries, found)[n_aside:]
-    verdict = certify(table, path, delta=terms.delta, evidence=terms.evidence, selection=terms.rule)
+    _refuse_change(census, table, n_aside)
+    sample = smallest_keys(source, wanted, census.n_queries, found=found)[n_aside:]
+    findings = Findings.of(request, path, table, task.method)
+    first_place = np.maximum.reduceat(findings.ranker.eligibility(sample), sample.offsets[:-1])
+    look, spent = (1, None) if count_look is None else count_look(_look(request, path.basis, census, judgments, validation))
     provenance = Provenance(
-        n_queries=table.moments.n_queries,
+        n_queries=table.n_queries,
         n_skipped=table.n_skipped,
         n_set_aside=n_aside,
+        requested_path=request.path_name,
         path=path.name,
         path_basis=path.basis,
-        evidence=terms.evidence,
-        selection=terms.selection,
-        method=table.method,
-        n_draws=table.n_draws,
-        seed=terms.seed,
+        evidence=request.evidence,
+        selection=request.selection,
+        method=task.method,
+        n_draws=task.n_draws if task.method == "draws" else 0,
+        seed=request.seed,
         data=census.fingerprint,
         judgments=judgments,
         hash_key="" if task.summed else hash_key(table.keys).hex(),
         made_ids=source.made_ids,
         n_single=census.n_single,
-        score_quantiles=_quantiles(sample.need_scores()),
-        planned_looks=terms.attempts,
+        near_bound=census.near_bound,
+        score_quantiles=quantiles(sample.need_scores()),
+        eligibility_quantiles=quantiles(first_place),
+        planned_looks=request.attempts,
+        look=look,
+        spent=spent,
     )
-    outcome = draw_up(table, path, verdict, terms, provenance)
-    first_place = np.maximum.reduceat(outcome.ranker.eligibility(sample), sample.offsets[:-1])
-    return replace(outcome, provenance=replace(provenance, eligibility_quantiles=_quantiles(first_place)))
+    return findings.outcome(provenance, reported[0])
 
 
-def _quantiles(values: FloatArray) -> tuple[float, ...]:
-    return tuple(np.quantile(values, [0.001, 0.01, 0.5, 0.99, 0.999]).tolist())
+def _look(request: Request, basis: str, census: Census, judgments: str, validation: Queries | None) -> Look:
+    """What is asked of which data: the same question of the same data is the same look."""
+    return {
+        "data": census.fingerprint,
+        "judgments": judgments,
+        "promises": [promise.document() for promise in request.promises],
+        "confidence": request.confidence,
+        "search": [request.path_name, basis, request.evidence, request.selection, request.seed, request.attempts],
+        "validation": None if validation is None else validation.fingerprint,
+        "counted": list(census.n_counted),
+    }
 
 
-def _refuse_unusable(census: Census) -> None:
+def _refuse_unusable(census: Census, request: Request) -> None:
     if census.n_queries < 2:
         found = "is one query" if census.n_queries else "are no queries"
-        raise DataError(f"there {found}; a promise about new queries needs many judged ones")
+        raise DataError(f"there {found}; a promise about new queries needs many")
     refuse_single(census.n_single, census.n_queries)
     if census.lowest == census.highest:
         raise DataError("all scores are equal: they rank nothing")
-    if census.n_relevant == 0:
+    if census.n_relevant == 0 and "relevance" in request.columns:
         raise DataError("no query has a relevant item: there is no utility to promise anything about")
+    for promise, n_counted in zip(request.promises, census.n_counted, strict=True):
+        if n_counted == 0:
+            raise DataError(f"no query counts for '{promise}': none has anything to measure it on")
 
 
-def _refuse_change(census: Census, task: Fill, table: RiskTable, n_aside: int) -> None:
+def _refuse_change(census: Census, table: Table, n_aside: int) -> None:
     """A query lost or counted twice between two passes would void the promise."""
-    seen = table.moments.n_queries + table.n_skipped + n_aside
-    planned: dict[str | None, int] = {None: task.n_judged, **dict(task.by_segment)}
-    if seen != census.n_queries or any(cell.n_queries != planned[cell.segment] for cell in table.cells):
+    seen = table.n_queries + table.n_skipped + n_aside
+    if seen != census.n_queries:
         raise DataError(
             f"{census.n_queries:,} queries were counted and {seen:,} seen when testing; each must have its rows in one "
             "place, and they may not change while being read"

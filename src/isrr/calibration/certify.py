@@ -1,148 +1,420 @@
-"""From a risk table to the configurations that are certified, and the one to use."""
+"""From measured values to the configurations that are certified, and the one to use.
 
+`Sample` is one promise in one segment on the tested queries: it tells which configurations keep the promise, at its own
+target or at any other. Targets are counted by their strength, whole steps from the promise that says nothing (0) to the
+one out of reach, so that more is always harder:
+
+    at least   target = low + (high − low) · strength / steps
+    at most    target = high − (high − low) · strength / steps
+"""
+
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from isrr.calibration.order import canonical_order
-from isrr.calibration.paths import Path
-from isrr.calibration.table import Cell, RiskTable
+from isrr.calibration.path import SearchPath
+from isrr.calibration.table import LARGEST_KEPT, PowerSums, Table, Values
 from isrr.data.queries import FloatArray
-from isrr.errors import GuaranteeError
-from isrr.risk import betting, vb
+from isrr.errors import DataError, PromiseError
+from isrr.metrics.disparity import Disparity
+from isrr.promises.promise import Promise
+from isrr.risk import betting, mixture, size, vb
 from isrr.risk.evidence import Evidence
 from isrr.risk.evidence import evidence as named_evidence
+from isrr.risk.lattice import BoolArray, IntArray
 from isrr.risk.select import SELECTIONS
 
-BOUNDS_WITHIN = 1_000_000  # queries × configurations up to which every configuration's bound is computed …
-BOUND_BITS = 14  # … to four digits, rounded up
+AT_ONCE = 30_000_000  # losses computed at a time
+BOUND_BITS = 14  # bounds that are only looked at have four digits, rounded up
+BOUNDS_WITHIN = 1_000_000  # queries × configurations up to which every configuration has a bound
+FROM_SUMS = ("betting", "mixture", "vb")  # evidence that can be found from sums alone
+MAY_BE_STRETCHED = ("betting", "mixture")  # evidence that accepts negative losses
 
 
 @dataclass(frozen=True, eq=False)
-class Tested:
-    """One cell after testing: what every configuration of the grid has to show.
+class Sample(ABC):
+    """One promise in one segment on the tested queries; configurations in the order of the path.
 
     Attributes:
-        cell: The promise and segment.
-        evidence: Name of the evidence used.
-        pvalues: (n_grid,); 0 and 1 stand for "certified" and "not" where only that was asked.
-        exact_pvalues: Whether `pvalues` are p-values rather than answers.
-        mean_loss, deviation: Of the losses, (n_grid,); nearly, where they were summed up.
+        promise: The promise as declared.
+        segment: The segment, or None for all queries.
+        evidence: Name of the test.
+        exempt: Configurations that keep the promise by definition, (n_grid,).
     """
 
-    cell: Cell
+    promise: Promise
+    segment: str | None
     evidence: str
-    pvalues: FloatArray
-    exact_pvalues: bool
-    mean_loss: FloatArray
-    deviation: FloatArray
+    exempt: BoolArray
 
-    def losses(self) -> FloatArray:
-        """Losses in canonical order."""
-        assert self.cell.losses is not None
-        return self.cell.losses[canonical_order(self.cell.keys)]
+    @property
+    @abstractmethod
+    def n_queries(self) -> int:
+        """Queries tested on."""
 
-    def pvalue(self, column: int, delta: float) -> float:
-        """The p-value of one configuration."""
-        if self.exact_pvalues:
-            return float(self.pvalues[column])
-        source = _evidence(self.cell, self.evidence, delta)
-        return float(source.pvalue(self.losses()[:, [column]], self.cell.guarantee.tested_alpha)[0])
+    @abstractmethod
+    def measured(self) -> FloatArray:
+        """The promised quantity as measured: the mean, or its share of what it is compared with, (n_grid,)."""
 
-    def rough_bounds(self, delta: float) -> FloatArray | None:
-        """Every configuration's bound, rounded up to four digits; None where that would take too long."""
-        if self.cell.losses is None or self.cell.losses.size > BOUNDS_WITHIN:
-            return None
-        if self.evidence != "betting":
-            return self.upper_bound(range(self.cell.losses.shape[1]), delta)
-        prior = self.cell.guarantee.prior_deviation
-        return betting.upper_bound(self.losses(), delta, prior, significant_bits=BOUND_BITS)
+    @abstractmethod
+    def deviation(self) -> FloatArray:
+        """Deviation over queries of what `measured` is the mean of, (n_grid,)."""
 
-    def upper_bound(self, columns: Sequence[int], delta: float) -> FloatArray:
-        """Upper confidence bounds on the risk; NaN where losses were summed up for one alpha only."""
-        if self.cell.losses is not None:
-            source = _evidence(self.cell, self.evidence, delta)
-            return source.upper_bound(self.losses()[:, list(columns)], delta)
-        if isinstance(self.cell.summary, vb.Summary):
+    @abstractmethod
+    def loss(self, column: int, target: float) -> tuple[float, float]:
+        """Mean and deviation of one configuration's losses under the promise at another target."""
+
+    @abstractmethod
+    def holds(self, targets: FloatArray, delta: float, n_tests: int = 1) -> BoolArray:
+        """Whether each configuration is certified at its own target, at delta divided by n_tests, (n_grid,)."""
+
+    @abstractmethod
+    def pvalue(self, columns: Sequence[int], delta: float) -> FloatArray:
+        """Smallest levels at which configurations are certified; delta is the level the test is tuned for."""
+
+    @abstractmethod
+    def upper_bound(self, columns: Sequence[int], delta: float, *, rough: bool = False) -> FloatArray:
+        """Upper confidence bounds on the risk of configurations; NaN where sums give none."""
+
+    def queries_needed(self, column: int, delta: float, target: float | None = None) -> int | None:
+        """About how many queries like these certify a configuration 8 times out of 10; None when no number does."""
+        promise = self.promise if target is None else self.promise.at(target)
+        mean, deviation = self.loss(column, promise.target)
+        return size.needed(mean, deviation, promise.tested_alpha(), delta, paired=promise.of is not None)
+
+    @abstractmethod
+    def only(self, column: int) -> "Sample":
+        """The same for one configuration alone."""
+
+    @property
+    def targets(self) -> FloatArray:
+        """The declared target, one per configuration."""
+        return np.full(self.exempt.size, self.promise.target)
+
+    def strength(self, target: FloatArray | float, steps: int) -> FloatArray:
+        """Targets as strengths, not rounded."""
+        low, high = self.promise.target_range
+        share = (np.asarray(target, np.float64) - low) / (high - low)
+        return steps * (share if self.promise.at_least is not None else 1.0 - share)
+
+    def target(self, strength: IntArray | FloatArray, steps: int) -> FloatArray:
+        """Strengths as targets."""
+        low, high = self.promise.target_range
+        count = np.asarray(strength, np.float64)
+        return low + (high - low) * ((count if self.promise.at_least is not None else steps - count) / steps)
+
+    def strongest(self, delta: float, steps: int, n_tests: int = 1) -> IntArray:
+        """The largest strength certified for each configuration, by bisection; 0 where none is.
+
+        The search starts within ten standard errors below what was measured, and leaves that only where it must.
+        """
+        near = self.strength(self.measured(), steps)
+        span = np.ptp(self.promise.target_range)
+        width = 10 * steps * self.deviation() / span / np.sqrt(self.n_queries) + 2
+        low, high = np.zeros(near.size, np.int64), np.full(near.size, steps)
+
+        def narrow(asked: IntArray) -> None:
+            nonlocal low, high
+            inside = (low < asked) & (asked < high)
+            answer = self.holds(self.target(asked, steps), delta, n_tests)
+            low, high = np.where(inside & answer, asked, low), np.where(inside & ~answer, asked, high)
+
+        for guess in (near - width, near + 1):
+            narrow(np.clip(guess.astype(np.int64), low + 1, high - 1).clip(1, steps - 1))
+        while np.any(high - low > 1):
+            narrow(((low + high) // 2).clip(1, steps - 1))
+        return low
+
+
+@dataclass(frozen=True, eq=False)
+class KeptSample(Sample):
+    """Tested on values kept query by query, in canonical order.
+
+    Attributes:
+        values: The promised metric, (n_queries, n_grid).
+        reference: What it is compared with, (n_queries,).
+        stretch: How much each configuration's losses may be stretched around alpha, (n_grid,).
+    """
+
+    values: FloatArray
+    reference: FloatArray
+    stretch: FloatArray
+
+    @classmethod
+    def of(cls, promise: Promise, segment: str | None, evidence: str, found: Values, path: SearchPath) -> "KeptSample":
+        """On the queries that count; values have the deterministic ranker in a first column of its own."""
+        counted = found.counted
+        if not counted.any():
+            where = "no query" if segment is None else f"segment {segment!r} has no query"
+            raise DataError(
+                f"{where} to test on: none has a relevant item, or those that do are set aside to fix the path"
+            )
+        stretched = evidence in MAY_BE_STRETCHED
+        return cls(
+            promise,
+            segment,
+            evidence,
+            np.array([promise.kept_by_definition(ranker) for ranker in path.rankers]),
+            found.values[counted, 1:],
+            found.reference[counted],
+            np.array([promise.stretch(ranker) if stretched else 1.0 for ranker in path.rankers]),
+        )
+
+    @property
+    def n_queries(self) -> int:
+        """Queries tested on."""
+        return len(self.values)
+
+    def only(self, column: int) -> "KeptSample":
+        """The same for one configuration alone."""
+        chosen = slice(column, column + 1)
+        return replace(
+            self, exempt=self.exempt[chosen], values=self.values[:, chosen], stretch=self.stretch[chosen]
+        )
+
+    def measured(self) -> FloatArray:
+        """The promised quantity as measured, (n_grid,)."""
+        mean: FloatArray = self.values.mean(axis=0)
+        return mean if self.promise.of is None else mean / max(float(self.reference.mean()), 1e-300)
+
+    def deviation(self) -> FloatArray:
+        """Its deviation over queries, (n_grid,)."""
+        if self.promise.of is None:
+            return np.asarray(self.values.std(axis=0))
+        centred = self.values - self.measured() * self.reference[:, None]
+        return np.asarray(centred.std(axis=0)) / max(float(self.reference.mean()), 1e-300)
+
+    def loss(self, column: int, target: float) -> tuple[float, float]:
+        """Mean and deviation of one configuration's losses at another target."""
+        losses = self.promise.at(target).losses(self.values[:, [column]], self.reference)
+        return float(losses.mean()), float(losses.std())
+
+    def queries_needed(self, column: int, delta: float, target: float | None = None) -> int | None:
+        """About how many queries like these certify a configuration 8 times out of 10; None when no number does."""
+        promise = self.promise if target is None else self.promise.at(target)
+        losses = promise.losses(self.values[:, [column]], self.reference)[:, 0]
+        return promise.queries_needed(losses, delta, stretch=float(self.stretch[column]))
+
+    def holds(self, targets: FloatArray, delta: float, n_tests: int = 1) -> BoolArray:
+        """Whether each configuration is certified at its own target, (n_grid,)."""
+        answers = np.empty(targets.size, np.bool_)
+        for target, stretch, columns in self._batches(targets):
+            promise = self.promise.at(target)
+            losses = promise.losses(self.values[:, columns], self.reference, stretch)
+            source = self._source(promise, stretch, delta / n_tests)
+            answers[columns] = source.certifies(losses, promise.tested_alpha(stretch), delta / n_tests)
+        return answers
+
+    def pvalue(self, columns: Sequence[int], delta: float) -> FloatArray:
+        """Smallest levels at which configurations are certified."""
+        found = []
+        for c in columns:
+            stretch = float(self.stretch[c])
+            losses = self.promise.losses(self.values[:, [c]], self.reference, stretch)
+            source = self._source(self.promise, stretch, delta)
+            found.append(source.pvalue(losses, self.promise.tested_alpha(stretch))[0])
+        return np.array(found)
+
+    def upper_bound(self, columns: Sequence[int], delta: float, *, rough: bool = False) -> FloatArray:
+        """Upper confidence bounds on the risk of configurations, (n_columns,)."""
+        chosen = np.asarray(columns, np.int64)
+        bounds = np.empty(chosen.size)
+        for stretch in np.unique(self.stretch[chosen]):
+            of_stretch = np.flatnonzero(self.stretch[chosen] == stretch)
+            losses = self.promise.losses(self.values[:, chosen[of_stretch]], self.reference, float(stretch))
+            if rough and self.evidence == "betting":
+                prior = self.promise.prior_deviation(stretch)
+                found = betting.upper_bound(losses, delta, prior, significant_bits=BOUND_BITS)
+            else:
+                found = self._source(self.promise, stretch, delta).upper_bound(losses, delta)
+            bounds[of_stretch] = self.promise.alpha + (found - self.promise.alpha) / stretch
+        return bounds
+
+    def _source(self, promise: Promise, stretch: float, delta: float) -> Evidence:
+        return named_evidence(self.evidence, delta=delta, prior_deviation=promise.prior_deviation(stretch))
+
+    def _batches(self, targets: FloatArray) -> "list[tuple[float, float, IntArray]]":
+        """Columns that share a target and a stretch, not too many at a time."""
+        width = max(AT_ONCE // self.n_queries, 1)
+        kinds, kind = np.unique(np.stack([targets, self.stretch]), axis=1, return_inverse=True)
+        found = []
+        for i, (target, stretch) in enumerate(kinds.T.tolist()):
+            columns = np.flatnonzero(kind.ravel() == i)
+            found += [(target, stretch, columns[start : start + width]) for start in range(0, columns.size, width)]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class SummedSample(Sample):
+    """Tested on sums of powers; the evidence is `vb`, or `mixture` where losses may be negative."""
+
+    powers: PowerSums
+
+    @classmethod
+    def of(cls, promise: Promise, segment: str | None, evidence: str, found: PowerSums, path: SearchPath) -> "SummedSample":
+        """On sums that have the deterministic ranker in a first column of its own."""
+        exempt = np.array([promise.kept_by_definition(ranker) for ranker in path.rankers])
+        return cls(promise, segment, evidence, exempt, PowerSums(found.n_queries, found.unit, found.sums[1:]))
+
+    @property
+    def n_queries(self) -> int:
+        """Queries tested on."""
+        return self.powers.n_queries
+
+    def only(self, column: int) -> "SummedSample":
+        """The same for one configuration alone."""
+        chosen = slice(column, column + 1)
+        powers = PowerSums(self.powers.n_queries, self.powers.unit, self.powers.sums[chosen])
+        return replace(self, exempt=self.exempt[chosen], powers=powers)
+
+    def measured(self) -> FloatArray:
+        """The promised quantity as measured, (n_grid,)."""
+        mean = self.powers.mean()
+        return mean if self.promise.of is None else mean / np.maximum(self.powers.mean(0, 1), 1e-300)
+
+    def deviation(self) -> FloatArray:
+        """Its deviation over queries, (n_grid,)."""
+        mean = self.powers.mean
+        if self.promise.of is None:
+            return np.sqrt(np.maximum(mean(2) - mean() ** 2, 0.0))
+        share = self.measured()  # v − share·r has mean 0
+        variance = mean(2) - 2 * share * mean(1, 1) + share**2 * mean(0, 2)
+        return np.sqrt(np.maximum(variance, 0.0)) / np.maximum(mean(0, 1), 1e-300)
+
+    def loss(self, column: int, target: float) -> tuple[float, float]:
+        """Mean and deviation of one configuration's losses at another target."""
+        targets = np.full(self.exempt.size, target)
+        first, second = self._loss_powers(targets, np.zeros(targets.size), 2)[column] / self.n_queries
+        return float(first), float(np.sqrt(max(second - first**2, 0.0)))
+
+    def holds(self, targets: FloatArray, delta: float, n_tests: int = 1) -> BoolArray:
+        """Whether each configuration is certified at its own target, (n_grid,)."""
+        return self._pvalues(targets, delta / n_tests) * n_tests <= delta
+
+    def pvalue(self, columns: Sequence[int], delta: float) -> FloatArray:
+        """Smallest levels at which configurations are certified."""
+        return self._pvalues(self.targets, delta)[list(columns)]
+
+    def upper_bound(self, columns: Sequence[int], delta: float, *, rough: bool = False) -> FloatArray:
+        """Upper confidence bounds on the risk of configurations; NaN for `vb`, whose sums know one alpha only."""
+        if self.evidence == "vb":
             return np.full(len(columns), np.nan)
-        assert self.cell.summary is not None
-        return self.cell.summary.upper_bound(delta)[list(columns)]
+        powers = self._loss_powers(self.targets, np.zeros(self.exempt.size))
+        return mixture.Summary.of_powers(powers, self.n_queries, delta).upper_bound(delta)[list(columns)]
+
+    def _pvalues(self, targets: FloatArray, delta: float) -> FloatArray:
+        alpha = np.array([self.promise.at(float(target)).tested_alpha() for target in targets])
+        if self.evidence == "mixture":
+            powers = self._loss_powers(targets, np.zeros(alpha.size))
+            return mixture.Summary.of_powers(powers, self.n_queries, delta).pvalue(alpha)
+        level = vb.tested_level(alpha)
+        return vb.Summary.of_powers(self._loss_powers(targets, level), self.n_queries, level, delta).pvalue()
+
+    def _loss_powers(self, targets: FloatArray, shift: FloatArray, highest: int = 8) -> FloatArray:
+        affine = np.array([self.promise.at(float(target)).affine for target in targets]).T
+        return self.powers.loss_powers((affine[0], affine[1], affine[2]), shift, highest)
+
+
+def sums_suffice(evidence: str, n_queries: int) -> bool:
+    """Whether so many queries are summed up rather than kept one by one."""
+    return evidence in FROM_SUMS and n_queries > LARGEST_KEPT
+
+
+def samples(table: Table, promises: Sequence[Promise], path: SearchPath, evidence: str, method: str) -> list[Sample]:
+    """Every promise in each of its segments."""
+    if table.powers:
+        found: list[Sample] = []
+        for (i, segment), sums in sorted(table.powers.items(), key=lambda entry: entry[0]):
+            negative = isinstance(promises[i].metric, Disparity) and method == "draws"
+            name = "mixture" if evidence == "mixture" or negative else "vb"
+            found.append(SummedSample.of(promises[i], segment or None, name, sums, path))
+        return found
+    ordered = table.in_canonical_order()
+    kept: list[Sample] = []
+    for promise, values in zip(promises, ordered.kept, strict=True):
+        names: list[str | None] = [None]
+        if promise.per is not None:
+            assert ordered.segments is not None
+            names = sorted(set(ordered.segments.tolist()))
+        for name in names:
+            rows = slice(None) if name is None else np.flatnonzero(ordered.segments == name)
+            kept.append(KeptSample.of(promise, name, evidence, values[rows], path))
+    return kept
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one configuration is chosen, given which pass.
+
+    Attributes:
+        free: Configurations that keep every promise by definition: nothing is proven of them.
+        preference: Order in which certified configurations are liked, smallest first.
+        one_by_one: Whether each is tested by itself (pointwise, Bonferroni, Holm), not along the path.
+    """
+
+    free: tuple[bool, ...]
+    preference: tuple[int, ...]
+    one_by_one: bool
+
+    @classmethod
+    def of(cls, path: SearchPath, promises: Sequence[Promise], cost: Sequence[float], selection: str) -> "Rule":
+        """The rule for a path; `cost` is what is to be small among certified configurations."""
+        free = [all(promise.kept_by_definition(ranker) for promise in promises) for ranker in path.rankers]
+        order = np.argsort(np.argsort(cost, kind="stable"), kind="stable")
+        return cls(tuple(free), tuple(order.tolist()), selection != "fixed_sequence")
+
+    def certified(self, passing: BoolArray) -> BoolArray:
+        """Which configurations are certified: those that pass, up to the first along a path that does not."""
+        if self.one_by_one or passing.all():
+            return passing
+        return np.arange(passing.size) < np.argmin(passing)
+
+    def chosen(self, passing: BoolArray) -> int | None:
+        """The configuration to use; None for an abstention."""
+        proven = np.flatnonzero(self.certified(passing) & ~np.array(self.free))
+        return int(min(proven, key=lambda c: self.preference[c])) if proven.size else None
 
 
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """Which configurations survive, and which one of them is used.
+    """Which configurations of the path survive, and which one of them is used.
 
     Attributes:
-        tested: One entry a promise and segment.
-        certified: Columns of the grid that keep every promise, sorted along the path.
-        chosen: Column to use, or None when nothing but an untested head survives.
+        certified: Whether each keeps every promise, (n_grid,).
+        chosen: The configuration to use, or None when nothing but what keeps its promises by definition survives.
     """
 
-    tested: tuple[Tested, ...]
-    certified: tuple[int, ...]
+    certified: BoolArray
     chosen: int | None
 
 
-def certify(table: RiskTable, path: Path, *, delta: float, evidence: str, selection: str) -> Verdict:
+def certify(found: Sequence[Sample], rule: Rule, *, delta: float, selection: str) -> Verdict:
     """Test every promise along the path and choose among the configurations that keep them all.
 
     A configuration counts as certified when every promise (in every segment) is: a false certificate needs a false
-    rejection of the one promise that is broken, so testing several costs nothing. The deterministic ranker keeps a
-    utility promise relative to itself by definition and is not tested for it.
+    rejection of the one promise that is broken, so testing several costs nothing.
     """
     if selection not in SELECTIONS:
-        raise GuaranteeError(f"no selection is called {selection!r}; there are {', '.join([*SELECTIONS, 'split'])}")
-    place = {ranker: column for column, ranker in enumerate(table.grid)}
-    columns = np.array([place[ranker] for ranker in path.rankers])
-    answers = selection in ("fixed_sequence", "pointwise")  # which ask whether p ≤ delta and nothing more
-    tested = tuple(_test(cell, evidence, delta, answers) for cell in table.cells)
-    worst = np.zeros(len(columns))
-    free = np.ones(len(columns), bool)
-    deterministic = np.array([ranker.is_deterministic for ranker in path.rankers])
-    for result in tested:
-        guarantee = result.cell.guarantee
-        exempt = deterministic & (guarantee.relative and guarantee.utility)
-        free &= exempt
-        worst = np.maximum(worst, np.where(exempt, 0.0, result.pvalues[columns]))
-    survivors = SELECTIONS[selection](worst, delta)
-    certified = tuple(int(c) for c in columns[survivors])
-    proven = [int(c) for c, is_free in zip(columns[survivors], free[survivors], strict=True) if not is_free]
-    return Verdict(tested, certified, _choose(proven, table, tested))
-
-
-def _choose(proven: list[int], table: RiskTable, tested: tuple[Tested, ...]) -> int | None:
-    """The one that measured fairest where utility is promised; else the most useful.
-
-    All that are proven keep the promise, so choosing among them by what the same queries say costs nothing.
-    """
-    if not proven:
-        return None
-    if any(result.cell.guarantee.utility for result in tested):
-        return min(proven, key=lambda c: table.moments.disparity[c])
-    return max(proven, key=lambda c: table.moments.utility[c])
-
-
-def _test(cell: Cell, name: str, delta: float, answers: bool) -> Tested:
-    guarantee = cell.guarantee
-    if cell.losses is None:
-        summary = cell.summary
-        assert summary is not None
-        if isinstance(summary, vb.Summary):
-            pvalues, used = summary.pvalue(), "vb"
-        else:
-            pvalues, used = summary.pvalue(guarantee.tested_alpha), "mixture"
-        return Tested(cell, used, pvalues, True, *summary.mean_and_deviation())
-    source = _evidence(cell, name, delta)
-    losses = cell.losses[canonical_order(cell.keys)]
-    mean, deviation = losses.mean(axis=0), losses.std(axis=0)
-    if answers:
-        pvalues = np.where(source.certifies(losses, guarantee.tested_alpha, delta), 0.0, 1.0)
+        raise PromiseError(f"no selection is called {selection!r}; there are {', '.join(SELECTIONS)}")
+    n_grid = len(rule.free)
+    if selection in ("fixed_sequence", "pointwise"):
+        passing = np.ones(n_grid, bool)
+        for sample in found:
+            passing &= sample.exempt | sample.holds(sample.targets, delta)
     else:
-        pvalues = source.pvalue(losses, guarantee.tested_alpha)
-    return Tested(cell, source.name, pvalues, not answers, mean, deviation)
+        worst = np.zeros(n_grid)
+        for sample in found:
+            worst = np.maximum(worst, np.where(sample.exempt, 0.0, sample.pvalue(range(n_grid), delta / n_grid)))
+        passing = np.isin(np.arange(n_grid), SELECTIONS[selection](worst, delta))
+    return Verdict(rule.certified(passing), rule.chosen(passing))
 
 
-def _evidence(cell: Cell, name: str, delta: float) -> Evidence:
-    return named_evidence(name, delta=delta, prior_deviation=cell.guarantee.prior_deviation)
+def cost_of(promises: Sequence[Promise], utility: FloatArray, disparity: FloatArray) -> list[float]:
+    """What is to be small among certified configurations: disparity where utility is promised, else −utility.
+
+    All that are certified keep the promise, so choosing among them by what the same queries say costs nothing.
+    """
+    promised = any(promise.safe_end == "cold" for promise in promises)
+    return [float(d) if promised else -float(u) for u, d in zip(utility, disparity, strict=True)]

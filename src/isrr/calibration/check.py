@@ -1,22 +1,189 @@
 """Does a promise hold on new judged queries? An estimate, not a certificate."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any, Unpack
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any, TypeVar, Unpack
 
-from isrr.calibration.census import refuse_single
-from isrr.calibration.measure import GroupShare, Measure, Measured
-from isrr.calibration.moments import DISPARITY_SCALE, WholeNumbers
+import numpy as np
+from numpy.typing import NDArray
+
+from isrr.calibration.table import Sums
+from isrr.calibration.tasks import refuse_single
 from isrr.certificate import Abstention, Certificate
 from isrr.counting import counted, percent
-from isrr.data.queries import FloatArray
+from isrr.data.queries import Queries, joint_fingerprint
 from isrr.engines.source import Where, open_source
 from isrr.errors import DataError
 from isrr.findings import Estimate
-from isrr.guarantee import Guarantee
+from isrr.exact import exact_sums
+from isrr.gains import item_gains
+from isrr.metrics.evaluate import evaluate
 from isrr.parallel import Progress
+from isrr.promises.promise import Promise, objectives
+from isrr.ranker.gpl import GPLRanker
+
+Key = TypeVar("Key")
+SPREAD_BINS = 64  # between the 1 % and the 99 % quantile of the scores at calibration
+LEAST_TO_TELL = 30  # queries below which a normal interval errs too often to call a promise broken
+Name = tuple[int, str]  # which promise, and the segment, "" for all queries
+
+
+@dataclass(frozen=True)
+class GroupShare:
+    """Share of exposure of one item group, before and after, beside its share of gain."""
+
+    group: str
+    deterministic: float
+    ranker: float
+    gain: float
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Sums over judged queries.
+
+    Attributes:
+        n_queries, n_skipped: Queries measured, and those that have nothing to measure.
+        utility, disparity: Of the ranker in use beside the order by score.
+        promised: For each promise and segment, its metric beside what it is compared with.
+        n_single: Queries with a single item.
+        n_rows, n_outside: Scores, and those beyond where calibration saw 99.8 % of them.
+        score_bins: Scores below, in equal bins of, and above the range in which calibration saw 98 % of them.
+        groups: Exposure under either ranker, and gain, of each group of items, in units of 2⁻¹⁰⁷⁴.
+        fingerprint: Of ids, scores and relevance.
+    """
+
+    n_queries: int
+    n_skipped: int
+    utility: Sums
+    disparity: Sums
+    promised: dict[Name, Sums] = field(default_factory=dict)
+    n_single: int = 0
+    n_rows: int = 0
+    n_outside: int = 0
+    score_bins: tuple[int, ...] = (0,) * (SPREAD_BINS + 2)
+    groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    fingerprint: str = "0" * 32
+
+    def __add__(self, other: "Measured") -> "Measured":
+        def all_of(ours: dict[Key, Any], theirs: dict[Key, Any]) -> dict[Key, Any]:
+            return {key: _sum(ours.get(key), theirs.get(key)) for key in ours | theirs}
+
+        return Measured(
+            self.n_queries + other.n_queries,
+            self.n_skipped + other.n_skipped,
+            self.utility + other.utility,
+            self.disparity + other.disparity,
+            all_of(self.promised, other.promised),
+            self.n_single + other.n_single,
+            self.n_rows + other.n_rows,
+            self.n_outside + other.n_outside,
+            tuple(a + b for a, b in zip(self.score_bins, other.score_bins, strict=True)),
+            all_of(self.groups, other.groups),
+            joint_fingerprint(self.fingerprint, other.fingerprint),
+        )
+
+    def score_spread(self) -> float | None:
+        """How wide the middle 98 % of the scores are, as a share of how wide they were at calibration.
+
+        None where a score in 25 or more lies beyond where they were: these are not narrower, but elsewhere.
+        """
+        below, *inside, above = self.score_bins
+        if not sum(inside) or below + above > self.n_rows / 25:
+            return None
+        shares = np.cumsum([0, below, *inside, above]) / self.n_rows
+        edges = np.clip(np.arange(-1, SPREAD_BINS + 2), 0, SPREAD_BINS) / SPREAD_BINS
+        low, high = np.interp([0.01, 0.99], shares, edges)
+        return float(high - low)
+
+    def shares(self) -> tuple[GroupShare, ...]:
+        """Each group's part of the whole, by falling part of the gain."""
+        totals = [max(sum(column), 1) for column in zip(*self.groups.values(), strict=True)]
+        shares = [
+            GroupShare(name, *(part / total for part, total in zip(sums, totals, strict=True)))
+            for name, sums in self.groups.items()
+        ]
+        return tuple(sorted(shares, key=lambda share: (-share.gain, share.group)))
+
+
+def _sum(ours: Any, theirs: Any) -> Any:
+    if ours is None or theirs is None:
+        return theirs if ours is None else ours
+    return tuple(a + b for a, b in zip(ours, theirs, strict=True)) if isinstance(ours, tuple) else ours + theirs
+
+
+@dataclass(frozen=True)
+class MeasureOutcome:
+    """The task: measure an outcome's ranker beside the order by score."""
+
+    outcome: Certificate | Abstention
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        promised = [column for promise in self.outcome.promises for column in promise.columns]
+        usual = ("query", "item", "score", "relevance", "segment", "item_group")
+        return tuple(dict.fromkeys((*usual, *promised)))
+
+    def summary(self, blocks: Iterable[Queries]) -> Measured:
+        """The answer for these blocks."""
+        return self.joined([self._measured(block) for block in blocks])
+
+    def joined(self, summaries: Sequence[Measured]) -> Measured:
+        """The answer for all parts."""
+        nothing = Sums.of(np.empty((0, 1)), np.empty(0))
+        return reduce(Measured.__add__, summaries) if summaries else Measured(0, 0, nothing, nothing)
+
+    def _measured(self, queries: Queries) -> Measured:
+        promises, scores = self.outcome.promises, queries.need_scores()
+        grid = [GPLRanker.deterministic(self.outcome.k), self.outcome.ranker]
+        reported = objectives(promises, judged=queries.relevance is not None)
+        measures = dict.fromkeys([*reported, *(promise.measure for promise in promises)])
+        found = evaluate(queries, grid, measures)
+        promised: dict[Name, Sums] = {}
+        for i, promise in enumerate(promises):
+            values = found[promise.measure]
+            reference = promise.reference(queries, values[:, 0])
+            for segment, rows in self._segments(queries, promise).items():
+                if (~np.isnan(values[rows, 1])).any():
+                    promised[i, segment] = Sums.of(values[rows, 1:], reference[rows])
+        low, bottom, _, top, high = self.outcome.provenance.score_quantiles
+        edges = np.linspace(bottom, top, SPREAD_BINS + 1)
+        bins = np.bincount(np.searchsorted(edges, scores, side="right"), minlength=SPREAD_BINS + 2)
+        n_kept = int((~np.isnan(found[reported[0]][:, 0])).sum())
+        return Measured(
+            n_kept,
+            len(queries) - n_kept,
+            *(Sums.of(found[measure], found[measure][:, 0]) for measure in reported),
+            promised,
+            int((queries.n_items == 1).sum()),
+            queries.n_rows,
+            int(((scores < low) | (scores > high)).sum()),
+            tuple(bins.tolist()),
+            self._groups(queries, grid),
+            queries.fingerprint,
+        )
+
+    def _groups(self, queries: Queries, grid: Sequence[GPLRanker]) -> dict[str, tuple[int, ...]]:
+        if queries.item_groups is None:
+            return {}
+        names, code = queries.coded_groups
+        columns = [queries.in_query_order(ranker.exposure(queries), "exposure") for ranker in grid]
+        gain = self.outcome.promises[0].metric.gain if queries.relevance is not None else "equal"
+        columns.append(item_gains(queries, gain))
+        sums = exact_sums(np.stack(columns, axis=1), code, len(names))
+        return {str(name): tuple(row) for name, row in zip(names, sums.tolist(), strict=True)}
+
+    def _segments(self, queries: Queries, promise: Promise) -> dict[str, NDArray[np.bool_]]:
+        """All queries, "", where the promise speaks of them, and every segment there is."""
+        everywhere = {} if promise.per else {"": np.ones(len(queries), bool)}
+        if queries.segments is None:
+            return everywhere
+        names = queries.segments.astype(str)
+        return everywhere | {str(name): names == name for name in np.unique(names)}
 
 
 @dataclass(frozen=True)
@@ -26,13 +193,15 @@ class Kept:
     Attributes:
         promise: The promise.
         segment: The segment, or None for all queries.
-        value: The promised quantity on the new queries: the metric's mean, or its share of deterministic.
+        n_queries: Queries measured.
+        value: The promised quantity on the new queries: the metric's mean, or its share of what it is compared with.
         target: What was promised.
-        verdict: "kept", "broken", or "unclear" when the interval holds the target.
+        verdict: "kept", "broken", "unclear" when the interval contains the target, or "too few to tell".
     """
 
     promise: str
     segment: str | None
+    n_queries: int
     value: Estimate
     target: float
     verdict: str
@@ -44,12 +213,13 @@ class Check:
 
     Attributes:
         k: Length of the lists that are measured.
-        promised: Whether a promise was certified; of an abstention the deterministic order is measured.
-        n_queries, n_skipped: Queries measured, and those left out for having no relevant item.
+        promised: Whether a promise was certified; of an abstention the order by score is measured.
+        n_queries, n_skipped: Queries measured, and those left out because they have nothing to measure.
         promises: Each promise, or what was asked for, in each segment it was tested in.
         segments: The same in the other segments of the queries, of which nothing was promised.
-        utility, deterministic_utility: NDCG@k of the ranker, and of the order by score.
-        disparity, fairness_gain: Of the ranker.
+        utility_name: What utility is measured by.
+        utility, deterministic_utility: Of the ranker, and of the order by score.
+        disparity, deterministic_disparity, fairness_gain: Of the ranker, of the order by score, and what it removes.
         groups: Exposure by group of items, where there are any.
         data: Fingerprint of the queries; that of the outcome's provenance where they are those calibrated on.
         scores_outside: Share of the scores beyond where calibration saw 99.8 % of them.
@@ -63,9 +233,11 @@ class Check:
     n_skipped: int
     promises: tuple[Kept, ...]
     segments: tuple[Kept, ...]
+    utility_name: str
     utility: Estimate
     deterministic_utility: Estimate
     disparity: Estimate
+    deterministic_disparity: Estimate
     fairness_gain: float
     groups: tuple[GroupShare, ...]
     data: str
@@ -73,30 +245,39 @@ class Check:
     single_items: float
     warnings: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        verdicts = ", ".join(f"{kept.promise}: {kept.verdict}" for kept in self.promises)
+        return f"<Check of {counted(self.n_queries, 'query')}: {verdicts}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What a notebook shows."""
+        printer.text(str(self))
+
     def __str__(self) -> str:
-        left_out = f" ({self.n_skipped:,} without a relevant item left out)" if self.n_skipped else ""
+        left_out = f" ({self.n_skipped:,} without a relevant item were left out)" if self.n_skipped else ""
         lines = [f"{counted(self.n_queries, 'judged query')}{left_out}"]
         for kept in self.promises:
             where = "" if kept.segment is None else f" in segment {kept.segment!r}"
-            unclear = " (the interval contains the promise: judge more queries)" if kept.verdict == "unclear" else ""
+            more = " (the interval contains the promise: judge more queries)" if kept.verdict == "unclear" else ""
             lines.append(
-                f"promise      {kept.promise}{where}: {kept.verdict}, measured {kept.value}{unclear}"
+                f"promise      {kept.promise}{where}: {kept.verdict}, measured {kept.value}{more}"
                 if self.promised
-                else f"not promised {kept.promise}{where}: measured {kept.value}, by the deterministic order"
+                else f"not promised {kept.promise}{where}: measured {kept.value}, by the order by score"
             )
         for kept in self.segments[:20]:
             lines.append(f"not promised {kept.promise} in segment {kept.segment!r}: measured {kept.value}")
+        before = self.deterministic_disparity.value
         lines += [
-            f"NDCG@{self.k:<6}  {self.utility}; deterministic {self.deterministic_utility.value:.4f}",
-            f"disparity    {self.disparity}",
-            f"fairer by    {percent(self.fairness_gain)} of the deterministic disparity",
+            f"{self.utility_name:<12} {self.utility}; order by score {self.deterministic_utility.value:.4f}",
+            f"disparity    {self.disparity}; order by score {before:.4f}",
+            f"fairer by    {percent(self.fairness_gain)}: so much less disparity than the order by score",
         ]
         if self.groups:
             lines.append(f"{'share of exposure, by group':<30} {'by score':>12} {'now':>12} {'of gain':>12}")
             for share in self.groups[:20]:
                 numbers = f"{share.deterministic:12.1%} {share.ranker:12.1%} {share.gain:12.1%}"
                 lines.append(f"  {share.group[:28]:<28} {numbers}")
-        return "\n".join([*lines, "in brackets  95 % intervals"])
+        return "\n".join([*lines, "Intervals in brackets have about 95 % confidence."])
 
 
 def check(
@@ -116,55 +297,63 @@ def check(
         where: See `isrr.engines.source.Where`.
     """
     with closing(open_source(queries, engine, **where)) as source:
-        found = source.run(Measure(outcome), progress)
-    n_queries = found.moments.n_queries
-    if n_queries < 2:
-        found_of = f"{n_queries} of {n_queries + found.n_skipped}"
-        raise DataError(f"queries with a relevant item: {found_of}; to judge a promise takes several")
-    refuse_single(found.n_single, n_queries + found.n_skipped)
-    utility, disparity = (_estimates(*pair) for pair in (found.moments.mean_utility(), found.moments.mean_disparity()))
+        found = source.run(MeasureOutcome(outcome), progress)
+    n_all = found.n_queries + found.n_skipped
+    if found.n_queries < 2:
+        raise DataError(f"queries with a relevant item: {found.n_queries} of {n_all}; to judge a promise takes several")
+    refuse_single(found.n_single, n_all)
+    utility, disparity = (_beside(sums) for sums in (found.utility, found.disparity))
     promises: list[Kept] = []
     by_segment: list[Kept] = []
-    for (promise, segment), sums in sorted(found.pairs.items()):
-        guarantee = outcome.guarantees[promise]
-        spoken_of = segment in _promised_in(outcome, guarantee)
-        (promises if spoken_of else by_segment).append(_kept(guarantee, segment or None, sums))
+    for (i, segment), sums in sorted(found.promised.items()):
+        promise = outcome.promises[i]
+        spoken_of = segment in _promised_in(outcome, promise)
+        (promises if spoken_of else by_segment).append(_kept(promise, segment or None, sums))
     return Check(
         outcome.k,
         not outcome.abstained,
-        n_queries,
+        found.n_queries,
         found.n_skipped,
         tuple(promises),
         tuple(by_segment),
-        utility[1],
-        utility[0],
-        disparity[1],
-        float(found.moments.fairness_gain()[0][1]),
+        outcome.utility_name,
+        *utility,
+        *disparity,
+        float(found.disparity.reduction()[0][0]),
         found.shares(),
         found.fingerprint,
         found.n_outside / found.n_rows,
-        found.n_single / (n_queries + found.n_skipped),
-        tuple(_warnings(outcome, utility[0], found)),
+        found.n_single / n_all,
+        tuple(_warnings(outcome, utility[1], found)),
     )
 
 
-def _promised_in(outcome: Certificate | Abstention, guarantee: Guarantee) -> list[str]:
+def _beside(sums: Sums) -> tuple[Estimate, Estimate]:
+    """The ranker in use, and the order by score."""
+    before = sums.means()
+    variance = max(before[4, 0] - before[1, 0] ** 2, 0.0)
+    error = math.sqrt(variance / max(sums.n_queries - 1, 1))
+    now, spread = sums.mean_and_error()
+    return Estimate.around(now[0], spread[0]), Estimate.around(before[1, 0], error)
+
+
+def _promised_in(outcome: Certificate | Abstention, promise: Promise) -> list[str]:
     """The segments that a promise was tested in, "" standing for all queries together."""
-    if guarantee.per is None:
+    if promise.per is None:
         return [""]
-    return [test.segment for test in outcome.tests if test.guarantee == guarantee and test.segment is not None]
+    return [test.segment for test in outcome.tests if test.promise == promise and test.segment is not None]
 
 
 def _warnings(outcome: Certificate | Abstention, now: Estimate, found: Measured) -> Iterator[str]:
     """What verdicts do not show: promises left unjudged, and signs that a comparison by the same scores cannot see."""
-    for promise, guarantee in enumerate(outcome.guarantees):
-        for segment in _promised_in(outcome, guarantee):
-            if (promise, segment) not in found.pairs:
-                yield f"no query here that counts is of segment {segment!r}: of '{guarantee}' there, nothing is known"
+    for i, promise in enumerate(outcome.promises):
+        for segment in _promised_in(outcome, promise):
+            if (i, segment) not in found.promised:
+                yield f"no query here that counts is of segment {segment!r}: of '{promise}' there, nothing is known"
     before = _deterministic_utility(outcome)
     if before is not None and abs(now.value - before.value) > 0.2 * before.value:
         if now.high < before.low or now.low > before.high:
-            was = f"deterministic NDCG@{outcome.k} was {before.value:.4f} at calibration"
+            was = f"{outcome.utility_name} of the order by score was {before.value:.4f} at calibration"
             yield f"{was}, is {now.value:.4f} here: the queries or the scores are of another kind"
     _, bottom, _, top, _ = outcome.provenance.score_quantiles
     spread = found.score_spread() if bottom < top else None
@@ -173,28 +362,25 @@ def _warnings(outcome: Certificate | Abstention, now: Estimate, found: Measured)
 
 
 def _deterministic_utility(outcome: Certificate | Abstention) -> Estimate | None:
-    """NDCG@k of the order by score at calibration, where it is known."""
+    """Utility of the order by score at calibration, where it is known."""
     if isinstance(outcome, Certificate):
         return outcome.deterministic_utility
     return next((point.utility for point in outcome.curve if point.ranker.is_deterministic), None)
 
 
-def _estimates(means: FloatArray, errors: FloatArray) -> list[Estimate]:
-    return [Estimate.around(mean, error) for mean, error in zip(means, errors, strict=True)]
-
-
-def _kept(guarantee: Guarantee, segment: str | None, sums: WholeNumbers) -> Kept:
-    """Sums of (1, a, b, a², b², ab) for the metric a of the deterministic ranker and b of the one in use."""
-    n = sums[0] // DISPARITY_SCALE
-    a, b, aa, bb, ab = (float(value) / (DISPARITY_SCALE * n) for value in sums[1:])
-    if guarantee.relative:
-        reference = max(a, 1e-300)
-        ratio = b / reference
-        variance = bb - 2 * ratio * ab + ratio**2 * aa - (b - ratio * a) ** 2
-        value = Estimate.around(ratio, math.sqrt(max(variance, 0.0) / n) / reference)
+def _kept(promise: Promise, segment: str | None, sums: Sums) -> Kept:
+    """The verdict on a promise from sums over its metric and what it is compared with."""
+    n = sums.n_queries
+    value, reference, square, product, square_of_reference = sums.means()[:, 0].tolist()
+    if promise.of is not None:
+        divisor = max(reference, 1e-300)
+        ratio = value / divisor
+        variance = square - 2 * ratio * product + ratio**2 * square_of_reference - (value - ratio * reference) ** 2
+        found = Estimate.around(ratio, math.sqrt(max(variance, 0.0) / n) / divisor)
     else:
-        value = Estimate.around(b, math.sqrt(max(bb - b**2, 0.0) / n))
-    good, bad = value.low >= guarantee.target, value.high < guarantee.target
-    if not guarantee.utility:
-        good, bad = value.high <= guarantee.target, value.low > guarantee.target
-    return Kept(str(guarantee), segment, value, guarantee.target, "kept" if good else "broken" if bad else "unclear")
+        found = Estimate.around(value, math.sqrt(max(square - value**2, 0.0) / n))
+    good, bad = found.low >= promise.target, found.high < promise.target
+    if promise.at_least is None:
+        good, bad = found.high <= promise.target, found.low > promise.target
+    verdict = "kept" if good else "broken" if bad else "unclear"
+    return Kept(str(promise), segment, n, found, promise.target, "too few to tell" if n < LEAST_TO_TELL else verdict)

@@ -1,134 +1,155 @@
-"""What a calibration says in the end: a certificate or an abstention, drawn up from the verdict and the risk table."""
+"""What a calibration says in the end: a certificate or an abstention, drawn up from the verdict and the table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from isrr.calibration.basis import judged_again
-from isrr.calibration.certify import Tested, Verdict
-from isrr.calibration.paths import Path
-from isrr.calibration.plan import queries_needed
-from isrr.calibration.table import RiskTable
-from isrr.calibration.targets import RetargetedValues
-from isrr.calibration.terms import Terms
-from isrr.certificate import Abstention, Certificate
+from isrr.calibration.certify import BOUNDS_WITHIN, Rule, Sample, Verdict, certify, cost_of, samples
+from isrr.calibration.path import SearchPath, judged_in_all
+from isrr.calibration.request import Request
+from isrr.calibration.table import Table
+from isrr.certificate import Abstention, Cause, Certificate
 from isrr.counting import counted
-from isrr.errors import GuaranteeError
+from isrr.data.queries import FloatArray
+from isrr.errors import PromiseError
 from isrr.findings import Estimate, Point, Provenance, Test
+from isrr.metrics.measure import Measure
 from isrr.ranker.gpl import GPLRanker
 
+LEVEL_STEPS = 1_000  # in which the strongest certified target is told
 
-def draw_up(
-    table: RiskTable, path: Path, verdict: Verdict, terms: Terms, provenance: Provenance
-) -> Certificate | Abstention:
-    """The certificate of the configuration that was chosen; the abstention, with its reason, where none was."""
-    delta = terms.delta
-    utility, utility_error = table.moments.mean_utility()
-    disparity, disparity_error = table.moments.mean_disparity()
-    gain, gain_error = table.moments.fairness_gain()
-    bounds = _bounds(table, verdict, delta)
-    curve = tuple(
-        Point(
-            ranker,
-            Estimate.around(utility[c], utility_error[c]),
-            Estimate.around(disparity[c], disparity_error[c]),
-            Estimate.around(gain[c], gain_error[c]),
-            c in verdict.certified,
-            bounds[c],
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """A table tested: what there is to say about every configuration, and which one is used.
+
+    Attributes:
+        request: What was asked.
+        path: What was tested.
+        table: What was measured.
+        found: Every promise in each of its segments.
+        verdict: Which configurations are certified, and which one is used.
+    """
+
+    request: Request
+    path: SearchPath
+    table: Table
+    found: Sequence[Sample]
+    verdict: Verdict
+
+    @classmethod
+    def of(cls, request: Request, path: SearchPath, table: Table, method: str) -> "Findings":
+        """Test a table."""
+        found = samples(table, request.promises, path, request.evidence, method)
+        cost = cost_of(request.promises, table.utility.means()[0, 1:], table.disparity.means()[0, 1:])
+        rule = Rule.of(path, request.promises, cost, request.selection)
+        return cls(request, path, table, found, certify(found, rule, delta=request.delta, selection=request.selection))
+
+    @property
+    def ranker(self) -> GPLRanker:
+        """The ranker to use."""
+        chosen = self.verdict.chosen
+        return GPLRanker.deterministic(self.request.k) if chosen is None else self.path.rankers[chosen]
+
+    def outcome(self, provenance: Provenance, utility: Measure) -> Certificate | Abstention:
+        """The certificate of the configuration that was chosen; the abstention, with its reason, where none was."""
+        points, (utilities, disparities, _) = self._curve()
+        request, chosen = self.request, self.verdict.chosen
+        if chosen is not None:
+            return Certificate(
+                request.promises, request.confidence, self.ranker, utility.title,
+                tuple(self._test(sample, chosen) for sample in self.found), points, provenance,
+                utility=points[chosen].utility, disparity=points[chosen].disparity,
+                fairness_gain=points[chosen].fairness_gain,
+                deterministic_utility=utilities[0], deterministic_disparity=disparities[0],
+            )  # fmt: skip
+        tests = tuple(self._test(sample, self._safest(sample)) for sample in self.found)
+        cause, reason, n_tested = self._why()
+        needed = None
+        if n_tested is not None:
+            share = provenance.n_queries / (provenance.n_queries + provenance.n_skipped)
+            needed = judged_in_all(n_tested, request, given=provenance.n_set_aside == 0, share_counted=share)
+        return Abstention(
+            request.promises, request.confidence, self.ranker, utility.title, tests, points, provenance,
+            cause, reason, needed,
+        )  # fmt: skip
+
+    def _curve(self) -> tuple[tuple[Point, ...], tuple[list[Estimate], ...]]:
+        """Every configuration of the path; and the estimates, the deterministic ranker first."""
+        tables = (
+            self.table.utility.mean_and_error(), self.table.disparity.mean_and_error(),
+            self.table.disparity.reduction(),
+        )  # fmt: skip
+        estimates = tuple([Estimate.around(*pair) for pair in zip(*found, strict=True)] for found in tables)
+        bounds = self._bounds()
+        points = tuple(
+            Point(ranker, *(kind[c + 1] for kind in estimates), bool(self.verdict.certified[c]), bounds[c])
+            for c, ranker in enumerate(self.path.rankers)
         )
-        for ranker, c in ((ranker, table.grid.index(ranker)) for ranker in path.rankers)
-    )
-    if verdict.chosen is None:
-        fairest = table.grid.index(path.rankers[0])
-        tests = tuple(_test(r, 0 if r.cell.guarantee.utility else fairest, delta) for r in verdict.tested)
-        reason, n_tested = _why(table, path, verdict, terms.level_each(len(path.rankers)))
-        needed = None if n_tested is None else judged_again(n_tested, terms.guarantees, provenance)
-        ranker = GPLRanker.deterministic(terms.k)
-        return Abstention(terms.guarantees, terms.confidence, ranker, tests, curve, provenance, reason, needed)
-    c = verdict.chosen
-    return Certificate(
-        terms.guarantees,
-        terms.confidence,
-        table.grid[c],
-        tuple(_test(result, c, delta) for result in verdict.tested),
-        curve,
-        provenance,
-        utility=Estimate.around(utility[c], utility_error[c]),
-        disparity=Estimate.around(disparity[c], disparity_error[c]),
-        fairness_gain=Estimate.around(gain[c], gain_error[c]),
-        deterministic_utility=Estimate.around(utility[0], utility_error[0]),
-    )
+        return points, estimates
+
+    def _bounds(self) -> list[float | None]:
+        """Each configuration's upper bound on the first promise's risk, where that is not too dear."""
+        first, n_grid = self.found[0], len(self.path.rankers)
+        if self.table.powers or first.n_queries * n_grid > BOUNDS_WITHIN:
+            return [None] * n_grid
+        return [float(bound) for bound in first.upper_bound(range(n_grid), self.request.delta, rough=True)]
+
+    def _test(self, sample: Sample, column: int) -> Test:
+        delta, promise = self.request.delta, sample.promise
+        bound = float(sample.upper_bound([column], delta)[0])
+        return Test(
+            promise,
+            sample.segment,
+            sample.n_queries,
+            sample.evidence,
+            float(sample.measured()[column]),
+            self._level(sample, column),
+            sample.loss(column, promise.target)[0],
+            None if np.isnan(bound) else bound,
+            float(sample.pvalue([column], delta)[0]),
+        )
+
+    def _level(self, sample: Sample, column: int) -> float | None:
+        """The strongest target these queries would certify for one configuration, rounded to the safe side."""
+        alone = sample.only(column)
+        level = float(alone.target(alone.strongest(self.request.delta, LEVEL_STEPS), LEVEL_STEPS)[0])
+        try:
+            sample.promise.at(level)
+        except PromiseError:
+            return None
+        return level
+
+    def _safest(self, sample: Sample) -> int:
+        """The first configuration of the path that has to be tested."""
+        return int(np.argmin(sample.exempt)) if not sample.exempt.all() else 0
+
+    def _why(self) -> tuple[Cause, str, float | None]:
+        """Why nothing was certified, and how many queries to test on would do."""
+        delta = self.request.level_each(len(self.path.rankers))
+        needed: list[float | None] = []
+        unmet, unproven = [], []
+        for sample in self.found:
+            promise, c = sample.promise, self._safest(sample)
+            if sample.only(c).holds(np.array([promise.target]), delta)[0]:
+                continue
+            in_cell = sample.queries_needed(c, delta)
+            needed.append(None if in_cell is None else in_cell * self.table.n_queries / sample.n_queries)
+            where = "" if sample.segment is None else f" in segment {sample.segment!r}"
+            best = f"{'fairest' if promise.safe_end == 'hot' else 'safest'} configuration{where}"
+            measured = promise.shown(float(sample.measured()[c]))
+            if in_cell is None:
+                unmet.append(f"'{promise}' is not met even by the {best}, at {measured}")
+            else:
+                tested = counted(sample.n_queries, "query")
+                unproven.append(f"'{promise}' is met by the {best}, at {measured}, but {tested} cannot prove it")
+        if not needed:
+            return "conflicting_promises", "no configuration keeps all promises together", None
+        cause: Cause = "out_of_reach" if unmet else "too_few_queries"
+        return cause, "; ".join(unmet + unproven), None if None in needed else max(n for n in needed if n is not None)
 
 
-def _bounds(table: RiskTable, verdict: Verdict, delta: float) -> list[float | None]:
-    """Each configuration's upper bound on the first promise's risk, where that is not too dear."""
-    bounds = verdict.tested[0].rough_bounds(delta)
-    return [None] * len(table.grid) if bounds is None else [float(bound) for bound in bounds]
-
-
-def _test(result: Tested, column: int, delta: float) -> Test:
-    bound = float(result.upper_bound([column], delta)[0])
-    return Test(
-        result.cell.guarantee,
-        result.cell.segment,
-        result.cell.n_queries,
-        result.evidence,
-        float(result.mean_loss[column]),
-        None if np.isnan(bound) else bound,
-        result.pvalue(column, delta),
-        _level_certified(result, column, bound, delta),
-    )
-
-
-def _level_certified(result: Tested, column: int, bound: float, delta: float) -> float | None:
-    """The strongest target these queries would certify for one configuration, rounded to the safe side."""
-    guarantee = result.cell.guarantee
-    if np.isnan(bound) or (guarantee.relative and result.cell.losses is None):
-        return None
-    slack = guarantee.alpha - guarantee.tested_alpha
-    if guarantee.relative:
-        again = RetargetedValues.of_losses(guarantee, result.evidence, result.losses(), [column])
-        share = float(again.target(again.strongest(delta, 1000), 1000)[0])
-    elif guarantee.utility:
-        share = np.floor((1 - bound - slack) * 1e4) / 1e4
-    else:
-        share = np.ceil((bound + slack) * (guarantee.bound or 1.0) * 1e4) / 1e4
-    try:
-        guarantee.at(float(share))
-    except GuaranteeError:
-        return None
-    return float(share)
-
-
-def _why(table: RiskTable, path: Path, verdict: Verdict, delta: float) -> tuple[str, float | None]:
-    """Why nothing was certified, and how many queries to test on would do."""
-    safest = next((c for c in (table.grid.index(r) for r in path.rankers) if c != 0), 0)
-    head = table.grid.index(path.rankers[0])
-    needed: list[float | None] = []
-    reasons: list[str] = []
-    for result in verdict.tested:
-        guarantee = result.cell.guarantee
-        c = safest if guarantee.relative and guarantee.utility else head
-        where = "" if result.cell.segment is None else f" in segment {result.cell.segment!r}"
-        risk, deviation = float(result.mean_loss[c]), float(result.deviation[c])
-        if result.pvalues[c] <= delta:
-            continue
-        in_cell = queries_needed(risk, deviation, guarantee, delta)
-        needed.append(None if in_cell is None else in_cell * table.moments.n_queries / result.cell.n_queries)
-        best = f"{'safest' if guarantee.utility else 'fairest'} configuration{where}"
-        if risk > guarantee.tested_alpha:
-            reasons.append(f"'{guarantee}' is not met even by the {best}, at {_measured(result, c)}")
-        else:
-            reasons.append(
-                f"'{guarantee}' is met by the {best}, but "
-                f"{counted(result.cell.n_queries, 'query')} cannot prove it: "
-                f"risk {risk:.4f} against {guarantee.alpha:.4f} tolerated"
-            )
-    if not reasons:
-        return "no configuration keeps all promises together", None
-    return "; ".join(reasons), None if None in needed else max(n for n in needed if n is not None)
-
-
-def _measured(result: Tested, column: int) -> str:
-    """The promised quantity as measured, in the words of the promise."""
-    guarantee, risks = result.cell.guarantee, result.mean_loss
-    value, deterministic = guarantee.values(risks[column], risks[0])
-    return f"{100 * value / deterministic:.1f}% of deterministic" if guarantee.relative else f"{value:.4f}"
+def quantiles(values: FloatArray) -> tuple[float, ...]:
+    """At 0.1, 1, 50, 99 and 99.9 %."""
+    return tuple(np.quantile(values, [0.001, 0.01, 0.5, 0.99, 0.999]).tolist())

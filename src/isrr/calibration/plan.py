@@ -1,66 +1,34 @@
-"""How many judged queries a promise needs, before paying for labels.
-
-    n = ( sd · (z_{1−δ} + κ/√n + z_{power}) / (α − R) )²
-
-R and sd are the mean and deviation of the loss of the configuration one hopes to certify; κ/√n is what betting needs
-beyond a normal test. A paired promise has small losses, so its largest bet is capped, which adds log(1/δ)(1 − α)/gap.
-"""
+"""How many judged queries a promise needs, before paying for labels."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
-from scipy.special import ndtri
 
-from isrr.calibration.basis import judged_in_all
-from isrr.calibration.census import refuse_single
-from isrr.calibration.fill import segments
-from isrr.calibration.paths import temperature_path
-from isrr.calibration.terms import Terms
-from isrr.calibration.values import values_of
+from isrr.calibration.path import SearchPath, front_path, judged_in_all, learnable, temperature_path
+from isrr.calibration.request import Request
+from isrr.calibration.tasks import refuse_single
 from isrr.counting import counted
-from isrr.data.frames import read_queries
 from isrr.data.queries import FloatArray, Queries
-from isrr.errors import GuaranteeError
-from isrr.guarantee import Guarantee, check_probability
+from isrr.engines.source import Where, read_any
+from isrr.errors import PromiseError
 from isrr.metrics.disparity import fairness_gain
 from isrr.metrics.evaluate import evaluate
+from isrr.promises.promise import Promise, check_probability, objectives
 from isrr.ranker.gpl import GPLRanker
+from isrr.risk import size
+from isrr.risk.size import POWER
 from isrr.scores.standardize import mean_and_deviation
 
-POWER = 0.8
 LEAST_PILOT = 10
 KEEP_HEADROOM = 0.5  # with no pilot queries: plan to give up this part of what the promise lets go
 
 
-def queries_needed(
-    mean_loss: float, deviation: float, guarantee: Guarantee, delta: float, power: float = POWER
-) -> int | None:
-    """Queries to test on with which betting certifies with probability `power`; None when no number is enough.
-
-    Example:
-        >>> queries_needed(0.25, 0.28, Guarantee("ndcg", 5, 0.70), delta=0.05)
-        237
-    """
-    alpha = guarantee.tested_alpha
-    gap = alpha - mean_loss
-    if gap <= 0:
-        return None
-    kappa = 4.0 if mean_loss < 0.3 else 3.0
-    linear = deviation * float(ndtri(1 - delta) + ndtri(power)) / gap
-    constant = deviation * kappa / gap
-    n = ((linear + math.sqrt(linear**2 + 4 * constant)) / 2) ** 2
-    if guarantee.relative:
-        n += math.log(1 / delta) * (1 - alpha) / gap
-    floor = math.log(1 / delta) / -math.log1p(-alpha)  # wealth grows by at most 1/(1 − α) a query
-    return math.ceil(max(n, floor))
-
-
 @dataclass(frozen=True)
 class Milestone:
-    """One configuration on the way from deterministic to fair, and what certifying it takes."""
+    """One configuration on the way from the order by score to a fair one, and what certifying it takes."""
 
     temperature: float
     utility: float
@@ -73,19 +41,21 @@ class Plan:
     """How many judged queries a promise needs.
 
     Attributes:
-        guarantee: The promise.
+        promise: The promise.
         confidence, power: With which it is to hold, and with which probability it is to be certified.
         queries_needed: Judged queries for the safest configuration: with fewer, expect an abstention.
         pessimistic: The same, if the pilot was one standard error too kind.
+        utility_name: What the milestones' utility is measured by.
         milestones: What more queries buy, from safe to fair; empty without pilot queries.
         n_pilot: Pilot queries used.
     """
 
-    guarantee: Guarantee
+    promise: Promise
     confidence: float
     power: float
     queries_needed: int | None
     pessimistic: int | None
+    utility_name: str
     milestones: tuple[Milestone, ...]
     n_pilot: int
 
@@ -93,11 +63,12 @@ class Plan:
         def needed(n: int | None) -> str:
             return "no number is enough" if n is None else counted(n, "judged query")
 
-        remark = " (with a relevant item each)" if self.guarantee.empty_query == "skip" else ""
+        judged = "relevance" in self.promise.columns and self.promise.empty_query == "skip"
+        remark = " (with a relevant item each)" if judged else ""
         if self.queries_needed is None:
-            remark = f": promise less{', or improve the scores' if self.guarantee.utility else ''}"
+            remark = f": promise less{', or improve the scores' if self.promise.metric.rising else ''}"
         lines = [
-            f"Plan for {self.guarantee}, confidence {self.confidence:g}, certified {self.power:.0%} of the time",
+            f"Plan for {self.promise}, confidence {self.confidence:g}, certified {self.power:.0%} of the time",
             f"to certify anything      {needed(self.queries_needed)}{remark}",
         ]
         if self.n_pilot:
@@ -106,141 +77,145 @@ class Plan:
                 f"of the {counted(self.n_pilot, 'pilot query')})"
             )
         else:
-            lines.append("this is a guess          a pilot of judged queries tells how much their losses vary")
+            lines.append("this is a guess          a pilot of judged queries shows how much their losses vary")
         for milestone in self.milestones:
             lines.append(
                 f"for {100 * milestone.fairness_gain:5.1f} % less disparity {needed(milestone.queries_needed):>24}"
-                f"   (NDCG@{self.guarantee.k} {milestone.utility:.4f})"
+                f"   ({self.utility_name} {milestone.utility:.4f})"
             )
         return "\n".join(lines)
 
 
 def plan(
-    guarantee: str | Guarantee,
-    queries: Any = None,
-    *,
+    queries: Any,
+    promise: str | Promise,
     confidence: float = 0.95,
+    *,
     power: float = POWER,
     utility: float | None = None,
     deviation: float = 0.28,
-    **options: Any,
+    **where: Unpack[Where],
 ) -> Plan:
     """How many judged queries a promise needs.
 
     Args:
-        guarantee: The promise.
-        queries: Some judged queries, as a pilot: `Queries`, or what `read_queries` takes; without them, give `utility`.
-            A promise per segment is planned for by its neediest segment.
+        queries: Some judged queries, as a pilot: `Queries`, a path or a table, as `calibrate` takes them; or None, with
+            `utility`. A promise per segment is planned for by its neediest segment.
+        promise: The promise, as text or as `Promise`.
         confidence: With which the promise is to hold.
         power: Probability with which it is to be certified.
-        utility: Expected NDCG of the deterministic ranker, where there is no pilot.
+        utility: Expected NDCG of the order by score, where there is no pilot.
         deviation: Its deviation over queries, where there is no pilot (0.28 on MQ2007).
-        options: Passed to `Guarantee.parse`.
+        where: Names of columns, see `isrr.engines.source.Where`.
 
     Example:
-        >>> plan("ndcg@5 >= 0.50", utility=0.55).queries_needed
+        >>> plan(None, "ndcg@5 >= 0.50", utility=0.55).queries_needed
         232
     """
-    if not isinstance(guarantee, str | Guarantee):
-        raise TypeError(f"plan takes the promise first, then pilot queries; the first is a {type(guarantee).__name__}")
-    promise = Guarantee.parse(guarantee, **options) if isinstance(guarantee, str) else guarantee
+    if not isinstance(promise, str | Promise):
+        raise TypeError(f"plan takes pilot queries first, then the promise; the second is a {type(promise).__name__}")
+    promised = Promise.parse(promise) if isinstance(promise, str) else promise
     check_probability("confidence", confidence)
     check_probability("power", power)
-    delta = 1 - confidence
+    request = Request((promised,), confidence)
     if queries is None:
-        needed = _guessed(promise, delta, power, utility, deviation)
-        return Plan(promise, confidence, power, needed, None, (), 0)
-    pilot = _Pilot.of(promise, queries if isinstance(queries, Queries) else read_queries(queries))
-    needs = [pilot.queries_needed(c, delta, power) for c in range(len(pilot.rankers))]
-    if promise.relative and promise.utility:
-        needs[pilot.head] = None  # keeps its own promise by definition, and removes no disparity
-    safest = _safest(needs, pilot.head)
-    pessimistic = pilot.queries_needed(safest, delta, power, errors=1.0)
-    return Plan(promise, confidence, power, needs[safest], pessimistic, _milestones(pilot, needs), pilot.n_queries)
+        needed = _guessed(promised, request, power, utility, deviation)
+        return Plan(promised, confidence, power, needed, None, "", (), 0)
+    pilot = _Pilot.of(request, read_any(queries, request.columns, **where))
+    needs = [pilot.queries_needed(c, power) for c in range(len(pilot.path.rankers))]
+    safest = _safest(needs)
+    pessimistic = pilot.queries_needed(safest, power, errors=1.0)
+    return Plan(
+        promised, confidence, power, needs[safest], pessimistic, pilot.utility_name, _milestones(pilot, needs),
+        pilot.n_queries,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class _Pilot:
-    """Configurations from deterministic to fair, or the other way round, on pilot queries.
+    """Configurations of the path that calibration would take, on pilot queries.
 
     Attributes:
-        promise: The promise.
-        rankers: The configurations.
+        request: What is asked.
+        path: The configurations.
         losses: In each segment that the promise speaks of, (n_queries there, n_grid).
-        utility: Expected NDCG, (n_grid,).
-        gains: Share of the deterministic ranker's disparity that each removes.
+        share_counted: Share of the pilot queries that count.
+        utility_name: What utility is measured by.
+        utility: Of each configuration, (n_grid,).
+        gains: Share of the disparity of the order by score that each removes.
     """
 
-    promise: Guarantee
-    rankers: tuple[GPLRanker, ...]
+    request: Request
+    path: SearchPath
     losses: list[FloatArray]
+    share_counted: float
+    utility_name: str
     utility: FloatArray
     gains: list[float]
 
     @classmethod
-    def of(cls, promise: Guarantee, queries: Queries) -> "_Pilot":
+    def of(cls, request: Request, queries: Queries) -> "_Pilot":
         """Measured on these queries; too few are refused."""
         refuse_single(int((queries.n_items == 1).sum()), len(queries))
+        (promise,) = request.promises
         mean, spread = mean_and_deviation(queries)
-        rankers = temperature_path(promise.k, spread, mean, [promise], "the pilot").rankers
-        measured = evaluate(queries, rankers, gain_kind=promise.gain_kind, empty_query=promise.empty_query)
-        values = values_of(measured, promise, queries, rankers)
-        head = _head(rankers)
-        kept = ~np.isnan(values[:, head])
+        path = temperature_path(promise.k, spread, mean, [promise], "the pilot")
+        if learnable(queries, request.promises):
+            path = front_path(queries, promise.k, [promise], "the pilot")
+        reported = objectives(request.promises, judged=queries.relevance is not None)
+        grid = [GPLRanker.deterministic(promise.k), *path.rankers]
+        found = evaluate(queries, grid, dict.fromkeys([*reported, promise.measure]))
+        values = found[promise.measure]
+        reference, counts = promise.reference(queries, values[:, 0]), ~np.isnan(values[:, 0])
         losses = []
-        for segment, rows in segments(queries, promise).items():
-            _refuse_few(int((rows & kept).sum()), segment, promise)
-            losses.append(promise.losses(values[rows & kept], values[rows & kept, head]))
-        gains = [fairness_gain(disparity, measured.disparity[:, head]) for disparity in measured.disparity.T]
-        return cls(promise, rankers, losses, measured.mean_ndcg, gains)
-
-    @property
-    def head(self) -> int:
-        """Which configuration is deterministic."""
-        return _head(self.rankers)
+        for segment, rows in promise.segments(queries).items():
+            _refuse_few(int((rows & counts).sum()), segment, promise)
+            losses.append(promise.losses(values[rows & counts, 1:], reference[rows & counts]))
+        disparity = found[reported[1]]
+        gains = [fairness_gain(column, disparity[:, 0]) for column in disparity[:, 1:].T]
+        share = float(counts.mean())
+        return cls(request, path, losses, share, reported[0].title, found.mean(reported[0])[1:], gains)
 
     @property
     def n_queries(self) -> int:
         """Pilot queries that count."""
         return sum(len(losses) for losses in self.losses)
 
-    def queries_needed(self, c: int, delta: float, power: float, errors: float = 0.0) -> int | None:
+    def queries_needed(self, c: int, power: float, errors: float = 0.0) -> int | None:
         """Judged queries that certify a configuration in every segment; None when no number is enough.
 
         Args:
             c: Which configuration.
-            delta: Tolerated chance of a false certificate.
             power: Probability with which it is to be certified.
             errors: By how many standard errors the true risk lies above the one measured.
         """
+        (promise,) = self.request.promises
+        ranker = self.path.rankers[c]
+        if promise.kept_by_definition(ranker):
+            return None  # there is nothing to certify about it
         tested: list[float] = []
         for losses in (cell[:, c] for cell in self.losses):
-            deviation = float(losses.std())
-            risk = float(losses.mean()) + errors * deviation / math.sqrt(losses.size)
-            needed = queries_needed(risk, deviation, self.promise, delta, power)
+            shifted = losses + errors * losses.std() / math.sqrt(losses.size)
+            needed = promise.queries_needed(shifted, self.request.delta, power, promise.stretch(ranker))
             if needed is None:
                 return None
             tested.append(needed * self.n_queries / losses.size)
-        return _judged(max(tested), self.promise, delta)
+        return judged_in_all(max(tested), self.request)
 
 
-def _head(rankers: Sequence[GPLRanker]) -> int:
-    return next(c for c, ranker in enumerate(rankers) if ranker.is_deterministic)
-
-
-def _refuse_few(n_queries: int, segment: str | None, promise: Guarantee) -> None:
+def _refuse_few(n_queries: int, segment: str | None, promise: Promise) -> None:
     if n_queries < LEAST_PILOT:
         where = "" if segment is None else f" in segment {segment!r}"
-        without = ", or `utility=` and no pilot" if promise.utility and segment is None else ""
-        raise GuaranteeError(
+        without = ", or `utility=` and no pilot" if promise.metric.name == "ndcg" and segment is None else ""
+        raise PromiseError(
             f"pilot queries with a relevant item{where}: {n_queries}; a plan needs {LEAST_PILOT}{without}"
         )
 
 
-def _safest(needs: list[int | None], head: int) -> int:
-    """The configuration that takes the fewest queries; the deterministic one where no number is enough for any."""
+def _safest(needs: Sequence[int | None]) -> int:
+    """The configuration that takes the fewest queries; the first where no number is enough for any."""
     possible = {c: needed for c, needed in enumerate(needs) if needed is not None}
-    return min(possible, key=possible.__getitem__) if possible else head
+    return min(possible, key=possible.__getitem__) if possible else 0
 
 
 def _milestones(pilot: _Pilot, needs: list[int | None]) -> tuple[Milestone, ...]:
@@ -255,31 +230,27 @@ def _milestones(pilot: _Pilot, needs: list[int | None]) -> tuple[Milestone, ...]
         reaching = [c for c, gain in enumerate(pilot.gains) if gain >= n_steps * step]
         chosen += [max(reaching, key=lambda c: pilot.utility[c])] if reaching else []
     return tuple(
-        Milestone(pilot.rankers[c].temperature, float(pilot.utility[c]), pilot.gains[c], needs[c])
+        Milestone(pilot.path.rankers[c].temperature, float(pilot.utility[c]), pilot.gains[c], needs[c])
         for c in dict.fromkeys(chosen)
     )
 
 
-def _judged(n_tested: float | None, promise: Guarantee, delta: float) -> int | None:
-    """Judged queries that leave so many to test on, those that calibration sets aside included."""
-    return None if n_tested is None else judged_in_all(n_tested, Terms((promise,), 1 - delta))
-
-
-def _guessed(promise: Guarantee, delta: float, power: float, utility: float | None, deviation: float) -> int | None:
+def _guessed(promise: Promise, request: Request, power: float, utility: float | None, deviation: float) -> int | None:
     """Judged queries needed where a guess of the utility stands in for a pilot."""
-    if not promise.utility:
-        raise GuaranteeError("a plan for a promise on fairness needs pilot queries: disparity cannot be guessed")
+    if promise.metric.name != "ndcg":
+        raise PromiseError(f"a plan for '{promise}' needs pilot queries: only NDCG can be guessed")
     if promise.per is not None:
-        raise GuaranteeError("a plan for a promise per segment needs pilot queries: how large segments are, they tell")
+        raise PromiseError("a plan for a promise per segment needs pilot queries: they show how large segments are")
     if utility is None:
-        raise GuaranteeError("a plan needs judged pilot queries, or `utility=`, the expected NDCG of the scores")
+        raise PromiseError("a plan needs judged pilot queries, or `utility=`, the expected NDCG of the scores")
     if not 0 < utility <= 1:
-        raise GuaranteeError(f"`utility=` must be the expected NDCG of the scores, in (0, 1]; got {utility}")
+        raise PromiseError(f"`utility=` must be the expected NDCG of the scores, in (0, 1]; got {utility}")
     if not 0 < deviation <= 0.5:
-        raise GuaranteeError(f"deviation must lie in (0, 0.5], as NDCG lies in [0, 1]; got {deviation}")
+        raise PromiseError(f"deviation must lie in (0, 0.5], as NDCG lies in [0, 1]; got {deviation}")
     risk, spread = 1 - utility, deviation
-    if promise.relative:
-        given_up = KEEP_HEADROOM * (1 - promise.target) * utility
-        risk = (promise.target * utility - (utility - given_up) + 1) / (1 + promise.target)
+    if promise.of is not None:
+        kept = utility - KEEP_HEADROOM * (1 - promise.target) * utility
+        risk = float(promise.losses(np.array([[kept]]), np.array([utility]))[0, 0])
         spread = 0.4 * deviation / (1 + promise.target)
-    return _judged(queries_needed(risk, spread, promise, delta, power), promise, delta)
+    needed = size.needed(risk, spread, promise.tested_alpha(), request.delta, power, paired=promise.of is not None)
+    return None if needed is None else judged_in_all(needed, request)

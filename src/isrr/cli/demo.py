@@ -13,7 +13,7 @@ from isrr.cli.inputs import check_folder
 from isrr.cli.options import Promise
 from isrr.cli.reporting import write_page
 from isrr.counting import percent
-from isrr.errors import GuaranteeError, MissingExtraError
+from isrr.errors import PromiseError, MissingExtraError
 
 if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate
@@ -60,7 +60,7 @@ def _refuse_unpromised(guarantee: str) -> None:
     lacking = {"group_exposure": "the demo's items belong to no groups", "disparity": "disparity has no bound here"}
     for metric, why in lacking.items():
         if guarantee.strip().lower().startswith(metric):
-            raise GuaranteeError(f"{why}; promise ndcg or normalized_disparity")
+            raise PromiseError(f"{why}; promise ndcg or normalized_disparity")
     Guarantee.parse(guarantee)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isrr.cli.console import as_options, warn
-from isrr.errors import CertificateError, DataError, GuaranteeError
+from isrr.errors import CertificateError, DataError, PromiseError
 
 if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate
@@ -59,9 +59,9 @@ def opened_rows(scored: str, columns: dict[str, Any], where: dict[str, Any]) -> 
     from isrr.engines.spark import SparkRows
 
     if where["engine"] == "dask":
-        raise GuaranteeError("rankings are made by engine 'local' or 'spark', not by 'dask'")
+        raise PromiseError("rankings are made by engine 'local' or 'spark', not by 'dask'")
     if where["engine"] == "local" and where["trust_layout"]:
-        raise GuaranteeError("rankings by engine 'local' are made in memory; leave out --trust-layout, or use 'spark'")
+        raise PromiseError("rankings by engine 'local' are made in memory; leave out --trust-layout, or use 'spark'")
     with closing(open_source(scored, **columns, **where)) as rows:
         assert isinstance(rows, InMemory | SparkRows)
         yield rows

@@ -313,6 +313,13 @@ class Queries:
             )
         return self.relevance
 
+    def need_segments(self) -> NDArray[Any]:
+        """The segment of each query, or an error that says they are missing."""
+        if self.segments is None:
+            unnamed = "these queries have none; name their column (`segment=`)"
+            raise DataError(f"a promise per segment needs a segment for each query: {self.absent.get('segment', unnamed)}")
+        return self.segments
+
     def repeated_item(self) -> tuple[str, str, int] | None:
         """An item that stands twice in a query, that query, and how many rows repeat an item of their query.
 

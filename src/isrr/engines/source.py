@@ -13,7 +13,7 @@ from isrr.engines import dask
 from isrr.engines.footers import footer_of, matching_files, plain, shared_columns
 from isrr.engines.local import Files, InMemory
 from isrr.engines.task import Source
-from isrr.errors import DataError, GuaranteeError
+from isrr.errors import DataError, PromiseError
 
 ENGINES = ("local", "spark", "dask")
 
@@ -56,13 +56,13 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
             f"unexpected keyword argument {unknown[0]!r}; where data are: {', '.join(Where.__annotations__)}"
         )
     if engine not in ENGINES:
-        raise GuaranteeError(f"no engine is called {engine!r}; there are {', '.join(ENGINES)}")
+        raise PromiseError(f"no engine is called {engine!r}; there are {', '.join(ENGINES)}")
     unused = [name for name in ("master", "partitions") if where.get(name) is not None]
     if unused and engine != "spark":
-        raise GuaranteeError(f"{unused[0]} is for engine 'spark'; the engine is {engine!r}")
+        raise PromiseError(f"{unused[0]} is for engine 'spark'; the engine is {engine!r}")
     partitions = where.get("partitions")
     if partitions is not None and partitions < 1:
-        raise GuaranteeError(f"`partitions=` must be at least 1, got {partitions}")
+        raise PromiseError(f"`partitions=` must be at least 1, got {partitions}")
     if engine == "spark":
         from isrr.engines.spark import SparkRows
 

@@ -14,12 +14,12 @@ from isrr.data.blocks import whole_queries
 from isrr.data.columns import Cast
 from isrr.data.queries import Queries
 from isrr.engines.packing import Tree, pack, unpack
-from isrr.errors import DataError, EngineError, GuaranteeError, IsrrError, MergeError, ScorerError
+from isrr.errors import DataError, EngineError, PromiseError, IsrrError, MergeError, ScorerError
 from isrr.parallel import Progress
 
 Sum = TypeVar("Sum")
 Other = TypeVar("Other")
-_KINDS = {kind.__name__: kind for kind in (GuaranteeError, MergeError, ScorerError)}
+_KINDS = {kind.__name__: kind for kind in (PromiseError, MergeError, ScorerError)}
 
 
 class Task(Protocol[Sum]):

@@ -23,25 +23,26 @@ def squared_disparity(exposure_squares, gain_squares, product, n):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def disparity_of_queries(offsets, exposure, gains, out):
+def disparity_of_queries(offsets, n_pools, exposure, deserved, out):
+    # exposure, deserved (n_rows,)  of the pools, which are the first n_pools rows of each query
     for q in range(out.size):
-        first, last = offsets[q], offsets[q + 1]
+        first, last = offsets[q], offsets[q] + n_pools[q]
         squares = dot(exposure[first:last], exposure[first:last])
-        product = dot(exposure[first:last], gains[first:last])
-        gain_squares = dot(gains[first:last], gains[first:last])
+        product = dot(exposure[first:last], deserved[first:last])
+        gain_squares = dot(deserved[first:last], deserved[first:last])
         out[q] = squared_disparity(squares, gain_squares, product, last - first)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def absolute_disparity_of_queries(offsets, exposure, gains, out):
+def absolute_disparity_of_queries(offsets, n_pools, exposure, deserved, out):
     # Sorted by e/g, every pair's difference has one sign: the sum over pairs needs running sums only.
     for q in range(out.size):
-        first, last = offsets[q], offsets[q + 1]
+        first, last = offsets[q], offsets[q] + n_pools[q]
         n = last - first
-        by_ratio = np.argsort(np.arctan2(exposure[first:last], gains[first:last]))
+        by_ratio = np.argsort(np.arctan2(exposure[first:last], deserved[first:last]))
         total, exposures, gain_sum = 0.0, 0.0, 0.0
         for i in by_ratio:
-            e, g = exposure[first + i], gains[first + i]
+            e, g = exposure[first + i], deserved[first + i]
             total += e * gain_sum - g * exposures
             exposures += e
             gain_sum += g
@@ -49,63 +50,111 @@ def absolute_disparity_of_queries(offsets, exposure, gains, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _by_falling_score(rows, order, sorted_rows):
+    # rows (n_metrics, n), sorted_rows (n_metrics, n)  out: the same by falling score
+    for m in range(rows.shape[0]):
+        for i in range(order.size):
+            sorted_rows[m, i] = rows[m, order[i]]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _pool(exposure, pool, n_pools, pooled):
+    # pooled (≥ n_pools,)  out: exposure added up by pool
+    for p in range(n_pools):
+        pooled[p] = 0.0
+    for i in range(exposure.size):
+        pooled[pool[i]] += exposure[i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _measure(exposure, values, value_weights, deserved, pool, n_pools, pair_weights, pooled, linear, quadratic):
+    # exposure (n_weights, n)       by falling score, as all rows here but those of pools
+    # values (n_linear, n), value_weights (n_linear,)         which exposure each value is shown by
+    # deserved (n_quadratic, n)     of items by falling score, of pools in their own order
+    # pool (n_quadratic, n)         the pool of each item; −1 first where items are not pooled
+    # n_pools, pair_weights (n_quadratic,)
+    # pooled (n,)                   scratch
+    # linear (n_linear,), quadratic (n_quadratic,)  out
+    for m in range(value_weights.size):
+        linear[m] = dot(exposure[value_weights[m]], values[m])
+    for m in range(pair_weights.size):
+        shown, n = exposure[pair_weights[m]], n_pools[m]
+        if pool[m, 0] >= 0:
+            _pool(shown, pool[m], n, pooled)
+            shown = pooled[:n]
+        gains = deserved[m, :n]
+        quadratic[m] = squared_disparity(dot(shown, shown), dot(gains, gains), dot(shown, gains), n)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def evaluate_exactly(
-    offsets, order, scores, gains, discounts, scales, scale_of, thresholds, decays, laguerre,
-    keys, seed, n_draws, start, stop, dcg, disparity,
+    offsets, order, scores, places, measured, scales, scale_of, thresholds, decays, laguerre,
+    keys, seed, n_draws, start, stop, linear, quadratic,
 ):  # fmt: skip
-    # scales (n_scales,)              1 / (deviation · temperature), distinct
-    # scale_of (n_grid,)              which of them a configuration has; configurations come sorted by it
+    # places (n_weights, k)             weight of each place, one row for each distinct way of weighting them
+    # measured                          values (n_linear, n_rows), value_weights (n_linear,), deserved
+    #                                   (n_quadratic, n_rows), pool (n_quadratic, n_rows), n_pools
+    #                                   (n_quadratic, n_queries), pair_weights (n_quadratic,): see `_measure`
+    # scales (n_scales,)                1 / (deviation · temperature), distinct
+    # scale_of (n_grid,)                which of them a configuration has; configurations come sorted by it
     # thresholds (n_grid, k), decays (n_grid,)
-    # dcg, disparity (n_queries, n_grid)  out
-    longest, k, n_grid = longest_query(offsets, start, stop), discounts.size, scale_of.size
-    weights, eligibility, exposure = np.empty(longest), np.empty(longest), np.empty(longest)
-    sorted_gains, heads = np.empty(longest), np.empty(longest, np.int64)
-    known, n_admitted = np.empty(longest + 1, np.int64), np.empty(k, np.int64)
+    # linear, quadratic (n_queries, n_grid, …)  out
+    values, value_weights, deserved, pool, n_pools, pair_weights = measured
+    longest, n_grid = longest_query(offsets, start, stop), scale_of.size
+    n_weights, k = places.shape
+    n_linear, n_quadratic = value_weights.size, pair_weights.size
+    weights, eligibility, exposure = np.empty(longest), np.empty(longest), np.empty((n_weights, longest))
+    heads, known = np.empty(longest, np.int64), np.empty(longest + 1, np.int64)
+    sorted_values, sorted_deserved = np.empty((n_linear, longest)), np.empty((n_quadratic, longest))
+    sorted_pool, pooled = np.empty((n_quadratic, longest), np.int32), np.empty(longest)
+    n_admitted = np.empty(k, np.int64)
     scratch, noise = np.empty(scratch_size(longest, k)), np.empty(n_draws, np.uint64)
     for q in range(start, stop):
         first, last = offsets[q], offsets[q + 1]
-        n = last - first
-        gain_squares = 0.0
-        for i in range(n):
-            sorted_gains[i] = gains[first + order[first + i]]
-            gain_squares += sorted_gains[i] * sorted_gains[i]
+        n, by_score = last - first, order[first:last]
+        _by_falling_score(values[:, first:last], by_score, sorted_values)
+        _sort_pools(deserved[:, first:last], pool[:, first:last], by_score, sorted_deserved, sorted_pool)
         for d in range(n_draws):
             noise[d] = stream(seed, keys[q], d)
         weighed = -1
         for c in range(n_grid):
             if scale_of[c] != weighed:
                 weighed = scale_of[c]
-                weigh(
-                    scores[first:last],
-                    order[first:last],
-                    scales[weighed],
-                    weights[:n],
-                    eligibility[:n],
-                    heads[:n],
-                )
-                known[: n + 1] = -1
+                weigh(scores[first:last], by_score, scales[weighed], weights[:n], eligibility[:n], heads[:n])
+                for i in range(n + 1):
+                    known[i] = -1
             if decays[c] == 1.0:
                 admitted = max(count_eligible(eligibility[:n], thresholds[c, 0]), 1)
-                if known[admitted] >= 0:
-                    dcg[q, c], disparity[q, c] = dcg[q, known[admitted]], disparity[q, known[admitted]]
+                same = known[admitted]
+                if same >= 0:
+                    for m in range(n_linear):
+                        linear[q, c, m] = linear[q, same, m]
+                    for m in range(n_quadratic):
+                        quadratic[q, c, m] = quadratic[q, same, m]
                     continue
                 known[admitted] = c
-                exact_exposure(
-                    weights[:n],
-                    heads[:n],
-                    admitted,
-                    discounts,
-                    laguerre[0],
-                    laguerre[1],
-                    scratch,
-                    exposure[:n],
-                )
+                for w in range(n_weights):
+                    exact_exposure(
+                        weights[:n], heads[:n], admitted, places[w], laguerre[0], laguerre[1], scratch, exposure[w, :n]
+                    )
             else:
                 admit(eligibility[:n], thresholds[c], n_admitted)
-                smoothed_exposure(weights[:n], heads[:n], n_admitted, discounts, noise, exposure[:n])
-            squares, product = dot(exposure[:n], exposure[:n]), dot(exposure[:n], sorted_gains[:n])
-            dcg[q, c] = product
-            disparity[q, c] = squared_disparity(squares, gain_squares, product, n)
+                for w in range(n_weights):
+                    smoothed_exposure(weights[:n], heads[:n], n_admitted, places[w], noise, exposure[w, :n])
+            _measure(
+                exposure[:, :n], sorted_values[:, :n], value_weights, sorted_deserved[:, :n], sorted_pool[:, :n],
+                n_pools[:, q], pair_weights, pooled, linear[q, c], quadratic[q, c],
+            )  # fmt: skip
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _sort_pools(deserved, pool, order, sorted_deserved, sorted_pool):
+    # Items by falling score; pools keep their own order, and their items' pool numbers go by falling score.
+    for m in range(deserved.shape[0]):
+        unpooled = pool[m, 0] < 0
+        for i in range(order.size):
+            sorted_deserved[m, i] = deserved[m, order[i]] if unpooled else deserved[m, i]
+            sorted_pool[m, i] = pool[m, order[i]]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -148,112 +197,131 @@ def _arrive(clocks, weight, item, index_bits, first, leaders, keys):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _count(leaders, filled, index_bits, discounts, gains, exposure, dcg):
-    # filled          how many places drawn items take; the others go to the items there by score
-    # exposure (n,)   adds the discounts each item receives, over all draws
-    # dcg (n_draws,)  out
+def _count(leaders, filled, index_bits, places, ranking, exposure):
+    # filled                 how many places drawn items take; the others go to the items there by score
+    # ranking (n_draws, k)   out: items by falling score
+    # exposure (n_weights, n)  adds the weights each item receives, over all draws
     words, low = leaders.view(np.int64), (np.int64(1) << index_bits) - 1
-    dcg[:] = 0.0
     for j in range(leaders.shape[0]):
-        for d in range(dcg.size):
-            item = words[j, d] & low if j < filled else j
-            exposure[item] += discounts[j]
-            dcg[d] += discounts[j] * gains[item]
+        for d in range(leaders.shape[1]):
+            ranking[d, j] = words[j, d] & low if j < filled else j
+    for w in range(places.shape[0]):
+        for j in range(leaders.shape[0]):
+            weight = places[w, j]
+            for d in range(leaders.shape[1]):
+                exposure[w, ranking[d, j]] += weight
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _draw_each(weights, heads, n_admitted, noise, discounts, gains, ranking, exposure, dcg):
-    # ranking (places,)  scratch
-    # exposure (n,)      adds the discounts each item receives, over all draws
-    # dcg (n_draws,)     out
-    arrivals = np.empty(ranking.size)
+def _draw_each(weights, heads, n_admitted, noise, places, n_places, ranking, exposure):
+    # Arguments as for `_count`.
+    arrivals = np.empty(n_places)
     for d in range(noise.size):
-        draw(weights, heads, n_admitted, noise[d], ranking.size, arrivals, ranking)
-        dcg[d] = 0.0
-        for j in range(ranking.size):
-            exposure[ranking[j]] += discounts[j]
-            dcg[d] += discounts[j] * gains[ranking[j]]
+        draw(weights, heads, n_admitted, noise[d], n_places, arrivals, ranking[d, :n_places])
+        for w in range(places.shape[0]):
+            for j in range(n_places):
+                exposure[w, ranking[d, j]] += places[w, j]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _values_of_draws(exposure, dcg, gain_squares, discount_squares):
-    # exposure (n,), dcg (n_draws,)  discounts added up over draws; DCG of each
-    # discount_squares               of the places there are, to free disparity of its bias; NaN leaves it in
-    # Returns the mean DCG and the disparity.
-    n, n_draws = exposure.size, dcg.size
-    mean, mean_square = 0.0, 0.0
+def _single_disparity(ranking, weights, deserved, pool, n_pools, pooled):
+    # The mean disparity of single rankings (n_draws, places), which is what averaging few draws adds to disparity.
+    n_draws, n_places = ranking.shape
+    gain_squares = dot(deserved[:n_pools], deserved[:n_pools])
+    by_group = pool[0] >= 0
+    squares = 0.0
+    for j in range(n_places):
+        squares += weights[j] * weights[j]
+    total = 0.0
     for d in range(n_draws):
-        mean += dcg[d] / n_draws
-        mean_square += dcg[d] * dcg[d] / n_draws
-    value = squared_disparity(dot(exposure, exposure) / (n_draws * n_draws), gain_squares, mean, n)
-    if n > 1 and not np.isnan(discount_squares):
-        single = 4.0 * (discount_squares * gain_squares - mean_square) / (n * (n - 1))  # of single rankings
-        value = (n_draws * value - single) / (n_draws - 1)
-    return mean, value
+        product = 0.0
+        if by_group:
+            squares = 0.0
+            for j in range(n_places):
+                pooled[pool[ranking[d, j]]] = 0.0
+            for j in range(n_places):
+                p = pool[ranking[d, j]]
+                squares += weights[j] * (2.0 * pooled[p] + weights[j])  # (a + w)² − a²
+                pooled[p] += weights[j]
+                product += weights[j] * deserved[p]
+        else:
+            for j in range(n_places):
+                product += weights[j] * deserved[ranking[d, j]]
+        total += squares * gain_squares - product * product
+    return 4.0 * total / n_draws / (n_pools * (n_pools - 1)) if n_pools > 1 else 0.0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def evaluate_by_drawing(
-    offsets, order, scores, gains, discounts, scales, scale_of, thresholds, decays,
-    keys, seed, n_draws, debias, start, stop, dcg, disparity,
+    offsets, order, scores, places, measured, scales, scale_of, thresholds, decays,
+    keys, seed, n_draws, debias, start, stop, linear, quadratic,
 ):  # fmt: skip
     # Arguments as for `evaluate_exactly`. Configurations of one scale come with decay 1 first, thresholds falling.
     # debias  whether disparity is freed of the bias that exposures averaged over few draws give it
-    longest, k, n_grid = longest_query(offsets, start, stop), discounts.size, scale_of.size
-    weights, eligibility, sorted_gains = np.empty(longest), np.empty(longest), np.empty(longest)
-    heads, n_admitted = np.empty(longest, np.int64), np.empty(k, np.int64)
+    values, value_weights, deserved, pool, n_pools, pair_weights = measured
+    longest, n_grid = longest_query(offsets, start, stop), scale_of.size
+    n_weights, k = places.shape
+    n_linear, n_quadratic = value_weights.size, pair_weights.size
+    weights, eligibility, heads = np.empty(longest), np.empty(longest), np.empty(longest, np.int64)
+    n_admitted = np.empty(k, np.int64)
+    sorted_values, sorted_deserved = np.empty((n_linear, longest)), np.empty((n_quadratic, longest))
+    sorted_pool, pooled = np.empty((n_quadratic, longest), np.int32), np.empty(longest)
     clocks, leaders = np.empty((longest, n_draws)), np.empty((k, n_draws))
-    spare, totals, noise = np.empty(n_draws), np.empty(n_draws), np.empty(n_draws, np.uint64)
-    exposure, ranking = np.empty(longest), np.empty(k, np.int64)
+    spare, noise = np.empty(n_draws), np.empty(n_draws, np.uint64)
+    exposure, ranking = np.empty((n_weights, longest)), np.empty((n_draws, k), np.int64)
     for q in range(start, stop):
         first, last = offsets[q], offsets[q + 1]
-        n = last - first
-        places = min(k, n)
+        n, by_score = last - first, order[first:last]
+        filled_places = min(k, n)
         index_bits = 1
         while (1 << index_bits) < n:
             index_bits += 1
-        gain_squares, discount_squares = 0.0, 0.0
-        for i in range(n):
-            sorted_gains[i] = gains[first + order[first + i]]
-            gain_squares += sorted_gains[i] * sorted_gains[i]
-        for j in range(places):
-            discount_squares += discounts[j] * discounts[j]
+        _by_falling_score(values[:, first:last], by_score, sorted_values)
+        _sort_pools(deserved[:, first:last], pool[:, first:last], by_score, sorted_deserved, sorted_pool)
         for d in range(n_draws):
             noise[d] = stream(seed, keys[q], d)
         weighed, n_clocks, arrived = -1, 0, 0
         for c in range(n_grid):
             if scale_of[c] != weighed:
                 weighed, arrived = scale_of[c], 0
-                weigh(scores[first:last], order[first:last], scales[weighed], weights[:n], eligibility[:n], heads[:n])
+                weigh(scores[first:last], by_score, scales[weighed], weights[:n], eligibility[:n], heads[:n])
                 leaders[:] = np.inf
-            exposure[:n] = 0.0
             if decays[c] == 1.0:
                 admitted = min(max(count_eligible(eligibility[:n], thresholds[c, 0]), 1), n)
                 if c > 0 and scale_of[c - 1] == weighed and decays[c - 1] == 1.0 and arrived == admitted:
-                    dcg[q, c], disparity[q, c] = dcg[q, c - 1], disparity[q, c - 1]
+                    for m in range(n_linear):
+                        linear[q, c, m] = linear[q, c - 1, m]
+                    for m in range(n_quadratic):
+                        quadratic[q, c, m] = quadratic[q, c - 1, m]
                     continue
+            for w in range(n_weights):
+                for i in range(n):
+                    exposure[w, i] = 0.0
+            if decays[c] == 1.0:
                 while n_clocks < admitted:  # one set of clocks serves all thresholds and temperatures
                     _fill_clocks(noise, n_clocks, clocks[n_clocks], spare)
                     n_clocks += 1
                 while arrived < admitted:  # thresholds fall: what has arrived for one has for the next
-                    if heads[arrived] < places:
+                    if heads[arrived] < filled_places:
                         head, weight = heads[arrived], weights[arrived]
-                        _arrive(clocks[arrived], weight, arrived, index_bits, head, leaders[:places], spare)
+                        _arrive(clocks[arrived], weight, arrived, index_bits, head, leaders[:filled_places], spare)
                     arrived += 1
-                filled = min(admitted, places)
-                _count(leaders[:places], filled, index_bits, discounts, sorted_gains, exposure, totals)
+                filled = min(admitted, filled_places)
+                _count(leaders[:filled_places], filled, index_bits, places, ranking, exposure)
             else:
                 admit(eligibility[:n], thresholds[c], n_admitted)
-                _draw_each(
-                    weights[:n],
-                    heads[:n],
-                    n_admitted,
-                    noise,
-                    discounts,
-                    sorted_gains,
-                    ranking[:places],
-                    exposure,
-                    totals,
-                )
-            squares = discount_squares if debias else np.nan
-            dcg[q, c], disparity[q, c] = _values_of_draws(exposure[:n], totals, gain_squares, squares)
+                _draw_each(weights[:n], heads[:n], n_admitted, noise, places, filled_places, ranking, exposure)
+            for w in range(n_weights):
+                for i in range(n):
+                    exposure[w, i] /= n_draws
+            _measure(
+                exposure[:, :n], sorted_values[:, :n], value_weights, sorted_deserved[:, :n], sorted_pool[:, :n],
+                n_pools[:, q], pair_weights, pooled, linear[q, c], quadratic[q, c],
+            )  # fmt: skip
+            if debias:
+                for m in range(n_quadratic):
+                    single = _single_disparity(
+                        ranking[:, :filled_places], places[pair_weights[m]], sorted_deserved[m], sorted_pool[m],
+                        n_pools[m, q], pooled,
+                    )  # fmt: skip
+                    quadratic[q, c, m] = (n_draws * quadratic[q, c, m] - single) / (n_draws - 1)

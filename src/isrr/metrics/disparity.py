@@ -4,34 +4,166 @@
          = 4 (Σe² · Σg² − (Σ e·g)²) / (n (n − 1))
 
 0 when exposure is proportional to gain, for one item, and when no item is relevant. D is convex in exposure, so among
-all mixtures of rankings it is largest at a single ranking; that largest value makes it a share of at most 1.
+all mixtures of rankings it is largest at a single ranking; that largest value makes it a share of at most 1. Between
+groups, exposure and gain of a group's items are added up first.
 
 Paper: section 2, R_fair.
 """
 
-from typing import Literal
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from isrr.data.queries import FloatArray, Queries
-from isrr.gains import Gain, discount, gain
+from isrr.data.queries import FloatArray, IntArray, Queries
+from isrr.errors import PromiseError
+from isrr.gains import Discount, EmptyQuery, Gain, discount, has_relevant, item_gains
 from isrr.metrics import _kernels
+from isrr.metrics.measure import Kind, Measurable
 
 Error = Literal["squared", "absolute"]
-EXACT_TO = 1e-6  # a share above 1 by less is 1: exposures are exact to some 1e-7
+
+
+@dataclass(frozen=True, eq=False)
+class Pools:
+    """Which rows are added up before exposures are compared, and what each pool deserves.
+
+    Rows of query q are `offsets[q] : offsets[q + 1]` of the queries; its pools are the first `n_pools[q]` of them.
+
+    Attributes:
+        deserved: Gain of each pool, (n_rows,); rows beyond a query's pools are unused.
+        pool: Pool that each row adds to, counted within the query, (n_rows,); None where every item is its own.
+        n_pools: Pools of each query, (n_queries,).
+        names: Name of each pool, (n_rows,) where rows are pooled.
+    """
+
+    deserved: FloatArray
+    pool: NDArray[np.int32] | None
+    n_pools: IntArray
+    names: NDArray[Any] | None = None
+
+    @classmethod
+    def items(cls, queries: Queries, gain: Gain) -> "Pools":
+        """Every item by itself."""
+        return cls(item_gains(queries, gain), None, queries.n_items)
+
+    @classmethod
+    def groups(cls, queries: Queries, gain: Gain) -> "Pools":
+        """By `item_groups`."""
+        names, code = queries.coded_groups
+        query = np.repeat(np.arange(len(queries)), queries.n_items)
+        pairs, place = np.unique(query * len(names) + code, return_inverse=True)
+        first = np.searchsorted(pairs // len(names), np.arange(len(queries) + 1))
+        pool = (place - np.repeat(first[:-1], queries.n_items)).astype(np.int32)
+        rows = np.repeat(queries.offsets[:-1], queries.n_items) + pool
+        deserved = np.bincount(rows, item_gains(queries, gain), queries.n_rows).astype(np.float64)
+        named = np.empty(queries.n_rows, names.dtype)
+        named[rows] = names[code]
+        return cls(deserved, pool, np.diff(first), named)
+
+    @cached_property
+    def n_pairs(self) -> IntArray:
+        """Ordered pairs of pools, at least 1, (n_queries,)."""
+        return np.maximum(self.n_pools * (self.n_pools - 1), 1)
+
+    def squares(self, queries: Queries) -> FloatArray:
+        """Σ of squared deserts, (n_queries,)."""
+        inside = np.arange(queries.n_rows) - np.repeat(queries.offsets[:-1], queries.n_items)
+        counts = inside < np.repeat(self.n_pools, queries.n_items)
+        return np.asarray(np.add.reduceat(np.where(counts, self.deserved, 0.0) ** 2, queries.offsets[:-1]))
+
+
+@dataclass(frozen=True)
+class Disparity(Measurable):
+    """Disparity between items or between groups of items.
+
+    Attributes:
+        name: What promises call it.
+        gain, discount: What items deserve, and what places give.
+        normalized: Whether it is divided by the largest value any ranker can have on the query.
+        between_groups: Whether items are pooled by group first.
+    """
+
+    name: str = "disparity"
+    gain: Gain = "exponential"
+    discount: Discount = "log2"
+    normalized: bool = False
+    between_groups: bool = False
+    settings: tuple[tuple[str, str], ...] = ()
+
+    kind: ClassVar[Kind] = "fairness"  # type: ignore[misc]
+    empty_query: ClassVar[EmptyQuery] = "skip"  # type: ignore[misc]
+    rising: ClassVar[bool] = False
+
+    @property
+    def title(self) -> str:  # type: ignore[override]
+        """As sentences call it."""
+        what = "disparity between groups" if self.between_groups else "disparity"
+        return f"normalized {what}" if self.normalized and not self.between_groups else what
+
+    @property
+    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Columns it reads beside query, item and score."""
+        judged = () if self.gain == "equal" else ("relevance",)
+        return (*judged, "item_group") if self.between_groups else judged
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it lies between 0 and 1 by itself."""
+        return self.normalized
+
+    def counts(self, queries: Queries, k: int) -> NDArray[np.bool_]:
+        """Which queries have a relevant item, (n_queries,)."""
+        return has_relevant(queries, gain=self.gain)
+
+    def bounds(self, k: int, bound: tuple[float, float]) -> tuple[float, float]:
+        """The least and the largest value on a query."""
+        return (0.0, 1.0) if self.normalized else bound
+
+    def check_bound(self, queries: Queries, k: int, bound: tuple[float, float]) -> float:
+        """Refuse queries on which some ranker could leave the declared bound; how near they come, as a share."""
+        largest = float(self.largest(queries, k).max())
+        if largest > bound[1]:
+            raise PromiseError(
+                f"a query can have a disparity of {largest:.6g}, above the declared bound {bound[1]:g}; the bound must "
+                "hold for every query there can be"
+            )
+        return largest / bound[1]
+
+    def pools(self, queries: Queries) -> Pools:
+        """What is compared."""
+        return Pools.groups(queries, self.gain) if self.between_groups else Pools.items(queries, self.gain)
+
+    def largest(self, queries: Queries, k: int, pools: Pools | None = None) -> FloatArray:
+        """The largest value any ranker can have on each query, (n_queries,).
+
+        Between items B = 4 (Θ₂ · Σg² − DCG_min²) / (n (n − 1)), Θ₂ the sum of squared discounts, DCG_min the least DCG
+        of a ranking; it is attained. Between groups Σe² is at most (Σθ)², which gives a bound that may be loose.
+        """
+        found = self.pools(queries) if pools is None else pools
+        squares, places = found.squares(queries), np.minimum(queries.n_items, k)
+        weights = discount(k, self.discount)
+        if self.between_groups:
+            shown = np.concatenate(([0.0], np.cumsum(weights)))[places] ** 2
+            return np.where(found.n_pools > 1, 4.0 * shown * squares / found.n_pairs, 0.0)
+        shown = np.concatenate(([0.0], np.cumsum(weights**2)))[places]
+        least = queries.sum_largest(-found.deserved, weights)
+        return np.where(found.n_pools > 1, 4.0 * (shown * squares - least**2) / found.n_pairs, 0.0)
 
 
 def disparity(
-    exposure: ArrayLike, queries: Queries, *, error: Error = "squared", gain_kind: Gain = "exponential"
+    exposure: ArrayLike, queries: Queries, *, error: Error = "squared", gain: Gain = "exponential", groups: bool = False
 ) -> FloatArray:
     """Disparity of each query, (n_queries,).
 
     Args:
-        exposure: One number a row, in the caller's row order, as `GPLRanker.exposure` returns it.
+        exposure: One number per row, in the caller's row order, as `GPLRanker.exposure` returns it.
         queries: Judged queries.
         error: "squared", or "absolute": the mean of |e_d · g_d' − e_d' · g_d| in place of its square.
-        gain_kind: "exponential" or "linear".
+        gain: "exponential", "linear", "equal" or a function of the grades.
+        groups: Whether exposure and gain are pooled by `item_groups` first.
 
     Example:
         >>> queries = Queries.from_arrays(scores=[1, 0], relevance=[1, 1], query_ids=[7, 7])
@@ -45,47 +177,29 @@ def disparity(
     if error not in kernels:
         raise ValueError(f"error must be one of {', '.join(kernels)}; got {error!r}")
     values = queries.in_query_order(exposure, "exposure")
+    pools = Pools.groups(queries, gain) if groups else Pools.items(queries, gain)
+    if pools.pool is not None:
+        values = pooled(values, queries, pools.pool)
     out = np.empty(len(queries))
-    kernels[error](queries.offsets, values, gain(queries.need_relevance(), gain_kind), out)
+    kernels[error](queries.offsets, pools.n_pools, values, pools.deserved, out)
     return out
 
 
-def disparity_bound(queries: Queries, *, k: int = 5, gain_kind: Gain = "exponential") -> FloatArray:
-    """The largest disparity any ranker can have on each query, (n_queries,).
-
-    B = 4 (Θ₂ · Σg² − DCG_min²) / (n (n − 1)), Θ₂ the sum of squared discounts, DCG_min the least DCG of a ranking.
-    """
-    gains = gain(queries.need_relevance(), gain_kind)
-    n_items = queries.n_items
-    places = np.minimum(n_items, k)
-    discount_squares = np.concatenate(([0.0], np.cumsum(discount(k) ** 2)))[places]
-    gain_squares = np.add.reduceat(gains**2, queries.offsets[:-1])
-    least = queries.sum_largest(-gains, discount(k))
-    pairs = np.maximum(n_items * (n_items - 1), 1)
-    bound: FloatArray = np.where(n_items > 1, 4.0 * (discount_squares * gain_squares - least**2) / pairs, 0.0)
-    return bound
-
-
-def normalized_disparity(
-    exposure: ArrayLike, queries: Queries, *, k: int = 5, gain_kind: Gain = "exponential"
-) -> FloatArray:
-    """Disparity as a share of the largest any ranker can have on the query, in [0, 1]; 0 where that is 0."""
-    return share_of_bound(
-        disparity(exposure, queries, gain_kind=gain_kind), disparity_bound(queries, k=k, gain_kind=gain_kind)
-    )
+def pooled(values: FloatArray, queries: Queries, pool: NDArray[np.int32]) -> FloatArray:
+    """Per-row numbers in query order, added up by pool; laid out as `Pools.deserved`."""
+    rows = np.repeat(queries.offsets[:-1], queries.n_items) + pool
+    return np.bincount(rows, values, queries.n_rows).astype(np.float64)
 
 
 def share_of_bound(values: FloatArray, bound: FloatArray) -> FloatArray:
     """Disparities (n_queries, …) divided by the queries' bounds; 0 where the bound is 0.
 
     Example:
-        >>> share_of_bound(np.array([0.5, 0.0, 2.0000001, 3.0]), np.array([2.0, 0.0, 2.0, 2.0]))
-        array([0.25, 0.  , 1.  , 1.5 ])
+        >>> share_of_bound(np.array([0.5, 0.0, 3.0]), np.array([2.0, 0.0, 2.0]))
+        array([0.25, 0.  , 1.5 ])
     """
     wide = bound.reshape(-1, *(1,) * (values.ndim - 1))
-    share = np.divide(values, wide, out=np.zeros_like(values), where=wide > 0)
-    share[(share > 1) & (share < 1 + EXACT_TO)] = 1.0
-    return share
+    return np.divide(values, wide, out=np.zeros_like(values), where=wide > 0)
 
 
 def fairness_gain(values: ArrayLike, reference: ArrayLike) -> float:

@@ -1,21 +1,23 @@
-"""Utility and disparity of a whole grid of rankers on judged queries, in one pass.
+"""Any metrics of a whole grid of rankers on queries, in one pass.
 
-Utility is expected over draws, disparity that of expected exposure: computed without drawing for decay 1, from
-Rao–Blackwellised draws below 1, or from plain rankings, with the bias of their disparity removed or, as in the paper,
-kept.
+Linear metrics are expected over draws, disparity is that of expected exposure: computed without drawing for decay 1,
+from Rao–Blackwellised draws below 1, or from plain rankings, with the bias of their disparity removed or, as in the
+paper, kept.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal, TypedDict, Unpack, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
-from isrr.data.queries import FloatArray, Queries
-from isrr.gains import EmptyQuery, Gain, discount, empty_value, gain, ideal_dcg
+from isrr.data.queries import FloatArray, IntArray, Queries
+from isrr.gains import Discount, EmptyQuery, Gain, discount, empty_value
 from isrr.metrics import _kernels
-from isrr.metrics.disparity import disparity_bound, share_of_bound
+from isrr.metrics.disparity import Disparity, Pools, share_of_bound
+from isrr.metrics.measure import Measure
+from isrr.metrics.metric import Metric, measures, need_columns
 from isrr.noise import CALIBRATION, stream_seed
 from isrr.parallel import Progress, over_queries
 from isrr.ranker._nodes import laguerre_rules
@@ -23,126 +25,216 @@ from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
 from isrr.scores.standardize import ScoreMap
 
 Method = Literal["exact", "draws", "plugin"]
+USUAL = ("ndcg", "disparity", "normalized_disparity")
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What each ranker of a grid does on each query; NaN rows are queries left out.
+    """What each ranker of a grid does on each query.
 
     Attributes:
-        ndcg: Expected NDCG@k, (n_queries, n_grid).
-        disparity: Disparity of the expected exposure, (n_queries, n_grid).
-        disparity_bound: The largest disparity any ranker can have, (n_queries,).
+        measures: What was measured.
+        values: Each measure's values, (n_queries, n_grid); NaN rows are queries left out.
     """
 
-    ndcg: FloatArray
-    disparity: FloatArray
-    disparity_bound: FloatArray
+    measures: tuple[Measure, ...]
+    values: tuple[FloatArray, ...]
 
-    @cached_property
-    def normalized_disparity(self) -> FloatArray:
-        """Disparity as a share of its bound, (n_queries, n_grid)."""
-        return np.where(np.isnan(self.disparity), np.nan, share_of_bound(self.disparity, self.disparity_bound))
+    def __getitem__(self, name: str | Measure) -> FloatArray:
+        """The values of one measure, by its name (`"ndcg"`, `"ndcg@5"`), (n_queries, n_grid)."""
+        for measure, values in zip(self.measures, self.values, strict=True):
+            if name in (measure, str(measure), measure.metric.name):
+                return values
+        raise KeyError(f"{name} was not measured; measured were {', '.join(map(str, self.measures))}")
 
-    @cached_property
-    def mean_ndcg(self) -> FloatArray:
-        """Mean over the queries that count, (n_grid,); NaN where none does."""
-        return _mean(self.ndcg)
-
-    @cached_property
-    def mean_disparity(self) -> FloatArray:
-        """Mean over the queries that count, (n_grid,); NaN where none does."""
-        return _mean(self.disparity)
-
-    @cached_property
-    def mean_normalized_disparity(self) -> FloatArray:
-        """Mean over the queries that count, (n_grid,); NaN where none does."""
-        return _mean(self.normalized_disparity)
+    def mean(self, name: str | Measure) -> FloatArray:
+        """The mean over the queries that count, (n_grid,); NaN where none does."""
+        values = self[name]
+        counted = ~np.isnan(values)
+        n, mean = counted.sum(axis=0), np.full(values.shape[1:], np.nan)
+        np.divide(np.where(counted, values, 0.0).sum(axis=0), n, out=mean, where=n > 0)
+        return mean
 
 
 def evaluate(
     queries: Queries,
     grid: Sequence[GPLRanker],
+    metrics: Iterable[str | Metric | Disparity | Measure] = USUAL,
     *,
     method: Method = "exact",
     n_draws: int = SMOOTHING_DRAWS,
     seed: int = 0,
-    gain_kind: Gain = "exponential",
-    empty_query: EmptyQuery = "skip",
+    gain: Gain = "exponential",
+    discount: Discount = "log2",
+    empty_query: EmptyQuery | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Expected NDCG@k and disparity of every ranker on every query.
+    """The metrics of every ranker on every query.
 
     Args:
-        queries: Judged queries.
+        queries: Queries, with the columns that the metrics read.
         grid: Rankers with the same k; they may differ in everything else.
+        metrics: Names ("ndcg", "precision@3", "exposure(new)") or objects; over the rankers' own k unless they say so.
         method: "exact": no sampling for decay 1, Rao–Blackwellised draws below 1. "draws": plain rankings drawn,
             disparity debiased. "plugin": the same, disparity of the averaged exposures, biased upward, as in the paper.
         n_draws: Rankings drawn per query where any are.
-        seed: Names the noise.
-        gain_kind: "exponential" or "linear".
-        empty_query: What a query with no relevant item counts as: "skip" (NaN), "zero" or "one".
+        seed: Random seed, used only where rankings are drawn.
+        gain, discount: Of metrics given by name.
+        empty_query: What a query counts as that has nothing to divide by, for metrics given by name: "skip" (NaN),
+            "zero" or "one"; each metric's own policy unless given.
         progress: Called with (queries done, queries in all).
 
     Example:
         >>> queries = Queries.from_arrays(scores=[2, 1, 0], relevance=[0, 2, 1], query_ids=[7, 7, 7])
-        >>> evaluate(queries, [GPLRanker(), GPLRanker.deterministic()]).ndcg.round(3)
+        >>> evaluate(queries, [GPLRanker(), GPLRanker.deterministic()])["ndcg"].round(3)
         array([[0.727, 0.659]])
     """
     _check_kinds(queries, grid)
     _check(grid, method, n_draws)
-    gains, k = gain(queries.need_relevance(), gain_kind), grid[0].k
-    dcg, disparity = np.empty((len(queries), len(grid))), np.empty((len(queries), len(grid)))
+    chosen = measures(metrics, grid[0].k, gain=gain, discount=discount, empty_query=empty_query)
+    _check_cuts(chosen, grid[0].k)
+    need_columns(queries, chosen)
+    work = _Work.of(queries, chosen, grid[0].k)
+    linear = np.empty((len(queries), len(grid), work.n_linear))
+    quadratic = np.empty((len(queries), len(grid), work.n_quadratic))
     for score_map in {ranker.score_map for ranker in grid}:
         columns = [c for c, ranker in enumerate(grid) if ranker.score_map == score_map]
-        part = _evaluate_one_map(queries, [grid[c] for c in columns], score_map, gains, method, n_draws, seed, progress)
-        if len(columns) == len(grid):
-            dcg, disparity = part
-        else:
-            dcg[:, columns], disparity[:, columns] = part
-    ideal = ideal_dcg(queries, k=k, gain_kind=gain_kind)
-    empty = ideal == 0
-    dcg /= np.where(empty, 1.0, ideal)[:, None]
-    dcg[empty] = empty_value(empty_query)
-    if empty_query == "skip":
-        disparity[empty] = np.nan
-    return Evaluation(dcg, disparity, disparity_bound(queries, k=k, gain_kind=gain_kind))
+        part = _evaluate_one_map(queries, [grid[c] for c in columns], score_map, work, method, n_draws, seed, progress)
+        linear[:, columns], quadratic[:, columns] = part
+    return Evaluation(chosen, tuple(work.finished(queries, measure, linear, quadratic) for measure in chosen))
 
 
-class Options(TypedDict, total=False):
-    """How `evaluate` evaluates; see there."""
+class _Measured(NamedTuple):
+    """What the kernels measure; see `isrr.metrics._kernels.evaluate_exactly`."""
 
-    method: Method
-    n_draws: int
-    seed: int
-    gain_kind: Gain
-    empty_query: EmptyQuery
-    progress: Progress | None
-
-
-def expected_ndcg(ranker: GPLRanker, queries: Queries, **options: Unpack[Options]) -> FloatArray:
-    """Expected NDCG@k of one ranker on each query, (n_queries,); options as for `evaluate`."""
-    return evaluate(queries, [ranker], **options).ndcg[:, 0]
+    values: FloatArray
+    value_weights: IntArray
+    deserved: FloatArray
+    pool: NDArray[np.int32]
+    n_pools: IntArray
+    pair_weights: IntArray
 
 
-def expected_disparity(ranker: GPLRanker, queries: Queries, **options: Unpack[Options]) -> FloatArray:
-    """Disparity of one ranker's expected exposure on each query, (n_queries,); options as for `evaluate`."""
-    return evaluate(queries, [ranker], **options).disparity[:, 0]
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """What the kernels have to add up for some measures; ways of weighting places that differ by a factor are one.
+
+    Attributes:
+        places: The distinct ways of weighting places, largest weight 1, (n_weights, k).
+        measured: What is added up.
+        column: Where each measure's sums stand, among the linear or among the quadratic ones.
+        factor: What they are multiplied by.
+        pools: What is compared by quadratic measures.
+    """
+
+    places: FloatArray
+    measured: _Measured
+    column: dict[Measure, int]
+    factor: dict[Measure, float]
+    pools: dict[Measure, Pools]
+
+    @property
+    def n_linear(self) -> int:
+        return len(self.measured.value_weights)
+
+    @property
+    def n_quadratic(self) -> int:
+        return len(self.measured.pair_weights)
+
+    @classmethod
+    def of(cls, queries: Queries, chosen: Sequence[Measure], k: int) -> "_Work":
+        rows: dict[bytes, int] = {}
+        places: list[FloatArray] = []
+        column: dict[Measure, int] = {}
+        factor: dict[Measure, float] = {}
+        pools: dict[Measure, Pools] = {}
+        values: list[FloatArray] = []
+        value_weights: list[int] = []
+        pair_weights: list[int] = []
+
+        def row_of(measure: Measure, weights: FloatArray) -> int:
+            factor[measure] = float(weights.max())
+            padded = np.zeros(k)
+            padded[: measure.k] = weights / (factor[measure] or 1.0)
+            if padded.tobytes() not in rows:
+                rows[padded.tobytes()] = len(places)
+                places.append(padded)
+            return rows[padded.tobytes()]
+
+        for measure in chosen:
+            metric = measure.metric
+            if isinstance(metric, Metric):
+                column[measure] = len(values)
+                values.append(_checked_values(metric, queries))
+                value_weights.append(row_of(measure, metric.weights(measure.k)))
+            elif isinstance(metric, Disparity):
+                same = next((m for m in pools if _same_sums(m, measure)), None)
+                row = row_of(measure, discount(measure.k, metric.discount))
+                pools[measure] = metric.pools(queries) if same is None else pools[same]
+                column[measure] = len(pair_weights) if same is None else column[same]
+                if same is None:
+                    pair_weights.append(row)
+        distinct = list({column[m]: pools[m] for m in pools}.values())
+        measured = _Measured(
+            np.stack(values) if values else np.empty((0, queries.n_rows)),
+            np.array(value_weights, np.int64),
+            np.stack([p.deserved for p in distinct]) if distinct else np.empty((0, queries.n_rows)),
+            np.stack([_pool_numbers(p, queries) for p in distinct])
+            if distinct
+            else np.empty((0, queries.n_rows), np.int32),
+            np.stack([p.n_pools for p in distinct]) if distinct else np.empty((0, len(queries)), np.int64),
+            np.array(pair_weights, np.int64),
+        )
+        return cls(np.stack(places), measured, column, factor, pools)
+
+    def finished(self, queries: Queries, measure: Measure, linear: FloatArray, quadratic: FloatArray) -> FloatArray:
+        """One measure's values from the sums, (n_queries, n_grid)."""
+        metric, column, factor = measure.metric, self.column[measure], self.factor[measure]
+        if isinstance(metric, Metric):
+            found = linear[:, :, column] * factor
+            if metric.whole is None:
+                return found
+            whole = np.asarray(metric.whole(queries, measure.k), np.float64)
+            found /= np.where(whole > 0, whole, 1.0)[:, None]
+            found[whole <= 0] = empty_value(measure.empty_query)
+            return found
+        assert isinstance(metric, Disparity)
+        pools = self.pools[measure]
+        values = quadratic[:, :, column] * factor**2
+        if metric.normalized:
+            values = share_of_bound(values, metric.largest(queries, measure.k, pools))
+        if measure.empty_query == "skip":
+            values[np.add.reduceat(pools.deserved, queries.offsets[:-1]) == 0] = np.nan
+        return values
 
 
-def _mean(values: FloatArray) -> FloatArray:
-    """Mean over queries that are not NaN, (n_grid,)."""
-    counted = ~np.isnan(values)
-    n, mean = counted.sum(axis=0), np.full(values.shape[1:], np.nan)
-    np.divide(np.where(counted, values, 0.0).sum(axis=0), n, out=mean, where=n > 0)
-    return mean
+def _same_sums(one: Measure, other: Measure) -> bool:
+    """Whether two disparities are found from the same sums."""
+    a, b = one.metric, other.metric
+    assert isinstance(a, Disparity)
+    assert isinstance(b, Disparity)
+    return (one.k, a.gain, a.discount, a.between_groups) == (other.k, b.gain, b.discount, b.between_groups)
+
+
+def _pool_numbers(pools: Pools, queries: Queries) -> NDArray[np.int32]:
+    return np.full(queries.n_rows, -1, np.int32) if pools.pool is None else pools.pool
+
+
+def _checked_values(metric: Metric, queries: Queries) -> FloatArray:
+    values = np.asarray(metric.value(queries), np.float64)
+    if values.shape != (queries.n_rows,) or not np.isfinite(values).all():
+        raise ValueError(
+            f"the value of metric {metric.name!r} must be one finite number per row, shape ({queries.n_rows},); got "
+            f"shape {values.shape}"
+        )
+    return values
 
 
 def _check_kinds(queries: object, grid: object) -> None:
     """Refuse arguments of other kinds, with the call that was likely meant."""
     if not isinstance(queries, Queries):
         raise TypeError(
-            f"evaluate takes judged queries, then a list of rankers, got a {type(queries).__name__} first; "
+            f"evaluate takes queries, then a list of rankers; the first argument is a {type(queries).__name__}: "
             "evaluate(queries, [ranker])"
         )
     others = [x for x in grid if not isinstance(x, GPLRanker)] if isinstance(grid, Iterable) else [grid]
@@ -165,44 +257,53 @@ def _check(grid: Sequence[GPLRanker], method: str, n_draws: int) -> None:
         raise ValueError(f"n_draws must be ≥ {least}, got {n_draws}")
 
 
+def _check_cuts(chosen: Sequence[Measure], k: int) -> None:
+    if not chosen:
+        raise ValueError("nothing to measure; give at least one metric")
+    longer = [measure for measure in chosen if measure.k > k]
+    if longer:
+        raise ValueError(f"{longer[0]} looks at more places than the rankers fill (k = {k}); give them a larger k")
+
+
 def _evaluate_one_map(
     queries: Queries,
     grid: list[GPLRanker],
     score_map: ScoreMap | None,
-    gains: FloatArray,
+    work: _Work,
     method: Method,
     n_draws: int,
     seed: int,
     progress: Progress | None,
 ) -> tuple[FloatArray, FloatArray]:
-    """DCG and disparity, (n_queries, n_grid); configurations are handed to the kernels in the order they share work."""
+    """Sums of shape (n_queries, n_grid, …); configurations are handed to the kernels in the order they share work."""
     decay = np.array([1.0 if r.is_deterministic or r.threshold == 0.0 else r.decay for r in grid])
     scales, scale_of = np.unique([r.scale for r in grid], return_inverse=True)
     first_threshold = np.array([r.threshold for r in grid])
     by_work = np.lexsort((-first_threshold, decay != 1.0, scale_of))
     thresholds = np.stack([grid[c].thresholds for c in by_work])
     scores = grid[0].mapped(queries.need_scores())
-    order, discounts = queries.by_score, discount(grid[0].k)
+    order = queries.by_score
     drawn = method != "exact"
     needs_noise = drawn or bool((decay != 1.0).any())
     keys = queries.keys if needs_noise else np.zeros(len(queries), np.uint64)
     name = stream_seed(seed, CALIBRATION)
-    dcg = np.empty((len(queries), len(grid)))
-    disparity = np.empty_like(dcg)
+    linear = np.empty((len(queries), len(grid), work.n_linear))
+    quadratic = np.empty((len(queries), len(grid), work.n_quadratic))
     shared = (
-        queries.offsets, order, scores, gains, discounts, scales, scale_of[by_work], thresholds, decay[by_work],
+        queries.offsets, order, scores, work.places, tuple(work.measured), scales, scale_of[by_work], thresholds,
+        decay[by_work],
     )  # fmt: skip
 
-    def work(start: int, stop: int) -> None:
+    def block(start: int, stop: int) -> None:
         if drawn:
             debias = method == "draws"
-            _kernels.evaluate_by_drawing(*shared, keys, name, n_draws, debias, start, stop, dcg, disparity)
+            _kernels.evaluate_by_drawing(*shared, keys, name, n_draws, debias, start, stop, linear, quadratic)
         else:
             draws = n_draws if needs_noise else 0
-            _kernels.evaluate_exactly(*shared, laguerre_rules(), keys, name, draws, start, stop, dcg, disparity)
+            _kernels.evaluate_exactly(*shared, laguerre_rules(), keys, name, draws, start, stop, linear, quadratic)
 
-    over_queries(work, queries.offsets, progress)
+    over_queries(block, queries.offsets, progress)
     if (by_work != np.arange(len(grid))).any():
         back = np.argsort(by_work)
-        dcg, disparity = dcg[:, back], disparity[:, back]
-    return dcg, disparity
+        linear, quadratic = linear[:, back], quadratic[:, back]
+    return linear, quadratic

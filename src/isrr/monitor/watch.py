@@ -19,7 +19,7 @@ import numpy as np
 from isrr.certificate import Certificate, Outcome
 from isrr.counting import counted
 from isrr.data.queries import Queries
-from isrr.errors import CertificateError, DataError, GuaranteeError
+from isrr.errors import CertificateError, DataError, PromiseError
 from isrr.files import write_atomically
 from isrr.guarantee import Guarantee
 from isrr.json_files import read_json
@@ -118,13 +118,13 @@ class Monitor:
             raise CertificateError("nothing was certified, so there is no promise to watch")
         cells = [(test.guarantee, test.segment) for test in certificate.tests if test.guarantee.utility]
         if not cells:
-            raise GuaranteeError(
+            raise PromiseError(
                 f"'{certificate.guarantees[0]}' is about expected exposure, which served lists do not show; "
                 "promises about ndcg can be watched"
             )
         self.certificate, self.delta = certificate.id, 1 - certificate.confidence if delta is None else delta
         if not 0 < self.delta < 1:
-            raise GuaranteeError(f"delta must lie in (0, 1), got {self.delta}; it is the chance of a false alarm")
+            raise PromiseError(f"delta must lie in (0, 1), got {self.delta}; it is the chance of a false alarm")
         self._watches = [Watch(guarantee, segment, EProcess.start(guarantee.alpha)) for guarantee, segment in cells]
         self._segments = sorted({segment for _, segment in cells if segment is not None})
         self._seen: set[int] = set()

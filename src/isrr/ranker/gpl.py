@@ -100,6 +100,18 @@ class GPLRanker:
         """Whether no position can ever draw among two items."""
         return bool(self.thresholds[-1] > 1.0)
 
+    @property
+    def in_words(self) -> str:
+        """Its settings in one line."""
+        if self.is_deterministic:
+            return f"the order by score, k = {self.k}"
+        parts = [f"temperature {self.temperature:.4g}"]
+        if self.threshold:
+            parts.append(f"threshold {self.threshold:.4g}")
+            parts += [f"decay {self.decay:.3g}"] if self.decay < 1 else []
+        parts += ["log-gain score map"] if self.score_map else []
+        return ", ".join([*parts, f"k = {self.k}"])
+
     @cached_property
     def thresholds(self) -> FloatArray:
         """The threshold of each position, (k,)."""

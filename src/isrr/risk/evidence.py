@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from isrr.errors import GuaranteeError
+from isrr.errors import PromiseError
 from isrr.risk import betting, bounds, mixture, pvalues, vb
 from isrr.risk.lattice import BoolArray, FloatArray
 from isrr.risk.losses import check_losses
@@ -110,7 +110,7 @@ def evidence(
     """
     check_delta(delta)
     if not prior_deviation > 0:
-        raise GuaranteeError(f"prior_deviation must be positive, got {prior_deviation}")
+        raise PromiseError(f"prior_deviation must be positive, got {prior_deviation}")
     match name:
         case "betting":
             return _Checked(
@@ -160,13 +160,13 @@ def evidence(
                 lambda losses, alpha: test(*_mean_and_variance(losses), len(losses), alpha),
                 lambda losses, level: bound(*_mean_and_variance(losses), len(losses), level),
             )
-    raise GuaranteeError(f"no evidence is called {name!r}; there are {', '.join(NAMES)}")
+    raise PromiseError(f"no evidence is called {name!r}; there are {', '.join(NAMES)}")
 
 
 def check_alpha(alpha: float) -> None:
     """Refuse a risk level outside (0, 1)."""
     if not 0 < alpha < 1:
-        raise GuaranteeError(
+        raise PromiseError(
             f"alpha must lie in (0, 1), got {alpha}; it is the tolerated risk (1 − target), not the target"
         )
 
@@ -174,7 +174,7 @@ def check_alpha(alpha: float) -> None:
 def check_delta(delta: float) -> None:
     """Refuse a level outside (0, 1)."""
     if not 0 < delta < 1:
-        raise GuaranteeError(
+        raise PromiseError(
             f"delta must lie in (0, 1), got {delta}; it is the tolerated chance of error (1 − confidence)"
         )
 

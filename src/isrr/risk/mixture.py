@@ -95,7 +95,7 @@ class Summary:
         order = np.arange(1, powers.shape[1] + 1)
         factors = shares ** order[:, None] / order[:, None]
         factors[-1] = -np.log1p(-shares) - factors[:-1].sum(axis=0)
-        rounding = 2 * n_queries  # `of` rounds each term down by less than one unit; the powers are off by far less
+        rounding = 4 * n_queries  # `of` rounds each term down by less than one unit, and sums of powers are rounded too
         sums = whole_numbers(np.floor(-SUM_SCALE * (powers @ factors))) - rounding
         return cls(n_queries, delta, n_queries, sums, whole_numbers(np.rint(SUM_SCALE * powers[:, :2])))
 

@@ -10,7 +10,7 @@ Paper: section 3.3 (where each configuration is tested alone: `pointwise`).
 import numpy as np
 from numpy.typing import ArrayLike
 
-from isrr.errors import GuaranteeError
+from isrr.errors import PromiseError
 from isrr.risk.lattice import BoolArray, FloatArray, IntArray
 
 
@@ -86,11 +86,11 @@ def split_mask(keys: ArrayLike, share: float) -> BoolArray:
         array([False,  True,  True, False, False])
     """
     if not 0 < share < 1:
-        raise GuaranteeError(f"share must lie in (0, 1), got {share}; it is the part of the queries that learns")
+        raise PromiseError(f"share must lie in (0, 1), got {share}; it is the part of the queries that learns")
     key = np.asarray(keys)
     order = np.argsort(key, kind="stable")
     if np.any(key[order][1:] == key[order][:-1]):
-        raise GuaranteeError("two queries share a key; average the losses of repeated queries first")
+        raise PromiseError("two queries share a key; average the losses of repeated queries first")
     learns = np.zeros(key.size, np.bool_)
     learns[order[: round(share * key.size)]] = True
     return learns

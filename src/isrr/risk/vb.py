@@ -77,7 +77,7 @@ class Summary:
             alpha: Risk level to test, one a configuration, as `tested_level` gives it, (n_grid,).
             delta: Level the sums are tuned for.
         """
-        rounding = 2 * n_queries
+        rounding = 4 * n_queries
         total = whole_numbers(np.ceil(SUM_SCALE * (powers[:, 0] + n_queries * alpha))) + rounding
         even = np.arange(2, powers.shape[1] + 1, 2)
         span = np.maximum(alpha, 1 - alpha)[:, None]

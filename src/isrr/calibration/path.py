@@ -1,0 +1,293 @@
+"""What is tested, in which order, and which queries fix that.
+
+A path runs from the safest configuration to the one that gives up most. Fixed-sequence testing has no price for length,
+so paths are fine; it stops at the first configuration that fails, so their order is what matters.
+
+temperature   Plackett–Luce from cold to hot: the best path that needs no labels
+front         the best family on validation queries: score map, admitted share, then temperature
+thresholds    thresholds at the quantiles of eligibility, temperature 1
+paper         21 equally spaced thresholds from 0 to the largest eligibility, temperature 1; the paper takes it over the
+              tested queries, and so does `calibrate` where no others are given: such a certificate carries a warning
+
+The order by score comes first when utility is promised and last when fairness is.
+
+A path must be fixed without the queries it is tested on. Validation queries do that where there are any; otherwise some
+of the judged queries, those of smallest key, are set aside for it and not tested on: few when they fix the score scale
+alone, a share of all when the path is learned from them.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from isrr.calibration.request import Request
+from isrr.calibration.table import canonical_order
+from isrr.calibration.tasks import ALL, FindShared, Gather, smallest_keys
+from isrr.counting import counted
+from isrr.data.queries import FloatArray, Queries
+from isrr.engines.task import Source
+from isrr.errors import DataError
+from isrr.findings import THE_TESTED
+from isrr.gains import Gain, has_relevant
+from isrr.metrics.evaluate import evaluate
+from isrr.parallel import Progress
+from isrr.promises.promise import Promise, move_together, objectives
+from isrr.ranker.gpl import GPLRanker
+from isrr.ranker.thresholds import quantile_grid, uniform_grid
+from isrr.scores.standardize import ScoreMap, fit_log_gain, mean_and_deviation
+
+N_TEMPERATURES = 120
+COLDEST, HOTTEST = 0.02, 5.0
+MOST_TESTED = 150
+HOPELESS = -3.0  # standard errors by which a promise is missed on validation queries
+COARSE_TEMPERATURES = np.geomspace(COLDEST, HOTTEST, 32)
+SHARES_TURNED_AWAY = (0.0, 0.3, 0.5, 0.65, 0.8)
+SET_ASIDE_FROM = 300  # judged queries from which setting some aside for score map and family pays (docs/guarantees.md)
+SET_ASIDE_SHARE = 0.2
+MOST_SET_ASIDE = 2_000
+FOR_THE_SCALE = 5  # queries that fix a score deviation well enough for temperatures that span a factor of 250
+FOR_QUANTILES = 20  # queries that fix quantiles of eligibility
+LEARNABLE_FROM = 20  # queries with a relevant item that a score map and a family are learned from
+
+
+@dataclass(frozen=True)
+class SearchPath:
+    """Configurations in the order they are tested.
+
+    Attributes:
+        rankers: Safest first.
+        name: What kind of path it is.
+        basis: What it was fixed by, in words for the certificate.
+    """
+
+    rankers: tuple[GPLRanker, ...]
+    name: str
+    basis: str
+
+
+def temperature_path(k: int, deviation: float, mean: float, promises: Sequence[Promise], basis: str) -> SearchPath:
+    """Plackett–Luce at temperatures from 0.02 to 5 score deviations."""
+    hot = [
+        GPLRanker(k=k, temperature=float(t), mean=mean, deviation=deviation)
+        for t in np.geomspace(COLDEST, HOTTEST, N_TEMPERATURES)
+    ]
+    return _directed([GPLRanker.deterministic(k), *hot], promises, "temperature", basis)
+
+
+def threshold_path(fixed_by: Queries, k: int, promises: Sequence[Promise], *, paper: bool, basis: str) -> SearchPath:
+    """Thresholds at temperature 1, from the largest eligibility down, on the quantiles or equally spaced."""
+    mean, deviation = mean_and_deviation(fixed_by)
+    eligibility = GPLRanker(k=k, mean=mean, deviation=deviation).eligibility(fixed_by)
+    grid = uniform_grid(eligibility) if paper else quantile_grid(eligibility)
+    rankers = [GPLRanker(k=k, threshold=float(t), mean=mean, deviation=deviation) for t in grid[::-1]]
+    return _directed([GPLRanker.deterministic(k), *rankers], promises, "paper" if paper else "thresholds", basis)
+
+
+def front_path(validation: Queries, k: int, promises: Sequence[Promise], basis: str) -> SearchPath:
+    """The family that does best at the promise on the validation queries, from cold to hot.
+
+    A family is a score map (none, or log-gain) and a share of the items that thresholds turn away at every temperature.
+    Its curve over temperature is smooth, so a fixed sequence along it is not stopped by one unlucky configuration, as
+    it is along the front of single configurations. Where fairness is promised it starts at the fairest temperature:
+    beyond that, lists hardly longer than k get less fair again. For promises of both kinds, or about groups,
+    configurations of all families come in the order of their slack: the safe ones may lie anywhere on the curves.
+    """
+    families = _families(validation, k, promises[0].metric.gain)
+    grids = [[GPLRanker.deterministic(k), *family.curve(COARSE_TEMPERATURES, validation)] for family in families]
+    trials = [_Trial.on(validation, grid, promises) for grid in grids]
+    if not move_together(promises):
+        slack = {ranker: value for trial in trials for ranker, value in zip(trial.grid, trial.slack, strict=True)}
+        plausible = sorted((ranker for ranker in slack if slack[ranker] > HOPELESS), key=lambda ranker: -slack[ranker])
+        tested = plausible[:: -(-len(plausible) // MOST_TESTED)] if plausible else [max(slack, key=slack.__getitem__)]
+        return SearchPath(tuple(tested), "front", basis)
+    best = min(range(len(families)), key=lambda family: trials[family].regret())
+    temperatures = np.geomspace(COLDEST, HOTTEST, N_TEMPERATURES)
+    fine = families[best].curve(temperatures[temperatures <= trials[best].hottest()], validation)
+    return _directed([GPLRanker.deterministic(k), *fine], promises, "front", basis)
+
+
+@dataclass(frozen=True)
+class _Family:
+    """Configurations that differ in temperature alone, given a score map and a share of items turned away."""
+
+    base: GPLRanker
+    turned_away: float
+
+    def curve(self, temperatures: FloatArray, queries: Queries) -> list[GPLRanker]:
+        rankers = [replace(self.base, temperature=float(t)) for t in temperatures]
+        if self.turned_away == 0.0:
+            return rankers
+        levels = [float(np.quantile(ranker.eligibility(queries), self.turned_away)) for ranker in rankers]
+        return [replace(ranker, threshold=level) for ranker, level in zip(rankers, levels, strict=True)]
+
+
+def _families(validation: Queries, k: int, gain: Gain) -> list[_Family]:
+    fitted = fit_log_gain(validation, gain) if validation.relevance is not None else None
+    maps: list[ScoreMap | None] = [None] if fitted is None else [None, fitted]
+    families = []
+    for score_map in maps:
+        mean, deviation = mean_and_deviation(validation, score_map)
+        base = GPLRanker(k=k, mean=mean, deviation=deviation, score_map=score_map)
+        families += [_Family(base, share) for share in SHARES_TURNED_AWAY]
+    return families
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """A family tried on the validation queries.
+
+    Attributes:
+        grid: Its configurations from cold to hot.
+        slack: For each the least of (alpha − mean loss) / standard error over the promises.
+        cost: What is to be minimised.
+        utility: Whether it is utility that is promised, so that the coldest is the safest.
+    """
+
+    grid: Sequence[GPLRanker]
+    slack: FloatArray
+    cost: FloatArray
+    utility: bool
+
+    @classmethod
+    def on(cls, queries: Queries, grid: Sequence[GPLRanker], promises: Sequence[Promise]) -> "_Trial":
+        utility, disparity = objectives(promises, judged=queries.relevance is not None)
+        found = evaluate(queries, grid, [utility, disparity, *(promise.measure for promise in promises)])
+        slack = [_slack(found[promise.measure], promise, queries) for promise in promises]
+        promised = promises[0].safe_end == "cold"
+        cost = found.mean(disparity) if promised else -found.mean(utility)
+        return cls(grid, np.min(slack, axis=0), cost, promised)
+
+    def safest_first(self) -> slice:
+        """The configurations in the order they would be tested."""
+        return slice(None) if self.utility else slice(int(np.argmax(self.slack)), None, -1)
+
+    def hottest(self) -> float:
+        """The temperature beyond which this family has nothing to offer."""
+        return HOTTEST if self.utility else float(self.grid[int(np.argmax(self.slack))].temperature)
+
+    def regret(self) -> tuple[float, float]:
+        """What families are chosen by, smallest first: how doubtful the first test is, then what the promises cost.
+
+        The first is what the safest configuration lacks of two standard errors to spare: where it fails, nothing is
+        certified. The cost is the least of those with one to spare, as all safer ones have; between the last of them
+        and the next it is interpolated.
+        """
+        slack, cost = self.slack[self.safest_first()] - 1.0, self.cost[self.safest_first()]
+        doubt = max(1.0 - float(slack[0]), 0.0)
+        last = int(np.argmax(slack < 0)) if (slack < 0).any() else slack.size
+        if last in (0, slack.size):
+            return doubt, float(cost[: last + 1].min())
+        share = slack[last - 1] / (slack[last - 1] - slack[last])
+        return doubt, float(min(cost[:last].min(), cost[last - 1] + share * (cost[last] - cost[last - 1])))
+
+
+def _slack(values: FloatArray, promise: Promise, queries: Queries) -> FloatArray:
+    reference = promise.reference(queries, values[:, 0])
+    kept = ~np.isnan(values[:, 0])
+    losses = promise.losses(values[kept], reference[kept])
+    error = np.maximum(losses.std(axis=0) / np.sqrt(len(losses)), 1e-9)
+    return np.asarray((promise.alpha - losses.mean(axis=0)) / error)
+
+
+def _directed(rankers: list[GPLRanker], promises: Sequence[Promise], name: str, basis: str) -> SearchPath:
+    """Fairness promised: the order by score last. Otherwise it comes first."""
+    safest_first = rankers[::-1] if promises[0].safe_end == "hot" else rankers
+    return SearchPath(tuple(safest_first), name, basis)
+
+
+def n_set_aside(n_queries: int, request: Request, *, given: bool) -> int:
+    """How many of the judged queries fix the path and are not tested on; none where validation queries are given."""
+    if given or request.path == "paper" or not isinstance(request.path, str):
+        return 0
+    many = request.path == "auto" and n_queries >= SET_ASIDE_FROM
+    learns = request.path == "front" or not move_together(request.promises) or many
+    few = FOR_QUANTILES if request.path == "thresholds" else FOR_THE_SCALE
+    share = round(SET_ASIDE_SHARE * n_queries)
+    return int(np.clip(share if learns else min(share, few), 1, min(MOST_SET_ASIDE, n_queries - 1)))
+
+
+def set_aside(
+    source: Source, n_queries: int, request: Request, *, given: bool, progress: Progress | None
+) -> tuple[Queries | None, int]:
+    """The queries set aside, None where there are none, and the key from which on queries are tested.
+
+    Where their scores do not vary, twice as many are taken: when to stop depends on those taken alone, so the others
+    are still as good as fresh.
+    """
+    n_aside = n_set_aside(n_queries, request, given=given)
+    while n_aside:
+        drawn = smallest_keys(source, n_aside + 1, n_queries, request.columns, progress=progress)
+        aside = drawn[:n_aside]
+        if np.ptp(aside.need_scores()) > 0 or n_aside == n_queries - 1:
+            return aside, int(drawn.keys[n_aside])
+        n_aside = min(2 * n_aside, n_queries - 1)
+    return None, 0
+
+
+def judged_in_all(n_tested: float, request: Request, *, given: bool = False, share_counted: float = 1.0) -> int:
+    """How many judged queries leave so many to test on.
+
+    Args:
+        n_tested: Queries to test on.
+        request: What is asked of the calibration.
+        given: Whether validation queries fix the path, or the caller, so that none is set aside.
+        share_counted: Share of the queries that are tested on, the others having no relevant item.
+
+    Example:
+        >>> judged_in_all(800, Request((Promise.parse("ndcg@5 >= 0.5"),)))
+        1000
+    """
+    wanted = math.ceil(n_tested / share_counted)
+    n_judged = wanted
+    while not given and (missing := wanted - n_judged + n_set_aside(n_judged, request, given=False)) > 0:
+        n_judged += missing
+    return n_judged
+
+
+def refuse_shared(source: Source, validation: Queries) -> None:
+    """A path fixed on the very queries it is tested on would void the promise."""
+    made_ids = source.made_ids or validation.made_ids
+    task = FindShared.among(validation, made_ids=made_ids)
+    both = task.shared(validation, source.run(task))
+    if both.any():
+        told = ", by their scores and relevance (ids were made from positions; give ids where they merely agree)"
+        raise DataError(
+            f"judged queries that are validation queries too{told if made_ids else ''}: {both.sum():,}, "
+            f"{str(validation.query_ids[both][0])!r} among them; the path must be fixed without the queries it is "
+            "tested on: give others, or none"
+        )
+
+
+def fixed_path(request: Request, source: Source, aside: Queries | None, validation: Queries | None) -> SearchPath:
+    """The path that was asked for, fixed by validation queries or by those set aside; the paper's needs neither."""
+    if not isinstance(request.path, str):
+        return SearchPath(request.path, "custom", "the caller")
+    fixed_by, basis = _fixed_by(source, aside, validation, request.columns)
+    if request.path in ("paper", "thresholds"):
+        return threshold_path(fixed_by, request.k, request.promises, paper=request.path == "paper", basis=basis)
+    if request.path == "temperature" or not learnable(fixed_by, request.promises):
+        mean, deviation = mean_and_deviation(fixed_by)
+        return temperature_path(request.k, deviation, mean, request.promises, basis)
+    return front_path(fixed_by, request.k, request.promises, basis)
+
+
+def _fixed_by(
+    source: Source, aside: Queries | None, validation: Queries | None, columns: tuple[str, ...]
+) -> tuple[Queries, str]:
+    """The queries that fix the path, in the order in which sums over them have the same bits, and a name for them."""
+    if validation is not None:
+        return validation[canonical_order(validation.keys)], counted(len(validation), "validation query")
+    if aside is not None:
+        return aside[canonical_order(aside.keys)], f"{counted(len(aside), 'judged query')} set aside"
+    judged = source.run(Gather(ALL, columns))
+    assert judged is not None
+    return judged, THE_TESTED
+
+
+def learnable(queries: Queries, promises: Sequence[Promise]) -> bool:
+    """Whether a score map and a family can be learned from these queries, not only a scale."""
+    if queries.relevance is None:
+        return all("relevance" not in promise.columns for promise in promises) and len(queries) > LEARNABLE_FROM
+    return int(has_relevant(queries, gain=promises[0].metric.gain).sum()) > LEARNABLE_FROM

@@ -1,0 +1,78 @@
+"""What is asked of a calibration, checked once."""
+
+from dataclasses import dataclass
+
+from isrr.errors import PromiseError
+from isrr.promises.promise import Promise, check_probability
+from isrr.ranker.gpl import GPLRanker
+from isrr.risk.evidence import check_delta
+from isrr.risk.evidence import evidence as named_evidence
+from isrr.risk.select import SELECTIONS
+
+PATHS = ("auto", "temperature", "front", "thresholds", "paper")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is promised, and how it is tested.
+
+    Attributes:
+        promises: Promises; all must hold.
+        confidence: Probability with which they hold.
+        path: Name of the path, or rankers in the order to be tested.
+        evidence: Name of the test.
+        selection: How several configurations are tested together.
+        seed: Random seed, used only where rankings are drawn.
+        attempts: Number of planned analyses of the same data; delta is split over them.
+    """
+
+    promises: tuple[Promise, ...]
+    confidence: float = 0.95
+    path: str | tuple[GPLRanker, ...] = "auto"
+    evidence: str = "betting"
+    selection: str = "fixed_sequence"
+    seed: int = 0
+    attempts: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.promises:
+            raise PromiseError("nothing is promised: give at least one promise")
+        gains = {dict(promise.metric.settings).get("gain") for promise in self.promises}
+        if len(gains) > 1:
+            raise PromiseError("promises made together share one gain; these do not")
+        check_probability("confidence", self.confidence)
+        if self.attempts < 1:
+            raise PromiseError(f"attempts must be ≥ 1, got {self.attempts}; it is the number of planned analyses")
+        check_delta(self.delta)
+        named_evidence(self.evidence)
+        if self.selection not in SELECTIONS:
+            raise PromiseError(f"no selection is called {self.selection!r}; there are {', '.join(SELECTIONS)}")
+        if isinstance(self.path, str):
+            if self.path not in PATHS:
+                raise PromiseError(f"no path is called {self.path!r}; there are {', '.join(PATHS)}")
+        elif not self.path or any(ranker.k != self.k for ranker in self.path):
+            raise PromiseError(f"a path needs rankers with the promise's own k = {self.k}")
+
+    @property
+    def k(self) -> int:
+        """Length of the lists: the most places that a promise looks at."""
+        return max(promise.k for promise in self.promises)
+
+    @property
+    def path_name(self) -> str:
+        """The name of the path; "custom" where rankers were given."""
+        return self.path if isinstance(self.path, str) else "custom"
+
+    @property
+    def delta(self) -> float:
+        """The tolerated chance of error of one analysis."""
+        return (1 - self.confidence) / self.attempts
+
+    def level_each(self, n_tests: int) -> float:
+        """The level each configuration is tested at when there are so many: a share of delta where it is divided."""
+        return self.delta / n_tests if self.selection in ("bonferroni", "holm") else self.delta
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that the promises read, beside query, item and score."""
+        return tuple(dict.fromkeys(column for promise in self.promises for column in promise.columns))

@@ -1,0 +1,356 @@
+"""What each pass over the queries collects: one task per question, run where the queries are.
+
+* `TakeCensus` counts them: what must be known of all queries before any is tested.
+* `Gather` fetches the queries of smallest key. Keys are hashes of query ids, so those below a cutoff are a random sample
+  that is the same whatever order or partition they come in.
+* `FindShared` finds validation queries among the judged ones, `NameJudgments` names the judgments.
+* `Fill` evaluates every configuration on every query that was not set aside.
+
+Up to 50,000 queries values are exact. Beyond, a few independent draws per query do: any number keeps a promise valid
+(losses stay unbiased and at most 1), and at that size the queries' own spread outweighs the draws'.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isrr.calibration.table import PowerSums, Sums, Table, Values, merge
+from isrr.data.queries import Queries, joint_fingerprint
+from isrr.engines.task import Source
+from isrr.errors import DataError
+from isrr.gains import has_relevant
+from isrr.metrics.disparity import Disparity
+from isrr.metrics.evaluate import Method, evaluate
+from isrr.metrics.measure import Measure
+from isrr.parallel import Progress
+from isrr.promises.promise import Promise, objectives
+from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
+
+LARGEST_EXACT = 50_000
+DRAWS = 4
+NOTHING = np.empty(0, np.uint64)
+ALL = 2**64
+CHANCE = 6.0  # standard deviations by which the cutoff is put higher than it would have to be on average
+
+
+@dataclass(frozen=True)
+class Census:
+    """Counts over queries, those to be set aside included.
+
+    Attributes:
+        n_queries: Queries in all.
+        n_single: Queries with a single item.
+        n_judged: Queries with relevance, all or none.
+        n_relevant: Queries with a relevant item.
+        n_counted: Queries that count for each promise.
+        lowest, highest: Scores.
+        near_bound: How near values come to the declared bounds, as a share; 0 where none is declared.
+        fingerprint: Of ids, scores and relevance.
+    """
+
+    n_queries: int = 0
+    n_single: int = 0
+    n_judged: int = 0
+    n_relevant: int = 0
+    n_counted: tuple[int, ...] = ()
+    lowest: float = np.inf
+    highest: float = -np.inf
+    near_bound: float = 0.0
+    fingerprint: str = "0" * 32
+
+    def __add__(self, other: "Census") -> "Census":
+        return Census(
+            self.n_queries + other.n_queries,
+            self.n_single + other.n_single,
+            self.n_judged + other.n_judged,
+            self.n_relevant + other.n_relevant,
+            tuple(a + b for a, b in zip(self.n_counted, other.n_counted, strict=True)),
+            min(self.lowest, other.lowest),
+            max(self.highest, other.highest),
+            max(self.near_bound, other.near_bound),
+            joint_fingerprint(self.fingerprint, other.fingerprint),
+        )
+
+    @property
+    def judged(self) -> bool:
+        """Whether the queries have relevance."""
+        return self.n_judged > 0
+
+
+@dataclass(frozen=True)
+class TakeCensus:
+    """The task: count queries under the policies of these promises."""
+
+    promises: tuple[Promise, ...]
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        columns = [column for promise in self.promises for column in promise.columns]
+        return tuple(dict.fromkeys(("query", "score", "relevance", *columns)))
+
+    def summary(self, blocks: Iterable[Queries]) -> Census:
+        """The answer for these blocks."""
+        return self.joined([self._count(block) for block in blocks])
+
+    def joined(self, summaries: Sequence[Census]) -> Census:
+        """The answer for all parts."""
+        return sum(summaries, Census(n_counted=(0,) * len(self.promises)))
+
+    def _count(self, queries: Queries) -> Census:
+        scores, judged = queries.need_scores(), queries.relevance is not None
+        for promise in self.promises:
+            if "relevance" in promise.columns:
+                queries.need_relevance()
+            if promise.per is not None:
+                queries.need_segments()
+        gain = objectives(self.promises, judged=judged)[1].metric.gain
+        declared = [promise for promise in self.promises if promise.bound is not None]
+        return Census(
+            len(queries),
+            int((queries.n_items == 1).sum()),
+            len(queries) if judged else 0,
+            int(has_relevant(queries, gain=gain).sum()),
+            tuple(int(promise.measure.counts(queries).sum()) for promise in self.promises),
+            float(scores.min()),
+            float(scores.max()),
+            max((p.metric.check_bound(queries, p.k, p.bound) for p in declared if p.bound is not None), default=0.0),
+            queries.fingerprint,
+        )
+
+
+@dataclass(frozen=True)
+class NameJudgments:
+    """The task: the fingerprint of query ids, item ids where there are any, and relevance, whatever the scores.
+
+    Queries that are scored anew are looked at again. Item ids take long to read, so this is asked in a pass that reads
+    them anyway.
+    """
+
+    roles: tuple[str, ...] = ("query", "item", "relevance")
+
+    def summary(self, blocks: Iterable[Queries]) -> str:
+        """The answer for these blocks."""
+        return self.joined([block.judgments for block in blocks])
+
+    def joined(self, summaries: Sequence[str]) -> str:
+        """The answer for all parts."""
+        return reduce(joint_fingerprint, summaries, "0" * 32)
+
+
+@dataclass(frozen=True)
+class Gather:
+    """The task: fetch the queries whose key is below a cutoff, with some further columns; None where there are none."""
+
+    below: int
+    columns: tuple[str, ...] = ()
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return tuple(dict.fromkeys(("query", "item", "score", "relevance", "segment", "item_group", *self.columns)))
+
+    def summary(self, blocks: Iterable[Queries]) -> Queries | None:
+        """The answer for these blocks."""
+        return self.joined([self._chosen(block) for block in blocks])
+
+    def _chosen(self, queries: Queries) -> Queries | None:
+        if self.below >= ALL:
+            return queries
+        chosen = np.flatnonzero(queries.keys < np.uint64(self.below))
+        return queries[chosen] if chosen.size else None
+
+    def joined(self, summaries: Sequence[Queries | None]) -> Queries | None:
+        """The answer for all parts."""
+        found = [queries for queries in summaries if queries is not None]
+        if len(found) < 2:
+            return found[0] if found else None
+        return Queries.concatenate(found)
+
+
+@dataclass(frozen=True)
+class FindShared:
+    """The task: which queries of the source are among some others.
+
+    Attributes:
+        names: Hashes that name the others.
+        roles: The columns that are hashed: ids, or, where those were made from positions and so name nothing, scores
+            and relevance.
+    """
+
+    names: frozenset[int]
+    roles: tuple[str, ...]
+
+    @classmethod
+    def among(cls, others: Queries, *, made_ids: bool) -> "FindShared":
+        """For these others, where ids of either side were made or not."""
+        judged = () if others.relevance is None else ("relevance",)
+        roles = ("query", "score", *judged) if made_ids else ("query",)
+        return cls(frozenset(_names(others, roles).tolist()), roles)
+
+    def shared(self, others: Queries, found: frozenset[int]) -> NDArray[np.bool_]:
+        """Which of the others were found, (n_queries,)."""
+        return np.isin(_names(others, self.roles), np.array(sorted(found), np.uint64))
+
+    def summary(self, blocks: Iterable[Queries]) -> frozenset[int]:
+        """The answer for these blocks."""
+        return self.joined([self.names.intersection(_names(block, self.roles).tolist()) for block in blocks])
+
+    def joined(self, summaries: Sequence[frozenset[int]]) -> frozenset[int]:
+        """The answer for all parts."""
+        return frozenset().union(*summaries)
+
+
+def _names(queries: Queries, roles: tuple[str, ...]) -> NDArray[np.uint64]:
+    return queries.content_keys(judged="relevance" in roles) if "score" in roles else queries.keys
+
+
+def enough(n_wanted: int, n_queries: int, columns: tuple[str, ...] = ()) -> Gather:
+    """The task that fetches the `n_wanted` queries of smallest key and a few more; fewer once in a billion times."""
+    return Gather(min(math.ceil((n_wanted + CHANCE * math.sqrt(n_wanted) + 1) / n_queries * ALL), ALL), columns)
+
+
+def smallest_keys(
+    source: Source,
+    n_wanted: int,
+    n_queries: int,
+    columns: tuple[str, ...] = (),
+    found: Queries | None = None,
+    progress: Progress | None = None,
+) -> Queries:
+    """The `n_wanted` queries of smallest key among all `n_queries`, by rising key; all where there are fewer.
+
+    Args:
+        source: The queries.
+        n_wanted: How many.
+        n_queries: How many there are.
+        columns: Further columns to fetch.
+        found: What `enough` has fetched, where it has been run already.
+        progress: Called with (done, in all).
+    """
+    task, wanted = enough(n_wanted, n_queries, columns), min(n_wanted, n_queries)
+    found = source.run(task, progress) if found is None else found
+    while found is None or len(found) < wanted:
+        if task.below == ALL:
+            raise DataError(f"there were {n_queries:,} queries at first, then fewer: the data change while being read")
+        task = Gather(min(2 * task.below, ALL), columns)
+        found = source.run(task, progress)
+    order = np.argsort(found.keys, kind="stable")
+    keys = found.keys[order]
+    twice = np.flatnonzero(keys[1:] == keys[:-1])
+    if twice.size:
+        query = str(found.query_ids[order[twice[0]]])
+        raise DataError(f"query {query!r} shares its key with another; a query may stand in one place only", query)
+    return found[order[:wanted]]
+
+
+@dataclass(frozen=True)
+class Fill:
+    """The task: evaluate every configuration on every query that was not set aside.
+
+    Attributes:
+        grid: Configurations, the deterministic ranker first.
+        promises: What values are kept for.
+        reported: The utility and the disparity that are reported.
+        n_tested: Queries that will be tested on, in all.
+        summed: Whether values are summed up as they come, not kept.
+        seed: Random seed, used only where rankings are drawn.
+        aside_below: Queries whose key is below this were set aside.
+    """
+
+    grid: tuple[GPLRanker, ...]
+    promises: tuple[Promise, ...]
+    reported: tuple[Measure, Measure]
+    n_tested: int
+    summed: bool = False
+    seed: int = 0
+    aside_below: int = 0
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        columns = [column for promise in self.promises for column in promise.columns]
+        reported = [column for measure in self.reported for column in measure.metric.columns]
+        return tuple(dict.fromkeys(("query", "item", "score", *reported, *columns)))
+
+    @property
+    def method(self) -> Method:
+        """How values are found."""
+        if self.n_tested > LARGEST_EXACT:
+            return "draws"
+        fair = any(isinstance(promise.metric, Disparity) for promise in self.promises)
+        # smoothed exposures, which decay below 1 needs, are no losses for a promise about disparity
+        return "draws" if fair and any(r.decay < 1 and r.threshold > 0 for r in self.grid) else "exact"
+
+    @property
+    def n_draws(self) -> int:
+        """Rankings drawn per query where any are."""
+        return SMOOTHING_DRAWS if self.n_tested <= LARGEST_EXACT else DRAWS
+
+    def summary(self, blocks: Iterable[Queries]) -> Table:
+        """The answer for these blocks."""
+        return self.joined([self._shard(block) for block in blocks])
+
+    def joined(self, summaries: Sequence[Table]) -> Table:
+        """The answer for all parts."""
+        return merge(summaries) if summaries else self._empty(0)
+
+    def _empty(self, n_skipped: int) -> Table:
+        nothing = np.empty((0, len(self.grid)))
+        kept = () if self.summed else tuple(Values(nothing, np.empty(0)) for _ in self.promises)
+        segments = np.empty(0, object) if self._segmented and not self.summed else None
+        none = Sums.of(nothing, np.empty(0))
+        return Table(0, n_skipped, NOTHING, segments, kept, {}, none, none)
+
+    @property
+    def _segmented(self) -> bool:
+        return any(promise.per is not None for promise in self.promises)
+
+    def _shard(self, queries: Queries) -> Table:
+        tested = queries.keys >= np.uint64(self.aside_below)
+        counted = tested & np.any([promise.measure.counts(queries) for promise in self.promises], axis=0)
+        n_skipped = int(tested.sum() - counted.sum())
+        if not counted.any():
+            return self._empty(n_skipped)
+        chosen = queries if counted.all() else queries[np.flatnonzero(counted)]
+        measures = dict.fromkeys([*self.reported, *(promise.measure for promise in self.promises)])
+        found = evaluate(chosen, self.grid, measures, method=self.method, n_draws=self.n_draws, seed=self.seed)
+        kept = []
+        for promise in self.promises:
+            values = found[promise.measure]
+            kept.append(Values(values, promise.reference(chosen, values[:, 0])))
+        utility, disparity = (Sums.of(found[measure], found[measure][:, 0]) for measure in self.reported)
+        powers = self._powers(chosen, kept) if self.summed else {}
+        segments = chosen.need_segments().astype(str).astype(object) if self._segmented and not self.summed else None
+        return Table(
+            len(chosen),
+            n_skipped,
+            NOTHING if self.summed else chosen.keys,
+            segments,
+            () if self.summed else tuple(kept),
+            powers,
+            utility,
+            disparity,
+        )
+
+    def _powers(self, queries: Queries, kept: Sequence[Values]) -> dict[tuple[int, str], PowerSums]:
+        found = {}
+        for i, (promise, values) in enumerate(zip(self.promises, kept, strict=True)):
+            unit = max(map(abs, promise.range))
+            for segment, rows in promise.segments(queries).items():
+                counted = values[rows & values.counted]
+                found[i, segment or ""] = PowerSums.of(counted.values, counted.reference, unit)
+        return found
+
+
+def refuse_single(n_single: int, n_queries: int) -> None:
+    """Refuse queries of one item each: anything ranks these perfectly, so they would speak for any promise."""
+    if n_single == n_queries:
+        raise DataError(
+            "every query has a single item, so there is nothing to rank; are the columns of queries and items swapped "
+            "(`query=`, `item=`)?"
+        )

@@ -1,0 +1,306 @@
+"""What can be measured of a ranker: metrics as objects.
+
+Nearly everything people ask of a ranking is linear in exposure: every item has a value, every place a weight, and
+
+    metric(query) = Σ over places j ≤ k of weight(j) · E[value of the item at j]  /  what 1 means for the query
+
+`Metric` is that; `ndcg`, `dcg`, `precision`, `recall`, `value(COLUMN)`, `exposure(GROUP)` and `kept` are instances.
+Disparity is the second kind, quadratic in exposure: see `isrr.metrics.disparity`.
+
+A metric of your own takes a few lines, and works wherever a named one does:
+
+    margin = Metric("margin", value=lambda queries: queries.column("margin"), columns=("value:margin",))
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isrr.data.queries import FloatArray, Queries
+from isrr.errors import DataError, PromiseError
+from isrr.gains import Discount, EmptyQuery, Gain, described, discount, has_relevant, ideal_dcg, item_gains
+from isrr.metrics.disparity import Disparity
+from isrr.metrics.measure import Kind, Measurable, Measure
+
+
+@dataclass(frozen=True)
+class Metric(Measurable):
+    """Something that is linear in exposure.
+
+    Metrics are equal when name and settings are: a name stands for one function.
+
+    Attributes:
+        name: What promises call it.
+        value: Value of each row's item, in query order, (n_rows,); a function of the queries.
+        weights: Weight of the places 1 … k, (k,); a function of k.
+        whole: What 1 means for each query, (n_queries,), and 0 where there is nothing to divide by; a function of
+            queries and k. None: the metric is not divided, and a promise about it needs a bound on an item's value.
+        columns: Columns it reads beside query, item and score: "relevance", "item_group", "value:NAME".
+        kind: "utility" where the order by score is expected to be the best, "share" where nothing is expected.
+        title: As sentences call it; the name unless given.
+        empty_query: What queries count as for which `whole` is 0, unless a promise says otherwise.
+        merit: What each query's items deserve of the metric, (n_queries,), for promises "of merit"; a function of
+            queries and k.
+        gain: What disparity is reported by beside it.
+        settings: What distinguishes it from others of the same name, as text.
+
+    Example:
+        >>> margin = Metric("margin", value=lambda queries: queries.column("margin"), columns=("value:margin",))
+        >>> margin.at(10)
+        Measure('margin@10')
+    """
+
+    name: str
+    value: Callable[[Queries], FloatArray] = field(compare=False, repr=False)
+    weights: Callable[[int], FloatArray] = field(default=discount, compare=False, repr=False)
+    whole: Callable[[Queries, int], FloatArray] | None = field(default=None, compare=False, repr=False)
+    columns: tuple[str, ...] = ()
+    kind: Kind = "utility"
+    title: str = ""
+    empty_query: EmptyQuery = "skip"
+    merit: Callable[[Queries, int], FloatArray] | None = field(default=None, compare=False, repr=False)
+    gain: Gain = field(default="exponential", compare=False, repr=False)
+    settings: tuple[tuple[str, str], ...] = ()
+
+    rising: ClassVar[bool] = True  # larger is better
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z_]\w*(\([^()]*\))?", self.name):
+            raise PromiseError(f"a metric is named like ndcg or value(margin), got {self.name!r}")
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it lies between 0 and 1 by itself."""
+        return self.whole is not None
+
+    def counts(self, queries: Queries, k: int) -> NDArray[np.bool_]:
+        """Which queries have something to divide by, (n_queries,)."""
+        return np.ones(len(queries), bool) if self.whole is None else np.asarray(self.whole(queries, k) > 0)
+
+    def bounds(self, k: int, bound: tuple[float, float]) -> tuple[float, float]:
+        """The least and the largest value on a query, where an item's value lies within `bound`."""
+        if self.bounded:
+            return 0.0, 1.0
+        total = float(self.weights(k).sum())
+        return min(bound[0], 0.0) * total, bound[1] * total
+
+    def check_bound(self, queries: Queries, k: int, bound: tuple[float, float]) -> float:
+        """Refuse items whose value lies outside the declared bound; the largest value as a share of the bound."""
+        values = self.value(queries)
+        low, high = float(values.min()), float(values.max())
+        if low < bound[0] or high > bound[1]:
+            found = low if low < bound[0] else high
+            raise PromiseError(
+                f"an item has {self.name} {found:.6g}, outside the declared bound {_range(bound)}; the bound must hold "
+                "for every item there can be"
+            )
+        return high / bound[1]
+
+def _range(bound: tuple[float, float]) -> str:
+    return f"{bound[1]:g}" if bound[0] == 0 else f"{bound[0]:g} … {bound[1]:g}"
+
+
+def _relevant(queries: Queries) -> FloatArray:
+    return (queries.need_relevance() > 0).astype(np.float64)
+
+
+def _column(name: str, queries: Queries) -> FloatArray:
+    return queries.column(name)
+
+
+def _in_group(group: str, queries: Queries) -> FloatArray:
+    names, code = queries.coded_groups
+    member = np.flatnonzero(names.astype(str) == group)
+    if member.size == 0:
+        return np.zeros(queries.n_rows)
+    return (code == member[0]).astype(np.float64)
+
+
+def _per_query(values: FloatArray, queries: Queries) -> FloatArray:
+    return np.asarray(np.add.reduceat(values, queries.offsets[:-1]))
+
+
+def _shown(queries: Queries, k: int, weights: FloatArray) -> FloatArray:
+    """The weight of all places that a query fills, (n_queries,)."""
+    return np.concatenate(([0.0], np.cumsum(weights)))[np.minimum(queries.n_items, k)]
+
+
+def _merit(group: str, gain: Gain, queries: Queries, k: int) -> FloatArray:
+    gains = item_gains(queries, gain)
+    total = _per_query(gains, queries)
+    ours = _per_query(gains * _in_group(group, queries), queries)
+    return np.divide(ours, total, out=np.zeros_like(total), where=total > 0)
+
+
+def _place_weight(weights: Callable[[int], FloatArray], queries: Queries) -> FloatArray:
+    """The weight of each item's own place in the order by score; the whole list counts."""
+    by_place = weights(int(queries.n_items.max()))
+    starts = np.repeat(queries.offsets[:-1], queries.n_items)
+    out = np.empty(queries.n_rows)
+    out[starts + queries.by_score] = by_place[np.arange(queries.n_rows) - starts]
+    return out
+
+
+def _ndcg(gain: Gain, kind: Discount) -> Metric:
+    return Metric(
+        "ndcg",
+        partial(item_gains, gain=gain),
+        partial(discount, kind=kind),
+        lambda queries, k: ideal_dcg(queries, k=k, gain=gain, discount_kind=kind),
+        ("relevance",),
+        title="NDCG",
+    )
+
+
+def _dcg(gain: Gain, kind: Discount) -> Metric:
+    return Metric("dcg", partial(item_gains, gain=gain), partial(discount, kind=kind), None, ("relevance",), title="DCG")
+
+
+def _precision(gain: Gain, kind: Discount) -> Metric:
+    return Metric(
+        "precision",
+        _relevant,
+        lambda k: np.full(k, 1.0 / k),
+        lambda queries, k: has_relevant(queries, gain="linear").astype(np.float64),
+        ("relevance",),
+        title="precision",
+    )
+
+
+def _recall(gain: Gain, kind: Discount) -> Metric:
+    return Metric(
+        "recall", _relevant, np.ones, lambda queries, k: _per_query(_relevant(queries), queries), ("relevance",),
+        title="recall",
+    )  # fmt: skip
+
+
+def _kept(gain: Gain, kind: Discount) -> Metric:
+    weights = partial(discount, kind=kind)
+
+    def whole(queries: Queries, k: int) -> FloatArray:
+        return _shown(queries, k, weights(k) ** 2)
+
+    return Metric("kept", partial(_place_weight, weights), weights, whole, title="exposure kept in place")
+
+
+def _value(column: str, gain: Gain, kind: Discount) -> Metric:
+    return Metric(
+        f"value({column})", partial(_column, column), partial(discount, kind=kind), None, (f"value:{column}",),
+        title=f"discounted {column}",
+    )  # fmt: skip
+
+
+def _exposure(group: str, gain: Gain, kind: Discount) -> Metric:
+    def whole(queries: Queries, k: int) -> FloatArray:
+        return _shown(queries, k, discount(k, kind)) * (_per_query(_in_group(group, queries), queries) > 0)
+
+    return Metric(
+        f"exposure({group})",
+        partial(_in_group, group),
+        partial(discount, kind=kind),
+        whole,
+        ("item_group",),
+        kind="share",
+        title=f"share of exposure of {group!r}",
+        empty_query="zero",
+        merit=partial(_merit, group, gain),
+    )
+
+
+def _disparity(name: str, **settings: bool) -> Callable[[Gain, Discount], Disparity]:
+    return lambda gain, kind: Disparity(name, gain, kind, **settings)
+
+
+PLAIN: dict[str, Callable[[Gain, Discount], Metric | Disparity]] = {
+    "ndcg": _ndcg,
+    "dcg": _dcg,
+    "precision": _precision,
+    "recall": _recall,
+    "kept": _kept,
+    "normalized_disparity": _disparity("normalized_disparity", normalized=True),
+    "disparity": _disparity("disparity", normalized=False),
+    "group_disparity": _disparity("group_disparity", normalized=True, between_groups=True),
+}
+WITH_ARGUMENT: dict[str, Callable[[str, Gain, Discount], Metric]] = {"value": _value, "exposure": _exposure}
+NAMES = (*PLAIN, "value(COLUMN)", "exposure(GROUP)")
+
+
+def metric(name: str, *, gain: Gain = "exponential", discount: Discount = "log2") -> Metric | Disparity:
+    """The metric of that name.
+
+    Args:
+        name: "ndcg", "dcg", "precision", "recall", "kept", "value(COLUMN)", "exposure(GROUP)", "disparity",
+            "normalized_disparity" or "group_disparity".
+        gain: Gain of a grade: "exponential", "linear", "equal" or a function.
+        discount: Weight of a place: "log2", "reciprocal", "uniform" or a function; precision and recall have their own.
+
+    Example:
+        >>> metric("exposure(new)").title
+        "share of exposure of 'new'"
+    """
+    settings = tuple(
+        (setting, described(chosen))
+        for setting, chosen, usual in (("gain", gain, "exponential"), ("discount", discount, "log2"))
+        if chosen != usual
+    )
+    parsed = re.fullmatch(r"(\w+)\(\s*([^()]+?)\s*\)", name.strip())
+    if parsed and parsed[1].lower() in WITH_ARGUMENT:
+        made: Metric | Disparity = WITH_ARGUMENT[parsed[1].lower()](parsed[2], gain, discount)
+    elif name.strip().lower() in PLAIN:
+        made = PLAIN[name.strip().lower()](gain, discount)
+    else:
+        known = [known.split("(")[0] for known in NAMES]
+        close = get_close_matches(name.split("(")[0].lower(), known, 1, 0.5)
+        meant = f"; did you mean {NAMES[known.index(close[0])]}?" if close else ""
+        raise PromiseError(f"no metric is called {name!r}; there are {', '.join(NAMES)}{meant}")
+    object.__setattr__(made, "settings", settings)
+    object.__setattr__(made, "gain", gain)
+    return made
+
+
+def measures(
+    metrics: Iterable["str | Metric | Disparity | Measure"],
+    k: int,
+    *,
+    gain: Gain = "exponential",
+    discount: Discount = "log2",
+    empty_query: EmptyQuery | None = None,
+) -> tuple[Measure, ...]:
+    """Metrics as people name them ("ndcg", "precision@10"), over the first k places where they name no other k.
+
+    Example:
+        >>> measures(["ndcg", "precision@10"], k=5)
+        (Measure('ndcg@5'), Measure('precision@10'))
+    """
+
+    def one(given: "str | Metric | Disparity | Measure") -> Measure:
+        if isinstance(given, Measure):
+            return given
+        if isinstance(given, str):
+            name, _, cut = given.rpartition("@") if "@" in given else (given, "", str(k))
+            if not cut.strip().isdecimal() or int(cut) < 1:
+                raise PromiseError(f"{given!r}: expected a whole number of places after @, got {cut!r}")
+            return metric(name, gain=gain, discount=discount).at(int(cut), empty_query)
+        return given.at(k, empty_query)
+
+    return tuple(dict.fromkeys(one(given) for given in metrics))
+
+
+def need_columns(queries: Queries, chosen: Sequence[Measure]) -> None:
+    """Refuse queries that lack a column one of the metrics reads."""
+    for measure in chosen:
+        for column in measure.metric.columns:
+            if column == "relevance":
+                queries.need_relevance()
+            elif column == "item_group":
+                queries.coded_groups  # noqa: B018 — raises where there are none
+            elif column.startswith("value:"):
+                queries.column(column.removeprefix("value:"))
+            else:
+                raise DataError(f"{measure.metric.name} reads column {column!r}; expected relevance, item_group or value:NAME")

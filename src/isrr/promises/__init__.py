@@ -1,0 +1,1 @@
+"""Promises about what is shown: what people write, and the losses it is tested by."""

@@ -1,0 +1,484 @@
+"""A promise about what a ranker shows, and the losses it is tested by.
+
+    ndcg@5 >= 0.70                              an absolute promise
+    ndcg@5 >= 95% of deterministic              a paired one: E U ≥ 0.95 · E U_det, on the same queries
+    exposure(new)@10 >= 20%                     the items of group "new" get a fifth of the exposure; needs no labels
+    normalized_disparity@5 <= 0.2               disparity as a share of the largest possible
+
+With v the metric of a ranker on a query, r what it is compared with (the order by score, or merit), and v and r between
+low and high, every promise says E D ≤ 0 for
+
+    D = ± (v − share · r − level)      + where it promises at most, − where it promises at least
+
+and is tested by the affine loss X = (D − min D) / (max D − min D) ≤ 1 at the level alpha = −min D / (max D − min D): the
+promise holds exactly when the mean of X over new queries is at most alpha. That is all `isrr.risk` needs to know.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isrr.data.queries import FloatArray, Queries
+from isrr.errors import PromiseError
+from isrr.gains import Discount, EmptyQuery, Gain, empty_value
+from isrr.metrics.disparity import Disparity
+from isrr.metrics.measure import Measure
+from isrr.metrics.metric import NAMES, Metric, metric
+from isrr.ranker.gpl import GPLRanker
+from isrr.risk import size
+
+EXAMPLES = {
+    "ndcg": "ndcg@5 >= 95% of deterministic",
+    "dcg": "dcg@5 >= 90% of deterministic with bound 15",
+    "precision": "precision@10 >= 0.6",
+    "recall": "recall@20 >= 98% of deterministic",
+    "kept": "kept@5 >= 0.8",
+    "value(COLUMN)": "value(margin)@10 >= 97% of deterministic with bound 40",
+    "exposure(GROUP)": "exposure(new)@10 >= 20%",
+    "normalized_disparity": "normalized_disparity@5 <= 50% of deterministic",
+    "disparity": "disparity@5 <= 0.2 with bound 10",
+    "group_disparity": "group_disparity@5 <= 0.2",
+}
+INEXACTNESS = 1e-6  # what the exact evaluation may be off by is taken from alpha
+REFERENCES = {"deterministic": "the order by score", "merit": "merit"}
+
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_PROMISE = re.compile(
+    rf"""\s*(?P<metric>[A-Za-z_]\w*\s*(?:\([^()]*\))?)\s*@\s*(?P<k>[\w.]+)\s*(?P<relation>>=|<=|≥|≤)\s*
+        (?P<number>{_NUMBER})\s*(?P<percent>%)?\s*(?:of\s+(?P<of>[a-z]+))?
+        (?:\s+with\s+bound\s+(?P<bound>{_NUMBER}))?\s*(?P<per>(?<=\s)per\s+segment)?\s*""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_SEVERAL = re.compile(r"@.*@|[;&]|,(?!\d)|\band\b", re.IGNORECASE | re.DOTALL)
+
+
+def check_probability(name: str, value: float) -> None:
+    """Refuse what is no probability strictly between 0 and 1, or below a half, and guess what was meant."""
+    if not 0 < value < 1:
+        meant = value / 100 if value >= 50 else 1 - value / 100
+        slip = f"; did you mean {meant:g}?" if 1 < value < 100 else ""
+        raise PromiseError(f"{name} must lie in (0, 1), got {value:g}{slip}")
+    if value < 0.5:
+        slip = f"; did you mean {1 - value:g}?" if value <= 0.2 else ""
+        raise PromiseError(f"{name} {value:g} is less than an even chance{slip}")
+
+
+@dataclass(frozen=True)
+class Promise:
+    """One promise.
+
+    Attributes:
+        metric: What it is about: a `Metric`, a `Disparity`, or the name of one.
+        k: How many places it looks at.
+        at_least, at_most: The target, one of the two: a value of the metric, or a share where it is relative.
+        of: What the target is a share of: None (a plain value), "deterministic" (the metric of the order by score on
+            the same queries) or "merit" (what the group's items earn by their gain).
+        bound: For metrics that are not between 0 and 1 by themselves: the largest value an item can have (`dcg`,
+            `value(COLUMN)`), or a query (`disparity`); a pair where values may be negative.
+        per: None, or "segment": the promise holds in every segment, each tested on its own queries.
+        empty_query: What queries count as that have nothing to divide by: "skip", "zero" or "one"; the metric's own
+            policy unless given.
+
+    Example:
+        >>> Promise("ndcg", 5, at_least=0.95, of="deterministic")
+        Promise('ndcg@5 >= 95% of deterministic')
+    """
+
+    metric: Metric | Disparity
+    k: int
+    at_least: float | None = None
+    at_most: float | None = None
+    of: Literal["deterministic", "merit"] | None = None
+    bound: tuple[float, float] | None = None
+    per: Literal["segment"] | None = None
+    empty_query: EmptyQuery = None  # type: ignore[assignment]  # replaced by the metric's own policy
+
+    def __post_init__(self) -> None:
+        if isinstance(self.metric, str):
+            object.__setattr__(self, "metric", metric(self.metric))
+        if self.empty_query is None:
+            object.__setattr__(self, "empty_query", self.metric.empty_query)
+        if isinstance(self.bound, int | float):
+            object.__setattr__(self, "bound", (0.0, float(self.bound)))
+        if isinstance(self.bound, Sequence):
+            object.__setattr__(self, "bound", tuple(float(end) for end in self.bound))
+        _check(self)
+
+    @classmethod
+    def parse(
+        cls,
+        text: str,
+        *,
+        metrics: Iterable[Metric | Disparity] = (),
+        bound: float | tuple[float, float] | None = None,
+        per: Literal["segment"] | None = None,
+        gain: Gain = "exponential",
+        discount: Discount = "log2",
+        empty_query: EmptyQuery | None = None,
+    ) -> "Promise":
+        """Read a promise as people write it.
+
+        Args:
+            text: The promise.
+            metrics: Metrics of your own that it may name.
+            bound: Largest value of an item (or a query, for disparity); used where the metric needs one.
+            per, empty_query: As the attributes.
+            gain, discount: Of the metric.
+
+        Example:
+            >>> Promise.parse("exposure(new)@10 >= 20%")
+            Promise('exposure(new)@10 >= 20%')
+        """
+        found = _PROMISE.fullmatch(text)
+        if not found:
+            raise PromiseError(_unread(text))
+        name, k = re.sub(r"\s+\(", "(", found["metric"]), found["k"]
+        if not k.isdecimal():
+            raise PromiseError(f"{text!r}: expected a whole number of places after @, got {k!r}")
+        own = {known.name: known for known in metrics}
+        try:
+            about = own.get(name) or metric(name, gain=gain, discount=discount)
+        except PromiseError:
+            raise PromiseError(_unknown(name, own)) from None
+        if found["of"] and found["of"].lower() not in REFERENCES:
+            raise PromiseError(f"{text!r}: expected 'of deterministic' or 'of merit', got 'of {found['of']}'")
+        target, at_least = float(found["number"]), found["relation"] in (">=", "≥")
+        if about.rising != at_least and about.kind != "share":
+            turned = text.replace(found["relation"], "<=" if at_least else ">=")
+            raise PromiseError(f"{text!r} promises nothing worth having; did you mean {turned!r}?")
+        if found["of"] and not found["percent"]:
+            share = text.replace(found["number"], f"{100 * target:g}%", 1) if target <= 1 else f"{found['number']}%"
+            raise PromiseError(f"{text!r}: a share is written with a percent sign; did you mean {share!r}?")
+        if found["percent"] and not found["of"] and about.kind != "share":
+            meant = f"{name}@{k} {found['relation']} {found['number']}% of deterministic"
+            raise PromiseError(f"{text!r}: percent of what? Write {meant!r}, or {target / 100:g} for a value")
+        if found["percent"]:
+            target /= 100
+        if found["bound"]:
+            bound = float(found["bound"])
+        return cls(
+            about,
+            int(k),
+            target if at_least else None,
+            None if at_least else target,
+            found["of"].lower() if found["of"] else None,  # type: ignore[arg-type]
+            None if about.bounded else bound,  # type: ignore[arg-type]
+            "segment" if found["per"] else per,
+            empty_query,  # type: ignore[arg-type]
+        )
+
+    def __str__(self) -> str:
+        percent = self.of is not None or self.metric.kind == "share"
+        target = f"{100 * self.target:.10g}%" if percent else f"{self.target:.10g}"
+        parts = [f"{self.measure} {'>=' if self.at_least is not None else '<='} {target}"]
+        parts += [f"of {self.of}"] if self.of else []
+        parts += [f"with bound {self.bound[1]:g}"] if self.bound else []
+        return " ".join([*parts, *(["per segment"] if self.per else [])])
+
+    def __repr__(self) -> str:
+        return f"Promise({str(self)!r})"
+
+    def at(self, target: float) -> "Promise":
+        """The same promise at another level."""
+        return replace(self, at_least=None if self.at_least is None else target,
+                       at_most=None if self.at_most is None else target)  # fmt: skip
+
+    @property
+    def target(self) -> float:
+        """The level promised: a value, or a share."""
+        found = self.at_most if self.at_least is None else self.at_least
+        assert found is not None
+        return found
+
+    @property
+    def measure(self) -> Measure:
+        """What is measured."""
+        return Measure(self.metric, self.k, self.empty_query)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns it reads beside query, item and score."""
+        merit = ("relevance",) if self.of == "merit" else ()
+        segment = ("segment",) if self.per else ()
+        return tuple(dict.fromkeys((*self.metric.columns, *merit, *segment)))
+
+    @property
+    def safe_end(self) -> Literal["cold", "hot"] | None:
+        """Which rankers are expected to keep it best: those nearest to the order by score, or those furthest from it.
+
+        None where that cannot be told in advance, as for shares of exposure.
+        """
+        if self.metric.kind == "utility" and self.at_least is not None:
+            return "cold"
+        return "hot" if self.metric.kind == "fairness" and not getattr(self.metric, "between_groups", False) else None
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Between which values the metric lies on every query."""
+        return self.metric.bounds(self.k, self.bound or (0.0, 1.0))
+
+    @property
+    def target_range(self) -> tuple[float, float]:
+        """Between which values targets lie."""
+        return self.range if self.of is None else (0.0, 1.0)
+
+    @property
+    def affine(self) -> tuple[float, float, float]:
+        """(a, b, c) of the loss X = a · value + b · reference + c."""
+        (low, high), share = self.range, 0.0 if self.of is None else self.target
+        level = self.target if self.of is None else 0.0
+        width = (1.0 + share) * (high - low)
+        if self.at_least is None:
+            least = low - share * high - level
+            return 1.0 / width, -share / width, (-level - least) / width
+        least = share * low + level - high
+        return -1.0 / width, share / width, (level - least) / width
+
+    @property
+    def alpha(self) -> float:
+        """The risk to certify: the promise holds exactly when the mean loss is at most this."""
+        (low, high), share = self.range, 0.0 if self.of is None else self.target
+        level = self.target if self.of is None else 0.0
+        least = low - share * high - level if self.at_least is None else share * low + level - high
+        return -least / ((1.0 + share) * (high - low))
+
+    def tested_alpha(self, stretch: float = 1.0) -> float:
+        """The level that is tested: alpha less what the evaluation may be off by."""
+        return self.alpha - INEXACTNESS * stretch
+
+    def prior_deviation(self, stretch: float = 1.0) -> float:
+        """A guess of the losses' deviation that knows nothing of the data; paired losses vary less."""
+        return (0.05 if self.of == "deterministic" else 0.25) * stretch
+
+    def stretch(self, ranker: GPLRanker) -> float:
+        """By how much losses may be stretched around alpha and stay at most 1: more than 1 where a floor bounds them."""
+        return 1.0
+
+    def kept_by_definition(self, ranker: GPLRanker) -> bool:
+        """Whether a ranker keeps it whatever the queries, so that nothing is left to test."""
+        if self.of != "deterministic" or self.range[0] < 0:
+            return False
+        return ranker.is_deterministic and (self.target <= 1 if self.at_least is not None else self.target >= 1)
+
+    def losses(self, values: FloatArray, reference: FloatArray, stretch: FloatArray | float = 1.0) -> FloatArray:
+        """Losses of at most 1, (n_queries, n_grid).
+
+        Args:
+            values: The metric of each configuration on each query, (n_queries, n_grid).
+            reference: What it is compared with on each query, (n_queries,); unused by absolute promises.
+            stretch: How much each configuration's losses are stretched around alpha, (n_grid,).
+        """
+        a, b, c = self.affine
+        losses = a * values + c if b == 0.0 else a * values + b * reference[:, None] + c
+        if np.any(np.asarray(stretch) != 1.0):
+            losses = self.alpha + (losses - self.alpha) * stretch
+        largest = losses.max(initial=-np.inf)
+        if largest > 1.0 + INEXACTNESS * np.max(stretch):
+            raise PromiseError(f"'{self}': a query has a loss of {largest:.9g}; {self.metric.name} leaves its bounds")
+        return np.minimum(losses, 1.0, out=losses)  # exposures are exact to some 1e-7
+
+    def queries_needed(
+        self, losses: FloatArray, delta: float, power: float = size.POWER, stretch: float = 1.0
+    ) -> int | None:
+        """Queries to test on that certify a configuration with losses like these, (n_queries,); None when none do."""
+        stretched = self.alpha + (losses - self.alpha) * stretch
+        alpha, prior = self.tested_alpha(stretch), self.prior_deviation(stretch)
+        return size.simulated(stretched, alpha, delta, prior, power, paired=self.of is not None)
+
+    def reference(self, queries: Queries, deterministic: FloatArray) -> FloatArray:
+        """What the metric is compared with on each query, (n_queries,)."""
+        if self.of != "merit":
+            return deterministic
+        assert isinstance(self.metric, Metric)
+        assert self.metric.merit is not None
+        merit = self.metric.merit(queries, self.k)
+        return np.where(np.isnan(deterministic), np.nan, merit)
+
+    def segments(self, queries: Queries) -> dict[str | None, NDArray[np.bool_]]:
+        """Which queries each segment it is tested in holds; None stands for all of them."""
+        if self.per is None:
+            return {None: np.ones(len(queries), bool)}
+        names = queries.need_segments().astype(str)
+        return {str(name): names == name for name in np.unique(names)}
+
+    def kept(self, value: float, reference: float) -> float:
+        """The promised quantity from means: the metric itself, or its share of what it is compared with."""
+        return value if self.of is None else value / reference if reference > 0 else np.nan
+
+    def shown(self, target: float) -> str:
+        """A level in the promise's own units.
+
+        Example:
+            >>> Promise.parse("ndcg@5 >= 95% of deterministic").shown(0.961), Promise.parse("ndcg@5 >= 0.5").shown(0.61)
+            ('96.1 % of deterministic', '0.6100')
+        """
+        if self.of is not None:
+            return f"{100 * target:.1f} % of {self.of}"
+        return f"{100 * target:.1f} %" if self.metric.kind == "share" else f"{target:.4f}"
+
+    @property
+    def in_words(self) -> str:
+        """The promise as a clause.
+
+        Example:
+            >>> Promise.parse("ndcg@5 >= 95% of deterministic").in_words
+            'mean NDCG@5 is at least 95 % of what the order by score reaches'
+        """
+        bound = f"{self.target:.10g}"
+        if self.of is not None or self.metric.kind == "share":
+            bound = f"{100 * self.target:.6g} %"
+        if self.of == "deterministic":
+            bound += f" of what {'the order by score reaches' if self.metric.rising else 'it is in the order by score'}"
+        elif self.of == "merit":
+            bound += " of what its items earn"
+        where = " in every segment" if self.per else ""
+        return f"mean {self.measure.title} is at {'least' if self.at_least is not None else 'most'} {bound}{where}"
+
+    @property
+    def risk_in_words(self) -> str:
+        """What the tested risk is, and up to where the promise holds.
+
+        Example:
+            >>> Promise.parse("ndcg@5 >= 95% of deterministic").risk_in_words
+            'the mean of 0.5128 − 0.5128 · NDCG@5 + 0.4872 · deterministic NDCG@5; the promise holds up to 0.5128'
+        """
+        a, b, c = self.affine
+        title = self.measure.title
+
+        def term(factor: float, what: str) -> str:
+            return f" {'−' if factor < 0 else '+'} {abs(factor):.4g} · {what}"
+
+        compared = term(b, f"{self.of} {title}") if b else ""
+        return f"the mean of {c:.4g}{term(a, title)}{compared}; the promise holds up to {self.alpha:.4g}"
+
+    def document(self) -> dict[str, Any]:
+        """What is written to a file."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "metric"}
+        bound = None if self.bound is None else list(self.bound)
+        return {"metric": self.metric.name, "settings": dict(self.metric.settings), **plain, "bound": bound}
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any], metrics: Iterable[Metric | Disparity] = ()) -> "Promise":
+        """A promise from what was written; a metric of the caller's own must be among those given to be measured."""
+        rest = dict(document)
+        name, settings = rest.pop("metric"), rest.pop("settings")
+        own = {known.name: known for known in metrics}
+        try:
+            about = own.get(name) or metric(name, **settings)
+        except (PromiseError, ValueError):
+            about = Metric(name, _unavailable(name), whole=None if rest["bound"] else _unavailable(name))
+        return cls(about, **{**rest, "bound": None if rest["bound"] is None else tuple(rest["bound"])})
+
+
+def _unavailable(name: str) -> Callable[..., FloatArray]:
+    def value(*_: object) -> FloatArray:
+        raise PromiseError(f"{name!r} is a metric of somebody's own; pass it as load(…, metrics=[…]) to measure it")
+
+    return value
+
+
+def promises(given: "str | Promise | Sequence[str | Promise]") -> tuple[Promise, ...]:
+    """One promise or several, as text or read already."""
+    several = [given] if isinstance(given, str | Promise) else list(given)
+    return tuple(Promise.parse(p) if isinstance(p, str) else p for p in several)
+
+
+def objectives(several: Sequence[Promise], *, judged: bool = True) -> tuple[Measure, Measure]:
+    """The utility and the disparity that are reported, and weighed against each other, beside some promises.
+
+    Utility is what the first promise on utility speaks of, else NDCG. Without judgments it is how much exposure stays
+    where the order by score puts it, and disparity takes all items as equally worthy.
+    """
+    k, gain = max(promise.k for promise in several), several[0].metric.gain if judged else "equal"
+    policy = next((p.empty_query for p in several if "relevance" in p.metric.columns), "skip")
+    promised = next((p.measure for p in several if p.safe_end == "cold"), None)
+    utility = promised or metric("ndcg" if judged else "kept", gain=gain).at(k, policy)
+    return utility, metric("disparity", gain=gain).at(k, policy)
+
+
+def move_together(several: Sequence[Promise]) -> bool:
+    """Whether all promises get safer, or all get less safe, from the coldest ranker to the hottest."""
+    ends = {promise.safe_end for promise in several}
+    return len(ends) == 1 and None not in ends
+
+
+def _unread(text: str) -> str:
+    if _SEVERAL.search(text):
+        how = "a list of texts in Python, -p repeated on the command line"
+        return f"{text!r} holds several promises; give each by itself: {how}"
+    return f"cannot read the promise {text!r}; {_examples()}"
+
+
+def _examples() -> str:
+    return "what can be promised, for example: " + "; ".join(EXAMPLES.values())
+
+
+def _unknown(name: str, own: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    known = {known.split("(")[0]: known for known in (*NAMES, *own)}
+    close = get_close_matches(name.split("(")[0].lower(), known, 1, 0.5)
+    meant = f"; did you mean {known[close[0]]}?" if close else ""
+    return f"{name!r} cannot be promised{meant}; {_examples()}"
+
+
+def _check(promise: Promise) -> None:
+    """Refuse what cannot be tested, and say what would."""
+    name = promise.metric.name
+    if isinstance(promise.k, bool) or not isinstance(promise.k, int | np.integer) or promise.k < 1:
+        raise PromiseError(f"{name}@{promise.k}: expected a whole number of places k ≥ 1")
+    object.__setattr__(promise, "k", int(promise.k))
+    if (promise.at_least is None) == (promise.at_most is None):
+        raise PromiseError(f"a promise about {name} is either `at_least=` or `at_most=` a target; give one of them")
+    if promise.metric.kind != "share" and promise.metric.rising != (promise.at_least is not None):
+        way = "at_least" if promise.metric.rising else "at_most"
+        raise PromiseError(f"{name} is promised with `{way}=`")
+    if promise.of not in (None, *REFERENCES):
+        raise PromiseError(f"a target is a share `of=` {' or '.join(REFERENCES)}, got {promise.of!r}")
+    if promise.of == "merit" and getattr(promise.metric, "merit", None) is None:
+        raise PromiseError(f"{name} has no merit to compare with; exposure(GROUP) has")
+    if promise.per not in (None, "segment"):
+        raise PromiseError(f"per must be 'segment' or left out, got {promise.per!r}")
+    empty_value(promise.empty_query)
+    _check_bound(promise)
+    _check_target(promise)
+
+
+def _check_bound(promise: Promise) -> None:
+    if promise.metric.bounded:
+        if promise.bound is not None:
+            raise PromiseError(f"{promise.metric.name} lies between 0 and 1 by itself: leave out the bound")
+        return
+    if promise.bound is None:
+        whose = "a query" if isinstance(promise.metric, Disparity) else "an item"
+        other = ", or promise normalized_disparity" if isinstance(promise.metric, Disparity) else ""
+        raise PromiseError(
+            f"{promise.metric.name} has no bound of its own: declare `bound=`, the largest value {whose} can "
+            f"have{other}"
+        )
+    if len(promise.bound) != 2 or not np.isfinite(promise.bound).all() or promise.bound[0] > 0 or promise.bound[1] <= 0:
+        raise PromiseError(f"bound must be a positive number, or a pair (low ≤ 0, high > 0); got {promise.bound}")
+
+
+def _check_target(promise: Promise) -> None:
+    target, of = promise.target, promise.of
+    low, high = promise.target_range
+    open_above = of is not None and (of == "merit" or (promise.metric.kind == "share" and promise.at_most is not None))
+    if not (low < target < high or (open_above and 0 < target < np.inf)):
+        if target == high or (of is not None and target >= 1):
+            why = "nothing random keeps all of it" if promise.at_least is not None else "it holds by itself"
+        elif 1 < target <= 100 and of is None and promise.metric.bounded:
+            why = f"write {target / 100:g}, or {target:g}% of deterministic"
+        else:
+            why = "lower it" if target > low else "raise it"
+        raise PromiseError(f"'{promise}' cannot be tested: the target must lie in ({low:g}, {high:g}); {why}")
+    if promise.tested_alpha() <= 0:
+        end, way = (f"{high:g}", "lower it") if promise.at_least is not None else (f"{low:g}", "raise it")
+        raise PromiseError(
+            f"'{promise}' cannot be tested: values are known to {INEXACTNESS:g}, and the target is no further from "
+            f"{end}; {way}"
+        )
