@@ -9,10 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import isrr
-from isrr import DataError, GuaranteeError, MergeError
+from isrr import DataError, GuaranteeError
 from isrr.calibration.sample import smallest_keys
 from isrr.data import blocks
-from isrr.engines import packing
 from isrr.engines.dask import spread
 from isrr.engines.footers import matching_files
 from isrr.engines.layout import Span, apart
@@ -126,20 +125,6 @@ def test_files_whose_ids_were_made_from_positions_are_not_pooled(trust_layout, t
     with pytest.raises(DataError, match=r"a\.parquet: its query ids were made from positions"):
         isrr.calibrate(f"{tmp_path}/*.parquet", PROMISE, trust_layout=trust_layout)
     assert isrr.calibrate(tmp_path / "a.parquet", PROMISE, trust_layout=trust_layout).provenance.made_ids
-
-
-def test_a_summary_arrives_as_it_was_sent():
-    sent = {"n": 2**90, "x": 0.1, "none": None, "text": "é", "sums": np.array([[2**80, -1]], object)}
-    sent |= {"keys": np.array([2**64 - 1], np.uint64), "inner": {"list": [1.5, {"a": np.zeros((0, 2))}]}}
-    (row,) = packing.pack(sent).to_pylist()
-    back = packing.unpack(row["summary"], row["arrays"])
-    for name in ("n", "x", "none", "text"):
-        assert back[name] == sent[name]
-    assert back["sums"].tolist() == [[2**80, -1]]
-    assert back["keys"].tolist() == [2**64 - 1]
-    assert back["inner"]["list"][1]["a"].shape == (0, 2)
-    with pytest.raises(MergeError, match="made by another version: isrr 0"):
-        packing.unpack(row["summary"].replace(f'"version": "{isrr.__version__}"', '"version": "0"'), row["arrays"])
 
 
 def test_a_refusal_keeps_its_kind_on_the_way(files):

@@ -4,12 +4,11 @@ The bets of the evidence depend on the number of queries, so this pass comes fir
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
 from isrr.data.queries import Queries, joint_fingerprint
-from isrr.engines.packing import Tree
 from isrr.errors import DataError
 from isrr.gains import has_relevant
 from isrr.guarantee import Guarantee
@@ -101,14 +100,6 @@ class TakeCensus:
             float(scores.max()),
             queries.fingerprint,
         )
-
-    def pack(self, summary: Census) -> Tree:
-        """The answer as a tree to send."""
-        return asdict(summary)
-
-    def unpack(self, tree: Tree) -> Census:
-        """The answer from its tree."""
-        return Census(**{**tree, "by_segment": tuple((name, count) for name, count in tree["by_segment"])})
 
 
 def refuse_single(n_single: int, n_queries: int) -> None:

@@ -6,7 +6,7 @@ queries losses are kept one by one, for betting; beyond, they are summed up as t
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from isrr.calibration.moments import Moments
 from isrr.calibration.table import Cell, RiskTable, merge
 from isrr.calibration.values import values_of
 from isrr.data.queries import FloatArray, Queries
-from isrr.engines.packing import Tree
 from isrr.errors import DataError
 from isrr.guarantee import Guarantee
 from isrr.metrics.evaluate import Evaluation, Method, evaluate
@@ -158,46 +157,6 @@ class Fill:
         if self._summed_evidence(guarantee) == "vb":
             return vb.Summary.of(losses, guarantee.tested_alpha, self.delta, planned)
         return mixture.Summary.of(losses, self.delta, planned)
-
-    def pack(self, summary: RiskTable) -> Tree:
-        """The answer as a tree to send."""
-        cells = [
-            {
-                "promise": self.guarantees.index(cell.guarantee),
-                "segment": cell.segment,
-                "keys": cell.keys,
-                "losses": cell.losses,
-                "summary": None if cell.summary is None else _fields(cell.summary),
-            }
-            for cell in summary.cells
-        ]
-        moments = asdict(summary.moments)
-        return {"moments": moments, "cells": cells, "n_skipped": summary.n_skipped, "keys": summary.keys}
-
-    def unpack(self, tree: Tree) -> RiskTable:
-        """The answer from its tree."""
-        cells = [
-            Cell(
-                self.guarantees[cell["promise"]],
-                cell["segment"],
-                cell["keys"],
-                cell["losses"],
-                None if cell["summary"] is None else _summary(cell["summary"]),
-            )
-            for cell in tree["cells"]
-        ]
-        return self._table(Moments.read(tree["moments"]), tuple(cells), tree["n_skipped"], tree["keys"])
-
-
-def _fields(summary: vb.Summary | mixture.Summary) -> Tree:
-    tree = dict(vars(summary))
-    return tree | {"squares": vars(summary.squares)} if isinstance(summary, vb.Summary) else tree
-
-
-def _summary(tree: Tree) -> vb.Summary | mixture.Summary:
-    if "squares" in tree:
-        return vb.Summary(tree["alpha"], tree["loss_sums"], mixture.Summary(**tree["squares"]))
-    return mixture.Summary(**tree)
 
 
 def summed_evidence(name: str, guarantee: Guarantee, n_queries: int, method: str) -> str | None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import reduce
 
 from isrr.data.queries import Queries, joint_fingerprint
-from isrr.engines.packing import Tree
 
 
 @dataclass(frozen=True)
@@ -24,11 +23,3 @@ class NameJudgments:
     def joined(self, summaries: Sequence[str]) -> str:
         """The answer for all parts."""
         return reduce(joint_fingerprint, summaries, "0" * 32)
-
-    def pack(self, summary: str) -> Tree:
-        """The answer as a tree to send."""
-        return {"judgments": summary}
-
-    def unpack(self, tree: Tree) -> str:
-        """The answer from its tree."""
-        return str(tree["judgments"])

@@ -1,7 +1,7 @@
 """The ranker in use beside the deterministic one on judged queries, in sums that add up over partitions."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TypeVar
 
@@ -12,7 +12,6 @@ from isrr.calibration.moments import DISPARITY_SCALE, Moments, WholeNumbers
 from isrr.calibration.values import values_of
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import Queries, joint_fingerprint
-from isrr.engines.packing import Tree
 from isrr.gains import gain
 from isrr.metrics.evaluate import evaluate
 from isrr.ranker.gpl import GPLRanker
@@ -166,16 +165,3 @@ class Measure:
         sums = np.zeros((len(names), 3), np.int64)
         np.add.at(sums, code, np.rint(np.stack(columns, axis=1) * DISPARITY_SCALE).astype(np.int64))
         return {str(name): tuple(row) for name, row in zip(names, sums.tolist(), strict=True)}
-
-    def pack(self, summary: Measured) -> Tree:
-        """The answer as a tree to send."""
-        pairs = [[*name, list(sums)] for name, sums in summary.pairs.items()]
-        groups = [[name, list(sums)] for name, sums in summary.groups.items()]
-        return {**vars(summary), "moments": asdict(summary.moments), "pairs": pairs, "groups": groups}
-
-    def unpack(self, tree: Tree) -> Measured:
-        """The answer from its tree."""
-        pairs = {(promise, segment): tuple(sums) for promise, segment, sums in tree["pairs"]}
-        groups = {name: tuple(sums) for name, sums in tree["groups"]}
-        read = {"moments": Moments.read(tree["moments"]), "pairs": pairs, "groups": groups}
-        return Measured(**{**tree, **read, "score_bins": tuple(tree["score_bins"])})

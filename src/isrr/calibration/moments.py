@@ -4,9 +4,7 @@ What must add up is kept in whole numbers, so any cut of the queries into shards
 bits.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -53,11 +51,6 @@ class Moments:
     def none(cls, n_grid: int) -> "Moments":
         """Of no queries."""
         return cls.of(np.empty((0, n_grid)), np.empty((0, n_grid)))
-
-    @classmethod
-    def read(cls, tree: Mapping[str, Any]) -> "Moments":
-        """From its fields, with lists for tuples."""
-        return cls(tree["n_queries"], *(tuple(sums) for name, sums in tree.items() if name != "n_queries"))
 
     def __add__(self, other: "Moments") -> "Moments":
         pairs = [

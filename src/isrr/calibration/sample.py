@@ -6,13 +6,12 @@ up to chance. The sample fits on one machine; everything else stays where it is.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isrr.data.queries import Queries
-from isrr.engines.packing import Tree
 from isrr.engines.task import Source
 from isrr.errors import DataError
 from isrr.parallel import Progress
@@ -49,14 +48,6 @@ class Gather:
             return found[0] if found else None
         return Queries.concatenate(found)
 
-    def pack(self, summary: Queries | None) -> Tree:
-        """The answer as a tree to send."""
-        return {} if summary is None else {field.name: getattr(summary, field.name) for field in fields(Queries)}
-
-    def unpack(self, tree: Tree) -> Queries | None:
-        """The answer from its tree."""
-        return Queries(**tree) if tree else None
-
 
 @dataclass(frozen=True)
 class FindShared:
@@ -89,14 +80,6 @@ class FindShared:
     def joined(self, summaries: Sequence[frozenset[int]]) -> frozenset[int]:
         """The answer for all parts."""
         return frozenset().union(*summaries)
-
-    def pack(self, summary: frozenset[int]) -> Tree:
-        """The answer as a tree to send."""
-        return {"names": sorted(summary)}
-
-    def unpack(self, tree: Tree) -> frozenset[int]:
-        """The answer from its tree."""
-        return frozenset(tree["names"])
 
 
 def _names(queries: Queries, roles: tuple[str, ...]) -> NDArray[np.uint64]:
