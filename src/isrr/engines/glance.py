@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import Queries
-from isrr.engines.packing import Tree
 
 
 @dataclass(frozen=True)
@@ -51,11 +50,3 @@ class TakeGlance:
     def joined(self, summaries: Sequence[Glance]) -> Glance:
         """The answer for all parts."""
         return Glance(*(sum(column) for column in zip(*(vars(glance).values() for glance in summaries), strict=True)))
-
-    def pack(self, summary: Glance) -> Tree:
-        """The answer as a tree to send."""
-        return vars(summary)
-
-    def unpack(self, tree: Tree) -> Glance:
-        """The answer from its tree."""
-        return Glance(**tree)

@@ -5,7 +5,7 @@ query is whole, and nothing more is asked. Otherwise the ids decide: one that co
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +14,6 @@ import numpy as np
 from isrr.data.blocks import whole_queries
 from isrr.data.columns import Cast
 from isrr.data.queries import Queries
-from isrr.engines.packing import Tree
 from isrr.errors import DataError
 
 
@@ -57,14 +56,6 @@ class TakeSpans:
     def joined(self, summaries: Sequence[tuple[Span, ...]]) -> tuple[Span, ...]:
         """The answer for all parts."""
         return tuple(span for spans in summaries for span in spans)
-
-    def pack(self, summary: tuple[Span, ...]) -> Tree:
-        """The answer as a tree to send."""
-        return {"spans": [asdict(span) for span in summary]}
-
-    def unpack(self, tree: Tree) -> tuple[Span, ...]:
-        """The answer from its tree."""
-        return tuple(Span(**span) for span in tree["spans"])
 
 
 def apart(spans: tuple[Span, ...]) -> bool:

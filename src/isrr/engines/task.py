@@ -8,22 +8,24 @@ Summaries add up exactly, so neither the number of partitions nor their order no
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, get_type_hints
 
 from isrr.data.blocks import whole_queries
 from isrr.data.columns import Cast
 from isrr.data.queries import Queries
-from isrr.engines.packing import Tree, pack, unpack
+from isrr.engines.packing import pack, unpack
 from isrr.errors import DataError, EngineError, PromiseError, IsrrError, MergeError, ScorerError
 from isrr.parallel import Progress
 
 Sum = TypeVar("Sum")
 Other = TypeVar("Other")
-_KINDS = {kind.__name__: kind for kind in (PromiseError, MergeError, ScorerError)}
+_ERRORS = {kind.__name__: kind for kind in (PromiseError, MergeError, ScorerError)}
 
 
 class Task(Protocol[Sum]):
     """A question to all queries whose answers for parts of them add up.
+
+    The return annotation of `summary` tells `isrr.engines.packing` what to expect when an answer arrives.
 
     Attributes:
         roles: The columns it reads, where there are such.
@@ -38,12 +40,6 @@ class Task(Protocol[Sum]):
 
     def joined(self, summaries: Sequence[Sum]) -> Sum:
         """The answer for all queries from answers for parts of them, in any order."""
-
-    def pack(self, summary: Sum) -> Tree:
-        """An answer as a tree that `isrr.engines.packing` can send."""
-
-    def unpack(self, tree: Tree) -> Sum:
-        """An answer from its tree."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +61,6 @@ class Together(Generic[Sum, Other]):
     def joined(self, summaries: Sequence[tuple[Sum, Other]]) -> tuple[Sum, Other]:
         """The answer for all parts."""
         return self.one.joined([one for one, _ in summaries]), self.other.joined([other for _, other in summaries])
-
-    def pack(self, summary: tuple[Sum, Other]) -> Tree:
-        """The answer as a tree to send."""
-        return {"one": self.one.pack(summary[0]), "other": self.other.pack(summary[1])}
-
-    def unpack(self, tree: Tree) -> tuple[Sum, Other]:
-        """The answer from its tree."""
-        return self.one.unpack(tree["one"]), self.other.unpack(tree["other"])
 
 
 class Source(Protocol):
@@ -106,23 +94,45 @@ def summarise(batches: Iterable[Any], task: Task[Sum], columns: Cast, name: str)
         name: What errors call the partition.
     """
     try:
-        return pack(task.pack(task.summary(whole_queries(batches, columns, name))))
+        return pack(task.summary(whole_queries(batches, columns, name)))
     except IsrrError as error:
         found = str(error) if str(error).startswith(name) else f"{name}: {error}"
-        return pack({"refused": found, "query": getattr(error, "query", None), "kind": type(error).__name__})
+        return pack(Refusal(found, type(error).__name__, getattr(error, "query", None)))
 
 
 def merged(task: Task[Sum], summaries: Iterable[Any]) -> Sum:
     """The answer for all partitions, from a record batch each; or the first refusal among them."""
-    trees = [unpack(row["summary"], row["arrays"]) for batch in summaries for row in batch.to_pylist()]
-    refusals = [tree for tree in trees if "refused" in tree]
+    kinds = (Refusal, *kinds_of(task))
+    parts = [unpack(kinds, row) for batch in summaries for row in batch.to_pylist()]
+    refusals = [part for part in parts if isinstance(part, Refusal)]
     if refusals:
-        raise _refusal(min(refusals, key=lambda tree: tree["refused"]))
-    return task.joined([task.unpack(tree) for tree in trees])
+        raise min(refusals, key=lambda refusal: refusal.said).error()
+    return task.joined(parts)
 
 
-def _refusal(tree: Tree) -> IsrrError:
-    """The error that a partition sent, of its own kind; a kind that has no meaning away from there is the engine's."""
-    if tree["kind"] == DataError.__name__:
-        return DataError(tree["refused"], tree["query"])
-    return _KINDS.get(tree["kind"], EngineError)(tree["refused"])
+def kinds_of(task: Task[Any]) -> tuple[Any, ...]:
+    """What the summaries of a task are made of."""
+    if isinstance(task, Together):
+        return (*kinds_of(task.one), *kinds_of(task.other))
+    return (get_type_hints(type(task).summary)["return"],)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What a partition sends where isrr refuses its rows.
+
+    Attributes:
+        said: The message.
+        kind: Name of the error's class.
+        query: The query at fault, if one is known.
+    """
+
+    said: str
+    kind: str
+    query: str | None
+
+    def error(self) -> IsrrError:
+        """The error, of its own kind; a kind that has no meaning away from there is the engine's."""
+        if self.kind == DataError.__name__:
+            return DataError(self.said, self.query)
+        return _ERRORS.get(self.kind, EngineError)(self.said)

@@ -1,0 +1,150 @@
+"""What travels between processes arrives as it was sent, bit for bit."""
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from importlib import import_module
+from pkgutil import iter_modules
+
+import numpy as np
+import pytest
+
+import isrr
+from isrr import GPLRanker, Guarantee, MergeError, Queries
+from isrr.calibration.census import TakeCensus
+from isrr.calibration.fill import Fill
+from isrr.calibration.judgments import NameJudgments
+from isrr.calibration.measure import Measure
+from isrr.calibration.sample import ALL, FindShared, Gather
+from isrr.engines.glance import TakeGlance
+from isrr.engines.layout import TakeSpans
+from isrr.engines.packing import pack, unpack
+from isrr.engines.task import Together, kinds_of
+
+PER_SEGMENT = Guarantee.parse("ndcg@5 >= 90% of deterministic", per="segment")
+PATH = [GPLRanker.deterministic(), GPLRanker(temperature=0.1), GPLRanker()]
+UNFAIR = Guarantee.parse("normalized_disparity@5 <= 0.9")
+
+
+def sent(kind, value):
+    (row,) = pack(value).to_pylist()
+    return unpack(kind, row)
+
+
+def same(a, b):
+    """Whether two values have the same types and the same bits."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, np.ndarray):
+        alike = (a.dtype, a.shape) == (b.dtype, b.shape)
+        return alike and (same(a.tolist(), b.tolist()) if a.dtype == object else a.tobytes() == b.tobytes())
+    if is_dataclass(a):
+        return all(same(getattr(a, each.name), getattr(b, each.name)) for each in fields(a))
+    if isinstance(a, Mapping):
+        return same(list(a.items()), list(b.items()))
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return struct.pack("d", a) == struct.pack("d", b) if isinstance(a, float) else a == b
+
+
+@dataclass(frozen=True)
+class Leaf:
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Branch:
+    leaves: dict[tuple[int, str], Leaf]
+    other: "Branch | Leaf | None" = None
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (int, 2**90),
+        (int, -(2**20_000)),
+        (float, 0.1),
+        (float, -0.0),
+        (float, math.inf),
+        (float, struct.unpack(">d", bytes.fromhex("fff8000000000001"))[0]),
+        (str, "é\ud800"),
+        (bool | None, True),
+        (bool | None, None),
+        (frozenset[int], frozenset({2**64 - 1, 3})),
+        (tuple[list[float], ...], ([], [1.5, 5e-324])),
+        (dict[str, set[int]], {"fields": {1}, "class": set()}),
+        (np.ndarray, np.array([[2**80, -1]], object)),
+        (np.ndarray, np.array(["a", "é", None], object)),
+        (np.ndarray, np.array(["a", "longer"])),
+        (np.ndarray, np.array([2**64 - 1], np.uint64)),
+        (np.ndarray, np.zeros((0, 2), np.float32)),
+        (np.ndarray, np.asfortranarray(np.arange(6.0).reshape(2, 3))),
+        (Branch, Branch({(1, "a"): Leaf((1, 2)), (2, "b"): Leaf(())}, Branch({}, Leaf((3,))))),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_value_arrives_as_it_was_sent(kind, value):
+    assert same(sent(kind, value), value)
+
+
+def test_numbers_of_numpy_arrive_as_those_of_python():
+    assert same(sent(tuple, (np.float32(0.1), np.int64(7), np.bool_(True))), (float(np.float32(0.1)), 7, True))
+
+
+def test_what_cannot_be_sent_is_refused_by_its_class():
+    for value in (object(), Leaf, np.zeros(1, "i4,f8")):
+        with pytest.raises(TypeError, match=f"a {type(value).__name__} cannot be sent"):
+            pack(value)
+
+
+def test_only_classes_that_are_expected_are_made():
+    assert same(sent(list[Branch], [Leaf((1,))]), [Leaf((1,))])  # branches hold leaves
+    with pytest.raises(TypeError, match=r"unexpected '.*Branch' in a summary; expected one of .*Leaf"):
+        sent(list[Leaf], [Branch({})])
+
+
+def test_a_summary_of_another_version_is_refused():
+    (row,) = pack(1).to_pylist()
+    row["summary"] = row["summary"].replace(f'"version": "{isrr.__version__}"', '"version": "0"')
+    with pytest.raises(MergeError, match="made by another version: isrr 0"):
+        unpack(int, row)
+
+
+@pytest.fixture(scope="module")
+def queries():
+    rng = np.random.default_rng(20235)
+    relevance = rng.integers(0, 4, 800).astype(float)
+    return Queries.from_arrays(
+        scores=relevance + rng.normal(size=800),
+        relevance=relevance,
+        query_ids=np.repeat([f"q{i}" for i in range(100)], 8),
+        item_ids=np.tile(np.arange(8), 100),
+        item_groups=np.tile(["new", "old"], 400),
+        segments=np.repeat(["a", "b"], 400),
+    )
+
+
+def tasks(queries):
+    """One task of every kind, and of `Fill` one for every way losses are kept."""
+    census = TakeCensus((PER_SEGMENT,))
+    outcome = isrr.calibrate(queries, PER_SEGMENT)
+    counts = census.summary([queries])
+    fills = [
+        Fill.planned(counts, PATH, [promise], delta=0.05, evidence=evidence)
+        for promise, evidence in ((PER_SEGMENT, "betting"), (PER_SEGMENT, "vb"), (UNFAIR, "mixture"))
+    ]
+    shared = FindShared.among(queries[:20], made_ids=True)
+    single = [census, NameJudgments(), TakeSpans(), TakeGlance.of(outcome, 5), Measure(outcome), shared]
+    return [*single, *fills, Gather(ALL), Gather(1), Together(census, Together(Gather(2**62), fills[0]))]
+
+
+def test_the_summary_of_every_task_arrives_as_it_was_sent(queries):
+    tried = tasks(queries)
+    for task in tried:
+        summary = task.summary([queries[:70], queries[70:]])
+        assert same(sent(kinds_of(task), summary), summary), task
+    rooms = [isrr.engines, isrr.calibration]
+    modules = [import_module(f"{room.__name__}.{each.name}") for room in rooms for each in iter_modules(room.__path__)]
+    held = [each for module in modules for each in vars(module).values()]
+    assert {type(task) for task in tried} == {each for each in held if is_dataclass(each) and hasattr(each, "joined")}
