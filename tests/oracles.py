@@ -1,15 +1,38 @@
 """Slow, obvious versions of what isrr computes. Written to be believed without being run."""
 
+import struct
 from fractions import Fraction
+from hashlib import blake2b
 from itertools import pairwise, permutations
 
 import numpy as np
 
 
-def standard_order(scores, item_ids=None):
-    """Positions by falling score; ties by item id, else by input order."""
-    ties = range(len(scores)) if item_ids is None else item_ids
-    return sorted(range(len(scores)), key=lambda i: (-scores[i], ties[i]))
+def mixed(x):
+    """SplitMix64's finaliser."""
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
+    return x ^ (x >> 31)
+
+
+def text_hash(identifier):
+    """FNV-1a of an id's text."""
+    name = 0xCBF29CE484222325
+    for letter in str(identifier).encode():
+        name = (name ^ letter) * 0x100000001B3 % 2**64
+    return name
+
+
+def standard_order(scores, item_ids=None, query_id=None):
+    """Positions by falling score; equal ones by falling lot, a hash of query id, all scores and item id or position."""
+    golden = 0x9E3779B97F4A7C15
+    words = [struct.unpack("<Q", struct.pack("<d", score + 0.0))[0] for score in scores]
+    content = sum(mixed((word + golden) % 2**64) for word in words) % 2**64
+    query = 0 if query_id is None else int.from_bytes(blake2b(str(query_id).encode(), digest_size=8).digest(), "little")
+    lots = mixed((mixed(mixed(query) ^ content) + golden) % 2**64)
+    names = range(len(scores)) if item_ids is None else [text_hash(item) for item in item_ids]
+    lot = [mixed((lots + (name + 1) * golden) % 2**64) >> 11 for name in names]
+    return sorted(range(len(scores)), key=lambda i: (-scores[i], -lot[i]))
 
 
 def repeated_item(lists):
@@ -27,7 +50,7 @@ def softmax(values):
 
 def choices(scores, placed, position, threshold, decay, temperature, eligibility):
     """Chance of each unplaced item at a position, given the items placed before: {item: probability}."""
-    free = [d for d in standard_order(scores) if d not in placed]
+    free = [d for d in standard_order(scores, query_id=0) if d not in placed]
     admitted = [d for d in free if eligibility[d] >= threshold * decay**position]
     if not admitted:
         return {free[0]: 1.0}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import oracles
 from isrr import DataError, GPLRanker, Queries, read_queries
+from isrr.gains import ndcg
 
 CLOSE = Decimal("1.00000000000000000002")  # as a float it is 1
 
@@ -169,26 +170,76 @@ def test_item_groups_are_coded_in_the_order_of_their_text():
         _ = Queries.from_arrays(scores=[1.0], group=[1]).coded_groups
 
 
-def test_ties_go_by_item_id_shorter_first_then_by_text():
-    queries = Queries.from_arrays(scores=[1, 1, 1, 2], query_ids=[0] * 4, item_ids=["10", "9", "b", "z"])
-    assert queries.by_score.tolist() == [3, 1, 2, 0]
-    numbered = Queries.from_arrays(scores=[1, 1, 1, 2], query_ids=[0] * 4, item_ids=[10, 9, 11, 1])
-    assert numbered.by_score.tolist() == [3, 1, 0, 2]
-    plain = Queries.from_arrays(scores=[1, 1, 1, 2], query_ids=[0] * 4)
-    assert plain.by_score.tolist() == [3, 0, 1, 2]
-
-
 @pytest.mark.parametrize("n", [1, 2, 11, 12, 13, 100, 399, 400, 401, 1_000, 5_000])
-def test_sorting_is_stable_at_every_length(n):
-    scores = np.random.default_rng(n).integers(0, max(n // 3, 2), n).astype(float)
-    queries = Queries.from_arrays(scores=scores, query_ids=np.zeros(n, int))
-    assert (queries.by_score == np.argsort(-scores, kind="stable")).all()
-    ids = np.random.default_rng(n + 1).permutation(n)
-    with_ids = Queries.from_arrays(scores=scores, query_ids=np.zeros(n, int), item_ids=ids)
-    assert (with_ids.by_score == np.lexsort((ids, -scores))).all()
-    tied, texts = scores // 50, [f"{'x' * (i % 3)}{i}" for i in ids]
-    with_texts = Queries.from_arrays(scores=tied, query_ids=np.zeros(n, int), item_ids=texts)
-    assert with_texts.by_score.tolist() == oracles.standard_order(tied, [(len(text), text) for text in texts])
+def test_the_order_by_score_is_that_of_the_slow_twin_at_every_length(n):
+    scores = np.random.default_rng(n).integers(-max(n // 6, 2), max(n // 6, 2), n).astype(float)
+    plain = Queries.from_arrays(scores=scores, query_ids=np.full(n, 7))
+    assert plain.by_score.tolist() == oracles.standard_order(scores, query_id=7)
+    ids = np.random.default_rng(n + 1).permutation(n) - 2
+    with_ids = Queries.from_arrays(scores=scores, query_ids=np.full(n, 7), item_ids=ids)
+    assert with_ids.by_score.tolist() == oracles.standard_order(scores, ids.tolist(), 7)
+    tied, texts = scores // 50, [f"{'ü' * (i % 3)}{i}" for i in ids]
+    with_texts = Queries.from_arrays(scores=tied, query_ids=["q"] * n, item_ids=texts)
+    assert with_texts.by_score.tolist() == oracles.standard_order(tied, texts, "q")
+
+
+def relevance_sorted(scores, relevance):
+    """The rows of each query by falling relevance, as a join with judgments may leave them."""
+    rows = np.argsort(-relevance, axis=1, kind="stable")
+    return np.take_along_axis(scores, rows, 1), np.take_along_axis(relevance, rows, 1)
+
+
+@pytest.mark.parametrize("levels", [1, 2, 4])
+def test_rows_sorted_by_relevance_do_not_improve_the_order_by_score(levels):
+    rng = np.random.default_rng(20230)
+    n_queries, n_items = 4_000, 12
+    relevance = rng.integers(0, 3, (n_queries, n_items))
+    scores = np.floor((relevance + rng.normal(scale=3, size=relevance.shape)) / 20 * levels)
+
+    def mean_ndcg(scores, relevance):
+        columns = {"scores": scores.ravel(), "relevance": relevance.ravel()}
+        found = ndcg(Queries.from_arrays(**columns, query_ids=np.arange(n_queries).repeat(n_items)))
+        return np.nanmean(found), np.nanstd(found) / np.sqrt(n_queries)
+
+    shuffled, error = mean_ndcg(scores, relevance)  # rows in no order
+    best, _ = mean_ndcg(*relevance_sorted(scores, relevance))
+    worst, _ = mean_ndcg(*relevance_sorted(scores, -relevance)[:1], -relevance_sorted(scores, -relevance)[1])
+    assert abs(best - shuffled) < 4 * error
+    assert abs(worst - shuffled) < 4 * error
+
+
+def test_with_item_ids_ties_do_not_depend_on_the_order_of_rows():
+    rng = np.random.default_rng(3)
+    query_ids, item_ids = rng.integers(0, 20, 900), np.array([f"i{i}" for i in rng.permutation(900)])
+    scores, shuffle = rng.integers(0, 4, 900).astype(float), rng.permutation(900)
+
+    def orders(rows):
+        queries = Queries.from_arrays(scores=scores[rows], query_ids=query_ids[rows], item_ids=item_ids[rows])
+        return {str(query.query_ids[0]): query.item_ids[query.by_score].tolist() for query in queries}
+
+    assert orders(shuffle) == orders(np.arange(900))
+
+
+def test_a_minus_before_a_zero_changes_nothing():
+    scores = np.array([0.0, 1.0, 0.0, -1.0, 0.0, 0.0])
+    signed = np.where(scores == 0, [-0.0, 0, 0.0, 0, -0.0, 0.0], scores)
+    plain, minus = (Queries.from_arrays(scores=s, relevance=[1, 0, 2, 0, 1, 0], group=[6]) for s in (scores, signed))
+    assert not np.signbit(minus.scores[minus.scores == 0]).any()
+    assert plain.by_score.tolist() == minus.by_score.tolist()
+    assert plain.fingerprint == minus.fingerprint
+    assert plain.content_keys(judged=True) == minus.content_keys(judged=True)
+    assert not np.signbit(plain.with_scores(signed).scores[0])
+    ranker = GPLRanker.deterministic(k=6)
+    assert ranker.rank(scores, 0).tolist() == ranker.rank(signed, 0).tolist() == plain.by_score.tolist()
+
+
+def test_tied_places_are_those_that_scores_do_not_decide():
+    queries = Queries.from_arrays(scores=[3, 1, 1, 0, 5, 2, 2, 2, 9, 8, 7], group=[4, 4, 1, 2])
+    assert queries.tied_places(1).tolist() == [0, 0, 0, 0]
+    assert queries.tied_places(2).tolist() == [1, 1, 0, 0]
+    assert queries.tied_places(3).tolist() == [2, 2, 0, 0]
+    assert queries.tied_places(10).tolist() == [2, 3, 0, 0]
+    assert Queries.from_arrays(scores=np.zeros(7), group=[7]).tied_places(5).tolist() == [5]
 
 
 @settings(max_examples=100, deadline=None)

@@ -21,7 +21,7 @@ CASES = [
 
 
 def one_query(scores):
-    return Queries.from_arrays(scores=scores, query_ids=["q"] * len(scores))
+    return Queries.from_arrays(scores=scores, query_ids=[0] * len(scores))
 
 
 def law_of(scores, k, threshold, decay, temperature):

@@ -144,6 +144,26 @@ def test_propensities_served_with_a_list_are_those_of_the_list(ranker):
         assert not served.tied
 
 
+@pytest.mark.parametrize("item_ids", [None, [f"i{i}" for i in range(40)], list(range(40))])
+def test_equal_scores_are_served_in_the_order_that_calibration_takes(item_ids):
+    scores = np.random.default_rng(5).integers(0, 3, 40).astype(float)
+    queries = Queries.from_arrays(scores=scores, query_ids=["q"] * 40, item_ids=item_ids)
+    for ranker in (GPLRanker.deterministic(k=40), GPLRanker(k=40), GPLRanker(k=40, threshold=0.02, decay=0.9)):
+        served = ranker.rank_with_propensity(scores, "q", "u", item_ids=item_ids)
+        assert served.deterministic.tolist() == queries.by_score.tolist()
+        assert served.ranking.tolist() == ranker.rank_queries(queries, "u")[0].tolist()
+        assert served.ranking.tolist() == ranker.rank(scores, "q", "u", item_ids=item_ids).tolist()
+        if item_ids is not None:
+            by_id = [item_ids[i] for i in served.ranking]
+            turned = ranker.rank(scores[::-1], "q", "u", item_ids=item_ids[::-1])
+            assert [item_ids[::-1][i] for i in turned] == by_id
+
+
+def test_as_many_item_ids_as_scores_are_expected():
+    with pytest.raises(DataError, match="there are 2 item ids and 3 scores; expected one id per score"):
+        GPLRanker().rank([1.0, 2.0, 3.0], item_ids=["a", "b"])
+
+
 def test_a_served_list_says_whether_scores_tie_and_how_sure_the_first_place_is():
     served = GPLRanker(k=2).rank_with_propensity([0.0, 1.0, 0.0], "q", "s")
     assert served.tied

@@ -1,18 +1,20 @@
-"""Compiled passes over ragged columns: sorting each query's rows by falling value, moving them, naming their content,
+"""Compiled passes over ragged columns: sorting each query's rows by falling score, moving them, naming their content,
 finding those that repeat one.
 
 Short lists are ranked by counting, for every item, the items that precede it: n² comparisons without a branch beat
-n·log n comparisons with one up to a few hundred items. Longer lists are sorted by merging.
+n·log n comparisons with one up to a few hundred items.
+
+Equal scores are ordered by lot. A lot depends on the query's id, on all of its scores (in any order) and on the item's
+id, or its place in the list where items have no ids: on nothing that knows how relevant the item is. Were ties left in
+the order of the rows, a table sorted by relevance would make the order by score look better than it is.
 """
 
 import numpy as np
 
 from isrr.compiled import njit
-from isrr.noise import GOLDEN, mix
+from isrr.noise import GOLDEN, mix, stream, uniform
 
 COUNTING = 400  # lists up to this length are ranked by counting
-RUN = 12  # merging starts from runs of this length, sorted by insertion
-TIED = 32  # ties of up to as many items are broken by insertion
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -24,11 +26,19 @@ def longest_query(offsets, start, stop):
 
 
 @njit(cache=True, nogil=True)
-def _rank_by_counting(values, order):
-    order[:] = -1
-    for i in range(values.size):
+def _sort(values, order):
+    # order (n,)  out: positions by falling value, equal ones in input order
+    n = values.size
+    if n > COUNTING:
+        by_value = np.argsort(-values, kind="mergesort")
+        for i in range(n):
+            order[i] = by_value[i]
+        return
+    for i in range(n):
+        order[i] = -1
+    for i in range(n):
         value, place = values[i], 0
-        for j in range(values.size):
+        for j in range(n):
             place += 1 if values[j] > value else 0
         while order[place] >= 0:  # taken by an equal value that came before
             place += 1
@@ -36,99 +46,66 @@ def _rank_by_counting(values, order):
 
 
 @njit(cache=True, nogil=True)
-def _merge_sort(values, order, spare):
-    n = values.size
-    for start in range(0, n, RUN):
-        for i in range(start, min(start + RUN, n)):
-            j = i
-            while j > start and values[order[j - 1]] < values[i]:
-                order[j] = order[j - 1]
-                j -= 1
-            order[j] = i
-    width = RUN
-    while width < n:
-        for start in range(0, n - width, 2 * width):
-            right, stop = start + width, min(start + 2 * width, n)
-            spare[:width] = order[start:right]
-            left, out = 0, start
-            while left < width and right < stop:
-                if values[spare[left]] >= values[order[right]]:
-                    order[out] = spare[left]
-                    left += 1
-                else:
-                    order[out] = order[right]
-                    right += 1
-                out += 1
-            order[out : out + width - left] = spare[left:width]
-        width *= 2
+def _lots_of(scores, query):
+    # The name of the lots that are drawn between equal scores of a query.
+    bits = np.empty(1, np.float64)
+    word = bits.view(np.uint64)
+    content = np.uint64(0)
+    for score in scores:
+        bits[0] = score + 0.0  # −0 and 0 are the same number
+        content += mix(word[0] + GOLDEN)
+    return stream(query, content, 0)
 
 
 @njit(cache=True, nogil=True)
-def sort_query(values, order, spare):
-    # order (n,)  out: positions by falling value, equal ones in input order
-    if values.size <= COUNTING:
-        _rank_by_counting(values, order)
-    else:
-        _merge_sort(values, order, spare)
+def sort_query(scores, query, items, order):
+    # scores (n,)
+    # query             64 bits that name the query, 0 where it has no id
+    # items  (n,) or () 64 bits that name each item; empty where items have no ids
+    # order  (n,)       out: positions by falling score, equal ones by lot
+    # Returns whether two scores are equal.
+    _sort(scores, order)
+    tied, lots, head = False, np.uint64(0), 0
+    for i in range(1, scores.size + 1):
+        if i < scores.size and scores[order[i]] == scores[order[head]]:
+            continue
+        if i - head > 1:
+            if not tied:
+                tied, lots = True, _lots_of(scores, query)
+            run = order[head:i].copy()
+            drawn, places = np.empty(run.size), np.empty(run.size, np.int32)
+            for j in range(run.size):
+                drawn[j] = uniform(lots, items[run[j]] if items.size else np.uint64(run[j]))
+            _sort(drawn, places)
+            for j in range(run.size):
+                order[head + j] = run[places[j]]
+        head = i
+    return tied
 
 
 @njit(cache=True, nogil=True)
-def sort_queries(offsets, values, start, stop, order):
-    # values (n_rows,)
-    # order  (n_rows,)  out: positions within the query by falling value, equal ones in input order
-    spare = np.empty(longest_query(offsets, start, stop), np.int32)
+def sort_queries(offsets, scores, queries, items, start, stop, order, tied):
+    # queries (n_queries,), items (n_rows,) or ()  names, as for `sort_query`
+    # order   (n_rows,)     out: positions within the query by falling score, equal ones by lot
+    # tied    (n_queries,)  in: which queries to sort; out: in which of them two scores are equal
     for q in range(start, stop):
         first, last = offsets[q], offsets[q + 1]
-        sort_query(values[first:last], order[first:last], spare)
+        if tied[q]:
+            tied[q] = sort_query(scores[first:last], queries[q], items[first:last], order[first:last])
 
 
 @njit(cache=True, nogil=True)
-def mark_tied(offsets, values, order, start, stop, tied):
-    # values (n_rows,)
-    # order  (n_rows,)  as `sort_queries` leaves it
-    # tied   (n_rows,)  out: whether another row of the query has the same value
+def count_tied(offsets, scores, order, k, start, stop, counts):
+    # order  (n_rows,)     positions within the query by falling score
+    # counts (n_queries,)  out: of its first k places, those whose item has the score of a neighbour
     for q in range(start, stop):
         first, last = offsets[q], offsets[q + 1]
-        tied[first:last] = False
-        for i in range(first + 1, last):
-            above, here = first + order[i - 1], first + order[i]
-            if values[above] == values[here]:
-                tied[above] = tied[here] = True
-
-
-@njit(cache=True, nogil=True)
-def _sort_tied(ties, run, spare):
-    # run (n_tied,)  in and out: positions, sorted by rising tie value
-    if run.size <= TIED:
-        for i in range(1, run.size):
-            item, j = run[i], i
-            while j > 0 and ties[run[j - 1]] > ties[item]:
-                run[j] = run[j - 1]
-                j -= 1
-            run[j] = item
-        return
-    falling, places, before = np.empty(run.size, np.int64), np.empty(run.size, np.int32), run.copy()
-    for i in range(run.size):
-        falling[i] = -ties[run[i]]
-    sort_query(falling, places, spare)
-    for i in range(run.size):
-        run[i] = before[places[i]]
-
-
-@njit(cache=True, nogil=True)
-def break_ties(offsets, values, ties, start, stop, order):
-    # values (n_rows,)
-    # ties   (n_rows,)  ≥ 0, read where values are equal
-    # order  (n_rows,)  in and out: positions within the query by falling value, now equal ones by rising tie value
-    spare = np.empty(longest_query(offsets, start, stop), np.int32)
-    for q in range(start, stop):
-        first, last = offsets[q], offsets[q + 1]
-        head = first
-        for i in range(first + 1, last + 1):
-            if i == last or values[first + order[i]] != values[first + order[head]]:
-                if i - head > 1:
-                    _sort_tied(ties[first:last], order[head:i], spare)
-                head = i
+        counts[q] = 0
+        for i in range(first, min(first + k, last)):
+            score = scores[first + order[i]]
+            above = i > first and scores[first + order[i - 1]] == score
+            below = i + 1 < last and scores[first + order[i + 1]] == score
+            counts[q] += above or below
 
 
 @njit(cache=True, nogil=True)
@@ -199,6 +176,24 @@ def hash_queries(offsets, keys, first, second):
 
 
 @njit(cache=True, nogil=True)
+def hash_texts(letters, offsets, hashes):
+    # letters (n_bytes,), offsets (n_texts + 1,)  texts end to end
+    # hashes  (n_texts,)                          out: FNV-1a of each
+    for text in range(hashes.size):
+        name = np.uint64(0xCBF29CE484222325)
+        for at in range(offsets[text], offsets[text + 1]):
+            name = (name ^ np.uint64(letters[at])) * np.uint64(0x100000001B3)
+        hashes[text] = name
+
+
+@njit(cache=True, nogil=True)
+def _copy(row, into):
+    # `into[:] = row` would compile numba's wording of shapes that differ, for seconds
+    for i in range(row.size):
+        into[i] = row[i]
+
+
+@njit(cache=True, nogil=True)
 def reorder_rows(matrix, rows):
     # matrix (n_rows, n_columns)  in and out: row r becomes what was row rows[r]
     # rows   (n_rows,)            a permutation; used up as a scratch (every entry ends as its own place)
@@ -206,12 +201,12 @@ def reorder_rows(matrix, rows):
     for start in range(rows.size):
         if rows[start] == start:
             continue
-        spare[:] = matrix[start]
+        _copy(matrix[start], spare)
         here = start
         while rows[here] != start:
             there = rows[here]
-            matrix[here] = matrix[there]
+            _copy(matrix[there], matrix[here])
             rows[here] = here
             here = there
-        matrix[here] = spare
+        _copy(spare, matrix[here])
         rows[here] = here

@@ -77,7 +77,7 @@ class Grouping:
             query = str(self.query_ids[self._query_of(row)])
             found, need = array[row], needed(array[row], least)
             raise DataError(f"row {row + 1} (query {query!r}): {name} is {found}; {need}", query)
-        return self._moved(array).astype(np.float64)
+        return self._moved(array).astype(np.float64) + 0.0  # −0 and 0 are the same number
 
     def matrix(self, values: ArrayLike) -> NDArray[np.float32]:
         """The features of each row; not copied where nobody can write to them."""

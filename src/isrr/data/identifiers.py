@@ -7,7 +7,6 @@ from decimal import Decimal
 from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import UUID
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -197,11 +196,19 @@ def identifier_key(identifier: object) -> int:
     return int.from_bytes(blake2b(str(identifier).encode(), digest_size=8).digest(), "little")
 
 
-def identifier_checksums(ids: NDArray[Any]) -> NDArray[np.float64]:
-    """A checksum of each id's text, several times cheaper than a key: for naming rows all together, not one by one.
+def identifier_hashes(ids: NDArray[Any]) -> NDArray[np.uint64]:
+    """A 64-bit hash of each id's text, many times cheaper than a key.
 
     Example:
-        >>> identifier_checksums(np.array([7])) == identifier_checksums(np.array(["7"], object))
+        >>> identifier_hashes(np.array([7])) == identifier_hashes(np.array(["7"], object))
         array([ True])
     """
-    return np.array([crc32(str(identifier).encode()) for identifier in ids.tolist()], np.float64)
+    import pyarrow as pa
+
+    from isrr.data._order_kernels import hash_texts
+
+    texts = pa.array(ids).cast(pa.large_string()) if ids.dtype.kind == "i" else pa.array(ids, pa.large_string())
+    _, offsets, letters = texts.buffers()
+    found = np.empty(ids.size, np.uint64)
+    hash_texts(np.frombuffer(letters or b"", np.uint8), np.frombuffer(offsets, np.int64), found)
+    return found

@@ -1,7 +1,7 @@
-"""Items within their queries: in order of falling value, ties by item id, and no id twice.
+"""Items within their queries: in order of falling score, and no id twice.
 
-Only the ids of tied items are put in order, and only queries in which hashes meet are searched for repeats: both cost
-far more by text than everything else that is done to a row.
+Only the ids of queries with tied scores are hashed, and only queries in which hashes meet are searched for repeats:
+text costs far more than everything else that is done to a row.
 """
 
 from typing import Any
@@ -9,31 +9,39 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.data.identifiers import hashes, shortlex
+from isrr.data.identifiers import hashes, identifier_hashes, identifier_key, shortlex
 from isrr.parallel import over_queries
+
+NO_IDS = np.empty(0, np.uint64)  # names of items that have no ids
 
 
 def falling_order(
-    offsets: NDArray[np.int64], values: NDArray[np.float64], item_ids: NDArray[Any] | None
+    offsets: NDArray[np.int64], scores: NDArray[np.float64], query_ids: NDArray[Any], item_ids: NDArray[Any] | None
 ) -> NDArray[np.int32]:
-    """Positions within the query by falling value, (n_rows,); ties by id, shorter ones first, else by input order.
+    """Positions within the query by falling score, (n_rows,).
+
+    Equal scores are ordered by lot: a hash of the query's id, of all its scores and of the item's id, or of its place
+    in the list where there are no item ids.
 
     Example:
-        >>> falling_order(np.array([0, 3]), np.array([1.0, 2.0, 1.0]), np.array(["10", "x", "9"], object))
+        >>> falling_order(np.array([0, 3]), np.array([1.0, 3.0, 2.0]), np.array([7]), None)
         array([1, 2, 0], dtype=int32)
     """
-    from isrr.data._order_kernels import break_ties, mark_tied, sort_queries
+    from isrr.data._order_kernels import sort_queries
 
-    order = np.empty(values.size, np.int32)
-    over_queries(lambda start, stop: sort_queries(offsets, values, start, stop, order), offsets)
-    if item_ids is None:
-        return order
-    tied = np.empty(values.size, np.bool_)
-    over_queries(lambda start, stop: mark_tied(offsets, values, order, start, stop, tied), offsets)
+    order, tied = np.empty(scores.size, np.int32), np.ones(query_ids.size, np.bool_)
+    queries, items = np.zeros(query_ids.size, np.uint64), NO_IDS
+
+    def sort(start: int, stop: int) -> None:
+        sort_queries(offsets, scores, queries, items, start, stop, order, tied)
+
+    over_queries(sort, offsets)
     if tied.any():
-        ties = np.zeros(values.size, np.int64)
-        ties[tied] = shortlex(item_ids[tied])
-        over_queries(lambda start, stop: break_ties(offsets, values, ties, start, stop, order), offsets)
+        queries[tied] = [identifier_key(query_id) for query_id in query_ids[tied]]
+        if item_ids is not None:
+            items, rows = np.zeros(scores.size, np.uint64), np.repeat(tied, np.diff(offsets))
+            items[rows] = identifier_hashes(item_ids[rows])
+        over_queries(sort, offsets)
     return order
 
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isrr.counting import counted
 from isrr.data.grouping import Grouping
-from isrr.data.identifiers import Coded, identifier_checksums, identifier_key, joined_identifiers
+from isrr.data.identifiers import Coded, identifier_hashes, identifier_key, joined_identifiers
 from isrr.data.ordering import falling_order, repeats
 from isrr.errors import DataError
 from isrr.parallel import over_queries
@@ -79,7 +79,7 @@ class Queries:
             relevance: Relevance grades, finite, ≥ 0 and at most 1e50.
             query_ids: The query each row belongs to; rows may come in any order.
             group: Sizes of consecutive queries (as LightGBM and XGBoost take them), in place of `query_ids`.
-            item_ids: Ids of the items; they break ties between equal scores.
+            item_ids: Ids of the items. With ids, the order of rows matters nowhere, even where scores are equal.
             item_groups: Provider or group of each item, for exposure by group.
             segments: Segment of the query, the same on all rows of a query.
             features: Matrix of numbers, one row an item.
@@ -154,7 +154,9 @@ class Queries:
 
         Queries judged once keep it when they are scored anew.
         """
-        return self._fingerprint(None if self.item_ids is None else identifier_checksums(self.item_ids))
+        if self.item_ids is None:
+            return self._fingerprint(None)
+        return self._fingerprint((identifier_hashes(self.item_ids) >> np.uint64(11)).astype(np.float64))
 
     def _fingerprint(self, column: FloatArray | None) -> str:
         """32 hex digits that name the query ids, a column of numbers and relevance."""
@@ -188,13 +190,25 @@ class Queries:
     def by_score(self) -> NDArray[np.int32]:
         """Each query's items by falling score, as positions within the query, (n_rows,).
 
-        Equal scores go by item id where ids are given (shorter ones first, then by text), else by input order.
+        Equal scores are ordered by a hash of the query's id, its scores and the item's id (or its position in the query
+        where there are no item ids), which cannot know how relevant the item is. Serving orders them the same way.
         """
-        return self.sorted_by(self.need_scores())
+        return falling_order(self.offsets, self.need_scores(), self.query_ids, self.item_ids)
 
-    def sorted_by(self, values: FloatArray) -> NDArray[np.int32]:
-        """Positions within the query by falling value, ties as in `by_score`; values in query order."""
-        return falling_order(self.offsets, values, self.item_ids)
+    def tied_places(self, k: int) -> IntArray:
+        """Of each query's first k places in the order by score, how many hold an item whose score another item shares.
+
+        The scores do not say which item belongs there. Lists shorter than k are counted whole, (n_queries,).
+
+        Example:
+            >>> Queries.from_arrays(scores=[3.0, 1.0, 1.0, 0.0], group=[4]).tied_places(2)
+            array([1])
+        """
+        from isrr.data._order_kernels import count_tied
+
+        scores, order, counts = self.need_scores(), self.by_score, np.empty(len(self), np.int64)
+        over_queries(lambda start, stop: count_tied(self.offsets, scores, order, k, start, stop, counts), self.offsets)
+        return counts
 
     def sum_largest(self, values: FloatArray, factors: FloatArray) -> FloatArray:
         """Σ_j factors[j] · (the query's j-th largest value), (n_queries,); values in query order."""

@@ -1,8 +1,8 @@
 """Queries in a Spark table: `summarise` runs in every partition, through `mapInArrow`; the driver merges.
 
 With `trust_layout` a task reads whole files as they lie. Otherwise rows are brought together by query, and sorted
-within partitions by (query, item), so that ties fall the same way every time. Without item ids they are sorted by
-(query, place): ties then fall by where rows stood, as they do in memory, and never by what the rows hold.
+within partitions by (query, item). Without item ids they are sorted by (query, place): equal scores are then ordered by
+where rows stood within their query, as they are in memory, and never by what the rows hold.
 """
 
 import os

@@ -146,29 +146,32 @@ def sample_queries(offsets, order, scores, scale, thresholds, noise, start, stop
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def drawn_list(raw, scores, scale, thresholds, noise):
+def drawn_list(raw, scores, scale, thresholds, noise, query, items):
     # raw, scores (n,)     before and after the score map, which may round two raw scores to one
     # thresholds (places,)
-    # Returns order, weights, eligibility and heads (n,), n_admitted and ranking (places,), items by falling raw score.
+    # query, items         names, as for `sort_query`
+    # Returns order, weights, eligibility and heads (n,), n_admitted and ranking (places,), items by falling raw score,
+    # and whether two raw scores are equal.
     n, places = scores.size, thresholds.size
-    order, spare = np.empty(n, np.int32), np.empty(n, np.int32)
-    sort_query(raw, order, spare)
+    order = np.empty(n, np.int32)
+    tied = sort_query(raw, query, items, order)
     weights, eligibility, heads = np.empty(n), np.empty(n), np.empty(n, np.int64)
     weigh(scores, order, scale, weights, eligibility, heads)
     n_admitted = np.empty(places, np.int64)
     admit(eligibility, thresholds, n_admitted)
     arrivals, ranking = np.empty(places), np.empty(places, np.int64)
     draw(weights, heads, n_admitted, noise, places, arrivals, ranking)
-    return order, weights, eligibility, heads, n_admitted, ranking
+    return order, weights, eligibility, heads, n_admitted, ranking, tied
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def rank_one(raw, scores, scale, thresholds, noise):
-    # Returns a position within the query for each threshold, or none at all when a score is not finite.
+def rank_one(raw, scores, scale, thresholds, noise, query, items):
+    # Returns a position within the query for each threshold, or none at all when a score is not finite; and whether two
+    # raw scores are equal.
     for score in scores:
         if not np.isfinite(score):
-            return np.empty(0, np.int64)
-    order, _, _, _, _, ranking = drawn_list(raw, scores, scale, thresholds, noise)
+            return np.empty(0, np.int64), False
+    order, _, _, _, _, ranking, tied = drawn_list(raw, scores, scale, thresholds, noise, query, items)
     for j in range(ranking.size):
         ranking[j] = order[ranking[j]]
-    return ranking
+    return ranking, tied

@@ -87,19 +87,18 @@ def place_chances(weights, heads, n_admitted, ranking, chances):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def rank_one_with_propensity(raw, scores, scale, thresholds, noise):
-    # Returns what `rank_one` does, the chance of each place given those above it, the first places of the order by
-    # score, whether raw scores tie, and the best item's chance of first place.
+def rank_one_with_propensity(raw, scores, scale, thresholds, noise, query, items):
+    # Returns the ranking as `rank_one` does, the chance of each place given those above it, the first places of the
+    # order by score, the best item's chance of first place, and whether two raw scores are equal.
     for score in scores:
         if not np.isfinite(score):
-            return np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64), False, 0.0
-    order, weights, eligibility, heads, n_admitted, ranking = drawn_list(raw, scores, scale, thresholds, noise)
+            return np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64), 0.0, False
+    order, weights, eligibility, heads, n_admitted, ranking, tied = drawn_list(
+        raw, scores, scale, thresholds, noise, query, items
+    )
     chances = np.empty(ranking.size)
     place_chances(weights, heads, n_admitted, ranking, chances)
     leading = np.empty(ranking.size, np.int64)
     for j in range(ranking.size):
         ranking[j], leading[j] = order[ranking[j]], order[j]
-    tied = False
-    for i in range(1, order.size):
-        tied = tied or raw[order[i]] == raw[order[i - 1]]
-    return ranking, chances, leading, tied, eligibility[0]
+    return ranking, chances, leading, eligibility[0], tied

@@ -11,12 +11,16 @@ Paper: section 3.2.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from isrr.data.identifiers import identifier_hashes, identifier_key, identifiers
+from isrr.data.ordering import NO_IDS
 from isrr.data.queries import FloatArray, Queries
 from isrr.data.rankings import checked_rankings
 from isrr.errors import DataError
@@ -189,9 +193,9 @@ class GPLRanker:
     def rank_queries(
         self, queries: Queries, session: object = None, progress: Progress | None = None
     ) -> NDArray[np.int64]:
-        """One order of each query, (n_queries, k): what `rank` serves for that query id and session, −1 beyond the end.
+        """One order of each query, (n_queries, k): what `rank` serves for that query id, session and item ids.
 
-        Where scores tie and the queries have item ids, ids decide; `rank` knows none and goes by input order.
+        −1 beyond the end of a list.
         """
         names = [[session_noise(self._key, query_id, session)] for query_id in queries.query_ids]
         return self._drawn(queries, np.array(names, np.uint64), progress)[:, 0]
@@ -214,6 +218,7 @@ class GPLRanker:
         query_id: object = None,
         session: object = None,
         k: int | None = None,
+        item_ids: Sequence[Any] | NDArray[Any] | None = None,
     ) -> NDArray[np.int64]:
         """One order of one query, for serving.
 
@@ -226,6 +231,8 @@ class GPLRanker:
             session: With the same session, the same query gets the same order, however often and however far it is
                 asked for; another session gets another draw. Without one, every call is a fresh draw.
             k: How many places to fill, the ranker's own k unless given; the first places do not depend on it.
+            item_ids: Ids of the candidates, (n_items,). Equal scores are ordered by a hash of the query's id, its
+                scores and these ids (without ids, the candidates' positions), as at calibration.
 
         Returns:
             Positions within `scores`, (min(k, n_items),).
@@ -234,16 +241,16 @@ class GPLRanker:
             >>> GPLRanker().rank([0.3, 2.0, 1.1], query_id="q7", session="u42", k=3)
             array([1, 0, 2])
         """
-        raw = servable(scores)
-        ranking: NDArray[np.int64] = rank_one(
-            raw, self.mapped(raw), self.scale, self._served(raw, k), session_noise(self._key, query_id, session)
-        )
-        if ranking.size == 0:
-            refuse_infinite(raw)
+        ranking: NDArray[np.int64] = self._serve(rank_one, scores, query_id, session, k, item_ids)[0]
         return ranking
 
     def rank_with_propensity(
-        self, scores: ArrayLike, query_id: object = None, session: object = None, k: int | None = None
+        self,
+        scores: ArrayLike,
+        query_id: object = None,
+        session: object = None,
+        k: int | None = None,
+        item_ids: Sequence[Any] | NDArray[Any] | None = None,
     ) -> ServedList:
         """What `rank` returns, with the propensity of each place and the order by score beside it.
 
@@ -251,15 +258,32 @@ class GPLRanker:
             >>> GPLRanker().rank_with_propensity([0.3, 2.0, 1.1], "q7", "u42", k=3).propensity.round(3)
             array([0.629, 0.31 , 1.   ])
         """
+        return ServedList(*self._serve(rank_one_with_propensity, scores, query_id, session, k, item_ids))
+
+    def _serve(
+        self,
+        kernel: Any,
+        scores: ArrayLike,
+        query_id: object,
+        session: object,
+        k: int | None,
+        item_ids: Sequence[Any] | NDArray[Any] | None,
+    ) -> Any:
+        """What a kernel makes of one query; ids are hashed only where scores are equal."""
         raw = servable(scores)
-        served = ServedList(
-            *rank_one_with_propensity(
-                raw, self.mapped(raw), self.scale, self._served(raw, k), session_noise(self._key, query_id, session)
-            )
-        )
-        if served.ranking.size == 0:
+        if item_ids is not None and len(item_ids) != raw.size:
+            raise DataError(f"there are {len(item_ids)} item ids and {raw.size} scores; expected one id per score")
+        noise = session_noise(self._key, query_id, session)
+        arguments = raw, self.mapped(raw), self.scale, self._served(raw, k), noise
+        found = kernel(*arguments, np.uint64(0), NO_IDS)
+        ranking, tied = found[0], found[-1]
+        if ranking.size == 0:
             refuse_infinite(raw)
-        return served
+        if tied and not (query_id is None and item_ids is None):
+            query = 0 if query_id is None else identifier_key(query_id)
+            items = NO_IDS if item_ids is None else identifier_hashes(identifiers(item_ids, "item_ids", raw.size))
+            found = kernel(*arguments, np.uint64(query), items)
+        return found
 
     def _served(self, raw: FloatArray, k: int | None) -> FloatArray:
         """The thresholds of the places to fill, (places,)."""

@@ -20,15 +20,15 @@ class ServedList(NamedTuple):
         ranking: Positions within the scores, (places,).
         propensity: Chance of each placed item at its place given those above it, (places,).
         deterministic: The first places of the order by score, (places,).
-        tied: Whether two scores are equal; then the order given decides between them.
         eligibility: The best item's chance of first place.
+        tied: Whether two scores are equal.
     """
 
     ranking: NDArray[np.int64]
     propensity: FloatArray
     deterministic: NDArray[np.int64]
-    tied: bool
     eligibility: float
+    tied: bool
 
 
 def is_length(k: object) -> bool:

@@ -26,7 +26,7 @@ class Wanted(NamedTuple):
     """A list to be made.
 
     Attributes:
-        ids: The candidates' ids; they decide between equal scores.
+        ids: The candidates' ids.
         scores: Their scores.
         query: The query.
         session: Names the draw; None for a fresh one.
@@ -142,10 +142,4 @@ def log_line(snapshot: Snapshot, ask: Wanted, made: Made) -> dict[str, object]:
 
 
 def _rank(ranker: GPLRanker, scores: FloatArray, wanted: Wanted, places: int) -> ServedList:
-    served = ranker.rank_with_propensity(scores, wanted.query, wanted.session, places)
-    if not served.tied:
-        return served
-    names = [(len(name), name) for name in map(str, wanted.ids)]  # shorter first, then by text, as in `Queries`
-    by_id = np.array(sorted(range(scores.size), key=names.__getitem__))
-    served = ranker.rank_with_propensity(scores[by_id], wanted.query, wanted.session, places)
-    return served._replace(ranking=by_id[served.ranking], deterministic=by_id[served.deterministic])
+    return ranker.rank_with_propensity(scores, wanted.query, wanted.session, places, wanted.ids)
