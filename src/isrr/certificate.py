@@ -134,8 +134,8 @@ class Outcome:
             )
         if p.near_bound >= NEAR_THE_BOUND:
             found.append(
-                f"values reach {p.near_bound:.0%} of the declared bound, which must hold for every query to come: is it "
-                "large enough?"
+                f"values reach {p.near_bound:.0%} of the declared bound, which must hold for every query to come: is "
+                "it large enough?"
             )
         return found
 
@@ -325,7 +325,8 @@ def _read(document: dict[str, Any], metrics: tuple[Metric | Disparity, ...]) -> 
         "provenance": lambda d: record(Provenance, d),
         **{f.name: lambda d: Estimate(**d) for f in fields(Certificate) if f.type is Estimate},
     }
-    return record(Abstention if kind == "abstention" else Certificate, document)
+    made: Certificate | Abstention = record(Abstention if kind == "abstention" else Certificate, document)
+    return made
 
 
 def _tuples(value: Any) -> Any:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from importlib.metadata import version
 from typing import Any, ClassVar, get_type_hints
 
@@ -183,6 +182,7 @@ _KINDS: dict[str, Callable[[object], bool]] = {
     "str": lambda value: isinstance(value, str),
     "tuple[float, ...]": lambda value: isinstance(value, tuple) and all(map(_KINDS["float"], value)),
 }
+_HINTS: dict[type[Any], dict[str, str]] = {}
 
 
 def check_fields(record: Any) -> None:
@@ -196,10 +196,11 @@ def check_fields(record: Any) -> None:
             raise ValueError(f"{name} must be {text}, got {value!r}")
 
 
-@cache
 def _annotations(record: type[Any]) -> dict[str, str]:
-    hints = get_type_hints(record)
-    return {name: kind.__name__ if isinstance(kind, type) else str(kind) for name, kind in hints.items()}
+    if record not in _HINTS:
+        hints = get_type_hints(record).items()
+        _HINTS[record] = {name: kind.__name__ if isinstance(kind, type) else str(kind) for name, kind in hints}
+    return _HINTS[record]
 
 
 def mostly_single(share: float) -> str:

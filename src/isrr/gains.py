@@ -80,7 +80,9 @@ def discount(k: int, kind: Discount = "log2") -> FloatArray:
     return weights
 
 
-def named(kind: str | Callable[..., ArrayLike], known: dict[str, Callable[..., FloatArray]], what: str) -> Callable[..., ArrayLike]:
+def named(
+    kind: str | Callable[..., ArrayLike], known: dict[str, Callable[..., FloatArray]], what: str
+) -> Callable[..., ArrayLike]:
     """A function given by name, or as it is."""
     if callable(kind):
         return kind

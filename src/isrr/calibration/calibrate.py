@@ -108,7 +108,9 @@ def _calibrated(
     sample = smallest_keys(source, wanted, census.n_queries, found=found)[n_aside:]
     findings = Findings.of(request, path, table, task.method)
     first_place = np.maximum.reduceat(findings.ranker.eligibility(sample), sample.offsets[:-1])
-    look, spent = (1, None) if count_look is None else count_look(_look(request, path.basis, census, judgments, validation))
+    look, spent = (
+        (1, None) if count_look is None else count_look(_look(request, path.basis, census, judgments, validation))
+    )
     provenance = Provenance(
         n_queries=table.n_queries,
         n_skipped=table.n_skipped,

@@ -170,9 +170,7 @@ class KeptSample(Sample):
     def only(self, column: int) -> "KeptSample":
         """The same for one configuration alone."""
         chosen = slice(column, column + 1)
-        return replace(
-            self, exempt=self.exempt[chosen], values=self.values[:, chosen], stretch=self.stretch[chosen]
-        )
+        return replace(self, exempt=self.exempt[chosen], values=self.values[:, chosen], stretch=self.stretch[chosen])
 
     def measured(self) -> FloatArray:
         """The promised quantity as measured, (n_grid,)."""
@@ -253,7 +251,9 @@ class SummedSample(Sample):
     powers: PowerSums
 
     @classmethod
-    def of(cls, promise: Promise, segment: str | None, evidence: str, found: PowerSums, path: SearchPath) -> "SummedSample":
+    def of(
+        cls, promise: Promise, segment: str | None, evidence: str, found: PowerSums, path: SearchPath
+    ) -> "SummedSample":
         """On sums that have the deterministic ranker in a first column of its own."""
         exempt = np.array([promise.kept_by_definition(ranker) for ranker in path.rankers])
         return cls(promise, segment, evidence, exempt, PowerSums(found.n_queries, found.unit, found.sums[1:]))
@@ -334,13 +334,13 @@ def samples(table: Table, promises: Sequence[Promise], path: SearchPath, evidenc
     ordered = table.in_canonical_order()
     kept: list[Sample] = []
     for promise, values in zip(promises, ordered.kept, strict=True):
-        names: list[str | None] = [None]
-        if promise.per is not None:
-            assert ordered.segments is not None
-            names = sorted(set(ordered.segments.tolist()))
-        for name in names:
-            rows = slice(None) if name is None else np.flatnonzero(ordered.segments == name)
-            kept.append(KeptSample.of(promise, name, evidence, values[rows], path))
+        if promise.per is None:
+            kept.append(KeptSample.of(promise, None, evidence, values, path))
+            continue
+        assert ordered.segments is not None
+        for segment in sorted(set(ordered.segments.tolist())):
+            rows = np.flatnonzero(ordered.segments == segment)
+            kept.append(KeptSample.of(promise, segment, evidence, values[rows], path))
     return kept
 
 

@@ -17,8 +17,8 @@ from isrr.counting import counted, percent
 from isrr.data.queries import Queries, joint_fingerprint
 from isrr.engines.source import Where, open_source
 from isrr.errors import DataError
-from isrr.findings import Estimate
 from isrr.exact import exact_sums
+from isrr.findings import Estimate
 from isrr.gains import item_gains
 from isrr.metrics.evaluate import evaluate
 from isrr.parallel import Progress
@@ -154,10 +154,12 @@ class MeasureOutcome:
         edges = np.linspace(bottom, top, SPREAD_BINS + 1)
         bins = np.bincount(np.searchsorted(edges, scores, side="right"), minlength=SPREAD_BINS + 2)
         n_kept = int((~np.isnan(found[reported[0]][:, 0])).sum())
+        utility, disparity = (Sums.of(found[measure][:, 1:], found[measure][:, 0]) for measure in reported)
         return Measured(
             n_kept,
             len(queries) - n_kept,
-            *(Sums.of(found[measure], found[measure][:, 0]) for measure in reported),
+            utility,
+            disparity,
             promised,
             int((queries.n_items == 1).sum()),
             queries.n_rows,

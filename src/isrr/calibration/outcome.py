@@ -54,7 +54,7 @@ class Findings:
 
     def outcome(self, provenance: Provenance, utility: Measure) -> Certificate | Abstention:
         """The certificate of the configuration that was chosen; the abstention, with its reason, where none was."""
-        points, (utilities, disparities, _) = self._curve()
+        points, before, disparity_before = self._curve()
         request, chosen = self.request, self.verdict.chosen
         if chosen is not None:
             return Certificate(
@@ -62,7 +62,7 @@ class Findings:
                 tuple(self._test(sample, chosen) for sample in self.found), points, provenance,
                 utility=points[chosen].utility, disparity=points[chosen].disparity,
                 fairness_gain=points[chosen].fairness_gain,
-                deterministic_utility=utilities[0], deterministic_disparity=disparities[0],
+                deterministic_utility=before, deterministic_disparity=disparity_before,
             )  # fmt: skip
         tests = tuple(self._test(sample, self._safest(sample)) for sample in self.found)
         cause, reason, n_tested = self._why()
@@ -75,19 +75,19 @@ class Findings:
             cause, reason, needed,
         )  # fmt: skip
 
-    def _curve(self) -> tuple[tuple[Point, ...], tuple[list[Estimate], ...]]:
-        """Every configuration of the path; and the estimates, the deterministic ranker first."""
+    def _curve(self) -> tuple[tuple[Point, ...], Estimate, Estimate]:
+        """Every configuration of the path; utility and disparity of the order by score."""
         tables = (
             self.table.utility.mean_and_error(), self.table.disparity.mean_and_error(),
             self.table.disparity.reduction(),
         )  # fmt: skip
-        estimates = tuple([Estimate.around(*pair) for pair in zip(*found, strict=True)] for found in tables)
+        utility, disparity, gain = ([Estimate.around(*pair) for pair in zip(*found, strict=True)] for found in tables)
         bounds = self._bounds()
         points = tuple(
-            Point(ranker, *(kind[c + 1] for kind in estimates), bool(self.verdict.certified[c]), bounds[c])
+            Point(ranker, utility[c + 1], disparity[c + 1], gain[c + 1], bool(self.verdict.certified[c]), bounds[c])
             for c, ranker in enumerate(self.path.rankers)
         )
-        return points, estimates
+        return points, utility[0], disparity[0]
 
     def _bounds(self) -> list[float | None]:
         """Each configuration's upper bound on the first promise's risk, where that is not too dear."""

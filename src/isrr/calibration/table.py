@@ -121,7 +121,9 @@ class PowerSums:
         for start in range(0, len(values), BLOCK):
             sums = np.zeros(shape, np.int64)
             add_powers(
-                np.ascontiguousarray(values[start : start + BLOCK]) / unit, reference[start : start + BLOCK] / unit, sums
+                np.ascontiguousarray(values[start : start + BLOCK]) / unit,
+                reference[start : start + BLOCK] / unit,
+                sums,
             )
             total += sums.astype(object)
         return cls(len(values), unit, total)

@@ -1,8 +1,8 @@
 """What each pass over the queries collects: one task per question, run where the queries are.
 
 * `TakeCensus` counts them: what must be known of all queries before any is tested.
-* `Gather` fetches the queries of smallest key. Keys are hashes of query ids, so those below a cutoff are a random sample
-  that is the same whatever order or partition they come in.
+* `Gather` fetches the queries of smallest key. Keys are hashes of query ids, so those below a cutoff are a random
+  sample that is the same whatever order or partition they come in.
 * `FindShared` finds validation queries among the judged ones, `NameJudgments` names the judgments.
 * `Fill` evaluates every configuration on every query that was not set aside.
 

@@ -1,7 +1,7 @@
-"""`isrr calibrate`, `rank`, `evaluate`, `show` and `plan`: the main job, from judged table to ranked lists."""
+"""`isrr calibrate`, `rank`, `check`, `show` and `plan`: the main job, from judged table to ranked lists."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +20,7 @@ from isrr.cli.inputs import (
     warn_of_no_promise,
     warn_of_single_items,
 )
-from isrr.cli.ledger import check_ledger, note_look
+from isrr.cli.ledger import check_ledger, ledger_at
 from isrr.cli.options import (
     AsJson,
     Judged,
@@ -40,7 +40,7 @@ from isrr.counting import counted
 @with_meaning
 def calibrate(
     judged: Judged,
-    guarantee: Promises,
+    promise: Promises,
     meaning: dict[str, Any],
     columns: dict[str, Any],
     where: dict[str, Any],
@@ -51,34 +51,35 @@ def calibrate(
     ] = None,
     path: Annotated[str, choice("path", "The order in which rankers are tested")] = "auto",
     evidence: Annotated[str, choice("evidence", "The test")] = "betting",
-    selection: Annotated[str, choice("selection", "What survives together")] = "fixed_sequence",
-    attempts: Annotated[int, typer.Option(help="Looks at these data that are planned; splits δ over them.")] = 1,
-    seed: Annotated[int, typer.Option(help="Names the noise, where rankings are drawn.")] = 0,
+    selection: Annotated[str, choice("selection", "How several configurations are tested together")] = "fixed_sequence",
+    attempts: Annotated[int, typer.Option(help="Number of planned analyses of this data; δ is split over them.")] = 1,
+    seed: Annotated[int, typer.Option(help="Random seed, used only where rankings are drawn.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Certify the fairest ranker that keeps a promise; exit code 3 when none can be certified.
 
-    isrr calibrate judged.parquet -g 'ndcg@5 >= 95% of deterministic'
+    isrr calibrate judged.parquet -p 'ndcg@5 >= 95% of deterministic'
     """
     from isrr.calibration.calibrate import calibrate as run
-    from isrr.calibration.terms import Terms
+    from isrr.calibration.request import Request
     from isrr.certificate import ranker_path
-    from isrr.engines.source import read_files
+    from isrr.engines.source import read_any
 
-    promises = [promised(text, meaning) for text in guarantee]
+    promises = [promised(text, meaning) for text in promise]
     check_file(out_file, read=(judged, validation))
     ranker_path(out_file)
     check_ledger(Path(judged), out_file)
-    Terms(tuple(promises), confidence, path, evidence, selection, seed, attempts)  # a slip is told before reading
-    others = None if validation is None else read_files(validation, **columns)
+    request = Request(
+        tuple(promises), confidence, path, evidence, selection, seed, attempts
+    )  # slips are told before reading
+    others = None if validation is None else read_any(validation, request.columns, **columns)
     tell_of_compiling()
     with progress("calibrating", "tuning and certifying") as advance:
         outcome = run(
             judged, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
-            seed=seed, attempts=attempts, progress=advance, **columns, **where,
+            seed=seed, attempts=attempts, count_look=ledger_at(Path(judged), out_file), progress=advance,
+            **columns, **where,
         )  # fmt: skip
-    look, spent = note_look(Path(judged), out_file, outcome, others)
-    outcome = replace(outcome, provenance=replace(outcome.provenance, look=look, spent=spent))
     outcome.save(out_file)
     if as_json:
         show_json(outcome.document())
@@ -139,7 +140,7 @@ def rank(
 
 @with_columns("query", "item", "score", "relevance", "segment", "item_group")
 @with_engine
-def evaluate(
+def check(
     ranker: RankerFile,
     judged: Judged,
     columns: dict[str, Any],
@@ -153,13 +154,13 @@ def evaluate(
     wrong side), 3 where nothing was promised: of an abstention, the
     deterministic order is measured.
 
-    isrr evaluate ranker.json new-judged.parquet
+    isrr check ranker.json new-judged.parquet
     """
-    from isrr.calibration.check import check
+    from isrr.calibration.check import check as run
 
     outcome = opened(ranker, trust_edited)
-    with progress("evaluating") as advance:
-        found = check(outcome, judged, progress=advance, **columns, **where)
+    with progress("checking") as advance:
+        found = run(outcome, judged, progress=advance, **columns, **where)
     if found.data == outcome.provenance.data:
         warn("these are the queries it was calibrated on, and chosen by; only new ones tell whether the promise holds")
     warn_of_drift(outcome, found.scores_outside)
@@ -178,7 +179,7 @@ def evaluate(
 
 
 def show(ranker: RankerFile, as_json: AsJson = False, trust_edited: Trust = False) -> None:
-    """Print a ranker file as people read it, and whether its promise still stands."""
+    """Show a ranker file in readable form, and whether its promise still stands."""
     outcome = opened(ranker, trust_edited)
     standing, words = status_of(ranker, outcome)
     if not as_json:
@@ -192,7 +193,7 @@ def show(ranker: RankerFile, as_json: AsJson = False, trust_edited: Trust = Fals
 @with_columns("query", "item", "score", "relevance", "segment", "item_group")
 @with_meaning
 def plan(
-    guarantee: Promise,
+    promise: Promise,
     meaning: dict[str, Any],
     columns: dict[str, Any],
     pilot: Annotated[str | None, typer.Argument(help="Some judged queries; without them, give --utility.")] = None,
@@ -204,17 +205,17 @@ def plan(
 ) -> None:
     """How many judged queries a promise needs, before paying for labels.
 
-    isrr plan -g 'ndcg@5 >= 0.50' --utility 0.55
+    isrr plan -p 'ndcg@5 >= 0.50' --utility 0.55
     """
     from isrr.calibration.plan import plan as run
-    from isrr.engines.source import read_files
+    from isrr.engines.source import read_any
 
-    promise = promised(guarantee, meaning)
-    queries = None if pilot is None else read_files(pilot, **columns)
-    made = run(promise, queries, confidence=confidence, power=power, utility=utility, deviation=deviation)
+    asked = promised(promise, meaning)
+    queries = None if pilot is None else read_any(pilot, asked.columns, **columns)
+    made = run(queries, asked, confidence, power=power, utility=utility, deviation=deviation)
     if queries is not None:
         warn_of_single_items(float((queries.n_items == 1).mean()), str(pilot))
     if as_json:
-        show_json(asdict(made))
+        show_json({**vars(made), "promise": str(made.promise), "milestones": [asdict(m) for m in made.milestones]})
     else:
         say(str(made))

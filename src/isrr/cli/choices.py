@@ -24,8 +24,9 @@ CHOICES = {
         "bentkus", "betting", "dkwm", "empirical_bernstein", "hb_plus", "hoeffding", "hoeffding_bentkus", "mixture",
         "normal_approximation", "vb", "wsr",
     ),
-    "selection": ("fixed_sequence", "holm", "bonferroni", "pointwise", "split"),
-    "gain": ("exponential", "linear"),
+    "selection": ("fixed_sequence", "holm", "bonferroni", "pointwise"),
+    "gain": ("exponential", "linear", "equal"),
+    "discount": ("log2", "reciprocal", "uniform"),
     "empty_query": ("skip", "zero", "one"),
     "model": tuple(LOSSES),
     "normalize": ("none", "query"),
@@ -34,10 +35,14 @@ CHOICES = {
 PROMISES = (
     "ndcg@5 >= 95% of deterministic",
     "ndcg@5 >= 0.70",
+    "exposure(new)@10 >= 20%",
+    "precision@10 >= 0.6",
+    "recall@20 >= 98% of deterministic",
+    "value(margin)@10 >= 97% of deterministic with bound 40",
     "normalized_disparity@5 <= 50% of deterministic",
     "normalized_disparity@5 <= 0.2",
-    "disparity@5 <= 0.2",
-    "group_exposure@5 <= 0.2",
+    "disparity@5 <= 0.2 with bound 10",
+    "group_disparity@5 <= 0.2",
 )
 
 

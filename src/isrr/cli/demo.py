@@ -13,7 +13,7 @@ from isrr.cli.inputs import check_folder
 from isrr.cli.options import Promise
 from isrr.cli.reporting import write_page
 from isrr.counting import percent
-from isrr.errors import PromiseError, MissingExtraError
+from isrr.errors import MissingExtraError, PromiseError
 
 if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 def demo(
     folder: Annotated[Path, typer.Option("--out", "-o", help="Where to write the results.")] = Path("isrr-demo"),
-    guarantee: Promise = PROMISES[0],
+    promise: Promise = PROMISES[0],
     seed: Annotated[int, typer.Option(help="Names the data.")] = 0,
 ) -> None:
     """Make queries, train a scorer, calibrate, print certificate and trade-off, draw the figure and the page."""
     from isrr.calibration.calibrate import calibrate
     from isrr.data.frames import write_queries
 
-    _refuse_unpromised(guarantee)
+    _refuse_unpromised(promise)
     check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
     judged, validation = _scored_queries(seed)
@@ -37,7 +37,7 @@ def demo(
     write_queries(validation, folder / "validation.parquet")
 
     with progress("calibrating", "tuning and certifying") as advance:
-        outcome = calibrate(judged, guarantee, validation=validation, progress=advance)
+        outcome = calibrate(judged, promise, validation=validation, progress=advance)
     show_outcome(outcome)
     outcome.save(folder / "ranker.json")
 
@@ -50,18 +50,16 @@ def demo(
     say(f"\nwritten: {', '.join(str(folder / name) for name in written)}")
     say(f"to look at, in any browser: {folder}/report.html")
     files = f"{folder}/judged.parquet --validation {folder}/validation.parquet"
-    say(f"again, by hand: isrr calibrate {files} -g '{guarantee}' -o {folder}/again.json")
+    say(f"again, by hand: isrr calibrate {files} -p '{promise}' -o {folder}/again.json")
 
 
-def _refuse_unpromised(guarantee: str) -> None:
-    """Refuse a promise that cannot be read, and one that the demo's queries have nothing for."""
-    from isrr.guarantee import Guarantee
+def _refuse_unpromised(text: str) -> None:
+    """Refuse a promise that cannot be read, and one that the demo's queries have no column for."""
+    from isrr.promises.promise import Promise
 
-    lacking = {"group_exposure": "the demo's items belong to no groups", "disparity": "disparity has no bound here"}
-    for metric, why in lacking.items():
-        if guarantee.strip().lower().startswith(metric):
-            raise PromiseError(f"{why}; promise ndcg or normalized_disparity")
-    Guarantee.parse(guarantee)
+    lacking = set(Promise.parse(text).columns) - {"relevance"}
+    if lacking:
+        raise PromiseError(f"the demo's items have no {lacking.pop().replace('_', ' ')}; promise ndcg, for example")
 
 
 def _scored_queries(seed: int) -> "tuple[Queries, Queries]":
@@ -105,9 +103,9 @@ def _thresholds_alone(judged: "Queries", validation: "Queries", k: int) -> _Curv
     grid = [GPLRanker(k=k, threshold=float(t), mean=mean, deviation=deviation) for t in thresholds]
     with progress("the paper's thresholds") as advance:
         found = evaluate(judged, [GPLRanker.deterministic(k), *grid], progress=advance)
-    reference, *disparities = found.disparity.T
+    reference, *disparities = found["disparity"].T
     gains = [fairness_gain(disparity, reference) for disparity in disparities]
-    utility, disparity = found.mean_ndcg, found.mean_disparity
+    utility, disparity = found.mean("ndcg"), found.mean("disparity")
     return _Curve(thresholds, utility[1:], disparity[1:], gains, float(utility[0]))
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate
     from isrr.engines.local import InMemory
     from isrr.engines.spark import SparkRows
-    from isrr.guarantee import Guarantee
+    from isrr.promises.promise import Promise
     from isrr.ranker.gpl import GPLRanker
     from isrr.status import Standing
 
@@ -38,15 +38,16 @@ def opened(ranker: Path, trust_edited: bool) -> "Certificate | Abstention":
     return outcome
 
 
-def promised(text: str, meaning: dict[str, Any]) -> "Guarantee":
+def promised(text: str, meaning: dict[str, Any]) -> "Promise":
     """A promise as it was written, and meant by the options of `with_meaning`."""
-    from isrr.guarantee import Guarantee
+    from isrr.promises.promise import Promise
 
-    return Guarantee.parse(
+    return Promise.parse(
         text,
-        bound=meaning["bound"] if text.strip().lower().startswith("disparity") else None,
+        bound=meaning["bound"],
         per="segment" if meaning["per_segment"] else None,
-        gain_kind=meaning["gain"],
+        gain=meaning["gain"],
+        discount=meaning["discount"],
         empty_query=meaning["empty_query"],
     )
 

@@ -9,19 +9,14 @@ may be written there, beside the ranker file. A copy of the data in another fold
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from isrr.cli.console import say_aside
 from isrr.errors import DataError
 from isrr.json_files import read_json_lines
-
-if TYPE_CHECKING:
-    from isrr.certificate import Abstention, Certificate
-    from isrr.data.queries import Queries
 
 NAME = ".isrr-looks.jsonl"
 Look = dict[str, Any]
@@ -37,29 +32,21 @@ def check_ledger(judged: Path, out_file: Path) -> None:
         )
 
 
-def note_look(
-    judged: Path, out_file: Path, outcome: "Certificate | Abstention", validation: "Queries | None"
-) -> tuple[int, float | None]:
-    """Add this look to the ledger.
+def ledger_at(judged: Path, out_file: Path) -> Callable[[Look], tuple[int, float | None]]:
+    """What counts analyses of the judged queries: see `note_look`."""
+    return lambda look: note_look(_home(judged, out_file) / NAME, look)
 
-    Asking the same question again (same scores, promise, confidence, settings and validation queries) is the same look.
-    Which segments and groups of items it speaks of is told by the risks that were found.
+
+def note_look(ledger: Path, look: Look) -> tuple[int, float | None]:
+    """Add an analysis to the ledger.
+
+    Asking the same question again (same scores, promise, confidence, settings and validation queries) is the same
+    analysis.
 
     Returns:
-        Which look at these queries it is, counting from 1, and the tolerated chance of error of all looks up to it; for
+        Which analysis of these queries it is, counting from 1, and the tolerated chance of error of all up to it; for
         the first None: it says what a calibration without a ledger does.
     """
-    ledger = _home(judged, out_file) / NAME
-    p = outcome.provenance
-    look: Look = {
-        "data": p.data,
-        "judgments": p.judgments,
-        "promises": [asdict(guarantee) for guarantee in outcome.guarantees],
-        "confidence": outcome.confidence,
-        "search": [p.path, p.path_basis, p.evidence, p.selection, p.seed, p.planned_looks],
-        "validation": None if validation is None else validation.fingerprint,
-        "tests": [[test.segment, test.n_queries, round(test.risk, 9)] for test in outcome.tests],
-    }
     with _alone_with(ledger) as file:
         first_of_all = file.tell() == 0
         looks = [entry for entry in read_json_lines(ledger) if _at_the_same(entry, look)]
@@ -68,7 +55,7 @@ def note_look(
             _append(file, json.dumps(look))
             looks, asked = [*looks, look], [*asked, _question(look)]
     if first_of_all:
-        say_aside(f"looks at judged queries are counted in {ledger}")
+        say_aside(f"analyses of judged queries are counted in {ledger}")
     number = asked.index(_question(look)) + 1
     spent = sum((1 - entry["confidence"]) / entry["search"][-1] for entry in looks[:number])
     return number, None if number == 1 else spent

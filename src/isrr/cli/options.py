@@ -35,17 +35,17 @@ RankerFile = Annotated[Path, typer.Argument(help="A ranker file, written by `isr
 Promise = Annotated[
     str,
     typer.Option(
-        "--guarantee",
-        "-g",
-        help=f"The promise, e.g. {PROMISES[0]!r}, {PROMISES[1]!r} or {PROMISES[3]!r}.",
+        "--promise",
+        "-p",
+        help=f"The promise, e.g. {PROMISES[0]!r}, {PROMISES[1]!r} or {PROMISES[2]!r}.",
         autocompletion=offered_promises,
     ),
 ]
 Promises = Annotated[
     list[str],
     typer.Option(
-        "--guarantee",
-        "-g",
+        "--promise",
+        "-p",
         help=f"A promise: {'; '.join(PROMISES)}. Repeat for several that must hold together.",
         autocompletion=offered_promises,
     ),
@@ -82,13 +82,17 @@ def with_meaning(command: Callable[..., None]) -> Callable[..., None]:
             False,
         ),
         "bound": (
-            Annotated[float | None, typer.Option(help="Largest disparity a query can have, for disparity@k.")],
+            Annotated[
+                float | None,
+                typer.Option(help="Largest value an item can have (dcg, value), or a query (disparity)."),
+            ],
             None,
         ),
         "gain": (Annotated[str, choice("gain", "Gain of a grade")], "exponential"),
+        "discount": (Annotated[str, choice("discount", "Weight of a place")], "log2"),
         "empty_query": (
-            Annotated[str, choice("empty_query", "What a query with no relevant item counts as")],
-            "skip",
+            Annotated[str | None, choice("empty_query", "What a query with nothing to measure counts as")],
+            None,
         ),
     }
     return _together("meaning", options)(command)

@@ -102,7 +102,7 @@ def monitor(
     else:
         say(str(watch))
     if ledger_file is not None or figure is not None:
-        items, groups = ledger(read_served(log), judged, gain_kind=outcome.guarantees[0].gain_kind)
+        items, groups = ledger(read_served(log), judged, gain=outcome.promises[0].metric.gain)
         if ledger_file is not None:
             write_ledger(items, groups, ledger_file)
         if figure is not None:

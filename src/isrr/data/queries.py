@@ -331,7 +331,9 @@ class Queries:
         """The segment of each query, or an error that says they are missing."""
         if self.segments is None:
             unnamed = "these queries have none; name their column (`segment=`)"
-            raise DataError(f"a promise per segment needs a segment for each query: {self.absent.get('segment', unnamed)}")
+            raise DataError(
+                f"a promise per segment needs a segment for each query: {self.absent.get('segment', unnamed)}"
+            )
         return self.segments
 
     def repeated_item(self) -> tuple[str, str, int] | None:

@@ -1,7 +1,7 @@
 """Where queries come from: at hand, in files, or in a Spark table; each can run a task over all of them."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -77,6 +77,16 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
     if where.get("trust_layout"):
         return Files(matching_files(data), named, dask.spread if engine == "dask" else map)
     return InMemory(read_files(data, **named))
+
+
+def read_any(data: Any, columns: Sequence[str] = (), **where: Unpack[Where]) -> Queries:
+    """Queries at hand, or read from what `open_source` takes, with the value columns that these roles name."""
+    if isinstance(data, Queries):
+        return data
+    named: dict[str, Any] = named_columns(where)
+    if values := [column.removeprefix("value:") for column in columns if column.startswith("value:")]:
+        named["values"] = values
+    return read_files(data, **named) if isinstance(data, str | os.PathLike) else read_queries(data, **named)
 
 
 def named_columns(where: Where) -> dict[str, str | None]:

@@ -14,7 +14,7 @@ from isrr.data.blocks import whole_queries
 from isrr.data.columns import Cast
 from isrr.data.queries import Queries
 from isrr.engines.packing import pack, unpack
-from isrr.errors import DataError, EngineError, PromiseError, IsrrError, MergeError, ScorerError
+from isrr.errors import DataError, EngineError, IsrrError, MergeError, PromiseError, ScorerError
 from isrr.parallel import Progress
 
 Sum = TypeVar("Sum")

@@ -47,8 +47,8 @@ def _figures(
     few = Runs(many.utility[:n_splits], many.gain[:n_splits], many.kept[:n_splits])
     return {
         "name": procedure.name,
-        "promise": str(procedure.guarantee),
-        "target": procedure.guarantee.target,
+        "promise": str(procedure.promise),
+        "target": procedure.promise.target,
         **summary(few),
         "many": summary(many),
         "bootstrap_violations": bootstrap_violations(protocol.pool, procedure, n_bootstrap),

@@ -25,7 +25,7 @@ def measure(pool: Pool, *, n_splits: int) -> dict[str, Any]:
         evaluated = tradeoff.along_thresholds(protocol)
         procedure = replace(protocol.paper(), evaluated=always(evaluated))
         figures = coverage.summary(run_splits(pool, procedure, n_splits))
-        found.append({**tradeoff.curves(evaluated, n_splits), "target": procedure.guarantee.target, **figures})
+        found.append({**tradeoff.curves(evaluated, n_splits), "target": procedure.promise.target, **figures})
     return {"decays": found}
 
 

@@ -2,18 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.calibration.certify import certify
-from isrr.calibration.moments import Moments
-from isrr.calibration.paths import Path
-from isrr.calibration.table import Cell, RiskTable
-from isrr.data.queries import IntArray
+from isrr.calibration.certify import KeptSample, Rule, certify, cost_of
+from isrr.calibration.path import SearchPath
+from isrr.calibration.table import Values, canonical_order
+from isrr.data.queries import FloatArray, IntArray
 from isrr.experiments.pools import Pool
-from isrr.guarantee import Guarantee
-from isrr.metrics.evaluate import Evaluation, evaluate
+from isrr.metrics.evaluate import evaluate
+from isrr.promises.promise import Promise
 from isrr.ranker.gpl import GPLRanker
 
 DELTA = 0.05
@@ -21,22 +21,35 @@ DELTA = 0.05
 
 @dataclass(frozen=True, eq=False)
 class EvaluatedPath:
-    """A path evaluated on the judged queries of a pool, the deterministic ranker in the first column."""
+    """A path evaluated on the judged queries of a pool.
 
-    path: Path
+    Attributes:
+        path: What is tested.
+        grid: What was evaluated: the deterministic ranker first, and all of the path.
+        utility, disparity: NDCG@5 and disparity, (n_queries, n_grid).
+    """
+
+    path: SearchPath
     grid: tuple[GPLRanker, ...]
-    values: Evaluation
+    utility: FloatArray
+    disparity: FloatArray
 
     @classmethod
-    def of(cls, pool: Pool, path: Path) -> "EvaluatedPath":
-        """Evaluate a path, exactly where its decay is 1."""
-        grid = tuple(dict.fromkeys([GPLRanker.deterministic(path.rankers[0].k), *path.rankers]))
-        return cls(path, grid, evaluate(pool.judged, grid))
+    def of(cls, pool: Pool, path: SearchPath, grid: tuple[GPLRanker, ...] = ()) -> "EvaluatedPath":
+        """Evaluate a path, exactly where its decay is 1; along a larger grid where one is given."""
+        evaluated = grid or tuple(dict.fromkeys([GPLRanker.deterministic(path.rankers[0].k), *path.rankers]))
+        found = evaluate(pool.judged, evaluated, ("ndcg", "disparity"))
+        return cls(path, evaluated, found["ndcg"], found["disparity"])
+
+    @cached_property
+    def columns(self) -> IntArray:
+        """Where each configuration of the path stands in the grid."""
+        place = {ranker: column for column, ranker in enumerate(self.grid)}
+        return np.array([place[ranker] for ranker in self.path.rankers])
 
     def gain(self, rows: IntArray | slice, column: int) -> float:
         """FairGain of one configuration on some queries."""
-        disparity = self.values.disparity
-        return float(1.0 - disparity[rows, column].mean() / disparity[rows, 0].mean())
+        return float(1.0 - self.disparity[rows, column].mean() / self.disparity[rows, 0].mean())
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,29 +58,31 @@ class Procedure:
 
     Attributes:
         name: What tables call it.
-        guarantee: The promise it makes.
+        promise: The promise it makes.
         evaluated: The evaluated path, given the rows of the calibration queries.
         evidence, selection: As in `isrr.calibrate`.
     """
 
     name: str
-    guarantee: Guarantee
+    promise: Promise
     evaluated: Callable[[IntArray], EvaluatedPath]
     evidence: str
     selection: str
 
     def choose(self, evaluated: EvaluatedPath, rows: IntArray, keys: NDArray[np.uint64]) -> int | None:
         """The column it takes, or None where it abstains."""
-        values = evaluated.values
-        losses = self.guarantee.losses(values.ndcg[rows], values.ndcg[rows, 0])
-        moments = Moments.of(values.ndcg[rows], values.disparity[rows])
-        table = RiskTable(evaluated.grid, moments, (Cell(self.guarantee, None, keys, losses),), 0, "exact", 0)
-        return certify(table, evaluated.path, delta=DELTA, evidence=self.evidence, selection=self.selection).chosen
+        path, columns, tested = evaluated.path, evaluated.columns, rows[canonical_order(keys)]
+        values = evaluated.utility[tested][:, np.append(0, columns)]
+        sample = KeptSample.of(self.promise, None, self.evidence, Values(values, values[:, 0]), path)
+        cost = cost_of([self.promise], values[:, 1:].mean(axis=0), evaluated.disparity[tested][:, columns].mean(axis=0))
+        rule = Rule.of(path, [self.promise], cost, self.selection)
+        chosen = certify([sample], rule, delta=DELTA, selection=self.selection).chosen
+        return None if chosen is None else int(columns[chosen])
 
     def risk(self, evaluated: EvaluatedPath, rows: IntArray | slice, column: int) -> float:
         """Mean loss of one configuration on some queries."""
-        utility = evaluated.values.ndcg
-        return float(self.guarantee.losses(utility[rows, column][:, None], utility[rows, 0]).mean())
+        utility = evaluated.utility
+        return float(self.promise.losses(utility[rows, column][:, None], utility[rows, 0]).mean())
 
 
 def always(evaluated: EvaluatedPath) -> Callable[[IntArray], EvaluatedPath]:

@@ -11,12 +11,12 @@ from functools import cached_property
 
 import numpy as np
 
-from isrr.calibration.paths import Path, front_path, temperature_path
+from isrr.calibration.path import SearchPath, front_path, temperature_path
 from isrr.data.queries import FloatArray, IntArray
 from isrr.experiments.pools import Pool
 from isrr.experiments.procedure import EvaluatedPath, Procedure, always
 from isrr.gains import ndcg
-from isrr.guarantee import Guarantee
+from isrr.promises.promise import Promise
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.thresholds import uniform_grid
 from isrr.scores.standardize import mean_and_deviation
@@ -63,13 +63,13 @@ class Protocol:
 
     def paper(self, evidence: str = "hoeffding_bentkus") -> Procedure:
         """The paper's procedure. Splits that share their largest eligibility share their grid and its evaluation."""
-        guarantee = Guarantee("ndcg", K, KEEP * self.deterministic_utility)
-        return Procedure(PAPER_TESTS[evidence], guarantee, self._paper_path, evidence, "pointwise")
+        promise = Promise("ndcg", K, at_least=KEEP * self.deterministic_utility)
+        return Procedure(PAPER_TESTS[evidence], promise, self._paper_path, evidence, "pointwise")
 
     def _paper_path(self, rows: IntArray) -> EvaluatedPath:
         largest = float(self.largest_eligibility[rows].max())
         if largest not in self._by_maximum:
-            path = Path(self.rankers(self.thresholds(rows))[::-1], "paper", "")
+            path = SearchPath(self.rankers(self.thresholds(rows))[::-1], "paper", "")
             self._by_maximum[largest] = EvaluatedPath.of(self.pool, path)
         return self._by_maximum[largest]
 
@@ -78,20 +78,20 @@ class Protocol:
         """ "isrr default": two promises, each on the path without and with validation labels."""
         mean, deviation = self.base.mean, self.base.deviation
         promises = {
-            "absolute": Guarantee("ndcg", K, KEEP * float(ndcg(self.pool.validation, k=K).mean())),
-            "relative": Guarantee("ndcg", K, KEEP, relative=True),
+            "absolute": Promise("ndcg", K, at_least=KEEP * float(ndcg(self.pool.validation, k=K).mean())),
+            "relative": Promise("ndcg", K, at_least=KEEP, of="deterministic"),
         }
         temperature = EvaluatedPath.of(self.pool, temperature_path(K, deviation, mean, list(promises.values()), ""))
         found = []
-        for kind, guarantee in promises.items():
-            front = EvaluatedPath.of(self.pool, front_path(self.pool.validation, K, [guarantee], ""))
+        for kind, promise in promises.items():
+            front = EvaluatedPath.of(self.pool, front_path(self.pool.validation, K, [promise], ""))
             for name, evaluated in (("temperature", temperature), ("validation path", front)):
-                found.append(Procedure(f"{kind}, {name}", guarantee, always(evaluated), "betting", "fixed_sequence"))
+                found.append(Procedure(f"{kind}, {name}", promise, always(evaluated), "betting", "fixed_sequence"))
         return tuple(found)
 
     def oracle(self, procedure: Procedure) -> float:
         """The largest FairGain on the pool among the configurations of the procedure's path that keep its promise."""
         evaluated = procedure.evaluated(np.arange(len(self.pool.judged)))
         columns = range(1, len(evaluated.grid))
-        kept = [c for c in columns if procedure.risk(evaluated, slice(None), c) <= procedure.guarantee.alpha]
+        kept = [c for c in columns if procedure.risk(evaluated, slice(None), c) <= procedure.promise.alpha]
         return max((evaluated.gain(slice(None), c) for c in kept), default=0.0)

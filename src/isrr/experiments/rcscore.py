@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.calibration.paths import Path
+from isrr.calibration.path import SearchPath
 from isrr.counting import percent
 from isrr.data.queries import FloatArray, Queries
 from isrr.experiments import coverage
@@ -21,9 +21,7 @@ from isrr.experiments.procedure import EvaluatedPath, always
 from isrr.experiments.protocol import N_THRESHOLDS, K, Protocol
 from isrr.experiments.repetition import run_splits
 from isrr.experiments.result import Rows
-from isrr.gains import discount, gain, ideal_dcg
-from isrr.metrics.disparity import disparity_bound
-from isrr.metrics.evaluate import Evaluation
+from isrr.gains import discount, gain_of, ideal_dcg
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.thresholds import uniform_grid
 
@@ -60,21 +58,23 @@ def _figures(protocol: Protocol, eligibility: FloatArray, n_splits: int) -> dict
     # Stand-ins name the columns: the ranker behind them admits by this eligibility, which no GPLRanker can hold.
     named = protocol.rankers(thresholds)
     grid = (GPLRanker.deterministic(K), *named)
-    values = _evaluate(pool.judged, protocol.base, eligibility, np.append(2.0, thresholds))
-    evaluated = EvaluatedPath(Path(named[::-1], "paper", ""), grid, values)
+    utility, disparity = _evaluate(pool.judged, protocol.base, eligibility, np.append(2.0, thresholds))
+    evaluated = EvaluatedPath(SearchPath(named[::-1], "paper", ""), grid, utility, disparity)
     procedure = replace(protocol.paper(), evaluated=always(evaluated))
     return {
         "thresholds": thresholds.tolist(),
-        "utility": values.mean_ndcg[1:].tolist(),
+        "utility": utility[:, 1:].mean(axis=0).tolist(),
         "gain": [evaluated.gain(slice(None), c) for c in range(1, len(grid))],
         "oracle": protocol.oracle(procedure),
         "certified": coverage.summary(run_splits(pool, procedure, n_splits)),
     }
 
 
-def _evaluate(queries: Queries, base: GPLRanker, eligibility: FloatArray, thresholds: FloatArray) -> Evaluation:
+def _evaluate(
+    queries: Queries, base: GPLRanker, eligibility: FloatArray, thresholds: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Utility and debiased disparity where position j admits the items whose j-th eligibility reaches the threshold."""
-    gains, ideal = gain(queries.need_relevance()), ideal_dcg(queries, k=K)
+    gains, ideal = gain_of(queries.need_relevance()), ideal_dcg(queries, k=K)
     ndcg, disparity = (np.empty((len(queries), thresholds.size)) for _ in range(2))
     log_weights = queries.need_scores() * base.scale
     rng = np.random.default_rng(20230)
@@ -88,7 +88,7 @@ def _evaluate(queries: Queries, base: GPLRanker, eligibility: FloatArray, thresh
                 admitted = reach
                 dcg, value = _drawn(log_weights[rows], admitted, gains[rows], noise)
             ndcg[q, c], disparity[q, c] = dcg / ideal[q], value
-    return Evaluation(ndcg, disparity, disparity_bound(queries, k=K))
+    return ndcg, disparity
 
 
 def _drawn(

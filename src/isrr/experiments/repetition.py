@@ -87,9 +87,9 @@ def run_splits(pool: Pool, procedure: Procedure, n_splits: int) -> Runs:
         evaluated = procedure.evaluated(calibration)
         column = procedure.choose(evaluated, calibration, pool.judged.keys[calibration])
         if column is not None:
-            utility[t] = evaluated.values.ndcg[test, column].mean()
+            utility[t] = evaluated.utility[test, column].mean()
             gain[t] = evaluated.gain(test, column)
-            kept[t] = procedure.risk(evaluated, test, column) <= procedure.guarantee.alpha
+            kept[t] = procedure.risk(evaluated, test, column) <= procedure.promise.alpha
     return Runs(utility, gain, kept)
 
 
@@ -106,5 +106,5 @@ def bootstrap_violations(pool: Pool, procedure: Procedure, n_repeats: int, seed:
         keys = rng.integers(2**64, size=n_calibration, dtype=np.uint64)
         evaluated = procedure.evaluated(rows)
         column = procedure.choose(evaluated, rows, keys)
-        wrong += column is not None and procedure.risk(evaluated, slice(None), column) > procedure.guarantee.alpha
+        wrong += column is not None and procedure.risk(evaluated, slice(None), column) > procedure.promise.alpha
     return wrong / n_repeats

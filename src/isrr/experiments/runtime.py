@@ -18,7 +18,7 @@ from isrr.experiments.recipes import RECIPES
 from isrr.experiments.repetition import CALIBRATION_SHARE
 from isrr.experiments.result import Job, Record, Rows
 from isrr.gains import ndcg
-from isrr.guarantee import Guarantee
+from isrr.promises.promise import Promise
 from isrr.scores.scorer import Scorer, scorer_class
 
 METHODS = ("lambdaloss", "plrank", "policy-gradient", "stochasticrank")
@@ -77,7 +77,9 @@ def _epoch_seconds(method: str, train: Queries, validation: Queries, epochs: int
 
 def _risk_control(scorer: Scorer, validation: Queries, calibration: Queries) -> float:
     """Seconds to score the calibration queries, evaluate 21 thresholds and choose one; the median of three runs."""
-    promise = Guarantee("ndcg", K, KEEP * float(np.nanmean(ndcg(validation.with_scores(scorer.score(validation))))))
+    promise = Promise(
+        "ndcg", K, at_least=KEEP * float(np.nanmean(ndcg(validation.with_scores(scorer.score(validation)))))
+    )
     taken = []
     for _ in range(_REPEATS + 1):
         began = time.perf_counter()

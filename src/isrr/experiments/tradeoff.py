@@ -4,13 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from isrr.calibration.paths import Path
+from isrr.calibration.path import SearchPath
 from isrr.experiments.pools import Pool
 from isrr.experiments.procedure import EvaluatedPath
 from isrr.experiments.protocol import K, Protocol
 from isrr.experiments.repetition import splits
 from isrr.experiments.result import Rows
-from isrr.metrics.evaluate import evaluate
 from isrr.ranker.gpl import GPLRanker
 
 
@@ -28,15 +27,15 @@ def along_thresholds(protocol: Protocol) -> EvaluatedPath:
     thresholds = protocol.thresholds()
     rankers = protocol.rankers(np.append(thresholds, thresholds[-1] + thresholds[1]))
     grid = (GPLRanker.deterministic(K), protocol.base, *rankers)
-    return EvaluatedPath(Path(rankers[-2::-1], "paper", ""), grid, evaluate(protocol.pool.judged, grid))
+    return EvaluatedPath.of(protocol.pool, SearchPath(rankers[-2::-1], "paper", ""), grid)
 
 
 def curves(evaluated: EvaluatedPath, n_splits: int) -> dict[str, Any]:
     """Means and deviations over the test parts of random splits, threshold by threshold."""
-    found, rankers = evaluated.values, evaluated.grid[2:]
-    parts = [test for _, test in splits(len(found.ndcg), n_splits)]
+    rankers = evaluated.grid[2:]
+    parts = [test for _, test in splits(len(evaluated.utility), n_splits)]
     drawn = {}
-    for name, values in (("risk", 1.0 - found.ndcg), ("disparity", found.disparity)):
+    for name, values in (("risk", 1.0 - evaluated.utility), ("disparity", evaluated.disparity)):
         over_splits = np.stack([values[test].mean(axis=0) for test in parts])
         mean, deviation = over_splits.mean(axis=0), over_splits.std(axis=0)
         drawn[name] = {

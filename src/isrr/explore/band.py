@@ -14,7 +14,7 @@ Without other queries to fix c and h, m promises declared beforehand are tested 
 import numpy as np
 
 from isrr.data.queries import FloatArray
-from isrr.guarantee import Guarantee
+from isrr.promises.promise import Promise
 
 LEAST_TO_SHAPE = 50  # other judged queries from which they shape a band
 KEPT_SHARES = (0.99, 0.98, 0.97, 0.95, 0.925, 0.9, 0.85, 0.8)
@@ -42,12 +42,14 @@ def expected_half_width(deviation: FloatArray, n_queries: int, mean: float) -> F
     return np.asarray(np.hypot(1.75 * deviation / np.sqrt(n_queries), 3.0 / (n_queries * max(mean, 1e-3))))
 
 
-def declared_stops(guarantee: Guarantee) -> tuple[Guarantee, ...]:
+def declared_stops(promise: Promise) -> tuple[Promise, ...]:
     """The promises that are tested together where no band can be shaped: fixed by the declared one alone."""
-    if guarantee.relative:
-        targets = KEPT_SHARES if guarantee.utility else tuple(1 - 5 * (1 - share) for share in KEPT_SHARES[:-1])
+    low, high = promise.target_range
+    if promise.of is not None:
+        targets = (
+            KEPT_SHARES if promise.at_least is not None else tuple(1 - 5 * (1 - share) for share in KEPT_SHARES[:-1])
+        )
     else:
-        scale = guarantee.bound or 1.0
-        targets = tuple(guarantee.target + scale * distance for distance in DISTANCES)
-    inside = {round(t, 6) for t in targets if 0 < t < (guarantee.bound or 1.0)} | {guarantee.target}
-    return tuple(guarantee.at(target) for target in sorted(inside))
+        targets = tuple(promise.target + (high - low) * distance for distance in DISTANCES)
+    inside = {round(t, 6) for t in targets if low < t < high} | {promise.target}
+    return tuple(promise.at(target) for target in sorted(inside))

@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from isrr.calibration.basis import judged_again
-from isrr.calibration.plan import queries_needed
-from isrr.calibration.targets import Retargeted, RetargetedValues
-from isrr.calibration.values import values_of
+from isrr.calibration.certify import KeptSample, Rule, Sample, cost_of
+from isrr.calibration.path import judged_in_all
+from isrr.calibration.request import Request
+from isrr.calibration.table import Values
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import FloatArray
 from isrr.explore.band import LEAST_TO_SHAPE, declared_stops, expected_half_width, simultaneous
 from isrr.explore.retrace import Retraced
-from isrr.explore.rule import Rule
 from isrr.metrics.evaluate import evaluate
+from isrr.ranker.gpl import GPLRanker
 from isrr.risk.lattice import BoolArray, IntArray
 
 CONFIDENCES = (0.90, 0.95, 0.99)
@@ -44,7 +44,7 @@ class Reading:
 
     Attributes:
         confidence: Over one promise alone, or over all of a band.
-        levels: Strength of the strongest target certified, in millionths; see `isrr.calibration.targets`.
+        levels: Strength of the strongest target certified, in millionths; see `isrr.calibration.certify`.
         others_hold: Whether all promises but the first are certified.
         band: Targets that hold for all configurations together; None where no band could be shaped.
         stops: Where there is no band: promises declared beforehand, at δ/m each.
@@ -70,6 +70,7 @@ class Explorer:
         declared: Which stop is the declared promise.
         measured: The promised quantity of each configuration, in the worst segment where there are several.
         rule: How one configuration is chosen.
+        by_definition: Configurations that keep the first promise by definition.
         n_tests: Over how many tests δ is split for `levels` and `others_hold`; 1 but for Bonferroni's selection.
         band_basis: What shaped the band, in words; empty where there is none.
         readings: One a confidence.
@@ -81,6 +82,7 @@ class Explorer:
     declared: int
     measured: tuple[float, ...]
     rule: Rule
+    by_definition: tuple[bool, ...]
     n_tests: int
     band_basis: str
     readings: tuple[Reading, ...]
@@ -89,11 +91,11 @@ class Explorer:
 def explore(found: Retraced) -> Explorer | None:
     """What a slider over the first promise needs; None for Holm's selection, which no such bounds answer."""
     outcome = found.outcome
-    first, selection = outcome.guarantees[0], outcome.provenance.selection
+    first, selection = outcome.promises[0], outcome.provenance.selection
     if selection == "holm":
         return None
-    cells = [found.of(guarantee) for guarantee in outcome.guarantees]
-    lead, rule = cells[0][0], Rule.of(outcome)
+    cells = [found.of(promise) for promise in outcome.promises]
+    lead, rule = cells[0][0], _rule(found)
     n_tests = len(outcome.curve) if selection == "bonferroni" else 1
     measured = lead.target(np.min([cell.strength(cell.measured(), 1) for cell in cells[0]], axis=0), 1)
     confidences = sorted({*CONFIDENCES, outcome.confidence})
@@ -109,101 +111,113 @@ def explore(found: Retraced) -> Explorer | None:
             confidence,
             tuple(int(x) for x in levels[i]),
             tuple(bool(x) for x in held[i]),
-            None if shape is None else _band(cells[0], deltas[i], levels[i] if n_tests == 1 else None, shape, rule),
+            None if shape is None else _band(cells[0], deltas[i], levels[i] if n_tests == 1 else None, shape),
             _stops(cells, deltas[i], rule, found) if shape is None else (),
             _needed(cells, by_segment[i], held[i], deltas[i], n_tests, rule, targets, outcome),
         )
         for i, confidence in enumerate(confidences)
     ]
     return Explorer(
-        tuple(str(replace(first, target=float(t), per=None)) for t in targets),
+        tuple(str(replace(first, per=None).at(float(t))) for t in targets),
         tuple(float(t) for t in targets),
         tuple(float(s) for s in lead.strength(targets, STEPS)),
         int(np.flatnonzero(targets == first.target)[0]),
         tuple(float(m) for m in measured),
         rule,
+        tuple(lead.exempt.tolist()),
         n_tests,
         "" if shape is None or found.others is None else f"{len(found.others):,} other judged queries",
         tuple(readings),
     )
 
 
-def _others_hold(cells: list[list[Retargeted]], found: Retraced, delta: float, n_tests: int) -> BoolArray:
-    deterministic = np.array([point.ranker.is_deterministic for point in found.outcome.curve])
-    hold = np.ones(deterministic.size, bool)
+def _others_hold(cells: list[list[Sample]], found: Retraced, delta: float, n_tests: int) -> BoolArray:
+    hold = np.ones(len(found.outcome.curve), bool)
     for cell in (cell for promise in cells for cell in promise):
-        by_definition = deterministic & (cell.guarantee.relative and cell.guarantee.utility)
-        hold &= by_definition | cell.holds(np.full(hold.size, cell.guarantee.target), delta, n_tests)
+        hold &= cell.exempt | cell.holds(cell.targets, delta, n_tests)
     return hold
+
+
+def _rule(found: Retraced) -> Rule:
+    """The rule that an outcome was chosen by."""
+    outcome = found.outcome
+    utility, disparity = (
+        np.array([getattr(p, name).value for p in outcome.curve]) for name in ("utility", "disparity")
+    )
+    cost = cost_of(outcome.promises, utility, disparity)
+    return Rule.of(found.path, outcome.promises, cost, outcome.provenance.selection)
 
 
 def _peak(found: Retraced) -> int:
     """The configuration beyond which a weaker promise buys nothing."""
-    utility = found.outcome.guarantees[0].utility
-    return int(np.argmax([p.fairness_gain.value if utility else p.utility.value for p in found.outcome.curve]))
+    promised = found.outcome.promises[0].safe_end == "cold"
+    return int(np.argmax([p.fairness_gain.value if promised else p.utility.value for p in found.outcome.curve]))
 
 
-def _slider(lead: Retargeted, levels: IntArray, measured: FloatArray) -> FloatArray:
+def _slider(lead: Sample, levels: IntArray, measured: FloatArray) -> FloatArray:
     """Targets a thousandth apart around what was measured and what is certified; the declared one among them."""
     strengths = np.concatenate((levels, lead.strength(measured, STEPS))) / STEPS * PER_STOP
-    declared = float(lead.strength(lead.guarantee.target, PER_STOP))
+    declared = float(lead.strength(lead.promise.target, PER_STOP))
     high = min(int(max(strengths.max(), declared)) + MARGIN, PER_STOP - 1)
     middle = min(declared, strengths.max())
     breadth = max(BREADTH * (high - middle), LEAST_BREADTH)
     low = max(int(strengths.min()) - MARGIN // 4, int(middle - breadth), 1)
     targets = lead.target(np.arange(low, high + 1), PER_STOP)
-    targets = np.append(targets[np.abs(targets - lead.guarantee.target) > 1e-9], lead.guarantee.target)
+    targets = np.append(targets[np.abs(targets - lead.promise.target) > 1e-9], lead.promise.target)
     return targets[np.argsort(lead.strength(targets, STEPS))]
 
 
-def _shape(found: Retraced, lead: Retargeted) -> tuple[FloatArray, FloatArray] | None:
+def _shape(found: Retraced, lead: Sample) -> tuple[FloatArray, FloatArray] | None:
     """Expected shortfall (1 − strength) and half-width of each configuration, from queries not tested on."""
-    others, first = found.others, lead.guarantee
-    if others is None or others.relevance is None:
+    others, first = found.others, lead.promise
+    if others is None or ("relevance" in first.columns and others.relevance is None):
         return None
-    seen = evaluate(others, found.grid, gain_kind=first.gain_kind, empty_query=first.empty_query)
-    kept = ~np.isnan(seen.ndcg[:, 0])
-    if kept.sum() < LEAST_TO_SHAPE:
+    grid = [GPLRanker.deterministic(found.outcome.k), *found.path.rankers]
+    values = evaluate(others, grid, [first.measure])[first.measure]
+    seen = Values(values, first.reference(others, values[:, 0]))
+    if seen.counted.sum() < LEAST_TO_SHAPE:
         return None
-    values = values_of(seen, first, others, found.grid)[kept]
-    pilot = RetargetedValues(first, lead.evidence, values[:, 1:], values[:, 0])
-    mean = float(values[:, 0].mean()) if first.relative else 1.0
-    width = expected_half_width(pilot.deviation() / lead.limit, lead.n_queries, mean)
+    pilot = KeptSample.of(first, None, lead.evidence, seen, found.path)
+    mean = float(pilot.reference.mean()) if first.of is not None else 1.0
+    width = expected_half_width(pilot.deviation() / np.ptp(first.target_range), lead.n_queries, mean)
     return 1 - pilot.strength(pilot.measured(), 1), width
 
 
 def _band(
-    cells: list[Retargeted],
+    cells: list[Sample],
     delta: float,
     levels: IntArray | None,
     shape: tuple[FloatArray, FloatArray],
-    rule: Rule,
 ) -> tuple[float, ...]:
     """Targets that hold together, from levels at the whole delta; those are found where they are not given."""
     if levels is None:
         levels = np.min([cell.strongest(delta, STEPS) for cell in cells], axis=0)
     shortfall = np.zeros(levels.size)
-    tested = ~np.array(rule.by_definition)
+    tested = ~cells[0].exempt
     shortfall[tested] = simultaneous(1 - levels[tested] / STEPS, shape[0][tested], shape[1][tested])
-    strength = np.clip(1 - shortfall, 0.0, 1.0)
-    return tuple(float(t) for t in cells[0].limit * (strength if cells[0].guarantee.utility else 1 - strength))
+    return tuple(float(t) for t in cells[0].target(np.clip(1 - shortfall, 0.0, 1.0), 1))
 
 
-def _stops(cells: list[list[Retargeted]], delta: float, rule: Rule, found: Retraced) -> tuple[Stop, ...]:
+def _stops(cells: list[list[Sample]], delta: float, rule: Rule, found: Retraced) -> tuple[Stop, ...]:
     """Promises declared beforehand, each tested along the path at δ/m."""
     lead, along = cells[0][0], replace(rule, one_by_one=False)
-    declared = declared_stops(lead.guarantee)
+    declared = declared_stops(lead.promise)
     part = delta / len(declared)
     levels = np.min([cell.strongest(part, STEPS) for cell in cells[0]], axis=0)
-    held = _others_hold(cells[1:], found, part, 1).tolist()
+    held = _others_hold(cells[1:], found, part, 1)
     return tuple(
-        Stop(promise.target, along.chosen(levels, held, float(lead.strength(promise.target, STEPS))))
+        Stop(promise.target, along.chosen(_passing(lead, levels, held, float(lead.strength(promise.target, STEPS)))))
         for promise in declared
     )
 
 
+def _passing(lead: Sample, levels: IntArray, held: BoolArray, strength: float) -> BoolArray:
+    """Which configurations pass at a target of this strength."""
+    return (lead.exempt | (levels >= strength)) & held
+
+
 def _needed(
-    cells: list[list[Retargeted]],
+    cells: list[list[Sample]],
     by_segment: list[IntArray],
     held: BoolArray,
     delta: float,
@@ -214,26 +228,27 @@ def _needed(
 ) -> tuple[int | None, ...]:
     """As an abstention says it: for the safest configuration, the largest number any promise asks for."""
     made = outcome.provenance
-    safest = next((c for c, exempt in enumerate(rule.by_definition) if not exempt), 0)
+    path = "auto" if made.requested_path == "custom" else made.requested_path
+    request = Request(outcome.promises, outcome.confidence, path, made.evidence, made.selection)
+    share, given = made.n_queries / (made.n_queries + made.n_skipped), made.n_set_aside == 0
 
-    def column(cell: Retargeted) -> int:
-        return safest if cell.guarantee.relative and cell.guarantee.utility else 0
+    def column(cell: Sample) -> int:
+        return int(np.argmin(cell.exempt)) if not cell.exempt.all() else 0
 
-    def wanted(cell: Retargeted, target: float) -> int | None:
-        in_cell = queries_needed(*cell.loss(column(cell), target), cell.guarantee.at(target), delta / n_tests)
+    def wanted(cell: Sample, target: float) -> int | None:
+        in_cell = cell.queries_needed(column(cell), delta / n_tests, target)
         if in_cell is None:
             return None
-        return judged_again(in_cell * made.n_queries / cell.n_queries, outcome.guarantees, made)
+        return judged_in_all(in_cell * made.n_queries / cell.n_queries, request, given=given, share_counted=share)
 
     fixed = []
     for cell in (cell for promise in cells[1:] for cell in promise):
-        target = cell.guarantee.target
-        if not cell.holds(np.full(held.size, target), delta, n_tests)[column(cell)]:
-            fixed.append(wanted(cell, target))
+        if not cell.holds(cell.targets, delta, n_tests)[column(cell)]:
+            fixed.append(wanted(cell, cell.promise.target))
     needed: list[int | None] = []
     levels = np.min(by_segment, axis=0)
     for target, strength in zip(targets.tolist(), cells[0][0].strength(targets, STEPS).tolist(), strict=True):
-        if rule.chosen(levels, held.tolist(), strength) is not None:
+        if rule.chosen(_passing(cells[0][0], levels, held, strength)) is not None:
             needed.append(None)
             continue
         failing = [cell for cell, level in zip(cells[0], by_segment, strict=True) if level[column(cell)] < strength]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.engines.local import BLOCK
 from isrr.explore.retrace import Retraced
-from isrr.gains import gain
+from isrr.gains import item_gains
 from isrr.ranker.gpl import GPLRanker
 
 MOST_GROUPS = 15
@@ -101,7 +101,7 @@ def portray(found: Retraced) -> Portrait:
         before = part.in_query_order(GPLRanker.deterministic(ranker.k).exposure(part), "exposure")
         after = part.in_query_order(ranker.exposure(part), "exposure")
         moved[start : start + BLOCK] = np.add.reduceat(np.abs(after - before), part.offsets[:-1])
-        gains = gain(part.need_relevance(), found.outcome.guarantees[0].gain_kind)
+        gains = item_gains(part, found.outcome.promises[0].metric.gain)
         grades.add(_grade(part.need_relevance(), intervals), before, after, gains)
         places.add(_place(part), before, after, gains)
         if part.item_groups is not None:
@@ -111,7 +111,7 @@ def portray(found: Retraced) -> Portrait:
         grades.shares(lambda grade: f"{grade:g}" if intervals is None else _between(intervals, int(grade))),
         _largest(groups.shares(str)),
         places.shares(lambda place: _PLACE_NAMES[int(place)]),
-        _spread(found.utility[:, 0], found.utility[:, 1]),
+        _spread(*found.utility().T),
         _sample(tested[_telling(moved, tested.n_items)], ranker),
     )
 

@@ -3,25 +3,20 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from isrr.calibration.fill import LARGEST_FOR_BETTING, segments, summed_evidence
-from isrr.calibration.order import canonical_order, hash_key
-from isrr.calibration.sample import FindShared
-from isrr.calibration.targets import Retargeted, RetargetedValues
-from isrr.calibration.values import values_of
+from isrr.calibration.certify import Sample, samples, sums_suffice
+from isrr.calibration.path import SearchPath
+from isrr.calibration.table import Table, hash_key
+from isrr.calibration.tasks import Fill, FindShared
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import FloatArray, Queries
-from isrr.engines.local import BLOCK
+from isrr.engines.local import InMemory
 from isrr.errors import DataError
-from isrr.explore.powers import PowerSums, RetargetedSums
-from isrr.guarantee import Guarantee
-from isrr.metrics.evaluate import Evaluation, evaluate
+from isrr.metrics.evaluate import evaluate
 from isrr.parallel import Progress
-from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
+from isrr.promises.promise import Promise, objectives
+from isrr.ranker.gpl import GPLRanker
 from isrr.risk.select import split_mask
-
-Cells = dict[tuple[Guarantee, str | None], Retargeted]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,26 +25,36 @@ class Retraced:
 
     Attributes:
         outcome: The certificate or abstention.
-        tested: Queries that were tested on, those left out for having no relevant item not among them.
+        tested: Queries that were tested on, those that have nothing to measure not among them.
         others: Queries that fixed the path, or were given as such; None where there are none.
-        cells: Each promise in each of its segments, None where it has none; configurations in the order of the path.
-        utility: Expected NDCG of the deterministic ranker and of the ranker in use, (n_queries, 2).
+        found: Each promise in each of its segments; configurations in the order of the path.
     """
 
     outcome: Certificate | Abstention
     tested: Queries
     others: Queries | None
-    cells: Cells
-    utility: FloatArray
+    found: list[Sample]
 
     @property
-    def grid(self) -> tuple[GPLRanker, ...]:
-        """The deterministic ranker, then the path."""
-        return _grid(self.outcome)
+    def path(self) -> SearchPath:
+        """The path that was tested."""
+        return path_of(self.outcome)
 
-    def of(self, guarantee: Guarantee) -> list[Retargeted]:
-        """One promise on the tested queries, one entry a segment."""
-        return [cell for (promise, _), cell in self.cells.items() if promise == guarantee]
+    def of(self, promise: Promise) -> list[Sample]:
+        """One promise on the tested queries, one entry per segment."""
+        return [sample for sample in self.found if sample.promise == promise]
+
+    def utility(self) -> FloatArray:
+        """Utility of the order by score and of the ranker in use on each tested query, (n_queries, 2)."""
+        measure = objectives(self.outcome.promises, judged=self.tested.relevance is not None)[0]
+        grid = [GPLRanker.deterministic(self.outcome.k), self.outcome.ranker]
+        return evaluate(self.tested, grid, [measure])[measure]
+
+
+def path_of(outcome: Certificate | Abstention) -> SearchPath:
+    """The path that an outcome was found along."""
+    p = outcome.provenance
+    return SearchPath(tuple(point.ranker for point in outcome.curve), p.path, p.path_basis)
 
 
 def retrace(
@@ -67,34 +72,17 @@ def retrace(
         progress: Called with (queries done, queries in all).
     """
     tested, others = _found_again(outcome, queries, validation)
-    p, grid = outcome.provenance, _grid(outcome)
-    in_use = 0 if outcome.ranker.is_deterministic else grid.index(outcome.ranker)
-    sums = {g: summed_evidence(p.evidence, g, len(tested), p.method) for g in outcome.guarantees}
-    names = {g: name or p.evidence for g, name in sums.items()}
-    whole = len(tested) <= LARGEST_FOR_BETTING or not all(sums.values())
-    size = len(tested) if whole else BLOCK
-    cells: Cells = {}
-    powers: dict[tuple[Guarantee, str | None], PowerSums] = {}
-    utility = np.empty((len(tested), 2))
-    for start in range(0, len(tested), size):
-        part = tested if whole else tested[start : start + size]
-        measured = _evaluated(outcome, part, grid, _after(start, len(tested), progress))
-        utility[start : start + size] = measured.ndcg[:, [0, in_use]]
-        for guarantee in outcome.guarantees:
-            values = values_of(measured, guarantee, part, grid)
-            for segment, rows in segments(part, guarantee).items():
-                place = (guarantee, segment)
-                if whole:
-                    cells[place] = _in_full(guarantee, names[guarantee], values[rows], part.keys[rows])
-                else:
-                    added = PowerSums.of(values[rows, 1:], values[rows, 0])
-                    powers[place] = powers[place] + added if place in powers else added
-    cells |= {place: RetargetedSums(place[0], names[place[0]], summed) for place, summed in powers.items()}
-    return Retraced(outcome, tested, others, cells, utility)
-
-
-def _grid(outcome: Certificate | Abstention) -> tuple[GPLRanker, ...]:
-    return (GPLRanker.deterministic(outcome.k), *(point.ranker for point in outcome.curve))
+    p, path = outcome.provenance, path_of(outcome)
+    task = Fill(
+        (GPLRanker.deterministic(outcome.k), *path.rankers),
+        outcome.promises,
+        objectives(outcome.promises, judged=queries.relevance is not None),
+        len(tested),
+        sums_suffice(p.evidence, len(tested)),
+        p.seed,
+    )
+    table: Table = InMemory(tested).run(task, progress)
+    return Retraced(outcome, tested, others, samples(table, outcome.promises, path, p.evidence, p.method))
 
 
 def _found_again(
@@ -105,46 +93,20 @@ def _found_again(
     if queries.fingerprint != p.data:
         raise DataError(
             f"these are not the judged queries of the calibration: their fingerprint is {queries.fingerprint[:12]}…, "
-            f"the outcome's {p.data[:12]}…; give the same table, or ask `isrr evaluate` about new queries"
+            f"the outcome's {p.data[:12]}…; give the same table, or ask `isrr check` about new queries"
         )
     tested, others = queries, validation
     if p.n_set_aside:
         aside = split_mask(queries.keys, p.n_set_aside / len(queries))
         tested, others = queries[~aside], validation or queries[aside]
+    counted = np.any([promise.measure.counts(tested) for promise in outcome.promises], axis=0)
+    tested = tested if counted.all() else tested[counted]
     if p.hash_key and hash_key(tested.keys).hex() != p.hash_key:
         raise DataError("the queries set aside cannot be found again: was the outcome made by another version of isrr?")
     if validation is not None and _shared(tested, validation):
         raise DataError("validation queries stand among those tested on; a band needs other queries for its shape")
-    counted = outcome.guarantees[0].counts(tested)
-    return tested if counted.all() else tested[counted], others
+    return tested, others
 
 
 def _shared(tested: Queries, validation: Queries) -> bool:
     return bool(FindShared.among(validation, made_ids=tested.made_ids or validation.made_ids).summary([tested]))
-
-
-def _after(done: int, n_queries: int, progress: Progress | None) -> Progress | None:
-    """The same progress, for one block after others."""
-    return None if progress is None else lambda now, _: progress(done + now, n_queries)
-
-
-def _evaluated(
-    outcome: Certificate | Abstention, part: Queries, grid: tuple[GPLRanker, ...], progress: Progress | None
-) -> Evaluation:
-    """The grid on some queries, by the same noise as in calibration."""
-    p, first = outcome.provenance, outcome.guarantees[0]
-    return evaluate(
-        part,
-        grid,
-        method="exact" if p.method == "exact" else "draws",
-        n_draws=p.n_draws or SMOOTHING_DRAWS,
-        seed=p.seed,
-        gain_kind=first.gain_kind,
-        empty_query=first.empty_query,
-        progress=progress,
-    )
-
-
-def _in_full(guarantee: Guarantee, name: str, values: FloatArray, keys: NDArray[np.uint64]) -> RetargetedValues:
-    order = canonical_order(keys)
-    return RetargetedValues(guarantee, name, values[order, 1:], values[order, 0])

@@ -66,7 +66,7 @@ class Pools:
     @cached_property
     def n_pairs(self) -> IntArray:
         """Ordered pairs of pools, at least 1, (n_queries,)."""
-        return np.maximum(self.n_pools * (self.n_pools - 1), 1)
+        return np.asarray(np.maximum(self.n_pools * (self.n_pools - 1), 1))
 
     def squares(self, queries: Queries) -> FloatArray:
         """Σ of squared deserts, (n_queries,)."""

@@ -102,6 +102,7 @@ class Metric(Measurable):
             )
         return high / bound[1]
 
+
 def _range(bound: tuple[float, float]) -> str:
     return f"{bound[1]:g}" if bound[0] == 0 else f"{bound[0]:g} … {bound[1]:g}"
 
@@ -119,7 +120,7 @@ def _in_group(group: str, queries: Queries) -> FloatArray:
     member = np.flatnonzero(names.astype(str) == group)
     if member.size == 0:
         return np.zeros(queries.n_rows)
-    return (code == member[0]).astype(np.float64)
+    return np.asarray(code == member[0], np.float64)
 
 
 def _per_query(values: FloatArray, queries: Queries) -> FloatArray:
@@ -159,7 +160,9 @@ def _ndcg(gain: Gain, kind: Discount) -> Metric:
 
 
 def _dcg(gain: Gain, kind: Discount) -> Metric:
-    return Metric("dcg", partial(item_gains, gain=gain), partial(discount, kind=kind), None, ("relevance",), title="DCG")
+    return Metric(
+        "dcg", partial(item_gains, gain=gain), partial(discount, kind=kind), None, ("relevance",), title="DCG"
+    )
 
 
 def _precision(gain: Gain, kind: Discount) -> Metric:
@@ -213,8 +216,8 @@ def _exposure(group: str, gain: Gain, kind: Discount) -> Metric:
     )
 
 
-def _disparity(name: str, **settings: bool) -> Callable[[Gain, Discount], Disparity]:
-    return lambda gain, kind: Disparity(name, gain, kind, **settings)
+def _disparity(name: str, normalized: bool, between_groups: bool = False) -> Callable[[Gain, Discount], Disparity]:
+    return lambda gain, kind: Disparity(name, gain, kind, normalized, between_groups)
 
 
 PLAIN: dict[str, Callable[[Gain, Discount], Metric | Disparity]] = {
@@ -303,4 +306,6 @@ def need_columns(queries: Queries, chosen: Sequence[Measure]) -> None:
             elif column.startswith("value:"):
                 queries.column(column.removeprefix("value:"))
             else:
-                raise DataError(f"{measure.metric.name} reads column {column!r}; expected relevance, item_group or value:NAME")
+                raise DataError(
+                    f"{measure.metric.name} reads column {column!r}; expected relevance, item_group or value:NAME"
+                )

@@ -15,7 +15,7 @@ import numpy as np
 
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
-from isrr.gains import Gain, discount, gain
+from isrr.gains import Gain, discount, gain_of
 from isrr.monitor.matching import need_item_ids
 
 N_MOMENTS = 60
@@ -51,19 +51,19 @@ class Account:
 
 
 def ledger(
-    served: Iterable[Mapping[str, Any]], judgments: Queries, *, gain_kind: Gain = "exponential"
+    served: Iterable[Mapping[str, Any]], judgments: Queries, *, gain: Gain = "exponential"
 ) -> tuple[Account, Account | None]:
     """The accounts of items and, where the judgments name them, of groups.
 
     Args:
         served: Lines of the served-ranking log.
         judgments: Judged candidates, with item ids, and the items' groups where there are any.
-        gain_kind: "exponential" or "linear".
+        gain: "exponential", "linear", "equal" or a function of the grades.
     """
     names, item_of_row = np.unique(need_item_ids(judgments).astype(str), return_inverse=True)
     place = {name: i for i, name in enumerate(names.tolist())}
     query_of = {str(query): q for q, query in enumerate(judgments.query_ids)}
-    gains = gain(judgments.need_relevance(), gain_kind)
+    gains = gain_of(judgments.need_relevance(), gain)
     lines = sorted((line for line in served if str(line["query_id"]) in query_of), key=lambda line: line["time"])
     if not lines:
         raise DataError("no served list belongs to a judged query: there is nothing to account for")

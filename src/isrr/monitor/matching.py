@@ -15,8 +15,9 @@ from isrr.counting import counted
 from isrr.data.identifiers import identifier_key
 from isrr.data.queries import Queries
 from isrr.errors import DataError
-from isrr.gains import discount, empty_value, gain
-from isrr.guarantee import Guarantee
+from isrr.gains import empty_value
+from isrr.metrics.metric import Metric
+from isrr.promises.promise import Promise
 
 Line = Mapping[str, Any]  # of the served-ranking log
 
@@ -27,24 +28,46 @@ class JudgedQuery:
 
     Attributes:
         key: Names it, in 8 bytes.
+        query: Its place among the judged queries.
         segment: Its segment, where the judgments have one.
         lists: What it was served, oldest first.
-        grades: The grades of its candidates, by item id.
+        rows: The row of each of its candidates, by item id.
     """
 
     key: int
+    query: int
     segment: str | None
     lists: list[Line]
-    grades: dict[str, float]
+    rows: dict[str, int]
 
     @property
     def time(self) -> float:
         """When it was first served, seconds since 1970."""
         return float(self.lists[0]["time"])
 
-    def mean_ndcg(self, order: Literal["top", "deterministic"], guarantee: Guarantee) -> float:
-        """Mean NDCG@k of its lists as drawn, or by score; NaN where it has no relevant item and such are skipped."""
-        return float(np.mean([_ndcg(line[order], self.grades, guarantee) for line in self.lists]))
+    def mean(self, order: Literal["top", "deterministic"], measured: "Judged") -> float:
+        """The metric of its lists as drawn, or by score; NaN where it has nothing to measure and such are skipped."""
+        return float(
+            np.mean([measured.of([self.rows[str(item)] for item in line[order]], self.query) for line in self.lists])
+        )
+
+
+class Judged:
+    """What a promise's metric says of given lists of judged items."""
+
+    def __init__(self, promise: Promise, judgments: Queries) -> None:
+        metric = promise.metric
+        assert isinstance(metric, Metric)
+        self._values, self._weights = metric.value(judgments), metric.weights(promise.k)
+        self._whole = np.ones(len(judgments)) if metric.whole is None else metric.whole(judgments, promise.k)
+        self._empty = empty_value(promise.empty_query)
+
+    def of(self, rows: list[int], query: int) -> float:
+        """The metric of one list, given by the rows of its items."""
+        if self._whole[query] <= 0:
+            return self._empty
+        shown = rows[: self._weights.size]
+        return float(self._values[shown] @ self._weights[: len(shown)]) / float(self._whole[query])
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,23 +96,22 @@ def match(served: Iterable[Line], judgments: Queries, certificate: str, seen: Co
         certificate: Id of the certificate; lists of another, or not covered by it, do not count.
         seen: Keys of the queries that were counted before.
     """
-    relevance, items = judgments.need_relevance(), need_item_ids(judgments)
+    items = need_item_ids(judgments)
     keys = [identifier_key(query) for query in judgments.query_ids]
     lists, note = _lists(served, {str(query): q for q, query in enumerate(judgments.query_ids)}, certificate, seen)
     found, n_incomplete = [], 0
     for q, lines in sorted(lists.items(), key=lambda entry: (entry[1][0]["time"], entry[0])):
-        rows = slice(judgments.offsets[q], judgments.offsets[q + 1])
-        grades = dict(zip(map(str, items[rows]), relevance[rows].tolist(), strict=True))
-        unjudged = {str(item) for line in lines for item in (*line["top"], *line["deterministic"])} - grades.keys()
+        rows = {str(items[row]): int(row) for row in range(judgments.offsets[q], judgments.offsets[q + 1])}
+        unjudged = {str(item) for line in lines for item in (*line["top"], *line["deterministic"])} - rows.keys()
         if unjudged:
             n_incomplete += 1
             note = note or (
                 f"query {str(judgments.query_ids[q])!r} was served item {min(unjudged)!r}, which is not judged; judged "
-                f"are items such as {next(iter(grades))!r}"
+                f"are items such as {next(iter(rows))!r}"
             )
             continue
         segment = None if judgments.segments is None else str(judgments.segments[q])
-        found.append(JudgedQuery(keys[q], segment, lines, grades))
+        found.append(JudgedQuery(keys[q], q, segment, lines, rows))
     return Matches(found, n_incomplete, sum(key in seen for key in keys), note)
 
 
@@ -138,14 +160,3 @@ def _why_nothing(n_lists: int, served: str, passed_over: str, judged: str) -> st
         f"no judgment is of a served query: {counted(n_lists, 'list')} served, of queries such as {served!r}; "
         f"judged are queries such as {judged!r}"
     )
-
-
-def _ndcg(items: list[object], grades: Mapping[str, float], guarantee: Guarantee) -> float:
-    """NDCG@k of one list; the ideal is that of all judged candidates."""
-    k = guarantee.k
-    ideal = np.sort(gain(list(grades.values()), guarantee.gain_kind))[::-1][:k]
-    best = float(ideal @ discount(k)[: ideal.size])
-    if best == 0.0:
-        return empty_value(guarantee.empty_query)
-    gains = gain([grades[str(item)] for item in items[:k]], guarantee.gain_kind)
-    return float(gains @ discount(k)[: gains.size]) / best

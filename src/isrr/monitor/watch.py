@@ -21,9 +21,10 @@ from isrr.counting import counted
 from isrr.data.queries import Queries
 from isrr.errors import CertificateError, DataError, PromiseError
 from isrr.files import write_atomically
-from isrr.guarantee import Guarantee
 from isrr.json_files import read_json
-from isrr.monitor.matching import JudgedQuery, match
+from isrr.metrics.metric import Metric
+from isrr.monitor.matching import Judged, JudgedQuery, match
+from isrr.promises.promise import Promise
 from isrr.risk.eprocess import EProcess, likely_start
 from isrr.status import Status, read_status
 
@@ -41,7 +42,7 @@ class Alarm:
         evidence: E at the alarm.
         since: When the promise most likely broke, ISO 8601: when the first query after it was served.
         since_query: The same as a count of judged queries.
-        shortfall: By how much, in points of NDCG, over the queries since then.
+        shortfall: By how much, in units of the metric, over the queries since then.
     """
 
     promise: str
@@ -57,7 +58,7 @@ class Alarm:
         return (
             f"'{self.promise}' is broken{where}: evidence {self.evidence:.3g} after "
             f"{counted(self.n_judged, 'judged query')}; since about {self.since} "
-            f"(query {self.since_query + 1:,}), by about {self.shortfall:.3f} of NDCG (estimates)"
+            f"(query {self.since_query + 1:,}), by about {self.shortfall:.3f} (estimates)"
         )
 
 
@@ -65,7 +66,7 @@ class Alarm:
 class Watch:
     """One promise, in one segment: its evidence, and the losses it came from."""
 
-    guarantee: Guarantee
+    promise: Promise
     segment: str | None
     process: EProcess
     losses: list[float] = field(default_factory=list)
@@ -79,17 +80,22 @@ class Watch:
 
     def alarm(self) -> Alarm:
         """What to say once the evidence is strong enough."""
-        start = likely_start(self.losses, self.guarantee.alpha)
-        excess = float(np.mean(self.losses[start:])) - self.guarantee.alpha
+        start = likely_start(self.losses, self.promise.alpha)
+        excess = float(np.mean(self.losses[start:])) - self.promise.alpha
         return Alarm(
-            promise=str(self.guarantee),
+            promise=str(self.promise),
             segment=self.segment,
             n_judged=self.process.n,
             evidence=float(self.process.evidence),
             since=datetime.fromtimestamp(self.times[start], UTC).isoformat(timespec="seconds"),
             since_query=start,
-            shortfall=excess * (1.0 + self.guarantee.target if self.guarantee.relative else 1.0),
+            shortfall=excess / abs(self.promise.affine[0]),
         )
+
+
+def watchable(promise: Promise) -> bool:
+    """Whether single served lists tell something about a promise: it is about what they hold."""
+    return isinstance(promise.metric, Metric) and promise.of != "merit"
 
 
 class Monitor:
@@ -116,16 +122,16 @@ class Monitor:
     ) -> None:
         if not isinstance(certificate, Certificate):
             raise CertificateError("nothing was certified, so there is no promise to watch")
-        cells = [(test.guarantee, test.segment) for test in certificate.tests if test.guarantee.utility]
+        cells = [(test.promise, test.segment) for test in certificate.tests if watchable(test.promise)]
         if not cells:
             raise PromiseError(
-                f"'{certificate.guarantees[0]}' is about expected exposure, which served lists do not show; "
-                "promises about ndcg can be watched"
+                f"'{certificate.promises[0]}' is about expected exposure, which served lists do not show; "
+                "promises about what a list holds, such as ndcg, can be watched"
             )
         self.certificate, self.delta = certificate.id, 1 - certificate.confidence if delta is None else delta
         if not 0 < self.delta < 1:
             raise PromiseError(f"delta must lie in (0, 1), got {self.delta}; it is the chance of a false alarm")
-        self._watches = [Watch(guarantee, segment, EProcess.start(guarantee.alpha)) for guarantee, segment in cells]
+        self._watches = [Watch(promise, segment, EProcess.start(promise.alpha)) for promise, segment in cells]
         self._segments = sorted({segment for _, segment in cells if segment is not None})
         self._seen: set[int] = set()
         self.alarm: Alarm | None = None
@@ -162,6 +168,7 @@ class Monitor:
         found = match(served, judgments, self.certificate, self._seen)
         self.n_incomplete, self.n_before, self.n_unwatched = found.n_incomplete, found.n_before, 0
         self.note = found.note
+        measured = {watch.promise: Judged(watch.promise, judgments) for watch in self._watches}
         for query in found.queries:
             if self._segments and query.segment not in self._segments:
                 self.n_unwatched += 1
@@ -171,7 +178,7 @@ class Monitor:
                 )
             if concerned := [watch for watch in self._watches if watch.segment in (None, query.segment)]:
                 self._seen.add(query.key)
-                self._count(query, concerned)
+                self._count(query, concerned, measured)
         if self.n_judged and not self.n_counted:
             self.note = self.note or f"of {counted(self.n_judged, 'judged query')} none has a relevant item"
         if self._state is not None:
@@ -200,10 +207,10 @@ class Monitor:
             where = "" if watch.segment is None else f" in segment {watch.segment!r}"
             risk = f"risk {np.mean(watch.losses):.4f}, " if watch.losses else ""
             lines.append(
-                f"watched      {watch.guarantee}{where}: {risk}promised {watch.guarantee.alpha:.4f} at most; "
+                f"watched      {watch.promise}{where}: {risk}promised {watch.promise.alpha:.4f} at most; "
                 f"evidence {watch.process.evidence:.3g}, alarm at {len(self._watches) / self.delta:.4g}"
             )
-        lines += dict.fromkeys(f"risk         {watch.guarantee.risk_in_words}" for watch in self._watches)
+        lines += dict.fromkeys(f"risk         {watch.promise.risk_in_words}" for watch in self._watches)
         lines += [f"note         {self.note}"] if self.note else []
         lines.append(f"alarm        {self.alarm or ('none' if self.n_counted else 'none (nothing was judged)')}")
         return "\n".join(lines)
@@ -216,14 +223,17 @@ class Monitor:
                 f"{', '.join(self._segments)}"
             )
 
-    def _count(self, query: JudgedQuery, concerned: list[Watch]) -> None:
-        guarantee = self._watches[0].guarantee
-        drawn, by_score = (query.mean_ndcg(order, guarantee) for order in ("top", "deterministic"))
-        if np.isnan(drawn):
+    def _count(self, query: JudgedQuery, concerned: list[Watch], measured: dict[Promise, Judged]) -> None:
+        values = [
+            [query.mean(order, measured[watch.promise]) for order in ("top", "deterministic")] for watch in concerned
+        ]
+        if np.isnan(values).all():
             self.n_empty += 1
             return
-        for watch in concerned:
-            loss = watch.guarantee.losses(np.array([[drawn]]), np.array([by_score]))[0, 0]
+        for watch, (drawn, by_score) in zip(concerned, values, strict=True):
+            if np.isnan(drawn):
+                continue
+            loss = watch.promise.losses(np.array([[drawn]]), np.array([by_score]))[0, 0]
             watch.add(float(np.clip(loss, 0.0, 1.0)), query.time)
             if self.alarm is None and watch.process.evidence >= len(self._watches) / self.delta:
                 self.alarm = watch.alarm()
@@ -237,7 +247,7 @@ class Monitor:
             "seen": sorted(self._seen),
             "watches": [
                 {
-                    "promise": str(watch.guarantee),
+                    "promise": str(watch.promise),
                     "segment": watch.segment,
                     "wealth": watch.process.wealth.tolist(),
                     "losses": watch.losses,
@@ -259,7 +269,7 @@ class Monitor:
                 )
             for watch, kept in zip(self._watches, state["watches"], strict=True):
                 n = len(kept["losses"])
-                watch.process = EProcess(watch.guarantee.alpha, np.array(kept["wealth"]), n)
+                watch.process = EProcess(watch.promise.alpha, np.array(kept["wealth"]), n)
                 watch.losses, watch.times = kept["losses"], kept["times"]
             self._seen, self.n_empty = set(state["seen"]), state["n_empty"]
             self.alarm = None if state["alarm"] is None else Alarm(**state["alarm"])

@@ -10,8 +10,8 @@ low and high, every promise says E D ≤ 0 for
 
     D = ± (v − share · r − level)      + where it promises at most, − where it promises at least
 
-and is tested by the affine loss X = (D − min D) / (max D − min D) ≤ 1 at the level alpha = −min D / (max D − min D): the
-promise holds exactly when the mean of X over new queries is at most alpha. That is all `isrr.risk` needs to know.
+and is tested by the affine loss X = (D − min D) / (max D − min D) ≤ 1 at alpha = −min D / (max D − min D): the promise
+holds exactly when the mean of X over new queries is at most alpha. That is all `isrr.risk` needs to know.
 """
 
 import re
@@ -27,7 +27,8 @@ from isrr.errors import PromiseError
 from isrr.gains import Discount, EmptyQuery, Gain, empty_value
 from isrr.metrics.disparity import Disparity
 from isrr.metrics.measure import Measure
-from isrr.metrics.metric import NAMES, Metric, metric
+from isrr.metrics.metric import NAMES, Metric
+from isrr.metrics.metric import metric as named_metric
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk import size
 
@@ -44,6 +45,8 @@ EXAMPLES = {
     "group_disparity": "group_disparity@5 <= 0.2",
 }
 INEXACTNESS = 1e-6  # what the exact evaluation may be off by is taken from alpha
+Reference = Literal["deterministic", "merit"]
+Per = Literal["segment"]
 REFERENCES = {"deterministic": "the order by score", "merit": "merit"}
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
@@ -67,7 +70,7 @@ def check_probability(name: str, value: float) -> None:
         raise PromiseError(f"{name} {value:g} is less than an even chance{slip}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False)
 class Promise:
     """One promise.
 
@@ -90,22 +93,38 @@ class Promise:
 
     metric: Metric | Disparity
     k: int
-    at_least: float | None = None
-    at_most: float | None = None
-    of: Literal["deterministic", "merit"] | None = None
-    bound: tuple[float, float] | None = None
-    per: Literal["segment"] | None = None
-    empty_query: EmptyQuery = None  # type: ignore[assignment]  # replaced by the metric's own policy
+    at_least: float | None
+    at_most: float | None
+    of: Reference | None
+    bound: tuple[float, float] | None
+    per: Per | None
+    empty_query: EmptyQuery
 
-    def __post_init__(self) -> None:
-        if isinstance(self.metric, str):
-            object.__setattr__(self, "metric", metric(self.metric))
-        if self.empty_query is None:
-            object.__setattr__(self, "empty_query", self.metric.empty_query)
-        if isinstance(self.bound, int | float):
-            object.__setattr__(self, "bound", (0.0, float(self.bound)))
-        if isinstance(self.bound, Sequence):
-            object.__setattr__(self, "bound", tuple(float(end) for end in self.bound))
+    def __init__(
+        self,
+        metric: str | Metric | Disparity,
+        k: int,
+        *,
+        at_least: float | None = None,
+        at_most: float | None = None,
+        of: Reference | None = None,
+        bound: float | tuple[float, float] | None = None,
+        per: Per | None = None,
+        empty_query: EmptyQuery | None = None,
+    ) -> None:
+        about = named_metric(metric) if isinstance(metric, str) else metric
+        ends = (0.0, float(bound)) if isinstance(bound, int | float) else bound
+        given: dict[str, Any] = {
+            "metric": about,
+            "k": k,
+            "at_least": at_least,
+            "at_most": at_most,
+            "of": of,
+            "per": per,
+        }
+        given |= {"bound": ends, "empty_query": about.empty_query if empty_query is None else empty_query}
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
         _check(self)
 
     @classmethod
@@ -115,7 +134,7 @@ class Promise:
         *,
         metrics: Iterable[Metric | Disparity] = (),
         bound: float | tuple[float, float] | None = None,
-        per: Literal["segment"] | None = None,
+        per: Per | None = None,
         gain: Gain = "exponential",
         discount: Discount = "log2",
         empty_query: EmptyQuery | None = None,
@@ -141,7 +160,7 @@ class Promise:
             raise PromiseError(f"{text!r}: expected a whole number of places after @, got {k!r}")
         own = {known.name: known for known in metrics}
         try:
-            about = own.get(name) or metric(name, gain=gain, discount=discount)
+            about = own.get(name) or named_metric(name, gain=gain, discount=discount)
         except PromiseError:
             raise PromiseError(_unknown(name, own)) from None
         if found["of"] and found["of"].lower() not in REFERENCES:
@@ -160,15 +179,16 @@ class Promise:
             target /= 100
         if found["bound"]:
             bound = float(found["bound"])
+        of: Any = found["of"].lower() if found["of"] else None
         return cls(
             about,
             int(k),
-            target if at_least else None,
-            None if at_least else target,
-            found["of"].lower() if found["of"] else None,  # type: ignore[arg-type]
-            None if about.bounded else bound,  # type: ignore[arg-type]
-            "segment" if found["per"] else per,
-            empty_query,  # type: ignore[arg-type]
+            at_least=target if at_least else None,
+            at_most=None if at_least else target,
+            of=of,
+            bound=None if about.bounded else bound,
+            per="segment" if found["per"] else per,
+            empty_query=empty_query,
         )
 
     def __str__(self) -> str:
@@ -255,7 +275,7 @@ class Promise:
         return (0.05 if self.of == "deterministic" else 0.25) * stretch
 
     def stretch(self, ranker: GPLRanker) -> float:
-        """By how much losses may be stretched around alpha and stay at most 1: more than 1 where a floor bounds them."""
+        """By how much losses may be stretched around alpha and stay at most 1; more than 1 with a floor."""
         return 1.0
 
     def kept_by_definition(self, ranker: GPLRanker) -> bool:
@@ -368,7 +388,7 @@ class Promise:
         name, settings = rest.pop("metric"), rest.pop("settings")
         own = {known.name: known for known in metrics}
         try:
-            about = own.get(name) or metric(name, **settings)
+            about = own.get(name) or named_metric(name, **settings)
         except (PromiseError, ValueError):
             about = Metric(name, _unavailable(name), whole=None if rest["bound"] else _unavailable(name))
         return cls(about, **{**rest, "bound": None if rest["bound"] is None else tuple(rest["bound"])})
@@ -394,10 +414,11 @@ def objectives(several: Sequence[Promise], *, judged: bool = True) -> tuple[Meas
     where the order by score puts it, and disparity takes all items as equally worthy.
     """
     k, gain = max(promise.k for promise in several), several[0].metric.gain if judged else "equal"
-    policy = next((p.empty_query for p in several if "relevance" in p.metric.columns), "skip")
+    policies: list[EmptyQuery] = [p.empty_query for p in several if "relevance" in p.metric.columns]
+    policy = policies[0] if policies else "skip"
     promised = next((p.measure for p in several if p.safe_end == "cold"), None)
-    utility = promised or metric("ndcg" if judged else "kept", gain=gain).at(k, policy)
-    return utility, metric("disparity", gain=gain).at(k, policy)
+    utility = promised or named_metric("ndcg" if judged else "kept", gain=gain).at(k, policy)
+    return utility, named_metric("disparity", gain=gain).at(k, policy)
 
 
 def move_together(several: Sequence[Promise]) -> bool:

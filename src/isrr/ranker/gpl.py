@@ -223,7 +223,7 @@ class GPLRanker:
         """One order of one query, for serving.
 
         Scores on another scale than the calibration queries' are ranked all the same, and no promise covers them: a
-        ranker does not know what calibration saw. `isrr serve`, `isrr rank` and `isrr evaluate` do, and say so.
+        ranker does not know what calibration saw. `isrr serve`, `isrr rank` and `isrr check` do, and say so.
 
         Args:
             scores: Raw scores of the candidates, (n_items,); finite numbers.

@@ -43,10 +43,10 @@ def tradeoff(outcome: Certificate | Abstention, file: Path, reference: dict[str,
     )
     subplot.plot(utility, shown, color=BLUE, lw=1.5, label="searched path")
     subplot.plot(utility[certified], shown[certified], color=GREEN, lw=4, alpha=0.6, label="certified")
-    promise = outcome.guarantees[0]
+    promise = outcome.promises[0]
     best, worst = float(np.max(utility)), float(np.min(utility))
-    if promise.utility:
-        level = promise.target * (reference["deterministic"] if promise.relative else 1.0)
+    if promise.safe_end == "cold":
+        level = promise.target * (reference["deterministic"] if promise.of else 1.0)
         subplot.axvline(level, color=ORANGE, lw=1.2, label=str(promise))
         worst = max(worst, level - 2.5 * (best - level))  # what lies far beyond the promise is of no interest
         subplot.set_ylim(-3, 1.15 * float(np.max(shown[utility >= worst])))
@@ -56,7 +56,7 @@ def tradeoff(outcome: Certificate | Abstention, file: Path, reference: dict[str,
         subplot.plot(*point, "o", color=ORANGE, ms=8, zorder=5)
         label = f"in use: {point[1]:.0f} % fairer"
         subplot.annotate(label, point, xytext=(-12, 4), textcoords="offset points", ha="right", color=ORANGE)
-    subplot.set_xlabel(f"expected NDCG@{outcome.k} (deterministic on the left)")
+    subplot.set_xlabel(f"expected {outcome.utility_name} (order by score on the left)")
     subplot.set_ylabel("disparity removed, %")
     subplot.legend(frameon=False, fontsize=8, loc="lower right")
     save(figure, file)

@@ -75,23 +75,27 @@ def page(
 
 
 def _data(outcome: Certificate | Abstention, explorer: Explorer | None, portrait: Portrait | None) -> dict[str, Any]:
-    first = outcome.guarantees[0]
+    first = outcome.promises[0]
     rankers = [point.ranker for point in outcome.curve]
     return {
         "abstained": outcome.abstained,
         "k": outcome.k,
         "confidence": outcome.confidence,
         "promise": {
-            "utility": first.utility,
-            "relative": first.relative,
-            "metric": first.metric,
+            "title": first.measure.title,
+            "at_least": first.at_least is not None,
+            "of": first.of,
+            "percent": first.metric.kind == "share",
+            "range": first.target_range,
             "per_segment": first.per is not None,
         },
-        "others": [str(guarantee) for guarantee in outcome.guarantees[1:]],
+        "utility_name": outcome.utility_name,
+        "spreads": any(promise.safe_end == "cold" for promise in outcome.promises),
+        "others": [str(promise) for promise in outcome.promises[1:]],
         "chosen": rankers.index(outcome.ranker) if outcome.ranker in rankers and not outcome.abstained else None,
         "configurations": [
             {
-                "name": words.configuration(point.ranker),
+                "name": point.ranker.in_words,
                 "utility": _triple(point.utility),
                 "gain": _triple(point.fairness_gain),
                 "certified": point.certified,
@@ -110,11 +114,11 @@ def _triple(estimate: Estimate) -> list[float]:
 
 
 def _tiles(outcome: Certificate | Abstention) -> str:
-    promise = " and ".join(str(guarantee) for guarantee in outcome.guarantees)
+    promise = " and ".join(str(promise) for promise in outcome.promises)
     tiles = [("Promise", promise), ("Confidence", words.level(outcome.confidence))]
     if isinstance(outcome, Certificate):
         tiles += [
-            (f"NDCG@{outcome.k}", words.interval(outcome.utility)),
+            (outcome.utility_name, words.interval(outcome.utility)),
             ("Disparity removed", words.interval(outcome.fairness_gain, shares=True)),
         ]
     else:

@@ -7,8 +7,7 @@ from dataclasses import replace
 from isrr.certificate import ASSUMPTIONS, Abstention, Certificate
 from isrr.counting import counted, percent
 from isrr.findings import Estimate
-from isrr.guarantee import Guarantee
-from isrr.ranker.gpl import GPLRanker
+from isrr.gains import described
 from isrr.risk.evidence import NAMES as EVIDENCE
 
 BREAKS = (
@@ -29,7 +28,6 @@ SELECTED = {
     "pointwise": "Every configuration was tested by itself at the whole tolerated error, as in the paper. Of many "
     "tests some err by chance: this carries no guarantee over the search.",
 }
-SELECTED["split"] = SELECTED["fixed_sequence"]
 
 
 def unbroken(text: str) -> str:
@@ -40,6 +38,16 @@ def unbroken(text: str) -> str:
         '17.3\xa0%'
     """
     return text.replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def unbroken_units(text: str) -> str:
+    r"""The same with percent signs kept beside their numbers.
+
+    Example:
+        >>> unbroken_units("at least 95 % of it")
+        'at least 95\xa0% of it'
+    """
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def level(share: float) -> str:
@@ -59,40 +67,9 @@ def interval(estimate: Estimate, *, shares: bool = False) -> str:
     return str(estimate)
 
 
-def configuration(ranker: GPLRanker) -> str:
-    """The settings of a ranker in one line."""
-    if ranker.is_deterministic:
-        return "deterministic: the order by score"
-    parts = [f"temperature {ranker.temperature:.4g}"]
-    if ranker.threshold:
-        parts.append(f"threshold {ranker.threshold:.4g}")
-        parts += [f"decay {ranker.decay:.3g}"] if ranker.decay < 1 else []
-    parts += ["log-gain score map"] if ranker.score_map else []
-    return ", ".join(parts)
-
-
-def in_words(guarantee: Guarantee) -> str:
-    r"""A promise as a clause.
-
-    Example:
-        >>> in_words(Guarantee.parse("ndcg@5 >= 95% of deterministic"))
-        'mean NDCG@5 is at least 95\xa0% of what the order by score reaches'
-    """
-    names = {"ndcg": "NDCG", "normalized_disparity": "normalised disparity"}
-    metric = f"{names.get(guarantee.metric, guarantee.metric)}@{guarantee.k}"
-    if guarantee.metric == "group_exposure":
-        metric = f"disparity between groups in the first {guarantee.k} places"
-    bound = f"{guarantee.target:.10g}"
-    if guarantee.relative:
-        whole = "what the order by score reaches" if guarantee.utility else "what it is in the order by score"
-        bound = f"{level(guarantee.target)} of {whole}"
-    where = " in every segment" if guarantee.per else ""
-    return f"mean {metric} is at {'least' if guarantee.utility else 'most'} {bound}{where}"
-
-
 def verdict(outcome: Certificate | Abstention) -> tuple[str, str]:
     """Two sentences: what is promised and how surely; what it costs and gains."""
-    promise = " and ".join(in_words(g) for g in outcome.guarantees)
+    promise = " and ".join(unbroken_units(promise.in_words) for promise in outcome.promises)
     surely = f"{level(outcome.confidence)} confidence"
     if isinstance(outcome, Abstention):
         return (
@@ -103,7 +80,7 @@ def verdict(outcome: Certificate | Abstention) -> tuple[str, str]:
     kept = unbroken(percent(after / max(before, 1e-300)))
     return (
         f"On new queries like the judged ones, {promise}, with {surely}.",
-        f"Measured, NDCG@{outcome.k} goes from {before:.4f} to {after:.4f} ({kept} kept), and "
+        f"Measured, {outcome.utility_name} goes from {before:.4f} to {after:.4f} ({kept} kept), and "
         f"{unbroken(percent(outcome.fairness_gain.value))} of the disparity in exposure is gone.",
     )
 
@@ -131,10 +108,10 @@ def how_the_risk_decides(outcome: Certificate | Abstention) -> str:
             "Configurations are tested from the safest on, at the declared promise and confidence. Testing stops at "
             "the first whose upper bound exceeds the tolerated risk."
         )
-    first = outcome.guarantees[0]
-    if not first.relative:
+    first = outcome.promises[0]
+    if first.of is None:
         return said
-    drawn = 1 - first.target if first.utility else first.target
+    drawn = 1 - first.target if first.at_least is not None else first.target
     return (
         f"{said} The certificate gives the same risk on the scale it is tested on: "
         f"{drawn:.4g} here is {first.alpha:.4f} there."
@@ -148,7 +125,7 @@ def without_slider(outcome: Certificate | Abstention) -> tuple[str, str]:
             "There is no slider here. In Holm's step-down, whether one configuration is certified depends on the "
             "p-values of all the others, so no bound per configuration tells what another promise would have given. To "
             "ask for another promise, on fresh queries, change it in:",
-            f"isrr calibrate fresh.parquet -g '{replace(outcome.guarantees[0], per=None)}' "
+            f"isrr calibrate fresh.parquet -p '{replace(outcome.promises[0], per=None)}' "
             f"--confidence {outcome.confidence:.10g} {settings(outcome)}",
         )
     return "The slider needs the judged queries:", "isrr report ranker.json judged.parquet"
@@ -156,15 +133,14 @@ def without_slider(outcome: Certificate | Abstention) -> tuple[str, str]:
 
 def settings(outcome: Certificate | Abstention) -> str:
     """The other promises and the options under which `isrr calibrate` asks again as it was asked."""
-    p, first = outcome.provenance, outcome.guarantees[0]
-    words = [word for promise in outcome.guarantees[1:] for word in ("-g", str(replace(promise, per=None)))]
+    p, first = outcome.provenance, outcome.promises[0]
+    words = [word for promise in outcome.promises[1:] for word in ("-p", str(replace(promise, per=None)))]
     words += ["--per-segment"] if first.per else []
-    words += ["--bound", f"{first.bound:g}"] if first.bound else []
     options = (
         ("--path", p.path, ("paper", "thresholds")),
         ("--evidence", p.evidence, set(EVIDENCE) - {"betting"}),
         ("--selection", p.selection, set(SELECTED) - {"fixed_sequence"}),
-        ("--gain", first.gain_kind, ("linear",)),
+        ("--gain", described(first.metric.gain), ("linear", "equal")),
         ("--empty-query", first.empty_query, ("zero", "one")),
     )
     words += [word for name, value, unusual in options if value in unusual for word in (name, value)]
@@ -182,11 +158,11 @@ def what_helps(outcome: Abstention) -> list[str]:
             f"out of 10; this was tested on {outcome.provenance.n_queries:,}."
         )
     for test in outcome.tests:
-        if test.level is not None and not (test.guarantee.relative and test.guarantee.utility):
+        if test.level is not None and test.promise.of is None:
             lines.append(
-                f"Asked for {test.guarantee.at(test.level)}, the order by score alone would have been certified."
+                f"Asked for {test.promise.at(test.level)}, the order by score alone would have been certified."
             )
-    if not any(g.relative for g in outcome.guarantees):
+    if all(p.of is None and p.safe_end == "cold" for p in outcome.promises):
         k = outcome.k
         lines.append(
             f"A promise relative to the order by score, such as 'ndcg@{k} >= 95% of deterministic', is compared "
@@ -203,13 +179,13 @@ def facts(outcome: Certificate | Abstention, command: str) -> list[tuple[str, st
     judged = counted(p.n_queries, "judged query")
     rows = [
         ("Outcome", f"{'abstention' if outcome.abstained else 'certificate'} {outcome.id}"),
-        ("Promise", "; ".join(str(g) for g in outcome.guarantees)),
+        ("Promise", "; ".join(str(promise) for promise in outcome.promises)),
         ("Confidence", f"{outcome.confidence:.10g}, over {counted(p.planned_looks, 'planned look')} at the data"),
-        ("Ranker", f"{configuration(outcome.ranker)}; k = {outcome.k}"),
+        ("Ranker", outcome.ranker.in_words),
         ("Tested on", f"{judged}; {p.n_skipped:,} without a relevant item left out"),
         ("Path", f"{p.path}, {len(outcome.curve)} configurations, fixed by {p.path_basis}"),
         ("Evidence", f"{evidence}, {p.selection}; {method}, seed {p.seed}"),
-        ("Gain", f"{outcome.guarantees[0].gain_kind}; empty queries: {outcome.guarantees[0].empty_query}"),
+        ("Gain", f"{described(outcome.promises[0].metric.gain)}; empty queries: {outcome.promises[0].empty_query}"),
         ("Data", p.data),
         ("Order key", p.hash_key or "none: losses were summed up"),
         ("Versions", ", ".join(f"{name} {number}" for name, number in p.versions.items())),

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from isrr.data.queries import IntArray, Queries
 from isrr.errors import DataError
-from isrr.gains import gain, ideal_dcg
+from isrr.gains import gain_of, ideal_dcg
 from isrr.scores.features import FeatureMatrix
 from isrr.scores.losses.discounts import discounts
 
@@ -70,7 +70,7 @@ class DeviceQueries:
 
     def __init__(self, queries: Queries, matrix: FeatureMatrix, k: int, device: torch.device) -> None:
         ideal = ideal_dcg(queries, k=k)
-        gains = gain(queries.need_relevance()) / np.repeat(np.where(ideal > 0, ideal, 1.0), queries.n_items)
+        gains = gain_of(queries.need_relevance()) / np.repeat(np.where(ideal > 0, ideal, 1.0), queries.n_items)
         if not ideal.any():
             raise DataError("no query has a relevant item; there is nothing to learn from or to measure by")
         self.device = device

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
-from isrr.gains import Gain, gain
+from isrr.gains import Gain, gain_of
 from isrr.scores._kernels import map_scores
 
 LEAST_GAIN = 0.02  # of the mean gain: the logarithm of less would let the tail run away
@@ -75,7 +75,7 @@ def mean_and_deviation(queries: Queries, score_map: ScoreMap | None = None) -> t
     return float(np.mean(mapped)), deviation
 
 
-def fit_log_gain(queries: Queries, gain_kind: Gain = "exponential") -> ScoreMap | None:
+def fit_log_gain(queries: Queries, gain: Gain = "exponential") -> ScoreMap | None:
     """The map raw score → log E[gain | score], fitted by isotonic regression and made strictly increasing.
 
     Fair exposure is proportional to gain, and Plackett–Luce weights exp(score) are proportional to it when the score is
@@ -84,7 +84,7 @@ def fit_log_gain(queries: Queries, gain_kind: Gain = "exponential") -> ScoreMap 
     """
     from scipy.optimize import isotonic_regression
 
-    raw_scores, gains = queries.need_scores(), gain(queries.need_relevance(), gain_kind)
+    raw_scores, gains = queries.need_scores(), gain_of(queries.need_relevance(), gain)
     order = np.lexsort((gains, raw_scores))
     fit = isotonic_regression(gains[order])
     starts = fit.blocks[:-1]

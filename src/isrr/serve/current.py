@@ -66,7 +66,7 @@ def snapshot(outcome: Certificate | Abstention, status: Status, now: datetime) -
     fallback, ranker = GPLRanker.deterministic(outcome.k), ranker_in_force(outcome, standing)
     note = CertificateNote(
         id=outcome.id,
-        promise=" and ".join(str(guarantee) for guarantee in outcome.guarantees),
+        promise=" and ".join(str(promise) for promise in outcome.promises),
         confidence=outcome.confidence,
         status="uncovered" if outcome.abstained else standing,
         order="deterministic" if ranker.is_deterministic else "drawn",

@@ -64,9 +64,6 @@ function tableBehind(figure, heads, rows) {
   figure.append(element("details", {}, element("summary", {}, "The numbers"), element("div", { className: "scroll" }, table)));
 }
 
-// What is promised, as people write it.
-const metricName = ({ promise, k }) => `${promise.utility ? "NDCG" : promise.metric.replaceAll("_", " ")}@${k}`;
-
 const cut = (text, n) => ([...text].length > n ? [...text].slice(0, n - 1).join("") + "…" : text);
 
 function drawShares(figure, shares, changed) {
@@ -89,7 +86,7 @@ function drawSpread(where, spread, changed) {
   const bins = spread.before.map((n, i) => ({ x1: spread.edges[i], x2: spread.edges[i + 1], before: n, after: spread.after[i] }));
   draw(where, {
     height: 260, marginTop: 32, marginLeft: 56, marginBottom: 42,
-    x: { label: "expected NDCG of a query", domain: [0, 1] }, y: { label: "queries", grid: true, ticks: Math.min(6, d3.max(bins, (b) => Math.max(b.before, b.after))), tickFormat: "~s" },
+    x: { label: `expected ${data.utility_name} of a query`, domain: [spread.edges[0], spread.edges.at(-1)] }, y: { label: "queries", grid: true, ticks: Math.min(6, d3.max(bins, (b) => Math.max(b.before, b.after))), tickFormat: "~s" },
     marks: [
       ...(changed ? [Plot.rectY(bins, { x1: "x1", x2: "x2", y: "after", fill: colour.measured, fillOpacity: 0.5, inset: 1 })] : []),
       Plot.rectY(bins, { x1: "x1", x2: "x2", y: "before", fill: "none", stroke: colour.before, strokeWidth: 2, inset: 1 }),
@@ -97,12 +94,12 @@ function drawSpread(where, spread, changed) {
       ...(changed ? [Plot.ruleX([spread.worst_after], { stroke: colour.promise, strokeWidth: 2.5 })] : []),
       Plot.ruleY([0]),
     ],
-  }, "Histogram of the expected NDCG of each query, before and after.");
+  }, "Histogram of the expected utility of each query, before and after.");
 }
 
-// Risk is what the promise bounds from above: 1 − NDCG (or 1 − the share kept), or disparity itself.
+// Risk is what the promise bounds from above: what is missing to the largest value (or share), or the value itself.
 function riskPoints(tradeoff) {
-  const risk = (quantity) => (tradeoff.data.promise.utility ? 1 - quantity : quantity);
+  const risk = (quantity) => (tradeoff.data.promise.at_least ? tradeoff.data.promise.range[1] - quantity : quantity);
   const reading = tradeoff.explorer.readings.find((r) => r.confidence === tradeoff.data.confidence);
   return {
     tolerated: risk(tradeoff.explorer.targets[tradeoff.explorer.declared]),
@@ -112,8 +109,8 @@ function riskPoints(tradeoff) {
 
 function drawRisk(where, tradeoff) {
   const { points, tolerated } = riskPoints(tradeoff), { promise, chosen } = tradeoff.data;
-  const metric = metricName(tradeoff.data);
-  const label = promise.utility ? `risk: 1 − ${promise.relative ? "share kept of " : ""}${metric}` : `risk: ${metric}${promise.relative ? ", share of deterministic" : ""}`;
+  const metric = promise.title, most = promise.range[1];
+  const label = promise.at_least ? `risk: ${+most.toFixed(3)} − ${promise.of ? "share kept of " : ""}${metric}` : `risk: ${metric}${promise.of ? `, share of ${promise.of}` : ""}`;
   const least = d3.min(points, (p) => p.risk), near = Math.max(tolerated, least) + Math.max(2.5 * Math.abs(tolerated - least), 0.05);
   const shown = points.filter((p) => p.risk <= near); // where the promise is decided
   draw(where, {

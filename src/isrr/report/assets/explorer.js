@@ -8,7 +8,7 @@ class TradeoffExplorer {
     this.rule = data.explorer.rule;
     this.stop = data.explorer.declared;
     this.reading = data.explorer.readings.find((r) => r.confidence === data.confidence);
-    this.unit = data.promise.relative ? { factor: 100, digits: 1, text: "% of deterministic" } : { factor: 1, digits: 3, text: "" };
+    this.unit = data.promise.of ? { factor: 100, digits: 1, text: `% of ${data.promise.of}` } : data.promise.percent ? { factor: 100, digits: 1, text: "%" } : { factor: 1, digits: 3, text: "" };
   }
 
   get confidence() {
@@ -31,7 +31,7 @@ class TradeoffExplorer {
     const strength = this.explorer.strengths[stop];
     let best = null;
     for (let c = 0; c < reading.levels.length; c++) {
-      const holds = (this.rule.by_definition[c] || reading.levels[c] >= strength) && reading.others_hold[c];
+      const holds = (this.explorer.by_definition[c] || reading.levels[c] >= strength) && reading.others_hold[c];
       if (!holds && !this.rule.one_by_one) break;
       if (holds && !this.rule.free[c] && (best === null || this.rule.preference[c] < this.rule.preference[best])) best = c;
     }
@@ -44,7 +44,7 @@ class TradeoffExplorer {
     const target = this.explorer.targets[stop];
     let best = null;
     reading.band.forEach((bound, c) => {
-      const holds = this.data.promise.utility ? bound >= target : bound <= target;
+      const holds = this.data.promise.at_least ? bound >= target : bound <= target;
       if (holds && !this.rule.free[c] && (best === null || this.rule.preference[c] < this.rule.preference[best])) best = c;
     });
     return best;
@@ -116,7 +116,7 @@ class TradeoffExplorer {
       const point = this.data.configurations[c];
       lines.push(element("dl", {},
         element("dt", {}, "Ranker"), element("dd", {}, point.name),
-        element("dt", {}, `NDCG@${this.data.k}`), element("dd", { className: "utility" }, ...withInterval(point.utility, 1, 4)),
+        element("dt", {}, this.data.utility_name), element("dd", { className: "utility" }, ...withInterval(point.utility, 1, 4)),
         element("dt", {}, "Disparity removed"), element("dd", { className: "gain" }, ...withInterval(point.gain, 100, 1, "\u00a0%"))));
       where.dataset.utility = point.utility[0];
       where.dataset.gain = point.gain[0];
@@ -129,7 +129,7 @@ class TradeoffExplorer {
       lines.push(element("p", { className: "small" },
         "This is what calibrating for this promise alone, on this path, would have said. Chosen after looking, it is no guarantee. "
         + (c !== null ? "To have it certified, on fresh queries:" : possible ? "To ask again, on enough fresh queries:" : "")));
-      if (possible) lines.push(element("code", {}, `isrr calibrate fresh.parquet -g '${explorer.promises[this.stop]}' --confidence ${this.reading.confidence} ${this.data.settings}`));
+      if (possible) lines.push(element("code", {}, `isrr calibrate fresh.parquet -p '${explorer.promises[this.stop]}' --confidence ${this.reading.confidence} ${this.data.settings}`));
     }
     lines.push(element("p", { className: "small together" }, this.sayTogether(confidence)));
     where.replaceChildren(...lines);
@@ -154,13 +154,13 @@ class TradeoffExplorer {
   curves() {
     this.prepared ??= new Map();
     if (!this.prepared.has(this.reading)) {
-      const { utility } = this.data.promise, f = this.unit.factor;
+      const { spreads } = this.data, f = this.unit.factor;
       const points = this.data.configurations.map((c, i) => ({
-        x: utility ? 100 * c.gain[0] : c.utility[0],
-        low: utility ? 100 * c.gain[1] : c.utility[1], high: utility ? 100 * c.gain[2] : c.utility[2],
+        x: spreads ? 100 * c.gain[0] : c.utility[0],
+        low: spreads ? 100 * c.gain[1] : c.utility[1], high: spreads ? 100 * c.gain[2] : c.utility[2],
         measured: f * this.explorer.measured[i],
         alone: f * this.bound(i, this.reading),
-        band: this.reading.band === null || this.rule.by_definition[i] ? NaN : f * this.reading.band[i],
+        band: this.reading.band === null || this.explorer.by_definition[i] ? NaN : f * this.reading.band[i],
         name: c.name,
       }));
       const stops = this.explorer.targets.map((_, s) => s), none = stops.find((s) => this.used(s) === null);
@@ -171,8 +171,8 @@ class TradeoffExplorer {
 
   // The strongest target certified for one configuration alone; none where the promise is kept by definition.
   bound(c, reading) {
-    const strength = reading.levels[c] / 1e6;
-    return this.rule.by_definition[c] ? NaN : this.limit * (this.data.promise.utility ? strength : 1 - strength);
+    const strength = reading.levels[c] / 1e6, [low, high] = this.data.promise.range;
+    return this.explorer.by_definition[c] ? NaN : low + (high - low) * (this.data.promise.at_least ? strength : 1 - strength);
   }
 
   // Whether configurations lie along a curve; where their order follows several promises they do not.
@@ -199,26 +199,21 @@ class TradeoffExplorer {
     ];
   }
 
-  get limit() { // strength is a share of it
-    const t = this.explorer.targets[0], s = this.explorer.strengths[0] / 1e6;
-    return this.data.promise.utility ? t / s : t / (1 - s);
-  }
-
   // What the promise on the slider does not move: drawn once per confidence and width.
   draw() {
     const where = document.querySelector("#tradeoff .chart"), { points, none } = this.curves();
-    const { utility, relative } = this.data.promise, f = this.unit.factor, k = this.data.k;
+    const { at_least: rising, of } = this.data.promise, { spreads } = this.data, f = this.unit.factor;
     const targets = this.explorer.targets.map((t) => f * t), declared = targets[this.explorer.declared];
-    const edge = relative && utility ? [f] : [];
+    const edge = of && rising ? [f] : [];
     const domain = d3.extent([...targets, ...edge]), certificate = this.data.chosen;
-    const metric = metricName(this.data);
+    const metric = this.data.promise.title;
     const inside = points.filter((p) => p.measured >= domain[0] && p.measured <= domain[1]);
-    const reach = d3.extent([0, ...inside.map((p) => p.x)].slice(utility ? 0 : 1));
-    const hard = utility ? domain[1] : domain[0];
+    const reach = d3.extent([0, ...inside.map((p) => p.x)].slice(spreads ? 0 : 1));
+    const hard = rising ? domain[1] : domain[0];
     const chart = draw(where, {
       height: Math.min(440, Math.max(320, where.clientWidth * 0.45)), marginTop: 34, marginLeft: 56, marginBottom: 44, marginRight: 12, clip: true,
-      x: { label: utility ? "disparity removed, %" : `expected NDCG@${k}`, domain: reach, nice: true },
-      y: { label: relative ? `${metric}, % of deterministic` : metric, domain, grid: true, nice: false },
+      x: { label: spreads ? "disparity removed, %" : `expected ${this.data.utility_name}`, domain: reach, nice: true },
+      y: { label: this.unit.text ? `${metric}, ${this.unit.text}` : metric, domain, grid: true, nice: false },
       marks: [
         ...(none === null ? [] : [
           Plot.rect([none], { y1: none, y2: hard, fill: colour.before, fillOpacity: 0.16 }),
@@ -227,11 +222,11 @@ class TradeoffExplorer {
         Plot.dot(this.stopsKept, { x: (s) => points[s.configuration].x, y: (s) => f * s.target, symbol: "square", r: 5, fill: colour.band }),
         Plot.ruleY([declared], { stroke: colour.promise, strokeWidth: 1.5, strokeDasharray: "2 4" }),
         ...(certificate === null ? [] : [Plot.dot([points[certificate]], { x: "x", y: "measured", symbol: "star", r: 7, fill: colour.promise })]),
-        ...(none === null ? [] : [Plot.text([none === targets[0] ? "it abstains at every promise shown here" : `${utility ? "above" : "below"} this it abstains`],
-          { x: reach[1], y: none, dy: (none === targets[0]) === utility ? -10 : 10, textAnchor: "end", dx: -4, fill: "currentColor", stroke: "var(--paper)", strokeWidth: 4 })]),
+        ...(none === null ? [] : [Plot.text([none === targets[0] ? "it abstains at every promise shown here" : `${rising ? "above" : "below"} this it abstains`],
+          { x: reach[1], y: none, dy: (none === targets[0]) === rising ? -10 : 10, textAnchor: "end", dx: -4, fill: "currentColor", stroke: "var(--paper)", strokeWidth: 4 })]),
         Plot.tip(points, Plot.pointer({ x: "x", y: "measured", fill: "var(--paper)", title: (p) => `${p.name}\nmeasured ${p.measured.toFixed(this.unit.digits + 1)}${Number.isNaN(p.alone) ? "" : `\ncertified alone ${p.alone.toFixed(this.unit.digits + 1)}`}` })),
       ],
-    }, `Trade-off: ${metric} against ${utility ? "disparity removed" : "utility"} along the path of configurations.`);
+    }, `Trade-off: ${metric} against ${spreads ? "disparity removed" : "utility"} along the path of configurations.`);
     this.drawn = this.reading;
     this.overlay(chart);
     this.explain();

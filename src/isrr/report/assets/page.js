@@ -10,13 +10,13 @@ function drawStill() { // without a slider: the curve as the certificate holds i
   const points = data.configurations.map((c) => ({ x: 100 * c.gain[0], y: c.utility[0], certified: c.certified }));
   legend(document.querySelector("#tradeoff .legend"), [["line", colour.measured, "measured"], ...(data.chosen === null ? [] : [["thick", colour.alone, "certified"], ["star", colour.promise, "in use"]])]);
   draw(document.querySelector("#tradeoff .chart"), {
-    height: 360, marginTop: 34, marginLeft: 56, marginBottom: 44, x: { label: "disparity removed, %" }, y: { label: `expected NDCG@${data.k}`, grid: true },
+    height: 360, marginTop: 34, marginLeft: 56, marginBottom: 44, x: { label: "disparity removed, %" }, y: { label: `expected ${data.utility_name}`, grid: true },
     marks: [
       Plot.line(points.filter((p) => p.certified), { x: "x", y: "y", stroke: colour.alone, strokeWidth: 7, strokeOpacity: 0.45 }),
       Plot.line(points, { x: "x", y: "y", stroke: colour.measured, strokeWidth: 2.5 }),
       ...(data.chosen === null ? [] : [Plot.dot([points[data.chosen]], { x: "x", y: "y", symbol: "star", r: 9, fill: colour.promise, stroke: "var(--paper)" })]),
     ],
-  }, "Trade-off between NDCG and disparity removed along the path of configurations.");
+  }, "Trade-off between utility and disparity removed along the path of configurations.");
 }
 
 function drawPortrait(portrait, first) {
@@ -34,15 +34,15 @@ function drawPortrait(portrait, first) {
   }
   const spread = portrait.spread, section = document.getElementById("spread");
   section.querySelector("#spread-words").textContent = changed
-    ? `The worst tenth of the ${count(portrait.n_queries, "query", "queries")} has a mean NDCG of ${spread.worst_before.toFixed(3)} in the order by score and ${spread.worst_after.toFixed(3)} under the ranker in use; the median goes from ${spread.median_before.toFixed(3)} to ${spread.median_after.toFixed(3)}. ${percent(spread.losing)} of the queries lose more than 0.05, ${percent(spread.gaining)} gain more than 0.05. The promise is about the mean.`
-    : `In the order by score the worst tenth of the ${count(portrait.n_queries, "query", "queries")} has a mean NDCG of ${spread.worst_before.toFixed(3)}, the median is ${spread.median_before.toFixed(3)}.`;
+    ? `The worst tenth of the ${count(portrait.n_queries, "query", "queries")} has a mean ${data.utility_name} of ${spread.worst_before.toFixed(3)} in the order by score and ${spread.worst_after.toFixed(3)} under the ranker in use; the median goes from ${spread.median_before.toFixed(3)} to ${spread.median_after.toFixed(3)}. ${percent(spread.losing)} of the queries lose more than 0.05, ${percent(spread.gaining)} gain more than 0.05. The promise is about the mean.`
+    : `In the order by score the worst tenth of the ${count(portrait.n_queries, "query", "queries")} has a mean ${data.utility_name} of ${spread.worst_before.toFixed(3)}, the median is ${spread.median_before.toFixed(3)}.`;
   legend(section.querySelector(".legend"), [
     ["outline", colour.before, "order by score"], ...(changed ? [["bar", colour.measured, "ranker in use"]] : []),
     ["dotted", colour.before, `mean of the worst tenth${changed ? ", before" : ""}`], ...(changed ? [["line", colour.promise, "the same, after"]] : []),
   ]);
   drawSpread(section.querySelector(".chart"), spread, changed);
   if (first) {
-    tableBehind(section.querySelector("figure"), ["NDCG from", "to", "queries before", "after"],
+    tableBehind(section.querySelector("figure"), [`${data.utility_name} from`, "to", "queries before", "after"],
       spread.before.map((n, i) => [spread.edges[i].toFixed(2), spread.edges[i + 1].toFixed(2), n.toLocaleString("en"), spread.after[i].toLocaleString("en")]));
     sampleTable(portrait.sample);
   }
@@ -80,7 +80,7 @@ function drawRest(first) {
     legend(section.querySelector(".legend"), [["line", colour.measured, "measured risk"], ["dashes", colour.alone, "upper bound"], ["line", colour.promise, "tolerated risk"], ...(data.chosen === null ? [] : [["dot", colour.measured, "in use"]])]);
     drawRisk(section.querySelector(".chart"), tradeoff);
     const { points } = riskPoints(tradeoff);
-    if (first) tableBehind(section.querySelector("figure"), ["configuration", "risk", "bound", `NDCG@${data.k}`, "disparity removed"],
+    if (first) tableBehind(section.querySelector("figure"), ["configuration", "risk", "bound", data.utility_name, "disparity removed"],
       data.configurations.map((c, i) => [c.name, points[i].risk.toFixed(4), Number.isNaN(points[i].bound) ? "by definition" : points[i].bound.toFixed(4), c.utility[0].toFixed(4), percent(c.gain[0])]));
   }
 }
