@@ -15,7 +15,7 @@ from pathlib import Path as Folder
 
 import numpy as np
 
-from isrr.calibration.paths import Path, _families
+from isrr.calibration.path import SearchPath, _families
 from isrr.experiments.datasets import data_sets
 from isrr.experiments.pools import Pools
 from isrr.experiments.procedure import EvaluatedPath, Procedure, always

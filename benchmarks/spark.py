@@ -156,12 +156,12 @@ def sizes(n_queries: int = 20_000) -> None:
     """Print what docs/scale.md reckons with."""
     from dataclasses import replace
 
-    from isrr import GPLRanker, Guarantee
+    from isrr import GPLRanker, Promise
     from isrr.calibration.census import TakeCensus
     from isrr.calibration.fill import Fill
     from isrr.engines.local import Files, summarise_file
 
-    promises = (Guarantee.parse(PROMISE),)
+    promises = (Promise.parse(PROMISE),)
     with tempfile.TemporaryDirectory() as name:
         write_files(Path(name), n_queries)
         files = sorted(Path(name).glob("*.parquet"))

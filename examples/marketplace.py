@@ -32,7 +32,7 @@ def searches(n: int, seed: int) -> pd.DataFrame:
 
 
 judged = isrr.read_queries(searches(900, seed=1))
-promise = isrr.Guarantee.parse("ndcg@5 >= 93% of deterministic", per="segment")
+promise = isrr.Promise.parse("ndcg@5 >= 93% of deterministic", per="segment")
 outcome = isrr.calibrate(judged, promise, attempts=2)  # a second question follows below
 print(outcome, end="\n\n")
 
@@ -41,4 +41,4 @@ print(isrr.check(outcome, isrr.read_queries(searches(2_000, seed=2))), end="\n\n
 
 # Chance lets offers take turns that the model cannot tell apart. It does not take back all that the model adds to a
 # provider's offers: ask for that, and the answer is an abstention. Then the scores are what has to be mended.
-print(isrr.calibrate(judged, "group_exposure@5 <= 0.05", attempts=2))
+print(isrr.calibrate(judged, "group_disparity@5 <= 0.05", attempts=2))

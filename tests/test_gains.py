@@ -8,7 +8,7 @@ from sklearn.metrics import ndcg_score
 
 import oracles
 from isrr import DataError, GPLRanker, Queries
-from isrr.gains import dcg, gain, ideal_dcg, ndcg
+from isrr.gains import dcg, discount, gain_of, ideal_dcg, ndcg
 
 grades = st.lists(st.integers(0, 4), min_size=1, max_size=6)
 
@@ -27,7 +27,7 @@ def test_ndcg_of_a_ranking_equals_the_enumerated_one(relevance, k, random):
 
 
 def test_linear_gain_agrees_with_scikit_learn_where_no_scores_tie(many_queries):
-    found = ndcg(many_queries, k=5, gain_kind="linear", empty_query="zero")
+    found = ndcg(many_queries, k=5, gain="linear", empty_query="zero")
     for q in range(300):
         query = many_queries[q]
         if query.n_rows > 1:
@@ -53,9 +53,9 @@ def test_gains_and_ideals():
     queries = Queries.from_arrays(scores=[1, 2, 3], relevance=[2, 0, 1], query_ids=[1, 1, 1])
     assert ideal_dcg(queries, k=2)[0] == pytest.approx(3.0 + 1.0 / np.log2(3))
     assert dcg(queries, k=2)[0] == pytest.approx(1.0)
-    assert gain([0, 2], "linear").tolist() == [0.0, 2.0]
+    assert gain_of([0, 2], "linear").tolist() == [0.0, 2.0]
     with pytest.raises(ValueError, match="gain must be one of"):
-        gain([1], "square")
+        gain_of([1], "square")
 
 
 @pytest.mark.parametrize(

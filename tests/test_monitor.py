@@ -9,8 +9,8 @@ import pytest
 from isrr import Monitor, Queries
 from isrr.calibration.calibrate import calibrate
 from isrr.certificate import Certificate
-from isrr.errors import CertificateError, DataError, GuaranteeError
-from isrr.guarantee import Guarantee
+from isrr.errors import CertificateError, DataError, PromiseError
+from isrr.promises.promise import Promise
 from isrr.risk.eprocess import EProcess, bets
 from isrr.status import Status, read_status, status_file
 
@@ -24,7 +24,7 @@ def certificate(many_queries):
 
 def absolute(certificate, target=0.6, k=2):
     """The same certificate, about a promise that is easy to reason about."""
-    promise = Guarantee("ndcg", k, target)
+    promise = Promise("ndcg", k, at_least=target)
     return replace(certificate, guarantees=(promise,), tests=(replace(certificate.tests[0], guarantee=promise),))
 
 
@@ -98,7 +98,7 @@ def test_a_relative_promise_is_judged_against_the_order_by_score(certificate):
     monitor = Monitor(certificate)
     lists = [line(certificate, "q0", ["b", "a", "c"], deterministic=["a", "b", "c"])]
     monitor.update(lists, judged(1))
-    keep = certificate.guarantees[0].target
+    keep = certificate.promises[0].target
     assert monitor._watches[0].losses == [pytest.approx((keep - 1 / np.log2(3) + 1) / (1 + keep))]
 
 
@@ -170,7 +170,7 @@ def test_each_segment_is_watched_and_delta_is_split(certificate):
 
 
 def per_segment(certificate, *names):
-    promise = Guarantee("ndcg", 2, 0.6, per="segment")
+    promise = Promise("ndcg", 2, at_least=0.6, per="segment")
     tests = tuple(replace(certificate.tests[0], guarantee=promise, segment=name) for name in names)
     return replace(certificate, guarantees=(promise,), tests=tests)
 
@@ -191,21 +191,21 @@ def test_queries_in_segments_that_are_not_watched_are_counted_apart_and_noted(ce
     assert "3 in segments that are not watched" in str(monitor)
     monitor.update(lists, judged(3, segment=["new", "old", "other"]))  # two were labelled wrongly
     assert (monitor.n_unwatched, monitor.n_counted) == (1, 2)
-    overall = replace(promised.tests[0], guarantee=Guarantee("ndcg", 2, 0.6), segment=None)
+    overall = replace(promised.tests[0], guarantee=Promise("ndcg", 2, at_least=0.6), segment=None)
     both = Monitor(replace(promised, tests=(*promised.tests, overall)))
     both.update([{**entry, "certificate": both.certificate} for entry in lists], judged(3, segment=["other"] * 3))
     assert (both.n_unwatched, both.n_counted) == (3, 3)
 
 
 def test_what_cannot_be_watched_is_refused(certificate, many_queries):
-    fair = Guarantee("normalized_disparity", 5, 0.5)
-    with pytest.raises(GuaranteeError, match="expected exposure"):
+    fair = Promise("normalized_disparity", 5, at_most=0.5)
+    with pytest.raises(PromiseError, match="expected exposure"):
         Monitor(replace(certificate, guarantees=(fair,), tests=(replace(certificate.tests[0], guarantee=fair),)))
     with pytest.raises(CertificateError, match="nothing was certified"):
         Monitor(calibrate(many_queries[:50], "ndcg@5 >= 0.99"))
     with pytest.raises(DataError, match="no item ids"):
         Monitor(certificate).update([], many_queries)
-    with pytest.raises(GuaranteeError, match="delta"):
+    with pytest.raises(PromiseError, match="delta"):
         Monitor(certificate, delta=0.0)
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from isrr import Guarantee, calibrate, check
+from isrr import Promise, calibrate, check
 
-PROMISE = Guarantee.parse("ndcg@5 >= 80% of deterministic", per="segment")
+PROMISE = Promise.parse("ndcg@5 >= 80% of deterministic", per="segment")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def test_a_certificate_says_what_was_promised_chosen_and_measured(judged):
     assert outcome.fairness_gain.value > 0.1
     (test,) = outcome.tests
     assert test.pvalue <= 0.05
-    assert test.bound <= test.guarantee.alpha
+    assert test.bound <= test.promise.alpha
     assert test.level >= 0.9
     text = str(outcome)
     for said in (PROMISE, "confidence   0.95", "judged queries", "betting, fixed_sequence", "set aside"):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import isrr
-from isrr import GuaranteeError
-from isrr.guarantee import Guarantee
+from isrr import PromiseError
+from isrr.promises.promise import Promise
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
 
@@ -18,13 +18,13 @@ def test_a_plan_names_the_queries_needed_with_and_without_a_pilot(judged):
     assert pilot.n_pilot > 90
     assert pilot.milestones[0].queries_needed <= (pilot.milestones[-1].queries_needed or np.inf)
     assert "pilot queries" in str(pilot)
-    with pytest.raises(GuaranteeError, match="utility="):
+    with pytest.raises(PromiseError, match="utility="):
         isrr.plan("ndcg@5 >= 0.5")
-    with pytest.raises(GuaranteeError, match="a plan needs 10"):
+    with pytest.raises(PromiseError, match="a plan needs 10"):
         isrr.plan(PROMISE, judged[:3])
-    with pytest.raises(GuaranteeError, match="deviation must lie"):
+    with pytest.raises(PromiseError, match="deviation must lie"):
         isrr.plan("ndcg@5 >= 0.5", utility=0.6, deviation=3.0)
-    with pytest.raises(GuaranteeError, match="needs pilot queries"):
+    with pytest.raises(PromiseError, match="needs pilot queries"):
         isrr.plan("normalized_disparity@5 <= 0.5")
     with pytest.raises(TypeError, match="plan takes the promise first, then pilot queries; the first is a Queries"):
         isrr.plan(judged, PROMISE)
@@ -48,9 +48,9 @@ def test_a_plan_per_segment_is_that_of_the_neediest_one(judged):
     assert apart.n_pilot == everywhere.n_pilot == sum(plan.n_pilot for plan in alone)
     assert apart.queries_needed > 1.5 * max(plan.queries_needed for plan in alone)
     few = [q for name, n in (("mobile", 50), ("desktop", 3)) for q in np.flatnonzero(judged.segments == name)[:n]]
-    with pytest.raises(GuaranteeError, match=r"in segment 'desktop': 3; a plan needs 10$"):
+    with pytest.raises(PromiseError, match=r"in segment 'desktop': 3; a plan needs 10$"):
         isrr.plan(PROMISE, judged[few], per="segment")
-    with pytest.raises(GuaranteeError, match="a promise per segment needs pilot queries"):
+    with pytest.raises(PromiseError, match="a promise per segment needs pilot queries"):
         isrr.plan(PROMISE, utility=0.6, per="segment")
 
 
@@ -58,7 +58,7 @@ def test_a_planned_size_certifies_about_as_often_as_planned():
     from isrr.calibration.plan import queries_needed
     from isrr.risk import betting
 
-    promise = Guarantee("ndcg", 5, 0.65)
+    promise = Promise("ndcg", 5, at_least=0.65)
     rng = np.random.default_rng(20230)
     losses = 1 - rng.beta(2.2, 0.95, 100_000)  # mean 0.3016
     n = queries_needed(float(losses.mean()), float(losses.std()), promise, 0.05)

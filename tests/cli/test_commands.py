@@ -44,7 +44,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def ranker(folder):
-    done = isrr("calibrate", folder / "judged.parquet", "-g", PROMISE, "-o", folder / "ranker.json")
+    done = isrr("calibrate", folder / "judged.parquet", "-p", PROMISE, "-o", folder / "ranker.json")
     assert done.returncode == 0, done.stderr
     return folder / "ranker.json"
 
@@ -59,7 +59,7 @@ def test_calibrate_prints_and_writes_a_certificate(folder, ranker):
 
 
 def test_an_abstention_has_its_own_exit_code(folder):
-    done = isrr("calibrate", folder / "judged.parquet", "-g", "ndcg@5 >= 0.99", "-o", folder / "no.json", "--json")
+    done = isrr("calibrate", folder / "judged.parquet", "-p", "ndcg@5 >= 0.99", "-o", folder / "no.json", "--json")
     assert done.returncode == 3
     assert json.loads(done.stdout)["kind"] == "abstention"
     assert load(folder / "no.json").abstained
@@ -121,11 +121,11 @@ def test_evaluate_tells_a_broken_promise_and_one_that_was_never_made_by_exit_cod
     column = judged.column_names.index("relevance")
     turned = judged.set_column(column, "relevance", [(judged["score"].to_numpy() < 0.5).astype(float)])
     parquet.write_table(turned, tmp_path / "turned.parquet")
-    promise = replace(load(ranker).guarantees[0], target=0.999)
+    promise = replace(load(ranker).promises[0], target=0.999)
     replace(load(ranker), guarantees=(promise,)).save(tmp_path / "bold.json")
     done = isrr("evaluate", tmp_path / "bold.json", folder / "judged.parquet", "--json")
     assert (done.returncode, json.loads(done.stdout)["promises"][0]["verdict"]) == (4, "broken")
-    isrr("calibrate", folder / "judged.parquet", "-g", "ndcg@5 >= 0.99", "-o", tmp_path / "no.json")
+    isrr("calibrate", folder / "judged.parquet", "-p", "ndcg@5 >= 0.99", "-o", tmp_path / "no.json")
     done = isrr("evaluate", tmp_path / "no.json", tmp_path / "turned.parquet")
     assert done.returncode == 3
     assert "no.json is an abstention: nothing was promised" in done.stderr
@@ -141,13 +141,13 @@ def test_evaluate_tells_a_broken_promise_and_one_that_was_never_made_by_exit_cod
 def test_queries_of_one_item_are_no_queries(folder, tmp_path):
     judged = parquet.read_table(folder / "judged.parquet")
     swapped = ("--query", "item_id", "--item", "query_id", "-o", tmp_path / "r.json")
-    done = isrr("calibrate", folder / "judged.parquet", "-g", PROMISE, *swapped)
+    done = isrr("calibrate", folder / "judged.parquet", "-p", PROMISE, *swapped)
     assert done.returncode == 2
     assert "every query has a single item" in done.stderr
     assert "swapped (--query, --item)?" in done.stderr
     some = np.where(np.arange(judged.num_rows) < 2_000, judged["item_id"].to_numpy(), "list")
     parquet.write_table(judged.append_column("list", [some.astype(str)]), tmp_path / "some.parquet")
-    done = isrr("calibrate", tmp_path / "some.parquet", "-g", PROMISE, "--query", "list", "-o", tmp_path / "r.json")
+    done = isrr("calibrate", tmp_path / "some.parquet", "-p", PROMISE, "--query", "list", "-o", tmp_path / "r.json")
     assert "warning      99% of the queries have a single item" in done.stdout
 
 
@@ -182,7 +182,7 @@ def test_evaluate_tells_an_unclear_verdict_and_segments_that_nothing_was_promise
     even = pa.array([["phone", "desk"][query % 2] for query in judged["query_id"].to_pylist()])
     parquet.write_table(judged.append_column("device", even), tmp_path / "judged.parquet")
     measured = json.loads(isrr("evaluate", ranker, folder / "judged.parquet", "--json").stdout)["promises"][0]["value"]
-    promise = replace(load(ranker).guarantees[0], target=measured["value"])
+    promise = replace(load(ranker).promises[0], target=measured["value"])
     replace(load(ranker), guarantees=(promise,)).save(tmp_path / "close.json")
     shown = isrr("evaluate", tmp_path / "close.json", tmp_path / "judged.parquet", "--segment", "device").stdout
     assert "] (the interval contains the promise: judge more queries)\n" in shown
@@ -193,10 +193,10 @@ def test_evaluate_tells_an_unclear_verdict_and_segments_that_nothing_was_promise
 
 
 def test_plan_works_from_a_guess_and_from_a_pilot(folder):
-    done = isrr("plan", "-g", "ndcg@5 >= 0.50", "--utility", "0.55")
+    done = isrr("plan", "-p", "ndcg@5 >= 0.50", "--utility", "0.55")
     assert "232" in done.stdout
-    assert "(with a relevant item each)" not in isrr("plan", "-g", "ndcg@5 >= 0.60", "--utility", "0.55").stdout
-    done = isrr("plan", folder / "judged.parquet", "-g", PROMISE)
+    assert "(with a relevant item each)" not in isrr("plan", "-p", "ndcg@5 >= 0.60", "--utility", "0.55").stdout
+    done = isrr("plan", folder / "judged.parquet", "-p", PROMISE)
     assert "the true risk one standard error above that of the" in done.stdout
 
 
@@ -205,37 +205,37 @@ def test_every_command_takes_several_files_by_a_pattern(folder, ranker, tmp_path
     for name, part in (("a", slice(250)), ("b", slice(250, 300)), ("c", slice(300, 500))):
         write_queries(judged[part], tmp_path / f"{name}.parquet")
     some, rest = tmp_path / "[ab].parquet", tmp_path / "c.parquet"
-    done = isrr("calibrate", rest, "--validation", some, "-g", PROMISE, "-o", tmp_path / "ranker.json")
+    done = isrr("calibrate", rest, "--validation", some, "-p", PROMISE, "-o", tmp_path / "ranker.json")
     assert "fixed by 300 validation queries" in done.stdout, done.stderr
-    done = isrr("plan", some, "-g", "disparity@5 <= 4", "--bound", 400, "--item-group", "item_group", "--json")
+    done = isrr("plan", some, "-p", "disparity@5 <= 4", "--bound", 400, "--item-group", "item_group", "--json")
     assert json.loads(done.stdout)["n_pilot"] > 290, done.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("calibrate", "nowhere.parquet", "-g", PROMISE), "nowhere.parquet"),
-        (("calibrate", "{judged}", "-g", "nonsense"), "cannot read the promise"),
-        (("calibrate", "{judged}", "-g", PROMISE, "--query", "Query_ID"), "did you mean 'query_id'?"),
-        (("calibrate", "{judged}", "-g", "disparity@5 <= 0.2"), "declare --bound (the largest"),
-        (("calibrate", "{judged}", "-g", PROMISE, "--confidence", "95"), "did you mean 0.95"),
-        (("calibrate", "{judged}", "-g", PROMISE, "-o", "no/such/folder/r.json"), "does not exist"),
+        (("calibrate", "nowhere.parquet", "-p", PROMISE), "nowhere.parquet"),
+        (("calibrate", "{judged}", "-p", "nonsense"), "cannot read the promise"),
+        (("calibrate", "{judged}", "-p", PROMISE, "--query", "Query_ID"), "did you mean 'query_id'?"),
+        (("calibrate", "{judged}", "-p", "disparity@5 <= 0.2"), "declare --bound (the largest"),
+        (("calibrate", "{judged}", "-p", PROMISE, "--confidence", "95"), "did you mean 0.95"),
+        (("calibrate", "{judged}", "-p", PROMISE, "-o", "no/such/folder/r.json"), "does not exist"),
         (("show", "{judged}"), "not a certificate: by its name it is a table of queries"),
-        (("calibrate", "{judged}", "-g", "ndgc@5 >= 0.7"), "did you mean ndcg@5?"),
-        (("calibrate", "{judged}", "-g", "ngcd@5 >= 0.7"), "did you mean ndcg@5?"),
+        (("calibrate", "{judged}", "-p", "ndgc@5 >= 0.7"), "did you mean ndcg@5?"),
+        (("calibrate", "{judged}", "-p", "ngcd@5 >= 0.7"), "did you mean ndcg@5?"),
         (
-            ("calibrate", "{judged}", "-g", "ndcg@5>=0.95 of deterministic"),
+            ("calibrate", "{judged}", "-p", "ndcg@5>=0.95 of deterministic"),
             "did you mean 'ndcg@5>=95% of deterministic'?",
         ),
-        (("calibrate", "{judged}", "-g", PROMISE, "--confidence", "5"), "did you mean 0.95?"),
-        (("calibrate", "{judged}", "-g", PROMISE, "--confidence", "0.05"), "did you mean 0.95?"),
+        (("calibrate", "{judged}", "-p", PROMISE, "--confidence", "5"), "did you mean 0.95?"),
+        (("calibrate", "{judged}", "-p", PROMISE, "--confidence", "0.05"), "did you mean 0.95?"),
         (("rank", "nowhere.json", "{judged}", "--out", "x.parquet"), "there is no such file"),
         (("rank", "{ranker}", "{judged}", "--out", "ranked.txt"), "must end in .parquet or .csv or .jsonl"),
-        (("calibrate", "{judged}", "-g", PROMISE, "--validation", "{judged}"), "validation queries too"),
-        (("plan", "-g", "ndcg@5 >= 0.5"), "a plan needs judged pilot queries, or --utility"),
-        (("plan", "-g", "ndcg@5 >= 0.5", "--utility", "0.6", "--confidence", "95"), "did you mean 0.95"),
+        (("calibrate", "{judged}", "-p", PROMISE, "--validation", "{judged}"), "validation queries too"),
+        (("plan", "-p", "ndcg@5 >= 0.5"), "a plan needs judged pilot queries, or --utility"),
+        (("plan", "-p", "ndcg@5 >= 0.5", "--utility", "0.6", "--confidence", "95"), "did you mean 0.95"),
         (
-            ("plan", "-g", "ndcg@5 >= 0.5", "--utility", "0.6", "--per-segment"),
+            ("plan", "-p", "ndcg@5 >= 0.5", "--utility", "0.6", "--per-segment"),
             "a plan for a promise per segment needs",
         ),
     ],
@@ -276,7 +276,7 @@ def test_ctrl_c_leaves_the_old_file_whole(folder, ranker, tmp_path):
         "isrr",
         "calibrate",
         str(folder / "judged.parquet"),
-        "-g",
+        "-p",
         PROMISE,
         "-o",
         str(target),

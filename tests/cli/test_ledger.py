@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from isrr import Guarantee, Queries, calibrate, load, write_queries
+from isrr import Promise, Queries, calibrate, load, write_queries
 from isrr.cli.ledger import NAME, note_look
 from isrr.cli.main import app
 
@@ -56,7 +56,7 @@ def test_a_further_look_is_counted_and_marked_wherever_results_go(judged, tmp_pa
         data, ranker = tmp_path / f"{name}.parquet", tmp_path / place / "ranker.json"
         write_queries(judged, data)
         attempts = ["--attempts", "3"] if together else []
-        done = CliRunner().invoke(app, ["calibrate", str(data), "-g", promise, "-o", str(ranker), *attempts])
+        done = CliRunner().invoke(app, ["calibrate", str(data), "-p", promise, "-o", str(ranker), *attempts])
         said = f"look 2 at the same data; that all of them hold has no more than confidence {together}: plan them"
         assert (said in done.stdout) == (f"warning      {said}" in str(load(ranker))) == (together is not None)
         assert (f"looks at judged queries are counted in {tmp_path}/.isrr-looks.jsonl" in done.stderr) == (look == 0)
@@ -80,9 +80,9 @@ def test_what_all_looks_have_spent_is_held_against_the_confidence(first, attempt
 
 
 def test_questions_that_differ_in_anything_are_looks_of_their_own(first, judged, tmp_path):
-    promise = first.guarantees[0]
+    promise = first.promises[0]
     others = [replace(promise, **change) for change in ({}, {"gain_kind": "linear"}, {"empty_query": "one"})]
-    bounded = [Guarantee("disparity", 5, 0.5, bound=bound) for bound in (10.0, 20.0)]
+    bounded = [Promise("disparity", 5, at_most=0.5, bound=bound) for bound in (10.0, 20.0)]
     questions = [(replace(first, guarantees=(other,)), None) for other in others + bounded]
     questions += [(first, judged[:20]), (first, judged[20:40])]  # as many validation queries, but others
     elsewhere = [replace(first.tests[0], **change) for change in ({"segment": "de"}, {"risk": 0.25})]
@@ -131,6 +131,6 @@ def test_looks_at_the_same_time_are_counted_one_by_one(first, tmp_path):
 def test_a_ledger_that_cannot_be_written_is_told_before_the_work(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path(NAME).mkdir()
-    done = CliRunner().invoke(app, ["calibrate", "nowhere.parquet", "-g", PROMISE])
+    done = CliRunner().invoke(app, ["calibrate", "nowhere.parquet", "-p", PROMISE])
     assert done.exit_code == 2
     assert "looks at the judged queries are counted here, and it is no file" in done.stderr

@@ -33,7 +33,7 @@ def made(tmp_path_factory):
     judged = Queries.from_arrays(scores=scores, relevance=relevance, query_ids=query_ids, features=features)
     write_queries(judged, folder / "judged.parquet")
     (folder / "no-score.csv").write_text("query_id,item_id,Score_,grade\n1,a,0.5,1\n1,b,0.2,0\n")
-    done = isrr("calibrate", "judged.parquet", "-g", PROMISE, cwd=folder)
+    done = isrr("calibrate", "judged.parquet", "-p", PROMISE, cwd=folder)
     assert done.returncode == 0, done.stderr
     whole = (folder / "ranker.json").read_text()
     (folder / "empty.json").write_text("")
@@ -53,23 +53,23 @@ def made(tmp_path_factory):
         (["show", "deep.json"], "nested too deeply"),
         (["show", "latin.json"], "latin.json: not a certificate: it is not text"),
         (["serve", "empty.json"], "it is empty"),
-        (["calibrate", "latin.csv", "-g", PROMISE], "latin.csv: cannot be read"),
-        (["calibrate", ".", "-g", PROMISE], "this is a folder"),
-        (["calibrate", "judged.parquet", "-g", PROMISE, "-o", "judged.parquet"], "would be overwritten"),
+        (["calibrate", "latin.csv", "-p", PROMISE], "latin.csv: cannot be read"),
+        (["calibrate", ".", "-p", PROMISE], "this is a folder"),
+        (["calibrate", "judged.parquet", "-p", PROMISE, "-o", "judged.parquet"], "would be overwritten"),
         (["rank", "ranker.json", "judged.parquet", "-o", "judged.parquet"], "would be overwritten"),
         (["report", "ranker.json", "-o", "ranker.json"], "would be overwritten"),
         (["data", "convert", "judged.parquet", "judged.parquet"], "would be overwritten"),
-        (["calibrate", "nothing.parquet", "-g", PROMISE, "--confidence", "95"], "did you mean 0.95"),
-        (["calibrate", "no-score.csv", "-g", PROMISE], "named by --score); the columns are query_id, item_id, Score_,"),
-        (["calibrate", "no-score.csv", "-g", PROMISE], "did you mean 'Score_'?"),
+        (["calibrate", "nothing.parquet", "-p", PROMISE, "--confidence", "95"], "did you mean 0.95"),
+        (["calibrate", "no-score.csv", "-p", PROMISE], "named by --score); the columns are query_id, item_id, Score_,"),
+        (["calibrate", "no-score.csv", "-p", PROMISE], "did you mean 'Score_'?"),
         (
-            ["calibrate", "judged.parquet", "-g", PROMISE, "--per-segment"],
+            ["calibrate", "judged.parquet", "-p", PROMISE, "--per-segment"],
             "no segment column (segment, or named by --seg",
         ),
-        (["calibrate", "judged.parquet", "-g", f"{PROMISE}, ndcg@9 >= 0.5"], "several promises; give each by itself"),
-        (["calibrate", "judged.parquet", "-g", PROMISE, "-o", "/dev/full"], "/dev/full: No space left on device"),
-        (["calibrate", "nowhere.parquet", "-g", PROMISE, "-o", "ranker.eu"], "must end in .json; this one ends in .eu"),
-        (["calibrate", "judged.parquet", "-g", PROMISE, "--relevance", "rel"], "there is no column 'rel'"),
+        (["calibrate", "judged.parquet", "-p", f"{PROMISE}, ndcg@9 >= 0.5"], "several promises; give each by itself"),
+        (["calibrate", "judged.parquet", "-p", PROMISE, "-o", "/dev/full"], "/dev/full: No space left on device"),
+        (["calibrate", "nowhere.parquet", "-p", PROMISE, "-o", "ranker.eu"], "must end in .json; this one ends in .eu"),
+        (["calibrate", "judged.parquet", "-p", PROMISE, "--relevance", "rel"], "there is no column 'rel'"),
         (["rank", "ranker.json", "no-score.csv", "-o", "x.parquet"], "no score column (score, or named by --score)"),
         ([*RANK, "--engine", "sprak"], "no engine is called 'sprak'"),
         ([*RANK, "--engine", "dask", "--trust-layout"], "rankings are made by engine 'local' or 'spark'"),
@@ -77,8 +77,8 @@ def made(tmp_path_factory):
         ([*RANK, "--partitions", "7"], "partitions is for engine 'spark'"),
         (["demo", "--out", "ranker.json"], "ranker.json: this is a file; name a folder"),
         (["demo", "--out", "ranker.json/x"], "ranker.json is a file; name a folder"),
-        (["demo", "-g", "ndcg@5 >= 95"], "write 0.95, or 95% of deterministic"),
-        (["demo", "-g", "group_exposure@5 <= 0.2"], "the demo's items belong to no groups"),
+        (["demo", "-p", "ndcg@5 >= 95"], "write 0.95, or 95% of deterministic"),
+        (["demo", "-p", "group_disparity@5 <= 0.2"], "the demo's items belong to no groups"),
         (["train", "judged.parquet", "--out", "ranker.json"], "ranker.json: this is a file; name a folder"),
         (["data", "show", "no-score.csv", "--score", "Score"], "did you mean 'Score_'?"),
         (["data", "convert", "no-score.csv", "x.csv"], "the name must end in .arrow or .parquet"),
@@ -119,7 +119,7 @@ def test_without_permission_nothing_is_begun(made, tmp_path):
     held = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
     for arguments, said in (
         (["data", "show", secret], "is not readable"),
-        (["calibrate", made / "judged.parquet", "-g", PROMISE, "-o", tmp_path / "r.json"], "nothing may be written to"),
+        (["calibrate", made / "judged.parquet", "-p", PROMISE, "-o", tmp_path / "r.json"], "nothing may be written to"),
         (["demo", "--out", tmp_path / "demo"], "nothing may be written to"),
     ):
         wide = {**os.environ, "COLUMNS": "300"}
@@ -136,7 +136,7 @@ def test_a_disk_that_fills_up_leaves_the_old_file_whole(made, tmp_path):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 
-    command = ["calibrate", made / "judged.parquet", "-g", "ndcg@5 >= 80% of deterministic"]
+    command = ["calibrate", made / "judged.parquet", "-p", "ndcg@5 >= 80% of deterministic"]
     done = isrr(*command, "-o", tmp_path / "ranker.json", preexec_fn=little_space)
     assert done.returncode == 2
     assert done.stderr.strip().endswith(f"{tmp_path}/ranker.json: File too large")

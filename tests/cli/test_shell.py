@@ -21,7 +21,7 @@ from isrr.cli import console, exits
 from isrr.cli.choices import CHOICES, LOSSES, PROMISES
 from isrr.cli.main import app
 from isrr.cli.options import COLUMNS
-from isrr.guarantee import Guarantee
+from isrr.promises.promise import Promise
 
 SOURCE = Path(isrr.__file__).parent
 
@@ -42,8 +42,8 @@ def completed(line):
         ("isrr cal", ["calibrate"]),
         ("isrr calibrate --rel", ["--relevance"]),
         ("isrr calibrate j.parquet --evidence hoeff", ["hoeffding", "hoeffding_bentkus"]),
-        ("isrr calibrate j.parquet -g 'ndcg", [promise for promise in PROMISES if promise.startswith("ndcg")]),
-        ("isrr calibrate j.parquet -g ", [f"'{promise}'" for promise in PROMISES]),
+        ("isrr calibrate j.parquet -p 'ndcg", [promise for promise in PROMISES if promise.startswith("ndcg")]),
+        ("isrr calibrate j.parquet -p ", [f"'{promise}'" for promise in PROMISES]),
         ("isrr calibrate j.parquet -g ndcg", [""]),
         ("isrr train t.txt --model l", ["lightgbm"]),
         ("isrr reproduce r", ["rcscore", "runtime"]),
@@ -68,7 +68,7 @@ def test_what_is_offered_is_what_the_library_knows():
     assert {kind: scorer_class(kind).losses for kind in KINDS if find_spec(kind.replace("net", "torch"))} == LOSSES
     assert {role: names for role, (_, names) in COLUMNS.items()} == {role: USUAL_NAMES[role] for role in COLUMNS}
     for promise in PROMISES:
-        Guarantee.parse(promise, bound=1.0 if promise.startswith("disparity") else None)
+        Promise.parse(promise, bound=1.0 if promise.startswith("disparity") else None)
 
 
 def options(command, path=()):
@@ -97,12 +97,12 @@ def test_an_argument_named_in_a_message_is_an_option_of_some_command():
     [[command, *data] for command, data in (("calibrate", ["j.csv"]), ("plan", ["j.csv"]), ("plan", []), ("demo", []))],
     ids=" ".join,
 )
-@pytest.mark.parametrize("promise", ["ndcg@5 >= 0.7", "disparity@5 <= 0.2", "group_exposure@5 <= 0.2"])
+@pytest.mark.parametrize("promise", ["ndcg@5 >= 0.7", "disparity@5 <= 0.2", "group_disparity@5 <= 0.2"])
 def test_an_option_named_in_a_refusal_is_one_of_the_command_that_refuses(asked, promise, tmp_path, monkeypatch):
     """Of a table with neither scores nor groups."""
     monkeypatch.chdir(tmp_path)
     Path("j.csv").write_text("query_id,relevance\n1,0\n1,1\n2,0\n2,1\n")
-    done = CliRunner().invoke(app, [*asked, "-g", promise, *(["-o", "j.csv"] if asked == ["demo"] else [])])
+    done = CliRunner().invoke(app, [*asked, "-p", promise, *(["-o", "j.csv"] if asked == ["demo"] else [])])
     assert done.exit_code == 2, done.output
     named = set(re.findall(r"--[a-z-]+", done.stderr))
     assert named <= dict(options(get_command(app)))[(asked[0],)], done.stderr

@@ -81,7 +81,7 @@ def test_queries_that_change_between_passes_are_refused(files, change, tmp_path)
         if len(passes) == 2:
             pq.write_table(changed, file)
 
-    promise = isrr.Guarantee.parse(PROMISE, per="segment")
+    promise = isrr.Promise.parse(PROMISE, per="segment")
     with pytest.raises(DataError, match=r"500 queries were counted and .* they may not change while being read"):
         isrr.calibrate(file, promise, trust_layout=True, progress=change_after_two_passes)
 
@@ -128,7 +128,7 @@ def test_files_whose_ids_were_made_from_positions_are_not_pooled(trust_layout, t
 
 
 def test_a_refusal_keeps_its_kind_on_the_way(files):
-    promise = isrr.Guarantee.parse("disparity@5 <= 0.001", bound=0.01)
+    promise = isrr.Promise.parse("disparity@5 <= 0.001", bound=0.01)
     for where in ({}, {"trust_layout": True}):
         with pytest.raises(PromiseError, match="above the declared bound"):
             isrr.calibrate(files, promise, **where)

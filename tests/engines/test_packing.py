@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import isrr
-from isrr import GPLRanker, Guarantee, MergeError, Queries
+from isrr import GPLRanker, Promise, MergeError, Queries
 from isrr.calibration.census import TakeCensus
 from isrr.calibration.fill import Fill
 from isrr.calibration.judgments import NameJudgments
@@ -22,9 +22,9 @@ from isrr.engines.layout import TakeSpans
 from isrr.engines.packing import pack, unpack
 from isrr.engines.task import Together, kinds_of
 
-PER_SEGMENT = Guarantee.parse("ndcg@5 >= 90% of deterministic", per="segment")
+PER_SEGMENT = Promise.parse("ndcg@5 >= 90% of deterministic", per="segment")
 PATH = [GPLRanker.deterministic(), GPLRanker(temperature=0.1), GPLRanker()]
-UNFAIR = Guarantee.parse("normalized_disparity@5 <= 0.9")
+UNFAIR = Promise.parse("normalized_disparity@5 <= 0.9")
 
 
 def sent(kind, value):

@@ -133,7 +133,7 @@ def few(tmp_path_factory):
 @pytest.mark.parametrize("options", [{"trust_layout": True}, {"partitions": 40}, {}], ids=str)
 def test_promises_of_every_kind(spark, few, options):
     table, files = few
-    promises = [isrr.Guarantee.parse(PROMISE, per="segment"), isrr.Guarantee.parse("ndcg@5 >= 0.3")]
+    promises = [isrr.Promise.parse(PROMISE, per="segment"), isrr.Promise.parse("ndcg@5 >= 0.3")]
     local = isrr.calibrate(isrr.read_queries(table), promises)
     assert isrr.calibrate(files, promises, engine="spark", **options) == local
     again = judged(300, seed=7)
@@ -342,9 +342,9 @@ def test_the_command_line_calibrates_evaluates_and_ranks_on_spark(master, spark,
     pq.write_table(table, tmp_path / "all.parquet")
     on_spark = ("--engine", "spark", "--master", master)
     spark.stop()  # its executors hold all cores
-    done = command("calibrate", files, "-g", PROMISE, "-o", tmp_path / "spark.json", *on_spark)
+    done = command("calibrate", files, "-p", PROMISE, "-o", tmp_path / "spark.json", *on_spark)
     assert done.returncode == 0, done.stderr
-    command("calibrate", tmp_path / "all.parquet", "-g", PROMISE, "-o", tmp_path / "local.json")
+    command("calibrate", tmp_path / "all.parquet", "-p", PROMISE, "-o", tmp_path / "local.json")
     assert (tmp_path / "spark.json").read_bytes() == (tmp_path / "local.json").read_bytes()
     found = [
         json.loads(command("evaluate", tmp_path / "spark.json", data, "--json", *where).stdout)
@@ -370,7 +370,7 @@ def test_a_table_without_rows_is_not_ranked(master, few, tmp_path):
 
 
 def test_java_ends_with_a_command_that_is_interrupted_while_it_starts(few, tmp_path):
-    line = [sys.executable, "-m", "isrr", "calibrate", few[1], "-g", PROMISE, "-o", str(tmp_path / "no.json")]
+    line = [sys.executable, "-m", "isrr", "calibrate", few[1], "-p", PROMISE, "-o", str(tmp_path / "no.json")]
     started = subprocess.Popen(
         [*line, "--engine", "spark", "--master", "local[1]"],
         stdout=subprocess.PIPE,
@@ -391,7 +391,7 @@ def test_java_ends_with_a_command_that_is_interrupted_while_it_starts(few, tmp_p
 def test_the_command_line_tells_of_bad_rows_without_a_stack_trace(master, tmp_path):
     files = broken(judged(600), tmp_path, nan_deep_inside)
     done = command(
-        "calibrate", files, "-g", PROMISE, "-o", tmp_path / "no.json", "--engine", "spark", "--master", master
+        "calibrate", files, "-p", PROMISE, "-o", tmp_path / "no.json", "--engine", "spark", "--master", master
     )
     assert done.returncode == 2
     said = [line for line in done.stderr.splitlines() if line.startswith("isrr:")]

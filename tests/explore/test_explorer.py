@@ -7,16 +7,14 @@ import pytest
 
 from isrr import DataError, Queries
 from isrr.calibration.calibrate import calibrate
-from isrr.calibration.census import TakeCensus
-from isrr.calibration.certify import certify
-from isrr.calibration.fill import Fill
-from isrr.calibration.paths import Path
-from isrr.calibration.targets import RetargetedValues
+from isrr.calibration.certify import KeptSample, Rule, SummedSample, certify, cost_of, samples
+from isrr.calibration.path import SearchPath
+from isrr.calibration.table import PowerSums, Values
+from isrr.calibration.tasks import Fill
 from isrr.explore.explorer import explore
 from isrr.explore.portrait import portray
-from isrr.explore.powers import PowerSums, RetargetedSums
-from isrr.explore.retrace import retrace
-from isrr.guarantee import Guarantee
+from isrr.explore.retrace import path_of, retrace
+from isrr.promises.promise import Promise, objectives
 from isrr.ranker.gpl import GPLRanker
 
 
@@ -29,6 +27,12 @@ def judged(n_queries, seed=20230, **columns):
     return Queries.from_arrays(
         scores=0.7 * relevance + rng.normal(size=relevance.size), relevance=relevance, query_ids=ids, **made
     )
+
+
+def used(explorer, reading, stop):
+    """The configuration that the page shows at a slider stop."""
+    passing = np.array(explorer.by_definition) | (np.array(reading.levels) >= explorer.strengths[stop])
+    return explorer.rule.chosen(passing & np.array(reading.others_hold))
 
 
 @pytest.mark.parametrize(
@@ -48,40 +52,37 @@ def test_every_slider_stop_answers_as_certify_does(promise, options):
     outcome = calibrate(queries, promise, **options)
     found = retrace(outcome, queries)
     explorer = explore(found)
-    p = outcome.provenance
-    path = Path(tuple(point.ranker for point in outcome.curve), p.path, "")
-    grid = tuple(dict.fromkeys([GPLRanker.deterministic(5), *path.rankers]))
+    p, path = outcome.provenance, path_of(outcome)
+    grid = (GPLRanker.deterministic(5), *path.rankers)
     for i, stop in enumerate(np.linspace(0, len(explorer.targets) - 1, 5).astype(int)):
         reading = explorer.readings[i % 3]
         delta = (1 - reading.confidence) / p.planned_looks
-        asked = (outcome.guarantees[0].at(explorer.targets[stop]), *outcome.guarantees[1:])
-        census = TakeCensus(asked).summary([found.tested])
-        table = Fill.planned(census, grid, asked, delta=delta, evidence=p.evidence).summary([found.tested])
-        verdict = certify(table, path, delta=delta, evidence=p.evidence, selection=p.selection)
-        expected = None if verdict.chosen is None else grid[verdict.chosen]
-        chosen = explorer.rule.chosen(reading.levels, reading.others_hold, explorer.strengths[stop])
-        assert (None if chosen is None else path.rankers[chosen]) == expected
+        asked = (outcome.promises[0].at(explorer.targets[stop]), *outcome.promises[1:])
+        table = Fill(grid, asked, objectives(asked), len(found.tested)).summary([found.tested])
+        cost = cost_of(asked, table.utility.means()[0, 1:], table.disparity.means()[0, 1:])
+        rule = Rule.of(path, asked, cost, p.selection)
+        tested = samples(table, asked, path, p.evidence, "exact")
+        expected = certify(tested, rule, delta=delta, selection=p.selection).chosen
+        assert used(explorer, reading, stop) == expected
 
 
 @pytest.mark.parametrize("promise", ["ndcg@5 >= 80% of deterministic", "normalized_disparity@5 <= 0.8"])
 def test_many_queries_are_summed_up_in_blocks_and_answer_alike(promise, monkeypatch):
+    from isrr.calibration import certify as certifying
     from isrr.engines import local
     from isrr.explore import portrait
-    from isrr.explore import retrace as tracing
 
     queries = judged(3_000, segments=lambda rng, sizes: np.repeat(rng.choice(["a", "b"], sizes.size), sizes))
     path = [GPLRanker.deterministic(), *(GPLRanker(temperature=t) for t in (0.2, 1.0))]
     options = {"path": path if "ndcg" in promise else path[::-1], "evidence": "vb"}
-    outcome = calibrate(queries, Guarantee.parse(promise, per="segment"), **options)
+    outcome = calibrate(queries, Promise.parse(promise, per="segment"), **options)
     kept = retrace(outcome, queries)
-    monkeypatch.setattr(tracing, "LARGEST_FOR_BETTING", 1_000)
-    monkeypatch.setattr(tracing, "BLOCK", 512)
+    monkeypatch.setattr(certifying, "LARGEST_KEPT", 1_000)
     monkeypatch.setattr(portrait, "BLOCK", 512)
     monkeypatch.setattr(local, "BLOCK", 512)
     summed = retrace(outcome, queries)
-    assert all(isinstance(cell, RetargetedSums) for cell in summed.cells.values())
-    assert [cell.n_queries for cell in summed.cells.values()] == [cell.n_queries for cell in kept.cells.values()]
-    np.testing.assert_array_equal(summed.utility, kept.utility)
+    assert all(isinstance(sample, SummedSample) for sample in summed.found)
+    assert [sample.n_queries for sample in summed.found] == [sample.n_queries for sample in kept.found]
     one_by_one, in_sums = explore(kept), explore(summed)
     for ours, theirs in zip(in_sums.readings, one_by_one.readings, strict=True):
         lost = np.array(theirs.levels) - np.array(ours.levels)
@@ -96,8 +97,7 @@ def test_the_declared_stop_is_the_outcome():
     outcome = calibrate(queries, "ndcg@5 >= 90% of deterministic")
     explorer = explore(retrace(outcome, queries))
     reading = next(r for r in explorer.readings if r.confidence == outcome.confidence)
-    chosen = explorer.rule.chosen(reading.levels, reading.others_hold, explorer.strengths[explorer.declared])
-    assert outcome.curve[chosen].ranker == outcome.ranker
+    assert outcome.curve[used(explorer, reading, explorer.declared)].ranker == outcome.ranker
     assert explorer.promises[explorer.declared] == "ndcg@5 >= 90% of deterministic"
 
 
@@ -108,18 +108,17 @@ def test_the_band_lies_below_the_bounds_that_hold_alone_and_needs_other_queries(
     assert all(reading.band is None and reading.stops for reading in alone.readings)
     banded = explore(retrace(outcome, queries, judged(200, seed=7)))
     for reading in banded.readings:
-        tested = ~np.array(banded.rule.by_definition)
+        tested = ~np.array(banded.by_definition)
         assert (np.array(reading.band)[tested] <= np.array(reading.levels)[tested] / 1e6 + 1e-12).all()
 
 
 def test_promises_per_segment_take_the_worst_segment():
     queries = judged(400, segments=lambda rng, sizes: np.repeat(rng.choice(["a", "b"], sizes.size), sizes))
-    everywhere = Guarantee.parse("ndcg@5 >= 80% of deterministic", per="segment")
+    everywhere = Promise.parse("ndcg@5 >= 80% of deterministic", per="segment")
     outcome = calibrate(queries, everywhere, path="temperature")
     explorer = explore(retrace(outcome, queries))
     reading = next(r for r in explorer.readings if r.confidence == outcome.confidence)
-    chosen = explorer.rule.chosen(reading.levels, reading.others_hold, explorer.strengths[explorer.declared])
-    assert outcome.curve[chosen].ranker == outcome.ranker
+    assert outcome.curve[used(explorer, reading, explorer.declared)].ranker == outcome.ranker
     pooled = explore(retrace(calibrate(queries, replace(everywhere, per=None), path="temperature"), queries))
     assert (np.array(explorer.measured) <= np.array(pooled.measured) + 1e-12).all()
 
@@ -159,10 +158,12 @@ def test_sums_of_powers_certify_no_more_than_the_losses_and_as_much_where_querie
     reference = rng.beta(6, 3, n)
     noise = rng.normal(size=(n, 4)) * np.array([0.003, 0.03, 0.08, 0.15])
     values = np.clip(reference[:, None] * np.array([0.999, 0.99, 0.95, 0.8]) + noise, 0, 1)
-    guarantee = Guarantee.parse(promise, bound=2.0 if promise.startswith("disparity") else None)
-    kept = RetargetedValues(guarantee, evidence, values, reference)
-    halves = [PowerSums.of(values[rows], reference[rows]) for rows in (slice(0, n // 2), slice(n // 2, n))]
-    summed = RetargetedSums(guarantee, evidence, halves[0] + halves[1])
+    asked, path = Promise.parse(promise, bound=2.0), SearchPath((GPLRanker(),) * 4, "custom", "the caller")
+    found = Values(np.column_stack([reference, values]), reference)
+    kept = KeptSample.of(asked, None, evidence, found, path)
+    parts = (found[rows] for rows in (slice(0, n // 2), slice(n // 2, n)))
+    first, second = (PowerSums.of(part.values, part.reference, 2.0) for part in parts)
+    summed = SummedSample.of(asked, None, evidence, first + second, path)
     np.testing.assert_allclose(summed.measured(), kept.measured(), rtol=1e-10)
     np.testing.assert_allclose(summed.deviation(), kept.deviation(), rtol=1e-6)
     assert summed.loss(2, 0.7) == pytest.approx(kept.loss(2, 0.7))

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from isrr.calibration.targets import RetargetedValues
+from isrr.calibration.certify import KeptSample
 from isrr.explore.band import declared_stops, expected_half_width, simultaneous
-from isrr.guarantee import Guarantee
+from isrr.promises.promise import Promise
 from isrr.risk import betting
 
 pytestmark = pytest.mark.guarantee
@@ -50,18 +50,19 @@ def test_a_band_whose_shape_saw_the_calibration_queries_breaks():
 
 def test_kept_shares_hold_together():
     n, n_grid, repeats, steps = 500, 6, 1_000, 10_000
-    guarantee = Guarantee.parse("ndcg@5 >= 95% of deterministic")
+    promise = Promise.parse("ndcg@5 >= 95% of deterministic")
     rng = np.random.default_rng(20232)
     shares = np.linspace(0.97, 0.7, n_grid)
 
     def drawn(size):
         reference = rng.uniform(0.3, 0.9, size)
-        return reference[:, None] * (shares + 0.8 * correlated(rng, (size, n_grid), 0.1)), reference
+        values = reference[:, None] * (shares + 0.8 * correlated(rng, (size, n_grid), 0.1))
+        return KeptSample(promise, None, "betting", np.zeros(n_grid, bool), values, reference, np.ones(n_grid))
 
     broken, looked, slack = 0, 0, 0.0
     for _ in range(repeats):
-        pilot = RetargetedValues(guarantee, "betting", *drawn(100))
-        found = RetargetedValues(guarantee, "betting", *drawn(n))
+        pilot = drawn(100)
+        found = drawn(n)
         alone = found.strongest(DELTA, steps) / steps
         width = expected_half_width(pilot.deviation(), n, float(pilot.reference.mean()))
         band = 1 - simultaneous(1 - alone, 1 - pilot.measured(), width)
@@ -74,9 +75,9 @@ def test_kept_shares_hold_together():
 
 
 def test_declared_stops_know_nothing_of_the_data():
-    relative = declared_stops(Guarantee.parse("ndcg@5 >= 93% of deterministic"))
+    relative = declared_stops(Promise.parse("ndcg@5 >= 93% of deterministic"))
     assert 0.93 in [promise.target for promise in relative]
     assert [promise.target for promise in relative] == sorted(promise.target for promise in relative)
     for text in ("ndcg@5 >= 0.98", "normalized_disparity@5 <= 0.02", "normalized_disparity@5 <= 50% of deterministic"):
-        promise = Guarantee.parse(text)
+        promise = Promise.parse(text)
         assert promise in declared_stops(promise)

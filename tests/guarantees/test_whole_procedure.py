@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-import isrr.calibration.calibrate
+import isrr.calibration.outcome
 from isrr import GPLRanker, Queries, calibrate, evaluate
 from isrr.calibration.certify import certify
-from isrr.calibration.values import values_of
-from isrr.guarantee import Guarantee
+from isrr.promises.promise import Promise
 
 pytestmark = pytest.mark.guarantee
 
@@ -57,20 +56,20 @@ def drawn(pool, n, rng):
     )
 
 
-def kept_by(ranker, pool, guarantee):
+def kept_by(ranker, pool, promise):
     """The level that a ranker keeps on the pool, in the segment where it is hardest."""
-    grid = [GPLRanker.deterministic(K), ranker]
-    measured = evaluate(pool, grid, empty_query=guarantee.empty_query)
-    values = values_of(measured, guarantee, pool, grid)
-    names = pool.segments if guarantee.per else np.full(len(pool), "all")
-    means = [np.nanmean(values[names == name], axis=0) for name in np.unique(names)]
-    levels = [mean[1] / mean[0] if guarantee.relative else mean[1] for mean in means]
-    return min(levels) if guarantee.utility else max(levels)
+    values = evaluate(pool, [GPLRanker.deterministic(K), ranker], [promise.measure])[promise.measure]
+    reference = promise.reference(pool, values[:, 0])
+    levels = [
+        promise.kept(np.nanmean(values[rows, 1]), np.nanmean(reference[rows]))
+        for rows in promise.segments(pool).values()
+    ]
+    return min(levels) if promise.at_least is not None else max(levels)
 
 
-def hurting(pool, guarantee, temperature):
+def hurting(pool, promise, temperature):
     """The promise at the level that the ranker of this temperature just keeps."""
-    return guarantee.at(float(kept_by(GPLRanker(k=K, temperature=temperature), pool, guarantee)))
+    return promise.at(float(kept_by(GPLRanker(k=K, temperature=temperature), pool, promise)))
 
 
 def false_certificates(pool, promises, n, repeats):
@@ -81,12 +80,15 @@ def false_certificates(pool, promises, n, repeats):
         if not outcome.abstained:
             kept = [kept_by(outcome.ranker, pool, promise) - promise.target for promise in promises]
             certified += 1
-            wrong += any(gap < 0 if promise.utility else gap > 0 for gap, promise in zip(kept, promises, strict=True))
+            wrong += any(
+                gap < 0 if promise.at_least is not None else gap > 0
+                for gap, promise in zip(kept, promises, strict=True)
+            )
     return wrong, certified
 
 
-UTILITY = Guarantee("ndcg", K, 0.5)
-FAIRNESS = Guarantee("normalized_disparity", K, 0.5)
+UTILITY = Promise("ndcg", K, at_least=0.5)
+FAIRNESS = Promise("normalized_disparity", K, at_most=0.5)
 
 
 def test_a_default_calibration_is_false_at_most_delta_often(pool):
@@ -97,10 +99,10 @@ def test_a_default_calibration_is_false_at_most_delta_often(pool):
 
 
 def test_the_count_catches_a_calibration_whose_level_is_too_large(pool, monkeypatch):
-    def certify_too_much(table, path, *, delta, **terms):
-        return certify(table, path, delta=4 * delta, **terms)
+    def certify_too_much(found, rule, *, delta, **terms):
+        return certify(found, rule, delta=4 * delta, **terms)
 
-    monkeypatch.setattr(isrr.calibration.calibrate, "certify", certify_too_much)
+    monkeypatch.setattr(isrr.calibration.outcome, "certify", certify_too_much)
     wrong, _ = false_certificates(pool, [hurting(pool, UTILITY, 1.6)], n=300, repeats=100)
     assert wrong > most_wrong(100)
 
@@ -108,17 +110,17 @@ def test_the_count_catches_a_calibration_whose_level_is_too_large(pool, monkeypa
 @pytest.mark.parametrize(
     "promises",
     [
-        [(replace(UTILITY, relative=True), 1.6)],
+        [(replace(UTILITY, of="deterministic"), 1.6)],
         [(replace(UTILITY, empty_query="zero"), 2.5)],
         [(replace(UTILITY, per="segment"), 2.5)],
         [(FAIRNESS, 0.5)],
-        [(Guarantee("group_exposure", K, 0.5), 0.5)],
+        [(Promise("group_disparity", K, at_most=0.5), 0.5)],
         [(UTILITY, 2.5), (FAIRNESS, 0.8)],
     ],
     ids=["relative", "empty as zero", "per segment", "fairness", "groups", "both"],
 )
 def test_every_kind_of_promise_is_false_at_most_delta_often_by_default(pool, promises):
-    asked = [hurting(pool, guarantee, temperature) for guarantee, temperature in promises]
+    asked = [hurting(pool, promise, temperature) for promise, temperature in promises]
     wrong, certified = false_certificates(pool, asked, n=400, repeats=50)
     assert wrong <= most_wrong(50)
     assert certified > 25

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import oracles
-from isrr import GPLRanker, Queries, ScoreMap, evaluate, expected_disparity, expected_ndcg
-from isrr.gains import gain, ideal_dcg, ndcg
+from isrr import GPLRanker, Queries, ScoreMap, evaluate
+from isrr.gains import gain_of, ideal_dcg, ndcg
 from isrr.metrics._kernels import _fill_clocks
 from isrr.metrics.disparity import disparity
 from isrr.noise import streams, uniform
@@ -32,17 +32,13 @@ def test_a_grid_equals_its_rankers_one_by_one(many_queries):
     together = evaluate(many_queries, GRID, n_draws=30, seed=5)
     for c, ranker in enumerate(GRID):
         exposure = ranker.exposure(many_queries, n_draws=30, seed=5)
-        gains = gain(many_queries.relevance)
+        gains = gain_of(many_queries.relevance)
         found = np.add.reduceat(exposure * gains, many_queries.offsets[:-1])
-        kept = ~np.isnan(together.ndcg[:, c])
-        np.testing.assert_allclose(together.ndcg[kept, c], found[kept] / ideal_dcg(many_queries)[kept], atol=1e-12)
+        kept = ~np.isnan(together["ndcg"][:, c])
+        np.testing.assert_allclose(together["ndcg"][kept, c], found[kept] / ideal_dcg(many_queries)[kept], atol=1e-12)
         by_hand = disparity(exposure, many_queries)
-        np.testing.assert_allclose(together.disparity[kept, c], by_hand[kept], atol=1e-12)
+        np.testing.assert_allclose(together["disparity"][kept, c], by_hand[kept], atol=1e-12)
         assert (kept == (ideal_dcg(many_queries) > 0)).all()
-    np.testing.assert_allclose(
-        expected_ndcg(GRID[2], many_queries, n_draws=30, seed=5), together.ndcg[:, 2], atol=1e-12
-    )
-    np.testing.assert_allclose(expected_disparity(GRID[1], many_queries), together.disparity[:, 1], atol=1e-12)
 
 
 @pytest.mark.parametrize("method", ["exact", "draws", "plugin"])
@@ -53,15 +49,15 @@ def test_threads_blocks_and_the_order_of_queries_change_no_bit(many_queries, met
     for n_threads in (2, 3):
         with use_threads(n_threads):
             moved = evaluate(many_queries[turned], GRID, method=method, n_draws=10)
-        np.testing.assert_array_equal(moved.ndcg, alone.ndcg[turned])
-        np.testing.assert_array_equal(moved.disparity, alone.disparity[turned])
+        np.testing.assert_array_equal(moved["ndcg"], alone["ndcg"][turned])
+        np.testing.assert_array_equal(moved["disparity"], alone["disparity"][turned])
     parts = [evaluate(part, GRID, method=method, n_draws=10) for part in (many_queries[:77], many_queries[77:])]
-    np.testing.assert_array_equal(np.concatenate([part.ndcg for part in parts]), alone.ndcg)
+    np.testing.assert_array_equal(np.concatenate([part["ndcg"] for part in parts]), alone["ndcg"])
 
 
 def test_the_deterministic_column_is_the_ndcg_of_the_order_by_score(many_queries):
     found = evaluate(many_queries, [GPLRanker.deterministic()])
-    np.testing.assert_allclose(found.ndcg[:, 0], ndcg(many_queries), atol=1e-12)
+    np.testing.assert_allclose(found["ndcg"][:, 0], ndcg(many_queries), atol=1e-12)
 
 
 @pytest.mark.parametrize("ranker", [GPLRanker(k=3, threshold=0.2), GPLRanker(k=3, threshold=0.3, decay=0.5)])
@@ -75,10 +71,10 @@ def test_drawn_values_agree_with_enumeration(ranker):
     unfair = oracles.disparity(exposure, oracles.gain(relevance))
     drawn = evaluate(queries, [ranker], method="draws", n_draws=4, seed=20230)
     plugin = evaluate(queries, [ranker], method="plugin", n_draws=4, seed=20230)
-    error = drawn.disparity.std() / np.sqrt(len(queries))
-    assert drawn.mean_ndcg[0] == pytest.approx(utility, abs=4 * drawn.ndcg.std() / np.sqrt(len(queries)))
-    assert drawn.mean_disparity[0] == pytest.approx(unfair, abs=4 * error)
-    overstated = plugin.disparity[:, 0] - drawn.disparity[:, 0]  # averaging draws first adds their variance
+    error = drawn["disparity"].std() / np.sqrt(len(queries))
+    assert drawn.mean("ndcg")[0] == pytest.approx(utility, abs=4 * drawn["ndcg"].std() / np.sqrt(len(queries)))
+    assert drawn.mean("disparity")[0] == pytest.approx(unfair, abs=4 * error)
+    overstated = plugin["disparity"][:, 0] - drawn["disparity"][:, 0]  # averaging draws first adds their variance
     assert overstated.min() >= 0
     assert overstated.mean() > 4 * overstated.std() / np.sqrt(len(queries))
 
@@ -93,32 +89,32 @@ def test_drawn_values_agree_with_exact_ones_where_weights_span_many_decades():
     exact = evaluate(queries, grid)
     drawn = evaluate(queries, grid, method="draws", n_draws=400, seed=20231)
     for name in ("ndcg", "disparity"):
-        difference = (getattr(drawn, name) - getattr(exact, name))[~np.isnan(exact.ndcg[:, 0])]
+        difference = (drawn[name] - exact[name])[~np.isnan(exact["ndcg"][:, 0])]
         error = difference.std(axis=0) / np.sqrt(len(difference))
         assert (np.abs(difference.mean(axis=0)) <= 4 * error + 1e-9).all()
 
 
 def test_empty_queries_follow_the_policy():
     queries = Queries.from_arrays(scores=[1, 0, 1, 0], relevance=[1, 0, 0, 0], group=[2, 2])
-    assert np.isnan(evaluate(queries, GRID[:2]).ndcg[1]).all()
-    assert np.isnan(evaluate(queries, GRID[:2]).disparity[1]).all()
-    assert (evaluate(queries, GRID[:2], empty_query="zero").ndcg[1] == 0).all()
-    assert (evaluate(queries, GRID[:2], empty_query="one").ndcg[1] == 1).all()
-    assert (evaluate(queries, GRID[:2], empty_query="one").disparity[1] == 0).all()
+    assert np.isnan(evaluate(queries, GRID[:2])["ndcg"][1]).all()
+    assert np.isnan(evaluate(queries, GRID[:2])["disparity"][1]).all()
+    assert (evaluate(queries, GRID[:2], empty_query="zero")["ndcg"][1] == 0).all()
+    assert (evaluate(queries, GRID[:2], empty_query="one")["ndcg"][1] == 1).all()
+    assert (evaluate(queries, GRID[:2], empty_query="one")["disparity"][1] == 0).all()
 
 
 def test_means_are_over_the_queries_that_count():
     queries = Queries.from_arrays(scores=[1, 0, 1, 0], relevance=[1, 0, 0, 0], group=[2, 2])
     found = evaluate(queries, GRID[:2])
     for name in ("ndcg", "disparity", "normalized_disparity"):
-        np.testing.assert_array_equal(getattr(found, f"mean_{name}"), getattr(found, name)[0])
-        assert np.isnan(getattr(evaluate(queries[1:], GRID[:2]), f"mean_{name}")).all()
+        np.testing.assert_array_equal(found.mean(name), found[name][0])
+        assert np.isnan(evaluate(queries[1:], GRID[:2]).mean(name)).all()
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((GPLRanker(), "queries"), r"takes judged queries, .* got a GPLRanker first; evaluate\(queries, \[ranker\]\)"),
+        ((GPLRanker(), "queries"), r"takes queries, then .* is a GPLRanker: evaluate\(queries, \[ranker\]\)"),
         (("queries", GPLRanker()), r"a list of rankers, got a GPLRanker; evaluate\(queries, \[ranker\]\)"),
         (("queries", object()), r"got a object; .* to check a promise use isrr\.check\(outcome, queries\)"),
         (("queries", [GPLRanker(), "deterministic"]), "a list of rankers, got a str"),
@@ -156,7 +152,7 @@ def test_freshly_compiled_kernels_give_the_bits_of_cached_ones(tmp_path):
         "import numpy as np, isrr, hashlib; r = np.random.default_rng(1);"
         "q = isrr.Queries.from_arrays(scores=r.normal(size=900), relevance=r.integers(0, 4, 900), group=[30] * 30);"
         "g = [isrr.GPLRanker(temperature=t, threshold=c) for t in (0.1, 1.0) for c in (0.0, 0.02)];"
-        "e = isrr.evaluate(q, g); print(hashlib.sha256(e.ndcg.tobytes() + e.disparity.tobytes()).hexdigest())"
+        "e = isrr.evaluate(q, g); print(hashlib.sha256(e['ndcg'].tobytes() + e['disparity'].tobytes()).hexdigest())"
     )
     names = [os.environ, os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}]
     digests = [subprocess.check_output([sys.executable, "-c", code], env=env, text=True) for env in (*names, names[1])]

@@ -86,5 +86,5 @@ def test_the_command_for_fresh_queries_can_be_typed(folder, tmp_path, monkeypatc
     done = CliRunner().invoke(app, typed)
     assert done.exit_code in (0, 3), done.output
     again = load("ranker.json")
-    assert again.guarantees == outcome.guarantees
+    assert again.promises == outcome.promises
     assert (again.provenance.path, again.provenance.selection) == ("paper", "holm")

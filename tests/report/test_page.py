@@ -160,7 +160,7 @@ def test_only_the_declared_promise_carries_the_certificate(opened, relative):
         said = move(tab, stop, confidence)
         assert "certificate" not in said["kind"]
         assert "no guarantee" in said["text"]
-        assert f"isrr calibrate fresh.parquet -g '{explorer.promises[stop]}' --confidence {confidence}" in said["text"]
+        assert f"isrr calibrate fresh.parquet -p '{explorer.promises[stop]}' --confidence {confidence}" in said["text"]
     tab.click("#back")
     assert "alone carries the certificate" in tab.inner_text("#readout")
 
@@ -244,7 +244,7 @@ def test_a_selection_without_a_slider_says_why_and_what_to_ask(opened):
     assert not tab.is_visible("#promise-slider")
     said = tab.inner_text("#explorer")
     assert "depends on the p-values of all the others" in said
-    assert "isrr calibrate fresh.parquet -g 'ndcg@5 >= 0.5' --confidence 0.95 --path paper --selection holm" in said
+    assert "isrr calibrate fresh.parquet -p 'ndcg@5 >= 0.5' --confidence 0.95 --path paper --selection holm" in said
     assert "Holm's step-down" in tab.inner_text("#method")
 
 

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from isrr.errors import GuaranteeError
+from isrr.errors import PromiseError
 from isrr.risk.evidence import NAMES, evidence
 
 LOSSES = np.random.default_rng(20230).beta(2, 5, (600, 8))
@@ -76,7 +76,7 @@ def test_priors_and_spans_are_passed_on():
     ],
 )  # fmt: skip
 def test_refusals_say_what_is_needed(call, message):
-    with pytest.raises(GuaranteeError, match=message):
+    with pytest.raises(PromiseError, match=message):
         call()
 
 

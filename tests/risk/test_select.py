@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isrr.errors import GuaranteeError
+from isrr.errors import PromiseError
 from isrr.risk.select import SELECTIONS, bonferroni, fixed_sequence, holm, majorant, pointwise, split_mask
 
 LEVELS = st.lists(st.floats(0, 1), max_size=30)
@@ -46,9 +46,9 @@ def test_the_split_depends_on_keys_and_size_alone():
 
 
 def test_a_split_refuses_repeated_keys_and_whole_shares():
-    with pytest.raises(GuaranteeError, match="share a key"):
+    with pytest.raises(PromiseError, match="share a key"):
         split_mask([3, 1, 3], 0.5)
-    with pytest.raises(GuaranteeError, match=r"share must lie in \(0, 1\), got 1"):
+    with pytest.raises(PromiseError, match=r"share must lie in \(0, 1\), got 1"):
         split_mask([1, 2], 1.0)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import risk_oracles as oracles
-from isrr.errors import GuaranteeError, MergeError
+from isrr.errors import PromiseError, MergeError
 from isrr.risk import mixture, vb
 
 SUMMARIES = {
@@ -66,7 +66,7 @@ def test_sums_remember_mean_and_deviation(kind):
 def test_sums_refuse_what_is_no_loss(kind, bad):
     losses = np.full((5_000, 2), 0.9)
     losses[4_500, 1] = bad
-    with pytest.raises(GuaranteeError, match="losses must be at most 1"):
+    with pytest.raises(PromiseError, match="losses must be at most 1"):
         SUMMARIES[kind](losses, None)
 
 

@@ -119,7 +119,7 @@ def test_replacing_the_certificate_under_load_fails_no_request(lasting, certific
     assert load.failures == []
     assert {code for _, code, _ in load.answers} == {200}
     named = {answer["certificate"]["id"]: answer["certificate"]["promise"] for _, _, answer in load.answers}
-    both = {c.id: str(c.guarantees[0]) for c in (certificate, other_certificate)}
+    both = {c.id: str(c.promises[0]) for c in (certificate, other_certificate)}
     assert named == both
     by_id = {c.id: c for c in (certificate, other_certificate)}
     for query, _, answer in load.answers[:: max(len(load.answers) // 200, 1)]:

@@ -5,8 +5,8 @@ import pytest
 
 import isrr
 from isrr import Abstention, Certificate, DataError, GPLRanker, Queries, calibrate
-from isrr.calibration.terms import Terms
-from isrr.guarantee import Guarantee
+from isrr.calibration.request import Request
+from isrr.promises.promise import Promise
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
 
@@ -16,7 +16,7 @@ def test_promising_fairness_maximises_utility(judged):
     loose = calibrate(judged, "normalized_disparity@5 <= 80% of deterministic")
     assert loose.utility.value > strict.utility.value
     assert strict.disparity.value < loose.disparity.value
-    declared = calibrate(judged, Guarantee("disparity", 5, 2.0, bound=300.0))
+    declared = calibrate(judged, Promise("disparity", 5, at_most=2.0, bound=600.0))
     assert isinstance(declared, Certificate | Abstention)
 
 
@@ -28,13 +28,13 @@ def test_several_promises_hold_together(judged):
 
 
 def test_a_promise_per_segment_is_tested_in_each(judged):
-    outcome = calibrate(judged, Guarantee.parse(PROMISE, per="segment"))
+    outcome = calibrate(judged, Promise.parse(PROMISE, per="segment"))
     assert {test.segment for test in outcome.tests} == {"mobile", "desktop"}
     assert "in segment 'mobile': kept" in str(isrr.check(outcome, judged))
     assert sum(test.n_queries for test in outcome.tests) == outcome.provenance.n_queries
     with pytest.raises(DataError, match="segment for each query"):
         calibrate(Queries.from_arrays(scores=[1, 2, 3, 1], relevance=[0, 1, 1, 0], group=[2, 2]),
-                  Guarantee.parse(PROMISE, per="segment"))  # fmt: skip
+                  Promise.parse(PROMISE, per="segment"))  # fmt: skip
 
 
 @pytest.mark.parametrize("why", ["set aside", "nothing relevant"])
@@ -47,7 +47,7 @@ def test_a_segment_without_a_query_to_test_on_is_refused(judged, why):
         scores=judged.scores, relevance=relevance, query_ids=ids, segments=np.where(rare, "rare", "usual")
     )
     with pytest.raises(DataError, match="segment 'rare' has no query to test on"):
-        calibrate(queries, Guarantee.parse(PROMISE, per="segment"))
+        calibrate(queries, Promise.parse(PROMISE, per="segment"))
 
 
 def test_promises_on_groups_and_on_utility_are_kept_together():
@@ -57,24 +57,24 @@ def test_promises_on_groups_and_on_utility_are_kept_together():
     relevance = rng.choice(4, sizes.sum(), p=[0.5, 0.3, 0.15, 0.05])
     scores = relevance + 0.5 * (groups == "favoured") + rng.normal(size=sizes.sum())
     queries = Queries.from_arrays(scores=scores, relevance=relevance, group=sizes, item_groups=groups)
-    both = calibrate(queries, ["group_exposure@5 <= 0.12", "ndcg@5 >= 85% of deterministic"])
+    both = calibrate(queries, ["group_disparity@5 <= 0.12", "ndcg@5 >= 85% of deterministic"])
     assert isinstance(both, Certificate)
-    alone = calibrate(queries, "group_exposure@5 <= 0.12")
+    alone = calibrate(queries, "group_disparity@5 <= 0.12")
     assert isinstance(alone, Certificate)
     assert alone.utility.value > both.utility.value
 
 
 def test_a_promise_on_groups(judged):
     outcome = calibrate(
-        judged, "group_exposure@5 <= 0.2", path=[GPLRanker(temperature=2.0), GPLRanker(temperature=0.5)]
+        judged, "group_disparity@5 <= 0.2", path=[GPLRanker(temperature=2.0), GPLRanker(temperature=0.5)]
     )
     assert isinstance(outcome, Certificate)
     with pytest.raises(DataError, match="no item groups"):
         calibrate(Queries.from_arrays(scores=judged.scores, relevance=judged.relevance, group=judged.n_items),
-                  "group_exposure@5 <= 0.2", path=[GPLRanker()])  # fmt: skip
+                  "group_disparity@5 <= 0.2", path=[GPLRanker()])  # fmt: skip
 
 
 def test_planned_attempts_split_delta(judged):
-    assert Terms((Guarantee.parse(PROMISE),), attempts=3).delta == pytest.approx(0.05 / 3)
+    assert Request((Promise.parse(PROMISE),), attempts=3).delta == pytest.approx(0.05 / 3)
     once, thrice = (calibrate(judged, PROMISE, path=[GPLRanker(temperature=0.3)], attempts=n) for n in (1, 3))
     assert thrice.tests[0].bound > once.tests[0].bound

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from isrr import Certificate, DataError, GPLRanker, Queries, calibrate, write_queries
-from isrr.calibration.basis import judged_in_all, n_set_aside
-from isrr.calibration.terms import Terms
-from isrr.guarantee import Guarantee
+from isrr.calibration.path import judged_in_all, n_set_aside
+from isrr.calibration.request import Request
+from isrr.promises.promise import Promise
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
 
 
 @pytest.mark.parametrize(("n_queries", "n_aside"), [(2, 1), (20, 4), (250, 5), (300, 60), (20_000, 2_000)])
 def test_most_queries_are_left_to_test_on(n_queries, n_aside):
-    assert n_set_aside(n_queries, Terms((Guarantee.parse(PROMISE),)), validation=None) == n_aside
+    assert n_set_aside(n_queries, Request((Promise.parse(PROMISE),)), given=False) == n_aside
 
 
 def test_validation_queries_fix_the_path_and_all_judged_ones_are_tested(judged):
@@ -63,13 +63,11 @@ def test_a_path_of_equal_steps_knows_the_tested_queries_only_where_there_are_no_
     assert max(p.ranker.threshold for p in apart.curve[1:]) == best.eligibility(judged[:200]).max()
 
 
-@pytest.mark.parametrize(
-    ("path", "selection", "n_aside"), [("temperature", "fixed_sequence", 5), ("auto", "split", 1_800)]
-)
-def test_every_query_is_tested_or_set_aside_where_ids_were_made(path, selection, n_aside):
+@pytest.mark.parametrize(("path", "n_aside"), [("temperature", 5), ("front", 1_800)])
+def test_every_query_is_tested_or_set_aside_where_ids_were_made(path, n_aside):
     rng = np.random.default_rng(1)
     queries = Queries.from_arrays(scores=rng.normal(size=27_000), relevance=[0, 1, 2] * 9_000, group=[3] * 9_000)
-    found = calibrate(queries, "ndcg@2 >= 90% of deterministic", path=path, selection=selection).provenance
+    found = calibrate(queries, "ndcg@2 >= 90% of deterministic", path=path).provenance
     assert (found.n_set_aside, found.n_queries, found.n_skipped) == (n_aside, 9_000 - n_aside, 0)
 
 
@@ -88,9 +86,22 @@ def test_too_few_queries_set_aside_fix_a_scale_and_learn_nothing(judged):
 
 
 def test_the_queries_needed_include_those_set_aside_and_those_without_a_relevant_item():
-    terms = Terms((Guarantee.parse(PROMISE),))
+    request = Request((Promise.parse(PROMISE),))
     for n_tested in (10, 91, 290, 296, 400, 9_000):
-        n_judged = judged_in_all(n_tested, terms, share_counted=0.8)
-        assert 0.8 * (n_judged - n_set_aside(n_judged, terms, None)) >= n_tested
-        assert 0.8 * (n_judged - 2 - n_set_aside(n_judged - 2, terms, None)) < n_tested
-    assert judged_in_all(800, terms, given=True, share_counted=0.8) == 1_000
+        n_judged = judged_in_all(n_tested, request, share_counted=0.8)
+        assert 0.8 * (n_judged - n_set_aside(n_judged, request, given=False)) >= n_tested
+        assert 0.8 * (n_judged - 2 - n_set_aside(n_judged - 2, request, given=False)) < n_tested
+    assert judged_in_all(800, request, given=True, share_counted=0.8) == 1_000
+
+
+def test_validation_queries_may_be_a_path_or_a_table(judged, tmp_path):
+    write_queries(judged[:200], tmp_path / "validation.parquet")
+    table = {"q": np.repeat(judged.query_ids[:200], judged.n_items[:200]), "score": judged[:200].scores}
+    import pandas
+
+    frame = pandas.DataFrame({**table, "relevance": judged[:200].relevance})
+    at_hand = calibrate(judged[200:], PROMISE, validation=judged[:200])
+    assert calibrate(judged[200:], PROMISE, validation=tmp_path / "validation.parquet") == at_hand
+    write_queries(judged[200:], tmp_path / "judged.parquet")
+    renamed = pandas.read_parquet(tmp_path / "judged.parquet").rename(columns={"query_id": "q"})
+    assert calibrate(renamed, PROMISE, validation=frame, query="q").ranker == at_hand.ranker

@@ -1,0 +1,180 @@
+"""Promises: read as they are written, tested by one affine loss, and refused in words that speak of the target."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isrr import GPLRanker, Metric, Promise, PromiseError
+from isrr.promises.promise import EXAMPLES, INEXACTNESS, move_together, objectives
+
+
+@pytest.mark.parametrize("per", [None, "segment"])
+@pytest.mark.parametrize(
+    "text", [*EXAMPLES.values(), "ndcg@5 >= 0.7", "exposure(new sellers)@10 <= 120% of deterministic",
+             "exposure(new)@3 >= 80% of merit"]
+)  # fmt: skip
+def test_a_promise_is_read_as_it_is_printed(text, per):
+    promise = Promise.parse(text, per=per)
+    assert Promise.parse(str(promise)) == promise
+    assert Promise.read(promise.document()) == promise
+    assert str(promise).removesuffix(" per segment") == text
+
+
+def test_a_promise_in_every_segment_may_be_asked_for_twice():
+    assert Promise.parse("ndcg@5 >= 0.7 per segment", per="segment").per == "segment"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("ndcg@5 >= 0.9999999", "'ndcg@5 >= 0.9999999' cannot be tested: .* known to 1e-06, .* from 1; lower it"),
+        ("normalized_disparity@5 <= 5e-7", "'normalized_disparity@5 <= 5e-07' cannot be .* from 0; raise it"),
+        ("normalized_disparity@5 <= 0.00005% of deterministic", "cannot be tested: .* from 0; raise it"),
+    ],
+)
+def test_a_target_too_near_its_limit_is_refused_at_once(text, said):
+    with pytest.raises(PromiseError, match=said):
+        Promise.parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ndcg@5 >= 0.7, disparity@5 <= 0.2",
+        "ndcg@5 >= 0.7 and normalized_disparity@5 <= 0.2",
+        "ndcg@5 >= 0.7; ndcg@10 >= 0.7",
+        "ndcg@5 >= 0.7 ndcg@10 >= 0.7",
+        "ndcg@5 >= 0.7, disparity <= 0.2",
+    ],
+)
+def test_several_promises_in_one_text_are_asked_for_one_by_one(text):
+    with pytest.raises(PromiseError, match=r"several promises; give each by itself: a list .*, -p repeated"):
+        Promise.parse(text)
+
+
+def test_a_comma_in_a_number_is_not_several_promises():
+    with pytest.raises(
+        PromiseError, match="cannot read the promise 'ndcg@5 >= 0,7'; what can be promised, for example: ndcg@5"
+    ):
+        Promise.parse("ndcg@5 >= 0,7")
+
+
+def test_what_cannot_be_read_lists_what_can_be_promised():
+    for text in ("more fairness", "ndcg 5 > 3", "MAP@5 >= 0.3"):
+        with pytest.raises(PromiseError) as refusal:
+            Promise.parse(text)
+        assert all(example in str(refusal.value) for example in EXAMPLES.values())
+
+
+PROMISES = [
+    Promise("ndcg", 5, at_least=0.7),
+    Promise("ndcg", 5, at_least=0.9, of="deterministic"),
+    Promise("value(margin)", 3, at_least=0.9, of="deterministic", bound=(-2.0, 7.0)),
+    Promise("value(margin)", 3, at_least=1.0, bound=40.0),
+    Promise("exposure(new)", 10, at_most=0.3),
+    Promise("exposure(new)", 10, at_most=1.2, of="deterministic"),
+    Promise("exposure(new)", 10, at_least=0.8, of="merit"),
+    Promise("normalized_disparity", 5, at_most=0.5, of="deterministic"),
+    Promise("disparity", 5, at_most=2.0, bound=9.0),
+]
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=str)
+@settings(max_examples=100, deadline=None)
+@given(share=st.floats(0, 1), other=st.floats(0, 1))
+def test_a_loss_lies_in_the_unit_interval_and_is_within_alpha_exactly_when_the_promise_is_kept(promise, share, other):
+    low, high = promise.range
+    value, reference = low + share * (high - low), low + other * (high - low)
+    loss = promise.losses(np.array([[value]]), np.array([reference]))[0, 0]
+    assert -1e-12 <= loss <= 1
+    wanted = promise.target if promise.of is None else promise.target * reference
+    slack = (value - wanted if promise.at_least is not None else wanted - value) / (high - low)
+    if abs(slack) > 1e-9:
+        assert (loss <= promise.alpha) == (slack > 0)
+    a, b, c = promise.affine
+    assert loss == pytest.approx(min(a * value + b * reference + c, 1.0))
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=str)
+def test_the_worst_loss_is_one(promise):
+    low, high = promise.range
+    worst = [low, high] if promise.at_least is not None else [high, low]
+    assert promise.losses(np.array([worst[:1]]), np.array(worst[1:]))[0, 0] == pytest.approx(1.0)
+
+
+def test_losses_beyond_one_are_rounded_where_exposure_is_inexact_and_refused_where_a_bound_is_broken():
+    promise = Promise("group_disparity", 5, at_most=0.5)
+    almost = promise.losses(np.array([[1.0 + INEXACTNESS / 2]]), np.zeros(1))
+    assert almost.max() == 1.0
+    with pytest.raises(PromiseError, match="a query has a loss of 1.01; group_disparity leaves its bounds"):
+        promise.losses(np.array([[1.01]]), np.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("promise", "kept"),
+    [
+        (Promise("ndcg", 5, at_least=0.9, of="deterministic"), True),
+        (Promise("ndcg", 5, at_least=0.9), False),
+        (Promise("exposure(new)", 5, at_most=1.1, of="deterministic"), True),
+        (Promise("exposure(new)", 5, at_most=0.9, of="deterministic"), False),
+        (Promise("normalized_disparity", 5, at_most=0.9, of="deterministic"), False),
+        (Promise("value(margin)", 5, at_least=0.9, of="deterministic", bound=(-1.0, 1.0)), False),
+        (Promise("exposure(new)", 5, at_least=0.9, of="merit"), False),
+    ],
+    ids=str,
+)
+def test_the_order_by_score_keeps_what_is_promised_relative_to_it(promise, kept):
+    assert promise.kept_by_definition(GPLRanker.deterministic()) == kept
+    assert not promise.kept_by_definition(GPLRanker(temperature=0.1))
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Promise("ndcg", 5), "either `at_least=` or `at_most=`"),
+        (lambda: Promise("ndcg", 5, at_least=0.5, at_most=0.6), "either `at_least=` or `at_most=`"),
+        (lambda: Promise("ndcg", 5, at_most=0.5), "ndcg is promised with `at_least=`"),
+        (lambda: Promise("disparity", 5, at_least=0.5, bound=1.0), "disparity is promised with `at_most=`"),
+        (lambda: Promise("ndcg", 5.5, at_least=0.5), "expected a whole number of places"),
+        (lambda: Promise("ndcg", True, at_least=0.5), "expected a whole number of places"),
+        (lambda: Promise("ndcg", 5, at_least=0.5, of="merit"), "ndcg has no merit to compare with"),
+        (lambda: Promise("ndcg", 5, at_least=0.5, of="random"), "share `of=` deterministic or merit"),
+        (lambda: Promise("ndcg", 5, at_least=0.5, bound=3.0), "lies between 0 and 1 by itself"),
+        (lambda: Promise("dcg", 5, at_least=0.5), "largest value an item can have"),
+        (lambda: Promise("dcg", 5, at_least=0.5, bound=-1.0), "bound must be a positive number"),
+        (lambda: Promise("ndcg", 5, at_least=float("nan")), "cannot be tested"),
+    ],
+)
+def test_a_promise_that_makes_no_sense_is_refused(make, said):
+    with pytest.raises(PromiseError, match=said):
+        make()
+
+
+def test_a_metric_of_one_s_own_is_promised_parsed_and_read_back():
+    margin = Metric("margin", value=lambda queries: queries.column("margin"), columns=("value:margin",))
+    promise = Promise(margin, k=10, at_least=0.95, of="deterministic", bound=5.0)
+    assert Promise.parse(str(promise), metrics=[margin]) == promise
+    assert Promise.read(promise.document(), [margin]) == promise
+    stranger = Promise.read(promise.document())
+    assert str(stranger) == str(promise)
+    with pytest.raises(PromiseError, match="'margin' is a metric of somebody's own"):
+        stranger.metric.value(None)
+
+
+def test_promises_move_together_where_all_are_safest_at_one_end():
+    utility, fairness, share = (
+        Promise.parse(EXAMPLES[name]) for name in ("ndcg", "normalized_disparity", "exposure(GROUP)")
+    )
+    assert move_together([utility, Promise.parse("precision@5 >= 0.3")])
+    assert move_together([fairness])
+    assert not move_together([utility, fairness])
+    assert not move_together([share])
+
+
+def test_what_is_reported_beside_a_promise():
+    assert [str(m) for m in objectives([Promise.parse("precision@10 >= 0.3")])] == ["precision@10", "disparity@10"]
+    assert [str(m) for m in objectives([Promise.parse("exposure(new)@10 >= 20%")])] == ["ndcg@10", "disparity@10"]
+    unjudged = objectives([Promise.parse("exposure(new)@10 >= 20%")], judged=False)
+    assert [str(m) for m in unjudged] == ["kept@10", "disparity@10"]
+    assert unjudged[1].metric.gain == "equal"
