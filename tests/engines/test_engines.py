@@ -17,7 +17,9 @@ from isrr.engines.dask import spread
 from isrr.engines.footers import matching_files
 from isrr.engines.layout import Span, apart
 from isrr.engines.local import Files
+from isrr.engines.source import open_source
 from isrr.parallel import threads
+from value_task import SumMargins
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
 
@@ -140,6 +142,22 @@ def test_a_summary_arrives_as_it_was_sent():
     assert back["inner"]["list"][1]["a"].shape == (0, 2)
     with pytest.raises(MergeError, match="made by another version: isrr 0"):
         packing.unpack(row["summary"].replace(f'"version": "{isrr.__version__}"', '"version": "0"'), row["arrays"])
+
+
+def test_a_task_reads_a_column_of_numbers_by_its_name(files, tmp_path):
+    for file in sorted(Path(files).parent.iterdir()):
+        table = pq.read_table(file)
+        pq.write_table(table.append_column("margin", [np.arange(len(table)) / 4 - 10]), tmp_path / file.name)
+    rows = pa.concat_tables([pq.read_table(file) for file in sorted(tmp_path.iterdir())])
+    expected = float(rows["margin"].to_numpy() @ (rows["relevance"].to_numpy() > 0))
+    valued = f"{tmp_path}/*.parquet"
+    queries = isrr.read_queries(rows, values=["margin"])
+    for data, where in ((valued, {}), (valued, {"trust_layout": True}), (rows, {}), (queries, {})):
+        assert open_source(data, values=["margin"], **where).run(SumMargins()) == expected
+    with pytest.raises(DataError, match=r"no column 'margins'; .*did you mean 'margin'"):
+        open_source(valued, values=["margins"], trust_layout=True)
+    with pytest.raises(DataError, match="no value column 'stock'; they have 'margin'"):
+        open_source(queries, values=["stock"])
 
 
 def test_a_refusal_keeps_its_kind_on_the_way(files):
