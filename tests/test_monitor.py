@@ -25,7 +25,7 @@ def certificate(many_queries):
 def absolute(certificate, target=0.6, k=2):
     """The same certificate, about a promise that is easy to reason about."""
     promise = Promise("ndcg", k, at_least=target)
-    return replace(certificate, guarantees=(promise,), tests=(replace(certificate.tests[0], guarantee=promise),))
+    return replace(certificate, promises=(promise,), tests=(replace(certificate.tests[0], promise=promise),))
 
 
 def line(certificate, query, top, *, time=0.0, session="s", deterministic=None, status="valid"):
@@ -171,8 +171,8 @@ def test_each_segment_is_watched_and_delta_is_split(certificate):
 
 def per_segment(certificate, *names):
     promise = Promise("ndcg", 2, at_least=0.6, per="segment")
-    tests = tuple(replace(certificate.tests[0], guarantee=promise, segment=name) for name in names)
-    return replace(certificate, guarantees=(promise,), tests=tests)
+    tests = tuple(replace(certificate.tests[0], promise=promise, segment=name) for name in names)
+    return replace(certificate, promises=(promise,), tests=tests)
 
 
 def test_a_promise_about_segments_needs_judgments_with_segments(certificate):
@@ -191,7 +191,7 @@ def test_queries_in_segments_that_are_not_watched_are_counted_apart_and_noted(ce
     assert "3 in segments that are not watched" in str(monitor)
     monitor.update(lists, judged(3, segment=["new", "old", "other"]))  # two were labelled wrongly
     assert (monitor.n_unwatched, monitor.n_counted) == (1, 2)
-    overall = replace(promised.tests[0], guarantee=Promise("ndcg", 2, at_least=0.6), segment=None)
+    overall = replace(promised.tests[0], promise=Promise("ndcg", 2, at_least=0.6), segment=None)
     both = Monitor(replace(promised, tests=(*promised.tests, overall)))
     both.update([{**entry, "certificate": both.certificate} for entry in lists], judged(3, segment=["other"] * 3))
     assert (both.n_unwatched, both.n_counted) == (3, 3)
@@ -200,7 +200,7 @@ def test_queries_in_segments_that_are_not_watched_are_counted_apart_and_noted(ce
 def test_what_cannot_be_watched_is_refused(certificate, many_queries):
     fair = Promise("normalized_disparity", 5, at_most=0.5)
     with pytest.raises(PromiseError, match="expected exposure"):
-        Monitor(replace(certificate, guarantees=(fair,), tests=(replace(certificate.tests[0], guarantee=fair),)))
+        Monitor(replace(certificate, promises=(fair,), tests=(replace(certificate.tests[0], promise=fair),)))
     with pytest.raises(CertificateError, match="nothing was certified"):
         Monitor(calibrate(many_queries[:50], "ndcg@5 >= 0.99"))
     with pytest.raises(DataError, match="no item ids"):

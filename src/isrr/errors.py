@@ -13,6 +13,9 @@ An argument outside its range (a temperature of 0, a grid without rankers) is a 
 Failing to certify is no error at all: it is an outcome, `isrr.Abstention`.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class IsrrError(Exception):
     """The root of the tree."""
@@ -55,3 +58,15 @@ class MissingExtraError(IsrrError, ImportError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed: pip install 'isrr[{extra}]', in a clone '.[{extra}]'")
+
+
+def did_you_mean(wanted: str, known: Iterable[str]) -> str:
+    """The name that was probably meant, as the end of a message; nothing where none is close.
+
+    Example:
+        >>> did_you_mean("margins", ["price", "Margin"])
+        "; did you mean 'Margin'?"
+    """
+    by_lower = {name.lower(): name for name in reversed(list(known))}
+    close = get_close_matches(wanted.lower(), by_lower, 1, 0.7)
+    return f"; did you mean {by_lower[close[0]]!r}?" if close else ""

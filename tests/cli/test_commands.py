@@ -96,7 +96,7 @@ def test_a_promise_that_no_longer_stands_is_said_to_and_ranks_by_score(folder, r
     Status(load(file).id, **status).save(file)
     assert f"\nstatus       {said}\n" in isrr("show", file).stdout
     assert f"is {said}" in isrr("show", file, "--json").stderr
-    done = isrr("evaluate", file, folder / "judged.parquet")
+    done = isrr("check", file, folder / "judged.parquet")
     assert f"is {said}; what is measured is its own ranker" in done.stderr
     done = isrr("rank", file, folder / "judged.parquet", "-o", tmp_path / "ranked.parquet")
     assert done.returncode == 0
@@ -104,29 +104,29 @@ def test_a_promise_that_no_longer_stands_is_said_to_and_ranks_by_score(folder, r
     assert set(parquet.read_table(tmp_path / "ranked.parquet")["propensity"].to_pylist()) == {1.0}
 
 
-def test_evaluate_says_whether_the_promise_holds_and_who_is_seen(folder, ranker):
-    done = isrr("evaluate", ranker, folder / "judged.parquet")
+def test_check_says_whether_the_promise_holds_and_who_is_seen(folder, ranker):
+    done = isrr("check", ranker, folder / "judged.parquet")
     assert done.returncode == 0, done.stderr
     assert "these are the queries it was calibrated on" in done.stderr
     assert "kept" in done.stdout
     assert "theirs" in done.stdout
-    assert "\nin brackets  95 % intervals\n" in done.stdout
-    found = json.loads(isrr("evaluate", ranker, folder / "judged.parquet", "--json").stdout)
+    assert "Intervals in brackets have about 95 % confidence.\n" in done.stdout
+    found = json.loads(isrr("check", ranker, folder / "judged.parquet", "--json").stdout)
     assert found["promises"][0]["verdict"] in ("kept", "unclear")
     assert found["fairness_gain"] > 0
 
 
-def test_evaluate_tells_a_broken_promise_and_one_that_was_never_made_by_exit_code(folder, ranker, tmp_path):
+def test_check_tells_a_broken_promise_and_one_that_was_never_made_by_exit_code(folder, ranker, tmp_path):
     judged = parquet.read_table(folder / "judged.parquet")
     column = judged.column_names.index("relevance")
     turned = judged.set_column(column, "relevance", [(judged["score"].to_numpy() < 0.5).astype(float)])
     parquet.write_table(turned, tmp_path / "turned.parquet")
-    promise = replace(load(ranker).promises[0], target=0.999)
-    replace(load(ranker), guarantees=(promise,)).save(tmp_path / "bold.json")
-    done = isrr("evaluate", tmp_path / "bold.json", folder / "judged.parquet", "--json")
+    promise = load(ranker).promises[0].at(0.999)
+    replace(load(ranker), promises=(promise,)).save(tmp_path / "bold.json")
+    done = isrr("check", tmp_path / "bold.json", folder / "judged.parquet", "--json")
     assert (done.returncode, json.loads(done.stdout)["promises"][0]["verdict"]) == (4, "broken")
     isrr("calibrate", folder / "judged.parquet", "-p", "ndcg@5 >= 0.99", "-o", tmp_path / "no.json")
-    done = isrr("evaluate", tmp_path / "no.json", tmp_path / "turned.parquet")
+    done = isrr("check", tmp_path / "no.json", tmp_path / "turned.parquet")
     assert done.returncode == 3
     assert "no.json is an abstention: nothing was promised" in done.stderr
     assert "not promised ndcg@5 >= 0.99: measured" in done.stdout
@@ -134,7 +134,7 @@ def test_evaluate_tells_a_broken_promise_and_one_that_was_never_made_by_exit_cod
     done = isrr("rank", tmp_path / "no.json", folder / "judged.parquet", "-o", tmp_path / "ranked.parquet")
     assert done.returncode == 0
     assert "no.json is an abstention: nothing was promised; what ranks is the deterministic" in done.stderr
-    done = isrr("evaluate", tmp_path / "no.json", tmp_path / "turned.parquet")
+    done = isrr("check", tmp_path / "no.json", tmp_path / "turned.parquet")
     assert "calibrated on" not in done.stderr
 
 
@@ -168,26 +168,26 @@ def test_scores_on_another_scale_are_warned_of(folder, ranker, tmp_path):
         (0.1, "isrr: warning: scores are spread about 0.1 times as wide as at calibration"),
     ],
 )
-def test_evaluate_warns_of_scores_of_another_kind(folder, ranker, tmp_path, factor, said):
+def test_check_warns_of_scores_of_another_kind(folder, ranker, tmp_path, factor, said):
     judged = parquet.read_table(folder / "judged.parquet")
     for name, by in (("same", 1.0), ("other", factor)):
         scores = pa.array(by * judged["score"].to_numpy())
         parquet.write_table(judged.set_column(judged.column_names.index("score"), "score", scores), tmp_path / name)
-    assert said not in isrr("evaluate", ranker, tmp_path / "same").stderr
-    assert said in isrr("evaluate", ranker, tmp_path / "other").stderr
+    assert said not in isrr("check", ranker, tmp_path / "same").stderr
+    assert said in isrr("check", ranker, tmp_path / "other").stderr
 
 
-def test_evaluate_tells_an_unclear_verdict_and_segments_that_nothing_was_promised_of(folder, ranker, tmp_path):
+def test_check_tells_an_unclear_verdict_and_segments_that_nothing_was_promised_of(folder, ranker, tmp_path):
     judged = parquet.read_table(folder / "judged.parquet")
     even = pa.array([["phone", "desk"][query % 2] for query in judged["query_id"].to_pylist()])
     parquet.write_table(judged.append_column("device", even), tmp_path / "judged.parquet")
-    measured = json.loads(isrr("evaluate", ranker, folder / "judged.parquet", "--json").stdout)["promises"][0]["value"]
-    promise = replace(load(ranker).promises[0], target=measured["value"])
-    replace(load(ranker), guarantees=(promise,)).save(tmp_path / "close.json")
-    shown = isrr("evaluate", tmp_path / "close.json", tmp_path / "judged.parquet", "--segment", "device").stdout
+    measured = json.loads(isrr("check", ranker, folder / "judged.parquet", "--json").stdout)["promises"][0]["value"]
+    promise = load(ranker).promises[0].at(measured["value"])
+    replace(load(ranker), promises=(promise,)).save(tmp_path / "close.json")
+    shown = isrr("check", tmp_path / "close.json", tmp_path / "judged.parquet", "--segment", "device").stdout
     assert "] (the interval contains the promise: judge more queries)\n" in shown
     assert "% of deterministic in segment 'phone': measured 0." in shown
-    found = json.loads(isrr("evaluate", ranker, tmp_path / "judged.parquet", "--segment", "device", "--json").stdout)
+    found = json.loads(isrr("check", ranker, tmp_path / "judged.parquet", "--segment", "device", "--json").stdout)
     assert [kept["segment"] for kept in found["segments"]] == ["desk", "phone"]
     assert len(found["promises"]) == 1
 
@@ -261,7 +261,7 @@ def test_an_edited_ranker_is_read_on_demand_and_said_to_be_so(ranker, tmp_path):
 
 def test_help_and_version():
     assert isrr("--version").stdout.startswith("isrr 0.")
-    for command in ("calibrate", "demo", "evaluate", "plan", "rank", "show"):
+    for command in ("calibrate", "check", "demo", "plan", "rank", "show"):
         done = isrr(command, "--help")
         assert done.returncode == 0
         assert "Options" in done.stdout

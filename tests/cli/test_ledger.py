@@ -83,7 +83,7 @@ def test_questions_that_differ_in_anything_are_looks_of_their_own(first, judged,
     promise = first.promises[0]
     others = [replace(promise, **change) for change in ({}, {"gain_kind": "linear"}, {"empty_query": "one"})]
     bounded = [Promise("disparity", 5, at_most=0.5, bound=bound) for bound in (10.0, 20.0)]
-    questions = [(replace(first, guarantees=(other,)), None) for other in others + bounded]
+    questions = [(replace(first, promises=(other,)), None) for other in others + bounded]
     questions += [(first, judged[:20]), (first, judged[20:40])]  # as many validation queries, but others
     elsewhere = [replace(first.tests[0], **change) for change in ({"segment": "de"}, {"risk": 0.25})]
     questions += [(replace(first, tests=(test,)), None) for test in elsewhere]  # other segments, or groups of items

@@ -44,7 +44,7 @@ def completed(line):
         ("isrr calibrate j.parquet --evidence hoeff", ["hoeffding", "hoeffding_bentkus"]),
         ("isrr calibrate j.parquet -p 'ndcg", [promise for promise in PROMISES if promise.startswith("ndcg")]),
         ("isrr calibrate j.parquet -p ", [f"'{promise}'" for promise in PROMISES]),
-        ("isrr calibrate j.parquet -g ndcg", [""]),
+        ("isrr calibrate j.parquet -p ndcg", [""]),
         ("isrr train t.txt --model l", ["lightgbm"]),
         ("isrr reproduce r", ["rcscore", "runtime"]),
     ],
@@ -54,15 +54,15 @@ def test_bash_is_offered_commands_options_and_values(line, offered):
 
 
 def test_what_is_offered_is_what_the_library_knows():
-    from isrr.calibration.paths import NAMES as PATHS
+    from isrr.calibration.request import PATHS
     from isrr.data.columns import USUAL_NAMES
-    from isrr.gains import EmptyQuery, Gain
+    from isrr.gains import DISCOUNTS, GAINS, EmptyQuery
     from isrr.risk.evidence import NAMES as EVIDENCE
     from isrr.risk.select import SELECTIONS
     from isrr.scores.features import Normalize
     from isrr.scores.scorer import KINDS, scorer_class
 
-    known = {"path": PATHS, "evidence": EVIDENCE, "selection": (*SELECTIONS, "split"), "gain": get_args(Gain)}
+    known = {"path": PATHS, "evidence": EVIDENCE, "selection": tuple(SELECTIONS), "gain": GAINS}
     known |= {"empty_query": get_args(EmptyQuery), "model": KINDS, "normalize": get_args(Normalize)}
     assert {name: values for name, values in CHOICES.items() if name != "result"} == known
     assert {kind: scorer_class(kind).losses for kind in KINDS if find_spec(kind.replace("net", "torch"))} == LOSSES

@@ -376,3 +376,61 @@ def test_a_null_in_a_block_is_named_by_its_row(tmp_path):
     pq.write_table(table, tmp_path / "null.parquet")
     with pytest.raises(DataError, match=r"null\.parquet, rows from 3: row 2, column 'score': no value"):
         list(read_blocks(tmp_path / "null.parquet", rows=2))
+
+
+VALUED = {"query_id": ["a", "b", "a"], "score": [2.0, 1.0, 0.5], "margin": [-1.5, 3.0, 0.25], "stock": [7, 8, 9]}
+
+
+def test_value_columns_travel_with_their_rows(tmp_path):
+    queries = read_queries(pa.table(VALUED), values=["margin", "score"])
+    assert queries.column("margin").tolist() == [-1.5, 0.25, 3.0]
+    assert queries.column("score").tolist() == queries.scores.tolist()
+    assert queries[1].column("margin").tolist() == [3.0]
+    both = Queries.concatenate([queries[0], queries[1]])
+    assert both.column("margin").tolist() == [-1.5, 0.25, 3.0]
+    assert repr(queries) == "Queries(2 queries, 3 items; scores, margin, score)"
+    for suffix in (".parquet", ".arrow"):
+        write_queries(queries, file := tmp_path / f"queries{suffix}")
+        assert {name: column.tolist() for name, column in read_queries(file).values.items()} == {
+            "margin": [-1.5, 0.25, 3.0],
+            "score": [2.0, 0.5, 1.0],
+        }
+    assert [block.column("margin").tolist() for block in read_blocks(tmp_path / "queries.parquet", rows=2)] == [
+        [-1.5, 0.25],
+        [3.0],
+    ]
+
+
+def test_a_value_column_is_never_taken_for_the_relevance(tmp_path):
+    queries = Queries.from_arrays(scores=[1, 2], group=[2], values={"label": [-3, 0.5]})
+    write_queries(queries, file := tmp_path / "queries.parquet")
+    again = read_queries(file)
+    assert again.relevance is None
+    assert again.column("label").tolist() == [-3, 0.5]
+
+
+def test_a_value_column_that_is_not_there_is_refused_with_those_that_are(tmp_path):
+    with pytest.raises(DataError, match=r"there is no column 'margins'; .* did you mean 'margin'"):
+        read_queries(pa.table(VALUED), values=["margins"])
+    queries = read_queries(pa.table(VALUED), values="margin")
+    with pytest.raises(DataError, match=r"no value column 'Margins'; they have 'margin' .*did you mean 'margin'\?"):
+        queries.column("Margins")
+    with pytest.raises(DataError, match="they have none"):
+        read_queries(pa.table(VALUED)).column("margin")
+    with pytest.raises(DataError, match=r"row 2 .*margin is inf"):
+        Queries.from_arrays(scores=[1, 2], group=[2], values={"margin": [0, np.inf]})
+    with pytest.raises(DataError, match=r"row 1, column 'query_id': 'a' \(text\)"):
+        read_queries(pa.table(VALUED), values=["query_id"])
+    clash = Queries.from_arrays(scores=[1, 2], group=[2], values={"score": [0, 1]})
+    with pytest.raises(DataError, match="a value column cannot be called 'score'"):
+        write_queries(clash, tmp_path / "queries.arrow")
+
+
+def test_feature_names_are_written_and_read_back(tmp_path):
+    table = pa.table({"query_id": [1, 1], "price": [1.0, 2.0], "age": [3.0, 4.0]})
+    queries = read_queries(table, features=["price", "age"])
+    for suffix in (".parquet", ".arrow"):
+        write_queries(queries, file := tmp_path / f"queries{suffix}")
+        again = read_queries(file)
+        assert again.feature_names == ("price", "age")
+        assert again.with_features(["age"]).features.tolist() == [[3.0], [4.0]]

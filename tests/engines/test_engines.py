@@ -10,13 +10,15 @@ import pytest
 
 import isrr
 from isrr import DataError, PromiseError
-from isrr.calibration.sample import smallest_keys
+from isrr.calibration.tasks import smallest_keys
 from isrr.data import blocks
 from isrr.engines.dask import spread
 from isrr.engines.footers import matching_files
 from isrr.engines.layout import Span, apart
 from isrr.engines.local import Files
+from isrr.engines.source import open_source
 from isrr.parallel import threads
+from value_task import SumMargins
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
 
@@ -125,6 +127,22 @@ def test_files_whose_ids_were_made_from_positions_are_not_pooled(trust_layout, t
     with pytest.raises(DataError, match=r"a\.parquet: its query ids were made from positions"):
         isrr.calibrate(f"{tmp_path}/*.parquet", PROMISE, trust_layout=trust_layout)
     assert isrr.calibrate(tmp_path / "a.parquet", PROMISE, trust_layout=trust_layout).provenance.made_ids
+
+
+def test_a_task_reads_a_column_of_numbers_by_its_name(files, tmp_path):
+    for file in sorted(Path(files).parent.iterdir()):
+        table = pq.read_table(file)
+        pq.write_table(table.append_column("margin", [np.arange(len(table)) / 4 - 10]), tmp_path / file.name)
+    rows = pa.concat_tables([pq.read_table(file) for file in sorted(tmp_path.iterdir())])
+    expected = float(rows["margin"].to_numpy() @ (rows["relevance"].to_numpy() > 0))
+    valued = f"{tmp_path}/*.parquet"
+    queries = isrr.read_queries(rows, values=["margin"])
+    for data, where in ((valued, {}), (valued, {"trust_layout": True}), (rows, {}), (queries, {})):
+        assert open_source(data, values=["margin"], **where).run(SumMargins()) == expected
+    with pytest.raises(DataError, match=r"no column 'margins'; .*did you mean 'margin'"):
+        open_source(valued, values=["margins"], trust_layout=True)
+    with pytest.raises(DataError, match="no value column 'stock'; they have 'margin'"):
+        open_source(queries, values=["stock"])
 
 
 def test_a_refusal_keeps_its_kind_on_the_way(files):

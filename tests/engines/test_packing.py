@@ -11,19 +11,17 @@ import numpy as np
 import pytest
 
 import isrr
-from isrr import GPLRanker, Promise, MergeError, Queries
-from isrr.calibration.census import TakeCensus
-from isrr.calibration.fill import Fill
-from isrr.calibration.judgments import NameJudgments
-from isrr.calibration.measure import Measure
-from isrr.calibration.sample import ALL, FindShared, Gather
+from isrr import GPLRanker, MergeError, Promise, Queries
+from isrr.calibration.check import MeasureOutcome
+from isrr.calibration.tasks import ALL, Fill, FindShared, Gather, NameJudgments, TakeCensus
 from isrr.engines.glance import TakeGlance
 from isrr.engines.layout import TakeSpans
 from isrr.engines.packing import pack, unpack
 from isrr.engines.task import Together, kinds_of
+from isrr.promises.promise import objectives
 
 PER_SEGMENT = Promise.parse("ndcg@5 >= 90% of deterministic", per="segment")
-PATH = [GPLRanker.deterministic(), GPLRanker(temperature=0.1), GPLRanker()]
+GRID = (GPLRanker.deterministic(), GPLRanker(temperature=0.1), GPLRanker())
 UNFAIR = Promise.parse("normalized_disparity@5 <= 0.9")
 
 
@@ -126,16 +124,15 @@ def queries():
 
 
 def tasks(queries):
-    """One task of every kind, and of `Fill` one for every way losses are kept."""
+    """One task of every kind, and of `Fill` one for every way values are kept."""
     census = TakeCensus((PER_SEGMENT,))
     outcome = isrr.calibrate(queries, PER_SEGMENT)
-    counts = census.summary([queries])
     fills = [
-        Fill.planned(counts, PATH, [promise], delta=0.05, evidence=evidence)
-        for promise, evidence in ((PER_SEGMENT, "betting"), (PER_SEGMENT, "vb"), (UNFAIR, "mixture"))
+        Fill(GRID, (promise,), objectives([promise]), 100, summed)
+        for promise, summed in ((PER_SEGMENT, False), (PER_SEGMENT, True), (UNFAIR, True))
     ]
     shared = FindShared.among(queries[:20], made_ids=True)
-    single = [census, NameJudgments(), TakeSpans(), TakeGlance.of(outcome, 5), Measure(outcome), shared]
+    single = [census, NameJudgments(), TakeSpans(), TakeGlance.of(outcome, 5), MeasureOutcome(outcome), shared]
     return [*single, *fills, Gather(ALL), Gather(1), Together(census, Together(Gather(2**62), fills[0]))]
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +19,8 @@ import isrr
 import spark_cluster
 from isrr import DataError, EngineError, GPLRanker
 from isrr.engines.sessions import settings
+from isrr.engines.source import open_source
+from value_task import SumMargins
 
 pytestmark = [
     pytest.mark.spark,
@@ -237,6 +240,16 @@ def test_a_cluster_that_fails_is_told_in_one_line(spark, few):
         with pytest.raises(EngineError, match=r"Spark gave up: .*the disk is gone") as failure:
             isrr.calibrate(table, PROMISE, engine="spark")
         assert "\n" not in str(failure.value)
+
+
+def test_a_task_reads_a_column_of_numbers_by_its_name(spark, tmp_path):
+    few = judged(300)
+    margin = np.arange(len(few)) / 4 - 10
+    expected = float(margin @ (few["relevance"].to_numpy() > 0))
+    files = write(few.append_column("margin", [margin]), tmp_path / "files", 3)
+    for where in ({}, {"trust_layout": True}):
+        with closing(open_source(files, "spark", values=["margin"], **where)) as source:
+            assert source.run(SumMargins()) == expected
 
 
 def test_without_item_ids_ties_fall_by_where_rows_stand(spark, tmp_path):

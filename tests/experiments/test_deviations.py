@@ -9,7 +9,7 @@ def test_the_smallest_certified_threshold_can_be_less_fair_than_the_deterministi
     """One relevant item, ranked first: every draw that moves it adds disparity."""
     queries = Queries.from_arrays(scores=[2.0, 1.0, 0.0], relevance=[1, 0, 0], query_ids=[1, 1, 1])
     found = evaluate(queries, [GPLRanker(k=1), GPLRanker.deterministic(k=1)])
-    stochastic, deterministic = found.disparity[0]
+    stochastic, deterministic = found["disparity"][0]
     assert deterministic == 0.0
     assert stochastic > 0.01
 
@@ -19,8 +19,8 @@ def test_plug_in_disparity_overstates_what_exact_exposures_have(many_queries):
     exact = evaluate(few, [GPLRanker()])
     plugin = evaluate(few, [GPLRanker()], method="plugin", n_draws=100)
     debiased = evaluate(few, [GPLRanker()], method="draws", n_draws=100)
-    assert plugin.mean_disparity[0] > 1.02 * exact.mean_disparity[0]
-    assert abs(debiased.mean_disparity[0] / exact.mean_disparity[0] - 1.0) < 0.02
+    assert plugin.mean("disparity")[0] > 1.02 * exact.mean("disparity")[0]
+    assert abs(debiased.mean("disparity")[0] / exact.mean("disparity")[0] - 1.0) < 0.02
 
 
 def test_an_expected_utility_is_not_a_bound_on_each_list():
@@ -28,6 +28,6 @@ def test_an_expected_utility_is_not_a_bound_on_each_list():
     queries = Queries.from_arrays(scores=[1.0, 0.0], relevance=[1, 0], query_ids=[1, 1])
     ranker = GPLRanker(k=1)
     drawn = ranker.sample(queries, n_draws=200)[0, :, 0] == 0
-    expected = evaluate(queries, [ranker]).ndcg[0, 0]
+    expected = evaluate(queries, [ranker])["ndcg"][0, 0]
     assert np.ptp(drawn.astype(float)) == 1.0
     assert abs(drawn.mean() - expected) < 0.1

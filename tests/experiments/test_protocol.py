@@ -34,7 +34,7 @@ def test_the_tradeoff_ends_in_both_limits(pool):
     base = Protocol(pool).base
     limits = evaluate(pool.judged, [base, GPLRanker.deterministic()])
     parts = [test for _, test in splits(len(pool.judged), 5)]
-    for name, values in (("risk", 1 - limits.ndcg), ("disparity", limits.disparity)):
+    for name, values in (("risk", 1 - limits["ndcg"]), ("disparity", limits["disparity"])):
         stochastic, deterministic = np.mean([values[test].mean(axis=0) for test in parts], axis=0)
         assert found[name]["mean"][0] == pytest.approx(stochastic, abs=1e-9)
         assert found[name]["mean"][-1] == pytest.approx(deterministic, abs=1e-9)
@@ -109,7 +109,7 @@ def test_drawing_by_first_place_agrees_with_the_exact_evaluation(pool):
     protocol = Protocol(few)
     exact = evaluate(few.judged, protocol.rankers(np.array(found["eligibility"]["first place"]["thresholds"])))
     assert [row["eligibility"] for row in rcscore.rows([{"data": "", "title": "", **found}])] == list(rcscore.CHANCES)
-    np.testing.assert_allclose(found["eligibility"]["first place"]["utility"], exact.mean_ndcg, atol=0.015)
+    np.testing.assert_allclose(found["eligibility"]["first place"]["utility"], exact.mean("ndcg"), atol=0.015)
 
 
 def test_the_chance_of_a_later_place_does_not_rise_with_the_chance_of_the_first():

@@ -221,12 +221,8 @@ def test_a_million_queries_fit_a_small_page_that_answers_without_drawing_anew(op
         explorer,
         measured=explorer.measured * many,
         readings=readings,
-        rule=replace(
-            rule,
-            by_definition=rule.by_definition * many,
-            free=rule.free * many,
-            preference=tuple(-c for c in range(len(large.curve))),
-        ),
+        rule=replace(rule, free=rule.free * many, preference=tuple(-c for c in range(len(large.curve)))),
+        by_definition=explorer.by_definition * many,
     )
     spread = replace(portrait.spread, before=(50_000,) * 20, after=(50_000,) * 20)
     text = page(large, wide, replace(portrait, n_queries=1_000_000, spread=spread))

@@ -125,7 +125,7 @@ def test_a_revoked_promise_of_fairness_keeps_drawing(client, certificate):
     from isrr.promises.promise import Promise
     from isrr.serve.current import snapshot
 
-    fair = replace(certificate, guarantees=(Promise("normalized_disparity", 5, at_most=0.5),))
+    fair = replace(certificate, promises=(Promise("normalized_disparity", 5, at_most=0.5),))
     found = snapshot(fair, Status(fair.id, "revoked", "tested"), datetime.now(UTC))
     assert (found.note.status, found.note.order) == ("revoked", "drawn")
 

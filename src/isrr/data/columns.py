@@ -7,18 +7,17 @@ import fnmatch
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.data.files import KINDS, Table
+from isrr.data.files import KINDS, Table, written_names
 from isrr.data.letor import Group
 from isrr.data.numbers import FEATURE_NEED, LARGEST, large_features, needed, rounded, unfit
 from isrr.data.queries import Queries
-from isrr.errors import DataError
+from isrr.errors import DataError, did_you_mean
 
 USUAL_NAMES = {
     "query": ("query_id", "qid", "query"),
@@ -29,9 +28,12 @@ USUAL_NAMES = {
     "item_group": ("group", "provider", "item_group"),
     "features": ("features",),
 }
+OWN_NAMES = ("query_id", "item_id", "item_group", "score", "relevance", "segment", "features")  # when isrr writes
 ROLES = tuple(role for role in USUAL_NAMES if role != "features")
+VALUE = "value:"  # how the role of a further column of numbers begins: "value:margin" is played by the column "margin"
 _PATTERN = re.compile(r"[*?\[]")
 MADE_IDS = {b"isrr.made_ids": b"true"}  # schema metadata of queries whose ids were made from positions
+FEATURE_NAMES = b"isrr.feature_names"  # schema metadata: names of the features that one column holds
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,20 @@ class Cast:
     @property
     def ids(self) -> list[str]:
         """The columns that hold ids."""
-        return [name for role, name in self.roles.items() if role not in ("score", "relevance")]
+        numbers = {
+            name for role, name in self.roles.items() if role in ("score", "relevance") or role.startswith(VALUE)
+        }
+        return [name for name in dict.fromkeys(self.roles.values()) if name not in numbers]
+
+
+def value_roles(values: Sequence[str]) -> dict[str, str | None]:
+    """The roles of further columns of numbers, by the columns' names.
+
+    Example:
+        >>> value_roles(["margin"])
+        {'value:margin': 'margin'}
+    """
+    return {f"{VALUE}{name}": name for name in ([values] if isinstance(values, str) else values)}
 
 
 def cast(table: Table, named: dict[str, str | None], features: str | Sequence[str] | None, need_query: bool) -> Cast:
@@ -64,16 +79,17 @@ def cast(table: Table, named: dict[str, str | None], features: str | Sequence[st
     features = _matched(table, features)
     for name in [*named.values(), *([features] if isinstance(features, str) else features or [])]:
         if name is not None and name not in table.columns:
-            raise DataError(f"{table.name}: there is no column {name!r}; {have}{_likely(table, name)}")
+            raise DataError(f"{table.name}: there is no column {name!r}; {have}{did_you_mean(name, table.columns)}")
 
     def usual(role: str) -> str | None:
-        return next((name for name in USUAL_NAMES[role] if name in table.columns), None)
+        taken = set(table.values).difference(OWN_NAMES)
+        return next((name for name in USUAL_NAMES[role] if name in table.columns and name not in taken), None)
 
     def missing(role: str) -> str:
         names = USUAL_NAMES[role]
         return (
             f"{table.name}: no {role.replace('_', ' ')} column ({', '.join(names)}, or named by `{role}=`); "
-            f"{have}{_likely(table, *names)}"
+            f"{have}{next(filter(None, (did_you_mean(name, table.columns) for name in names)), '')}"
         )
 
     roles = {role: name or usual(role) for role, name in named.items()}
@@ -98,7 +114,8 @@ def _refuse_ambiguous(chosen: Cast, table: Table) -> None:
     """Refuse a column that plays two roles, grades that are features, and a name that two columns have."""
     features = [chosen.features] if isinstance(chosen.features, str) else chosen.features or []
     for name in chosen.names:
-        played = [role.replace("_", " ") for role, column in chosen.roles.items() if column == name]
+        roles = [role for role, column in chosen.roles.items() if column == name and not role.startswith(VALUE)]
+        played = [role.replace("_", " ") for role in roles]
         if name in features and name == chosen.roles.get("relevance"):
             played.append("features")
         if len(played) > 1:
@@ -117,13 +134,6 @@ def _matched(table: Table, features: str | Sequence[str] | None) -> str | Sequen
     for name in [features] if isinstance(features, str) else features:
         names += (fnmatch.filter(table.columns, name) if _PATTERN.search(name) else None) or [name]
     return names[0] if len(names) == 1 else names
-
-
-def _likely(table: Table, *wanted: str) -> str:
-    """The column that was probably meant, as the end of a message."""
-    by_lower = {column.lower(): column for column in reversed(table.columns)}
-    close = [match for name in wanted for match in get_close_matches(name.lower(), by_lower, 1, 0.7)]
-    return f"; did you mean {by_lower[close[0]]!r}?" if close else ""
 
 
 def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Queries:
@@ -158,8 +168,9 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
         "relevance": numbers("relevance"),
         "features": None if columns.features is None else _matrix(table, columns.features, name),
     }
+    values = {role.removeprefix(VALUE): numbers(role) for role in columns.roles if role.startswith(VALUE)}
     try:
-        queries = Queries.from_arrays(**arrays, group=group)  # type: ignore[arg-type]
+        queries = Queries.from_arrays(**arrays, group=group, values=values)  # type: ignore[arg-type]
     except DataError as error:
         raise DataError(f"{name}: {error}", error.query) from None
     return replace(
@@ -276,14 +287,17 @@ def _feature_names(table: Any, features: str | list[str]) -> tuple[str, ...]:
     if not isinstance(features, str):
         return tuple(features)
     kind = table[features].type
-    lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-    return () if lists else (features,)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return written_names(table.schema, FEATURE_NAMES)
+    return (features,)
 
 
 def _matrix(table: Any, features: str | list[str], name: str) -> NDArray[np.float32]:
-    names = _feature_names(table, features)
-    if isinstance(features, str) and not names:
+    import pyarrow as pa
+
+    if isinstance(features, str) and pa.types.is_nested(table[features].type):
         return _lists(table[features], features, name)
+    names = [features] if isinstance(features, str) else features
     matrix = np.empty((table.num_rows, len(names)), np.float32)
     for place, column in enumerate(names):
         matrix[:, place] = _features(table, column, name)

@@ -24,6 +24,7 @@ KINDS = {
     ".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
     ".letor": "letor", ".svm": "letor", ".svmlight": "letor", ".libsvm": "letor",
 }  # fmt: skip
+VALUES = b"isrr.values"  # schema metadata: names of further columns of numbers
 _LETOR_LINE = re.compile(rb"[-+.\deE]+[ \t]+(qid:|\d+:)")
 
 
@@ -35,11 +36,13 @@ class Table:
         name: What errors call it.
         columns: The columns it has.
         read: Arrow table of the columns named first; those named second hold ids.
+        values: The further columns of numbers that the queries it was written from had.
     """
 
     name: str
     columns: list[str]
     read: Callable[[list[str], list[str]], Any]
+    values: tuple[str, ...] = ()
 
 
 def kind_of(path: Path) -> str:
@@ -76,6 +79,17 @@ def open_table(path: Path, kind: str) -> Table:
     opener = {"parquet": _parquet, "arrow": _arrow, "csv": _csv, "jsonl": _jsonl}[kind]
     with reading(str(path)):
         return opener(path)
+
+
+def written_names(schema: Any, kind: bytes) -> tuple[str, ...]:
+    """Names that queries left in a schema's metadata."""
+    try:
+        names = json.loads((schema.metadata or {}).get(kind, b"[]"))
+    except ValueError:
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise DataError(f"the metadata {kind.decode()!r} are damaged; expected a list of names")
+    return tuple(names)
 
 
 @contextmanager
@@ -119,7 +133,8 @@ def _parquet(path: Path) -> Table:
     import pyarrow.parquet as pq
 
     file = pq.ParquetFile(path, memory_map=True)
-    return Table(str(path), file.schema_arrow.names, lambda columns, _: file.read(columns))
+    values = written_names(file.schema_arrow, VALUES)
+    return Table(str(path), file.schema_arrow.names, lambda columns, _: file.read(columns), values)
 
 
 def _arrow(path: Path) -> Table:
@@ -127,7 +142,8 @@ def _arrow(path: Path) -> Table:
 
     file = pa.ipc.open_file(pa.memory_map(str(path)))
     table = pa.Table.from_batches((file.get_batch(i) for i in range(file.num_record_batches)), file.schema)
-    return Table(str(path), table.column_names, lambda columns, _: table.select(columns))
+    values = written_names(table.schema, VALUES)
+    return Table(str(path), table.column_names, lambda columns, _: table.select(columns), values)
 
 
 def _csv(path: Path) -> Table:

@@ -5,6 +5,7 @@ named by the caller. `read_blocks` streams a Parquet file in pieces that hold wh
 makes a copy that loads without parsing.
 """
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrr.data.blocks import need_parquet, parquet_batches, whole_queries
-from isrr.data.columns import MADE_IDS, cast, queries_of
-from isrr.data.files import Table, kind_of, open_table, reading, write_table
+from isrr.data.columns import FEATURE_NAMES, MADE_IDS, OWN_NAMES, VALUE, cast, queries_of, value_roles
+from isrr.data.files import VALUES, Table, kind_of, open_table, reading, write_table
 from isrr.data.letor import Group, read_letor
 from isrr.data.queries import Queries
 from isrr.errors import DataError
@@ -37,6 +38,7 @@ def read_queries(
     n_features: int | None = None,
     zero_based: bool = False,
     comment_ids: bool = False,
+    values: Sequence[str] = (),
 ) -> Queries:
     """Read queries from a file (Parquet, Arrow, CSV, JSONL, LETOR text) or a pandas, polars or pyarrow table.
 
@@ -54,6 +56,7 @@ def read_queries(
         n_features: For LETOR text, as in `read_letor`.
         zero_based: For LETOR text, as in `read_letor`.
         comment_ids: For LETOR text, as in `read_letor`; ignored elsewhere.
+        values: Further columns of numbers to read, such as ["margin"]; a column with another role may be among them.
 
     Example:
         >>> import pyarrow as pa
@@ -61,20 +64,21 @@ def read_queries(
         Queries(2 queries, 3 items; scores, relevance)
     """
     named = {"query": query, "item": item, "score": score, "relevance": relevance}
-    named |= {"segment": segment, "item_group": item_group}
+    named |= {"segment": segment, "item_group": item_group} | value_roles(values)
     if not isinstance(source, str | os.PathLike):
         table = _from_frame(source)
     elif (kind := kind_of(path := Path(source))) == "letor":
         unused = [role for role, name in (named | {"features": features}).items() if name is not None]
         if unused:
-            raise DataError(f"{path}: LETOR text has no named columns; leave out `{unused[0]}=`")
+            name = "values" if unused[0].startswith(VALUE) else unused[0]
+            raise DataError(f"{path}: LETOR text has no named columns; leave out `{name}=`")
         return read_letor(path, group=group, n_features=n_features, zero_based=zero_based, comment_ids=comment_ids)
     else:
         table = open_table(path, kind)
     if n_features is not None or zero_based:
         which = "zero_based" if zero_based else "n_features"
         raise DataError(f"{table.name}: `{which}=` is for LETOR text; a table names its features")
-    columns = cast(table, named, features, need_query=group is None)
+    columns = cast(table, value_roles(table.values) | named, features, need_query=group is None)
     with reading(table.name):
         rows = table.read(columns.names, columns.ids)
     return queries_of(rows, columns, table.name, group)
@@ -91,6 +95,7 @@ def read_blocks(
     segment: str | None = None,
     item_group: str | None = None,
     features: str | Sequence[str] | None = None,
+    values: Sequence[str] = (),
 ) -> Iterator[Queries]:
     """Stream a Parquet file, row group by row group, as queries of about `rows` rows together.
 
@@ -99,8 +104,9 @@ def read_blocks(
     """
     need_parquet(file := Path(path))
     named = {"query": query, "item": item, "score": score, "relevance": relevance}
-    named |= {"segment": segment, "item_group": item_group}
-    columns = cast(open_table(file, "parquet"), named, features, need_query=True)
+    named |= {"segment": segment, "item_group": item_group} | value_roles(values)
+    table = open_table(file, "parquet")
+    columns = cast(table, value_roles(table.values) | named, features, need_query=True)
     seen: set[int] = set()
     for block in whole_queries(parquet_batches(file, columns.names, rows), columns, str(file), rows):
         for key, query_id in zip(block.keys.tolist(), block.query_ids, strict=True):
@@ -146,8 +152,13 @@ def write_queries(queries: Queries, path: str | os.PathLike[str]) -> None:
     if queries.features is not None:
         flat = pa.array(queries.features.reshape(-1))
         columns["features"] = pa.FixedSizeListArray.from_arrays(flat, queries.features.shape[1])
-    table = pa.table(columns)
-    write_table(table.replace_schema_metadata(MADE_IDS) if queries.made_ids else table, file, kind)
+    for name, numbers in queries.values.items():
+        if name in OWN_NAMES and not (name in columns and columns[name].equals(pa.array(numbers))):
+            raise DataError(f"{file}: a value column cannot be called {name!r}, as another column is; rename it")
+        columns[name] = pa.array(numbers)
+    kept = dict(MADE_IDS) if queries.made_ids else {}
+    kept |= {FEATURE_NAMES: json.dumps(queries.feature_names).encode(), VALUES: json.dumps([*queries.values]).encode()}
+    write_table(pa.table(columns).replace_schema_metadata(kept), file, kind)
 
 
 def _from_frame(source: Any) -> Table:

@@ -17,7 +17,7 @@ from isrr.counting import counted
 from isrr.data.grouping import Grouping
 from isrr.data.identifiers import Coded, identifier_hashes, identifier_key, joined_identifiers
 from isrr.data.ordering import falling_order, repeats
-from isrr.errors import DataError
+from isrr.errors import DataError, did_you_mean
 from isrr.parallel import over_queries
 
 FloatArray = NDArray[np.float64]
@@ -44,6 +44,7 @@ class Queries:
         made_ids: Whether the query ids were made from positions because none were given.
         absent: What to say when a column is asked for that the source did not have, by its role.
         feature_names: Names of the feature columns, (n_features,); empty where they have none.
+        values: Further columns of numbers, one per row, by name: a margin, a price.
     """
 
     offsets: IntArray
@@ -58,6 +59,7 @@ class Queries:
     made_ids: bool = False
     absent: Mapping[str, str] = field(default_factory=dict)
     feature_names: tuple[str, ...] = ()
+    values: Mapping[str, FloatArray] = field(default_factory=dict)
 
     @classmethod
     def from_arrays(
@@ -71,6 +73,7 @@ class Queries:
         item_groups: ArrayLike | None = None,
         segments: ArrayLike | None = None,
         features: ArrayLike | None = None,
+        values: Mapping[str, ArrayLike] | None = None,
     ) -> "Queries":
         """Build queries from columns of equal length, one row an item.
 
@@ -83,6 +86,7 @@ class Queries:
             item_groups: Provider or group of each item, for exposure by group.
             segments: Segment of the query, the same on all rows of a query.
             features: Matrix of numbers, one row an item.
+            values: Further columns of finite numbers by name, such as {"margin": [...]}.
 
         Example:
             >>> Queries.from_arrays(scores=[2.0, 1.0, 0.5], relevance=[1, 0, 2], query_ids=["a", "b", "a"])
@@ -106,6 +110,7 @@ class Queries:
             features=None if features is None else grouping.matrix(features),
             rows=grouping.rows,
             made_ids=query_ids is None,
+            values={name: grouping.finite(column, name) for name, column in (values or {}).items()},
         )
         if (found := queries.repeated_item()) is not None:
             item, query, n_rows = found
@@ -124,7 +129,7 @@ class Queries:
 
     def __repr__(self) -> str:
         names = ("scores", "relevance", "item_ids", "item_groups", "segments", "features")
-        held = ", ".join(name for name in names if getattr(self, name) is not None)
+        held = ", ".join([*(name for name in names if getattr(self, name) is not None), *self.values])
         size = f"{counted(len(self), 'query')}, {counted(self.n_rows, 'item')}"
         return f"Queries({size}; {held or 'no columns'})"
 
@@ -247,6 +252,7 @@ class Queries:
             made_ids=self.made_ids,
             absent=self.absent,
             feature_names=self.feature_names,
+            values={name: column[take] for name, column in self.values.items()},
         )
 
     @staticmethod
@@ -277,7 +283,9 @@ class Queries:
             ids = np.arange(len(ids))
         numbers = ("scores", "relevance", "features")
         columns = {name: joined(name) for name in (*numbers, "item_ids", "item_groups", "segments")}
-        return Queries(offsets=offsets, query_ids=ids, made_ids=made, feature_names=names, **columns)
+        shared = [name for name in parts[0].values if all(name in part.values for part in parts)]
+        values = {name: np.concatenate([part.values[name] for part in parts]) for name in shared}
+        return Queries(offsets=offsets, query_ids=ids, made_ids=made, feature_names=names, values=values, **columns)
 
     def with_scores(self, scores: ArrayLike) -> "Queries":
         """The same queries with new scores, given in the caller's row order."""
@@ -335,6 +343,15 @@ class Queries:
                 f"a promise per segment needs a segment for each query: {self.absent.get('segment', unnamed)}"
             )
         return self.segments
+
+    def column(self, name: str) -> FloatArray:
+        """One of the further columns of numbers, in query order."""
+        if name not in self.values:
+            have = f"they have {', '.join(map(repr, self.values))}" if self.values else "they have none"
+            raise DataError(
+                f"these queries have no value column {name!r}; {have} (`values=`){did_you_mean(name, self.values)}"
+            )
+        return self.values[name]
 
     def repeated_item(self) -> tuple[str, str, int] | None:
         """An item that stands twice in a query, that query, and how many rows repeat an item of their query.

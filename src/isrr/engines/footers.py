@@ -65,7 +65,7 @@ def plain(kind: Any) -> Any:
 def shared_columns(files: Sequence[object], footers: Sequence[Footer], named: Mapping[str, str | None]) -> Cast:
     """Which columns play which role, the same in every file; files that cannot be one table are refused."""
     first, *others = files
-    wanted = {role: named.get(role) for role in ROLES}
+    wanted = dict.fromkeys(ROLES) | dict(named)
     columns = _cast(first, footers[0], wanted)
     for file, footer in zip(others, footers[1:], strict=True):
         for difference in _differences(columns, footers[0], footer, file, wanted):

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from isrr.data.columns import ROLES
+from isrr.data.columns import ROLES, VALUE, value_roles
 from isrr.data.files import open_table, reading
 from isrr.data.frames import read_queries
 from isrr.data.queries import Queries
@@ -24,6 +24,7 @@ class Where(TypedDict, total=False):
     Attributes:
         query, item, score, relevance, segment, item_group: Names of columns, as for `read_queries`, where they are not
             the usual ones.
+        values: Further columns of numbers to read, as for `read_queries`.
         trust_layout: The rows of a query stand together in one file: stream them as they are. It is checked that no
             query is cut in two. Otherwise rows are brought together: in memory, or on Spark by a shuffle.
         master: Spark's master, where there is no session yet: "spark://…", "yarn", "local[4]".
@@ -36,6 +37,7 @@ class Where(TypedDict, total=False):
     relevance: str | None
     segment: str | None
     item_group: str | None
+    values: Sequence[str]
     trust_layout: bool
     master: str | None
     partitions: int | None
@@ -69,14 +71,16 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
         return SparkRows.open(data, **where)
     if engine == "dask" and not (where.get("trust_layout") and isinstance(data, str | os.PathLike)):
         raise DataError("on Dask, give the path of Parquet files, and trust_layout: rows are not moved there")
-    if isinstance(data, Queries):
-        return InMemory(data)
     named = named_columns(where)
+    if isinstance(data, Queries):
+        for name in where.get("values", ()):
+            data.column(name)
+        return InMemory(data)
     if not isinstance(data, str | os.PathLike):
-        return InMemory(read_queries(data, **named))  # type: ignore[arg-type]
+        return InMemory(read_queries(data, **_arguments(named)))
     if where.get("trust_layout"):
         return Files(matching_files(data), named, dask.spread if engine == "dask" else map)
-    return InMemory(read_files(data, **named))
+    return InMemory(read_files(data, **_arguments(named)))
 
 
 def read_any(data: Any, columns: Sequence[str] = (), **where: Unpack[Where]) -> Queries:
@@ -91,13 +95,21 @@ def read_any(data: Any, columns: Sequence[str] = (), **where: Unpack[Where]) -> 
 
 def named_columns(where: Where) -> dict[str, str | None]:
     """The columns that were named, by role."""
-    return {role: where.get(role) for role in ROLES if role in where}  # type: ignore[misc]
+    named = {role: where.get(role) for role in ROLES if role in where}
+    return named | value_roles(where.get("values", ()))  # type: ignore[return-value]
 
 
-def read_files(path: str | os.PathLike[str], **columns: str | None) -> Queries:
+def _arguments(named: Mapping[str, str | None]) -> dict[str, Any]:
+    """Columns by role as the arguments of `read_queries`."""
+    plain = {role: name for role, name in named.items() if not role.startswith(VALUE)}
+    return plain | {"values": [name for role, name in named.items() if role.startswith(VALUE)]}
+
+
+def read_files(path: str | os.PathLike[str], *, values: Sequence[str] = (), **columns: str | None) -> Queries:
     """The queries of a file, or of all Parquet files that a glob names; columns as for `read_queries`."""
     files = matching_files(path)
-    return read_queries(files[0] if len(files) == 1 else _one_table(files, columns), **columns)  # type: ignore[arg-type]
+    source = files[0] if len(files) == 1 else _one_table(files, columns | value_roles(values))
+    return read_queries(source, values=values, **columns)  # type: ignore[arg-type]
 
 
 def _one_table(files: list[Path], named: Mapping[str, str | None]) -> Any:

@@ -70,7 +70,7 @@ class SparkRows:
             if trusted:
                 refuse_without_rows(files, footers)
         else:
-            rows, made, wanted = data, False, {role: named.get(role) for role in ROLES}
+            rows, made, wanted = data, False, dict.fromkeys(ROLES) | named
             columns = cast(Table(name, rows.columns, lambda *_: None), wanted, None, need_query=True)
         if trusted:
             source = cls(rows, rows, columns, name, made)
