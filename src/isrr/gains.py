@@ -44,6 +44,11 @@ def gain(relevance: ArrayLike, kind: Gain = "exponential") -> FloatArray:
     raise ValueError(f"gain must be one of {', '.join(get_args(Gain))}; got {kind!r}")
 
 
+def is_length(k: object) -> bool:
+    """Whether k can be the length of a list."""
+    return isinstance(k, int | np.integer) and not isinstance(k, bool) and bool(k >= 1)
+
+
 def discount(k: int) -> FloatArray:
     """Weight of each of the first k positions, 1 / log₂(1 + position).
 
@@ -51,6 +56,8 @@ def discount(k: int) -> FloatArray:
         >>> discount(3).round(3)
         array([1.   , 0.631, 0.5  ])
     """
+    if not is_length(k):
+        raise ValueError(f"k must be a whole number ≥ 1, got {k!r}; it is the length of the list")
     return 1.0 / np.log2(np.arange(2, k + 2))
 
 

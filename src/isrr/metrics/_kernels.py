@@ -61,7 +61,8 @@ def evaluate_exactly(
     weights, eligibility, exposure = np.empty(longest), np.empty(longest), np.empty(longest)
     sorted_gains, heads = np.empty(longest), np.empty(longest, np.int64)
     known, n_admitted = np.empty(longest + 1, np.int64), np.empty(k, np.int64)
-    scratch, noise = np.empty(scratch_size(longest, k)), np.empty(n_draws, np.uint64)
+    scratch, noise = np.empty(scratch_size(longest, k, 1)), np.empty(n_draws, np.uint64)
+    shown, place_weights = exposure.reshape(1, longest), discounts.reshape(1, k)
     for q in range(start, stop):
         first, last = offsets[q], offsets[q + 1]
         n = last - first
@@ -94,15 +95,15 @@ def evaluate_exactly(
                     weights[:n],
                     heads[:n],
                     admitted,
-                    discounts,
+                    place_weights,
                     laguerre[0],
                     laguerre[1],
                     scratch,
-                    exposure[:n],
+                    shown,
                 )
             else:
                 admit(eligibility[:n], thresholds[c], n_admitted)
-                smoothed_exposure(weights[:n], heads[:n], n_admitted, discounts, noise, exposure[:n])
+                smoothed_exposure(weights[:n], heads[:n], n_admitted, place_weights, noise, shown)
             squares, product = dot(exposure[:n], exposure[:n]), dot(exposure[:n], sorted_gains[:n])
             dcg[q, c] = product
             disparity[q, c] = squared_disparity(squares, gain_squares, product, n)

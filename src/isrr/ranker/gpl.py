@@ -20,14 +20,14 @@ from numpy.typing import ArrayLike, NDArray
 from isrr.data.queries import FloatArray, Queries
 from isrr.data.rankings import checked_rankings
 from isrr.errors import DataError
-from isrr.gains import discount
+from isrr.gains import discount, is_length
 from isrr.noise import CALIBRATION, stream_seed, streams
 from isrr.parallel import Progress, over_queries
 from isrr.ranker._exposure_kernels import exposure_of_queries
 from isrr.ranker._kernels import eligibility_of_queries, rank_one, sample_queries
 from isrr.ranker._nodes import laguerre_rules
 from isrr.ranker._propensity_kernels import place_probabilities_of_queries, rank_one_with_propensity
-from isrr.ranker.serving import ServedList, is_length, refuse_infinite, servable, session_key, session_noise
+from isrr.ranker.serving import ServedList, refuse_infinite, servable, session_key, session_noise
 from isrr.ranker.thresholds import expand
 from isrr.scores.standardize import ScoreMap
 
@@ -128,40 +128,58 @@ class GPLRanker:
         self,
         queries: Queries,
         *,
+        weights: ArrayLike | None = None,
         n_draws: int = SMOOTHING_DRAWS,
         seed: int = 0,
         progress: Progress | None = None,
     ) -> FloatArray:
-        """Expected discount of each row's item: Σ_j θ_j · P(the item is placed at j).
+        """Expected weight of the place of each row's item: Σ_j θ_j · P(the item is placed at j).
 
-        Exact (to 1e-7) for decay 1. For decay below 1, Rao–Blackwellised over `n_draws` draws: unbiased, and at each
-        position every candidate counts with its chance of being drawn.
+        Exact (to 1e-7) for decay 1. For decay below 1, averaged over `n_draws` draws, where at each position every
+        candidate counts with its chance of being drawn: unbiased, and far less noisy than counting the draws.
+
+        Args:
+            queries: Scored queries.
+            weights: What each place is worth, from the first on; the discounts 1/log2(1 + j) of k places by default.
+            n_draws: Draws per query for decay below 1.
+            seed: Random seed, used only when rankings are sampled.
+            progress: Called with (queries done, queries in all).
         """
-        return self._expected(queries, discount(self.k), n_draws, seed, progress)
+        shown = self._expected(queries, self._place_weights(weights)[None], n_draws, seed, progress)
+        return np.asarray(shown[0])
 
     def placement(self, queries: Queries, *, n_draws: int = SMOOTHING_DRAWS, seed: int = 0) -> FloatArray:
         """Chance of each row's item at each position, (n_rows, k); rows add up to the chance of being shown."""
-        columns = [self._expected(queries, unit, n_draws, seed, None) for unit in np.eye(self.k)]
-        return np.stack(columns, axis=1)
+        return np.ascontiguousarray(self._expected(queries, np.eye(self.k), n_draws, seed, None).T)
+
+    def _place_weights(self, weights: ArrayLike | None) -> FloatArray:
+        if weights is None:
+            return discount(self.k)
+        given = np.asarray(weights, np.float64)
+        if given.ndim != 1 or given.size == 0 or not (np.isfinite(given) & (given >= 0)).all():
+            raise ValueError(f"weights must be a list of finite numbers ≥ 0, one per place, got {weights!r}")
+        return given
 
     def _expected(
-        self, queries: Queries, weights: FloatArray, n_draws: int, seed: int, progress: Progress | None
+        self, queries: Queries, place_weights: FloatArray, n_draws: int, seed: int, progress: Progress | None
     ) -> FloatArray:
+        """Expected weight of each row's place for several weightings of the places, (n_weights, n_rows)."""
         exact = self.decay == 1.0 or self.is_deterministic or self.threshold == 0.0
         if not exact and n_draws < 1:
             raise ValueError(f"n_draws must be ≥ 1 for decay below 1, got {n_draws}")
         scores, order = self.mapped(queries.need_scores()), queries.by_score
         keys = np.empty(0, np.uint64) if exact else queries.keys
-        out, rules, name = np.empty(queries.n_rows), laguerre_rules(), stream_seed(seed, CALIBRATION)
+        thresholds = expand(self.threshold, self.decay, place_weights.shape[1])
+        out, name = np.empty((len(place_weights), queries.n_rows)), stream_seed(seed, CALIBRATION)
         over_queries(
             lambda start, stop: exposure_of_queries(
-                queries.offsets, order, scores, self.scale, self.thresholds, weights, rules,
+                queries.offsets, order, scores, self.scale, thresholds, place_weights, laguerre_rules(),
                 keys, name, 0 if exact else n_draws, start, stop, out,
             ),
             queries.offsets,
             progress,
         )  # fmt: skip
-        return queries.in_caller_order(out)
+        return out if queries.rows is None else np.stack([queries.in_caller_order(row) for row in out])
 
     def sample(self, queries: Queries, n_draws: int = 1, seed: int = 0) -> NDArray[np.int64]:
         """Rankings drawn independently for each query.
