@@ -61,6 +61,34 @@ def exposure(scores, k, threshold, decay, temperature, eligibility):
     return placement(scores, k, threshold, decay, temperature, eligibility) @ (1 / np.log2(np.arange(2, k + 2)))
 
 
+def exposure_of_law(law, n_items, weights):
+    """Expected weight of the place of each item, by adding up all rankings of a law."""
+    shown = np.zeros(n_items)
+    for ranking, probability in law.items():
+        for item, weight in zip(ranking, weights, strict=False):
+            shown[item] += probability * weight
+    return shown
+
+
+def order_share(law, order, floor, weightings):
+    """The least chance of the order by score, beside draws from a law, that keeps the floor for each of its items."""
+    share = 0.0
+    for weights in weightings:
+        shown = exposure_of_law(law, len(order), weights)
+        for item, weight in zip(order, weights, strict=False):
+            if shown[item] < floor * weight:
+                share = max(share, (floor * weight - shown[item]) / (weight - shown[item]))
+    return share
+
+
+def mixed_law(law, order, share):
+    """With a chance the order by score, else a draw from a law of rankings."""
+    mixed = {ranking: (1 - share) * probability for ranking, probability in law.items()}
+    leading = tuple(order[: len(next(iter(law)))])
+    mixed[leading] = mixed.get(leading, 0.0) + share
+    return mixed
+
+
 def smoothed_exposure(scores, rankings, threshold, decay, eligibility):
     """Average discount over given rankings, where every candidate of a place counts with its chance of being drawn.
 

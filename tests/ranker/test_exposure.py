@@ -215,7 +215,7 @@ def test_any_weights_of_the_places_give_what_the_chances_of_the_places_say(tempe
 
 @pytest.mark.parametrize("weights", [[], [[1.0]], [1.0, -0.5], [np.nan], [np.inf]])
 def test_weights_of_places_that_mean_nothing_are_refused(weights):
-    with pytest.raises(ValueError, match="weights must be a list of finite numbers ≥ 0"):
+    with pytest.raises(ValueError, match="weights must hold finite numbers ≥ 0, one per place"):
         GPLRanker().exposure(one_query([1.0, 0.0]), weights=weights)
 
 

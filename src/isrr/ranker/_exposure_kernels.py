@@ -11,6 +11,7 @@ from isrr.data._order_kernels import longest_query
 from isrr.noise import stream
 from isrr.ranker._exact_kernels import exposure_of_block, scratch_size
 from isrr.ranker._kernels import admit, count_eligible, draw, weigh
+from isrr.ranker._mixture_kernels import find_leading, floor_share, mix_with_order
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -136,15 +137,20 @@ def smoothed_exposure(weights, heads, n_admitted, place_weights, noise_of_draw, 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def exposure_of_queries(
-    offsets, order, scores, scale, thresholds, place_weights, laguerre, keys, seed, n_draws, start, stop, out
-):
-    # place_weights (n_weights, k')
-    # laguerre (2, …)           nodes and weights for the exact integral
-    # n_draws                   0: exact, for equal thresholds; else Rao–Blackwellised over so many draws
-    # out (n_weights, n_rows)   rows as stored
+    offsets, order, scores, scale, thresholds, place_weights, laguerre, keys, seed, n_draws,
+    by_score, floor, anchor, start, stop, shares, out,
+):  # fmt: skip
+    # place_weights (n_weights, k')   those asked for, then those that the floor is promised for
+    # laguerre (2, …)                 nodes and weights for the exact integral
+    # n_draws                         0: exact, for equal thresholds; else Rao–Blackwellised over so many draws
+    # by_score (n_rows,)              as `order`, by raw score
+    # shares (n_queries,)             out: chance of the order by score in place of a draw
+    # out (≤ n_weights, n_rows)       out: of the weightings asked for, rows as stored
     longest, (n_weights, k) = longest_query(offsets, start, stop), place_weights.shape
+    asked = out.shape[0]
     weights, eligibility, exposure = np.empty(longest), np.empty(longest), np.empty((n_weights, longest))
     heads, n_admitted = np.empty(longest, np.int64), np.empty(thresholds.size, np.int64)
+    where, leading = np.empty(longest, np.int64), np.empty(longest, np.int64)
     scratch, noise = np.empty(scratch_size(longest, k, n_weights)), np.empty(n_draws, np.uint64)
     for q in range(start, stop):
         first, last = offsets[q], offsets[q + 1]
@@ -158,6 +164,9 @@ def exposure_of_queries(
             for d in range(n_draws):
                 noise[d] = stream(seed, keys[q], d)
             smoothed_exposure(weights[:n], heads[:n], n_admitted, place_weights, noise, exposure)
-        for m in range(n_weights):
+        find_leading(order[first:last], by_score[first:last], where, leading[:n])
+        shares[q] = max(floor_share(exposure[asked:], place_weights[asked:], leading[:n], floor), anchor)
+        mix_with_order(exposure[:asked], place_weights[:asked], leading[:n], shares[q])
+        for m in range(asked):
             for i in range(n):
                 out[m, first + order[first + i]] = exposure[m, i]

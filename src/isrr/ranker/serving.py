@@ -22,7 +22,8 @@ class ServedList(NamedTuple):
         propensity: Chance of each placed item at its place given those above it, (places,).
         deterministic: The first places of the order by score, (places,).
         tied: Whether two scores are equal; then the order given decides between them.
-        eligibility: The best item's chance of first place.
+        eligibility: The best item's chance of first place in a draw.
+        order_share: Chance that this query is served its order by score in place of a draw.
     """
 
     ranking: NDArray[np.int64]
@@ -30,6 +31,7 @@ class ServedList(NamedTuple):
     deterministic: NDArray[np.int64]
     tied: bool
     eligibility: float
+    order_share: float = 0.0
 
 
 def servable(scores: ArrayLike) -> FloatArray:
