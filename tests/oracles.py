@@ -70,23 +70,66 @@ def ranking_law(scores, k, threshold, decay, temperature, eligibility):
     return law
 
 
-def exposure(scores, k, threshold, decay, temperature, eligibility):
-    """Expected discount of each item, by adding up all rankings."""
-    expected = np.zeros(len(scores))
+def placement(scores, k, threshold, decay, temperature, eligibility):
+    """Chance of each item at each place, by adding up all rankings, (n_items, k)."""
+    chances = np.zeros((len(scores), k))
     for ranking, probability in ranking_law(scores, k, threshold, decay, temperature, eligibility).items():
         for position, item in enumerate(ranking):
-            expected[item] += probability / np.log2(2 + position)
-    return expected
+            chances[item, position] += probability
+    return chances
+
+
+def exposure(scores, k, threshold, decay, temperature, eligibility):
+    """Expected discount of each item, by adding up all rankings."""
+    return placement(scores, k, threshold, decay, temperature, eligibility) @ (1 / np.log2(np.arange(2, k + 2)))
+
+
+def exposure_of_law(law, n_items, weights):
+    """Expected weight of the place of each item, by adding up all rankings of a law."""
+    shown = np.zeros(n_items)
+    for ranking, probability in law.items():
+        for item, weight in zip(ranking, weights, strict=False):
+            shown[item] += probability * weight
+    return shown
+
+
+def order_share(law, order, floor, weightings):
+    """The least chance of the order by score, beside draws from a law, that keeps the floor for each of its items."""
+    share = 0.0
+    for weights in weightings:
+        shown = exposure_of_law(law, len(order), weights)
+        for item, weight in zip(order, weights, strict=False):
+            if shown[item] < floor * weight:
+                share = max(share, (floor * weight - shown[item]) / (weight - shown[item]))
+    return share
+
+
+def mixed_law(law, order, share):
+    """With a chance the order by score, else a draw from a law of rankings."""
+    mixed = {ranking: (1 - share) * probability for ranking, probability in law.items()}
+    leading = tuple(order[: len(next(iter(law)))])
+    mixed[leading] = mixed.get(leading, 0.0) + share
+    return mixed
 
 
 def smoothed_exposure(scores, rankings, threshold, decay, eligibility):
-    """Expected discount over given rankings when each place is drawn once more, given the items above it."""
-    expected = np.zeros(len(scores))
+    """Average discount over given rankings, where every candidate of a place counts with its chance of being drawn.
+
+    The item that was drawn has its prospects instead of this place: they are taken from the place's discount.
+    """
+    expected, k = np.zeros(len(scores)), rankings.shape[1]
+    candidates = [
+        len(choices(scores, standard_order(scores)[:j], j, threshold, decay, 1.0, eligibility)) for j in range(k)
+    ]
+    prospects = np.zeros(k)
+    for j in reversed(range(1, k)):
+        prospects[j - 1] = prospects[j] + (1 / np.log2(2 + j) - prospects[j]) / candidates[j]
     for ranking in rankings.tolist():
-        for position in range(len(ranking)):
-            law = choices(scores, ranking[:position], position, threshold, decay, 1.0, eligibility)
+        for j in range(k):
+            law = choices(scores, ranking[:j], j, threshold, decay, 1.0, eligibility)
             for item, chance in law.items():
-                expected[item] += chance / np.log2(2 + position) / len(rankings)
+                expected[item] += chance * (1 / np.log2(2 + j) - prospects[j]) / len(rankings)
+            expected[ranking[j]] += prospects[j] / len(rankings)
     return expected
 
 

@@ -84,3 +84,9 @@ def test_rankings_that_cannot_be_are_refused(rankings, said):
 def test_a_short_list_is_filled_up_with_minus_one():
     queries = Queries.from_arrays(relevance=[1, 0, 2], group=[1, 2])
     assert dcg(queries, [[0, -1], [1, 0]], k=2).tolist() == [1.0, 3.0]
+
+
+@pytest.mark.parametrize("k", [0, 5.5, 5.0, True, "5", None])
+def test_a_length_that_is_none_is_refused(k):
+    with pytest.raises(ValueError, match="k must be a whole number ≥ 1"):
+        discount(k)

@@ -9,9 +9,9 @@ import isrr
 
 SOURCE = Path(isrr.__file__).parent
 LAYERS = [
-    "errors", "counting", "files", "json_files", "compiled", "parallel", "noise", "data", "gains", "scores", "ranker",
-    "metrics", "risk", "guarantee", "findings", "certificate", "status", "engines", "calibration", "explore", "monitor",
-    "report", "serve", "experiments", "cli",
+    "errors", "counting", "files", "json_files", "compiled", "parallel", "noise", "_exact_kernels", "exact", "data",
+    "gains", "scores", "ranker", "metrics", "risk", "promises", "findings", "certificate", "status", "engines",
+    "calibration", "explore", "monitor", "report", "serve", "experiments", "cli",
 ]  # fmt: skip
 HEAVY = [
     "pandas", "polars", "torch", "lightgbm", "catboost", "xgboost", "starlette", "pyspark", "matplotlib",

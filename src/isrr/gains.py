@@ -60,6 +60,11 @@ def gain_of(relevance: ArrayLike, gain: Gain = "exponential") -> FloatArray:
     return gains
 
 
+def is_length(k: object) -> bool:
+    """Whether k can be the length of a list."""
+    return isinstance(k, int | np.integer) and not isinstance(k, bool) and bool(k >= 1)
+
+
 def item_gains(queries: Queries, gain: Gain = "exponential") -> FloatArray:
     """Gain of each row's item; the equal gain needs no relevance."""
     if gain == "equal":
@@ -74,6 +79,8 @@ def discount(k: int, kind: Discount = "log2") -> FloatArray:
         >>> discount(3).round(3)
         array([1.   , 0.631, 0.5  ])
     """
+    if not is_length(k):
+        raise ValueError(f"k must be a whole number ≥ 1, got {k!r}; it is the length of the list")
     weights = np.asarray(named(kind, DISCOUNTS, "discount")(np.arange(1.0, k + 1)), np.float64)
     if callable(kind) and (weights.shape != (k,) or not np.isfinite(weights).all() or (weights < 0).any()):
         raise ValueError(f"{described(kind)} must return one finite number ≥ 0 for each of the places 1 … {k}")

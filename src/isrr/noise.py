@@ -48,6 +48,12 @@ def uniform(stream_name, item):
     return (np.float64(bits >> np.uint64(11)) + 0.5) * 1.1102230246251565e-16
 
 
+@njit(cache=True, nogil=True, inline="always")
+def coin(stream_name):
+    """A number in (0, 1) for the stream as a whole, apart from those of its items."""
+    return uniform(stream_name, -1)
+
+
 def stream_seed(seed: int, purpose: int) -> np.uint64:
     """The seed of all streams that serve one purpose."""
     name = (seed * 0x9E3779B97F4A7C15 + purpose) & 0xFFFFFFFFFFFFFFFF

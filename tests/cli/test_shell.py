@@ -56,19 +56,20 @@ def test_bash_is_offered_commands_options_and_values(line, offered):
 def test_what_is_offered_is_what_the_library_knows():
     from isrr.calibration.request import PATHS
     from isrr.data.columns import USUAL_NAMES
-    from isrr.gains import DISCOUNTS, GAINS, EmptyQuery
+    from isrr.gains import DISCOUNTS, EMPTY_VALUES, GAINS
     from isrr.risk.evidence import NAMES as EVIDENCE
     from isrr.risk.select import SELECTIONS
     from isrr.scores.features import Normalize
     from isrr.scores.scorer import KINDS, scorer_class
 
-    known = {"path": PATHS, "evidence": EVIDENCE, "selection": tuple(SELECTIONS), "gain": GAINS}
-    known |= {"empty_query": get_args(EmptyQuery), "model": KINDS, "normalize": get_args(Normalize)}
+    known = {"path": PATHS, "evidence": EVIDENCE, "selection": tuple(SELECTIONS), "gain": tuple(GAINS)}
+    known |= {"discount": tuple(DISCOUNTS), "empty_query": tuple(EMPTY_VALUES)}
+    known |= {"model": KINDS, "normalize": get_args(Normalize)}
     assert {name: values for name, values in CHOICES.items() if name != "result"} == known
     assert {kind: scorer_class(kind).losses for kind in KINDS if find_spec(kind.replace("net", "torch"))} == LOSSES
     assert {role: names for role, (_, names) in COLUMNS.items()} == {role: USUAL_NAMES[role] for role in COLUMNS}
     for promise in PROMISES:
-        Promise.parse(promise, bound=1.0 if promise.startswith("disparity") else None)
+        Promise.parse(promise)
 
 
 def options(command, path=()):

@@ -183,9 +183,47 @@ def test_the_order_of_queries_and_the_number_of_threads_change_nothing(many_quer
         assert all((moved[i] == parts[q]).all() for i, q in enumerate(turned))
 
 
+@pytest.mark.parametrize(("n", "k"), [(8, 8), (20, 20), (20, 10), (20, 5), (50, 5), (10, 10)])
+def test_smoothed_exposure_is_far_less_noisy_than_counting_the_draws(n, k):
+    scores = np.random.default_rng(20236 + n).normal(size=n)
+    queries, draws = one_query(scores), 10
+    ranker = GPLRanker(k=k, threshold=0.8 / n, decay=0.8)
+    smoothed = [ranker.exposure(queries, n_draws=draws, seed=seed) for seed in range(200)]
+    counted = np.zeros((200, n))
+    for seed in range(200):
+        for ranking in ranker.sample(queries, n_draws=draws, seed=seed)[0]:
+            counted[seed, ranking] += discount(k) / draws
+    assert np.var(smoothed, axis=0).sum() < 0.3 * np.var(counted, axis=0).sum()
+
+
+@pytest.mark.parametrize("temperature", [0.02, 0.3, 1.0])
+def test_any_weights_of_the_places_give_what_the_chances_of_the_places_say(temperature):
+    rng = np.random.default_rng(20237)
+    for n, k in [(2, 1), (3, 3), (6, 4), (7, 5), (40, 12)]:
+        queries, weights = one_query(rng.normal(size=n)), rng.uniform(size=k)
+        weights[rng.integers(k)] = 0.0
+        ranker = GPLRanker(k=k, temperature=temperature, threshold=0.01)
+        found = ranker.exposure(queries, weights=weights)
+        np.testing.assert_allclose(found, ranker.placement(queries) @ weights, atol=1e-7)
+        longer = GPLRanker(k=2, temperature=temperature, threshold=0.01).exposure(queries, weights=weights)
+        assert (longer == found).all()  # the places that count are those that have a weight, whatever the ranker's k
+        smoothed = GPLRanker(k=k, temperature=temperature, threshold=0.1, decay=0.5)
+        np.testing.assert_allclose(
+            smoothed.exposure(queries, weights=weights), smoothed.placement(queries) @ weights, atol=1e-12
+        )
+
+
+@pytest.mark.parametrize("weights", [[], [[1.0]], [1.0, -0.5], [np.nan], [np.inf]])
+def test_weights_of_places_that_mean_nothing_are_refused(weights):
+    with pytest.raises(ValueError, match="weights must hold finite numbers ≥ 0, one per place"):
+        GPLRanker().exposure(one_query([1.0, 0.0]), weights=weights)
+
+
 def test_placement_is_a_doubly_stochastic_table_whose_discounted_rows_are_the_exposure():
     queries = one_query([2.0, 1.0, 0.5, -1.0])
     ranker = GPLRanker(k=3, threshold=0.05)
     table = ranker.placement(queries)
     np.testing.assert_allclose(table.sum(axis=0), 1.0, atol=1e-9)
+    expected = oracles.placement([2.0, 1.0, 0.5, -1.0], 3, 0.05, 1.0, 1.0, ranker.eligibility(queries))
+    np.testing.assert_allclose(table, expected, atol=1e-7)
     np.testing.assert_allclose(table @ discount(3), ranker.exposure(queries), atol=1e-9)

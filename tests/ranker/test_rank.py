@@ -1,5 +1,7 @@
 """Serving one query: sessions, pages, fresh draws."""
 
+from decimal import Decimal
+
 import numpy as np
 import pytest
 from scipy.stats import chisquare
@@ -170,3 +172,18 @@ def test_a_served_list_says_whether_scores_tie_and_how_sure_the_first_place_is()
     assert served.eligibility == pytest.approx(np.e / (np.e + 2))
     with pytest.raises(DataError, match="score map"):
         GPLRanker(score_map=ScoreMap((0, 1), (0, 10))).rank_with_propensity([1e308, -1e308], "q", "s")
+
+
+@pytest.mark.parametrize("seven", [7, "7", 7.0, np.int32(7), np.float32(7), Decimal(7), Decimal("7.0")])
+def test_ids_that_are_equal_draw_the_same(seven):
+    ranker = GPLRanker(k=10)
+    assert (ranker.rank(SCORES, seven, "u") == ranker.rank(SCORES, 7, "u")).all()
+    assert (ranker.rank(SCORES, "q", seven) == ranker.rank(SCORES, "q", 7)).all()
+    table = Queries.from_arrays(scores=SCORES, query_ids=[seven] * 30)
+    assert (ranker.rank_queries(table, "u")[0] == ranker.rank(SCORES, seven, "u")).all()
+
+
+@pytest.mark.parametrize("other", [7.5, "7.0", "07", float("inf"), True])
+def test_ids_that_differ_draw_differently(other):
+    ranker = GPLRanker(k=10)
+    assert (ranker.rank(SCORES, other, "u") != ranker.rank(SCORES, 7, "u")).any()

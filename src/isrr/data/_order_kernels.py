@@ -26,7 +26,7 @@ def longest_query(offsets, start, stop):
 
 
 @njit(cache=True, nogil=True)
-def _sort(values, order):
+def sort_falling(values, order):
     # order (n,)  out: positions by falling value, equal ones in input order
     n = values.size
     if n > COUNTING:
@@ -64,7 +64,7 @@ def sort_query(scores, query, items, order):
     # items  (n,) or () 64 bits that name each item; empty where items have no ids
     # order  (n,)       out: positions by falling score, equal ones by lot
     # Returns whether two scores are equal.
-    _sort(scores, order)
+    sort_falling(scores, order)
     tied, lots, head = False, np.uint64(0), 0
     for i in range(1, scores.size + 1):
         if i < scores.size and scores[order[i]] == scores[order[head]]:
@@ -76,7 +76,7 @@ def sort_query(scores, query, items, order):
             drawn, places = np.empty(run.size), np.empty(run.size, np.int32)
             for j in range(run.size):
                 drawn[j] = uniform(lots, items[run[j]] if items.size else np.uint64(run[j]))
-            _sort(drawn, places)
+            sort_falling(drawn, places)
             for j in range(run.size):
                 order[head + j] = run[places[j]]
         head = i

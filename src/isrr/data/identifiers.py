@@ -186,14 +186,27 @@ class Coded(NamedTuple):
         return cls(np.array(names), np.fromiter(map(code.__getitem__, column), np.int64, len(column)))
 
 
+def identifier_text(identifier: object) -> str:
+    """An id as text, the same for ids that a column of them would hold to be equal.
+
+    Example:
+        >>> identifier_text(7), identifier_text(7.0), identifier_text(Decimal("7.00")), identifier_text("7")
+        ('7', '7', '7', '7')
+    """
+    if isinstance(identifier, bool | np.bool_ | float | np.floating | Decimal):
+        if np.isfinite(float(identifier)) and int(identifier) == identifier:
+            return str(int(identifier))
+    return str(identifier)
+
+
 def identifier_key(identifier: object) -> int:
     """A 64-bit hash of an id's text.
 
     Example:
-        >>> identifier_key(7) == identifier_key("7")
+        >>> identifier_key(7) == identifier_key("7") == identifier_key(7.0)
         True
     """
-    return int.from_bytes(blake2b(str(identifier).encode(), digest_size=8).digest(), "little")
+    return int.from_bytes(blake2b(identifier_text(identifier).encode(), digest_size=8).digest(), "little")
 
 
 def identifier_hashes(ids: NDArray[Any]) -> NDArray[np.uint64]:

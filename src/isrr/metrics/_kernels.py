@@ -12,6 +12,7 @@ from isrr.noise import stream, uniform
 from isrr.ranker._exact_kernels import dot, scratch_size
 from isrr.ranker._exposure_kernels import exact_exposure, smoothed_exposure
 from isrr.ranker._kernels import admit, count_eligible, draw, weigh
+from isrr.ranker._mixture_kernels import find_leading, floor_share, mix_with_order
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -88,16 +89,18 @@ def _measure(exposure, values, value_weights, deserved, pool, n_pools, pair_weig
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def evaluate_exactly(
-    offsets, order, scores, places, measured, scales, scale_of, thresholds, decays, laguerre,
-    keys, seed, n_draws, start, stop, linear, quadratic,
+    offsets, order, scores, by_score, places, n_promised, measured, scales, scale_of, thresholds, decays, floors,
+    anchors, laguerre, keys, seed, n_draws, start, stop, linear, quadratic,
 ):  # fmt: skip
-    # places (n_weights, k)             weight of each place, one row for each distinct way of weighting them
+    # order, by_score (n_rows,)         positions within the query as draws and as the order by score have them
+    # places (n_weights, k)             weight of each place, one row for each distinct way of weighting them; the last
+    #                                   `n_promised` are those that floors are promised for
     # measured                          values (n_linear, n_rows), value_weights (n_linear,), deserved
     #                                   (n_quadratic, n_rows), pool (n_quadratic, n_rows), n_pools
     #                                   (n_quadratic, n_queries), pair_weights (n_quadratic,): see `_measure`
     # scales (n_scales,)                1 / (deviation · temperature), distinct
     # scale_of (n_grid,)                which of them a configuration has; configurations come sorted by it
-    # thresholds (n_grid, k), decays (n_grid,)
+    # thresholds (n_grid, k), decays, floors, anchors (n_grid,)
     # linear, quadratic (n_queries, n_grid, …)  out
     values, value_weights, deserved, pool, n_pools, pair_weights = measured
     longest, n_grid = longest_query(offsets, start, stop), scale_of.size
@@ -108,39 +111,41 @@ def evaluate_exactly(
     sorted_values, sorted_deserved = np.empty((n_linear, longest)), np.empty((n_quadratic, longest))
     sorted_pool, pooled = np.empty((n_quadratic, longest), np.int32), np.empty(longest)
     n_admitted = np.empty(k, np.int64)
-    scratch, noise = np.empty(scratch_size(longest, k)), np.empty(n_draws, np.uint64)
+    scratch, noise = np.empty(scratch_size(longest, k, n_weights)), np.empty(n_draws, np.uint64)
+    n_asked, leading, where = n_weights - n_promised, np.empty(longest, np.int64), np.empty(longest, np.int32)
     for q in range(start, stop):
         first, last = offsets[q], offsets[q + 1]
-        n, by_score = last - first, order[first:last]
-        _by_falling_score(values[:, first:last], by_score, sorted_values)
-        _sort_pools(deserved[:, first:last], pool[:, first:last], by_score, sorted_deserved, sorted_pool)
+        n, falling = last - first, order[first:last]
+        _by_falling_score(values[:, first:last], falling, sorted_values)
+        _sort_pools(deserved[:, first:last], pool[:, first:last], falling, sorted_deserved, sorted_pool)
+        find_leading(falling, by_score[first:last], where, leading[:n])
         for d in range(n_draws):
             noise[d] = stream(seed, keys[q], d)
         weighed = -1
         for c in range(n_grid):
             if scale_of[c] != weighed:
                 weighed = scale_of[c]
-                weigh(scores[first:last], by_score, scales[weighed], weights[:n], eligibility[:n], heads[:n])
+                weigh(scores[first:last], falling, scales[weighed], weights[:n], eligibility[:n], heads[:n])
                 for i in range(n + 1):
                     known[i] = -1
             if decays[c] == 1.0:
                 admitted = max(count_eligible(eligibility[:n], thresholds[c, 0]), 1)
                 same = known[admitted]
-                if same >= 0:
+                if same >= 0 and floors[same] == floors[c] and anchors[same] == anchors[c]:
                     for m in range(n_linear):
                         linear[q, c, m] = linear[q, same, m]
                     for m in range(n_quadratic):
                         quadratic[q, c, m] = quadratic[q, same, m]
                     continue
                 known[admitted] = c
-                for w in range(n_weights):
-                    exact_exposure(
-                        weights[:n], heads[:n], admitted, places[w], laguerre[0], laguerre[1], scratch, exposure[w, :n]
-                    )
+                exact_exposure(weights[:n], heads[:n], admitted, places, laguerre[0], laguerre[1], scratch, exposure)
             else:
                 admit(eligibility[:n], thresholds[c], n_admitted)
-                for w in range(n_weights):
-                    smoothed_exposure(weights[:n], heads[:n], n_admitted, places[w], noise, exposure[w, :n])
+                smoothed_exposure(weights[:n], heads[:n], n_admitted, places, noise, exposure)
+            share = anchors[c]
+            if floors[c] > 0.0:
+                share = max(share, floor_share(exposure[n_asked:], places[n_asked:], leading[:n], floors[c]))
+            mix_with_order(exposure[:n_asked], places[:n_asked], leading[:n], share)
             _measure(
                 exposure[:, :n], sorted_values[:, :n], value_weights, sorted_deserved[:, :n], sorted_pool[:, :n],
                 n_pools[:, q], pair_weights, pooled, linear[q, c], quadratic[q, c],

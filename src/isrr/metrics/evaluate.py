@@ -22,7 +22,7 @@ from isrr.noise import CALIBRATION, stream_seed
 from isrr.parallel import Progress, over_queries
 from isrr.ranker._nodes import laguerre_rules
 from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
-from isrr.scores.standardize import ScoreMap
+from isrr.ranker.thresholds import expand
 
 Method = Literal["exact", "draws", "plugin"]
 USUAL = ("ndcg", "disparity", "normalized_disparity")
@@ -97,9 +97,10 @@ def evaluate(
     work = _Work.of(queries, chosen, grid[0].k)
     linear = np.empty((len(queries), len(grid), work.n_linear))
     quadratic = np.empty((len(queries), len(grid), work.n_quadratic))
-    for score_map in {ranker.score_map for ranker in grid}:
-        columns = [c for c, ranker in enumerate(grid) if ranker.score_map == score_map]
-        part = _evaluate_one_map(queries, [grid[c] for c in columns], score_map, work, method, n_draws, seed, progress)
+    families = [_family(ranker) for ranker in grid]
+    for family in dict.fromkeys(families):
+        columns = [c for c, other in enumerate(families) if other == family]
+        part = _evaluate_family(queries, [grid[c] for c in columns], work, method, n_draws, seed, progress)
         linear[:, columns], quadratic[:, columns] = part
     return Evaluation(chosen, tuple(work.finished(queries, measure, linear, quadratic) for measure in chosen))
 
@@ -265,10 +266,14 @@ def _check_cuts(chosen: Sequence[Measure], k: int) -> None:
         raise ValueError(f"{longer[0]} looks at more places than the rankers fill (k = {k}); give them a larger k")
 
 
-def _evaluate_one_map(
+def _family(ranker: GPLRanker) -> tuple[object, ...]:
+    """What rankers share that are evaluated together: what draws go by, and what the floor is promised for."""
+    return ranker.score_map, ranker.boost, ranker.boost_missing, ranker.mixture[2].tobytes()
+
+
+def _evaluate_family(
     queries: Queries,
     grid: list[GPLRanker],
-    score_map: ScoreMap | None,
     work: _Work,
     method: Method,
     n_draws: int,
@@ -280,27 +285,36 @@ def _evaluate_one_map(
     scales, scale_of = np.unique([r.scale for r in grid], return_inverse=True)
     first_threshold = np.array([r.threshold for r in grid])
     by_work = np.lexsort((-first_threshold, decay != 1.0, scale_of))
-    thresholds = np.stack([grid[c].thresholds for c in by_work])
-    scores = grid[0].mapped(queries.need_scores())
-    order = queries.by_score
+    promised = grid[0].mixture[2]
+    places = np.zeros((len(work.places) + len(promised), max(work.places.shape[1], promised.shape[1])))
+    places[: len(work.places), : work.places.shape[1]] = work.places
+    places[len(work.places) :, : promised.shape[1]] = promised
+    thresholds = np.stack([expand(grid[c].threshold, grid[c].decay, places.shape[1]) for c in by_work])
+    floors, anchors = (np.array([grid[c].mixture[part] for c in by_work]) for part in (0, 1))
+    scores = grid[0].drawn_scores(queries)
+    order = grid[0].drawn_order(queries, scores)
     drawn = method != "exact"
     needs_noise = drawn or bool((decay != 1.0).any())
     keys = queries.keys if needs_noise else np.zeros(len(queries), np.uint64)
     name = stream_seed(seed, CALIBRATION)
     linear = np.empty((len(queries), len(grid), work.n_linear))
     quadratic = np.empty((len(queries), len(grid), work.n_quadratic))
-    shared = (
-        queries.offsets, order, scores, work.places, tuple(work.measured), scales, scale_of[by_work], thresholds,
-        decay[by_work],
-    )  # fmt: skip
+    if drawn and (floors.any() or anchors.any()):
+        raise ValueError("rankers with a floor or an anchor are evaluated exactly; leave out method=")
+    measured, configurations = tuple(work.measured), (scales, scale_of[by_work], thresholds, decay[by_work])
 
     def block(start: int, stop: int) -> None:
         if drawn:
-            debias = method == "draws"
-            _kernels.evaluate_by_drawing(*shared, keys, name, n_draws, debias, start, stop, linear, quadratic)
+            _kernels.evaluate_by_drawing(
+                queries.offsets, order, scores, places, measured, *configurations,
+                keys, name, n_draws, method == "draws", start, stop, linear, quadratic,
+            )  # fmt: skip
         else:
-            draws = n_draws if needs_noise else 0
-            _kernels.evaluate_exactly(*shared, laguerre_rules(), keys, name, draws, start, stop, linear, quadratic)
+            _kernels.evaluate_exactly(
+                queries.offsets, order, scores, queries.by_score, places, len(promised), measured, *configurations,
+                floors, anchors, laguerre_rules(), keys, name, n_draws if needs_noise else 0, start, stop, linear,
+                quadratic,
+            )  # fmt: skip
 
     over_queries(block, queries.offsets, progress)
     if (by_work != np.arange(len(grid))).any():

@@ -12,7 +12,8 @@ item left out, for every item.
   symmetric sums e_j come from power sums (Newton), and leaving an item out is a polynomial in −r_i. Both are loops over
   items without a branch, and as r_i < 1 neither loses digits that count beside a probability.
 * Early items, w_i t > ½, are few. One pass forward through their factors and one back (reverse-mode differentiation:
-  the discounts carried through the factors that follow) leave each one out without dividing.
+  the weights of the places carried through the factors that follow) leave each one out without dividing. What is
+  carried is all that differs between one weighting of the places and another: several cost little more than one.
 
 Nodes. Terms decay at rates between R, the weight left when the k − 1 heaviest items are gone, and W, the whole
 weight. When the two are close, Gauss–Laguerre nodes for t² e^{−t}, scaled by their harmonic mean, converge like
@@ -143,11 +144,12 @@ def _add_late_long(weights, odds, left_out, k, values, reached):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _add_node(weights, trailing, discounts, time, measure, odds, powers, room, reached):
-    # trailing (n + 1,)         the weight of item i and all below it
-    # odds, powers (n,)         scratch
-    # room (most_early + 4, k)  scratch for polynomials of degree < k
-    # reached (n,)              adds each item's exposure at the third place and below
+def _add_node(weights, trailing, place_weights, first, places, time, measure, odds, powers, room, reached):
+    # trailing (n + 1,)           the weight of item i and all below it
+    # place_weights, first, places  as for `exposure_of_block`
+    # odds, powers (n,)           scratch
+    # room (most_early + 4, k)    scratch for polynomials of degree < k
+    # reached (n_weights, n)      adds each item's exposure at the third place and below
     n, most = weights.size, room.shape[0] - 4
     n_sure = 0
     while n_sure < n and weights[n_sure] * time > SURE:
@@ -155,7 +157,7 @@ def _add_node(weights, trailing, discounts, time, measure, odds, powers, room, r
     n_early = n_sure
     while n_early < n and weights[n_early] * time > EARLY:
         n_early += 1
-    k = discounts.size - n_sure  # places still open
+    k = places - n_sure  # places still open
     if k <= 0 or n_early > most:
         return
     leading, power_sums = room[: most + 1], room[most + 1]
@@ -179,84 +181,102 @@ def _add_node(weights, trailing, discounts, time, measure, odds, powers, room, r
         after[0] = before[0] * stay
         for j in range(1, k):
             after[j] = before[j] * stay + before[j - 1] * come
-    for j in range(k):
-        carried[j] = discounts[n_sure + j] * measure if n_sure + j >= 2 else 0.0
-    for i in range(n_early - 1, n_sure - 1, -1):
-        stay = odds[i]
-        come = 1.0 - stay
-        value = 0.0
+    for m in range(place_weights.shape[0]):
+        mine, theirs = place_weights[m, first:], reached[m]
         for j in range(k):
-            value += leading[i - n_sure, j] * carried[j]
-        reached[i] += weights[i] * stay * value
-        for j in range(k - 1):
-            carried[j] = carried[j] * stay + carried[j + 1] * come
-        carried[k - 1] *= stay
+            carried[j] = mine[n_sure + j] * measure if n_sure + j >= 2 else 0.0
+        for i in range(n_early - 1, n_sure - 1, -1):
+            stay = odds[i]
+            come = 1.0 - stay
+            value = 0.0
+            for j in range(k):
+                value += leading[i - n_sure, j] * carried[j]
+            theirs[i] += weights[i] * stay * value
+            for j in range(k - 1):
+                carried[j] = carried[j] * stay + carried[j + 1] * come
+            carried[k - 1] *= stay
 
-    left_out[:] = 0.0
-    for i in range(k):
-        for j in range(i, k):
-            left_out[i] += carried[j] * leading[0, j - i]
-    if k <= 5:
-        _add_late(late, late_odds, left_out, reached[n_early:])
-    else:
-        _add_late_long(late, late_odds, left_out, k, powers[n_early:n], reached[n_early:])
+        left_out[:] = 0.0
+        for i in range(k):
+            for j in range(i, k):
+                left_out[i] += carried[j] * leading[0, j - i]
+        if k <= 5:
+            _add_late(late, late_odds, left_out, theirs[n_early:])
+        else:
+            _add_late_long(late, late_odds, left_out, k, powers[n_early:n], theirs[n_early:])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def exposure_of_block(weights, discounts, laguerre_nodes, laguerre_weights, scratch, exposure):
-    # weights   (n,)  falling, the first one 1
-    # discounts (k,)  k ≤ n, the discounts of the places these items compete for
-    # scratch         `scratch_size(n, k)` numbers
-    # exposure  (n,)  out: the expected discount of each item
-    n, k = weights.size, discounts.size
+def _add_first_two(weights, trailing, place_weights, first, places, exposure):
+    # exposure (n_weights, …)  out: each item's exposure at the first two places
+    # Returns Σ w / (W − w).
+    n, total = weights.size, trailing[0]
+    second = 0.0
+    for i in range(1, n):
+        second += weights[i] / (total - weights[i])
+    others = second
+    second += weights[0] / trailing[1]
+    for m in range(place_weights.shape[0]):
+        mine = exposure[m, first:]
+        for i in range(n):
+            mine[i] = place_weights[m, first] * weights[i] / total
+        if places > 1:
+            factor = place_weights[m, first + 1]
+            mine[0] += factor * others * weights[0] / total
+            for i in range(1, n):
+                mine[i] += factor * (second - weights[i] / (total - weights[i])) * weights[i] / total
+    return second
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def exposure_of_block(weights, place_weights, first, k, laguerre_nodes, laguerre_weights, scratch, exposure):
+    # weights (n,)               falling, the first one 1
+    # place_weights (n_weights, ≥ first + k), first, k ≤ n
+    #                            the items compete for places first … first + k − 1
+    # scratch                    `scratch_size(n, k, n_weights)` numbers
+    # exposure (n_weights, ≥ first + n)  out: in columns first …, the expected weight of each item's place
+    n, n_weights = weights.size, place_weights.shape[0]
     trailing = scratch[: n + 1]
     trailing[n] = 0.0
     for i in range(n - 1, -1, -1):  # from the smallest: nothing is ever subtracted from a larger sum
         trailing[i] = trailing[i + 1] + weights[i]
     total = trailing[0]
-    for i in range(n):
-        exposure[i] = discounts[0] * weights[i] / total
-    if k == 1:
-        return
-    second = 0.0
-    for i in range(1, n):
-        second += weights[i] / (total - weights[i])
-    exposure[0] += discounts[1] * second * weights[0] / total
-    second += weights[0] / trailing[1]
-    for i in range(1, n):
-        exposure[i] += discounts[1] * (second - weights[i] / (total - weights[i])) * weights[i] / total
-    if k == 2:
+    second = _add_first_two(weights, trailing, place_weights, first, k, exposure)
+    if k <= 2:
         return
     if k == 3 and n == 3:  # whoever is neither first nor second is third
         for i in range(3):
             others = total - weights[i] if i > 0 else trailing[1]
-            first = weights[i] / total
             taken = second - weights[i] / others
-            exposure[i] += discounts[2] * max(1.0 - first * (1.0 + taken), 0.0)
+            third = max(1.0 - weights[i] / total * (1.0 + taken), 0.0)
+            for m in range(n_weights):
+                exposure[m, first + i] += place_weights[m, first + 2] * third
         return
 
     used = n
     while used > k and trailing[used - 1] < NEGLIGIBLE * trailing[k - 1]:
         used -= 1
     odds, powers = scratch[n + 1 : 2 * n + 1], scratch[2 * n + 1 : 3 * n + 1]
-    reached = scratch[3 * n + 1 : 3 * n + 1 + used]
-    at = 4 * n + 1
-    most = most_nodes(k)
+    at, most = 3 * n + 1, most_nodes(k)
     times, measures = scratch[at : at + most], scratch[at + most : at + 2 * most]
     at += 2 * most
     room = scratch[at : at + (most_early(k) + 4) * max(k, 5)].reshape(most_early(k) + 4, max(k, 5))
+    at += room.size
+    reached = scratch[at : at + n_weights * used].reshape(n_weights, used)
     n_nodes = _choose_nodes(total, trailing[k - 1], k, laguerre_nodes, laguerre_weights, times, measures)
     reached[:] = 0.0
     for s in range(n_nodes):
-        _add_node(weights[:used], trailing, discounts, times[s], measures[s], odds, powers, room, reached)
-    found, wanted = 0.0, 0.0
-    for i in range(used):
-        found += reached[i]
-    for j in range(2, k):
-        wanted += discounts[j]
-    correction = wanted / found if found > 0.0 else 1.0  # every place is taken: this removes most of the error
-    for i in range(used):
-        exposure[i] += reached[i] * correction
+        _add_node(weights[:used], trailing, place_weights, first, k, times[s], measures[s], odds, powers, room, reached)
+    for m in range(n_weights):
+        found, wanted = 0.0, 0.0
+        theirs, shown = reached[m], exposure[m, first:]
+        for i in range(used):
+            found += theirs[i]
+        for j in range(2, k):
+            wanted += place_weights[m, first + j]
+        correction = wanted / found if found > 0.0 else 1.0  # every place is taken: this removes most of the error
+        for i in range(used):
+            shown[i] += theirs[i] * correction
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -272,5 +292,5 @@ def most_early(k):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def scratch_size(longest, k):
-    return 4 * longest + 1 + 2 * most_nodes(k) + (most_early(k) + 4) * max(k, 5)
+def scratch_size(longest, k, n_weights):
+    return (3 + n_weights) * longest + 1 + 2 * most_nodes(k) + (most_early(k) + 4) * max(k, 5)

@@ -17,7 +17,7 @@ import numpy as np
 
 from isrr.compiled import njit
 from isrr.data._order_kernels import longest_query, sort_query
-from isrr.noise import uniform
+from isrr.noise import coin, uniform
 
 SPLIT = -21.0  # log of the weight, relative to the item above, below which a list is cut: e^−21 < 1e-9
 WIDEST = 600.0  # a block's weights span at most e^600, within reach of floating point
@@ -126,8 +126,10 @@ def draw(weights, heads, n_admitted, noise, k, arrivals, ranking):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def sample_queries(offsets, order, scores, scale, thresholds, noise, start, stop, out):
+def sample_queries(offsets, order, scores, scale, thresholds, noise, by_score, shares, start, stop, out):
     # noise (n_queries, n_draws)   stream names
+    # by_score (n_rows,)           as `order`, by raw score
+    # shares (n_queries,)          chance of the order by score in place of a draw
     # out (n_queries, n_draws, k)  positions within the query, −1 beyond the end of a list
     longest, k = longest_query(offsets, start, stop), thresholds.size
     weights, eligibility = np.empty(longest), np.empty(longest)
@@ -140,9 +142,14 @@ def sample_queries(offsets, order, scores, scale, thresholds, noise, start, stop
         weigh(scores[first:last], order[first:last], scale, weights[:n], eligibility[:n], heads[:n])
         admit(eligibility[:n], thresholds, n_admitted)
         for d in range(out.shape[1]):
-            draw(weights[:n], heads[:n], n_admitted, noise[q, d], places, arrivals, ranking)
+            ordered = shares[q] > 0.0 and coin(noise[q, d]) < shares[q]
+            if not ordered:
+                draw(weights[:n], heads[:n], n_admitted, noise[q, d], places, arrivals, ranking)
             for j in range(k):
-                out[q, d, j] = order[first + ranking[j]] if j < places else -1
+                if j >= places:
+                    out[q, d, j] = -1
+                else:
+                    out[q, d, j] = by_score[first + j] if ordered else order[first + ranking[j]]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

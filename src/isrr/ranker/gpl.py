@@ -6,13 +6,17 @@
 
 Threshold 0 is Plackett–Luce; a threshold above every eligibility is the deterministic order.
 
+Three dials go beyond the paper. A boost is added to the scores of a group's items before the draw. An anchor serves the
+order by score in place of a draw with a fixed chance; a floor does so with the least chance that keeps a share of the
+utility of that order on every query, whatever is relevant (`isrr.ranker._mixture_kernels` has the formula).
+
 Paper: section 3.2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,19 +28,41 @@ from isrr.data.ordering import NO_IDS
 from isrr.data.queries import FloatArray, Queries
 from isrr.data.rankings import checked_rankings
 from isrr.errors import DataError
-from isrr.gains import discount
+from isrr.gains import discount, is_length
 from isrr.noise import CALIBRATION, stream_seed, streams
 from isrr.parallel import Progress, over_queries
 from isrr.ranker._exposure_kernels import exposure_of_queries
 from isrr.ranker._kernels import eligibility_of_queries, rank_one, sample_queries
+from isrr.ranker._mixture_kernels import sort_drawn_queries
 from isrr.ranker._nodes import laguerre_rules
 from isrr.ranker._propensity_kernels import place_probabilities_of_queries, rank_one_with_propensity
-from isrr.ranker.serving import ServedList, is_length, refuse_infinite, servable, session_key, session_noise
+from isrr.ranker._serving_kernels import rank_mixed, rank_mixed_with_propensity
+from isrr.ranker.boost import (
+    Boost,
+    BoostMissing,
+    additions_by_row,
+    additions_of_request,
+    check_boost_missing,
+    checked_boost,
+)
+from isrr.ranker.serving import ServedList, refuse_infinite, servable, session_key, session_noise
 from isrr.ranker.thresholds import expand
 from isrr.scores.standardize import ScoreMap
 
 DETERMINISTIC = 2.0  # eligibility is a probability: a threshold above 1 admits nobody
 SMOOTHING_DRAWS = 100
+DIALS = ("floor", "anchor", "floor_weights", "boost", "boost_missing")  # not shown where they are off
+
+
+def checked_weights(weights: ArrayLike, name: str) -> FloatArray:
+    """Weights of the places of a list, (k,)."""
+    try:
+        given = np.asarray(weights, np.float64)
+    except (TypeError, ValueError):
+        given = np.empty(0)
+    if given.ndim != 1 or given.size == 0 or not (np.isfinite(given) & (given >= 0)).all():
+        raise ValueError(f"{name} must hold finite numbers ≥ 0, one per place, got {weights!r}")
+    return given
 
 
 @dataclass(frozen=True)
@@ -50,6 +76,13 @@ class GPLRanker:
         temperature: Softness of the draw, > 0; small values approach the deterministic order.
         mean, deviation: Standardisation of the (mapped) raw scores.
         score_map: Strictly increasing map of raw scores, applied first.
+        floor: Share of the utility of the order by score that every query keeps, whatever items are worth, in [0, 1].
+        anchor: Least chance of serving the order by score, in [0, 1].
+        floor_weights: Weights of the places in each metric that the floor is promised for, each with its own k; empty
+            for the discounts 1/log2(1 + j) of k places.
+        boost: Addition to the standardised scores of the items of a group, by group. The floor, the anchor and the
+            deterministic order go by the scores without it.
+        boost_missing: What an item without a known group means: "refuse" raises an error, "none" adds nothing.
 
     Example:
         >>> queries = Queries.from_arrays(scores=[2.0, 1.0, 0.0], query_ids=["q", "q", "q"])
@@ -66,6 +99,11 @@ class GPLRanker:
     mean: float = 0.0
     deviation: float = 1.0
     score_map: ScoreMap | None = None
+    floor: float = 0.0
+    anchor: float = 0.0
+    floor_weights: tuple[tuple[float, ...], ...] = ()
+    boost: Boost = ()
+    boost_missing: BoostMissing = "refuse"
 
     def __post_init__(self) -> None:
         if not is_length(self.k):
@@ -77,11 +115,17 @@ class GPLRanker:
             "temperature": (self.temperature > 0 and np.isfinite(self.temperature), "a number > 0"),
             "mean": (np.isfinite(self.mean), "finite"),
             "deviation": (self.deviation > 0 and np.isfinite(self.deviation), "a number > 0"),
+            "floor": (0 <= self.floor <= 1, "in [0, 1]"),
+            "anchor": (0 <= self.anchor <= 1, "in [0, 1]"),
         }
         for name, (good, need) in checks.items():
             if not good:
                 raise ValueError(f"{name} must be {need}, got {getattr(self, name)!r}")
             object.__setattr__(self, name, float(getattr(self, name)))
+        weights = tuple(tuple(checked_weights(given, "floor_weights").tolist()) for given in self.floor_weights)
+        object.__setattr__(self, "floor_weights", weights)
+        object.__setattr__(self, "boost", checked_boost(self.boost))
+        check_boost_missing(self.boost_missing)
         softness = self.deviation * self.temperature
         if not (0 < softness < np.inf and self.scale < np.inf):
             raise ValueError(
@@ -99,10 +143,23 @@ class GPLRanker:
         """The limit in which nobody is eligible and the best item is placed: the order by score."""
         return cls(k=k, threshold=DETERMINISTIC)
 
+    def __repr__(self) -> str:
+        shown = [f for f in fields(self) if f.name not in DIALS or getattr(self, f.name) != f.default]
+        return f"GPLRanker({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in shown)})"
+
     @property
     def is_deterministic(self) -> bool:
-        """Whether no position can ever draw among two items."""
-        return bool(self.thresholds[-1] > 1.0)
+        """Whether every list is the order by score."""
+        drawn = not self.boost and bool(self.thresholds[-1] > 1.0)
+        return drawn or self.floor == 1.0 or self.anchor == 1.0
+
+    def of_length(self, k: int) -> GPLRanker:
+        """The same ranker for lists of another length: same draws, and the floor keeps the k it is promised for."""
+        return replace(self, k=k, floor_weights=self._promised_weights)
+
+    @property
+    def _promised_weights(self) -> tuple[tuple[float, ...], ...]:
+        return self.floor_weights or ((tuple(discount(self.k).tolist()),) if self.floor > 0.0 else ())
 
     @property
     def in_words(self) -> str:
@@ -130,9 +187,32 @@ class GPLRanker:
         """Raw scores after the score map; standardising is left to `scale`, as a softmax ignores the mean."""
         return raw_scores if self.score_map is None else self.score_map(raw_scores)
 
+    def drawn_scores(self, queries: Queries) -> FloatArray:
+        """What the draw goes by: mapped and boosted scores, in query order, (n_rows,)."""
+        scores = self.mapped(queries.need_scores())
+        if not self.boost:
+            return scores
+        return scores + self.deviation * additions_by_row(self.boost, self.boost_missing, queries)
+
+    def drawn_order(self, queries: Queries, scores: FloatArray) -> NDArray[np.int32]:
+        """Positions within the query by falling `drawn_scores`, equal ones as in the order by score, (n_rows,)."""
+        by_score = queries.by_score
+        if not self.boost:
+            return by_score
+        order = np.empty_like(by_score)
+        over_queries(
+            lambda start, stop: sort_drawn_queries(queries.offsets, scores, by_score, start, stop, order),
+            queries.offsets,
+        )
+        return order
+
+    def _drawn_by(self, queries: Queries) -> tuple[FloatArray, NDArray[np.int32]]:
+        scores = self.drawn_scores(queries)
+        return scores, self.drawn_order(queries, scores)
+
     def eligibility(self, queries: Queries) -> FloatArray:
-        """Each row's chance of first place under Plackett–Luce."""
-        scores, order = self.mapped(queries.need_scores()), queries.by_score
+        """Each row's chance of first place in a draw, were every item admitted."""
+        scores, order = self._drawn_by(queries)
         out = np.empty(queries.n_rows)
         over_queries(
             lambda start, stop: eligibility_of_queries(queries.offsets, order, scores, self.scale, start, stop, out),
@@ -144,40 +224,91 @@ class GPLRanker:
         self,
         queries: Queries,
         *,
+        weights: ArrayLike | None = None,
         n_draws: int = SMOOTHING_DRAWS,
         seed: int = 0,
         progress: Progress | None = None,
     ) -> FloatArray:
-        """Expected discount of each row's item: Σ_j θ_j · P(the item is placed at j).
+        """Expected weight of the place of each row's item: Σ_j θ_j · P(the item is placed at j).
 
-        Exact (to 1e-7) for decay 1. For decay below 1, Rao–Blackwellised over `n_draws` draws: unbiased, and at each
-        position every candidate counts with its chance of being drawn.
+        Exact (to 1e-7) for decay 1. For decay below 1, averaged over `n_draws` draws, where at each position every
+        candidate counts with its chance of being drawn: unbiased, and far less noisy than counting the draws.
+
+        Args:
+            queries: Scored queries.
+            weights: What each place is worth, from the first on; the discounts 1/log2(1 + j) of k places by default.
+            n_draws: Draws per query for decay below 1.
+            seed: Random seed, used only when rankings are sampled.
+            progress: Called with (queries done, queries in all).
         """
-        return self._expected(queries, discount(self.k), n_draws, seed, progress)
+        return np.asarray(self._expected(queries, self._place_weights(weights)[None], n_draws, seed, progress)[0][0])
 
     def placement(self, queries: Queries, *, n_draws: int = SMOOTHING_DRAWS, seed: int = 0) -> FloatArray:
         """Chance of each row's item at each position, (n_rows, k); rows add up to the chance of being shown."""
-        columns = [self._expected(queries, unit, n_draws, seed, None) for unit in np.eye(self.k)]
-        return np.stack(columns, axis=1)
+        return np.ascontiguousarray(self._expected(queries, np.eye(self.k), n_draws, seed, None)[0].T)
+
+    def order_share(self, queries: Queries) -> FloatArray:
+        """Chance that a query is served its order by score in place of a draw, (n_queries,).
+
+        It depends on the scores alone: the least that keeps the floor on the query, and the anchor at least.
+
+        Example:
+            >>> queries = Queries.from_arrays(scores=[2.0, 1.0, 0.0], query_ids=["q", "q", "q"])
+            >>> GPLRanker(k=2, floor=0.95).order_share(queries).round(3)
+            array([0.682])
+        """
+        floor, anchor, _, _ = self.mixture
+        if floor == 0.0:
+            return np.full(len(queries), anchor)
+        return self._expected(queries, np.empty((0, 1)), 0, 0, None)[1]
+
+    def _place_weights(self, weights: ArrayLike | None) -> FloatArray:
+        return discount(self.k) if weights is None else checked_weights(weights, "weights")
+
+    @cached_property
+    def mixture(self) -> tuple[float, float, FloatArray, tuple[FloatArray, FloatArray]]:
+        """The floor where it has to be computed, else 0; the anchor; the floor's weights, (n_weights, k); nodes."""
+        floor, anchor = self.floor, self.anchor
+        sampled = self.decay < 1.0 and self.threshold > 0.0  # exposures that are sampled give no sure floor
+        if floor == 1.0 or sampled or anchor >= floor:  # the share of the order is never above the floor
+            floor, anchor = 0.0, max(floor, anchor)
+        weights = self._promised_weights if floor > 0.0 else ()
+        padded = np.zeros((len(weights), max(map(len, weights), default=1)))
+        for row, given in zip(padded, weights, strict=True):
+            row[: len(given)] = given
+        return floor, anchor, padded, laguerre_rules()
 
     def _expected(
-        self, queries: Queries, weights: FloatArray, n_draws: int, seed: int, progress: Progress | None
-    ) -> FloatArray:
-        exact = self.decay == 1.0 or self.is_deterministic or self.threshold == 0.0
+        self, queries: Queries, asked: FloatArray, n_draws: int, seed: int, progress: Progress | None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Expected weight of each row's place, in several weightings of the places.
+
+        Returns:
+            The weights, (n_weights, n_rows), and the share of the order by score of each query, (n_queries,).
+        """
+        floor, anchor, promised, rules = self.mixture
+        place_weights = np.zeros((len(asked) + len(promised), max(asked.shape[1], promised.shape[1])))
+        place_weights[: len(asked), : asked.shape[1]] = asked
+        place_weights[len(asked) :, : promised.shape[1]] = promised
+        thresholds = expand(self.threshold, self.decay, place_weights.shape[1])
+        exact = self.decay == 1.0 or self.threshold == 0.0 or bool(thresholds[-1] > 1.0)
         if not exact and n_draws < 1:
             raise ValueError(f"n_draws must be ≥ 1 for decay below 1, got {n_draws}")
-        scores, order = self.mapped(queries.need_scores()), queries.by_score
+        scores, order = self._drawn_by(queries)
         keys = np.empty(0, np.uint64) if exact else queries.keys
-        out, rules, name = np.empty(queries.n_rows), laguerre_rules(), stream_seed(seed, CALIBRATION)
+        name, by_score = stream_seed(seed, CALIBRATION), queries.by_score
+        out, shares = np.empty((len(asked), queries.n_rows)), np.empty(len(queries))
         over_queries(
             lambda start, stop: exposure_of_queries(
-                queries.offsets, order, scores, self.scale, self.thresholds, weights, rules,
-                keys, name, 0 if exact else n_draws, start, stop, out,
+                queries.offsets, order, scores, self.scale, thresholds, place_weights, rules,
+                keys, name, 0 if exact else n_draws, by_score, floor, anchor, start, stop, shares, out,
             ),
             queries.offsets,
             progress,
         )  # fmt: skip
-        return queries.in_caller_order(out)
+        for row in out:
+            row[:] = queries.in_caller_order(row)
+        return out, shares
 
     def sample(self, queries: Queries, n_draws: int = 1, seed: int = 0) -> NDArray[np.int64]:
         """Rankings drawn independently for each query.
@@ -201,11 +332,12 @@ class GPLRanker:
         return self._drawn(queries, np.array(names, np.uint64), progress)[:, 0]
 
     def _drawn(self, queries: Queries, noise: NDArray[np.uint64], progress: Progress | None) -> NDArray[np.int64]:
-        scores, order = self.mapped(queries.need_scores()), queries.by_score
+        scores, order = self._drawn_by(queries)
+        by_score, shares = queries.by_score, self.order_share(queries)
         out = np.empty((*noise.shape, self.k), np.int64)
         over_queries(
             lambda start, stop: sample_queries(
-                queries.offsets, order, scores, self.scale, self.thresholds, noise, start, stop, out
+                queries.offsets, order, scores, self.scale, self.thresholds, noise, by_score, shares, start, stop, out
             ),
             queries.offsets,
             progress,
@@ -219,6 +351,7 @@ class GPLRanker:
         session: object = None,
         k: int | None = None,
         item_ids: Sequence[Any] | NDArray[Any] | None = None,
+        groups: object = None,
     ) -> NDArray[np.int64]:
         """One order of one query, for serving.
 
@@ -233,6 +366,8 @@ class GPLRanker:
             k: How many places to fill, the ranker's own k unless given; the first places do not depend on it.
             item_ids: Ids of the candidates, (n_items,). Equal scores are ordered by a hash of the query's id, its
                 scores and these ids (without ids, the candidates' positions), as at calibration.
+            groups: For each candidate its group, a list of groups, or None where it is missing; read by a ranker with
+                a boost.
 
         Returns:
             Positions within `scores`, (min(k, n_items),).
@@ -241,7 +376,7 @@ class GPLRanker:
             >>> GPLRanker().rank([0.3, 2.0, 1.1], query_id="q7", session="u42", k=3)
             array([1, 0, 2])
         """
-        ranking: NDArray[np.int64] = self._serve(rank_one, scores, query_id, session, k, item_ids)[0]
+        ranking: NDArray[np.int64] = self._serve(False, scores, query_id, session, k, item_ids, groups)[0]
         return ranking
 
     def rank_with_propensity(
@@ -251,6 +386,7 @@ class GPLRanker:
         session: object = None,
         k: int | None = None,
         item_ids: Sequence[Any] | NDArray[Any] | None = None,
+        groups: object = None,
     ) -> ServedList:
         """What `rank` returns, with the propensity of each place and the order by score beside it.
 
@@ -258,23 +394,30 @@ class GPLRanker:
             >>> GPLRanker().rank_with_propensity([0.3, 2.0, 1.1], "q7", "u42", k=3).propensity.round(3)
             array([0.629, 0.31 , 1.   ])
         """
-        return ServedList(*self._serve(rank_one_with_propensity, scores, query_id, session, k, item_ids))
+        return ServedList(*self._serve(True, scores, query_id, session, k, item_ids, groups))
 
     def _serve(
         self,
-        kernel: Any,
+        propensities: bool,
         scores: ArrayLike,
         query_id: object,
         session: object,
         k: int | None,
         item_ids: Sequence[Any] | NDArray[Any] | None,
+        groups: object,
     ) -> Any:
         """What a kernel makes of one query; ids are hashed only where scores are equal."""
         raw = servable(scores)
         if item_ids is not None and len(item_ids) != raw.size:
             raise DataError(f"there are {len(item_ids)} item ids and {raw.size} scores; expected one id per score")
         noise = session_noise(self._key, query_id, session)
-        arguments = raw, self.mapped(raw), self.scale, self._served(raw, k), noise
+        arguments: tuple[Any, ...]
+        if self._only_draws:
+            kernel = rank_one_with_propensity if propensities else rank_one
+            arguments = raw, self.mapped(raw), self.scale, self._served(raw, k), noise
+        else:
+            kernel = rank_mixed_with_propensity if propensities else rank_mixed
+            arguments = *self._request(raw, k, groups), noise, *self.mixture
         found = kernel(*arguments, np.uint64(0), NO_IDS)
         ranking, tied = found[0], found[-1]
         if ranking.size == 0:
@@ -284,6 +427,19 @@ class GPLRanker:
             items = NO_IDS if item_ids is None else identifier_hashes(identifiers(item_ids, "item_ids", raw.size))
             found = kernel(*arguments, np.uint64(query), items)
         return found
+
+    @cached_property
+    def _only_draws(self) -> bool:
+        return self.floor == 0.0 and self.anchor == 0.0 and not self.boost
+
+    def _request(
+        self, raw: FloatArray, k: int | None, groups: object
+    ) -> tuple[FloatArray, FloatArray, bool, float, FloatArray]:
+        """Raw scores, what the draw goes by, whether the two may differ in order, the scale, and thresholds."""
+        drawn = self.mapped(raw)
+        if self.boost:
+            drawn = drawn + self.deviation * additions_of_request(self.boost, self.boost_missing, groups, raw.size)
+        return raw, drawn, bool(self.boost), self.scale, self._served(raw, k)
 
     def _served(self, raw: FloatArray, k: int | None) -> FloatArray:
         """The thresholds of the places to fill, (places,)."""
@@ -311,11 +467,12 @@ class GPLRanker:
             need = f"({len(queries)}, …, at most {self.k})"
             raise DataError(f"rankings have shape {given.shape}; needed is {need}")
         lists = np.ascontiguousarray(given.reshape(len(queries), -1, given.shape[-1]))
-        scores, order = self.mapped(queries.need_scores()), queries.by_score
+        scores, order = self._drawn_by(queries)
+        by_score, shares = queries.by_score, self.order_share(queries)
         out = np.empty(lists.shape)
         over_queries(
             lambda start, stop: place_probabilities_of_queries(
-                queries.offsets, order, scores, self.scale, self.thresholds, lists, start, stop, out
+                queries.offsets, order, scores, self.scale, self.thresholds, lists, by_score, shares, start, stop, out
             ),
             queries.offsets,
         )
@@ -323,4 +480,4 @@ class GPLRanker:
 
     @cached_property
     def _key(self) -> bytes:
-        return session_key(repr(replace(self, k=1)))  # how many places are asked for must not change the draw
+        return session_key(repr(self.of_length(1)))  # how many places are asked for must not change the draw

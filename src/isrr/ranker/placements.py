@@ -1,6 +1,5 @@
 """Rankings of many queries as a table: one row a place."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ def placements(
     import pyarrow as pa
 
     k = min(k, int(queries.n_items.max()))
-    served = replace(ranker, k=k)
+    served = ranker.of_length(k)
     rankings = served.rank_queries(queries, session, progress)
     propensity = served.propensity(rankings, queries)
     placed = rankings >= 0

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from isrr.data.identifiers import identifier_text
 from isrr.data.queries import FloatArray
 from isrr.errors import DataError
 from isrr.noise import SERVING
@@ -20,7 +21,8 @@ class ServedList(NamedTuple):
         ranking: Positions within the scores, (places,).
         propensity: Chance of each placed item at its place given those above it, (places,).
         deterministic: The first places of the order by score, (places,).
-        eligibility: The best item's chance of first place.
+        eligibility: The best item's chance of first place in a draw.
+        order_share: Chance that this query is served its order by score in place of a draw.
         tied: Whether two scores are equal.
     """
 
@@ -28,12 +30,8 @@ class ServedList(NamedTuple):
     propensity: FloatArray
     deterministic: NDArray[np.int64]
     eligibility: float
+    order_share: float
     tied: bool
-
-
-def is_length(k: object) -> bool:
-    """Whether k can be the length of a list."""
-    return isinstance(k, int | np.integer) and not isinstance(k, bool) and bool(k >= 1)
 
 
 def servable(scores: ArrayLike) -> FloatArray:
@@ -69,6 +67,6 @@ def session_noise(key: bytes, query_id: object, session: object) -> np.uint64:
             f"session {session!r} is given without a query id; the two name the draw together, and a session alone "
             "would draw the same for every query"
         )
-    query, name = str(query_id).encode(), str(session).encode()
+    query, name = identifier_text(query_id).encode(), identifier_text(session).encode()
     digest = blake2b(len(query).to_bytes(8, "little") + query + name, digest_size=8, key=key)
     return np.uint64(int.from_bytes(digest.digest(), "little"))

@@ -1,0 +1,83 @@
+"""The boost: what is added to the scores of a group's items before they are drawn.
+
+Additions are in deviations of the (mapped) scores; an item of several groups gets all of theirs.
+"""
+
+import reprlib
+from collections.abc import Mapping, Sequence
+from typing import Literal, get_args
+
+import numpy as np
+
+from isrr.data.identifiers import identifier_text
+from isrr.data.queries import FloatArray, Queries
+from isrr.errors import DataError
+
+BoostMissing = Literal["refuse", "none"]
+Boost = tuple[tuple[str, float], ...] | Mapping[str, float]
+
+
+def checked_boost(boost: Boost) -> Boost:
+    """The additions sorted by group; those of 0 are left out.
+
+    Example:
+        >>> checked_boost({"old": 0, "new": 0.4, "local": 0.1})
+        (('local', 0.1), ('new', 0.4))
+    """
+    try:
+        given = [(group, float(addition)) for group, addition in dict(boost).items()]
+    except (TypeError, ValueError):
+        given = [("", np.nan)]
+    pairs = sorted((identifier_text(group), addition) for group, addition in given)
+    names = [group for group, _ in pairs]
+    if len(set(names)) < len(names) or not np.isfinite([addition for _, addition in pairs]).all():
+        raise ValueError(
+            f"boost must map each group to a finite number of deviations, such as {{'new': 0.4}}, got {boost!r}"
+        )
+    return tuple((group, addition) for group, addition in pairs if addition != 0.0)
+
+
+def check_boost_missing(boost_missing: object) -> None:
+    """Refuse what is no policy."""
+    if boost_missing not in get_args(BoostMissing):
+        raise ValueError(f"boost_missing must be one of {', '.join(get_args(BoostMissing))}; got {boost_missing!r}")
+
+
+def additions_by_row(boost: Boost, boost_missing: BoostMissing, queries: Queries) -> FloatArray:
+    """What is added to each row, in query order and in deviations, (n_rows,)."""
+    if queries.item_groups is None and boost_missing == "none":
+        return np.zeros(queries.n_rows)
+    names, codes = queries.coded_groups
+    addition = dict(boost)
+    return np.array([addition.get(name, 0.0) for name in names.tolist()])[codes]
+
+
+def additions_of_request(boost: Boost, boost_missing: BoostMissing, groups: object, n_items: int) -> FloatArray:
+    """What is added to each item of a request, in deviations, (n_items,).
+
+    Args:
+        boost: Additions by group.
+        boost_missing: What an item without a group means: an error, or no boost.
+        groups: For each item the name of its group, a list of names, or None where it is missing.
+        n_items: Number of scores in the request.
+    """
+    if groups is None:
+        groups = [None] * n_items
+    if not isinstance(groups, Sequence | np.ndarray) or isinstance(groups, str) or len(groups) != n_items:
+        raise DataError(
+            f"groups are {reprlib.repr(groups)}; expected a list of {n_items}, one entry per score: a group, a list "
+            "of groups, or None"
+        )
+    additions, out = dict(boost).items(), np.zeros(n_items)
+    for i, entry in enumerate(groups):
+        if entry is None:
+            if boost_missing == "refuse":
+                raise DataError(
+                    f"item {i} has no group, and this ranker boosts {', '.join(dict(boost))}; expected "
+                    "a group for every item, an empty list for an item that belongs to none"
+                )
+            continue
+        several = isinstance(entry, Sequence | np.ndarray | set | frozenset) and not isinstance(entry, str)
+        mine = set(map(identifier_text, entry)) if several else {identifier_text(entry)}
+        out[i] = sum(addition for group, addition in additions if group in mine)
+    return out
