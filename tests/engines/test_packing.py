@@ -17,9 +17,9 @@ from isrr.calibration.fill import Fill
 from isrr.calibration.judgments import NameJudgments
 from isrr.calibration.measure import Measure
 from isrr.calibration.sample import ALL, FindShared, Gather
-from isrr.engines.glance import TakeGlance
-from isrr.engines.layout import TakeSpans
 from isrr.engines.packing import pack, unpack
+from isrr.engines.rankings import TakeGlance
+from isrr.engines.tables import TakeSpans
 from isrr.engines.task import Together, kinds_of
 
 PER_SEGMENT = Guarantee.parse("ndcg@5 >= 90% of deterministic", per="segment")

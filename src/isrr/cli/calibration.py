@@ -63,14 +63,14 @@ def calibrate(
     from isrr.calibration.calibrate import calibrate as run
     from isrr.calibration.terms import Terms
     from isrr.certificate import ranker_path
-    from isrr.engines.source import read_files
+    from isrr.engines.source import read_any
 
     promises = [promised(text, meaning) for text in guarantee]
     check_file(out_file, read=(judged, validation))
     ranker_path(out_file)
     check_ledger(Path(judged), out_file)
     Terms(tuple(promises), confidence, path, evidence, selection, seed, attempts)  # a slip is told before reading
-    others = None if validation is None else read_files(validation, **columns)
+    others = None if validation is None else read_any(validation, **columns)
     tell_of_compiling()
     with progress("calibrating", "tuning and certifying") as advance:
         outcome = run(
@@ -118,8 +118,7 @@ def rank(
 
     isrr rank ranker.json scored.parquet -o ranked.parquet
     """
-    from isrr.engines.glance import TakeGlance
-    from isrr.engines.rankings import write_rankings
+    from isrr.engines.rankings import TakeGlance, write_rankings
     from isrr.status import ranker_in_force
 
     outcome = opened(ranker, trust_edited)
@@ -207,10 +206,10 @@ def plan(
     isrr plan -g 'ndcg@5 >= 0.50' --utility 0.55
     """
     from isrr.calibration.plan import plan as run
-    from isrr.engines.source import read_files
+    from isrr.engines.source import read_any
 
     promise = promised(guarantee, meaning)
-    queries = None if pilot is None else read_files(pilot, **columns)
+    queries = None if pilot is None else read_any(pilot, **columns)
     made = run(promise, queries, confidence=confidence, power=power, utility=utility, deviation=deviation)
     if queries is not None:
         warn_of_single_items(float((queries.n_items == 1).mean()), str(pilot))

@@ -5,13 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from isrr.data.columns import ROLES
 from isrr.data.files import open_table, reading
 from isrr.data.frames import read_queries
 from isrr.data.queries import Queries
-from isrr.engines import dask
-from isrr.engines.footers import footer_of, matching_files, plain, shared_columns
-from isrr.engines.local import Files, InMemory
+from isrr.engines.local import Files, InMemory, on_dask
+from isrr.engines.tables import footer_of, matching_files, plain, shared_columns
 from isrr.engines.task import Source
 from isrr.errors import DataError, GuaranteeError
 
@@ -69,25 +67,30 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
         return SparkRows.open(data, **where)
     if engine == "dask" and not (where.get("trust_layout") and isinstance(data, str | os.PathLike)):
         raise DataError("on Dask, give the path of Parquet files, and trust_layout: rows are not moved there")
-    if isinstance(data, Queries):
-        return InMemory(data)
     named = named_columns(where)
-    if not isinstance(data, str | os.PathLike):
-        return InMemory(read_queries(data, **named))  # type: ignore[arg-type]
-    if where.get("trust_layout"):
-        return Files(matching_files(data), named, dask.spread if engine == "dask" else map)
-    return InMemory(read_files(data, **named))
+    if where.get("trust_layout") and isinstance(data, str | os.PathLike):
+        return Files(matching_files(data), named, on_dask if engine == "dask" else map)
+    return InMemory(read_any(data, **named))
 
 
 def named_columns(where: Where) -> dict[str, str | None]:
     """The columns that were named, by role."""
-    return {role: where.get(role) for role in ROLES if role in where}  # type: ignore[misc]
+    return {role: name for role, name in where.items() if role not in ("trust_layout", "master", "partitions")}  # type: ignore[misc]
 
 
-def read_files(path: str | os.PathLike[str], **columns: str | None) -> Queries:
-    """The queries of a file, or of all Parquet files that a glob names; columns as for `read_queries`."""
-    files = matching_files(path)
-    return read_queries(files[0] if len(files) == 1 else _one_table(files, columns), **columns)  # type: ignore[arg-type]
+def read_any(data: Any, **columns: Any) -> Queries:
+    """Queries as they are, or those of a file, of all Parquet files that a glob names, or of a table.
+
+    Args:
+        data: `Queries`, a path, a glob, or a table of pandas, polars or pyarrow.
+        columns: Columns by role, as for `read_queries`.
+    """
+    if isinstance(data, Queries):
+        return data
+    if isinstance(data, str | os.PathLike):
+        files = matching_files(data)
+        data = files[0] if len(files) == 1 else _one_table(files, columns)
+    return read_queries(data, **columns)
 
 
 def _one_table(files: list[Path], named: Mapping[str, str | None]) -> Any:
