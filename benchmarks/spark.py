@@ -11,11 +11,15 @@ import ctypes
 import json
 import os
 import resource
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +44,7 @@ def rows(n_queries: int = N_QUERIES) -> list[dict]:
         local = _run("local", folder)
         meter = CpuMeter()
         meter.start()
-        with spark_cluster.cluster(folder) as master:
+        with cluster(folder) as master:
             spark = _run("spark", folder, master)
         cpu = meter.total()
     assert spark["certificate"] == local["certificate"], "the certificates differ"
@@ -150,6 +154,63 @@ def _run(engine: str, folder: Path, *master: str) -> dict:
     command = [sys.executable, "-c", call]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def cluster(folder: Path, n_workers: int = 2, cores: int = 1) -> Iterator[str]:
+    """Start it, wait until all workers have registered, give the master's address; stop it at the end."""
+    import pyspark
+
+    import isrr
+    import spark_cluster
+
+    home = Path(pyspark.__file__).parent
+    environment = os.environ | {
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(folder),
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "PYTHONPATH": str(Path(isrr.__file__).parents[1]),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    port, page = free_port(), free_port()
+    master = f"spark://127.0.0.1:{port}"
+    log = (folder / "cluster.log").open("wb")
+
+    def start(what: str, *arguments: str) -> subprocess.Popen:
+        command = [home / "bin" / "spark-class", f"org.apache.spark.deploy.{what}", "--host", "127.0.0.1", *arguments]
+        return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+
+    started = [start("master.Master", "--port", str(port), "--webui-port", str(page))]
+    try:
+        for worker in range(n_workers):
+            place = ["--work-dir", str(folder / f"worker-{worker}"), "--webui-port", str(free_port())]
+            started.append(start("worker.Worker", *place, "--cores", str(cores), "--memory", "2g", master))
+        spark_cluster.wait_for(lambda: status(page).get("aliveworkers") == n_workers)
+        yield master
+    finally:
+        for process in reversed(started):
+            process.send_signal(signal.SIGTERM)
+        for process in started:
+            process.wait(30)
+        log.close()
+
+
+def status(page: int) -> dict:
+    """What the master's page says."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{page}/json/", timeout=5) as answer:
+            return json.load(answer)
+    except OSError:
+        return {}
 
 
 def sizes(n_queries: int = 20_000) -> None:

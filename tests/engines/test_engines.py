@@ -12,11 +12,9 @@ import isrr
 from isrr import DataError, PromiseError
 from isrr.calibration.tasks import smallest_keys
 from isrr.data import blocks
-from isrr.engines.dask import spread
-from isrr.engines.footers import matching_files
-from isrr.engines.layout import Span, apart
-from isrr.engines.local import Files
-from isrr.engines.source import open_source
+from isrr.engines.local import Files, on_dask
+from isrr.engines.source import open_source, read_any
+from isrr.engines.tables import Span, apart, matching_files
 from isrr.parallel import threads
 from value_task import SumMargins
 
@@ -89,9 +87,18 @@ def test_queries_that_change_between_passes_are_refused(files, change, tmp_path)
 
 
 def test_the_queries_of_smallest_key_are_found_wherever_they_are(files):
-    queries = isrr.engines.source.open_source(files).queries
+    queries = read_any(files)
     found = smallest_keys(Files(matching_files(files)), 40, len(queries))
     np.testing.assert_array_equal(found.keys, np.sort(queries.keys)[:40])
+
+
+def test_queries_a_path_a_glob_and_a_table_are_read_alike(files):
+    table = pa.concat_tables([pq.read_table(file) for file in sorted(Path(files).parent.iterdir())])
+    queries = isrr.read_queries(table)
+    assert read_any(queries) is queries
+    assert read_any(files).fingerprint == read_any(table).fingerprint == queries.fingerprint
+    ours = table.rename_columns(["search", "item_id", "score", "relevance"])
+    assert read_any(ours, query="search", score=None).fingerprint == queries.fingerprint
 
 
 @pytest.mark.parametrize(
@@ -155,7 +162,7 @@ def test_a_refusal_keeps_its_kind_on_the_way(files):
 def test_a_task_on_dask_runs_on_one_thread(monkeypatch):
     pytest.importorskip("dask")
     monkeypatch.setenv("ISRR_THREADS", "3")
-    assert spread(lambda _: threads(), [Path("a"), Path("b")]) == (1, 1)
+    assert on_dask(lambda _: threads(), [Path("a"), Path("b")]) == (1, 1)
 
 
 def test_unknown_engines_and_rows_that_dask_would_have_to_move_are_refused(files, tmp_path):

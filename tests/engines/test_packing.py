@@ -9,14 +9,16 @@ from pkgutil import iter_modules
 
 import numpy as np
 import pytest
+from isrr.engines.glance import TakeGlance
+from isrr.engines.layout import TakeSpans
 
 import isrr
 from isrr import GPLRanker, MergeError, Promise, Queries
 from isrr.calibration.check import MeasureOutcome
 from isrr.calibration.tasks import ALL, Fill, FindShared, Gather, NameJudgments, TakeCensus
-from isrr.engines.glance import TakeGlance
-from isrr.engines.layout import TakeSpans
 from isrr.engines.packing import pack, unpack
+from isrr.engines.rankings import TakeGlance
+from isrr.engines.tables import TakeSpans
 from isrr.engines.task import Together, kinds_of
 from isrr.promises.promise import objectives
 

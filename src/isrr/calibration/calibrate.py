@@ -14,7 +14,7 @@ from isrr.calibration.table import Table, hash_key
 from isrr.calibration.tasks import Census, Fill, NameJudgments, TakeCensus, enough, refuse_single, smallest_keys
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import Queries
-from isrr.engines.source import Where, open_source, read_any
+from isrr.engines.source import Where, open_source, read_any, with_values
 from isrr.engines.task import Source, Together
 from isrr.errors import DataError
 from isrr.findings import Provenance
@@ -71,7 +71,7 @@ def calibrate(
     chosen_path = path if isinstance(path, str) else tuple(path)
     request = Request(promises(promise), confidence, chosen_path, evidence, selection, seed, attempts)
     others = None if validation is None else read_any(validation, request.columns, **where)
-    with closing(open_source(queries, engine, **where)) as source:
+    with closing(open_source(queries, engine, **with_values(where, request.columns))) as source:
         return _calibrated(source, request, others, count_look, progress)
 
 

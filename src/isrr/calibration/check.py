@@ -15,7 +15,7 @@ from isrr.calibration.tasks import refuse_single
 from isrr.certificate import Abstention, Certificate
 from isrr.counting import counted, percent
 from isrr.data.queries import Queries, joint_fingerprint
-from isrr.engines.source import Where, open_source
+from isrr.engines.source import Where, open_source, with_values
 from isrr.errors import DataError
 from isrr.exact import exact_sums
 from isrr.findings import Estimate
@@ -298,7 +298,8 @@ def check(
         progress: Called with (done, in all).
         where: See `isrr.engines.source.Where`.
     """
-    with closing(open_source(queries, engine, **where)) as source:
+    columns = [column for promise in outcome.promises for column in promise.columns]
+    with closing(open_source(queries, engine, **with_values(where, columns))) as source:
         found = source.run(MeasureOutcome(outcome), progress)
     n_all = found.n_queries + found.n_skipped
     if found.n_queries < 2:

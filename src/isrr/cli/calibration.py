@@ -119,8 +119,7 @@ def rank(
 
     isrr rank ranker.json scored.parquet -o ranked.parquet
     """
-    from isrr.engines.glance import TakeGlance
-    from isrr.engines.rankings import write_rankings
+    from isrr.engines.rankings import TakeGlance, write_rankings
     from isrr.status import ranker_in_force
 
     outcome = opened(ranker, trust_edited)

@@ -38,12 +38,12 @@ def report(
 
     isrr report ranker.json judged.parquet -o report.html
     """
-    from isrr.engines.source import read_files
+    from isrr.engines.source import read_any
 
     outcome = opened(ranker, trust_edited)
     check_file(out_file, read=(ranker, judged, validation))
-    queries = None if judged is None else read_files(judged, **columns)
-    others = None if validation is None else read_files(validation, **columns)
+    queries = None if judged is None else read_any(judged, **columns)
+    others = None if validation is None else read_any(validation, **columns)
     standing, said = status_of(ranker, outcome)
     fallen = "" if standing == "valid" else said
     write_page(out_file, outcome, queries, others, shlex.join(["isrr", *sys.argv[1:]]), fallen)

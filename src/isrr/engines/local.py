@@ -1,4 +1,4 @@
-"""Queries on this machine: in memory, or streamed from Parquet files in blocks."""
+"""Queries on this machine: in memory, or streamed from Parquet files in blocks, by Dask where it is asked for."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,10 +9,19 @@ from typing import Any
 from isrr.data.blocks import parquet_batches
 from isrr.data.columns import Cast
 from isrr.data.queries import Queries
-from isrr.engines.footers import Footer, footer_of, refuse_without_rows, shared_columns
-from isrr.engines.layout import TakeSpans, apart, ids_by_block, split_query
+from isrr.engines.tables import (
+    Footer,
+    TakeSpans,
+    apart,
+    footer_of,
+    ids_by_block,
+    refuse_without_rows,
+    shared_columns,
+    split_query,
+)
 from isrr.engines.task import Sum, Task, merged, summarise
-from isrr.parallel import Progress
+from isrr.errors import MissingExtraError
+from isrr.parallel import Progress, use_threads
 
 BLOCK = 8_192  # queries
 Spread = Callable[[Callable[[Path], Any], list[Path]], Iterable[Any]]
@@ -104,3 +113,21 @@ class Files:
 def summarise_file(file: Path, task: Task[Sum], columns: Cast) -> Any:
     """One file, summed up in one record batch."""
     return summarise(parquet_batches(file, columns.names), task, columns, str(file))
+
+
+def on_dask(function: Callable[[Path], Any], files: list[Path]) -> tuple[Any, ...]:
+    """What `map` gives, computed by Dask."""
+    try:
+        from dask.base import compute
+        from dask.delayed import delayed
+    except ImportError:
+        raise MissingExtraError("dask", "dask") from None
+    task = delayed(_on_one_thread)
+    answers: tuple[Any, ...] = compute(*(task(function, file) for file in files))  # type: ignore[no-untyped-call]
+    return answers
+
+
+def _on_one_thread(function: Callable[[Path], Any], file: Path) -> Any:
+    """The scheduler runs a task for every core."""
+    with use_threads(1):
+        return function(file)

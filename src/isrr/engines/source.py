@@ -9,9 +9,8 @@ from isrr.data.columns import ROLES, VALUE, value_roles
 from isrr.data.files import open_table, reading
 from isrr.data.frames import read_queries
 from isrr.data.queries import Queries
-from isrr.engines import dask
-from isrr.engines.footers import footer_of, matching_files, plain, shared_columns
-from isrr.engines.local import Files, InMemory
+from isrr.engines.local import Files, InMemory, on_dask
+from isrr.engines.tables import footer_of, matching_files, plain, shared_columns
 from isrr.engines.task import Source
 from isrr.errors import DataError, PromiseError
 
@@ -52,11 +51,7 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
         engine: "local", "spark", or "dask" for Parquet files whose layout is trusted.
         where: See `Where`.
     """
-    unknown = sorted(set(where) - set(Where.__annotations__))
-    if unknown:
-        raise TypeError(
-            f"unexpected keyword argument {unknown[0]!r}; where data are: {', '.join(Where.__annotations__)}"
-        )
+    named = named_columns(where)
     if engine not in ENGINES:
         raise PromiseError(f"no engine is called {engine!r}; there are {', '.join(ENGINES)}")
     unused = [name for name in ("master", "partitions") if where.get(name) is not None]
@@ -71,45 +66,50 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
         return SparkRows.open(data, **where)
     if engine == "dask" and not (where.get("trust_layout") and isinstance(data, str | os.PathLike)):
         raise DataError("on Dask, give the path of Parquet files, and trust_layout: rows are not moved there")
-    named = named_columns(where)
     if isinstance(data, Queries):
-        for name in where.get("values", ()):
-            data.column(name)
-        return InMemory(data)
-    if not isinstance(data, str | os.PathLike):
-        return InMemory(read_queries(data, **_arguments(named)))
-    if where.get("trust_layout"):
-        return Files(matching_files(data), named, dask.spread if engine == "dask" else map)
-    return InMemory(read_files(data, **_arguments(named)))
+        given = [role for role, name in named.items() if name is not None and not role.startswith(VALUE)]
+        if given:
+            raise DataError(f"`{given[0]}=` names a column of a table, but these queries were read already")
+    if where.get("trust_layout") and isinstance(data, str | os.PathLike):
+        return Files(matching_files(data), named, on_dask if engine == "dask" else map)
+    return InMemory(read_any(data, **where))
 
 
 def read_any(data: Any, columns: Sequence[str] = (), **where: Unpack[Where]) -> Queries:
-    """Queries at hand, or read from what `open_source` takes, with the value columns that these roles name."""
+    """Queries as they are, or those of a file, of all Parquet files that a glob names, or of a table.
+
+    Args:
+        data: `Queries`, a path, a glob, or a table of pandas, polars or pyarrow.
+        columns: Roles to read beside the usual ones, such as "value:margin".
+        where: See `Where`.
+    """
+    named = named_columns(with_values(where, columns))
     if isinstance(data, Queries):
+        for name in where.get("values", ()):
+            data.column(name)
         return data
-    named: dict[str, Any] = named_columns(where)
-    if values := [column.removeprefix("value:") for column in columns if column.startswith("value:")]:
-        named["values"] = values
-    return read_files(data, **named) if isinstance(data, str | os.PathLike) else read_queries(data, **named)
+    if isinstance(data, str | os.PathLike):
+        files = matching_files(data)
+        data = files[0] if len(files) == 1 else _one_table(files, named)
+    plain_roles: dict[str, Any] = {role: name for role, name in named.items() if not role.startswith(VALUE)}
+    return read_queries(data, values=[name for role, name in named.items() if role.startswith(VALUE)], **plain_roles)
+
+
+def with_values(where: Where, columns: Sequence[str]) -> Where:
+    """The same, with the value columns that these roles name."""
+    more = [role.removeprefix(VALUE) for role in columns if role.startswith(VALUE)]
+    return {**where, "values": tuple(dict.fromkeys((*where.get("values", ()), *more)))}
 
 
 def named_columns(where: Where) -> dict[str, str | None]:
-    """The columns that were named, by role."""
+    """The columns that were named, by role; a name that says nothing here is refused."""
+    unknown = sorted(set(where) - set(Where.__annotations__))
+    if unknown:
+        raise TypeError(
+            f"unexpected keyword argument {unknown[0]!r}; where data are: {', '.join(Where.__annotations__)}"
+        )
     named = {role: where.get(role) for role in ROLES if role in where}
     return named | value_roles(where.get("values", ()))  # type: ignore[return-value]
-
-
-def _arguments(named: Mapping[str, str | None]) -> dict[str, Any]:
-    """Columns by role as the arguments of `read_queries`."""
-    plain = {role: name for role, name in named.items() if not role.startswith(VALUE)}
-    return plain | {"values": [name for role, name in named.items() if role.startswith(VALUE)]}
-
-
-def read_files(path: str | os.PathLike[str], *, values: Sequence[str] = (), **columns: str | None) -> Queries:
-    """The queries of a file, or of all Parquet files that a glob names; columns as for `read_queries`."""
-    files = matching_files(path)
-    source = files[0] if len(files) == 1 else _one_table(files, columns | value_roles(values))
-    return read_queries(source, values=values, **columns)  # type: ignore[arg-type]
 
 
 def _one_table(files: list[Path], named: Mapping[str, str | None]) -> Any:

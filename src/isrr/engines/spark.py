@@ -7,27 +7,38 @@ where rows stood within their query, as they are in memory, and never by what th
 
 import os
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Unpack
+from urllib.parse import unquote, urlsplit
 
-from isrr.data.columns import ROLES, Cast, cast
-from isrr.data.files import Table
-from isrr.engines.footers import refuse_without_rows, shared_columns
-from isrr.engines.jobs import run_job
-from isrr.engines.layout import TakeSpans, apart, ids_by_block, split_query
+from isrr.data.columns import MADE_IDS, Cast
+from isrr.engines.cluster import pandas_unmentioned, reading_session, refuse_other_master, run_job
 from isrr.engines.packing import SUMMARY_COLUMNS
-from isrr.engines.sessions import own_session, pandas_unmentioned, refuse_other_master, settings
 from isrr.engines.source import Where, named_columns
-from isrr.engines.spark_files import spark_files
+from isrr.engines.tables import (
+    Footer,
+    TakeSpans,
+    apart,
+    columns_of,
+    footer_of,
+    ids_by_block,
+    matching_files,
+    refuse_without_rows,
+    shared_columns,
+    split_query,
+)
 from isrr.engines.task import Sum, Task, merged, summarise
 from isrr.errors import DataError, EngineError
 from isrr.parallel import Progress, use_threads
 
-BATCH_ROWS = 1 << 16
 PLACE = "_isrr_place"  # a column of ours, while rows are sorted
-WHOLE_FILE = str(1 << 40)  # bytes; no file is cut, and none shares its task
+FOOTERS_AT_ONCE = 16
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_PATTERN = re.compile(r"[\\{}\[\]*?,^]")
 _PARTITION = re.compile(r"partition (\d+)")
 
 
@@ -55,23 +66,20 @@ class SparkRows:
 
         With `trust_layout`, refuses queries that are cut in two, and files without any.
         """
-        master = where.get("master")
+        master, trusted, named = where.get("master"), bool(where.get("trust_layout")), named_columns(where)
         in_files = isinstance(data, str | os.PathLike)
         name = os.fspath(data) if in_files else "table"
         if not in_files and not hasattr(data, "mapInArrow"):
             raise DataError(f"a {type(data).__name__} is neither a path nor a Spark table; read it with engine='local'")
-        spark = run_job(lambda: own_session(master), name) if in_files else data.sparkSession
+        spark = run_job(lambda: reading_session(master, whole_files=trusted), name) if in_files else data.sparkSession
         refuse_other_master(spark, master)
-        named = named_columns(where)
-        trusted = where.get("trust_layout")
         if in_files:
             rows, files, footers = spark_files(spark, name)
             columns, made = shared_columns(files, footers, named), footers[0].made_ids
             if trusted:
                 refuse_without_rows(files, footers)
         else:
-            rows, made, wanted = data, False, dict.fromkeys(ROLES) | named
-            columns = cast(Table(name, rows.columns, lambda *_: None), wanted, None, need_query=True)
+            rows, columns, made = data, columns_of(name, data.columns, named), False
         if trusted:
             source = cls(rows, rows, columns, name, made)
             source._refuse_split_queries()
@@ -104,11 +112,7 @@ class SparkRows:
 
     def job(self, action: Any, progress: Progress | None = None) -> Any:
         """Run an action on the cluster."""
-        chosen = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS)}
-        if self.gathered is self.rows:
-            chosen |= {"spark.sql.files.maxPartitionBytes": WHOLE_FILE, "spark.sql.files.openCostInBytes": WHOLE_FILE}
-        with settings(self.rows.sparkSession, chosen):
-            return run_job(action, self.name, self.rows.sparkSession, progress)
+        return run_job(action, self.name, self.rows.sparkSession, progress)
 
     def _refuse_split_queries(self) -> None:
         if apart(self.run(TakeSpans())):
@@ -181,3 +185,69 @@ def _task_name() -> str:
 
     context = TaskContext.get()
     return "partition" if context is None else f"partition {context.partitionId()}"
+
+
+def spark_files(spark: Any, name: str) -> tuple[Any, Sequence[Any], list[Footer]]:
+    """The Parquet files that a path names: their rows, what they are called, what their ends say.
+
+    Files of this machine are found here, as the local engine finds them, and Spark is given each by its name: left to
+    itself it passes over some and takes others for patterns. A path with a scheme, or where another file system is
+    Spark's own, is for Spark to resolve.
+    """
+    if _SCHEME.match(name) or not spark._jsc.hadoopConfiguration().get("fs.defaultFS").startswith("file:"):
+        rows = run_job(lambda: spark.read.parquet(name), name, spark)
+        remote = rows.inputFiles()
+        footers = run_job(lambda: _remote_footers(spark, remote), name, spark)
+        by_folder = {column: "text" for column in rows.columns if not any(column in each.columns for each in footers)}
+        return rows, remote, [replace(each, columns=each.columns | by_folder) for each in footers]
+    files = matching_files(name)
+    footers = [footer_of(file) for file in files]
+    given = [os.path.abspath(file) for file in files]
+    for file in given:
+        if ":" in file or os.path.basename(file).startswith(("_", ".")):
+            raise DataError(f"{file}: Spark reads no file with a colon in its path, or whose name begins with _ or .")
+    rows = run_job(lambda: spark.read.parquet(*map(literal, given)), name, spark)
+    taken = {unquote(urlsplit(file).path) for file in rows.inputFiles()}
+    for file in given:
+        if file not in taken:
+            raise DataError(f"{file}: Spark passes over this file; give it a plain name")
+    return rows, files, footers
+
+
+def literal(path: str) -> str:
+    """A path as Spark takes it for itself, not for a pattern.
+
+    Example:
+        >>> print(literal("/data/part[1].parquet"))
+        /data/part\\[1\\].parquet
+    """
+    return _PATTERN.sub(r"\\\g<0>", path)
+
+
+def _remote_footers(spark: Any, files: Sequence[str]) -> list[Footer]:
+    """What the ends of files say that Java alone can reach."""
+    from py4j.protocol import Py4JJavaError
+
+    java, configuration = spark._jvm, spark._jsc.hadoopConfiguration()
+    parquet = java.org.apache.parquet.hadoop
+    ((key, yes),) = ((key.decode(), yes.decode()) for key, yes in MADE_IDS.items())
+
+    def footer(file: str) -> Footer:
+        path = java.org.apache.hadoop.fs.Path(java.java.net.URI(file))
+        try:
+            source = parquet.util.HadoopInputFile.fromPath(path, configuration)
+            with closing(parquet.ParquetFileReader.open(source)) as reader:
+                said, n_rows = reader.getFileMetaData(), reader.getRecordCount()
+        except Py4JJavaError as error:
+            raise DataError(f"{file}: cannot be read: {error.java_exception.getMessage()}") from None
+        columns = {column.getName(): _type(column) for column in said.getSchema().getFields()}
+        return Footer(columns, said.getKeyValueMetaData().get(key) == yes, n_rows)
+
+    with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
+        return list(pool.map(footer, files))
+
+
+def _type(column: Any) -> str:
+    meant = column.getLogicalTypeAnnotation()
+    stored = column.asPrimitiveType().getPrimitiveTypeName().name().lower() if column.isPrimitive() else "nested"
+    return stored if meant is None else f"{stored} ({meant.toString()})"

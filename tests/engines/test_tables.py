@@ -1,7 +1,5 @@
 """Which files a path names, and which of them make one table; the same words whoever reads them."""
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,7 +8,6 @@ import pytest
 import isrr
 from isrr import DataError
 from isrr.engines.spark import quoted
-from isrr.engines.spark_files import nameable
 
 PROMISE = "ndcg@5 >= 0.3"
 STREAMED = pytest.mark.parametrize("where", [{}, {"trust_layout": True}], ids=["in memory", "streamed"])
@@ -94,13 +91,6 @@ def test_a_file_without_rows_is_no_partition_but_may_be_part_of_a_table(tmp_path
     for engine in ("local", "dask"):
         with pytest.raises(DataError, match=r"c\.parquet: the table has no rows, so no query stands in it"):
             isrr.calibrate(files, PROMISE, trust_layout=True, engine=engine)
-
-
-@pytest.mark.parametrize("name", ["_a.parquet", ".a.parquet", "a._COPYING_", "a:b.parquet"])
-def test_names_that_spark_would_pass_over_are_refused(name):
-    with pytest.raises(DataError, match="Spark"):
-        nameable(Path("/data") / name)
-    assert nameable(Path("/data/a[1]{b}*.parquet")) == "/data/a[1]{b}*.parquet"
 
 
 def test_a_name_is_quoted_for_spark():
