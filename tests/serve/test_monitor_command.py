@@ -9,15 +9,15 @@ import pytest
 from typer.testing import CliRunner
 
 from isrr.cli.main import app
-from isrr.serve.served_log import ServedLog
+from isrr.serve.served_log import prepare
 from serving import client_of
 
 
 @pytest.fixture
 def served(ranker_file, tmp_path):
     """A log of 300 queries, and judgments under which every item is as good, or just those that were not drawn."""
-    client = client_of(ranker_file)
-    client.worker.log = ServedLog(tmp_path / "log", 1 << 20)
+    prepare(tmp_path / "log")
+    client = client_of(ranker_file, log=tmp_path / "log")
     rng, rows, queries = np.random.default_rng(20230), [], []
     for q in range(300):
         items = [{"id": f"i{n}", "score": score} for n, score in enumerate(rng.normal(1.0, 0.3, 12).round(4).tolist())]

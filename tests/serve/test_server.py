@@ -15,8 +15,9 @@ from scipy.stats import chisquare
 
 import oracles
 from isrr import Queries
-from isrr.serve.served_log import mend, read_served
-from serving import Load, Server
+from isrr.data.served_log import read_log
+from isrr.serve.served_log import mend
+from serving import Load, Server, unnamed
 
 ITEMS = [{"id": f"i{n}", "score": 1.5 - 0.05 * n} for n in range(10)]
 BODY = {"query_id": "q", "session": "s", "k": 10, "items": ITEMS}
@@ -39,14 +40,13 @@ def server(ranker_file, tmp_path):
     server.kill()
 
 
-def test_two_differently_started_servers_answer_with_the_same_bytes(lasting, ranker_file, client):
+def test_two_differently_started_servers_answer_alike(lasting, ranker_file, client):
     server, _ = lasting
     alone = Server(ranker_file, "--api-key", "x")
     try:
-        answers = {httpx.post(f"{server.url}/rank", json=BODY).content for _ in range(10)}
-        answers.add(httpx.post(f"{alone.url}/rank", json=BODY, headers={"X-API-Key": "x"}).content)
-        answers.add(client.post("/rank", BODY).content)
-        assert len(answers) == 1
+        answers = [unnamed(httpx.post(f"{server.url}/rank", json=BODY)) for _ in range(10)]
+        answers.append(unnamed(httpx.post(f"{alone.url}/rank", json=BODY, headers={"X-API-Key": "x"})))
+        assert all(answer == unnamed(client.post("/rank", BODY)) for answer in answers)
     finally:
         assert alone.stop() == 0
     assert all(json.loads(line)["level"] == "info" for line in alone.lines)
@@ -65,11 +65,22 @@ def test_told_to_stop_the_service_says_so_and_exits_with_0(abstention, tmp_path,
 
 def test_a_service_that_cannot_start_does_not_exit_with_0(ranker_file, tmp_path):
     (tmp_path / "log").symlink_to(tmp_path / "nowhere")
+    program = (
+        "from isrr.serve.worker import Worker\n"
+        "def broken(self):\n    raise OSError('tested')\n"
+        "Worker.warm_up = broken\n"
+        "if __name__ == '__main__':\n    from isrr.cli.main import main; main()"
+    )
+    (tmp_path / "broken.py").write_text(program)
     for workers in ("1", "2"):
-        command = [sys.executable, "-m", "isrr", "serve", str(ranker_file), "--port", "0", "--workers", workers]
-        done = subprocess.run([*command, "--log", str(tmp_path / "log")], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 1, done.stderr
-        assert "startup failed" in done.stderr
+        command = ["serve", str(ranker_file), "--port", "0", "--workers", workers]
+        for start, more, code, said in (
+            (["-m", "isrr"], ["--log", str(tmp_path / "log")], 2, "File exists"),
+            ([str(tmp_path / "broken.py")], [], 1, "tested"),
+        ):
+            done = subprocess.run([sys.executable, *start, *command, *more], capture_output=True, text=True, timeout=60)
+            assert done.returncode == code, done.stderr
+            assert said in done.stderr
 
 
 def test_draws_follow_the_enumerated_law(lasting, certificate):
@@ -137,10 +148,11 @@ def test_after_kill_9_of_everything_the_log_holds_every_answer_that_was_received
     server.kill()
     load.stop()
     mend(tmp_path / "log")
-    logged = {line["query_id"]: line for line in read_served(tmp_path / "log")}
+    logged = {line["query_id"]: line for line in read_log(tmp_path / "log").lines()}
     assert len(load.answers) > 50
     for query, _, answer in load.answers:
         assert logged[query]["items"] == [item["id"] for item in answer["items"]]
+        assert logged[query]["list_id"] == answer["list_id"]
     unanswered = logged.keys() - {query for query, _, _ in load.answers}
     assert unanswered <= {query for query, _ in load.failures}
     for file in (tmp_path / "log").glob("*.jsonl"):
