@@ -17,6 +17,7 @@ from isrr.serve.settings import Settings
 
 log = logging.getLogger("isrr.serve")
 JSON = "application/json"
+LATE = "the body did not arrive within {:g} seconds"
 DRAINED = 4  # times the largest body that is read before the connection is cut
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -132,19 +133,25 @@ class App:
         before it sees why.
         """
         chunks, size, more, most = [], 0, True, self._settings.max_body
+        task = asyncio.current_task()
+        assert task is not None
+        end = task.get_loop().call_later(self._settings.body_timeout, task.cancel, LATE)  # a third of asyncio.timeout
         try:
-            async with asyncio.timeout(self._settings.body_timeout):
-                while more and size <= DRAINED * most:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise Refusal(408, "the client went away before its body was complete")
-                    chunk, more = message.get("body", b""), message.get("more_body", False)
-                    size += len(chunk)
-                    if size <= most:
-                        chunks.append(chunk)
-        except TimeoutError:
-            seconds = f"{self._settings.body_timeout:g} seconds"
-            raise Refusal(408, f"the body did not arrive within {seconds}", connection="close") from None
+            while more and size <= DRAINED * most:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Refusal(408, "the client went away before its body was complete")
+                chunk, more = message.get("body", b""), message.get("more_body", False)
+                size += len(chunk)
+                if size <= most:
+                    chunks.append(chunk)
+        except asyncio.CancelledError as stopped:
+            if stopped.args != (LATE,):
+                raise
+            task.uncancel()
+            raise Refusal(408, LATE.format(self._settings.body_timeout), connection="close") from None
+        finally:
+            end.cancel()
         if size > most:
             raise Refusal(413, f"the body has more than the {most:,} bytes this service takes", connection="close")
         return b"".join(chunks)

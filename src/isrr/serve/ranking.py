@@ -2,6 +2,7 @@
 
 import secrets
 from collections import Counter
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,8 @@ from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.serving import ServedList
 from isrr.serve.current import Snapshot
 from isrr.serve.schema import CertificateNote, Groups, Id, RankRequest
+
+ID, SCORE, GROUP = map(attrgetter, ("id", "score", "group"))
 
 
 class Refusal(Exception):
@@ -52,6 +55,7 @@ class Made(NamedTuple):
 
     Attributes:
         list_id: Names it; nobody can guess it.
+        scores: The candidates' scores.
         ranking, propensity: Positions within the candidates and their propensities, at least the promise's k places.
         deterministic: The same places of the order by score.
         note: The certificate behind it.
@@ -60,6 +64,7 @@ class Made(NamedTuple):
     """
 
     list_id: str
+    scores: FloatArray
     ranking: list[int]
     propensity: list[float]
     deterministic: list[int]
@@ -77,9 +82,8 @@ def wanted(request: RankRequest, k: int, max_items: int) -> Wanted:
         max_items: Longest list served.
     """
     items = request.items
-    ids = [item.id for item in items]
+    ids, scores, groups = ([*map(get, items)] for get in (ID, SCORE, GROUP))
     names = checked_names(ids, max_items)
-    scores, groups = [item.score for item in items], grouped([item.group for item in items])
     session: object = request.session
     if request.seed is not None:
         session = (request.session, request.seed)
@@ -90,18 +94,22 @@ def wanted(request: RankRequest, k: int, max_items: int) -> Wanted:
         end = min(request.k or len(ids), len(ids))
         start = min(((request.page or 1) - 1) * size, end)
         stop = min(start + size, end)
-    return Wanted(ids, names, scores, request.query_id, session, start, stop, groups, frozen)
+    return Wanted(ids, names, scores, request.query_id, session, start, stop, grouped(groups), frozen)
 
 
 def checked_names(ids: list[Id], max_items: int) -> list[str]:
     """Ids as text; refuses lists that are too long or name an item twice. 7 and "7" are the same id."""
     if len(ids) > max_items:
         raise Refusal(413, f"there are {len(ids):,} candidates; this service takes up to {max_items:,} a query")
-    names = ids if set(map(type, ids)) == {str} else list(map(str, ids))
+    try:
+        "".join(ids)  # type: ignore[arg-type] # the quickest way to see that all of them are text
+        names: list[str] = ids  # type: ignore[assignment]
+    except TypeError:
+        names = [*map(str, ids)]
     if len(set(names)) < len(ids):
         twice = next(name for name, times in Counter(names).items() if times > 1)
         raise Refusal(422, f"item id {twice!r} is given twice; ids must differ within a query")
-    return names  # type: ignore[return-value]
+    return names
 
 
 def grouped(groups: list[Groups]) -> list[list[str]] | None:
@@ -115,7 +123,7 @@ def make(snapshot: Snapshot, wanted: Wanted) -> Made:
     """The list, by the snapshot's ranker; the deterministic order where that cannot rank the scores."""
     note, list_id = snapshot.note, secrets.token_urlsafe(12)
     if not wanted.ids:
-        return Made(list_id, [], [], [], snapshot.uncovered("there is nothing to rank"), [], 1.0)
+        return Made(list_id, np.empty(0), [], [], [], snapshot.uncovered("there is nothing to rank"), [], 1.0)
     scores = np.array(wanted.scores, np.float64)
     bins, drifted = snapshot.drift.tally(scores)
     places = max(wanted.stop, snapshot.outcome.k)
@@ -130,7 +138,7 @@ def make(snapshot: Snapshot, wanted: Wanted) -> Made:
         elif wanted.frozen:
             note = snapshot.uncovered("a seed without a session is one draw for everybody; the promise is about draws")
     return Made(
-        list_id, served.ranking.tolist(), served.propensity.tolist(), served.deterministic.tolist(), note, bins,
+        list_id, scores, served.ranking.tolist(), served.propensity.tolist(), served.deterministic.tolist(), note, bins,
         served.eligibility,
     )  # fmt: skip
 

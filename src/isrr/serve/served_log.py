@@ -54,7 +54,6 @@ class LogLine(msgspec.Struct, gc=False, omit_defaults=True):
 
 def log_line(snapshot: Snapshot, ask: Wanted, made: Made, hottest: float | None = None) -> LogLine:
     """A list as the log keeps it: all candidates, or those that a ranker up to the `hottest` temperature can show."""
-    scores = np.array(ask.scores, "<f8")
     line = LogLine(
         made.list_id,
         time.time(),
@@ -66,14 +65,14 @@ def log_line(snapshot: Snapshot, ask: Wanted, made: Made, hottest: float | None 
         ask.start + 1,
         ask.stop - ask.start,
         ask.names,
-        scores.tobytes(),
+        made.scores.astype("<f8", copy=False).tobytes(),
         made.ranking,
         made.propensity,
         made.deterministic[: snapshot.outcome.k],
         ask.groups,
     )
     if hottest is not None:
-        _prune(line, scores, snapshot, hottest)
+        _prune(line, made.scores, snapshot, hottest)
     return line
 
 
@@ -96,7 +95,7 @@ def _prune(line: LogLine, scores: FloatArray, snapshot: Snapshot, hottest: float
     keep = np.unique([*order[:n_kept].tolist(), *line.ranking, *line.deterministic])
     place = dict(zip(keep.tolist(), range(keep.size), strict=True))
     line.item_ids = [line.item_ids[i] for i in place]
-    line.scores = scores[keep].tobytes()
+    line.scores = scores[keep].astype("<f8", copy=False).tobytes()
     line.ranking, line.deterministic = ([place[i] for i in order] for order in (line.ranking, line.deterministic))
     if line.groups is not None:
         line.groups = [line.groups[i] for i in place]
@@ -110,7 +109,7 @@ class ServedLog:
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self._folder, self._max_bytes = folder, max_bytes
-        self._path, self._file = folder, -1
+        self._path, self._file, self._identity = "", -1, (0, 0)
         self._failed = 0  # bytes that could not be written at the last attempt
         mend(folder)
 
@@ -150,22 +149,19 @@ class ServedLog:
         """
         if self._file < 0:
             self._begin()
-        done, found = os.write(self._file, data), os.fstat(self._file)
+        done = os.write(self._file, data)
+        if done == len(data):
+            try:
+                found = os.stat(self._path)
+                if (found.st_dev, found.st_ino) == self._identity:
+                    return found.st_size
+            except OSError:
+                pass
+        os.ftruncate(self._file, max(os.fstat(self._file).st_size - done, 0))
         if done < len(data):
-            os.ftruncate(self._file, max(found.st_size - done, 0))
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
-        if not self._in_place(found):
-            os.ftruncate(self._file, max(found.st_size - done, 0))
-            self.close()
-            self._begin()
-            return self._append(data)
-        return found.st_size
-
-    def _in_place(self, found: os.stat_result) -> bool:
-        try:
-            return os.path.samestat(os.stat(self._path), found)
-        except OSError:
-            return False
+        self.close()
+        return self._append(data)
 
     def _begin(self) -> None:
         """A new file, held. One that another worker's `mend` looks at just now is given up for another."""
@@ -174,7 +170,8 @@ class ServedLog:
             path = self._folder / f"served-{stamp}-{os.getpid()}.jsonl"
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o640)
             if _hold(file):
-                self._path, self._file = path, file
+                found = os.fstat(file)
+                self._path, self._file, self._identity = str(path), file, (found.st_dev, found.st_ino)
                 return
             os.close(file)
             path.unlink()
@@ -187,7 +184,7 @@ def prepare(folder: Path) -> None:
     log = ServedLog(folder, 0)
     log._begin()
     log.close()
-    log._path.unlink()
+    os.unlink(log._path)
 
 
 def mend(folder: Path) -> int:

@@ -80,9 +80,10 @@ class Worker:
             self.metrics.count_reload_failure()
 
     async def _watch(self) -> None:
-        """Look at the files until the supervisor is gone."""
+        """Look at the files, and tell the other workers what was counted, until the supervisor is gone."""
         while self.settings.supervisor in (None, os.getppid()):
             self._attempt(self.refresh)
+            self._attempt(self.metrics.share)
             await asyncio.sleep(self.settings.poll)
         log.error("the supervisor is gone; shutting down")
         os.kill(os.getpid(), signal.SIGTERM)
