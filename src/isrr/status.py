@@ -41,6 +41,9 @@ class Status:
     expires: str | None = None
 
     def __post_init__(self) -> None:
+        for name in ("certificate", "reason", "since"):
+            if not isinstance(getattr(self, name), str):
+                raise ValueError(f"{name} must be text, got {getattr(self, name)!r}")
         if self.status not in ("valid", "revoked"):
             raise ValueError(f"status must be 'valid' or 'revoked', got {self.status!r}")
         if self.expires is not None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate
     from isrr.parallel import Progress as Callback
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _ARGUMENT = re.compile(r"`(\w+)=(\w*)`")
 
 out = Console(highlight=False)
