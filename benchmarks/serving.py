@@ -1,14 +1,16 @@
-"""The re-rank service beside a bare endpoint of the same framework that parses the same JSON and sorts by score.
+"""The re-rank service, with its log, beside a bare Starlette endpoint that parses the same JSON and sorts by score.
 
 Both run on two workers of the same server, on the loopback, and are loaded in turns by wrk, or by a small generator
-where wrk is not installed: 100 items, k = 10. Only the ratios mean something, and on a busy machine not much.
+where wrk is not installed: 100 items, k = 10. Only the ratios mean something, and on a busy machine not much; the CPU
+time of the workers per request is the steadiest. The service of another source tree can be put beside them.
 
 python -m benchmarks serving
-python benchmarks/serving.py [SECONDS OF EACH TURN] [TURNS]
+python -m benchmarks.serving [SECONDS OF EACH TURN] [TURNS] [SOURCE FOLDER OF ANOTHER TREE]
 """
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import socket
@@ -18,7 +20,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,24 +29,44 @@ import numpy as np
 
 N_ITEMS, K, CONNECTIONS = 100, 10, 16
 OURS = "from isrr.cli.main import main; main()"
-BARE = "from benchmarks.serving import serve_bare; import sys; serve_bare(int(sys.argv[1]))"
+BARE = "from benchmarks.serving import serve_bare; import sys; serve_bare(int(sys.argv[2]))"
 
 
-def rows(seconds: float = 10.0, turns: int = 3) -> list[dict[str, Any]]:
-    """Throughput and p99 beside the bare endpoint; each turn takes `seconds` for each of the two."""
-    with tempfile.TemporaryDirectory() as folder, running(made_ranker(Path(folder))) as ours, running(None) as bare:
-        found: dict[str, list[tuple[float, float]]] = {ours: [], bare: []}
-        for url in (ours, bare):
+def rows(seconds: float = 10.0, turns: int = 3, other: str | None = None) -> list[dict[str, Any]]:
+    """Throughput, p99 and CPU time beside the bare endpoint, and beside the `other` tree's service where one is named.
+
+    Each turn takes `seconds` for each of them.
+    """
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        ranker = made_ranker(folder)
+        ours = stack.enter_context(running(ranker, "--log", str(folder / "log")))
+        beside = {"a bare endpoint that sorts": stack.enter_context(running(None))}
+        if other is not None:
+            options = ("--log", str(folder / "other"))
+            beside[f"the service of {other}"] = stack.enter_context(running(ranker, *options, source=other))
+        urls = (ours, *beside.values())
+        found: dict[str, list[tuple[float, float, float]]] = {url: [] for url in urls}
+        for url in urls:
             load(url, 2.0)  # warm up
         for _ in range(turns):
-            for url in (ours, bare):
-                found[url].append(load(url, seconds))
+            for url in urls:
+                before = cpu_seconds(url)
+                rate, p99 = load(url, seconds)
+                found[url].append((rate, p99, 1e6 * (cpu_seconds(url) - before) / (rate * seconds)))
+        written = sorted((folder / "log").glob("*.jsonl"))
+        n_lists = sum(file.read_bytes().count(b"\n") for file in written)
+        size = sum(file.stat().st_size for file in written) / n_lists
     result = []
-    for what, column, unit in (("throughput", 0, "requests/s"), ("p99 latency", 1, "ms")):
-        mine, theirs = (median(turn[column] for turn in found[url]) for url in (ours, bare))
-        what = f"/rank, {N_ITEMS} items, k = {K}, 2 workers: {what} beside a bare endpoint that sorts"
-        result.append({"what": what, "ours": mine, "baseline": theirs, "ratio": mine / theirs, "unit": unit})
-    return result
+    columns = (("throughput", "requests/s"), ("p99 latency", "ms"), ("CPU time of the workers", "µs/request"))
+    for name, url in beside.items():
+        for column, (what, unit) in enumerate(columns):
+            mine, theirs = (median(turn[column] for turn in found[each]) for each in (ours, url))
+            what = f"/rank with log, {N_ITEMS} items, k = {K}, 2 workers: {what} beside {name}"
+            result.append({"what": what, "ours": mine, "baseline": theirs, "ratio": mine / theirs, "unit": unit})
+    raw = 16.0 * N_ITEMS  # an id and a score of eight bytes each
+    what = f"log, bytes per list of {N_ITEMS} candidates, beside eight for each id and score"
+    return [*result, {"what": what, "ours": size, "baseline": raw, "ratio": size / raw, "unit": "bytes"}]
 
 
 def made_ranker(folder: Path) -> Path:
@@ -67,15 +89,16 @@ def request_body() -> bytes:
 
 
 @contextmanager
-def running(ranker: Path | None, *options: str) -> Iterator[str]:
-    """The service over a ranker file, or the bare endpoint; its address."""
+def running(ranker: Path | None, *options: str, source: str | None = None) -> Iterator[str]:
+    """The service over a ranker file, of this tree or another, or the bare endpoint; its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    arguments = [BARE, str(port)]
+    arguments = [BARE, "--port", str(port), ""]
+    environment = os.environ if source is None else {**os.environ, "PYTHONPATH": source}
     if ranker is not None:
         arguments = [OURS, "serve", str(ranker), "--port", str(port), "--workers", "2", *options]
-    process = subprocess.Popen([sys.executable, "-c", *arguments], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-c", *arguments], stderr=subprocess.DEVNULL, env=environment)
     try:
         url, end = f"http://127.0.0.1:{port}", time.monotonic() + 120
         while not _answers(url):
@@ -99,6 +122,12 @@ def worker_ids(url: str) -> list[int]:
         for pid, command in commands.items()
         if b"spawn_main" in command and Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1] in parents
     )
+
+
+def cpu_seconds(url: str) -> float:
+    """CPU time that the workers of a service have used."""
+    fields = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split() for pid in worker_ids(url)]
+    return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
 
 
 def _command(folder: Path) -> bytes:
@@ -186,5 +215,5 @@ def serve_bare(port: int) -> None:
 
 
 if __name__ == "__main__":
-    for row in rows(*(float(sys.argv[1]), int(sys.argv[2])) if len(sys.argv) > 2 else ()):
+    for row in rows(*(float(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]) if len(sys.argv) > 2 else ()):
         print(f"{row['what']}: {row['ours']:.4g} beside {row['baseline']:.4g} {row['unit']}, ratio {row['ratio']:.2f}")

@@ -21,6 +21,13 @@ def client_of(ranker_file, **settings):
     return Client(create_app(Settings(ranker_file, **settings)))
 
 
+def unnamed(answer):
+    """What an answer says, but for the name of its list, of which no two are the same."""
+    found = answer.json()
+    assert found.pop("list_id")
+    return found
+
+
 class Client:
     """A synchronous client of an ASGI app, without a server."""
 
@@ -29,7 +36,7 @@ class Client:
 
     @property
     def worker(self):
-        return self.app._app.routes[0].endpoint.__self__.worker
+        return self.app.endpoints["/rank"].handler.__self__.worker
 
     def request(self, method, path, **given):
         async def once():

@@ -16,7 +16,7 @@ import isrr
 from doc_pages import LANGUAGES, blocks, run
 from isrr import Queries, write_queries
 from isrr.data.synthetic import generate
-from isrr.serve.served_log import ServedLog
+from isrr.serve.served_log import prepare
 from serving import client_of
 
 ROOT = Path(__file__).parents[1]
@@ -64,8 +64,8 @@ def library(tmp_path_factory):
     named_features(made.test, folder / "new-features.parquet")
     outcome = isrr.calibrate(judged, "ndcg@5 >= 95% of deterministic")
     outcome.save(folder / "ranker.json")
-    client = client_of(folder / "ranker.json")
-    client.worker.log = ServedLog(folder / "served", 1 << 24)
+    prepare(folder / "served")
+    client = client_of(folder / "ranker.json", log=folder / "served")
     for query in new:
         items = [{"id": str(i), "score": float(s)} for i, s in zip(query.item_ids, query.scores, strict=True)]
         client.post("/rank", {"query_id": str(query.query_ids[0]), "session": "u42", "items": items})

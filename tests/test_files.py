@@ -4,10 +4,11 @@ import errno
 import os
 import stat
 import threading
+import time
 
 import pytest
 
-from isrr.files import replacing, write_atomically
+from isrr.files import locked, replacing, write_atomically
 
 
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -99,3 +100,35 @@ def test_the_folder_is_on_disk_after_the_rename(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", noted)
     write_atomically(tmp_path / "new.json", b"new")
     assert synced == [(False, False), (True, True)]
+
+
+def test_what_a_killed_process_left_is_removed_once_it_is_old(tmp_path):
+    old, fresh, other = (
+        tmp_path / name for name in (".a.json.0123abcd.tmp", ".a.json.89abcdef.tmp", ".b.json.0123abcd.tmp")
+    )
+    for file in (old, fresh, other):
+        file.write_text("half")
+    for file in (old, other):
+        os.utime(file, (time.time() - 7_200,) * 2)
+    write_atomically(tmp_path / "a.json", b"{}")
+    assert sorted(tmp_path.iterdir()) == [fresh, other, tmp_path / "a.json"]
+
+
+def test_a_lock_is_held_by_one_at_a_time_and_errors_of_the_body_are_its_own(tmp_path):
+    events = []
+
+    def wait():
+        with locked(tmp_path / "state.json"):
+            events.append("second")
+
+    with locked(tmp_path / "state.json"):
+        other = threading.Thread(target=wait)
+        other.start()
+        time.sleep(0.1)
+        events.append("first")
+    other.join()
+    assert events == ["first", "second"]
+    with pytest.raises(FileNotFoundError, match="other"), locked(tmp_path / "state.json"):
+        (tmp_path / "other").read_bytes()
+    with pytest.raises(FileNotFoundError, match=r"nowhere/state\.json"), locked(tmp_path / "nowhere" / "state.json"):
+        pass

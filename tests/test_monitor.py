@@ -1,7 +1,9 @@
 """The watch over a promise: what counts, what is remembered, what an alarm says."""
 
 import json
+from contextlib import suppress
 from dataclasses import replace
+from threading import Barrier, BrokenBarrierError, Thread
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from isrr.certificate import Certificate
 from isrr.errors import CertificateError, DataError, PromiseError
 from isrr.promises.promise import Promise
 from isrr.risk.eprocess import EProcess, bets
-from isrr.status import Status, read_status, status_file
+from isrr.status import Status, read_status, set_term, status_file
 
 
 @pytest.fixture(scope="module")
@@ -243,3 +245,77 @@ def test_a_damaged_status_file_is_refused(tmp_path):
             read_status(file, "x")
     with pytest.raises(ValueError, match="2027-01-31"):
         Status("x", expires="soon")
+
+
+def test_monitors_that_run_at_the_same_time_lose_nothing(certificate, tmp_path):
+    promised, state, file = absolute(certificate), tmp_path / "state.json", tmp_path / "ranker.json"
+    lists = [line(promised, f"q{i}", ["c", "b"], time=i) for i in range(120)]
+    alone = Monitor(promised)
+    alone.update(lists, judged(120))
+    several = [Monitor(promised, state=state) for _ in range(6)]  # all of them begin before the first has counted
+    halfway = Barrier(6)
+
+    def count(n):
+        part = iter(lists[20 * n : 20 * n + 20])
+
+        def served():
+            yield next(part)
+            with suppress(BrokenBarrierError):
+                halfway.wait(0.2)  # where nobody waits for the others, all of them are here at once
+            yield from part
+
+        several[n].update(served(), judged(120))
+        if several[n].alarm is not None:
+            several[n].revoke(file)
+
+    threads = [Thread(target=count, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    last = Monitor(promised, state=state)
+    assert last.n_judged == 120
+    assert last.alarm is not None
+    assert read_status(file, promised.id).status == "revoked"
+    assert last.evidence == pytest.approx(alone.evidence)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda state: state["watches"][0]["wealth"].__setitem__(0, float("nan")),
+        lambda state: state["watches"][0]["wealth"].pop(),
+        lambda state: state["watches"][0]["losses"].__setitem__(0, float("nan")),
+        lambda state: state["watches"][0]["losses"].__setitem__(0, 7.0),
+        lambda state: state["watches"][0]["losses"].pop(),
+        lambda state: state["watches"][0]["times"].__setitem__(0, "yesterday"),
+        lambda state: state["watches"].pop(),
+        lambda state: state["seen"].append("q"),
+        lambda state: state.update(n_empty=float("nan")),
+        lambda state: state.update(alarm={"promise": "x"}),
+        lambda state: state.update(watches=None),
+    ],
+)
+def test_a_damaged_state_is_refused_and_nothing_of_it_is_taken_over(certificate, tmp_path, damage):
+    promised, file = absolute(certificate), tmp_path / "state.json"
+    Monitor(promised, state=file).update([line(promised, "q0", ["a", "b"])], judged(1))
+    state = json.loads(file.read_text())
+    damage(state)
+    file.write_text(json.dumps(state))
+    with pytest.raises(DataError, match=r"state\.json: not the state of a monitor"):
+        Monitor(promised, state=file)
+
+
+def test_a_damaged_status_blocks_no_revocation_but_no_term_is_written_over_it(certificate, tmp_path):
+    promised, file = absolute(certificate), tmp_path / "ranker.json"
+    monitor = Monitor(promised)
+    monitor.update([line(promised, f"q{i}", ["c", "b"], time=i) for i in range(100)], judged(100))
+    for damaged in (b"{", b"\xff", b"[]", b"null", b'{"certificate": 1}', b'{"certificate": "x", "status": "fine"}'):
+        status_file(file).write_bytes(damaged)
+        with pytest.raises(CertificateError, match="not a certificate status"):
+            set_term(file, promised.id, "2999-01-01")
+        monitor.revoke(file)
+        assert read_status(file, promised.id).status == "revoked"
+    set_term(file, promised.id, "2999-01-01")
+    found = read_status(file, promised.id)
+    assert (found.status, found.expires) == ("revoked", "2999-01-01")

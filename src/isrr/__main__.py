@@ -1,10 +1,17 @@
-"""`python -m isrr` and `isrr` are the command line; Ctrl-C while it is still being loaded is one line, too."""
+"""`python -m isrr` and `isrr` are the command line.
 
+Ctrl-C while it is still being loaded is one line, too, and a service that is told to reload before it can answer is not
+ended by it.
+"""
+
+import signal
 import sys
 
 
 def main() -> None:
     """Load the command line and run it."""
+    if sys.argv[1:2] == ["serve"]:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         from isrr.cli.main import main as run
 

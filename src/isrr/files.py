@@ -1,14 +1,17 @@
-"""Files are written whole or not at all, whatever happens on the way."""
+"""Files are written whole or not at all, whatever happens on the way, and by one process at a time on demand."""
 
 import errno
+import glob
 import os
 import secrets
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+OLD = 3600.0  # seconds after which an unfinished file belongs to nobody
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what writing runs into, and nothing else
 
 
@@ -33,6 +36,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 def _renaming(path: str | os.PathLike[str], target: Path) -> Iterator[Path]:
     partial = target.parent / f".{target.name}.{secrets.token_hex(4)}.tmp"
+    _clean_up(target)
     with _naming(path):
         mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if mode is None else 0o600))
@@ -49,6 +53,14 @@ def _renaming(path: str | os.PathLike[str], target: Path) -> Iterator[Path]:
         raise
     with suppress(OSError):  # the file is there; not every file system can sync a folder
         _sync(target.parent)
+
+
+def _clean_up(target: Path) -> None:
+    """Remove unfinished files of this target that a killed process left."""
+    for left in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}.tmp"):
+        with suppress(OSError):  # another process was faster, or it is not ours to remove
+            if time.time() - left.stat().st_mtime > OLD:
+                left.unlink()
 
 
 def _sync(path: Path) -> None:
@@ -75,3 +87,21 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
     """Write bytes, all of them or none."""
     with replacing(path) as partial:
         partial.write_bytes(content)
+
+
+@contextmanager
+def locked(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Hold the lock of a file for as long as the body runs; others who ask for it wait.
+
+    The lock is a file of its own beside it, as one that is renamed over cannot be locked.
+    """
+    import fcntl  # not everywhere
+
+    target = Path(path).resolve()
+    with _naming(path):
+        file = os.open(target.parent / f".{target.name}.lock", os.O_CREAT | os.O_RDWR, 0o666)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)

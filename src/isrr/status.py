@@ -7,7 +7,7 @@ place starts valid.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Literal
 
 from isrr.certificate import Outcome, ranker_path
 from isrr.errors import CertificateError
-from isrr.files import write_atomically
+from isrr.files import locked, write_atomically
 from isrr.json_files import read_json
 from isrr.ranker.gpl import GPLRanker
 
@@ -41,6 +41,9 @@ class Status:
     expires: str | None = None
 
     def __post_init__(self) -> None:
+        for name in ("certificate", "reason", "since"):
+            if not isinstance(getattr(self, name), str):
+                raise ValueError(f"{name} must be text, got {getattr(self, name)!r}")
         if self.status not in ("valid", "revoked"):
             raise ValueError(f"status must be 'valid' or 'revoked', got {self.status!r}")
         if self.expires is not None:
@@ -98,6 +101,24 @@ def read_status(ranker_file: str | PathLike[str], certificate: str) -> Status:
     except (ValueError, TypeError) as error:
         raise CertificateError(f"{file}: not a certificate status: {error}") from None
     return found if found.certificate == certificate else Status(certificate)
+
+
+def revoke(ranker_file: str | PathLike[str], certificate: str, reason: str) -> None:
+    """Write that a certificate no longer stands, whatever was written of it before; the first reason stays."""
+    with locked(status_file(ranker_file)):
+        try:
+            known = read_status(ranker_file, certificate)
+        except CertificateError:  # a damaged file says nothing that could stand against it
+            known = Status(certificate)
+        if known.status != "revoked":
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            replace(known, status="revoked", reason=reason, since=now).save(ranker_file)
+
+
+def set_term(ranker_file: str | PathLike[str], certificate: str, expires: str) -> None:
+    """Write when a certificate's term ends; one that is revoked stays so."""
+    with locked(status_file(ranker_file)):
+        replace(read_status(ranker_file, certificate), expires=expires).save(ranker_file)
 
 
 def ranker_in_force(outcome: Outcome, standing: Standing) -> GPLRanker:

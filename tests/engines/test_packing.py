@@ -9,8 +9,6 @@ from pkgutil import iter_modules
 
 import numpy as np
 import pytest
-from isrr.engines.glance import TakeGlance
-from isrr.engines.layout import TakeSpans
 
 import isrr
 from isrr import GPLRanker, MergeError, Promise, Queries

@@ -21,6 +21,8 @@ import spark_cluster
 from isrr import DataError, EngineError, GPLRanker
 from isrr.cli.main import app
 from isrr.engines.cluster import READING, WHOLE_FILES, check_master
+from isrr.engines.source import open_source
+from value_task import SumMargins
 
 pytestmark = [
     pytest.mark.spark,

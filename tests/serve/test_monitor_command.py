@@ -9,15 +9,15 @@ import pytest
 from typer.testing import CliRunner
 
 from isrr.cli.main import app
-from isrr.serve.served_log import ServedLog
+from isrr.serve.served_log import prepare
 from serving import client_of
 
 
 @pytest.fixture
 def served(ranker_file, tmp_path):
     """A log of 300 queries, and judgments under which every item is as good, or just those that were not drawn."""
-    client = client_of(ranker_file)
-    client.worker.log = ServedLog(tmp_path / "log", 1 << 20)
+    prepare(tmp_path / "log")
+    client = client_of(ranker_file, log=tmp_path / "log")
     rng, rows, queries = np.random.default_rng(20230), [], []
     for q in range(300):
         items = [{"id": f"i{n}", "score": score} for n, score in enumerate(rng.normal(1.0, 0.3, 12).round(4).tolist())]
@@ -83,3 +83,24 @@ def test_judgments_of_which_none_counts_watch_nothing_and_say_so(served):
     assert "nothing is watched, for no judgment counts: no judgment is of a served query" in found.stderr
     assert run(served, "good.parquet").exit_code == 0
     assert run(served, "other.parquet").exit_code == 0  # what was counted before is watched
+
+
+def test_damaged_lines_are_counted_and_a_damaged_status_does_not_keep_the_alarm_from_revoking(served):
+    (file,) = (served / "log").glob("*.jsonl")
+    with file.open("ab") as log:
+        log.write(b"nonsense\n\0\0\n")
+    (served / "ranker.status.json").write_text("{")
+    found = run(served, "bad.parquet", "--delta", "0.05", "--expires", "2999-01-01")
+    assert found.exit_code == 4, found.output
+    assert "2 damaged lines skipped" in found.stderr
+    assert json.loads((served / "ranker.status.json").read_text())["status"] == "revoked"
+
+
+def test_what_groups_are_called_cannot_steer_the_terminal(served):
+    table = pq.read_table(served / "good.parquet")
+    named = pa.array(["\x1b[2J\x9b31m\u202e" + group for group in table["group"].to_pylist()])
+    pq.write_table(table.set_column(3, "group", named), served / "good.parquet")
+    found = run(served, "good.parquet", "--ledger", served / "ledger.parquet")
+    assert found.exit_code == 0, found.output
+    assert "\\x1b[2J\\x9b31m" in found.output
+    assert not {"\x1b", "\x9b", "\u202e"} & set(found.output)

@@ -1,12 +1,17 @@
 """The service as processes: workers, reloads, kills, shutdown, a real client."""
 
+import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import numpy as np
@@ -15,8 +20,10 @@ from scipy.stats import chisquare
 
 import oracles
 from isrr import Queries
-from isrr.serve.served_log import mend, read_served
-from serving import Load, Server
+from isrr.data.served_log import read_log
+from isrr.serve.served_log import mend
+from isrr.serve.server import Supervisor
+from serving import Load, Server, unnamed
 
 ITEMS = [{"id": f"i{n}", "score": 1.5 - 0.05 * n} for n in range(10)]
 BODY = {"query_id": "q", "session": "s", "k": 10, "items": ITEMS}
@@ -39,14 +46,13 @@ def server(ranker_file, tmp_path):
     server.kill()
 
 
-def test_two_differently_started_servers_answer_with_the_same_bytes(lasting, ranker_file, client):
+def test_two_differently_started_servers_answer_alike(lasting, ranker_file, client):
     server, _ = lasting
     alone = Server(ranker_file, "--api-key", "x")
     try:
-        answers = {httpx.post(f"{server.url}/rank", json=BODY).content for _ in range(10)}
-        answers.add(httpx.post(f"{alone.url}/rank", json=BODY, headers={"X-API-Key": "x"}).content)
-        answers.add(client.post("/rank", BODY).content)
-        assert len(answers) == 1
+        answers = [unnamed(httpx.post(f"{server.url}/rank", json=BODY)) for _ in range(10)]
+        answers.append(unnamed(httpx.post(f"{alone.url}/rank", json=BODY, headers={"X-API-Key": "x"})))
+        assert all(answer == unnamed(client.post("/rank", BODY)) for answer in answers)
     finally:
         assert alone.stop() == 0
     assert all(json.loads(line)["level"] == "info" for line in alone.lines)
@@ -65,11 +71,22 @@ def test_told_to_stop_the_service_says_so_and_exits_with_0(abstention, tmp_path,
 
 def test_a_service_that_cannot_start_does_not_exit_with_0(ranker_file, tmp_path):
     (tmp_path / "log").symlink_to(tmp_path / "nowhere")
+    program = (
+        "from isrr.serve.worker import Worker\n"
+        "def broken(self):\n    raise OSError('tested')\n"
+        "Worker.warm_up = broken\n"
+        "if __name__ == '__main__':\n    from isrr.cli.main import main; main()"
+    )
+    (tmp_path / "broken.py").write_text(program)
     for workers in ("1", "2"):
-        command = [sys.executable, "-m", "isrr", "serve", str(ranker_file), "--port", "0", "--workers", workers]
-        done = subprocess.run([*command, "--log", str(tmp_path / "log")], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 1, done.stderr
-        assert "startup failed" in done.stderr
+        command = ["serve", str(ranker_file), "--port", "0", "--workers", workers]
+        for start, more, code, said in (
+            (["-m", "isrr"], ["--log", str(tmp_path / "log")], 2, "File exists"),
+            ([str(tmp_path / "broken.py")], [], 1, "tested"),
+        ):
+            done = subprocess.run([sys.executable, *start, *command, *more], capture_output=True, text=True, timeout=60)
+            assert done.returncode == code, done.stderr
+            assert said in done.stderr
 
 
 def test_draws_follow_the_enumerated_law(lasting, certificate):
@@ -137,10 +154,11 @@ def test_after_kill_9_of_everything_the_log_holds_every_answer_that_was_received
     server.kill()
     load.stop()
     mend(tmp_path / "log")
-    logged = {line["query_id"]: line for line in read_served(tmp_path / "log")}
+    logged = {line["query_id"]: line for line in read_log(tmp_path / "log").lines()}
     assert len(load.answers) > 50
     for query, _, answer in load.answers:
         assert logged[query]["items"] == [item["id"] for item in answer["items"]]
+        assert logged[query]["list_id"] == answer["list_id"]
     unanswered = logged.keys() - {query for query, _, _ in load.answers}
     assert unanswered <= {query for query, _ in load.failures}
     for file in (tmp_path / "log").glob("*.jsonl"):
@@ -220,3 +238,118 @@ def test_a_damaged_ranker_file_is_refused_before_anything_starts(tmp_path):
     found = subprocess.run(command, capture_output=True, text=True)
     assert found.returncode == 2
     assert "not a certificate" in found.stderr
+
+
+def test_clients_that_ask_for_open_paths_and_never_read_keep_nobody_out_and_are_cut_off(ranker_file):
+    settings = 'Settings(Path(sys.argv[2]), api_key="x", max_concurrency=4, send_timeout=2.0)'
+    imports = "import sys; from pathlib import Path; from isrr.serve.server import run; from isrr.serve.settings import"
+    server = Server(ranker_file, program=f'{imports} Settings; run({settings}, host="127.0.0.1", port=0)')
+    deaf = []
+    try:
+        for _ in range(12):
+            client = socket.socket()
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.settimeout(1)
+            client.connect(("127.0.0.1", server.port))
+            deaf.append(client)
+            with contextlib.suppress(TimeoutError):
+                client.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 2_000)
+        for _ in range(10):
+            assert httpx.post(f"{server.url}/rank", json=BODY, headers={"X-API-Key": "x"}).status_code == 200
+        server.wait(lambda: established(server.port) == 0, 20)
+    finally:
+        for client in deaf:
+            client.close()
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize("given", ["", "  "])
+def test_an_empty_key_is_refused(ranker_file, given):
+    command = [sys.executable, "-m", "isrr", "serve", str(ranker_file), "--port", "0"]
+    for more, environment in ((["--api-key", given], {}), ([], {"ISRR_API_KEY": given})):
+        found = subprocess.run(
+            [*command, *more], capture_output=True, text=True, timeout=60, env={**os.environ, **environment}
+        )
+        assert found.returncode == 2, found.stderr
+        assert "--api-key is empty, which would let everybody in" in found.stderr
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_sighup_at_any_moment_of_the_start_ends_nothing(ranker_file, workers):
+    program = "import runpy, sys; sys.argv[0] = 'isrr'; runpy.run_module('isrr', run_name='__main__', alter_sys=True)"
+    command = [sys.executable, "-c", program, "serve", str(ranker_file), "--port", "0", "--workers", workers]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        blocked = re.compile(r"SigBlk:\s+[0-9a-f]*[13579bdf]\n|SigCgt:\s+[0-9a-f]*[13579bdf]\n")
+        while not blocked.search(Path(f"/proc/{process.pid}/status").read_text()):
+            time.sleep(0.005)
+        ready, end = 0, time.monotonic() + 60
+        lines = []
+        reader = threading.Thread(target=lambda: lines.extend(process.stderr))
+        reader.start()
+        while ready < int(workers) and time.monotonic() < end:
+            os.killpg(process.pid, signal.SIGHUP)
+            time.sleep(0.02)
+            ready = sum('"message": "ready"' in line for line in lines)
+        assert process.poll() is None, lines
+        assert ready == int(workers), lines
+        assert not any("a worker died" in line for line in lines)
+        process.terminate()
+        assert process.wait(60) == 0
+        reader.join()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.stderr.close()
+
+
+def test_a_worker_that_does_not_answer_yet_is_left_alone_and_a_dead_one_is_replaced(monkeypatch):
+    class Worker:
+        def __init__(self, alive, exitcode=None):
+            self.process, self.alive, self.exitcode, self.pid = self, alive, exitcode, 0
+
+        def is_alive(self, timeout=None):
+            return self.alive and timeout is None  # no ping is answered
+
+        def kill(self):
+            assert not self.alive, "killed while it starts"
+
+        def join(self):
+            pass
+
+    supervisor = object.__new__(Supervisor)
+    starting, dead, hopeless, fresh = Worker(True), Worker(False, -9), Worker(False, 3), Worker(True)
+    supervisor.config = SimpleNamespace(timeout_worker_healthcheck=0)
+    supervisor.processes, supervisor._first = [starting, dead, hopeless], []
+    supervisor.should_exit = threading.Event()
+    monkeypatch.setattr(Supervisor, "_started", lambda self: fresh, raising=False)
+    supervisor.keep_subprocess_alive()
+    assert supervisor.processes == [starting, fresh, fresh]  # the last one may start yet: the service has once
+    assert not supervisor.should_exit.is_set()
+    supervisor.processes = supervisor._first = [hopeless]
+    supervisor.keep_subprocess_alive()
+    assert supervisor.should_exit.is_set()
+
+
+def test_workers_count_together(lasting):
+    server, _ = lasting
+
+    def counted():
+        text = httpx.get(f"{server.url}/metrics").text
+        return dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+
+    def lists():
+        return float(counted()['isrr_lists_total{status="valid"}'])
+
+    before = lists()
+    for n in range(40):  # connections of their own, so that both workers are asked
+        httpx.post(f"{server.url}/rank", json={**BODY, "session": n})
+    server.wait(lambda: {lists() - before for _ in range(10)} == {40.0}, 5)  # they tell each other once a second
+    assert counted()['isrr_certificate_status{status="valid"}'] == "1.0"
+    assert float(counted()["isrr_score_drift"]) > 0
+
+
+def established(port):
+    """How many connections a server on a port has."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(row[1].endswith(f":{port:04X}") and row[3] == "01" for row in rows)

@@ -23,20 +23,31 @@ if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate
     from isrr.parallel import Progress as Callback
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _ARGUMENT = re.compile(r"`(\w+)=(\w*)`")
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 
+def printable(text: str) -> str:
+    r"""Text whose control characters a terminal would obey, spelled out: names in data come from anywhere.
+
+    Example:
+        >>> printable("\x1b[2J gone?")
+        '\\x1b[2J gone?'
+    """
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
+
 def say(text: str) -> None:
     """Print lines as they are: no markup, and no wrapping that would break a command meant to be copied."""
-    out.print(text, markup=False, soft_wrap=True)
+    out.print(printable(text), markup=False, soft_wrap=True)
 
 
 def say_aside(text: str) -> None:
     """Print one line to stderr, so that what is piped on stays clean."""
-    err.print(f"isrr: {text}", markup=False, soft_wrap=True)
+    err.print(f"isrr: {printable(text)}", markup=False, soft_wrap=True)
 
 
 def warn(text: str) -> None:
@@ -147,9 +158,9 @@ def show_outcome(outcome: "Certificate | Abstention", status: str | None = None)
     from rich.table import Table
     from rich.text import Text
 
-    title, *lines = as_options(str(outcome)).splitlines()
+    title, *lines = printable(as_options(str(outcome))).splitlines()
     if status is not None:
-        lines.insert(0, f"status       {status}")
+        lines.insert(0, f"status       {printable(status)}")
     if not out.is_terminal:
         say("\n".join([title, *lines]))
         return

@@ -1,6 +1,8 @@
 """`isrr serve` and `isrr monitor`: rankings over HTTP, and the watch over their promise."""
 
-from dataclasses import asdict, replace
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +12,7 @@ from isrr.cli.console import say, show_json, warn
 from isrr.cli.exits import BROKEN, UNUSABLE
 from isrr.cli.inputs import check_file, check_folder, opened
 from isrr.cli.options import AsJson, RankerFile, Trust, with_columns
+from isrr.counting import counted
 from isrr.errors import MissingExtraError
 
 
@@ -20,8 +23,15 @@ def serve(
     workers: Annotated[int, typer.Option(help="Processes that serve.", min=1)] = 1,
     log: Annotated[Path | None, typer.Option(help="Folder for the served-ranking log.")] = None,
     log_megabytes: Annotated[int, typer.Option(help="A log file is closed at this size.", min=1)] = 256,
+    log_hottest: Annotated[
+        float | None,
+        typer.Option(
+            help="Leave out of the log the candidates that no ranker up to this temperature can show in the first k "
+            "places; hotter rankers can then not be judged by the log. All candidates are logged unless given."
+        ),
+    ] = None,
     api_key: Annotated[
-        str | None, typer.Option(envvar="ISRR_API_KEY", help="What clients must send; better given in ISRR_API_KEY.")
+        str | None, typer.Option(help="What clients must send; better given in ISRR_API_KEY.", show_default=False)
     ] = None,
     max_items: Annotated[int, typer.Option(help="Longest list of candidates.", min=1)] = 10_000,
     max_body_megabytes: Annotated[int, typer.Option(help="Largest request body.", min=1)] = 16,
@@ -42,9 +52,10 @@ def serve(
     if log is not None:
         check_folder(log)
     settings = Settings(
-        ranker=ranker.absolute(), trust_edited=trust_edited, api_key=api_key or None,
-        log=None if log is None else log.absolute(), log_bytes=log_megabytes << 20, max_body=max_body_megabytes << 20,
-        max_items=max_items, max_concurrency=max_concurrency,
+        ranker=ranker.absolute(), trust_edited=trust_edited,
+        api_key=os.environ.get("ISRR_API_KEY") if api_key is None else api_key,
+        log=None if log is None else log.absolute(), log_bytes=log_megabytes << 20, log_hottest=log_hottest,
+        max_body=max_body_megabytes << 20, max_items=max_items, max_concurrency=max_concurrency,
     )  # fmt: skip
     run(settings, host=host, port=port, workers=workers, access_log=access_log)
 
@@ -74,11 +85,12 @@ def monitor(
 
     isrr monitor ranker.json --log served/ --judgments new.parquet
     """
+    from isrr.data.files import write_table
     from isrr.data.frames import read_queries
+    from isrr.data.served_log import log_parts, read_log
     from isrr.monitor import Monitor
     from isrr.monitor.exposure_ledger import ledger, write_ledger
-    from isrr.serve.served_log import read_served, write_parquet
-    from isrr.status import beside, read_status
+    from isrr.status import beside, set_term
 
     outcome = opened(ranker, trust_edited)
     for file, suffixes in ((ledger_file, (".parquet",)), (parquet, (".parquet",)), (figure, (".png", ".svg", ".pdf"))):
@@ -86,23 +98,34 @@ def monitor(
             check_file(file, *suffixes, read=(ranker, judgments))
     watch = Monitor(outcome, delta=delta, state=state or beside(ranker, "monitor"))
     judged = read_queries(judgments, **columns)
-    alarm = watch.update(read_served(log), judged)
+    n_damaged = 0
+
+    def served() -> Iterator[dict[str, Any]]:
+        nonlocal n_damaged
+        n_damaged = 0
+        for part in log_parts(log):
+            n_damaged += part.n_damaged
+            yield from part.lines()
+
+    alarm = watch.update(served(), judged)
+    if alarm is not None:
+        watch.revoke(ranker)
+    if n_damaged:
+        warn(f"{log}: {counted(n_damaged, 'damaged line')} skipped")
     if not watch.n_counted:
         warn(f"{judgments}: nothing is watched, for no judgment counts: {watch.note}")
     if expires is not None:
-        replace(read_status(ranker, outcome.id), expires=expires).save(ranker)
-    if alarm is not None:
-        watch.revoke(ranker)
+        set_term(ranker, outcome.id, expires)
     if parquet is not None:
-        write_parquet(log, parquet)
+        write_table(read_log(log).table, parquet, "parquet")
     if as_json:
-        counts = {"n_judged": watch.n_judged, "n_counted": watch.n_counted}
+        counts = {"n_judged": watch.n_judged, "n_counted": watch.n_counted, "n_damaged": n_damaged}
         found = {**counts, "evidence": watch.evidence, "note": watch.note or None}
         show_json(found | {"alarm": alarm and asdict(alarm)})
     else:
         say(str(watch))
     if ledger_file is not None or figure is not None:
-        items, groups = ledger(read_served(log), judged, gain=outcome.promises[0].metric.gain)
+        items, groups = ledger(served(), judged, gain=outcome.promises[0].metric.gain)
         if ledger_file is not None:
             write_ledger(items, groups, ledger_file)
         if figure is not None:

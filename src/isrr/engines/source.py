@@ -91,8 +91,8 @@ def read_any(data: Any, columns: Sequence[str] = (), **where: Unpack[Where]) -> 
     if isinstance(data, str | os.PathLike):
         files = matching_files(data)
         data = files[0] if len(files) == 1 else _one_table(files, named)
-    plain_roles: dict[str, Any] = {role: name for role, name in named.items() if not role.startswith(VALUE)}
-    return read_queries(data, values=[name for role, name in named.items() if role.startswith(VALUE)], **plain_roles)
+    usual: dict[str, Any] = {role: name for role, name in named.items() if not role.startswith(VALUE)}
+    return read_queries(data, values=[role.removeprefix(VALUE) for role in named if role not in usual], **usual)
 
 
 def with_values(where: Where, columns: Sequence[str]) -> Where:

@@ -8,7 +8,7 @@ watched; disparity is about expected exposure, which a served list does not show
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
@@ -20,13 +20,13 @@ from isrr.certificate import Certificate, Outcome
 from isrr.counting import counted
 from isrr.data.queries import Queries
 from isrr.errors import CertificateError, DataError, PromiseError
-from isrr.files import write_atomically
+from isrr.files import locked, write_atomically
 from isrr.json_files import read_json
 from isrr.metrics.metric import Metric
 from isrr.monitor.matching import Judged, JudgedQuery, match
 from isrr.promises.promise import Promise
 from isrr.risk.eprocess import EProcess, likely_start
-from isrr.status import Status, read_status
+from isrr.status import revoke
 
 SCHEMA = 1
 
@@ -104,7 +104,8 @@ class Monitor:
     Args:
         certificate: What was promised.
         delta: Probability of ever raising a false alarm; the certificate's own 1 − confidence unless given.
-        state: File that remembers what was counted; read if it is there, written after each batch.
+        state: File that remembers what was counted; read if it is there, and written after each batch. Several
+            monitors may share one: each counts on from what the others have counted.
 
     Attributes:
         alarm: The alarm, once raised; it stays.
@@ -160,11 +161,21 @@ class Monitor:
         """Count the judged queries that were served and not counted before; save; the alarm, if there is one.
 
         Args:
-            served: Lines of the served-ranking log, as `isrr.serve.served_log.read_served` gives them.
+            served: Lines of the served-ranking log, as `isrr.data.served_log.ServedLists.lines` gives them.
             judgments: Judged candidates with item ids, and segments where the promise is about each segment; every item
                 of a served list must be among them.
         """
         self._need_segments(judgments)
+        if self._state is None:
+            return self._updated(served, judgments)
+        with locked(self._state):
+            if self._state.exists():
+                self._restore(self._state)
+            alarm = self._updated(served, judgments)
+            self._save(self._state)
+        return alarm
+
+    def _updated(self, served: Iterable[Mapping[str, Any]], judgments: Queries) -> Alarm | None:
         found = match(served, judgments, self.certificate, self._seen)
         self.n_incomplete, self.n_before, self.n_unwatched = found.n_incomplete, found.n_before, 0
         self.note = found.note
@@ -181,17 +192,12 @@ class Monitor:
                 self._count(query, concerned, measured)
         if self.n_judged and not self.n_counted:
             self.note = self.note or f"of {counted(self.n_judged, 'judged query')} none has a relevant item"
-        if self._state is not None:
-            self._save(self._state)
         return self.alarm
 
     def revoke(self, ranker_file: str | PathLike[str]) -> None:
         """Write beside the ranker file that its promise is broken; the service reads it and falls back."""
         assert self.alarm is not None, "there is no alarm"
-        known = read_status(ranker_file, self.certificate)
-        if known.status != "revoked":
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            Status(self.certificate, "revoked", str(self.alarm), now, known.expires).save(ranker_file)
+        revoke(ranker_file, self.certificate, str(self.alarm))
 
     def __str__(self) -> str:
         unwatched = f"; {self.n_unwatched:,} in segments that are not watched" if self.n_unwatched else ""
@@ -267,15 +273,30 @@ class Monitor:
                     f"{file}: the state of another watch (certificate {state['certificate']}, delta {state['delta']}); "
                     f"this one is about {self.certificate} at {self.delta:g}: give it a file of its own"
                 )
-            for watch, kept in zip(self._watches, state["watches"], strict=True):
-                n = len(kept["losses"])
-                watch.process = EProcess(watch.promise.alpha, np.array(kept["wealth"]), n)
-                watch.losses, watch.times = kept["losses"], kept["times"]
-            self._seen, self.n_empty = set(state["seen"]), state["n_empty"]
-            self.alarm = None if state["alarm"] is None else Alarm(**state["alarm"])
+            kept = [_kept(watch, found) for watch, found in zip(self._watches, state["watches"], strict=True)]
+            seen, n_empty = state["seen"], state["n_empty"]
+            if not all(isinstance(number, int) for number in (*seen, n_empty)) or not 0 <= n_empty <= len(seen):
+                raise ValueError("'seen' and 'n_empty' must be whole numbers")
+            alarm = None if state["alarm"] is None else Alarm(**state["alarm"])
         except DataError:
             raise
         except ValueError as error:
             raise DataError(f"{file}: not the state of a monitor: {error}") from None
         except (KeyError, TypeError) as error:
             raise DataError(f"{file}: not the state of a monitor: {error!r}") from None
+        self._watches, self._seen, self.n_empty, self.alarm = kept, set(seen), n_empty, alarm
+
+
+def _kept(watch: Watch, found: Mapping[str, Any]) -> Watch:
+    """A watch as a state file remembers it; a `ValueError` says what cannot be."""
+    numbers = {name: np.array(found[name], np.float64) for name in ("wealth", "losses", "times")}
+    for name, values in numbers.items():
+        if values.ndim != 1 or np.isnan(values).any():
+            raise ValueError(f"'{name}' holds what is not a number")
+    wealth, losses, times = numbers.values()
+    if wealth.shape != watch.process.wealth.shape or (wealth < 0).any():
+        raise ValueError(f"'wealth' must be {watch.process.wealth.size} numbers ≥ 0")
+    if losses.size != times.size or ((losses < 0) | (losses > 1)).any():
+        raise ValueError("'losses' must lie in [0, 1], and have a time each")
+    process = EProcess(watch.promise.alpha, wealth, losses.size)
+    return replace(watch, process=process, losses=losses.tolist(), times=times.tolist())

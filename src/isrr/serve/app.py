@@ -1,4 +1,4 @@
-"""HTTP over a loaded certificate.
+"""The endpoints of a worker.
 
 POST /rank, /rank/batch       candidates with scores in, an order with a certificate behind it out
 POST /v2/rerank               the same in Cohere's shape
@@ -9,23 +9,17 @@ GET  /health, /ready, /info, /metrics, /openapi.json, /
 import asyncio
 import logging
 from dataclasses import asdict
-from hashlib import blake2b
 
 import msgspec
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route
 
 from isrr.serve import shapes
 from isrr.serve.current import Snapshot
 from isrr.serve.decoding import decoded
-from isrr.serve.guard import JSON, Guard, problem, read_body
+from isrr.serve.http import Answer, App, Endpoint
 from isrr.serve.metrics import CONTENT_TYPE
 from isrr.serve.openapi import document
 from isrr.serve.page import PAGE
-from isrr.serve.ranking import Made, Refusal, Wanted, log_line, make, wanted
+from isrr.serve.ranking import Made, Refusal, Wanted, make, wanted
 from isrr.serve.schema import (
     BatchRequest,
     BatchResponse,
@@ -36,7 +30,9 @@ from isrr.serve.schema import (
     RankRequest,
     RankResponse,
     TeiRequest,
+    TeiResult,
 )
+from isrr.serve.served_log import log_line
 from isrr.serve.settings import Settings
 from isrr.serve.worker import Worker
 
@@ -44,89 +40,94 @@ log = logging.getLogger("isrr.serve")
 encode = msgspec.json.Encoder().encode
 RANK, BATCH = msgspec.json.Decoder(RankRequest), msgspec.json.Decoder(BatchRequest)
 COHERE, TEI = msgspec.json.Decoder(CohereRequest), msgspec.json.Decoder(TeiRequest)
+CANDIDATES = [{"id": "a", "score": 2.1}, {"id": "b", "score": 1.9}, {"id": "c", "score": 0.3}]
+ONE = {"query_id": "q7", "session": "u42", "k": 2, "items": CANDIDATES}
+IN_COHERES = {"model": "isrr", "query": "q7", "session": "u42", "top_n": 2, "documents": CANDIDATES}
+IN_TEIS = {"query": "q7", "session": "u42", "texts": ["a", "b", "c"], "scores": [2.1, 1.9, 0.3]}
+POSTED = (400, 401, 408, 413, 422, 503)
 
 
 class Service:
-    """The endpoints, over what a worker holds."""
+    """The endpoints, over what a worker holds. The first line of each one's docstring is its summary in OpenAPI."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker, self.settings, self.current = worker, worker.settings, worker.current
-        self._openapi = encode(document(worker.settings))
+        self._openapi = document(self.endpoints(), worker.settings)
 
-    def routes(self) -> list[Route]:
-        """Every path, and who answers it."""
+    def endpoints(self) -> list[Endpoint]:
+        """Every path."""
         return [
-            Route("/rank", self.rank, methods=["POST"]),
-            Route("/rank/batch", self.batch, methods=["POST"]),
-            Route("/v2/rerank", self.cohere, methods=["POST"]),
-            Route("/rerank", self.tei, methods=["POST"]),
-            Route("/health", self.health),
-            Route("/ready", self.readiness),
-            Route("/info", self.info),
-            Route("/metrics", self.prometheus),
-            Route("/openapi.json", self.openapi),
-            Route("/", self.page),
+            Endpoint("/rank", "POST", self.rank, RankRequest, RankResponse, ONE, codes=POSTED),
+            Endpoint("/rank/batch", "POST", self.batch, BatchRequest, BatchResponse, {"queries": [ONE]}, codes=POSTED),
+            Endpoint("/v2/rerank", "POST", self.cohere, CohereRequest, CohereResponse, IN_COHERES, codes=POSTED),
+            Endpoint("/rerank", "POST", self.tei, TeiRequest, list[TeiResult], IN_TEIS, codes=POSTED),
+            Endpoint("/health", "GET", self.health, gives=Health, open=True, codes=()),
+            Endpoint("/ready", "GET", self.readiness, gives=Health, open=True, codes=(503,)),
+            Endpoint("/info", "GET", self.info),
+            Endpoint("/metrics", "GET", self.prometheus, kind=CONTENT_TYPE),
+            Endpoint("/openapi.json", "GET", self.openapi, open=True, codes=()),
+            Endpoint("/", "GET", self.page, kind="text/html; charset=utf-8", open=True, codes=()),
         ]
 
-    async def rank(self, request: Request) -> Response:
-        """One query."""
-        body = decoded(RANK, await read_body(request, self.settings))
+    async def rank(self, body: bytes) -> Answer:
+        """Rank one query."""
+        request = decoded(RANK, body)
         snapshot = self.current.now
-        ask = wanted(body, snapshot.outcome.k, self.settings.max_items)
-        return Response(encode(self._ranked(snapshot, ask)), media_type=JSON)
+        return Answer(encode(self._ranked(snapshot, wanted(request, snapshot.outcome.k, self.settings.max_items))))
 
-    async def batch(self, request: Request) -> Response:
-        """Several queries; other requests get their turn between them."""
-        body = decoded(BATCH, await read_body(request, self.settings))
-        if len(body.queries) > self.settings.max_queries:
-            raise Refusal(413, f"there are {len(body.queries):,} queries; a batch takes {self.settings.max_queries:,}")
+    async def batch(self, body: bytes) -> Answer:
+        """Rank several queries; other requests get their turn between them."""
+        request = decoded(BATCH, body)
+        n_queries, most = len(request.queries), self.settings.max_queries
+        if n_queries > most:
+            raise Refusal(413, f"there are {n_queries:,} queries; a batch takes {most:,}", connection="close")
         snapshot = self.current.now
         asks = []
-        for position, query in enumerate(body.queries):  # all of them before the first list is made, and logged
+        for position, query in enumerate(request.queries):  # all of them before the first list is made, and logged
             try:
                 asks.append(wanted(query, snapshot.outcome.k, self.settings.max_items))
             except Refusal as refusal:
-                raise Refusal(refusal.status, f"queries[{position}]: {refusal}") from None
+                raise Refusal(refusal.status, f"queries[{position}]: {refusal}", **refusal.headers) from None
         results = []
         for ask in asks:
             results.append(self._ranked(snapshot, ask))
             await asyncio.sleep(0)
-        return Response(encode(BatchResponse(results)), media_type=JSON)
+        return Answer(encode(BatchResponse(results)))
 
-    async def cohere(self, request: Request) -> Response:
-        """One query in Cohere's shape."""
-        body = decoded(COHERE, await read_body(request, self.settings))
-        snapshot = self.current.now
-        documents, ask = shapes.from_cohere(body, self.settings.max_items)
-        made = self._made(snapshot, ask)
-        results = shapes.to_cohere(documents, ask, made)
-        digest = blake2b(encode(results) + encode(made.note), digest_size=16).hexdigest()
-        answer = CohereResponse(digest, results, {"api_version": {"version": "2"}}, made.note)
-        return Response(encode(answer), media_type=JSON)
+    async def cohere(self, body: bytes) -> Answer:
+        """Rank documents, in Cohere's shape."""
+        documents, ask = shapes.from_cohere(decoded(COHERE, body), self.settings.max_items)
+        made = self._made(self.current.now, ask)
+        results, meta = shapes.to_cohere(documents, ask, made), {"api_version": {"version": "2"}}
+        return Answer(encode(CohereResponse(made.list_id, results, meta, made.note)))
 
-    async def tei(self, request: Request) -> Response:
-        """One query in text-embeddings-inference's shape; the certificate is named in headers."""
-        body = decoded(TEI, await read_body(request, self.settings))
-        snapshot = self.current.now
-        ask = shapes.from_tei(body, self.settings.max_items)
-        made = self._made(snapshot, ask)
-        headers = {"x-isrr-certificate": made.note.id, "x-isrr-status": made.note.status}
-        return Response(encode(shapes.to_tei(body, ask, made)), headers=headers, media_type=JSON)
+    async def tei(self, body: bytes) -> Answer:
+        """Rank texts, in text-embeddings-inference's shape; list and certificate are named in headers."""
+        request = decoded(TEI, body)
+        ask = shapes.from_tei(request, self.settings.max_items)
+        made = self._made(self.current.now, ask)
+        named = {"list": made.list_id, "certificate": made.note.id, "status": made.note.status}
+        headers = {f"x-isrr-{name}": value for name, value in named.items()}
+        return Answer(encode(shapes.to_tei(request, ask, made)), headers=headers)
 
-    async def health(self, request: Request) -> Response:
-        """The process lives."""
-        return Response(encode(Health("ok")), media_type=JSON)
+    async def health(self, body: bytes) -> Answer:
+        """Whether the process lives."""
+        return Answer(encode(Health("ok")))
 
-    async def readiness(self, request: Request) -> Response:
-        """The certificate is loaded and watched, and the kernels are compiled."""
-        if self.worker.readiness != "ok":
-            return Response(encode(Health(self.worker.readiness)), 503, media_type=JSON)
-        error = self.current.reload_error
-        found = Health("ok", self.current.now.note.id, msgspec.UNSET if error is None else error)
-        return Response(encode(found), media_type=JSON)
+    async def readiness(self, body: bytes) -> Answer:
+        """Whether it serves: certificate loaded and watched, kernels compiled, and the log can be written."""
+        readiness, unlogged = self.worker.readiness()
+        reload_error = self.current.reload_error
+        found = Health(
+            readiness,
+            self.current.now.note.id,
+            msgspec.UNSET if reload_error is None else reload_error,
+            msgspec.UNSET if unlogged is None else unlogged,
+        )
+        return Answer(encode(found), 200 if readiness == "ok" else 503)
 
-    async def info(self, request: Request) -> Response:
-        """The certificate: its note, its text, and what it says in full."""
+    async def info(self, body: bytes) -> Answer:
+        """The certificate in use: what answers say of it, its text, and what it says in full."""
         snapshot = self.current.now
         content, text = snapshot.in_full
         found = {
@@ -137,19 +138,19 @@ class Service:
             "text": text,
             "content": content,
         }
-        return Response(encode(found), media_type=JSON)
+        return Answer(encode(found))
 
-    async def prometheus(self, request: Request) -> Response:
-        """Metrics."""
-        return Response(self.worker.metrics.render(), headers={"content-type": CONTENT_TYPE})
+    async def prometheus(self, body: bytes) -> Answer:
+        """Metrics for Prometheus."""
+        return Answer(self.worker.metrics.render(), kind=CONTENT_TYPE)
 
-    async def openapi(self, request: Request) -> Response:
-        """The OpenAPI document."""
-        return Response(self._openapi, media_type=JSON)
+    async def openapi(self, body: bytes) -> Answer:
+        """This document."""
+        return Answer(self._openapi)
 
-    async def page(self, request: Request) -> Response:
+    async def page(self, body: bytes) -> Answer:
         """A page to try it."""
-        return HTMLResponse(PAGE)
+        return Answer(PAGE.encode(), kind="text/html; charset=utf-8")
 
     def _ranked(self, snapshot: Snapshot, ask: Wanted) -> RankResponse:
         made = self._made(snapshot, ask)
@@ -157,14 +158,14 @@ class Service:
             RankedItem(ask.ids[i], place + 1, ask.scores[i], made.propensity[place])
             for place, i in enumerate(made.ranking[ask.start : ask.stop], ask.start)
         ]
-        return RankResponse(items, made.note)
+        return RankResponse(made.list_id, items, made.note)
 
     def _made(self, snapshot: Snapshot, ask: Wanted) -> Made:
         """Make the list, log it, count it; in this order, so that nothing is served that is not in the log."""
         made = make(snapshot, ask)
         if self.worker.log is not None:
             try:
-                self.worker.log.write(encode(log_line(snapshot, ask, made)))
+                self.worker.log.write(encode(log_line(snapshot, ask, made, self.settings.log_hottest)))
             except OSError as error:
                 log.error("the served-ranking log cannot be written", extra={"error": str(error)})
                 raise Refusal(503, "the served-ranking log cannot be written, so nothing is served") from None
@@ -172,28 +173,7 @@ class Service:
         return made
 
 
-def create_app(settings: Settings) -> Guard:
+def create_app(settings: Settings) -> App:
     """The ASGI app of one worker."""
     worker = Worker(settings)
-    routes = Service(worker).routes()
-    handlers = {Refusal: _refused, HTTPException: _not_here, ClientDisconnect: _gone, Exception: _unforeseen}
-    app = Starlette(routes=routes, lifespan=worker.lifespan, exception_handlers=handlers)
-    return Guard(app, settings, worker.metrics, frozenset(route.path for route in routes))
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)
-    return problem(error.status, str(error), {"connection": "close"} if error.status in (408, 413) else None)
-
-
-async def _not_here(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return problem(error.status_code, f"{error.detail}; see /openapi.json", dict(error.headers or {}))
-
-
-async def _gone(request: Request, error: Exception) -> Response:
-    return problem(408, "the client went away before its body was complete")
-
-
-async def _unforeseen(request: Request, error: Exception) -> Response:
-    return problem(503, "the service could not answer this request; it is logged")
+    return App(Service(worker).endpoints(), settings, worker.metrics, worker.lifespan)

@@ -1,7 +1,8 @@
 """One request, one list: the order, its propensities, and whether the promise covers it."""
 
-import time
+import secrets
 from collections import Counter
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -11,35 +12,41 @@ from isrr.errors import DataError
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.serving import ServedList
 from isrr.serve.current import Snapshot
-from isrr.serve.schema import CertificateNote, Id, RankRequest
+from isrr.serve.schema import CertificateNote, Groups, Id, RankRequest
+
+ID, SCORE, GROUP = map(attrgetter, ("id", "score", "group"))
 
 
 class Refusal(Exception):
-    """A request that is understood and cannot be served; becomes a 4xx answer."""
+    """A request that is understood and cannot be served; becomes an answer with this status and these headers."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, **headers: str) -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.headers = status, headers
 
 
 class Wanted(NamedTuple):
     """A list to be made.
 
     Attributes:
-        ids: The candidates' ids.
+        ids: The candidates' ids, as they were given.
+        names: The same as text; they decide between equal scores.
         scores: Their scores.
         query: The query.
         session: Names the draw; None for a fresh one.
         start, stop: The places asked for, 0-based, half open.
+        groups: The groups of each candidate, where any were given.
         frozen: Whether the caller pinned one draw for everybody.
     """
 
     ids: list[Id]
+    names: list[str]
     scores: list[float]
     query: Id
     session: object
     start: int
     stop: int
+    groups: list[list[str]] | None = None
     frozen: bool = False
 
 
@@ -47,6 +54,8 @@ class Made(NamedTuple):
     """A list as it is served.
 
     Attributes:
+        list_id: Names it; nobody can guess it.
+        scores: The candidates' scores.
         ranking, propensity: Positions within the candidates and their propensities, at least the promise's k places.
         deterministic: The same places of the order by score.
         note: The certificate behind it.
@@ -54,6 +63,8 @@ class Made(NamedTuple):
         eligibility: The best item's chance of first place.
     """
 
+    list_id: str
+    scores: FloatArray
     ranking: list[int]
     propensity: list[float]
     deterministic: list[int]
@@ -70,35 +81,49 @@ def wanted(request: RankRequest, k: int, max_items: int) -> Wanted:
         k: The certificate's own k, where the request names none.
         max_items: Longest list served.
     """
-    ids = [item.id for item in request.items]
-    scores = [item.score for item in request.items]
-    check_list(ids, max_items)
+    items = request.items
+    ids, scores, groups = ([*map(get, items)] for get in (ID, SCORE, GROUP))
+    names = checked_names(ids, max_items)
     session: object = request.session
     if request.seed is not None:
         session = (request.session, request.seed)
     frozen = request.seed is not None and request.session is None
-    if request.page is None and request.page_size is None:
-        return Wanted(ids, scores, request.query_id, session, 0, min(request.k or k, len(ids)), frozen)
-    size = request.page_size or k
-    end = min(request.k or len(ids), len(ids))
-    start = min(((request.page or 1) - 1) * size, end)
-    return Wanted(ids, scores, request.query_id, session, start, min(start + size, end), frozen)
+    start, stop = 0, min(request.k or k, len(ids))
+    if request.page is not None or request.page_size is not None:
+        size = request.page_size or k
+        end = min(request.k or len(ids), len(ids))
+        start = min(((request.page or 1) - 1) * size, end)
+        stop = min(start + size, end)
+    return Wanted(ids, names, scores, request.query_id, session, start, stop, grouped(groups), frozen)
 
 
-def check_list(ids: list[Id], max_items: int) -> None:
-    """Refuse lists that are too long or name an item twice."""
+def checked_names(ids: list[Id], max_items: int) -> list[str]:
+    """Ids as text; refuses lists that are too long or name an item twice. 7 and "7" are the same id."""
     if len(ids) > max_items:
         raise Refusal(413, f"there are {len(ids):,} candidates; this service takes up to {max_items:,} a query")
-    if len(set(map(str, ids))) < len(ids):
-        twice = next(name for name, times in Counter(map(str, ids)).items() if times > 1)
+    try:
+        "".join(ids)  # type: ignore[arg-type] # the quickest way to see that all of them are text
+        names: list[str] = ids  # type: ignore[assignment]
+    except TypeError:
+        names = [*map(str, ids)]
+    if len(set(names)) < len(ids):
+        twice = next(name for name, times in Counter(names).items() if times > 1)
         raise Refusal(422, f"item id {twice!r} is given twice; ids must differ within a query")
+    return names
+
+
+def grouped(groups: list[Groups]) -> list[list[str]] | None:
+    """The groups of each candidate as a list; None where no candidate has any."""
+    if groups.count(None) == len(groups):
+        return None
+    return [[group] if isinstance(group, str) else group or [] for group in groups]
 
 
 def make(snapshot: Snapshot, wanted: Wanted) -> Made:
     """The list, by the snapshot's ranker; the deterministic order where that cannot rank the scores."""
-    note = snapshot.note
+    note, list_id = snapshot.note, secrets.token_urlsafe(12)
     if not wanted.ids:
-        return Made([], [], [], snapshot.uncovered("there is nothing to rank"), [], 1.0)
+        return Made(list_id, np.empty(0), [], [], [], snapshot.uncovered("there is nothing to rank"), [], 1.0)
     scores = np.array(wanted.scores, np.float64)
     bins, drifted = snapshot.drift.tally(scores)
     places = max(wanted.stop, snapshot.outcome.k)
@@ -113,33 +138,11 @@ def make(snapshot: Snapshot, wanted: Wanted) -> Made:
         elif wanted.frozen:
             note = snapshot.uncovered("a seed without a session is one draw for everybody; the promise is about draws")
     return Made(
-        served.ranking.tolist(), served.propensity.tolist(), served.deterministic.tolist(), note, bins,
+        list_id, scores, served.ranking.tolist(), served.propensity.tolist(), served.deterministic.tolist(), note, bins,
         served.eligibility,
     )  # fmt: skip
 
 
-def log_line(snapshot: Snapshot, ask: Wanted, made: Made) -> dict[str, object]:
-    """What the log keeps of a served list.
-
-    `top` and `deterministic` hold the promise's own k places whatever page was asked for: what the monitor judges.
-    """
-    k, shown = snapshot.outcome.k, slice(ask.start, ask.stop)
-    return {
-        "time": time.time(),
-        "certificate": made.note.id,
-        "status": made.note.status,
-        "order": made.note.order,
-        "query_id": ask.query,
-        "session": ask.session,
-        "n_items": len(ask.ids),
-        "first_rank": ask.start + 1,
-        "items": [ask.ids[i] for i in made.ranking[shown]],
-        "scores": [ask.scores[i] for i in made.ranking[shown]],
-        "propensities": made.propensity[shown],
-        "top": [ask.ids[i] for i in made.ranking[:k]],
-        "deterministic": [ask.ids[i] for i in made.deterministic[:k]],
-    }
-
-
 def _rank(ranker: GPLRanker, scores: FloatArray, wanted: Wanted, places: int) -> ServedList:
-    return ranker.rank_with_propensity(scores, wanted.query, wanted.session, places, wanted.ids)
+    """The one place that calls the ranker."""
+    return ranker.rank_with_propensity(scores, wanted.query, wanted.session, places, wanted.ids, wanted.groups)

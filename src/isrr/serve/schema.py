@@ -7,14 +7,16 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 Id = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | str
 Count = Annotated[int, Meta(ge=1, le=2**31)]
 StatusName = Literal["valid", "revoked", "expired", "uncovered"]
-Readiness = Literal["ok", "starting", "unwatched"]
+Readiness = Literal["ok", "starting", "unwatched", "unlogged"]
+Groups = str | list[str] | None
 
 
 class Candidate(Struct, forbid_unknown_fields=True, frozen=True, gc=False):
-    """One candidate: its id and the model's score."""
+    """One candidate: its id, the model's score, and the group or groups it belongs to."""
 
     id: Id
     score: float
+    group: Groups = None
 
 
 class RankRequest(Struct, forbid_unknown_fields=True, gc=False):
@@ -64,8 +66,9 @@ class CertificateNote(Struct, frozen=True, gc=False):
 
 
 class RankResponse(Struct, gc=False):
-    """A ranked list and what stands behind it."""
+    """A ranked list and what stands behind it; clicks refer to its `list_id`."""
 
+    list_id: str
     items: list[RankedItem]
     certificate: CertificateNote
 
@@ -82,16 +85,18 @@ class Document(Struct, gc=False):
     score: float
     id: Id | UnsetType = UNSET
     text: str | UnsetType = UNSET
+    group: Groups = None
 
 
 class CohereRequest(Struct, gc=False):
-    """Cohere's rerank request. Each document carries its score, or `scores` has one for each of them."""
+    """Cohere's rerank request. Each document carries its score, or `scores` has one for each of them; so for groups."""
 
     query: str
     documents: list[Document | str]
     model: str = ""
     top_n: Count | None = None
     scores: list[float] | None = None
+    groups: list[Groups] | None = None
     session: Id | None = None
 
 
@@ -106,7 +111,7 @@ class CohereResult(Struct, gc=False):
 
 
 class CohereResponse(Struct, gc=False):
-    """Cohere's rerank response, with the certificate beside it."""
+    """Cohere's rerank response, with the certificate beside it; `id` is the list's, which clicks refer to."""
 
     id: str
     results: list[CohereResult]
@@ -115,11 +120,12 @@ class CohereResponse(Struct, gc=False):
 
 
 class TeiRequest(Struct, gc=False):
-    """Text-embeddings-inference's rerank request, with `scores`, one for each text."""
+    """Text-embeddings-inference's rerank request, with `scores`, one for each text, and `groups` likewise."""
 
     query: str
     texts: list[str]
     scores: list[float] | None = None
+    groups: list[Groups] | None = None
     session: Id | None = None
     return_text: bool = False
     raw_scores: bool = False
@@ -148,3 +154,4 @@ class Health(Struct):
     status: Readiness
     certificate: str | UnsetType = UNSET
     reload_error: str | UnsetType = UNSET
+    log_error: str | UnsetType = UNSET

@@ -1,62 +1,190 @@
-"""The served-ranking log: one JSON line a list, on disk before the answer leaves.
+"""Writing the served-ranking log: one JSON line per list, in its file before the answer leaves.
 
-Each worker appends to a file of its own, one write a line, so lines of two workers never mix. A worker that is killed
+Each worker appends to files of its own, one write per line, so lines of two workers never mix. A worker that is killed
 in the middle of a line leaves a tail without an end, for an answer that was never sent; the writer holds a lock on its
 file for as long as it lives, and whoever starts next cuts the tails of files that nobody holds.
+
+A line counts as written once the file that holds it is still found under its name: a folder that was removed or moved
+away takes no lines that anybody would find. `isrr.data.served_log` reads what is written here.
 """
 
 import errno
-import json
 import logging
 import os
-from collections.abc import Iterator
+import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from isrr.errors import DataError
+import msgspec
+import numpy as np
+
+from isrr.data.queries import FloatArray
+from isrr.serve.current import Snapshot
+from isrr.serve.ranking import Made, Wanted
 
 log = logging.getLogger("isrr.serve")
 STEP = 64 << 10  # bytes read at a time, from the end of a file, in search of the end of a line
 ATTEMPTS = 3  # names tried for a new file
+NEVER = 1e-9  # the chance of the first k places below which a candidate is said not to reach them
+
+
+class LogLine(msgspec.Struct, gc=False, omit_defaults=True):
+    """What the log keeps of a served list; docs/serving.md describes the fields."""
+
+    list_id: str
+    time: float
+    certificate: str
+    status: str
+    order: str
+    query_id: str
+    session: str | None
+    first_rank: int
+    n_shown: int
+    item_ids: list[str]
+    scores: bytes
+    ranking: list[int]
+    propensities: list[float]
+    deterministic: list[int]
+    groups: list[list[str]] | None = None
+    arm: str | None = None
+    n_items: int | None = None
+    hottest: float | None = None
+
+
+def log_line(snapshot: Snapshot, ask: Wanted, made: Made, hottest: float | None = None) -> LogLine:
+    """A list as the log keeps it: all candidates, or those that a ranker up to the `hottest` temperature can show."""
+    line = LogLine(
+        made.list_id,
+        time.time(),
+        made.note.id,
+        made.note.status,
+        made.note.order,
+        str(ask.query),
+        None if ask.session is None else str(ask.session),
+        ask.start + 1,
+        ask.stop - ask.start,
+        ask.names,
+        made.scores.astype("<f8", copy=False).tobytes(),
+        made.ranking,
+        made.propensity,
+        made.deterministic[: snapshot.outcome.k],
+        ask.groups,
+    )
+    if hottest is not None:
+        _prune(line, made.scores, snapshot, hottest)
+    return line
+
+
+def _prune(line: LogLine, scores: FloatArray, snapshot: Snapshot, hottest: float) -> None:
+    """Leave out candidates that reach the first k places with a chance of at most 1e-9, all of them together.
+
+    With k − 1 items placed, at least the mass Σ_{j ≥ k} w₍ⱼ₎ is left, so the lowest items reach the first k places with
+    a chance of at most k · Σ_{left out} w / Σ_{j ≥ k} w₍ⱼ₎. The bound falls with the temperature, and a threshold
+    admits no item before all better ones: it holds for every colder ranker.
+    """
+    ranker, k = snapshot.outcome.ranker, snapshot.outcome.k
+    mapped = ranker.mapped(scores)
+    line.n_items, line.hottest = scores.size, hottest
+    if scores.size <= k or not np.isfinite(mapped).all():
+        return
+    order = np.argsort(-mapped, kind="stable")
+    weights = np.exp((mapped[order[k - 1 :]] - mapped[order[k - 1]]) / (ranker.deviation * hottest))
+    share = k * np.cumsum(weights[::-1])[::-1] / weights.sum()  # of each item of the tail and all below it
+    n_kept = k - 1 + max(int(np.searchsorted(-share, -NEVER)), 1)
+    keep = np.unique([*order[:n_kept].tolist(), *line.ranking, *line.deterministic])
+    place = dict(zip(keep.tolist(), range(keep.size), strict=True))
+    line.item_ids = [line.item_ids[i] for i in place]
+    line.scores = scores[keep].astype("<f8", copy=False).tobytes()
+    line.ranking, line.deterministic = ([place[i] for i in order] for order in (line.ranking, line.deterministic))
+    if line.groups is not None:
+        line.groups = [line.groups[i] for i in place]
 
 
 class ServedLog:
-    """Appends lines to files in a folder; a new file is begun when one reaches its size."""
+    """Appends lines to files in a folder; a new file is begun when one reaches its size, or is gone.
+
+    The folder is never made here: one that is missing is somebody's doing, and nothing is served until it is back.
+    """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._max_bytes = folder, max_bytes
+        self._path, self._file, self._identity = "", -1, (0, 0)
+        self._failed = 0  # bytes that could not be written at the last attempt
         mend(folder)
-        self._file, self._size = self._begin(), 0
 
     def write(self, line: bytes) -> None:
-        """Append one line (its end is added), all of it or nothing; raises OSError where the disk takes no more."""
+        """Append one line (its end is added), all of it or nothing; raises OSError where that cannot be done."""
         data = line + b"\n"
-        if self._size and self._size + len(data) > self._max_bytes:
-            full, self._file, self._size = self._file, self._begin(), 0
-            os.close(full)
-        done = os.write(self._file, data)
-        if done < len(data):
-            os.ftruncate(self._file, self._size)
-            raise OSError(errno.ENOSPC, "the served-ranking log could not be written whole")
-        self._size += done
+        try:
+            if self._append(data) > self._max_bytes:
+                self.close()
+            self._failed = 0
+        except OSError:
+            self._failed = len(data)
+            raise
+
+    def problem(self) -> str | None:
+        """Why lines cannot be written now, or None; after a failure, found out by writing as much once more."""
+        try:
+            size = self._append(b"\n" * self._failed)
+            if self._failed:
+                os.ftruncate(self._file, max(size - self._failed, 0))
+        except OSError as error:
+            return str(error)
+        self._failed = 0
+        return None
 
     def close(self) -> None:
         """Close the file; what was written stays."""
-        os.close(self._file)
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
 
-    def _begin(self) -> int:
+    def _append(self, data: bytes) -> int:
+        """Write at the end of a file that is in its place; the size of the file.
+
+        What did not fit, or went to a file that is no longer in its place, is taken back. The file's own size says from
+        where, not what was written so far: others may cut it.
+        """
+        if self._file < 0:
+            self._begin()
+        done = os.write(self._file, data)
+        if done == len(data):
+            try:
+                found = os.stat(self._path)
+                if (found.st_dev, found.st_ino) == self._identity:
+                    return found.st_size
+            except OSError:
+                pass
+        os.ftruncate(self._file, max(os.fstat(self._file).st_size - done, 0))
+        if done < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+        self.close()
+        return self._append(data)
+
+    def _begin(self) -> None:
         """A new file, held. One that another worker's `mend` looks at just now is given up for another."""
         for _ in range(ATTEMPTS):
             stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
             path = self._folder / f"served-{stamp}-{os.getpid()}.jsonl"
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o640)
             if _hold(file):
-                return file
+                found = os.fstat(file)
+                self._path, self._file, self._identity = str(path), file, (found.st_dev, found.st_ino)
+                return
             os.close(file)
             path.unlink()
         raise OSError(errno.ENOLCK, "files of the served-ranking log cannot be locked here", str(path))
+
+
+def prepare(folder: Path) -> None:
+    """Make the folder of a log, and see that files can be written to it; raises OSError where they cannot."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log = ServedLog(folder, 0)
+    log._begin()
+    log.close()
+    os.unlink(log._path)
 
 
 def mend(folder: Path) -> int:
@@ -90,55 +218,10 @@ def _cut(file: BinaryIO) -> bool:
 
 def _hold(file: int) -> bool:
     """Lock a file for as long as it is open; False where another process holds it."""
-    import fcntl  # not everywhere; reading a log does not need it
+    import fcntl  # not everywhere
 
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     return True
-
-
-def log_files(source: Path) -> list[Path]:
-    """The files of a log: a folder's, by time, or the one file that is named."""
-    files = sorted(source.glob("served-*.jsonl")) if source.is_dir() else [source]
-    if not files or not all(file.is_file() for file in files):
-        raise DataError(f"{source}: there is no served-ranking log here; `isrr serve --log FOLDER` writes one")
-    return files
-
-
-def read_served(source: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """The lines of a log, a folder or a file (JSONL, or Parquet made by `write_parquet`), oldest file first.
-
-    An unfinished last line belongs to an answer that was never sent, and is passed over.
-    """
-    for file in log_files(Path(source)):
-        if file.suffix == ".parquet":
-            import pyarrow.parquet
-
-            for batch in pyarrow.parquet.ParquetFile(file).iter_batches():
-                yield from batch.to_pylist()
-            continue
-        with file.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if not line.endswith(b"\n"):
-                    break
-                try:
-                    yield json.loads(line)
-                except ValueError as error:
-                    raise DataError(f"{file}:{number}: not a line of a served-ranking log: {error}") from None
-
-
-def write_parquet(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> int:
-    """Keep a log as one Parquet file, a row a list; how many lists. Ids become text."""
-    import pyarrow
-
-    from isrr.data.files import write_table
-
-    rows = []
-    for line in read_served(source):
-        lists = {name: [str(item) for item in line[name]] for name in ("items", "top", "deterministic")}
-        session = None if line["session"] is None else str(line["session"])
-        rows.append({**line, **lists, "query_id": str(line["query_id"]), "session": session})
-    write_table(pyarrow.Table.from_pylist(rows), Path(target), "parquet")
-    return len(rows)

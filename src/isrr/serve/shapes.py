@@ -4,30 +4,33 @@ Those clients sort by the score they get back. Served ranks are turned into 1 / 
 it cannot undo the draw. The model's own score stands beside it.
 """
 
+from hashlib import blake2b
+from typing import TypeVar
+
 import msgspec
 
-from isrr.serve.ranking import Made, Refusal, Wanted, check_list
-from isrr.serve.schema import CohereRequest, CohereResult, Document, Id, TeiRequest, TeiResult
+from isrr.serve.ranking import Made, Refusal, Wanted, checked_names, grouped
+from isrr.serve.schema import CohereRequest, CohereResult, Document, Groups, Id, TeiRequest, TeiResult
 
 NO_SCORES = "this service orders by scores and reads no text: give each document its score, or 'scores', one for each"
+T = TypeVar("T")
 DOCUMENT = msgspec.json.Decoder(Document)
 
 
 def from_cohere(request: CohereRequest, max_items: int) -> tuple[list[Document], Wanted]:
-    """The documents with their scores, and the list to be made of them.
-
-    Equal scores are decided by the documents' ids, by their texts where they have none.
-    """
+    """The documents with their scores, and the list to be made of them; those without an id are named by their text."""
     n = len(request.documents)
-    given = _checked(request.scores, n)
+    given = _one_each(request.scores, n, "scores")
     own = next((i for i, entry in enumerate(request.documents) if isinstance(entry, Document)), None)
     if given is not None and own is not None:
         raise Refusal(422, f"documents[{own}] has a score of its own beside the one in 'scores'; send one of the two")
     documents = [_document(entry, given[i] if given else None) for i, entry in enumerate(request.documents)]
-    ids = [doc.id if doc.id is not msgspec.UNSET else f"{doc.text or ''}#{i}" for i, doc in enumerate(documents)]
-    check_list(ids, max_items)
+    unnamed = iter(_names([doc.text or "" for doc in documents if doc.id is msgspec.UNSET]))
+    ids: list[Id] = [next(unnamed) if doc.id is msgspec.UNSET else doc.id for doc in documents]
+    groups: list[Groups] = _one_each(request.groups, n, "groups") or [doc.group for doc in documents]
     stop = min(request.top_n or n, n)
-    return documents, Wanted(ids, [doc.score for doc in documents], request.query, request.session, 0, stop)
+    scores, names = [doc.score for doc in documents], checked_names(ids, max_items)
+    return documents, Wanted(ids, names, scores, request.query, request.session, 0, stop, grouped(groups))
 
 
 def to_cohere(documents: list[Document], ask: Wanted, made: Made) -> list[CohereResult]:
@@ -39,14 +42,14 @@ def to_cohere(documents: list[Document], ask: Wanted, made: Made) -> list[Cohere
 
 
 def from_tei(request: TeiRequest, max_items: int) -> Wanted:
-    """The list to be made; equal scores are decided by the texts."""
+    """The list to be made; the texts name themselves."""
     n = len(request.texts)
-    scores = _checked(request.scores, n)
+    scores = _one_each(request.scores, n, "scores")
     if scores is None and n:
         raise Refusal(422, NO_SCORES)
-    ids: list[Id] = [f"{text}#{i}" for i, text in enumerate(request.texts)]
-    check_list(ids, max_items)
-    return Wanted(ids, scores or [], request.query, request.session, 0, n)
+    ids: list[Id] = [*_names(request.texts)]
+    groups = grouped(_one_each(request.groups, n, "groups") or [None] * n)
+    return Wanted(ids, checked_names(ids, max_items), scores or [], request.query, request.session, 0, n, groups)
 
 
 def to_tei(request: TeiRequest, ask: Wanted, made: Made) -> list[TeiResult]:
@@ -60,10 +63,19 @@ def to_tei(request: TeiRequest, ask: Wanted, made: Made) -> list[TeiResult]:
     ]  # fmt: skip
 
 
-def _checked(scores: list[float] | None, n: int) -> list[float] | None:
-    if scores is not None and len(scores) != n:
-        raise Refusal(422, f"there are {len(scores)} scores for {n} documents; one each is needed")
-    return scores
+def _names(texts: list[str]) -> list[str]:
+    """A short name for each text: it decides between equal scores and stands in the log. Repeated ones are numbered."""
+    names = [blake2b(text.encode(), digest_size=8).hexdigest() for text in texts]
+    if len(set(names)) == len(names):
+        return names
+    first = {name: i for i, name in reversed([*enumerate(names)])}
+    return [name if first[name] == i else f"{name}-{i}" for i, name in enumerate(names)]
+
+
+def _one_each(given: list[T] | None, n: int, what: str) -> list[T] | None:
+    if given is not None and len(given) != n:
+        raise Refusal(422, f"there are {len(given)} {what} for {n} documents; expected one for each")
+    return given
 
 
 def _document(entry: Document | str, score: float | None) -> Document:

@@ -10,8 +10,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
-from starlette.applications import Starlette
-
 from isrr.serve.current import CurrentCertificate
 from isrr.serve.metrics import ServiceMetrics
 from isrr.serve.ranking import make, wanted
@@ -29,36 +27,37 @@ class Worker:
         settings: What the service was told.
         current: The certificate in use.
         metrics: What was counted.
-        log: The served-ranking log, open from start to end; None keeps none.
+        log: The served-ranking log; None keeps none.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.current = CurrentCertificate(settings.ranker, trust_edited=settings.trust_edited)
-        self.metrics = ServiceMetrics(settings.shared)
+        self.metrics = ServiceMetrics()
         self.metrics.show_status(self.current.now.note.status)
-        self.log: ServedLog | None = None
+        self.log = None if settings.log is None else ServedLog(settings.log, settings.log_bytes)
         self._watching: asyncio.Task[None] | None = None
         self._failures: dict[Callable[[], None], str] = {}
 
-    @property
-    def readiness(self) -> Readiness:
-        """Whether it has started, and still sees what becomes of the certificate."""
+    def readiness(self) -> tuple[Readiness, str | None]:
+        """Whether it has started, sees what becomes of the certificate, and can write the log; why it cannot."""
         if self._watching is None:
-            return "starting"
-        return "unwatched" if self._watching.done() else "ok"
+            return "starting", None
+        if self._watching.done():
+            return "unwatched", None
+        unlogged = None if self.log is None else self.log.problem()
+        return "ok" if unlogged is None else "unlogged", unlogged
 
     @asynccontextmanager
-    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """Open the log, compile, watch the files; at the end, close."""
-        if self.settings.log is not None:
-            self.log = ServedLog(self.settings.log, self.settings.log_bytes)
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Compile, watch the files; at the end, close the log."""
         self.warm_up()
         gc.collect()
         gc.freeze()  # what the imports left will live as long as the process: no need to walk it again
         if threading.current_thread() is threading.main_thread():
             reload = partial(self._attempt, partial(self.refresh, force=True))
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # it was held back until it could be answered
         self._watching = asyncio.create_task(self._watch())
         log.info("ready", extra={"certificate": self.current.now.note.id, "pid": os.getpid()})
         yield

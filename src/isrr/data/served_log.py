@@ -1,0 +1,239 @@
+"""Reading the served-ranking log that `isrr serve --log` writes: every list with all its candidates and their scores.
+
+A log is JSON lines, one per list (docs/serving.md has the fields), in a folder of files; `ServedLists.table` saved as
+Parquet is read as well. Lines that cannot be read are skipped and counted, wherever they stand: a log is written under
+power cuts, full disks and other people's rotation, and one bad line must not hide a million good ones. An unfinished
+last line is no damage: it belongs to an answer that was never sent.
+"""
+
+import os
+from binascii import Error, a2b_base64
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from isrr.errors import DataError
+
+CHUNK = 16 << 20  # bytes read at a time
+NEEDED = {
+    "list_id": pa.string(),
+    "time": pa.float64(),
+    "certificate": pa.string(),
+    "status": pa.string(),
+    "order": pa.string(),
+    "query_id": pa.string(),
+    "first_rank": pa.int64(),
+    "n_shown": pa.int64(),
+    "item_ids": pa.list_(pa.string()),
+    "scores": pa.string(),
+    "ranking": pa.list_(pa.int64()),
+    "propensities": pa.list_(pa.float64()),
+    "deterministic": pa.list_(pa.int64()),
+}
+OPTIONAL = {
+    "session": pa.string(),
+    "groups": pa.list_(pa.list_(pa.string())),
+    "arm": pa.string(),
+    "n_items": pa.int64(),
+    "hottest": pa.float64(),
+}
+WRITTEN = pa.schema({**NEEDED, **OPTIONAL})
+COLUMNS = pa.schema({**NEEDED, **OPTIONAL, "scores": pa.list_(pa.float64())})
+
+
+@dataclass(frozen=True, eq=False)
+class ServedLists:
+    """Served lists, in columns.
+
+    Candidates of all lists stand one after the other: those of list i at `offsets[i]:offsets[i + 1]`. Shown places
+    likewise, at `places[i]:places[i + 1]`; they begin with the first place of the list, whatever page was asked for.
+
+    Attributes:
+        table: One row per list: list_id, time (seconds since 1970), certificate, status, order, query_id, session, arm,
+            first_rank and n_shown (the page that was asked for), hottest (the hottest temperature for which the
+            candidates are complete; null where all were logged), and the lists below.
+        n_damaged: Lines that could not be read.
+    """
+
+    table: pa.Table
+    n_damaged: int = 0
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where the candidates of each list begin, (n_lists + 1,)."""
+        return self._offsets("item_ids")
+
+    @cached_property
+    def item_ids(self) -> pa.ChunkedArray:
+        """The candidates' ids, as text, (n_candidates,)."""
+        return pc.list_flatten(self.table["item_ids"])
+
+    @cached_property
+    def scores(self) -> NDArray[np.float64]:
+        """The candidates' scores as the model gave them, (n_candidates,)."""
+        return np.asarray(self._flat("scores"), np.float64)
+
+    @cached_property
+    def places(self) -> NDArray[np.int64]:
+        """Where the places of each list begin, (n_lists + 1,)."""
+        return self._offsets("ranking")
+
+    @cached_property
+    def ranking(self) -> NDArray[np.int64]:
+        """The candidate at each place, as its position within the list's candidates, (n_places,)."""
+        return np.asarray(self._flat("ranking"), np.int64)
+
+    @cached_property
+    def propensities(self) -> NDArray[np.float64]:
+        """The chance of that candidate at that place, given those above it, (n_places,)."""
+        return np.asarray(self._flat("propensities"), np.float64)
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """One list at a time, with ids in place of positions.
+
+        `items` and `propensities` are of the places that were asked for; `top` and `deterministic` hold the promise's
+        own k places, as drawn and by score.
+        """
+        for batch in self.table.to_batches(max_chunksize=1_000):
+            for line in batch.to_pylist():
+                ids, first = line.pop("item_ids"), line["first_rank"] - 1
+                ranking, shown = line.pop("ranking"), slice(first, first + line["n_shown"])
+                line["items"] = [ids[i] for i in ranking[shown]]
+                line["top"] = [ids[i] for i in ranking[: len(line["deterministic"])]]
+                line["deterministic"] = [ids[i] for i in line["deterministic"]]
+                line["propensities"] = line["propensities"][shown]
+                yield line
+
+    def _offsets(self, name: str) -> NDArray[np.int64]:
+        lengths = pc.list_value_length(self.table[name]).to_numpy()
+        return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+    def _flat(self, name: str) -> Any:
+        return pc.list_flatten(self.table[name]).to_numpy()
+
+
+def read_log(source: str | os.PathLike[str]) -> ServedLists:
+    """A whole log, a folder or a file, oldest file first."""
+    parts = list(log_parts(source))
+    table = pa.concat_tables([COLUMNS.empty_table(), *(part.table for part in parts)])
+    return ServedLists(table, sum(part.n_damaged for part in parts))
+
+
+def log_parts(source: str | os.PathLike[str]) -> Iterator[ServedLists]:
+    """The same in parts that fit into memory."""
+    for file in _files(Path(source)):
+        try:
+            if file.suffix == ".parquet":
+                for batch in pa.parquet.ParquetFile(file).iter_batches(columns=COLUMNS.names):
+                    yield _checked(pa.Table.from_batches([batch]).cast(COLUMNS), 0)
+                continue
+            for lines in _chunks(file):
+                if any(b'"top":' in line and b'"list_id"' not in line for line in lines[:1]):
+                    raise DataError(
+                        f"{file}: this log was written by an earlier version and has the scores of shown items only; "
+                        "expected all candidates with their scores, without which no other ranker can be judged by it"
+                    )
+                yield _checked(*_with_scores(*_parsed(lines)))
+        except DataError:
+            raise
+        except (pa.ArrowException, KeyError, ValueError) as error:
+            raise DataError(f"{file}: not a served-ranking log: {str(error).partition(chr(10))[0]}") from None
+
+
+def _files(source: Path) -> list[Path]:
+    """The files of a log: a folder's, by time, or the one file that is named."""
+    files = sorted(source.glob("served-*.jsonl")) if source.is_dir() else [source]
+    if not files or not all(file.is_file() for file in files):
+        raise DataError(f"{source}: there is no served-ranking log here; `isrr serve --log FOLDER` writes one")
+    return files
+
+
+def _chunks(file: Path) -> Iterator[list[bytes]]:
+    """Whole lines, some megabytes at a time; an unfinished last one is left out."""
+    with file.open("rb") as stream:
+        while lines := stream.readlines(CHUNK):
+            if not lines[-1].endswith(b"\n"):
+                del lines[-1]
+            yield [line for line in lines if line != b"\n"]
+
+
+def _parsed(lines: list[bytes]) -> tuple[pa.Table, int]:
+    """The lines as a table with the columns of WRITTEN, and how many could not be read.
+
+    A block with a line that cannot be read is halved until that line is alone.
+    """
+    if not lines:
+        return WRITTEN.empty_table(), 0
+    text = b"".join(lines)
+    reading = pa.json.ReadOptions(block_size=len(text) + 1, use_threads=False)
+    parsing = pa.json.ParseOptions(explicit_schema=WRITTEN, unexpected_field_behavior="ignore")
+    try:
+        table = pa.json.read_json(pa.BufferReader(text), reading, parsing).select(WRITTEN.names)
+        table.validate(full=True)
+        if table.num_rows != len(lines):
+            raise pa.ArrowInvalid("not one object per line")
+        return table, 0
+    except pa.ArrowException:
+        if len(lines) == 1:
+            whole = lines[0].lstrip(b"\0")  # what a cut file was filled up with
+            return _parsed([whole]) if len(whole) < len(lines[0]) and whole.strip() else (WRITTEN.empty_table(), 1)
+    halves = [_parsed(half) for half in (lines[: len(lines) // 2], lines[len(lines) // 2 :])]
+    return pa.concat_tables([table for table, _ in halves]), sum(n_damaged for _, n_damaged in halves)
+
+
+def _with_scores(table: pa.Table, n_damaged: int) -> tuple[pa.Table, int]:
+    """The table with its scores as numbers; a row whose scores cannot be read has none."""
+    found = [_floats(text) for text in table["scores"].to_pylist()]
+    offsets = np.cumsum([0, *(len(scores or b"") // 8 for scores in found)])
+    values = pa.array(np.frombuffer(b"".join(scores or b"" for scores in found), "<f8").astype(np.float64))
+    absent = pa.array([scores is None for scores in found], pa.bool_())
+    scores = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, mask=absent)
+    return table.set_column(table.column_names.index("scores"), "scores", scores).select(COLUMNS.names), n_damaged
+
+
+def _floats(text: str | None) -> bytes | None:
+    try:
+        found = a2b_base64(text or "x", strict_mode=True)
+    except Error:
+        return b"" if text == "" else None
+    return found if len(found) % 8 == 0 else None
+
+
+def _checked(table: pa.Table, n_damaged: int) -> ServedLists:
+    """The rows that hold together: nothing that is needed is missing, and lengths and positions fit."""
+    good = np.ones(table.num_rows, bool)
+    for name in NEEDED:
+        good &= table[name].is_valid().to_numpy()
+    length = {
+        name: pc.fill_null(pc.list_value_length(table[name]), 0).to_numpy()
+        for name in ("item_ids", "scores", "ranking", "propensities", "deterministic")
+    }
+    n_items = length["item_ids"]
+    good &= (n_items == length["scores"]) & (length["ranking"] == length["propensities"])
+    first, n_shown = (pc.fill_null(table[name], 0).to_numpy() for name in ("first_rank", "n_shown"))
+    good &= (first >= 1) & (n_shown >= 0) & (first - 1 + n_shown <= length["ranking"])
+    for name, low, high in (
+        ("ranking", 0, n_items - 1), ("deterministic", 0, n_items - 1), ("scores", -np.inf, np.inf),
+        ("propensities", 0.0, 1.0),
+    ):  # fmt: skip
+        values = pc.list_flatten(table[name]).to_numpy(zero_copy_only=False).astype(np.float64)
+        row = np.repeat(np.arange(table.num_rows), length[name])
+        inside = np.isfinite(values) & (values >= low) & (values <= np.broadcast_to(high, n_items.shape)[row])
+        good[row[~inside]] = False
+    for name in ("item_ids", "groups"):
+        row = np.repeat(np.arange(table.num_rows), pc.fill_null(pc.list_value_length(table[name]), 0).to_numpy())
+        good[row[pc.list_flatten(table[name]).is_null().to_numpy()]] = False
+    n_bad = int(table.num_rows - good.sum())
+    return ServedLists(table.filter(pa.array(good)) if n_bad else table, n_damaged + n_bad)

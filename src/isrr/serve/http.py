@@ -1,0 +1,170 @@
+"""HTTP without a framework: which endpoint answers, who is let in, how much at a time, and what is said otherwise."""
+
+import asyncio
+import hmac
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from isrr.serve.metrics import ServiceMetrics
+from isrr.serve.ranking import Refusal
+from isrr.serve.schema import Problem
+from isrr.serve.settings import Settings
+
+log = logging.getLogger("isrr.serve")
+JSON = "application/json"
+LATE = "the body did not arrive within {:g} seconds"
+DRAINED = 4  # times the largest body that is read before the connection is cut
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+class Answer(NamedTuple):
+    """What a request is answered with."""
+
+    body: bytes
+    status: int = 200
+    kind: str = JSON
+    headers: dict[str, str] = {}  # noqa: RUF012 (never written to)
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One path: who answers it, and what the OpenAPI document says about it.
+
+    Attributes:
+        path, method: What it is reached by; HEAD is answered where GET is.
+        handler: Takes the body.
+        takes, gives: The types of the body and of the answer; None where the document says nothing about them.
+        example: A body that can be sent.
+        kind: Media type of the answer.
+        open: Whether it needs no key; a load balancer and a browser carry none.
+        codes: What else it answers with.
+    """
+
+    path: str
+    method: Literal["GET", "POST"]
+    handler: Callable[[bytes], Awaitable[Answer]]
+    takes: Any = None
+    gives: Any = None
+    example: Any = None
+    kind: str = JSON
+    open: bool = False
+    codes: tuple[int, ...] = (401, 503)
+
+
+def problem(status: int, message: str, **headers: str) -> Answer:
+    """An answer that says why there is no other."""
+    return Answer(msgspec.json.encode(Problem(message)), status, JSON, headers)
+
+
+class App:
+    """The ASGI application over a table of endpoints.
+
+    Requests to open paths cost next to nothing and are always let in. Of the others, no more than `max_concurrency` are
+    served at a time.
+    """
+
+    def __init__(
+        self, endpoints: Iterable[Endpoint], settings: Settings, metrics: ServiceMetrics, lifespan: Callable[[], Any]
+    ) -> None:
+        self.endpoints = {endpoint.path: endpoint for endpoint in endpoints}
+        self._settings, self._metrics, self._lifespan = settings, metrics, lifespan
+        self._key = None if settings.api_key is None else settings.api_key.encode()
+        self._running = 0
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        started, endpoint = time.perf_counter(), self.endpoints.get(scope["path"])
+        refusal = None if endpoint is not None and endpoint.open else self._refusal(scope["headers"])
+        counted = refusal is None and not (endpoint is not None and endpoint.open)
+        self._running += counted
+        try:
+            answer = refusal or await self._answer(endpoint, scope["method"], receive)
+            kind, size = answer.kind.encode(), str(len(answer.body)).encode()
+            headers = [(b"content-type", kind), (b"content-length", size)]
+            headers += [(name.encode(), value.encode()) for name, value in answer.headers.items()]
+            await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+            await send({"type": "http.response.body", "body": answer.body})
+        finally:
+            self._running -= counted
+        route = "other" if endpoint is None else endpoint.path
+        self._metrics.count_request(route, answer.status, time.perf_counter() - started)
+
+    async def _answer(self, endpoint: Endpoint | None, method: str, receive: Receive) -> Answer:
+        if endpoint is None:
+            return problem(404, "Not Found; see /openapi.json")
+        if method != endpoint.method and (method, endpoint.method) != ("HEAD", "GET"):
+            return problem(405, "Method Not Allowed; see /openapi.json", allow=endpoint.method)
+        try:
+            return await endpoint.handler(await self._body(receive) if method == "POST" else b"")
+        except Refusal as error:
+            return problem(error.status, str(error), **error.headers)
+        except Exception:
+            log.exception("a request could not be served", extra={"path": endpoint.path})
+            return problem(503, "the service could not answer this request; it is logged")
+
+    def _refusal(self, headers: list[tuple[bytes, bytes]]) -> Answer | None:
+        if self._key is not None and not self._let_in(headers):
+            asked = {"WWW-Authenticate": "Bearer"}
+            return problem(401, "send the API key as 'Authorization: Bearer …' or 'X-API-Key: …'", **asked)
+        most = self._settings.max_concurrency
+        if self._running >= most:
+            return problem(503, f"{most} requests are being served already; try again", **{"Retry-After": "1"})
+        return None
+
+    def _let_in(self, headers: list[tuple[bytes, bytes]]) -> bool:
+        assert self._key is not None
+        sent = [value for name, value in headers if name == b"x-api-key"]
+        sent += [value[7:] for name, value in headers if name == b"authorization" and value[:7].lower() == b"bearer "]
+        return any(hmac.compare_digest(value.strip(), self._key) for value in sent)
+
+    async def _body(self, receive: Receive) -> bytes:
+        """The body, within the limits on its size and on the time it may take.
+
+        One that is too long is read on for a while and thrown away: a client that is still sending would be cut off
+        before it sees why.
+        """
+        chunks, size, more, most = [], 0, True, self._settings.max_body
+        task = asyncio.current_task()
+        assert task is not None
+        end = task.get_loop().call_later(self._settings.body_timeout, task.cancel, LATE)  # a third of asyncio.timeout
+        try:
+            while more and size <= DRAINED * most:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Refusal(408, "the client went away before its body was complete")
+                chunk, more = message.get("body", b""), message.get("more_body", False)
+                size += len(chunk)
+                if size <= most:
+                    chunks.append(chunk)
+        except asyncio.CancelledError as stopped:
+            if stopped.args != (LATE,):
+                raise
+            task.uncancel()
+            raise Refusal(408, LATE.format(self._settings.body_timeout), connection="close") from None
+        finally:
+            end.cancel()
+        if size > most:
+            raise Refusal(413, f"the body has more than the {most:,} bytes this service takes", connection="close")
+        return b"".join(chunks)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Start when the server says so, and end when it does."""
+        await receive()
+        try:
+            async with self._lifespan():
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+        except Exception as error:
+            log.exception("the service could not start")
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.shutdown.complete"})

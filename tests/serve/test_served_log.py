@@ -1,0 +1,351 @@
+"""The served-ranking log: what it keeps, what becomes of it under mishaps, and what its reader makes of damage."""
+
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from isrr import Queries
+from isrr.data.files import write_table
+from isrr.data.served_log import log_parts, read_log
+from isrr.errors import DataError
+from isrr.serve import served_log
+from isrr.serve.ranking import make, wanted
+from isrr.serve.schema import Candidate, RankRequest
+from isrr.serve.served_log import ServedLog, log_line, mend, prepare
+from serving import client_of
+
+ITEMS = [{"id": name, "score": score} for name, score in (("a", 1.2), ("b", 1.0), ("c", 0.9), ("d", 0.2))]
+
+
+def raises(error):
+    raise error
+
+
+def ask(client, query="q", session="s", **given):
+    return client.post("/rank", {"query_id": query, "session": session, "items": ITEMS, **given})
+
+
+def raw(folder):
+    """The lines of a log as they were written."""
+    return [json.loads(line) for file in sorted(folder.glob("*.jsonl")) for line in file.read_bytes().splitlines()]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "log").mkdir()
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def logging(ranker_file, folder):
+    """A client of a service that keeps a log."""
+    return client_of(ranker_file, log=folder)
+
+
+def test_the_log_holds_what_was_served_before_it_is_served(logging, folder):
+    answers = [ask(logging, session=n, k=2).json() for n in range(5)]
+    page = ask(logging, session=0, page=2, page_size=2).json()
+    found = read_log(folder)
+    lines = list(found.lines())
+    for line, answer in zip(lines, [*answers, page], strict=True):
+        assert line["list_id"] == answer["list_id"]
+        assert line["items"] == [item["id"] for item in answer["items"]]
+        assert line["propensities"] == [item["propensity"] for item in answer["items"]]
+        assert line["certificate"] == answer["certificate"]["id"]
+        assert line["deterministic"] == ["a", "b", "c", "d"]
+    assert lines[5]["first_rank"] == 3
+    assert lines[5]["top"] == lines[0]["top"]
+    assert len({line["list_id"] for line in lines}) == 6
+    write_table(found.table, folder.parent / "log.parquet", "parquet")
+    kept = read_log(folder.parent / "log.parquet")
+    assert list(kept.lines()) == lines
+    assert kept.n_damaged == 0
+
+
+def test_every_candidate_is_kept_with_its_score_to_the_last_bit(logging, certificate, folder):
+    rng = np.random.default_rng(20230)
+    scores = [rng.normal(1.0, 0.4, size) for size in (1, 3, 40)]
+    for q, values in enumerate(scores):
+        items = [{"id": n, "score": score} for n, score in enumerate(values.tolist())]
+        assert ask(logging, query=q, session=7, items=items).status_code == 200
+    found = read_log(folder)
+    assert len(found) == 3
+    assert found.scores.tolist() == np.concatenate(scores).tolist()
+    assert found.offsets.tolist() == [0, 1, 4, 44]
+    assert found.item_ids.to_pylist() == [str(n) for values in scores for n in range(values.size)]
+    assert found.places.tolist() == [0, 1, 4, 9]
+    for q, values in enumerate(scores):
+        places = slice(found.places[q], found.places[q + 1])
+        order = certificate.rank(values, q, 7)
+        assert found.ranking[places].tolist() == order.tolist()
+        queries = Queries.from_arrays(scores=values, query_ids=[q] * values.size)
+        expected = certificate.ranker.propensity(order[None], queries)[0]
+        assert found.propensities[places] == pytest.approx(expected, abs=1e-7)
+    assert found.table["query_id"].to_pylist() == ["0", "1", "2"]
+    assert found.table["session"].to_pylist() == ["7"] * 3
+    assert found.table["arm"].null_count == found.table["hottest"].null_count == 3
+
+
+def test_groups_reach_the_log_from_every_shape(logging, folder):
+    items = [{"id": "a", "score": 1.0, "group": "new"}, {"id": "b", "score": 0.5, "group": ["x", "y"]}]
+    given = [*items, {"id": "c", "score": 0.2}]
+    texts = {"scores": [1.0, 0.5, 0.2], "groups": ["new", ["x", "y"], None]}
+    for path, body in (
+        ("/rank", {"query_id": "q", "items": given}),
+        ("/v2/rerank", {"query": "q", "documents": given}),
+        ("/v2/rerank", {"query": "q", "documents": ["a", "b", "c"], **texts}),
+        ("/rerank", {"query": "q", "texts": ["a", "b", "c"], **texts}),
+        ("/rank", {"query_id": "q", "items": ITEMS}),
+    ):
+        answer = logging.post(path, body)
+        assert answer.status_code == 200, answer.text
+    found = read_log(folder).table
+    assert found["groups"].to_pylist() == [[["new"], ["x", "y"], []]] * 4 + [None]
+    names = found["item_ids"].to_pylist()
+    assert names[0] == names[1] == ["a", "b", "c"]
+    assert names[2] == names[3]
+    assert logging.post("/rerank", {"query": "q", "texts": ["a"], "scores": [1.0], "groups": []}).status_code == 422
+
+
+def test_texts_are_named_by_their_digests_and_repeated_ones_are_numbered(logging, folder):
+    answer = logging.post("/rerank", {"query": "q", "texts": ["a", "b" * 10_000, "a"], "scores": [1.0, 0.9, 0.8]})
+    (line,) = raw(folder)
+    assert line["list_id"] == answer.headers["x-isrr-list"]
+    first, second, third = line["item_ids"]
+    assert (len(first), len(second), third) == (16, 16, f"{first}-2")
+
+
+def test_a_pruned_log_keeps_whoever_can_be_shown_and_says_up_to_which_temperature(ranker_file, certificate, folder):
+    client = client_of(ranker_file, log=folder, log_hottest=1.0)
+    ranker, rng = certificate.ranker, np.random.default_rng(20230)
+    scores = np.r_[rng.normal(1.0, 0.3, 20), rng.normal(-30.0, 0.3, 80)] * ranker.deviation
+    items = [{"id": f"i{n}", "score": score, "group": f"g{n % 2}"} for n, score in enumerate(scores.tolist())]
+    assert ask(client, items=items).status_code == 200
+    found = read_log(folder)
+    assert found.table["n_items"].to_pylist() == [100]
+    assert found.table["hottest"].to_pylist() == [1.0]
+    assert found.item_ids.to_pylist() == [f"i{n}" for n in range(20)]
+    assert found.table["groups"][0].as_py() == [[f"g{n % 2}"] for n in range(20)]
+    whole, kept = (
+        Queries.from_arrays(scores=values, query_ids=["q"] * len(values)) for values in (scores, found.scores)
+    )
+    from dataclasses import replace
+
+    for temperature in (0.05, 0.5, 1.0):
+        softer = replace(ranker, temperature=temperature, threshold=0.0)
+        assert softer.placement(whole)[:20] == pytest.approx(softer.placement(kept), abs=1e-7)
+    for line in found.lines():
+        assert line["items"] == [f"i{i}" for i in certificate.rank(scores, "q", "s")]
+
+
+def test_shown_candidates_are_kept_however_unlikely_they_were(ranker_file, folder):
+    client = client_of(ranker_file)
+    snapshot = client.worker.current.now
+    items = [Candidate(f"i{n}", 3.0 - n) for n in range(40)]
+    ask = wanted(RankRequest("q", items, "s", page=8, page_size=5), 5, 40)
+    made = make(snapshot, ask)
+    line = log_line(snapshot, ask, made, hottest=0.01)
+    names = [line.item_ids[i] for i in line.ranking]
+    assert names == [ask.names[i] for i in made.ranking]
+    few = wanted(RankRequest("q", items[:3], "s"), 5, 40)
+    assert log_line(snapshot, few, make(snapshot, few), hottest=0.01).item_ids == ["i0", "i1", "i2"]
+
+
+def test_a_batch_that_is_refused_leaves_nothing_in_the_log(logging, folder):
+    good, bad = {"query_id": "q", "items": ITEMS}, {"query_id": "q", "items": ITEMS * 2}
+    assert logging.post("/rank/batch", {"queries": [good, bad]}).status_code == 422
+    assert raw(folder) == []
+
+
+def test_what_cannot_be_logged_is_not_served(logging, folder, monkeypatch):
+    ask(logging)
+    whole = os.write
+    monkeypatch.setattr("os.write", lambda file, data: whole(file, data[: len(data) // 2]))
+    assert ask(logging).status_code == 503
+    assert "No space" in logging.worker.log.problem()
+    monkeypatch.undo()
+    assert logging.worker.log.problem() is None
+    assert ask(logging).status_code == 200
+    found = read_log(folder)
+    assert (len(found), found.n_damaged) == (2, 0)
+
+
+@pytest.mark.parametrize("how", ["moved", "removed", "replaced"])
+def test_a_folder_that_is_gone_stops_the_service_until_it_is_back(logging, folder, how):
+    log = logging.worker.log
+    first = ask(logging).json()["list_id"]
+    away = folder.with_name("away")
+    folder.rename(away)
+    if how == "replaced":
+        folder.mkdir()
+    assert ask(logging).status_code == (200 if how == "replaced" else 503)
+    assert (log.problem() is None) == (how == "replaced")
+    if how == "moved":
+        away.rename(folder)
+    elif how == "removed":
+        shutil.rmtree(away)
+        folder.mkdir()
+    assert log.problem() is None
+    last = ask(logging).json()["list_id"]
+    logged = [line["list_id"] for place in (away, folder) if place.exists() for line in raw(place)]
+    assert logged.count(last) == 1
+    assert (first in logged) == (how != "removed")
+    assert len(logged) == {"moved": 2, "removed": 1, "replaced": 3}[how]
+
+
+def test_a_file_that_is_gone_is_begun_anew_and_loses_nothing_that_is_acknowledged_later(logging, folder):
+    ask(logging)
+    next(folder.iterdir()).unlink()
+    later = [ask(logging).json()["list_id"] for _ in range(3)]
+    assert [line["list_id"] for line in raw(folder)] == later
+
+
+def test_a_file_that_others_cut_is_never_filled_up_with_nothing(logging, folder, monkeypatch):
+    for _ in range(5):
+        ask(logging)
+    (file,) = folder.iterdir()
+    os.truncate(file, 0)  # as copytruncate does
+    whole = os.write
+    with monkeypatch.context() as full:
+        full.setattr("os.write", lambda file, data: whole(file, data[:10]))
+        assert ask(logging).status_code == 503
+    assert file.read_bytes() == b""
+    assert ask(logging).status_code == 200
+    assert len(raw(folder)) == 1
+
+
+def test_the_log_rotates_by_size_and_mends_what_a_killed_worker_left(folder):
+    log = ServedLog(folder, 60)
+    for n in range(10):
+        log.write(json.dumps({"n": n, "filler": "x" * 30}).encode())
+    log.write(b'{"n": 10}')
+    files = sorted(folder.glob("served-*.jsonl"))
+    assert len(files) == 6
+    assert [line["n"] for line in raw(folder)] == list(range(11))
+    torn = folder / "served-0-0.jsonl"
+    torn.write_bytes(b'{"n": -1}\n{"n": -')
+    os.write(log._file, b'{"n": 1')  # in the middle of a line; the writer lives
+    assert mend(folder) == 1
+    assert torn.read_bytes() == b'{"n": -1}\n'
+    assert files[-1].read_bytes().endswith(b'{"n": 1')
+    log.close()
+    assert mend(folder) == 1
+
+
+def test_a_log_that_could_not_begin_another_file_writes_on_once_it_can(folder, monkeypatch):
+    log = ServedLog(folder, 5)
+    log.write(b'{"n": 0}')
+    with monkeypatch.context() as full:
+        full.setattr("os.open", lambda *_: raises(OSError(errno.EMFILE, "too many open files")))
+        with pytest.raises(OSError, match="too many"):
+            log.write(b'{"n": 1}')
+        assert "too many" in log.problem()
+    with open(os.devnull, "rb") as somebody_elses:  # takes the number of a file that was closed
+        log.write(b'{"n": 2}')
+        log.write(b'{"n": 3}')
+        os.fstat(somebody_elses.fileno())
+        assert [line["n"] for line in raw(folder)] == [0, 2, 3]
+        log.close()
+
+
+def test_a_new_file_that_is_held_by_another_is_given_up_for_another(folder, monkeypatch):
+    hold, held = served_log._hold, iter([True, False])
+    log = ServedLog(folder, 100)
+    with monkeypatch.context() as mending:  # another worker looks at the file before its writer holds it
+        mending.setattr(served_log, "_hold", lambda file: not next(held) and hold(file))
+        log.write(b"{}")
+    os.write(log._file, b'{"n": ')
+    assert mend(folder) == 0
+    assert [file.read_bytes() for file in folder.iterdir()] == [b'{}\n{"n": ']
+    log.close()
+    monkeypatch.setattr(served_log, "_hold", lambda file: False)
+    with pytest.raises(OSError, match="cannot be locked"):
+        prepare(folder)
+
+
+def test_preparing_makes_the_folder_and_leaves_nothing_in_it(tmp_path):
+    prepare(tmp_path / "a" / "log")
+    assert list((tmp_path / "a" / "log").iterdir()) == []
+
+
+def test_mending_reads_no_more_than_the_end_and_passes_over_what_it_cannot_open(folder, caplog):
+    torn, endless, whole = (folder / f"served-{n}.jsonl" for n in range(3))
+    torn.write_bytes(b"{}\n" + b"x" * 200_000)
+    endless.write_bytes(b"x" * 200_000)
+    with whole.open("wb") as file:
+        file.truncate(80 << 20)
+        file.seek(0, os.SEEK_END)
+        file.write(b"\n")
+    (folder / "served-3.jsonl").mkdir()
+    before = bytes_read()
+    assert mend(folder) == 2
+    assert bytes_read() - before < 1 << 20
+    assert (torn.read_bytes(), endless.read_bytes(), whole.stat().st_size) == (b"{}\n", b"", (80 << 20) + 1)
+    assert "served-3.jsonl" in caplog.records[-1].error
+
+
+def bytes_read():
+    """What this process has read so far, from files and elsewhere."""
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+
+DAMAGED = [
+    b"nonsense\n", b"\0\0\0\0\n", b"{}\n", b"[1, 2]\n", b'{"list_id": 1}\n', b'"\xff"\n', b"{}{}\n", b"3\n",
+]  # fmt: skip
+
+
+def mutations(line):
+    """The line with one thing wrong, one after the other."""
+    for name in ("list_id", "time", "scores", "item_ids", "ranking", "query_id"):
+        yield {key: value for key, value in line.items() if key != name}
+    for name, value in (
+        ("scores", line["scores"][:-4]), ("scores", "AAAAAAAA+H8=" * 4), ("scores", "!"), ("item_ids", ["a", "b"]),
+        ("item_ids", ["a", None, "c", "d"]), ("ranking", [0, 1, 2, 9]), ("ranking", [-1, 1, 2, 3]), ("first_rank", 0),
+        ("n_shown", 99), ("propensities", [2.0] * 4), ("time", "now"), ("groups", [None] * 4), ("deterministic", [7]),
+    ):  # fmt: skip
+        yield {**line, name: value}
+
+
+def test_damaged_lines_are_skipped_and_counted_wherever_they_stand(logging, folder):
+    for n in range(40):
+        ask(logging, query=n)
+    (file,) = folder.iterdir()
+    lines = file.read_bytes().splitlines(keepends=True)
+    bad = [*DAMAGED, *(json.dumps(line).encode() + b"\n" for line in mutations(json.loads(lines[0])))]
+    rng, mixed = np.random.default_rng(20230), [*lines]
+    for line in bad:
+        mixed.insert(int(rng.integers(len(mixed) + 1)), line)
+    file.write_bytes(b"\n".join([b"".join(mixed), b"\0\0\0" + lines[0] + lines[1][:50]]))
+    found = read_log(folder)
+    assert found.n_damaged == len(bad)
+    assert found.table["query_id"].to_pylist() == [*map(str, range(40)), "0"]
+
+
+def test_a_log_is_read_alike_in_parts(logging, folder, monkeypatch):
+    for n in range(30):
+        ask(logging, query=n)
+    whole = read_log(folder)
+    monkeypatch.setattr("isrr.data.served_log.CHUNK", 1_000)
+    assert sum(1 for _ in log_parts(folder)) > 5
+    assert read_log(folder).table.combine_chunks() == whole.table.combine_chunks()
+
+
+def test_a_log_that_is_not_there_or_of_an_earlier_version_is_refused_with_the_reason(tmp_path):
+    with pytest.raises(DataError, match="no served-ranking log"):
+        read_log(tmp_path)
+    old = {"time": 1.0, "certificate": "x", "status": "valid", "query_id": "q", "items": ["a"], "scores": [1.0],
+           "top": ["a"], "deterministic": ["a"]}  # fmt: skip
+    (tmp_path / "served-1.jsonl").write_text(json.dumps(old) + "\n")
+    with pytest.raises(DataError, match="scores of shown items only"):
+        read_log(tmp_path)
+    write_table(pa.table({"x": [1]}), tmp_path / "x.parquet", "parquet")
+    with pytest.raises(DataError, match=r"x\.parquet: not a served-ranking log"):
+        read_log(tmp_path / "x.parquet")
+    (tmp_path / "served-2.jsonl").write_bytes(b"")
+    assert len(read_log(tmp_path / "served-2.jsonl")) == 0
