@@ -27,12 +27,12 @@ RANKERS = [
 
 
 def one_query(scores, groups=None):
-    return Queries.from_arrays(scores=scores, query_ids=["q"] * len(scores), item_groups=groups)
+    return Queries.from_arrays(scores=scores, query_ids=[0] * len(scores), item_groups=groups)
 
 
 def laws(ranker, scores):
     """The law of the mixture over whole lists, the order by score, and its share, by enumeration."""
-    n, order = len(scores), oracles.standard_order(scores)
+    n, order = len(scores), oracles.standard_order(scores, query_id=0)
     eligibility = ranker.eligibility(one_query(scores))
     drawn = oracles.ranking_law(scores, n, ranker.threshold, ranker.decay, ranker.temperature, eligibility)
     weightings = ranker.floor_weights or (discount(ranker.k),)
@@ -139,7 +139,7 @@ def test_a_million_served_lists_have_the_frequencies_that_their_propensities_say
     said = np.exp(ranker.log_prob(np.array(pairs)[None], queries))[0]
     assert said.sum() == pytest.approx(1.0, abs=1e-9)
     assert compares_well(lists[:, :2], dict(zip(pairs, said, strict=True)))
-    served = [ranker.rank(scores, "q", session, k=4) for session in range(20_000)]
+    served = [ranker.rank(scores, 0, session, k=4) for session in range(20_000)]
     assert compares_well(np.array(served), law)
 
 
@@ -149,9 +149,9 @@ def test_what_is_served_is_what_the_table_says(dials, settings_):
     ranker, queries = GPLRanker(k=5, **settings_, **dials), one_query(SCORES)
     tables = {k: ranker.of_length(k) for k in (3, 5, 30)}
     for session in range(60):
-        served = ranker.rank_with_propensity(SCORES, "q", session, k=30)
+        served = ranker.rank_with_propensity(SCORES, 0, session, k=30)
         for k, table in tables.items():
-            assert (ranker.rank(SCORES, "q", session, k=k) == served.ranking[:k]).all()
+            assert (ranker.rank(SCORES, 0, session, k=k) == served.ranking[:k]).all()
             assert (table.rank_queries(queries, session)[0] == served.ranking[:k]).all()
         expected = tables[30].propensity(served.ranking[None], queries)[0]
         np.testing.assert_allclose(served.propensity, expected, rtol=1e-9, atol=1e-11)
@@ -165,7 +165,7 @@ def test_a_whole_floor_or_anchor_is_the_order_by_score_exactly(dials, many_queri
     assert ranker.is_deterministic
     assert (ranker.exposure(many_queries, n_draws=3) == by_score.exposure(many_queries)).all()
     assert (ranker.sample(many_queries) == by_score.sample(many_queries)).all()
-    assert (ranker.rank(SCORES, "q", "s", k=30) == np.argsort(-SCORES)).all()
+    assert (ranker.rank(SCORES, 0, "s", k=30) == np.argsort(-SCORES)).all()
     assert (ranker.propensity(by_score.sample(many_queries)[:, 0], many_queries) == 1.0).all()
     swapped = ranker.log_prob([[1, 0, 2]], one_query([3.0, 2.0, 1.0]))
     assert swapped.tolist() == [-np.inf]
@@ -182,7 +182,7 @@ def test_a_floor_that_draws_keep_by_themselves_changes_nothing(many_queries):
 
 def test_a_floor_is_about_the_k_it_is_promised_for_and_not_about_the_page():
     ranker = GPLRanker(k=3, floor=0.9)
-    shares = {k: ranker.rank_with_propensity(SCORES, "q", "s", k=k).order_share for k in (1, 3, 30)}
+    shares = {k: ranker.rank_with_propensity(SCORES, 0, "s", k=k).order_share for k in (1, 3, 30)}
     assert len(set(shares.values())) == 1
     assert shares[1] == ranker.of_length(7).order_share(one_query(SCORES))[0]
     assert shares[1] != GPLRanker(k=7, floor=0.9).order_share(one_query(SCORES))[0]
