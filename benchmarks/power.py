@@ -11,7 +11,7 @@ fix; the joint oracle also chooses the family.
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path as Folder
+from pathlib import Path
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from isrr.experiments.repetition import bootstrap_violations, run_splits
 from isrr.ranker.gpl import GPLRanker
 from isrr.report.tables import markdown
 
-ROOT = Folder(__file__).parents[1]
+ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"
 POOLS = Pools(ROOT / "out" / "reproduction" / "pools")
 SETS = ("mq2007", "nfcorpus")
@@ -34,7 +34,7 @@ SCORERS = ("lightgbm", "lightgbm-lambdarank", "catboost", "catboost-yetirank")
 def row(protocol: Protocol, n_splits: int) -> dict[str, str]:
     """Every procedure on one pool."""
     absolute, *_, relative = protocol.defaults
-    same_promise = replace(protocol.paper(), name="paper", guarantee=absolute.guarantee)
+    same_promise = replace(protocol.paper(), name="paper", promise=absolute.promise)
     found, broken = {"pool": f"{protocol.pool.data}, {protocol.pool.title}"}, []
     for procedure in (same_promise, *protocol.defaults):
         runs = run_splits(protocol.pool, procedure, n_splits)
@@ -50,9 +50,9 @@ def row(protocol: Protocol, n_splits: int) -> dict[str, str]:
 def joint_oracle(protocol: Protocol, procedure: Procedure) -> float:
     """The best gain that keeps the promise in any family, risk known."""
     validation, best = protocol.pool.validation, 0.0
-    for family in _families(validation, K, procedure.guarantee):
+    for family in _families(validation, K, procedure.promise.metric.gain):
         curve = family.curve(np.geomspace(0.02, 5.0, 120), validation)
-        evaluated = EvaluatedPath.of(protocol.pool, Path((GPLRanker.deterministic(K), *curve), "family", ""))
+        evaluated = EvaluatedPath.of(protocol.pool, SearchPath((GPLRanker.deterministic(K), *curve), "family", ""))
         best = max(best, protocol.oracle(replace(procedure, evaluated=always(evaluated))))
     return best
 

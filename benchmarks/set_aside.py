@@ -12,14 +12,14 @@ import numpy as np
 
 from benchmarks.power import DATA, POOLS
 from isrr import GPLRanker, Queries, calibrate, evaluate
-from isrr.calibration import basis
+from isrr.calibration import path as fixed
 from isrr.experiments.datasets import data_sets
 from isrr.metrics.disparity import fairness_gain
 
 CHOSEN = (("mq2007", "lightgbm"), ("mq2007", "catboost-yetirank"), ("nfcorpus", "lightgbm"))
 SIZES = (150, 300, 600, 1_000)
 SHARES = (0.0, 0.1, 0.2, 0.3)
-DEFAULT_SHARE = basis.SET_ASIDE_SHARE
+DEFAULT_SHARE = fixed.SET_ASIDE_SHARE
 
 
 def gain(name: str, scorer: str, n: int, share: float, repeats: int) -> tuple[float, float]:
@@ -27,15 +27,15 @@ def gain(name: str, scorer: str, n: int, share: float, repeats: int) -> tuple[fl
     pool = POOLS.get(*data_sets([str(DATA / name)]), scorer)
     queries = Queries.concatenate([pool.validation, pool.judged])
     rng = np.random.default_rng(20230)
-    basis.SET_ASIDE_SHARE = share or DEFAULT_SHARE
+    fixed.SET_ASIDE_SHARE = share or DEFAULT_SHARE
     found = []
     for _ in range(repeats):
         order = rng.permutation(len(queries))
         judged, rest = queries[order[:n]], queries[order[n:]]
         path = "temperature" if share == 0.0 else "front"
         outcome = calibrate(judged, "ndcg@5 >= 90% of deterministic", path=path)
-        measured = evaluate(rest, [GPLRanker.deterministic(), outcome.ranker])
-        found.append(fairness_gain(measured.disparity[:, 1], measured.disparity[:, 0]))
+        disparity = evaluate(rest, [GPLRanker.deterministic(), outcome.ranker])["disparity"]
+        found.append(fairness_gain(disparity[:, 1], disparity[:, 0]))
     return float(np.mean(found)), float(np.std(found) / np.sqrt(repeats))
 
 

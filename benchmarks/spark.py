@@ -109,7 +109,7 @@ def _compile_kernels() -> None:
 
     queries = Queries.from_arrays(scores=[2.0, 1.0, 0.5], relevance=[1, 0, 2], query_ids=[1, 1, 1], item_ids=[1, 2, 3])
     measured = evaluate(queries, [GPLRanker.deterministic(), GPLRanker()], method="draws", n_draws=4)
-    vb.Summary.of(1.0 - measured.ndcg, 0.3, 0.05)
+    vb.Summary.of(1.0 - measured["ndcg"], 0.3, 0.05)
     assert queries.fingerprint
 
 
@@ -215,12 +215,10 @@ def status(page: int) -> dict:
 
 def sizes(n_queries: int = 20_000) -> None:
     """Print what docs/scale.md reckons with."""
-    from dataclasses import replace
-
     from isrr import GPLRanker, Promise
-    from isrr.calibration.census import TakeCensus
-    from isrr.calibration.fill import Fill
+    from isrr.calibration.tasks import Fill, TakeCensus
     from isrr.engines.local import Files, summarise_file
+    from isrr.promises.promise import objectives
 
     promises = (Promise.parse(PROMISE),)
     with tempfile.TemporaryDirectory() as name:
@@ -233,10 +231,9 @@ def sizes(n_queries: int = 20_000) -> None:
             return int(summarise_file(files[0], task, table.columns.only(task.roles)).nbytes)
 
         print(f"census of a partition: {sent(TakeCensus(promises)):,} B")
-        census = table.run(TakeCensus(promises))
         for n_grid in (21, 121):
-            grid = [GPLRanker.deterministic(), *(GPLRanker(temperature=1.0 + c) for c in range(n_grid - 1))]
-            task = replace(Fill.planned(census, grid, promises, delta=0.05), n_judged=10**9)
+            grid = (GPLRanker.deterministic(), *(GPLRanker(temperature=1.0 + c) for c in range(n_grid - 1)))
+            task = Fill(grid, promises, objectives(promises), n_tested=10**9, summed=True)
             print(f"sums of a partition, {n_grid} configurations: {sent(task):,} B")
 
 

@@ -25,7 +25,7 @@ PAGES = [ROOT / "README.md", *DOCS]
 WITH_EXAMPLES = [page for page in PAGES if any(block.language in ("console", "python") for block in blocks(page))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 REFERENCE = {
-    "data", "gains", "scores", "ranker", "metrics", "risk", "guarantee", "certificate", "calibration", "monitor",
+    "data", "gains", "scores", "ranker", "metrics", "risk", "promises", "certificate", "calibration", "monitor",
     "report",
 }  # fmt: skip
 

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from isrr.calibration.calibrate import calibrate
     from isrr.calibration.check import check
     from isrr.calibration.plan import Plan, plan
-    from isrr.certificate import Abstention, Certificate, load
+    from isrr.calibration.start import start
+    from isrr.certificate import Abstention, Certificate, Start, load
     from isrr.data.frames import read_queries, write_queries
     from isrr.data.queries import Queries
     from isrr.errors import (
@@ -51,6 +52,7 @@ _HOME = {
     "Queries": "isrr.data.queries",
     "ScoreMap": "isrr.scores.standardize",
     "ScorerError": "isrr.errors",
+    "Start": "isrr.certificate",
     "calibrate": "isrr.calibration.calibrate",
     "check": "isrr.calibration.check",
     "evaluate": "isrr.metrics.evaluate",
@@ -59,6 +61,7 @@ _HOME = {
     "metric": "isrr.metrics.metric",
     "plan": "isrr.calibration.plan",
     "read_queries": "isrr.data.frames",
+    "start": "isrr.calibration.start",
     "write_queries": "isrr.data.frames",
 }
 
@@ -81,6 +84,7 @@ __all__ = [
     "Queries",
     "ScoreMap",
     "ScorerError",
+    "Start",
     "calibrate",
     "check",
     "evaluate",
@@ -89,6 +93,7 @@ __all__ = [
     "metric",
     "plan",
     "read_queries",
+    "start",
     "write_queries",
 ]
 

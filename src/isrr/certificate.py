@@ -28,6 +28,7 @@ from isrr.ranker.gpl import GPLRanker
 from isrr.scores.standardize import ScoreMap
 
 SCHEMA = 2
+MANY_TIES = 0.1  # share of the first places decided by ties from which a reader is warned
 NEAR_THE_BOUND = 0.9  # from which on a declared bound is worth a warning
 Cause = Literal["too_few_queries", "out_of_reach", "conflicting_promises"]
 ASSUMPTIONS = (
@@ -60,7 +61,8 @@ class Outcome:
     provenance: Provenance
 
     def __post_init__(self) -> None:
-        check_probability("confidence", self.confidence)
+        if not isinstance(self, Start):
+            check_probability("confidence", self.confidence)
         check_fields(self)
         if not self.promises or max(promise.k for promise in self.promises) != self.ranker.k:
             raise ValueError("a promise must look at as many places as the ranker fills")
@@ -116,6 +118,16 @@ class Outcome:
         return " and ".join(str(promise) for promise in self.promises)
 
     @property
+    def sure(self) -> list[str]:
+        """What holds on every single query, by the floor of the ranker, whatever is relevant."""
+        floored = dict.fromkeys(p.measure.title for p in self.promises if p.floored(self.ranker))
+        return [
+            f"no query's expected {title} falls below {100 * self.ranker.floor:.4g} % of what the order by score gives "
+            "it; this needs no assumption"
+            for title in floored
+        ]
+
+    @property
     def warnings(self) -> list[str]:
         """What a reader must know before trusting the outcome."""
         p, found = self.provenance, []
@@ -131,6 +143,11 @@ class Outcome:
             found.append(
                 f"analysis {p.look} of the same data; jointly they hold with confidence at most "
                 f"{max(1 - self._spent, 0):.4g}: plan them (`attempts=`) before the first, or use new queries"
+            )
+        if p.tied_share >= MANY_TIES:
+            found.append(
+                f"{p.tied_share:.0%} of the first {self.k} places go to items whose score another item shares; a hash "
+                "decides there, so finer scores would rank better"
             )
         if p.near_bound >= NEAR_THE_BOUND:
             found.append(
@@ -207,6 +224,7 @@ class Certificate(Outcome):
             f"confidence   {self.confidence:.4g}: at most {wrong} of such certificates are wrong",
         ]
         lines += [f"kept         {test.in_words}" for test in self.tests]
+        lines += [f"every query  {sentence}" for sentence in self.sure]
         lines += [
             f"{self.utility_name:<12} {self.utility.value:.4f}; order by score {self.deterministic_utility.value:.4f}",
             f"disparity    {self.disparity.value:.4g}; order by score {before:.4g}",
@@ -261,6 +279,33 @@ class Abstention(Outcome):
         return "\n".join(lines + self._provenance_lines() + self._risk_lines())
 
 
+@dataclass(frozen=True, repr=False)
+class Start(Outcome):
+    """A promise that holds by construction on every query, so that no judged query was needed.
+
+    Attributes:
+        moved: Share of all exposure that the ranker gives to other items than the order by score does.
+        shown_before, shown: Share of the items that are shown at all, in the order by score and by the ranker.
+    """
+
+    moved: float
+    shown_before: float
+    shown: float
+
+    def __str__(self) -> str:
+        lines = [
+            f"Start {self.id}: certain, without a single label",
+            f"promise      {self._promise()}",
+            *(f"every query  {sentence}" for sentence in self.sure),
+            f"exposure     {percent(self.moved)} of it goes to other items than in the order by score",
+            f"items shown  {percent(self.shown)} have a chance of being shown, {percent(self.shown_before)} before",
+            f"ranker       {self.ranker.in_words}",
+            f"fixed by     the scores of {counted(self.provenance.n_queries, 'query')}",
+            "next         serve it and collect judgments or clicks: a certificate from them allows far more",
+        ]
+        return "\n".join(lines)
+
+
 def ranker_path(path: str | PathLike[str]) -> Path:
     """Where a ranker file lies. Its name must end in .json: what is kept beside it (`isrr.status`) is named after it.
 
@@ -275,7 +320,7 @@ def ranker_path(path: str | PathLike[str]) -> Path:
 
 def load(
     path: str | PathLike[str], *, trust_edited: bool = False, metrics: Iterable[Metric | Disparity] = ()
-) -> Certificate | Abstention:
+) -> Certificate | Abstention | Start:
     """Read a saved outcome.
 
     Args:
@@ -289,7 +334,7 @@ def load(
         raise CertificateError(f"{path}: there is no such file") from None
     except ValueError as error:
         raise CertificateError(f"{path}: not a certificate: {error}") from None
-    if not isinstance(document, dict) or document.get("kind") not in ("certificate", "abstention"):
+    if not isinstance(document, dict) or document.get("kind") not in KINDS:
         raise CertificateError(f"{path}: not a certificate: it names no kind")
     if document.get("schema") != SCHEMA:
         raise CertificateError(f"{path}: schema {document.get('schema')!r}; this version of isrr reads schema {SCHEMA}")
@@ -305,7 +350,7 @@ def load(
         raise CertificateError(f"{path}: damaged certificate: {error!r}") from None
 
 
-def _read(document: dict[str, Any], metrics: tuple[Metric | Disparity, ...]) -> Certificate | Abstention:
+def _read(document: dict[str, Any], metrics: tuple[Metric | Disparity, ...]) -> Certificate | Abstention | Start:
     maps = [ScoreMap(tuple(m["inputs"]), tuple(m["outputs"])) for m in document.pop("score_maps")]
     kind, _ = document.pop("kind"), document.pop("schema")
 
@@ -325,8 +370,11 @@ def _read(document: dict[str, Any], metrics: tuple[Metric | Disparity, ...]) -> 
         "provenance": lambda d: record(Provenance, d),
         **{f.name: lambda d: Estimate(**d) for f in fields(Certificate) if f.type is Estimate},
     }
-    made: Certificate | Abstention = record(Abstention if kind == "abstention" else Certificate, document)
+    made: Certificate | Abstention | Start = record(KINDS[kind], document)
     return made
+
+
+KINDS: dict[str, type[Outcome]] = {"certificate": Certificate, "abstention": Abstention, "start": Start}
 
 
 def _tuples(value: Any) -> Any:

@@ -118,6 +118,7 @@ class Provenance:
         made_ids: Whether query ids were made from positions.
         score_quantiles: Raw scores at 0.1, 1, 50, 99 and 99.9 %, over 20,000 queries drawn by key where there are more.
         eligibility_quantiles: The best item's chance of first place in each list under the ranker in use, at the same.
+        tied_share: Share of the first k places in the order by score that hold an item whose score another item shares.
         near_bound: How near values come to a declared bound, as a share.
         planned_looks: Over how many analyses of the data delta was split.
         look: Which analysis of these judgments this is, as far as is known.
@@ -143,6 +144,7 @@ class Provenance:
     score_quantiles: tuple[float, ...]
     eligibility_quantiles: tuple[float, ...]
     n_single: int = 0
+    tied_share: float = 0.0
     near_bound: float = 0.0
     planned_looks: int = 1
     look: int = 1

@@ -33,7 +33,7 @@ def test_the_order_of_queries_rows_and_shards_changes_no_bit(judged):
         parts = merge([task.summary([part]) for part in (judged[500:], judged[:20], judged[20:500])])
         for name in ("utility", "disparity"):
             np.testing.assert_array_equal(getattr(parts, name).sums, getattr(whole, name).sums)
-        pvalues = [samples(t, [promise], path, "betting", "exact")[0].pvalue(range(3), 0.05) for t in (whole, parts)]
+        pvalues = [samples(t, [promise], path, "betting", "exact", judged.scores_fingerprint)[0].pvalue(range(3), 0.05) for t in (whole, parts)]
         np.testing.assert_array_equal(pvalues[0], pvalues[1])
 
 
@@ -77,8 +77,8 @@ def test_sums_of_powers_say_nearly_what_the_losses_say_and_never_more(judged, te
     kept, summed = (
         Fill(grid, (promise,), objectives([promise]), len(judged), summed).summary([judged]) for summed in (False, True)
     )
-    one_by_one = samples(kept, [promise], path, evidence, "exact")[0]
-    in_sums = samples(summed, [promise], path, evidence, "exact")[0]
+    one_by_one = samples(kept, [promise], path, evidence, "exact", "")[0]
+    in_sums = samples(summed, [promise], path, evidence, "exact", "")[0]
     assert isinstance(one_by_one, KeptSample)
     assert isinstance(in_sums, SummedSample)
     np.testing.assert_allclose(in_sums.measured(), one_by_one.measured(), rtol=1e-9)

@@ -39,7 +39,7 @@ def test_an_abstention_says_why_and_what_would_help(judged):
     impossible = calibrate(judged, "ndcg@5 >= 0.95")
     assert impossible.queries_needed is None
     assert "not met even by the safest" in impossible.reason
-    assert "these queries prove no more than ndcg@5 >= 0." in str(impossible)
+    assert "these queries prove at most ndcg@5 >= 0." in str(impossible)
 
 
 def test_a_notebook_shows_the_outcome_and_a_shell_its_name(judged):

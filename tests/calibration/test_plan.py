@@ -11,28 +11,30 @@ PROMISE = "ndcg@5 >= 90% of deterministic"
 
 
 def test_a_plan_names_the_queries_needed_with_and_without_a_pilot(judged):
-    guess = isrr.plan("ndcg@5 >= 0.50", utility=0.55)
+    guess = isrr.plan(None, "ndcg@5 >= 0.50", utility=0.55)
     assert 150 < guess.queries_needed < 350
-    assert isrr.plan("ndcg@5 >= 0.60", utility=0.55).queries_needed is None
-    pilot = isrr.plan(PROMISE, judged[:100])
+    assert isrr.plan(None, "ndcg@5 >= 0.60", utility=0.55).queries_needed is None
+    pilot = isrr.plan(judged[:100], PROMISE)
     assert pilot.n_pilot > 90
     assert pilot.milestones[0].queries_needed <= (pilot.milestones[-1].queries_needed or np.inf)
     assert "pilot queries" in str(pilot)
     with pytest.raises(PromiseError, match="utility="):
-        isrr.plan("ndcg@5 >= 0.5")
+        isrr.plan(None, "ndcg@5 >= 0.5")
     with pytest.raises(PromiseError, match="a plan needs 10"):
-        isrr.plan(PROMISE, judged[:3])
+        isrr.plan(judged[:3], PROMISE)
     with pytest.raises(PromiseError, match="deviation must lie"):
-        isrr.plan("ndcg@5 >= 0.5", utility=0.6, deviation=3.0)
+        isrr.plan(None, "ndcg@5 >= 0.5", utility=0.6, deviation=3.0)
     with pytest.raises(PromiseError, match="needs pilot queries"):
-        isrr.plan("normalized_disparity@5 <= 0.5")
-    with pytest.raises(TypeError, match="plan takes the promise first, then pilot queries; the first is a Queries"):
-        isrr.plan(judged, PROMISE)
+        isrr.plan(None, "normalized_disparity@5 <= 0.5")
+    with pytest.raises(TypeError, match="plan takes pilot queries first, then the promise; the second is a Queries"):
+        isrr.plan(PROMISE, judged)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'confidance'"):
+        isrr.plan(judged, PROMISE, confidance=0.9)
 
 
 def test_the_steps_of_a_plan_lead_to_what_can_be_certified_and_one_beyond(judged):
     for promise in ("ndcg@5 >= 98% of deterministic", PROMISE):
-        milestones = isrr.plan(promise, judged).milestones
+        milestones = isrr.plan(judged, promise).milestones
         gains, needs = zip(*((m.fairness_gain, m.queries_needed) for m in milestones), strict=True)
         assert list(gains) == sorted(set(gains))
         assert 3 <= len(needs) <= 7
@@ -41,26 +43,38 @@ def test_the_steps_of_a_plan_lead_to_what_can_be_certified_and_one_beyond(judged
 
 
 def test_a_plan_per_segment_is_that_of_the_neediest_one(judged):
-    everywhere = isrr.plan(PROMISE, judged)
-    apart = isrr.plan(PROMISE, judged, per="segment")
+    segmented = Promise.parse(PROMISE, per="segment")
+    everywhere = isrr.plan(judged, PROMISE)
+    apart = isrr.plan(judged, segmented)
     shares = {name: judged[judged.segments == name] for name in ("mobile", "desktop")}
-    alone = [isrr.plan(PROMISE, part) for part in shares.values()]
+    alone = [isrr.plan(part, PROMISE) for part in shares.values()]
     assert apart.n_pilot == everywhere.n_pilot == sum(plan.n_pilot for plan in alone)
     assert apart.queries_needed > 1.5 * max(plan.queries_needed for plan in alone)
     few = [q for name, n in (("mobile", 50), ("desktop", 3)) for q in np.flatnonzero(judged.segments == name)[:n]]
     with pytest.raises(PromiseError, match=r"in segment 'desktop': 3; a plan needs 10$"):
-        isrr.plan(PROMISE, judged[few], per="segment")
+        isrr.plan(judged[few], segmented)
     with pytest.raises(PromiseError, match="a promise per segment needs pilot queries"):
-        isrr.plan(PROMISE, utility=0.6, per="segment")
+        isrr.plan(None, segmented, utility=0.6)
 
 
-def test_a_planned_size_certifies_about_as_often_as_planned():
-    from isrr.calibration.plan import queries_needed
+def test_a_plan_reads_tables_with_columns_of_other_names(judged, tmp_path):
+    import pandas
+
+    isrr.write_queries(judged[:100], tmp_path / "pilot.parquet")
+    frame = pandas.read_parquet(tmp_path / "pilot.parquet").rename(columns={"query_id": "search"})
+    assert isrr.plan(frame, PROMISE, query="search") == isrr.plan(judged[:100], PROMISE)
+
+
+@pytest.mark.parametrize(
+    "promise", [Promise("ndcg", 5, at_least=0.65), Promise("ndcg", 5, at_least=0.6, of="deterministic")]
+)
+def test_a_planned_size_certifies_about_as_often_as_planned(promise):
     from isrr.risk import betting
 
-    promise = Promise("ndcg", 5, at_least=0.65)
     rng = np.random.default_rng(20230)
     losses = 1 - rng.beta(2.2, 0.95, 100_000)  # mean 0.3016
-    n = queries_needed(float(losses.mean()), float(losses.std()), promise, 0.05)
-    held = betting.certifies(rng.choice(losses, (n, 1_000)), promise.tested_alpha, 0.05)
-    assert 0.72 < held.mean() < 0.92
+    if promise.of:
+        losses = promise.alpha - 0.02 + 0.06 * (losses - losses.mean())  # little spread, so the largest bet decides
+    n = promise.queries_needed(losses, 0.05)
+    held = betting.certifies(rng.choice(losses, (n, 1_000)), promise.tested_alpha(), 0.05, promise.prior_deviation())
+    assert 0.74 < held.mean() < 0.9

@@ -36,7 +36,7 @@ def test_fairness_out_of_reach_is_told_with_what_is_within_it(judged):
     outcome = calibrate(judged, "normalized_disparity@10 <= 80% of deterministic")
     assert isinstance(outcome, Abstention)
     assert "is not met even by the fairest configuration, at 9" in outcome.reason
-    assert "limit        these queries prove no more than normalized_disparity@10 <= 9" in str(outcome)
+    assert "limit        these queries prove at most normalized_disparity@10 <= 9" in str(outcome)
 
 
 def test_a_ranker_that_is_no_fairer_says_so():

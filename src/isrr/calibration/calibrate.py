@@ -10,7 +10,7 @@ from isrr.calibration.certify import sums_suffice
 from isrr.calibration.outcome import Findings, quantiles
 from isrr.calibration.path import fixed_path, refuse_shared, set_aside
 from isrr.calibration.request import Request
-from isrr.calibration.table import Table, hash_key
+from isrr.calibration.table import Table
 from isrr.calibration.tasks import Census, Fill, NameJudgments, TakeCensus, enough, refuse_single, smallest_keys
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import Queries
@@ -37,6 +37,7 @@ def calibrate(
     selection: str = "fixed_sequence",
     seed: int = 0,
     attempts: int = 1,
+    floor: float | None = None,
     count_look: Callable[[Look], tuple[int, float | None]] | None = None,
     progress: Progress | None = None,
     engine: str = "local",
@@ -58,6 +59,8 @@ def calibrate(
             "pointwise" (the paper's, without a guarantee over the path).
         seed: Random seed, used only where rankings are drawn.
         attempts: Number of planned analyses of this data; delta is split over them.
+        floor: Share of the utility of the order by score that every single query keeps, surely; 0 for none. Unless
+            given, promises "of deterministic" take one where it makes the test sharper.
         count_look: Called with what is asked of which data; returns which analysis of these judgments it is, and the
             tolerated chance of error of all of them. The Python API keeps no ledger of its own.
         progress: Called with (done, in all), anew in each pass: queries at hand, else files or Spark's tasks.
@@ -69,7 +72,7 @@ def calibrate(
         A `Certificate`, or an `Abstention` with its reason and the order by score.
     """
     chosen_path = path if isinstance(path, str) else tuple(path)
-    request = Request(promises(promise), confidence, chosen_path, evidence, selection, seed, attempts)
+    request = Request(promises(promise), confidence, chosen_path, evidence, selection, seed, attempts, floor)
     others = None if validation is None else read_any(validation, request.columns, **where)
     with closing(open_source(queries, engine, **with_values(where, request.columns))) as source:
         return _calibrated(source, request, others, count_look, progress)
@@ -86,11 +89,11 @@ def _calibrated(
     census = source.run(TakeCensus(request.promises), progress)
     _refuse_unusable(census, request)
     given = validation is not None
-    aside, first_tested = set_aside(source, census.n_queries, request, given=given, progress=progress)
+    aside, first_tested = set_aside(source, census, request, given=given, progress=progress)
     n_aside = 0 if aside is None else len(aside)
     if validation is not None:
         refuse_shared(source, validation)
-    path = fixed_path(request, source, aside, validation)
+    path = fixed_path(request, source, census.n_queries - n_aside, aside, validation)
     reported = objectives(request.promises, judged=census.judged)
     task = Fill(
         (GPLRanker.deterministic(request.k), *path.rankers),
@@ -99,14 +102,16 @@ def _calibrated(
         max(census.n_counted) - n_aside,
         sums_suffice(request.evidence, census.n_queries - n_aside),
         request.seed,
+        census.digest,
         first_tested,
     )
     wanted = n_aside + SAMPLE
-    others = Together(enough(wanted, census.n_queries), NameJudgments())
+    others = Together(enough(wanted, census.n_queries, census.digest), NameJudgments())
     table, (found, judgments) = source.run(Together(task, others), progress)
     _refuse_change(census, table, n_aside)
-    sample = smallest_keys(source, wanted, census.n_queries, found=found)[n_aside:]
-    findings = Findings.of(request, path, table, task.method)
+    sample = smallest_keys(source, wanted, census.n_queries, census.digest, found=found)[n_aside:]
+    findings = Findings.of(request, path, table, task.method, census.digest)
+    _refuse_untested(census, findings)
     first_place = np.maximum.reduceat(findings.ranker.eligibility(sample), sample.offsets[:-1])
     look, spent = (
         (1, None) if count_look is None else count_look(_look(request, path.basis, census, judgments, validation))
@@ -125,7 +130,8 @@ def _calibrated(
         seed=request.seed,
         data=census.fingerprint,
         judgments=judgments,
-        hash_key="" if task.summed else hash_key(table.keys).hex(),
+        hash_key="" if task.summed else census.digest,
+        tied_share=census.n_tied / max(census.n_places, 1),
         made_ids=source.made_ids,
         n_single=census.n_single,
         near_bound=census.near_bound,
@@ -163,6 +169,17 @@ def _refuse_unusable(census: Census, request: Request) -> None:
     for promise, n_counted in zip(request.promises, census.n_counted, strict=True):
         if n_counted == 0:
             raise DataError(f"no query counts for '{promise}': none has anything to measure it on")
+
+
+def _refuse_untested(census: Census, findings: Findings) -> None:
+    """A promise per segment says nothing about a segment that was not tested."""
+    for promise in (promise for promise in findings.request.promises if promise.per is not None):
+        tested = {sample.segment for sample in findings.found if sample.promise == promise and sample.n_queries}
+        if untested := sorted(census.segments - tested):
+            raise DataError(
+                f"segment {untested[0]!r} has no query to test on: they have no relevant item or are set aside to fix "
+                "the path; a promise per segment needs some in each"
+            )
 
 
 def _refuse_change(census: Census, table: Table, n_aside: int) -> None:

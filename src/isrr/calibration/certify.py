@@ -322,8 +322,10 @@ def sums_suffice(evidence: str, n_queries: int) -> bool:
     return evidence in FROM_SUMS and n_queries > LARGEST_KEPT
 
 
-def samples(table: Table, promises: Sequence[Promise], path: SearchPath, evidence: str, method: str) -> list[Sample]:
-    """Every promise in each of its segments."""
+def samples(
+    table: Table, promises: Sequence[Promise], path: SearchPath, evidence: str, method: str, digest: str
+) -> list[Sample]:
+    """Every promise in each of its segments, queries in the order that the digest of ids and scores gives."""
     if table.powers:
         found: list[Sample] = []
         for (i, segment), sums in sorted(table.powers.items(), key=lambda entry: entry[0]):
@@ -331,7 +333,7 @@ def samples(table: Table, promises: Sequence[Promise], path: SearchPath, evidenc
             name = "mixture" if evidence == "mixture" or negative else "vb"
             found.append(SummedSample.of(promises[i], segment or None, name, sums, path))
         return found
-    ordered = table.in_canonical_order()
+    ordered = table.in_canonical_order(digest)
     kept: list[Sample] = []
     for promise, values in zip(promises, ordered.kept, strict=True):
         if promise.per is None:
@@ -349,7 +351,7 @@ class Rule:
     """How one configuration is chosen, given which pass.
 
     Attributes:
-        free: Configurations that keep every promise by definition: nothing is proven of them.
+        free: Orders by score that keep every promise by definition: nothing is gained by them.
         preference: Order in which certified configurations are liked, smallest first.
         one_by_one: Whether each is tested by itself (pointwise, Bonferroni, Holm), not along the path.
     """
@@ -361,7 +363,10 @@ class Rule:
     @classmethod
     def of(cls, path: SearchPath, promises: Sequence[Promise], cost: Sequence[float], selection: str) -> "Rule":
         """The rule for a path; `cost` is what is to be small among certified configurations."""
-        free = [all(promise.kept_by_definition(ranker) for promise in promises) for ranker in path.rankers]
+        free = [
+            ranker.is_deterministic and all(promise.kept_by_definition(ranker) for promise in promises)
+            for ranker in path.rankers
+        ]
         order = np.argsort(np.argsort(cost, kind="stable"), kind="stable")
         return cls(tuple(free), tuple(order.tolist()), selection != "fixed_sequence")
 

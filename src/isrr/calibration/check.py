@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from isrr.calibration.table import Sums
 from isrr.calibration.tasks import refuse_single
-from isrr.certificate import Abstention, Certificate
+from isrr.certificate import Certificate, Outcome
 from isrr.counting import counted, percent
 from isrr.data.queries import Queries, joint_fingerprint
 from isrr.engines.source import Where, open_source, with_values
@@ -119,7 +119,7 @@ def _sum(ours: Any, theirs: Any) -> Any:
 class MeasureOutcome:
     """The task: measure an outcome's ranker beside the order by score."""
 
-    outcome: Certificate | Abstention
+    outcome: Outcome
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -283,7 +283,7 @@ class Check:
 
 
 def check(
-    outcome: Certificate | Abstention,
+    outcome: Outcome,
     queries: Any,
     engine: str = "local",
     progress: Progress | None = None,
@@ -340,14 +340,14 @@ def _beside(sums: Sums) -> tuple[Estimate, Estimate]:
     return Estimate.around(now[0], spread[0]), Estimate.around(before[1, 0], error)
 
 
-def _promised_in(outcome: Certificate | Abstention, promise: Promise) -> list[str]:
+def _promised_in(outcome: Outcome, promise: Promise) -> list[str]:
     """The segments that a promise was tested in, "" standing for all queries together."""
     if promise.per is None:
         return [""]
     return [test.segment for test in outcome.tests if test.promise == promise and test.segment is not None]
 
 
-def _warnings(outcome: Certificate | Abstention, now: Estimate, found: Measured) -> Iterator[str]:
+def _warnings(outcome: Outcome, now: Estimate, found: Measured) -> Iterator[str]:
     """What verdicts do not show: promises left unjudged, and signs that a comparison by the same scores cannot see."""
     for i, promise in enumerate(outcome.promises):
         for segment in _promised_in(outcome, promise):
@@ -364,7 +364,7 @@ def _warnings(outcome: Certificate | Abstention, now: Estimate, found: Measured)
         yield f"scores are spread about {spread:.1g} times as wide as at calibration; a promise covers its own scale"
 
 
-def _deterministic_utility(outcome: Certificate | Abstention) -> Estimate | None:
+def _deterministic_utility(outcome: Outcome) -> Estimate | None:
     """Utility of the order by score at calibration, where it is known."""
     if isinstance(outcome, Certificate):
         return outcome.deterministic_utility

@@ -39,9 +39,9 @@ class Findings:
     verdict: Verdict
 
     @classmethod
-    def of(cls, request: Request, path: SearchPath, table: Table, method: str) -> "Findings":
-        """Test a table."""
-        found = samples(table, request.promises, path, request.evidence, method)
+    def of(cls, request: Request, path: SearchPath, table: Table, method: str, digest: str) -> "Findings":
+        """Test a table, queries in the order that the digest of ids and scores gives."""
+        found = samples(table, request.promises, path, request.evidence, method, digest)
         cost = cost_of(request.promises, table.utility.means()[0, 1:], table.disparity.means()[0, 1:])
         rule = Rule.of(path, request.promises, cost, request.selection)
         return cls(request, path, table, found, certify(found, rule, delta=request.delta, selection=request.selection))

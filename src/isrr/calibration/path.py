@@ -19,12 +19,13 @@ alone, a share of all when the path is learned from them.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 import numpy as np
 
 from isrr.calibration.request import Request
-from isrr.calibration.table import canonical_order
-from isrr.calibration.tasks import ALL, FindShared, Gather, smallest_keys
+from isrr.calibration.table import canonical_order, shuffled
+from isrr.calibration.tasks import ALL, Census, FindShared, Gather, smallest_keys
 from isrr.counting import counted
 from isrr.data.queries import FloatArray, Queries
 from isrr.engines.task import Source
@@ -38,6 +39,15 @@ from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.thresholds import quantile_grid, uniform_grid
 from isrr.scores.standardize import ScoreMap, fit_log_gain, mean_and_deviation
 
+
+class Floor(TypedDict, total=False):
+    """The floor of a ranker, as its arguments."""
+
+    floor: float
+    floor_weights: tuple[tuple[float, ...], ...]
+
+
+NO_FLOOR: Floor = {}
 N_TEMPERATURES = 120
 COLDEST, HOTTEST = 0.02, 5.0
 MOST_TESTED = 150
@@ -67,25 +77,31 @@ class SearchPath:
     basis: str
 
 
-def temperature_path(k: int, deviation: float, mean: float, promises: Sequence[Promise], basis: str) -> SearchPath:
+def temperature_path(
+    k: int, deviation: float, mean: float, promises: Sequence[Promise], basis: str, floor: Floor = NO_FLOOR
+) -> SearchPath:
     """Plackett–Luce at temperatures from 0.02 to 5 score deviations."""
     hot = [
-        GPLRanker(k=k, temperature=float(t), mean=mean, deviation=deviation)
+        GPLRanker(k=k, temperature=float(t), mean=mean, deviation=deviation, **floor)
         for t in np.geomspace(COLDEST, HOTTEST, N_TEMPERATURES)
     ]
     return _directed([GPLRanker.deterministic(k), *hot], promises, "temperature", basis)
 
 
-def threshold_path(fixed_by: Queries, k: int, promises: Sequence[Promise], *, paper: bool, basis: str) -> SearchPath:
+def threshold_path(
+    fixed_by: Queries, k: int, promises: Sequence[Promise], *, paper: bool, basis: str, floor: Floor = NO_FLOOR
+) -> SearchPath:
     """Thresholds at temperature 1, from the largest eligibility down, on the quantiles or equally spaced."""
     mean, deviation = mean_and_deviation(fixed_by)
     eligibility = GPLRanker(k=k, mean=mean, deviation=deviation).eligibility(fixed_by)
     grid = uniform_grid(eligibility) if paper else quantile_grid(eligibility)
-    rankers = [GPLRanker(k=k, threshold=float(t), mean=mean, deviation=deviation) for t in grid[::-1]]
+    rankers = [GPLRanker(k=k, threshold=float(t), mean=mean, deviation=deviation, **floor) for t in grid[::-1]]
     return _directed([GPLRanker.deterministic(k), *rankers], promises, "paper" if paper else "thresholds", basis)
 
 
-def front_path(validation: Queries, k: int, promises: Sequence[Promise], basis: str) -> SearchPath:
+def front_path(
+    validation: Queries, k: int, promises: Sequence[Promise], basis: str, floor: Floor = NO_FLOOR
+) -> SearchPath:
     """The family that does best at the promise on the validation queries, from cold to hot.
 
     A family is a score map (none, or log-gain) and a share of the items that thresholds turn away at every temperature.
@@ -94,7 +110,7 @@ def front_path(validation: Queries, k: int, promises: Sequence[Promise], basis: 
     beyond that, lists hardly longer than k get less fair again. For promises of both kinds, or about groups,
     configurations of all families come in the order of their slack: the safe ones may lie anywhere on the curves.
     """
-    families = _families(validation, k, promises[0].metric.gain)
+    families = _families(validation, k, promises[0].metric.gain, floor)
     grids = [[GPLRanker.deterministic(k), *family.curve(COARSE_TEMPERATURES, validation)] for family in families]
     trials = [_Trial.on(validation, grid, promises) for grid in grids]
     if not move_together(promises):
@@ -123,13 +139,13 @@ class _Family:
         return [replace(ranker, threshold=level) for ranker, level in zip(rankers, levels, strict=True)]
 
 
-def _families(validation: Queries, k: int, gain: Gain) -> list[_Family]:
+def _families(validation: Queries, k: int, gain: Gain, floor: Floor = NO_FLOOR) -> list[_Family]:
     fitted = fit_log_gain(validation, gain) if validation.relevance is not None else None
     maps: list[ScoreMap | None] = [None] if fitted is None else [None, fitted]
     families = []
     for score_map in maps:
         mean, deviation = mean_and_deviation(validation, score_map)
-        base = GPLRanker(k=k, mean=mean, deviation=deviation, score_map=score_map)
+        base = GPLRanker(k=k, mean=mean, deviation=deviation, score_map=score_map, **floor)
         families += [_Family(base, share) for share in SHARES_TURNED_AWAY]
     return families
 
@@ -209,19 +225,20 @@ def n_set_aside(n_queries: int, request: Request, *, given: bool) -> int:
 
 
 def set_aside(
-    source: Source, n_queries: int, request: Request, *, given: bool, progress: Progress | None
+    source: Source, census: Census, request: Request, *, given: bool, progress: Progress | None
 ) -> tuple[Queries | None, int]:
     """The queries set aside, None where there are none, and the key from which on queries are tested.
 
     Where their scores do not vary, twice as many are taken: when to stop depends on those taken alone, so the others
     are still as good as fresh.
     """
+    n_queries, digest = census.n_queries, census.digest
     n_aside = n_set_aside(n_queries, request, given=given)
     while n_aside:
-        drawn = smallest_keys(source, n_aside + 1, n_queries, request.columns, progress=progress)
+        drawn = smallest_keys(source, n_aside + 1, n_queries, digest, request.columns, progress=progress)
         aside = drawn[:n_aside]
         if np.ptp(aside.need_scores()) > 0 or n_aside == n_queries - 1:
-            return aside, int(drawn.keys[n_aside])
+            return aside, int(shuffled(drawn.keys, digest)[n_aside])
         n_aside = min(2 * n_aside, n_queries - 1)
     return None, 0
 
@@ -260,17 +277,21 @@ def refuse_shared(source: Source, validation: Queries) -> None:
         )
 
 
-def fixed_path(request: Request, source: Source, aside: Queries | None, validation: Queries | None) -> SearchPath:
+def fixed_path(
+    request: Request, source: Source, n_tested: int, aside: Queries | None, validation: Queries | None
+) -> SearchPath:
     """The path that was asked for, fixed by validation queries or by those set aside; the paper's needs neither."""
     if not isinstance(request.path, str):
         return SearchPath(request.path, "custom", "the caller")
     fixed_by, basis = _fixed_by(source, aside, validation, request.columns)
+    floor = floored(request, n_tested)
     if request.path in ("paper", "thresholds"):
-        return threshold_path(fixed_by, request.k, request.promises, paper=request.path == "paper", basis=basis)
+        paper = request.path == "paper"
+        return threshold_path(fixed_by, request.k, request.promises, paper=paper, basis=basis, floor=floor)
     if request.path == "temperature" or not learnable(fixed_by, request.promises):
         mean, deviation = mean_and_deviation(fixed_by)
-        return temperature_path(request.k, deviation, mean, request.promises, basis)
-    return front_path(fixed_by, request.k, request.promises, basis)
+        return temperature_path(request.k, deviation, mean, request.promises, basis, floor)
+    return front_path(fixed_by, request.k, request.promises, basis, floor)
 
 
 def _fixed_by(
@@ -278,12 +299,23 @@ def _fixed_by(
 ) -> tuple[Queries, str]:
     """The queries that fix the path, in the order in which sums over them have the same bits, and a name for them."""
     if validation is not None:
-        return validation[canonical_order(validation.keys)], counted(len(validation), "validation query")
+        return in_order(validation), counted(len(validation), "validation query")
     if aside is not None:
-        return aside[canonical_order(aside.keys)], f"{counted(len(aside), 'judged query')} set aside"
-    judged = source.run(Gather(ALL, columns))
+        return in_order(aside), f"{counted(len(aside), 'judged query')} set aside"
+    judged = source.run(Gather(ALL, columns=columns))
     assert judged is not None
     return judged, THE_TESTED
+
+
+def floored(request: Request, n_tested: int) -> Floor:
+    """The floor of every configuration but the order by score, as arguments of the ranker."""
+    floor = 0.0 if request.path == "paper" else request.floor_for(n_tested)
+    return {"floor": floor, "floor_weights": request.floor_weights} if floor else NO_FLOOR
+
+
+def in_order(queries: Queries) -> Queries:
+    """The same queries in canonical order."""
+    return queries[canonical_order(queries.keys, queries.scores_fingerprint)]
 
 
 def learnable(queries: Queries, promises: Sequence[Promise]) -> bool:

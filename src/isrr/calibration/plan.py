@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from isrr.calibration.path import SearchPath, front_path, judged_in_all, learnable, temperature_path
+from isrr.calibration.path import SearchPath, floored, front_path, judged_in_all, learnable, temperature_path
 from isrr.calibration.request import Request
 from isrr.calibration.tasks import refuse_single
 from isrr.counting import counted
@@ -159,9 +159,10 @@ class _Pilot:
         refuse_single(int((queries.n_items == 1).sum()), len(queries))
         (promise,) = request.promises
         mean, spread = mean_and_deviation(queries)
-        path = temperature_path(promise.k, spread, mean, [promise], "the pilot")
+        floor = floored(request, len(queries))
+        path = temperature_path(promise.k, spread, mean, [promise], "the pilot", floor)
         if learnable(queries, request.promises):
-            path = front_path(queries, promise.k, [promise], "the pilot")
+            path = front_path(queries, promise.k, [promise], "the pilot", floor)
         reported = objectives(request.promises, judged=queries.relevance is not None)
         grid = [GPLRanker.deterministic(promise.k), *path.rankers]
         found = evaluate(queries, grid, dict.fromkeys([*reported, promise.measure]))

@@ -3,12 +3,15 @@
 from dataclasses import dataclass
 
 from isrr.errors import PromiseError
+from isrr.gains import discount
+from isrr.metrics.metric import Metric
 from isrr.promises.promise import Promise, check_probability
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk.evidence import check_delta
 from isrr.risk.evidence import evidence as named_evidence
 from isrr.risk.select import SELECTIONS
 
+FLOORS = ((80, 0.7), (5_000, 0.5))  # below so many tested queries, this floor
 PATHS = ("auto", "temperature", "front", "thresholds", "paper")
 
 
@@ -24,6 +27,7 @@ class Request:
         selection: How several configurations are tested together.
         seed: Random seed, used only where rankings are drawn.
         attempts: Number of planned analyses of the same data; delta is split over them.
+        floor: Share of the utility of the order by score that every query keeps; None for the default.
     """
 
     promises: tuple[Promise, ...]
@@ -33,6 +37,7 @@ class Request:
     selection: str = "fixed_sequence"
     seed: int = 0
     attempts: int = 1
+    floor: float | None = None
 
     def __post_init__(self) -> None:
         if not self.promises:
@@ -50,6 +55,14 @@ class Request:
         if isinstance(self.path, str):
             if self.path not in PATHS:
                 raise PromiseError(f"no path is called {self.path!r}; there are {', '.join(PATHS)}")
+            if self.floor is not None and not 0 <= self.floor < 1:
+                raise PromiseError(
+                    f"floor must lie in [0, 1), got {self.floor}; it is the share that every query keeps"
+                )
+            if self.floor and self.path == "paper":
+                raise PromiseError("the paper's path has no floor; leave it out, or take another path")
+        elif self.floor is not None:
+            raise PromiseError("the rankers of the path have floors of their own; leave out `floor=`")
         elif not self.path or any(ranker.k != self.k for ranker in self.path):
             raise PromiseError(f"a path needs rankers with the promise's own k = {self.k}")
 
@@ -71,6 +84,27 @@ class Request:
     def level_each(self, n_tests: int) -> float:
         """The level each configuration is tested at when there are so many: a share of delta where it is divided."""
         return self.delta / n_tests if self.selection in ("bonferroni", "holm") else self.delta
+
+    @property
+    def floor_weights(self) -> tuple[tuple[float, ...], ...]:
+        """How the metrics weight places that a floor is about: those of the promises on utility, else NDCG."""
+        metrics = [
+            p.metric.weights(p.k) for p in self.promises if isinstance(p.metric, Metric) and p.safe_end == "cold"
+        ]
+        return tuple(dict.fromkeys(tuple(w.tolist()) for w in metrics)) or (tuple(discount(self.k).tolist()),)
+
+    def floor_for(self, n_tested: int) -> float:
+        """The floor of every configuration but the order by score, fixed by the number of tested queries alone.
+
+        With a floor the paired losses are bounded more tightly, which is worth most where queries are few; where they
+        are many, it costs up to two points of what could be gained. Measured in docs/guarantees.md.
+        """
+        if self.floor is not None:
+            return self.floor
+        if not all(promise.can_be_floored for promise in self.promises):
+            return 0.0
+        usual = next((floor for most, floor in FLOORS if n_tested < most), 0.0)
+        return usual if all(promise.target >= usual + 0.1 for promise in self.promises) else 0.0
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -33,18 +33,18 @@ BLOCK = 1 << 16  # queries whose sums fit into 64 bits
 Keys = NDArray[np.uint64]
 
 
-def canonical_order(keys: Keys) -> NDArray[np.int64]:
-    """Rows in the order of a keyed hash of their query: the same whatever order they came in, blind to values.
+def shuffled(keys: Keys, digest: str) -> Keys:
+    """Each query's key mixed with a digest of all ids and scores: what queries are drawn and ordered by.
 
-    The key is the digest of all query keys; each key is then mixed with it.
+    The digest knows no labels, and whoever chooses ids alone does not decide where a query falls.
     """
-    first, second = np.frombuffer(hash_key(keys), np.uint64)
-    return np.lexsort((keys, mixed(keys ^ first) ^ mixed(keys + second)))
+    first, second = np.frombuffer(blake2b(digest.encode(), digest_size=16).digest(), np.uint64)
+    return mixed(keys ^ first) ^ mixed(keys + second)
 
 
-def hash_key(keys: Keys) -> bytes:
-    """The 16-byte digest of a set of query keys."""
-    return blake2b(np.sort(keys).astype("<u8").tobytes(), digest_size=16).digest()
+def canonical_order(keys: Keys, digest: str) -> NDArray[np.int64]:
+    """Rows in the order of `shuffled` keys: the same whatever order they came in, blind to values."""
+    return np.lexsort((keys, shuffled(keys, digest)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,9 +205,9 @@ class Table:
     def __add__(self, other: "Table") -> "Table":
         return merge([self, other])
 
-    def in_canonical_order(self) -> "Table":
+    def in_canonical_order(self, digest: str) -> "Table":
         """The same with queries in canonical order."""
-        order = canonical_order(self.keys)
+        order = canonical_order(self.keys, digest)
         segments = None if self.segments is None else self.segments[order]
         return replace(self, keys=self.keys[order], segments=segments, kept=tuple(v[order] for v in self.kept))
 

@@ -1,8 +1,8 @@
 """What each pass over the queries collects: one task per question, run where the queries are.
 
 * `TakeCensus` counts them: what must be known of all queries before any is tested.
-* `Gather` fetches the queries of smallest key. Keys are hashes of query ids, so those below a cutoff are a random
-  sample that is the same whatever order or partition they come in.
+* `Gather` fetches the queries of smallest key. Keys are hashes of query ids, mixed with a digest of all ids and scores,
+  so those below a cutoff are a random sample that is the same whatever order or partition they come in.
 * `FindShared` finds validation queries among the judged ones, `NameJudgments` names the judgments.
 * `Fill` evaluates every configuration on every query that was not set aside.
 
@@ -18,7 +18,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.calibration.table import PowerSums, Sums, Table, Values, merge
+from isrr.calibration.table import PowerSums, Sums, Table, Values, canonical_order, merge, shuffled
 from isrr.data.queries import Queries, joint_fingerprint
 from isrr.engines.task import Source
 from isrr.errors import DataError
@@ -47,9 +47,13 @@ class Census:
         n_judged: Queries with relevance, all or none.
         n_relevant: Queries with a relevant item.
         n_counted: Queries that count for each promise.
+        segments: The segments there are, where a promise speaks of them.
         lowest, highest: Scores.
         near_bound: How near values come to the declared bounds, as a share; 0 where none is declared.
+        n_tied: Of the first k places in the order by score, those that hold an item whose score another item shares.
+        n_places: The first k places of all queries.
         fingerprint: Of ids, scores and relevance.
+        digest: Of ids and scores, without labels.
     """
 
     n_queries: int = 0
@@ -57,10 +61,14 @@ class Census:
     n_judged: int = 0
     n_relevant: int = 0
     n_counted: tuple[int, ...] = ()
+    segments: frozenset[str] = frozenset()
     lowest: float = np.inf
     highest: float = -np.inf
     near_bound: float = 0.0
+    n_tied: int = 0
+    n_places: int = 0
     fingerprint: str = "0" * 32
+    digest: str = "0" * 32
 
     def __add__(self, other: "Census") -> "Census":
         return Census(
@@ -69,10 +77,14 @@ class Census:
             self.n_judged + other.n_judged,
             self.n_relevant + other.n_relevant,
             tuple(a + b for a, b in zip(self.n_counted, other.n_counted, strict=True)),
+            self.segments | other.segments,
             min(self.lowest, other.lowest),
             max(self.highest, other.highest),
             max(self.near_bound, other.near_bound),
+            self.n_tied + other.n_tied,
+            self.n_places + other.n_places,
             joint_fingerprint(self.fingerprint, other.fingerprint),
+            joint_fingerprint(self.digest, other.digest),
         )
 
     @property
@@ -106,9 +118,9 @@ class TakeCensus:
         for promise in self.promises:
             if "relevance" in promise.columns:
                 queries.need_relevance()
-            if promise.per is not None:
-                queries.need_segments()
         gain = objectives(self.promises, judged=judged)[1].metric.gain
+        segmented = any(promise.per is not None for promise in self.promises)
+        k = max(promise.k for promise in self.promises)
         declared = [promise for promise in self.promises if promise.bound is not None]
         return Census(
             len(queries),
@@ -116,10 +128,14 @@ class TakeCensus:
             len(queries) if judged else 0,
             int(has_relevant(queries, gain=gain).sum()),
             tuple(int(promise.measure.counts(queries).sum()) for promise in self.promises),
+            frozenset(queries.need_segments().astype(str).tolist() if segmented else ()),
             float(scores.min()),
             float(scores.max()),
             max((p.metric.check_bound(queries, p.k, p.bound) for p in declared if p.bound is not None), default=0.0),
+            int(queries.tied_places(k).sum()),
+            int(np.minimum(queries.n_items, k).sum()),
             queries.fingerprint,
+            queries.scores_fingerprint,
         )
 
 
@@ -144,9 +160,16 @@ class NameJudgments:
 
 @dataclass(frozen=True)
 class Gather:
-    """The task: fetch the queries whose key is below a cutoff, with some further columns; None where there are none."""
+    """The task: fetch the queries whose shuffled key is below a cutoff; None where there are none.
+
+    Attributes:
+        below: The cutoff.
+        digest: Of ids and scores; see `isrr.calibration.table.shuffled`.
+        columns: Further columns to fetch.
+    """
 
     below: int
+    digest: str = ""
     columns: tuple[str, ...] = ()
 
     @property
@@ -161,7 +184,7 @@ class Gather:
     def _chosen(self, queries: Queries) -> Queries | None:
         if self.below >= ALL:
             return queries
-        chosen = np.flatnonzero(queries.keys < np.uint64(self.below))
+        chosen = np.flatnonzero(shuffled(queries.keys, self.digest) < np.uint64(self.below))
         return queries[chosen] if chosen.size else None
 
     def joined(self, summaries: Sequence[Queries | None]) -> Queries | None:
@@ -209,37 +232,39 @@ def _names(queries: Queries, roles: tuple[str, ...]) -> NDArray[np.uint64]:
     return queries.content_keys(judged="relevance" in roles) if "score" in roles else queries.keys
 
 
-def enough(n_wanted: int, n_queries: int, columns: tuple[str, ...] = ()) -> Gather:
+def enough(n_wanted: int, n_queries: int, digest: str, columns: tuple[str, ...] = ()) -> Gather:
     """The task that fetches the `n_wanted` queries of smallest key and a few more; fewer once in a billion times."""
-    return Gather(min(math.ceil((n_wanted + CHANCE * math.sqrt(n_wanted) + 1) / n_queries * ALL), ALL), columns)
+    return Gather(min(math.ceil((n_wanted + CHANCE * math.sqrt(n_wanted) + 1) / n_queries * ALL), ALL), digest, columns)
 
 
 def smallest_keys(
     source: Source,
     n_wanted: int,
     n_queries: int,
+    digest: str,
     columns: tuple[str, ...] = (),
     found: Queries | None = None,
     progress: Progress | None = None,
 ) -> Queries:
-    """The `n_wanted` queries of smallest key among all `n_queries`, by rising key; all where there are fewer.
+    """The `n_wanted` queries of smallest shuffled key among all `n_queries`, by rising key; all where there are fewer.
 
     Args:
         source: The queries.
         n_wanted: How many.
         n_queries: How many there are.
+        digest: Of ids and scores; see `isrr.calibration.table.shuffled`.
         columns: Further columns to fetch.
         found: What `enough` has fetched, where it has been run already.
         progress: Called with (done, in all).
     """
-    task, wanted = enough(n_wanted, n_queries, columns), min(n_wanted, n_queries)
+    task, wanted = enough(n_wanted, n_queries, digest, columns), min(n_wanted, n_queries)
     found = source.run(task, progress) if found is None else found
     while found is None or len(found) < wanted:
         if task.below == ALL:
             raise DataError(f"there were {n_queries:,} queries at first, then fewer: the data change while being read")
-        task = Gather(min(2 * task.below, ALL), columns)
+        task = Gather(min(2 * task.below, ALL), digest, columns)
         found = source.run(task, progress)
-    order = np.argsort(found.keys, kind="stable")
+    order = canonical_order(found.keys, digest)
     keys = found.keys[order]
     twice = np.flatnonzero(keys[1:] == keys[:-1])
     if twice.size:
@@ -259,7 +284,8 @@ class Fill:
         n_tested: Queries that will be tested on, in all.
         summed: Whether values are summed up as they come, not kept.
         seed: Random seed, used only where rankings are drawn.
-        aside_below: Queries whose key is below this were set aside.
+        digest: Of ids and scores; see `isrr.calibration.table.shuffled`.
+        aside_below: Queries whose shuffled key is below this were set aside.
     """
 
     grid: tuple[GPLRanker, ...]
@@ -268,6 +294,7 @@ class Fill:
     n_tested: int
     summed: bool = False
     seed: int = 0
+    digest: str = ""
     aside_below: int = 0
 
     @property
@@ -311,7 +338,7 @@ class Fill:
         return any(promise.per is not None for promise in self.promises)
 
     def _shard(self, queries: Queries) -> Table:
-        tested = queries.keys >= np.uint64(self.aside_below)
+        tested = shuffled(queries.keys, self.digest) >= np.uint64(self.aside_below)
         counted = tested & np.any([promise.measure.counts(queries) for promise in self.promises], axis=0)
         n_skipped = int(tested.sum() - counted.sum())
         if not counted.any():

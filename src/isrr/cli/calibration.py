@@ -52,6 +52,13 @@ def calibrate(
     path: Annotated[str, choice("path", "The order in which rankers are tested")] = "auto",
     evidence: Annotated[str, choice("evidence", "The test")] = "betting",
     selection: Annotated[str, choice("selection", "How several configurations are tested together")] = "fixed_sequence",
+    floor: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the utility of the order by score that every single query keeps; 0 for none. Unless given, "
+            "promises 'of deterministic' take one where it makes the test sharper."
+        ),
+    ] = None,
     attempts: Annotated[int, typer.Option(help="Number of planned analyses of this data; δ is split over them.")] = 1,
     seed: Annotated[int, typer.Option(help="Random seed, used only where rankings are drawn.")] = 0,
     as_json: AsJson = False,
@@ -70,14 +77,14 @@ def calibrate(
     ranker_path(out_file)
     check_ledger(Path(judged), out_file)
     request = Request(
-        tuple(promises), confidence, path, evidence, selection, seed, attempts
+        tuple(promises), confidence, path, evidence, selection, seed, attempts, floor
     )  # slips are told before reading
     others = None if validation is None else read_any(validation, request.columns, **columns)
     tell_of_compiling()
     with progress("calibrating", "tuning and certifying") as advance:
         outcome = run(
             judged, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
-            seed=seed, attempts=attempts, count_look=ledger_at(Path(judged), out_file), progress=advance,
+            seed=seed, attempts=attempts, floor=floor, count_look=ledger_at(Path(judged), out_file), progress=advance,
             **columns, **where,
         )  # fmt: skip
     outcome.save(out_file)
@@ -88,6 +95,35 @@ def calibrate(
         say(f"written to {out_file}")
     if outcome.abstained:
         raise typer.Exit(ABSTAINED)
+
+
+@with_columns("query", "item", "score", "item_group")
+def start(
+    scored: Annotated[str, typer.Argument(help="Scored queries: query, item, score. Parquet, CSV, JSONL or Arrow.")],
+    promise: Promise,
+    columns: dict[str, Any],
+    out_file: Annotated[Path, typer.Option("--out", "-o", help="The ranker to write: .json.")] = Path("ranker.json"),
+    as_json: AsJson = False,
+) -> None:
+    """Start without labels: a ranker that keeps a share of the order by score on every query, surely.
+
+    isrr start scored.parquet -p 'ndcg@5 >= 95% of deterministic' -o ranker.json
+    """
+    from isrr.calibration.start import start as run
+    from isrr.certificate import ranker_path
+    from isrr.promises.promise import Promise as Asked
+
+    asked = Asked.parse(promise)
+    check_file(out_file, read=(scored,))
+    ranker_path(out_file)
+    tell_of_compiling()
+    made = run(scored, asked, **columns)
+    made.save(out_file)
+    if as_json:
+        show_json(made.document())
+    else:
+        show_outcome(made)
+        say(f"written to {out_file}")
 
 
 @with_columns("query", "item", "score", "relevance")

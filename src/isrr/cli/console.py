@@ -20,7 +20,7 @@ from isrr.cli.exits import INTERRUPTED, UNUSABLE
 from isrr.errors import IsrrError
 
 if TYPE_CHECKING:
-    from isrr.certificate import Abstention, Certificate
+    from isrr.certificate import Outcome
     from isrr.parallel import Progress as Callback
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -147,7 +147,7 @@ def tell_of_compiling() -> None:
         say_aside("compiling kernels, which the first command here does: about half a minute more")
 
 
-def show_outcome(outcome: "Certificate | Abstention", status: str | None = None) -> None:
+def show_outcome(outcome: "Outcome", status: str | None = None) -> None:
     """Print an outcome as a panel, long lines wrapped behind their names; plain lines in a pipe.
 
     Args:

@@ -10,7 +10,7 @@ from isrr.cli.console import as_options, warn
 from isrr.errors import CertificateError, DataError, PromiseError
 
 if TYPE_CHECKING:
-    from isrr.certificate import Abstention, Certificate
+    from isrr.certificate import Outcome
     from isrr.engines.local import InMemory
     from isrr.engines.spark import SparkRows
     from isrr.promises.promise import Promise
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from isrr.status import Standing
 
 
-def opened(ranker: Path, trust_edited: bool) -> "Certificate | Abstention":
+def opened(ranker: Path, trust_edited: bool) -> "Outcome":
     """A ranker file; one that was edited by hand is read only on demand, and never without saying so."""
     from isrr.certificate import load
     from isrr.data.files import KINDS
@@ -68,7 +68,7 @@ def opened_rows(scored: str, columns: dict[str, Any], where: dict[str, Any]) -> 
         yield rows
 
 
-def status_of(ranker: Path, outcome: "Certificate | Abstention") -> "tuple[Standing, str]":
+def status_of(ranker: Path, outcome: "Outcome") -> "tuple[Standing, str]":
     """Whether what a ranker file promises still stands, and the same in words."""
     from datetime import UTC, datetime
 
@@ -78,7 +78,7 @@ def status_of(ranker: Path, outcome: "Certificate | Abstention") -> "tuple[Stand
     return status.standing(now)[0], status.in_words(now)
 
 
-def warn_of_no_promise(ranker: Path, outcome: "Certificate | Abstention", used: "GPLRanker", what: str) -> None:
+def warn_of_no_promise(ranker: Path, outcome: "Outcome", used: "GPLRanker", what: str) -> None:
     """Say so where nothing was promised, or the promise no longer stands, and what is used all the same.
 
     Args:
@@ -131,7 +131,7 @@ def check_folder(folder: Path) -> None:
         raise DataError(f"{folder}: nothing may be written to {there}; name another folder")
 
 
-def warn_of_drift(outcome: "Certificate | Abstention", outside: float) -> None:
+def warn_of_drift(outcome: "Outcome", outside: float) -> None:
     """Say so where a share of the scores lies outside the range that calibration saw."""
     if outside > 0.02:
         low, _, _, _, high = outcome.provenance.score_quantiles

@@ -5,7 +5,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from isrr.cli.calibration import calibrate, check, plan, rank, show
+from isrr.cli.calibration import calibrate, check, plan, rank, show, start
 from isrr.cli.console import one_line_errors
 from isrr.cli.data import app as data
 from isrr.cli.demo import demo
@@ -17,7 +17,7 @@ from isrr.cli.serving import monitor, serve
 
 COMMANDS = {
     "To begin with": (demo, doctor),
-    "From judged queries to ranked lists": (calibrate, rank, show, check, plan),
+    "From judged queries to ranked lists": (start, calibrate, rank, show, check, plan),
     "From features to scores": (train, score),
     "In production": (serve, monitor, report),
     "For research": (reproduce,),

@@ -163,6 +163,12 @@ class Queries:
             return self._fingerprint(None)
         return self._fingerprint((identifier_hashes(self.item_ids) >> np.uint64(11)).astype(np.float64))
 
+    @cached_property
+    def scores_fingerprint(self) -> str:
+        """32 hex digits that name the query ids and scores, whatever order they come in; blind to relevance."""
+        sums = self._hashes(self.keys, self.scores, None).sum(axis=0)
+        return "".join(f"{int(part):016x}" for part in sums)
+
     def _fingerprint(self, column: FloatArray | None) -> str:
         """32 hex digits that name the query ids, a column of numbers and relevance."""
         sums = self._hashes(self.keys, column, self.relevance).sum(axis=0)

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from isrr.certificate import Abstention, Certificate
+from isrr.certificate import Outcome
 from isrr.data.blocks import whole_queries
 from isrr.data.columns import Cast
 from isrr.data.files import KINDS, write_table
@@ -46,7 +46,7 @@ class TakeGlance:
     roles: tuple[str, ...] = ("query", "item", "score")
 
     @classmethod
-    def of(cls, outcome: Certificate | Abstention, k: int) -> "TakeGlance":
+    def of(cls, outcome: Outcome, k: int) -> "TakeGlance":
         """For what an outcome was calibrated on."""
         low, _, _, _, high = outcome.provenance.score_quantiles
         return cls(low, high, k)

@@ -71,7 +71,7 @@ class Procedure:
 
     def choose(self, evaluated: EvaluatedPath, rows: IntArray, keys: NDArray[np.uint64]) -> int | None:
         """The column it takes, or None where it abstains."""
-        path, columns, tested = evaluated.path, evaluated.columns, rows[canonical_order(keys)]
+        path, columns, tested = evaluated.path, evaluated.columns, rows[canonical_order(keys, "")]
         values = evaluated.utility[tested][:, np.append(0, columns)]
         sample = KeptSample.of(self.promise, None, self.evidence, Values(values, values[:, 0]), path)
         cost = cost_of([self.promise], values[:, 1:].mean(axis=0), evaluated.disparity[tested][:, columns].mean(axis=0))

@@ -6,7 +6,7 @@ import numpy as np
 
 from isrr.calibration.certify import Sample, samples, sums_suffice
 from isrr.calibration.path import SearchPath
-from isrr.calibration.table import Table, hash_key
+from isrr.calibration.table import Table, canonical_order
 from isrr.calibration.tasks import Fill, FindShared
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import FloatArray, Queries
@@ -16,7 +16,6 @@ from isrr.metrics.evaluate import evaluate
 from isrr.parallel import Progress
 from isrr.promises.promise import Promise, objectives
 from isrr.ranker.gpl import GPLRanker
-from isrr.risk.select import split_mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +81,12 @@ def retrace(
         p.seed,
     )
     table: Table = InMemory(tested).run(task, progress)
-    return Retraced(outcome, tested, others, samples(table, outcome.promises, path, p.evidence, p.method))
+    return Retraced(
+        outcome,
+        tested,
+        others,
+        samples(table, outcome.promises, path, p.evidence, p.method, queries.scores_fingerprint),
+    )
 
 
 def _found_again(
@@ -97,12 +101,10 @@ def _found_again(
         )
     tested, others = queries, validation
     if p.n_set_aside:
-        aside = split_mask(queries.keys, p.n_set_aside / len(queries))
-        tested, others = queries[~aside], validation or queries[aside]
+        order = canonical_order(queries.keys, queries.scores_fingerprint)
+        tested, others = queries[order[p.n_set_aside :]], validation or queries[order[: p.n_set_aside]]
     counted = np.any([promise.measure.counts(tested) for promise in outcome.promises], axis=0)
     tested = tested if counted.all() else tested[counted]
-    if p.hash_key and hash_key(tested.keys).hex() != p.hash_key:
-        raise DataError("the queries set aside cannot be found again: was the outcome made by another version of isrr?")
     if validation is not None and _shared(tested, validation):
         raise DataError("validation queries stand among those tested on; a band needs other queries for its shape")
     return tested, others

@@ -276,12 +276,29 @@ class Promise:
 
     def stretch(self, ranker: GPLRanker) -> float:
         """By how much losses may be stretched around alpha and stay at most 1; more than 1 with a floor."""
-        return 1.0
+        if not self.floored(ranker) or ranker.floor >= self.target:
+            return 1.0
+        return self.target / (self.target - ranker.floor + INEXACTNESS)
+
+    @property
+    def can_be_floored(self) -> bool:
+        """Whether a floor on every query says something about it: at least a share of the order by score."""
+        linear = isinstance(self.metric, Metric) and self.range[0] >= 0
+        return linear and self.of == "deterministic" and self.at_least is not None
+
+    def floored(self, ranker: GPLRanker) -> bool:
+        """Whether a ranker's floor holds for what is promised."""
+        if not self.can_be_floored or ranker.floor == 0.0:
+            return False
+        assert isinstance(self.metric, Metric)
+        return ranker.protects(self.metric.weights(self.k))
 
     def kept_by_definition(self, ranker: GPLRanker) -> bool:
         """Whether a ranker keeps it whatever the queries, so that nothing is left to test."""
         if self.of != "deterministic" or self.range[0] < 0:
             return False
+        if self.floored(ranker) and ranker.floor >= self.target:
+            return True
         return ranker.is_deterministic and (self.target <= 1 if self.at_least is not None else self.target >= 1)
 
     def losses(self, values: FloatArray, reference: FloatArray, stretch: FloatArray | float = 1.0) -> FloatArray:

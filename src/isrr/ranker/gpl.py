@@ -161,6 +161,17 @@ class GPLRanker:
     def _promised_weights(self) -> tuple[tuple[float, ...], ...]:
         return self.floor_weights or ((tuple(discount(self.k).tolist()),) if self.floor > 0.0 else ())
 
+    def protects(self, weights: FloatArray) -> bool:
+        """Whether the floor holds for metrics that weight places so, (k,); a common factor is no matter."""
+        if self.floor == 0.0:
+            return False
+        for promised in map(np.array, self._promised_weights):
+            if promised.size == weights.size and np.allclose(
+                promised * weights.max(), weights * promised.max(), rtol=1e-12
+            ):
+                return True
+        return self.decay < 1.0 and self.threshold > 0.0  # a constant share of the order keeps it for every metric
+
     @property
     def in_words(self) -> str:
         """Its settings in one line."""
@@ -171,6 +182,11 @@ class GPLRanker:
             parts.append(f"threshold {self.threshold:.4g}")
             parts += [f"decay {self.decay:.3g}"] if self.decay < 1 else []
         parts += ["log-gain score map"] if self.score_map else []
+        parts += [f"floor {self.floor:.4g}"] if self.floor else []
+        parts += [f"anchor {self.anchor:.4g}"] if self.anchor else []
+        if self.boost:
+            added = [f"{group} {addition:+.3g}" for group, addition in dict(self.boost).items()]
+            parts.append(f"boost {', '.join(added)}")
         return ", ".join([*parts, f"k = {self.k}"])
 
     @cached_property

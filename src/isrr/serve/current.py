@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from isrr.certificate import Abstention, Certificate, load
+from isrr.certificate import Abstention, load
 from isrr.errors import CertificateError
 from isrr.ranker.gpl import GPLRanker
 from isrr.serve.drift import Drift
@@ -37,7 +37,7 @@ class Snapshot:
         status: What is written of it beside the file.
     """
 
-    outcome: Certificate | Abstention
+    outcome: Outcome
     note: CertificateNote
     ranker: GPLRanker
     fallback: GPLRanker
@@ -60,7 +60,7 @@ class Snapshot:
         return msgspec.structs.replace(self.note, status="uncovered", reason=reason, order=order)
 
 
-def snapshot(outcome: Certificate | Abstention, status: Status, now: datetime) -> Snapshot:
+def snapshot(outcome: Outcome, status: Status, now: datetime) -> Snapshot:
     """What serves this outcome at a moment, given its status."""
     standing, reason = status.standing(now)
     fallback, ranker = GPLRanker.deterministic(outcome.k), ranker_in_force(outcome, standing)

@@ -1,0 +1,101 @@
+"""`start`: a ranker that keeps a promise on every query by construction, before anything is judged.
+
+The floor of the ranker is the promised share, so "at least 95 % of deterministic" holds on every single query, whatever
+is relevant. What is left to choose is the temperature: the one that spreads exposure most evenly, all items taken as
+equally worthy.
+"""
+
+from dataclasses import replace
+from typing import Any, Unpack
+
+import numpy as np
+
+from isrr.calibration.outcome import quantiles
+from isrr.calibration.path import COLDEST, HOTTEST, in_order
+from isrr.calibration.request import Request
+from isrr.certificate import Start
+from isrr.data.queries import Queries
+from isrr.engines.source import Where, read_any
+from isrr.errors import PromiseError
+from isrr.findings import Provenance
+from isrr.metrics.evaluate import evaluate
+from isrr.promises.promise import Promise, objectives, promises
+from isrr.ranker.gpl import GPLRanker
+from isrr.scores.standardize import mean_and_deviation
+
+N_TEMPERATURES = 24
+SAMPLE = 5_000  # queries that the temperature is chosen on
+SHOWN = 1e-3  # chance of being shown from which an item counts as shown
+
+
+def start(queries: Any, promise: str | Promise, **where: Unpack[Where]) -> Start:
+    """A ranker that keeps a share of the order by score on every query, surely, without a single label.
+
+    Args:
+        queries: Scored queries: `Queries`, a path or a table, as `calibrate` takes them; relevance is not read.
+        promise: At least a share of the order by score, such as "ndcg@5 >= 95% of deterministic".
+        where: Names of columns, see `isrr.engines.source.Where`.
+
+    Example:
+        >>> queries = Queries.from_arrays(scores=[2.0, 1.5, 1.2, 0.0, 1.0, 0.9, 0.2], group=[4, 3])
+        >>> start(queries, "ndcg@2 >= 90% of deterministic").ranker.floor
+        0.9
+    """
+    (promised,) = promises(promise)
+    if not promised.can_be_floored:
+        raise PromiseError(
+            f"'{promised}' needs judged queries; without any, at least a share of the order by score can be promised, "
+            "such as 'ndcg@5 >= 95% of deterministic'"
+        )
+    request = Request((promised,), floor=promised.target)
+    scored = replace(read_any(queries, request.columns, **where), relevance=None)
+    sample = in_order(scored)[:SAMPLE]
+    mean, deviation = mean_and_deviation(sample)
+    base = GPLRanker(
+        k=request.k, mean=mean, deviation=deviation, floor=promised.target, floor_weights=request.floor_weights
+    )
+    temperatures = np.geomspace(COLDEST, HOTTEST, N_TEMPERATURES).tolist()
+    grid = [replace(base, temperature=temperature) for temperature in temperatures]
+    _, disparity = objectives((promised,), judged=False)
+    normalized = replace(disparity.metric, name="normalized_disparity", normalized=True).at(disparity.k)  # type: ignore[type-var]
+    ranker = grid[int(np.argmin(evaluate(sample, grid, [normalized]).mean(normalized)))]
+    return Start(
+        (promised,),
+        1.0,
+        ranker,
+        promised.measure.title,
+        (),
+        (),
+        _provenance(scored, sample, ranker),
+        *_moved(sample, ranker),
+    )
+
+
+def _moved(queries: Queries, ranker: GPLRanker) -> tuple[float, float, float]:
+    """Share of exposure that moves, and of items that are shown, before and after."""
+    before, after = GPLRanker.deterministic(ranker.k).exposure(queries), ranker.exposure(queries)
+    moved = float(np.abs(after - before).sum() / 2 / before.sum())
+    return moved, float((before > 0).mean()), float((after >= SHOWN).mean())
+
+
+def _provenance(scored: Queries, sample: Queries, ranker: GPLRanker) -> Provenance:
+    first_place = np.maximum.reduceat(ranker.eligibility(sample), sample.offsets[:-1])
+    return Provenance(
+        n_queries=len(scored),
+        n_skipped=0,
+        n_set_aside=0,
+        requested_path="start",
+        path="start",
+        path_basis="scores alone",
+        evidence="none",
+        selection="none",
+        method="exact",
+        n_draws=0,
+        seed=0,
+        data=scored.fingerprint,
+        hash_key=scored.scores_fingerprint,
+        made_ids=scored.made_ids,
+        score_quantiles=quantiles(sample.need_scores()),
+        eligibility_quantiles=quantiles(first_place),
+        n_single=int((scored.n_items == 1).sum()),
+    )
