@@ -46,7 +46,7 @@ for c in range(1, len(grid), 2):
 # The certificate says itself what is wrong with testing 21 thresholds without a correction.
 
 # %%
-target = f"ndcg@5 >= {0.9 * isrr.evaluate(validation, grid[:1]).mean("ndcg")[0]:.3f}"
+target = f"ndcg@5 >= {0.9 * isrr.evaluate(validation, grid[:1]).mean('ndcg')[0]:.3f}"
 print("\nthe paper's procedure:")
 print(isrr.calibrate(judged, target, path="paper", evidence="hoeffding_bentkus", selection="pointwise"))
 

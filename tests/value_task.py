@@ -9,14 +9,8 @@ class SumMargins:
 
     roles: tuple[str, ...] = ("query", "relevance", "value:margin")
 
-    def summary(self, blocks):
+    def summary(self, blocks) -> float:
         return float(sum((block.column("margin") * (block.relevance > 0)).sum() for block in blocks))
 
     def joined(self, summaries):
         return sum(summaries)
-
-    def pack(self, summary):
-        return {"sum": summary}
-
-    def unpack(self, tree):
-        return tree["sum"]

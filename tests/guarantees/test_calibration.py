@@ -78,11 +78,14 @@ def thinned(path, n=10):
     return replace(path, rankers=tuple(path.rankers[c] for c in keep))
 
 
-def paths_for(validation, promise):
+def paths_for(validation, promise, **floor):
     mean, deviation = mean_and_deviation(validation)
-    temperatures = thinned(temperature_path(5, deviation, mean, [promise], ""))
+    temperatures = thinned(temperature_path(5, deviation, mean, [promise], "", floor))
+    if promise.metric.kind == "share":  # which end is safe, other queries say
+        levels = Population(validation, temperatures).levels(promise)
+        temperatures = replace(temperatures, rankers=tuple(temperatures.rankers[c] for c in np.argsort(-levels)))
     yield temperatures  # monotone risk, or nearly so
-    yield thinned(front_path(validation, 5, [promise], ""))  # a search in several dimensions
+    yield thinned(front_path(validation, 5, [promise], "", floor))  # a search in several dimensions
     places = np.arange(len(temperatures.rankers)) + np.random.default_rng(20230).normal(scale=2, size=10)
     shuffled = tuple(temperatures.rankers[c] for c in np.argsort(places))
     yield SearchPath(shuffled, "shuffled", "")  # a risk that rises and falls, and any choice among survivors
@@ -151,12 +154,18 @@ class Population:
 
     def certified(self, promise, drawn, delta):
         """Which configurations are certified in each repetition, (repetitions, n_grid)."""
-        losses, answers = self.losses(promise), []
+        floors = [ranker.floor if promise.floored(ranker) else 0.0 for ranker in self.path.rankers]
+        stretch = np.array([promise.stretch(floor) for floor in floors])
+        losses, answers = promise.losses(*self.values(promise), stretch), []
         for rows in self.rows(promise):
             if rows.all():
-                table = losses[drawn].reshape(len(drawn), -1)
-                found = betting.certifies(table, promise.tested_alpha(), delta, promise.prior_deviation())
-                answers.append(found.reshape(drawn.shape[1], -1))
+                found = np.empty((drawn.shape[1], stretch.size), bool)
+                for size in np.unique(stretch):
+                    columns = np.flatnonzero(stretch == size)
+                    table = losses[:, columns][drawn].reshape(len(drawn), -1)
+                    level, prior = promise.tested_alpha(size), promise.prior_deviation(size)
+                    found[:, columns] = betting.certifies(table, level, delta, prior).reshape(drawn.shape[1], -1)
+                answers.append(found)
             else:  # repetitions have different numbers of queries in a segment
                 parts = [losses[column[rows[column]]] for column in drawn.T]
                 level, prior = promise.tested_alpha(), promise.prior_deviation()
@@ -197,7 +206,8 @@ def test_an_absolute_promise_is_false_at_most_delta_often(pool, n):
 @pytest.mark.parametrize(
     "promise",
     [
-        SHARE_OF_UTILITY, FAIRNESS, SHARE_OF_DISPARITY, GROUPS, PRECISION, RECALL, MARGIN, LEAST_MARGIN, EXPOSURE, MERIT,
+        SHARE_OF_UTILITY, FAIRNESS, SHARE_OF_DISPARITY, GROUPS, PRECISION, RECALL, MARGIN, LEAST_MARGIN, EXPOSURE,
+        MERIT,
     ],
     ids=str,
 )  # fmt: skip
@@ -208,6 +218,18 @@ def test_other_promises_are_false_at_most_delta_often(pool, promise):
         wrong, certified = population.false_certificates([population.hurting(promise)], 400)
         assert wrong <= most_wrong()
         assert certified > 0.5 * REPEATS
+
+
+@pytest.mark.parametrize("floor", [0.5, 0.7])
+@pytest.mark.parametrize("n", [60, 100, 500])
+def test_a_promise_on_a_path_with_a_floor_is_false_at_most_delta_often(pool, n, floor):
+    validation, queries = pool
+    for path in paths_for(validation, SHARE_OF_UTILITY, floor=floor):
+        population = Population(queries, path)
+        promise = population.hurting(SHARE_OF_UTILITY)
+        assert promise.target > floor  # there is something to test
+        wrong, _ = population.false_certificates([promise], n)
+        assert wrong <= most_wrong()
 
 
 def test_a_disparity_with_a_declared_bound_is_false_at_most_delta_often(pool):

@@ -135,12 +135,12 @@ class KeptSample(Sample):
     Attributes:
         values: The promised metric, (n_queries, n_grid).
         reference: What it is compared with, (n_queries,).
-        stretch: How much each configuration's losses may be stretched around alpha, (n_grid,).
+        floors: Share of what it is compared with that each configuration keeps on every query, (n_grid,).
     """
 
     values: FloatArray
     reference: FloatArray
-    stretch: FloatArray
+    floors: FloatArray
 
     @classmethod
     def of(cls, promise: Promise, segment: str | None, evidence: str, found: Values, path: SearchPath) -> "KeptSample":
@@ -159,7 +159,7 @@ class KeptSample(Sample):
             np.array([promise.kept_by_definition(ranker) for ranker in path.rankers]),
             found.values[counted, 1:],
             found.reference[counted],
-            np.array([promise.stretch(ranker) if stretched else 1.0 for ranker in path.rankers]),
+            np.array([ranker.floor if stretched and promise.floored(ranker) else 0.0 for ranker in path.rankers]),
         )
 
     @property
@@ -170,7 +170,7 @@ class KeptSample(Sample):
     def only(self, column: int) -> "KeptSample":
         """The same for one configuration alone."""
         chosen = slice(column, column + 1)
-        return replace(self, exempt=self.exempt[chosen], values=self.values[:, chosen], stretch=self.stretch[chosen])
+        return replace(self, exempt=self.exempt[chosen], values=self.values[:, chosen], floors=self.floors[chosen])
 
     def measured(self) -> FloatArray:
         """The promised quantity as measured, (n_grid,)."""
@@ -193,13 +193,17 @@ class KeptSample(Sample):
         """About how many queries like these certify a configuration 8 times out of 10; None when no number does."""
         promise = self.promise if target is None else self.promise.at(target)
         losses = promise.losses(self.values[:, [column]], self.reference)[:, 0]
-        return promise.queries_needed(losses, delta, stretch=float(self.stretch[column]))
+        return promise.queries_needed(losses, delta, stretch=promise.stretch(float(self.floors[column])))
 
     def holds(self, targets: FloatArray, delta: float, n_tests: int = 1) -> BoolArray:
         """Whether each configuration is certified at its own target, (n_grid,)."""
         answers = np.empty(targets.size, np.bool_)
-        for target, stretch, columns in self._batches(targets):
+        for target, floor, columns in self._batches(targets):
             promise = self.promise.at(target)
+            if floor >= target:  # kept by definition
+                answers[columns] = True
+                continue
+            stretch = promise.stretch(floor)
             losses = promise.losses(self.values[:, columns], self.reference, stretch)
             source = self._source(promise, stretch, delta / n_tests)
             answers[columns] = source.certifies(losses, promise.tested_alpha(stretch), delta / n_tests)
@@ -209,7 +213,10 @@ class KeptSample(Sample):
         """Smallest levels at which configurations are certified."""
         found = []
         for c in columns:
-            stretch = float(self.stretch[c])
+            if self.exempt[c]:
+                found.append(0.0)
+                continue
+            stretch = self.promise.stretch(float(self.floors[c]))
             losses = self.promise.losses(self.values[:, [c]], self.reference, stretch)
             source = self._source(self.promise, stretch, delta)
             found.append(source.pvalue(losses, self.promise.tested_alpha(stretch))[0])
@@ -219,28 +226,29 @@ class KeptSample(Sample):
         """Upper confidence bounds on the risk of configurations, (n_columns,)."""
         chosen = np.asarray(columns, np.int64)
         bounds = np.empty(chosen.size)
-        for stretch in np.unique(self.stretch[chosen]):
-            of_stretch = np.flatnonzero(self.stretch[chosen] == stretch)
-            losses = self.promise.losses(self.values[:, chosen[of_stretch]], self.reference, float(stretch))
+        for floor in np.unique(self.floors[chosen]).tolist():
+            stretch = self.promise.stretch(floor)
+            alike = np.flatnonzero(self.floors[chosen] == floor)
+            losses = self.promise.losses(self.values[:, chosen[alike]], self.reference, stretch)
             if rough and self.evidence == "betting":
                 prior = self.promise.prior_deviation(stretch)
                 found = betting.upper_bound(losses, delta, prior, significant_bits=BOUND_BITS)
             else:
                 found = self._source(self.promise, stretch, delta).upper_bound(losses, delta)
-            bounds[of_stretch] = self.promise.alpha + (found - self.promise.alpha) / stretch
+            bounds[alike] = self.promise.alpha + (found - self.promise.alpha) / stretch
         return bounds
 
     def _source(self, promise: Promise, stretch: float, delta: float) -> Evidence:
         return named_evidence(self.evidence, delta=delta, prior_deviation=promise.prior_deviation(stretch))
 
     def _batches(self, targets: FloatArray) -> "list[tuple[float, float, IntArray]]":
-        """Columns that share a target and a stretch, not too many at a time."""
+        """Columns that share a target and a floor, not too many at a time."""
         width = max(AT_ONCE // self.n_queries, 1)
-        kinds, kind = np.unique(np.stack([targets, self.stretch]), axis=1, return_inverse=True)
+        kinds, kind = np.unique(np.stack([targets, self.floors]), axis=1, return_inverse=True)
         found = []
-        for i, (target, stretch) in enumerate(kinds.T.tolist()):
+        for i, (target, floor) in enumerate(kinds.T.tolist()):
             columns = np.flatnonzero(kind.ravel() == i)
-            found += [(target, stretch, columns[start : start + width]) for start in range(0, columns.size, width)]
+            found += [(target, floor, columns[start : start + width]) for start in range(0, columns.size, width)]
         return found
 
 

@@ -209,7 +209,7 @@ def _slack(values: FloatArray, promise: Promise, queries: Queries) -> FloatArray
 
 def _directed(rankers: list[GPLRanker], promises: Sequence[Promise], name: str, basis: str) -> SearchPath:
     """Fairness promised: the order by score last. Otherwise it comes first."""
-    safest_first = rankers[::-1] if promises[0].safe_end == "hot" else rankers
+    safest_first = rankers[::-1] if promises[0].metric.kind == "fairness" else rankers
     return SearchPath(tuple(safest_first), name, basis)
 
 

@@ -197,7 +197,8 @@ class _Pilot:
         tested: list[float] = []
         for losses in (cell[:, c] for cell in self.losses):
             shifted = losses + errors * losses.std() / math.sqrt(losses.size)
-            needed = promise.queries_needed(shifted, self.request.delta, power, promise.stretch(ranker))
+            floor = ranker.floor if promise.floored(ranker) else 0.0
+            needed = promise.queries_needed(shifted, self.request.delta, power, promise.stretch(floor))
             if needed is None:
                 return None
             tested.append(needed * self.n_queries / losses.size)

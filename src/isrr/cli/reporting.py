@@ -39,8 +39,13 @@ def report(
     isrr report ranker.json judged.parquet -o report.html
     """
     from isrr.engines.source import read_any
+    from isrr.errors import CertificateError
 
     outcome = opened(ranker, trust_edited)
+    if not isinstance(outcome, Certificate | Abstention):
+        raise CertificateError(
+            f"{ranker}: made by isrr start, before anything was judged; see it by: isrr show {ranker}"
+        )
     check_file(out_file, read=(ranker, judged, validation))
     queries = None if judged is None else read_any(judged, **columns)
     others = None if validation is None else read_any(validation, **columns)

@@ -274,11 +274,13 @@ class Promise:
         """A guess of the losses' deviation that knows nothing of the data; paired losses vary less."""
         return (0.05 if self.of == "deterministic" else 0.25) * stretch
 
-    def stretch(self, ranker: GPLRanker) -> float:
-        """By how much losses may be stretched around alpha and stay at most 1; more than 1 with a floor."""
-        if not self.floored(ranker) or ranker.floor >= self.target:
-            return 1.0
-        return self.target / (self.target - ranker.floor + INEXACTNESS)
+    def stretch(self, floor: float) -> float:
+        """By how much losses may be stretched around alpha and stay at most 1, where every query keeps a floor.
+
+        With v ≥ floor · r the paired difference share · r − v is at most share − floor times the largest value; it could
+        be share times that without.
+        """
+        return self.target / (self.target - floor + INEXACTNESS) if 0 < floor < self.target else 1.0
 
     @property
     def can_be_floored(self) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from isrr.certificate import Abstention, load
+from isrr.certificate import Abstention, Outcome, load
 from isrr.errors import CertificateError
 from isrr.ranker.gpl import GPLRanker
 from isrr.serve.drift import Drift
