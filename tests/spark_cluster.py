@@ -4,9 +4,11 @@ import os
 import shutil
 import sys
 import time
+from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +19,20 @@ MASTER = "local-cluster[2,1,1024]"
 LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"  # Java that starts fast and computes little
 
 
+@contextmanager
 def session(folder):
-    """A session on such a cluster."""
+    """A session on such a cluster; stopped at the end."""
+    import pyspark
     from pyspark.sql import SparkSession
 
     from isrr.engines.cluster import QUIET, pandas_unmentioned
 
-    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(folder)}
+    home = folder / "home"  # executors write to a folder in there
+    home.mkdir()
+    for part in Path(pyspark.__file__).parent.iterdir():
+        if part.name != "work":
+            (home / part.name).symlink_to(part)
+    here = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(home)}
     settings = {
         "spark.driver.extraJavaOptions": f"{LIGHT} -Dlog4j2.configurationFile={QUIET}",
         "spark.executor.extraJavaOptions": LIGHT,
@@ -34,8 +43,10 @@ def session(folder):
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.shuffle.partitions": "4",
     }
-    with pandas_unmentioned():
-        return SparkSession.builder.master(MASTER).config(map=settings).getOrCreate()
+    with patch.dict(os.environ, here), pandas_unmentioned():
+        started = SparkSession.builder.master(MASTER).config(map=settings).getOrCreate()
+    yield started
+    started.stop()
 
 
 def wait_for(holds, seconds=120):

@@ -41,9 +41,8 @@ def asked(name, data, **where):
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory):
-    session = spark_cluster.session(tmp_path_factory.mktemp("spark"))
-    yield session
-    session.stop()
+    with spark_cluster.session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
 
 
 @pytest.fixture(scope="module")
