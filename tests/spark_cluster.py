@@ -1,24 +1,38 @@
-"""A real Spark cluster on loopback: a driver, and two executors of one core each, processes of their own."""
+"""A real Spark cluster on loopback, with two executors of one core each in processes of their own; tables for it."""
 
 import os
 import shutil
 import sys
 import time
+from contextlib import contextmanager
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 LACKING = [name for name, there in (("pyspark", find_spec("pyspark")), ("java", shutil.which("java"))) if not there]
 MASTER = "local-cluster[2,1,1024]"
 LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"  # Java that starts fast and computes little
 
 
+@contextmanager
 def session(folder):
-    """A session on such a cluster."""
+    """A session on such a cluster; stopped at the end."""
+    import pyspark
     from pyspark.sql import SparkSession
 
     from isrr.engines.cluster import QUIET, pandas_unmentioned
 
-    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    home = folder / "home"  # executors write to a folder in there
+    home.mkdir()
+    for part in Path(pyspark.__file__).parent.iterdir():
+        if part.name != "work":
+            (home / part.name).symlink_to(part)
+    here = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(home)}
     settings = {
         "spark.driver.extraJavaOptions": f"{LIGHT} -Dlog4j2.configurationFile={QUIET}",
         "spark.executor.extraJavaOptions": LIGHT,
@@ -29,8 +43,10 @@ def session(folder):
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.shuffle.partitions": "4",
     }
-    with pandas_unmentioned():
-        return SparkSession.builder.master(MASTER).config(map=settings).getOrCreate()
+    with patch.dict(os.environ, here), pandas_unmentioned():
+        started = SparkSession.builder.master(MASTER).config(map=settings).getOrCreate()
+    yield started
+    started.stop()
 
 
 def wait_for(holds, seconds=120):
@@ -70,3 +86,46 @@ def children(parents):
         if parent in parents:
             found.append(pid)
     return found
+
+
+def judged(n_queries, n_items=8, seed=20230):
+    """Rows with tied scores, text ids for items, and about one query in ten without a relevant item."""
+    rng = np.random.default_rng(seed)
+    n_rows = n_queries * n_items
+    relevance = rng.choice(4, n_rows, p=[0.75, 0.15, 0.07, 0.03]).astype(float)
+    return pa.table(
+        {
+            "query_id": np.repeat(np.arange(n_queries), n_items),
+            "item_id": np.tile([f"d{i}" for i in range(n_items)], n_queries),
+            "score": (relevance + rng.normal(scale=1.2, size=n_rows)).round(1),
+            "relevance": relevance,
+            "segment": np.repeat(rng.choice(["mobile", "desktop"], n_queries), n_items),
+        }
+    )
+
+
+def write(table, folder, n_files, n_items=8):
+    """Whole queries in each of so many files."""
+    folder.mkdir()
+    cuts = np.linspace(0, len(table) // n_items, n_files + 1).astype(int) * n_items
+    for i, (start, stop) in enumerate(pairwise(cuts)):
+        pq.write_table(table.slice(start, stop - start), folder / f"part-{i:03}.parquet")
+    return f"{folder}/*.parquet"
+
+
+def broken(table, folder, change):
+    """The table in two files, the second changed."""
+    files = write(table, folder / "files", 2)
+    second = folder / "files" / "part-001.parquet"
+    pq.write_table(change(pq.read_table(second)), second)
+    return files
+
+
+def with_column(table, name, values):
+    return table.set_column(table.column_names.index(name), name, values)
+
+
+def nan_deep_inside(table):
+    scores = table["score"].to_numpy().copy()
+    scores[1_003] = np.nan
+    return with_column(table, "score", pa.array(scores))

@@ -3,10 +3,6 @@
 import json
 import os
 import signal
-import socket
-import subprocess
-import sys
-import time
 from contextlib import closing
 from itertools import pairwise
 
@@ -20,8 +16,9 @@ import isrr
 import spark_cluster
 from isrr import DataError, EngineError, GPLRanker
 from isrr.cli.main import app
-from isrr.engines.cluster import READING, WHOLE_FILES, check_master
+from isrr.engines.cluster import READING, WHOLE_FILES
 from isrr.engines.source import open_source
+from spark_cluster import broken, judged, nan_deep_inside, with_column, write
 from value_task import SumMargins
 
 pytestmark = [
@@ -47,34 +44,8 @@ def asked(name, data, **where):
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory):
-    session = spark_cluster.session(tmp_path_factory.mktemp("spark"))
-    yield session
-    session.stop()
-
-
-def judged(n_queries, n_items=8, seed=20230):
-    """Rows with tied scores, text ids for items, and about one query in ten without a relevant item."""
-    rng = np.random.default_rng(seed)
-    n_rows = n_queries * n_items
-    relevance = rng.choice(4, n_rows, p=[0.75, 0.15, 0.07, 0.03]).astype(float)
-    return pa.table(
-        {
-            "query_id": np.repeat(np.arange(n_queries), n_items),
-            "item_id": np.tile([f"d{i}" for i in range(n_items)], n_queries),
-            "score": (relevance + rng.normal(scale=1.2, size=n_rows)).round(1),
-            "relevance": relevance,
-            "segment": np.repeat(rng.choice(["mobile", "desktop"], n_queries), n_items),
-        }
-    )
-
-
-def write(table, folder, n_files, n_items=8):
-    """Whole queries in each of so many files."""
-    folder.mkdir()
-    cuts = np.linspace(0, len(table) // n_items, n_files + 1).astype(int) * n_items
-    for i, (start, stop) in enumerate(pairwise(cuts)):
-        pq.write_table(table.slice(start, stop - start), folder / f"part-{i:03}.parquet")
-    return f"{folder}/*.parquet"
+    with spark_cluster.session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
 
 
 @pytest.fixture(scope="module")
@@ -153,24 +124,6 @@ def test_a_file_without_queries_is_refused_where_it_is_a_partition(spark, tmp_pa
     scattered = spark.read.parquet(files).repartition(7, "query_id").where("query_id < 3")  # six at most hold queries
     seen = isrr.check(expected, scattered, "spark", trust_layout=True)
     assert seen.n_queries + seen.n_skipped == 3
-
-
-def broken(table, folder, change):
-    """The table in two files, the second changed."""
-    files = write(table, folder / "files", 2)
-    second = folder / "files" / "part-001.parquet"
-    pq.write_table(change(pq.read_table(second)), second)
-    return files
-
-
-def with_column(table, name, values):
-    return table.set_column(table.column_names.index(name), name, values)
-
-
-def nan_deep_inside(table):
-    scores = table["score"].to_numpy().copy()
-    scores[1_003] = np.nan
-    return with_column(table, "score", pa.array(scores))
 
 
 @pytest.mark.parametrize("trust_layout", [True, False])
@@ -348,7 +301,7 @@ def test_the_command_line_calibrates_evaluates_and_ranks_on_spark(spark, few, tm
     measured = []
     for data, name, where in (here, there):
         ranker, ranked = tmp_path / f"{name}.json", tmp_path / f"{name}.parquet"
-        assert command("calibrate", data, "-g", PROMISE, "-o", ranker, *where).exit_code == 0
+        assert command("calibrate", data, "-p", PROMISE, "-o", ranker, *where).exit_code == 0
         measured.append(json.loads(command("evaluate", ranker, data, "--json", *where).stdout))
         done = command("rank", ranker, data, "-o", ranked, "--session", "s", *where)
         assert done.exit_code == 0
@@ -393,48 +346,3 @@ def test_a_table_without_rows_is_not_ranked(spark, few, tmp_path):
     done = command("rank", *files, *ON_SPARK)
     assert (done.exit_code, (tmp_path / "ranked.parquet").exists()) == (2, False)
     assert "none.parquet: the table has no rows" in done.stderr
-
-
-def test_masters_that_are_none_or_do_not_answer_are_refused_before_java_starts():
-    check_master("local[2]")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        there = "{}:{}".format(*server.getsockname())
-        check_master(f"spark://{there}")
-        check_master(f"spark://127.0.0.1:no,{there}")
-    with pytest.raises(EngineError, match=f"no Spark master answers at {there}"):
-        check_master(f"spark://{there}")
-    with pytest.raises(EngineError, match=r"'nonsense' names no master of Spark; expected one like local\[4\]"):
-        check_master("nonsense")
-
-
-def test_java_ends_with_a_command_that_is_interrupted_while_it_starts(few, tmp_path):
-    line = [sys.executable, "-m", "isrr", "calibrate", few[1], "-p", PROMISE, "-o", str(tmp_path / "no.json")]
-    started = subprocess.Popen(
-        [*line, "--engine", "spark", "--master", "local[1]"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    spark_cluster.wait_for(lambda: spark_cluster.children([started.pid]))
-    for _ in range(3):
-        started.send_signal(signal.SIGINT)
-        time.sleep(0.3)
-    _, said = started.communicate(timeout=120)  # returns when no process holds the pipes
-    assert started.returncode in (130, -signal.SIGINT)  # the latter where the last one came while Python ended
-    assert [line for line in said.splitlines() if "incubator" not in line] == [
-        "isrr: interrupted; files are as they were"
-    ]
-
-
-def test_a_session_of_its_own_tells_of_bad_rows_in_one_line(tmp_path):
-    files = broken(judged(600), tmp_path, nan_deep_inside)
-    line = [sys.executable, "-m", "isrr", "calibrate", files, "-g", PROMISE, "-o", str(tmp_path / "no.json")]
-    done = subprocess.run(
-        [*line, "--engine", "spark", "--master", "local[1]"], capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 2
-    (said,) = [line for line in done.stderr.splitlines() if "incubator" not in line]
-    assert said.startswith("isrr: ")
-    assert "part-001.parquet" in said
-    assert "query '425'" in said
-    assert not (tmp_path / "no.json").exists()
