@@ -2,16 +2,18 @@
 
 A request is served within limits once its headers are there (`isrr.serve.http`). Before that only the connection is
 known, and whoever sends half a header line, byte by byte or not at all, would hold it for as long as it likes; so would
-whoever asks and asks and never reads an answer.
+whoever asks and asks and never reads an answer. One that sends many requests without waiting for answers is closed too.
 """
 
 import asyncio
 from typing import Any, Literal
 
-from uvicorn.protocols.http.auto import AutoHTTPProtocol  # by httptools where that is installed, else by h11
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+PIPELINED = 16  # requests of a connection that wait while another is answered
 
 
-class PromptConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+class PromptConnection(HttpToolsProtocol):
     """uvicorn's connection, closed where headers do not arrive in time, or answers are not taken in time.
 
     The time for headers runs from the opening of the connection, and after an answer from the first byte that follows
@@ -25,7 +27,7 @@ class PromptConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         self._awaited: asyncio.TimerHandle | None = None  # headers
         self._unread: asyncio.TimerHandle | None = None  # answers
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Somebody has connected."""
         super().connection_made(transport)
         self._await_headers()
@@ -33,10 +35,18 @@ class PromptConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     def data_received(self, data: bytes) -> None:
         """Bytes of a request: either one is being served now, or its headers are still incomplete."""
         super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self.transport.is_closing():
+            self._close()
+        elif self.cycle is not None and not self.cycle.response_complete:
             self._stop("_awaited")
         elif self._awaited is None:
             self._await_headers()
+
+    def on_message_begin(self) -> None:
+        """A request begins; one too many before the others are answered is bad HTTP to the parser."""
+        if len(self.pipeline) >= PIPELINED:
+            raise ValueError("too many requests are waiting for their answers")
+        super().on_message_begin()
 
     def pause_writing(self) -> None:
         """The send buffer is full: the client reads too slowly, or not at all."""
