@@ -9,7 +9,8 @@ import isrr
 
 SOURCE = Path(isrr.__file__).parent
 LAYERS = [
-    "errors", "counting", "files", "json_files", "compiled", "parallel", "noise", "data", "gains", "scores", "ranker",
+    "errors", "counting", "files", "json_files", "compiled", "lanes", "parallel", "noise", "data", "gains", "scores",
+    "ranker",
     "metrics", "risk", "guarantee", "findings", "certificate", "status", "engines", "calibration", "explore", "monitor",
     "report", "serve", "experiments", "cli",
 ]  # fmt: skip
