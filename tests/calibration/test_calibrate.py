@@ -33,7 +33,10 @@ def test_the_order_of_queries_rows_and_shards_changes_no_bit(judged):
         parts = merge([task.summary([part]) for part in (judged[500:], judged[:20], judged[20:500])])
         for name in ("utility", "disparity"):
             np.testing.assert_array_equal(getattr(parts, name).sums, getattr(whole, name).sums)
-        pvalues = [samples(t, [promise], path, "betting", "exact", judged.scores_fingerprint)[0].pvalue(range(3), 0.05) for t in (whole, parts)]
+        pvalues = [
+            samples(t, [promise], path, "betting", "exact", judged.scores_fingerprint)[0].pvalue(range(3), 0.05)
+            for t in (whole, parts)
+        ]
         np.testing.assert_array_equal(pvalues[0], pvalues[1])
 
 

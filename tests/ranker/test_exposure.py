@@ -145,6 +145,14 @@ def test_exposure_adds_up_to_the_discounts_of_the_places_there_are(scores, k, th
     assert (shown >= 0).all()
 
 
+@pytest.mark.parametrize("gap", [1.0, 10.0, 18.0, 20.2, 25.0])
+def test_three_items_and_three_places_add_up_however_far_they_lie_apart(gap):
+    scores = np.array([0.0, -gap, -gap - 0.4])
+    found = GPLRanker(k=3).exposure(one_query(scores))
+    assert found.sum() == pytest.approx(discount(3).sum(), rel=1e-14)
+    np.testing.assert_allclose(found, exposure_to_fifty_digits(scores, 3), rtol=1e-9 if gap > 21 else 1e-12)
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.floats(-9, 9, width=32), min_size=2, max_size=9, unique=True),

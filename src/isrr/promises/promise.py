@@ -277,8 +277,8 @@ class Promise:
     def stretch(self, floor: float) -> float:
         """By how much losses may be stretched around alpha and stay at most 1, where every query keeps a floor.
 
-        With v ≥ floor · r the paired difference share · r − v is at most share − floor times the largest value; it could
-        be share times that without.
+        With v ≥ floor · r the paired difference share · r − v is at most share − floor times the largest value; without
+        a floor it could be share times that.
         """
         return self.target / (self.target - floor + INEXACTNESS) if 0 < floor < self.target else 1.0
 

@@ -20,6 +20,7 @@ from isrr.data._order_kernels import longest_query, sort_query
 from isrr.noise import coin, uniform
 
 SPLIT = -21.0  # log of the weight, relative to the item above, below which a list is cut: e^−21 < 1e-9
+SPLIT_WEIGHT = float(np.exp(SPLIT))
 WIDEST = 600.0  # a block's weights span at most e^600, within reach of floating point
 
 
@@ -39,8 +40,28 @@ def weigh(scores, order, scale, weights, eligibility, heads):
     for i in range(n):
         eligibility[i] = weights[i] / total
         heads[i] = 0
-    if (top - scores[order[n - 1]]) * scale < -SPLIT - np.log(n):
+    widest = (top - scores[order[n - 1]]) * scale
+    if widest < -SPLIT - np.log(n):
         return
+    if widest > WIDEST:
+        _weigh_widest(scores, order, scale, weights, heads)
+        return
+    below = 0.0  # weight of everything below, walking up
+    for i in range(n - 1, 0, -1):
+        below += weights[i]
+        heads[i] = i if below < SPLIT_WEIGHT * weights[i - 1] else 0
+    head, relative = 0, 1.0
+    for i in range(1, n):
+        if heads[i] == i:
+            head, relative = i, weights[i]
+        heads[i] = head
+        weights[i] /= relative
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _weigh_widest(scores, order, scale, weights, heads):
+    # Blocks where weights span more than floating point does: by their logarithms.
+    n, top = order.size, scores[order[0]]
     below = -np.inf  # log weight of everything below, walking up
     for i in range(n - 1, 0, -1):
         here, above = (scores[order[i]] - top) * scale, (scores[order[i - 1]] - top) * scale
