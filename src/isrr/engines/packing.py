@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from isrr.data.identifiers import Ids
 from isrr.errors import MergeError
 
 Tree = Mapping[str, Any]
@@ -25,6 +26,8 @@ def pack(tree: Tree) -> Any:
     arrays: list[bytes] = []
 
     def plain(value: Any) -> Any:
+        if isinstance(value, Ids):
+            value = value.array
         if isinstance(value, np.ndarray) and value.dtype == object:
             return {"objects": value.tolist(), "shape": value.shape}
         if isinstance(value, np.ndarray):

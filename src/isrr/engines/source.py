@@ -73,6 +73,9 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
         raise DataError("on Dask, give the path of Parquet files, and trust_layout: rows are not moved there")
     named = named_columns(where)
     if isinstance(data, Queries):
+        given = next((role for role, name in named.items() if name is not None and not role.startswith(VALUE)), None)
+        if given is not None:
+            raise DataError(f"`{given}=` names a column of a table; these are Queries, whose columns have their roles")
         for name in where.get("values", ()):
             data.column(name)
         return InMemory(data)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from isrr.data.identifiers import identifier_text
 from isrr.data.queries import FloatArray
 from isrr.errors import DataError
 from isrr.noise import SERVING
@@ -41,9 +42,9 @@ def servable(scores: ArrayLike) -> FloatArray:
     try:
         raw = np.ascontiguousarray(scores, np.float64)
     except (TypeError, ValueError):
-        raise DataError(f"scores are {reprlib.repr(scores)}; needed is a non-empty list of numbers") from None
+        raise DataError(f"scores are {reprlib.repr(scores)}; expected a non-empty list of numbers") from None
     if raw.ndim != 1 or raw.size == 0:
-        raise DataError(f"scores have shape {raw.shape}; needed is a non-empty list of numbers")
+        raise DataError(f"scores have shape {raw.shape}; expected a non-empty list of numbers")
     return raw
 
 
@@ -69,6 +70,6 @@ def session_noise(key: bytes, query_id: object, session: object) -> np.uint64:
             f"session {session!r} is given without a query id; the two name the draw together, and a session alone "
             "would draw the same for every query"
         )
-    query, name = str(query_id).encode(), str(session).encode()
+    query, name = identifier_text(query_id).encode(), str(session).encode()
     digest = blake2b(len(query).to_bytes(8, "little") + query + name, digest_size=8, key=key)
     return np.uint64(int.from_bytes(digest.digest(), "little"))
