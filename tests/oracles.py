@@ -36,11 +36,9 @@ def standard_order(scores, item_ids=None, query_id=None):
 
 
 def repeated_item(lists):
-    """The least item that stands twice in the first list to hold one, that list, and how many items repeat one."""
-    found = [(min(item for item in items if items.count(item) > 1), q)
-             for q, items in enumerate(lists) if len(set(items)) < len(items)]  # fmt: skip
-    n_rows = sum(len(items) - len(set(items)) for items in lists)
-    return (*found[0], n_rows) if found else None
+    """The first item that stands before in its list, that list, and how many items repeat one."""
+    found = [(item, q) for q, items in enumerate(lists) for i, item in enumerate(items) if item in items[:i]]
+    return (*found[0], len(found)) if found else None
 
 
 def softmax(values):

@@ -9,8 +9,8 @@ import isrr
 
 SOURCE = Path(isrr.__file__).parent
 LAYERS = [
-    "errors", "counting", "files", "json_files", "compiled", "lanes", "parallel", "noise", "_exact_kernels", "exact", "data",
-    "gains", "scores", "ranker", "metrics", "risk", "promises", "findings", "certificate", "status", "engines",
+    "errors", "counting", "files", "json_files", "compiled", "lanes", "parallel", "noise", "_exact_kernels", "exact",
+    "data", "gains", "scores", "ranker", "metrics", "risk", "promises", "findings", "certificate", "status", "engines",
     "calibration", "explore", "monitor", "report", "serve", "experiments", "cli",
 ]  # fmt: skip
 HEAVY = [

@@ -26,11 +26,36 @@ class DataError(IsrrError, ValueError):
 
     Attributes:
         query: The query at fault, where one is known.
+        row: The row at fault, counted from 0, where one is known.
+        column: Its column.
+        source: The file or table, as the message begins with it.
+        header: Whether a line of column names comes before the rows.
     """
 
-    def __init__(self, message: str, query: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        query: str | None = None,
+        *,
+        row: int | None = None,
+        column: str | None = None,
+        source: str = "",
+        header: bool = False,
+    ) -> None:
         super().__init__(message)
         self.query = query
+        self.row = row
+        self.column = column
+        self.source = source
+        self.header = header
+
+    def __str__(self) -> str:
+        source = f"{self.source}: " if self.source else ""
+        if self.row is None:
+            return f"{source}{self.args[0]}"
+        line = f" (line {self.row + 2})" if self.header else ""
+        query = "" if self.query is None else f", query {self.query!r}"
+        return f"{source}row {self.row + 1}{line}, column {self.column!r}{query}: {self.args[0]}"
 
 
 class PromiseError(IsrrError, ValueError):

@@ -78,9 +78,9 @@ def test_all_parts_have_the_same_features(five_parts):
 
 def test_a_missing_benchmark_says_where_it_comes_from(tmp_path):
     for name, known in CATALOG.items():
-        with pytest.raises(DataError, match=rf"{name} is not here; needed are .*{re.escape(known.source)}"):
+        with pytest.raises(DataError, match=rf"{name} is not here; expected .*{re.escape(known.source)}"):
             load(name, tmp_path)
-    with pytest.raises(DataError, match=r"jester5k is not here; needed is ratings\.csv .* recommenderlab"):
+    with pytest.raises(DataError, match=r"jester5k is not here; expected ratings\.csv .* recommenderlab"):
         load("jester5k", tmp_path)
 
 

@@ -164,19 +164,27 @@ def test_dates_as_jsonl_ids_stay_as_written(tmp_path):
         ({"score": None, "relevance": None}, {}, r"no score column \(score, or.*nor is there a relevance"),
         ({}, {"item": "Item_id"}, r"no column 'Item_id'.*did you mean 'item_id'\?"),
         ({"query_id": None, "QueryID": list("abab")}, {}, r"no query column.*did you mean 'QueryID'\?"),
-        ({"score": [1.0, None, 1.0, 1.0]}, {}, r"row 2, column 'score': no value"),
+        ({"score": [1.0, None, 1.0, 1.0]}, {}, r"row 2, column 'score', query '.': no value"),
         ({"query_id": ["a", "b", None, "b"]}, {}, r"row 3, column 'query_id': no value"),
-        ({"score": [1.0, 2.0, float("nan"), 1.0]}, {}, r"row 3, column 'score': nan for query 'a'; it must be a"),
-        ({"score": ["1.5", "2", "high", "1"]}, {}, r"row 3, column 'score': 'high' \(text\)"),
-        ({"relevance": [1, 0, -2, 0]}, {}, r"row 3, column 'relevance': -2 for query 'a'; it must be .* ≥ 0"),
-        ({"score": [1, 2, 2**53 + 1, 4]}, {}, r"row 3, column 'score': 9007199254740993 for query 'a'; .* give floats"),
-        ({"score": [1.0, 2.0, 1e300, 4.0]}, {}, r"row 3, column 'score': 1e\+300 for .*; it must be .* within ±1e\+50"),
-        ({"relevance": [0, 1, 1e300, 0]}, {}, r"row 3, column 'relevance': 1e\+300 for .*; it must .* at most 1e\+50"),
-        ({"item_id": ["x", "x", "x", "z"]}, {}, r"item 'x' stands twice in query 'a'; .* and 1 row repeats one"),
+        ({"score": [1.0, 2.0, float("nan"), 1.0]}, {}, r"row 3, column 'score', query 'a': nan; it must be a"),
+        ({"score": ["1.5", "2", "high", "1"]}, {}, r"row 3, column 'score', query 'a': 'high' \(text\)"),
+        ({"relevance": [1, 0, -2, 0]}, {}, r"row 3, column 'relevance', query 'a': -2; it must be .* ≥ 0"),
+        ({"score": [1, 2, 2**53 + 1, 4]}, {}, r"row 3, column 'score', query 'a': 9007199254740993; .* give floats"),
+        (
+            {"score": [1.0, 2.0, 1e300, 4.0]},
+            {},
+            r"row 3, column 'score', query '.': 1e\+300; it must be .* within ±1e\+50",
+        ),
+        (
+            {"relevance": [0, 1, 1e300, 0]},
+            {},
+            r"row 3, column 'relevance', query '.': 1e\+300; it must .* at most 1e\+50",
+        ),
+        ({"item_id": ["x", "x", "x", "z"]}, {}, r"item 'x' appears twice in query 'a'; .* and 1 row repeats one"),
         ({"segment": ["de", "fr", "fr", "fr"]}, {}, r"query 'a' has two segments"),
-        ({"score": [[1.0], [2.0], [3.0], [4.0]]}, {}, r"row 1, column 'score': \[1\.0\]"),
+        ({"score": [[1.0], [2.0], [3.0], [4.0]]}, {}, r"row 1, column 'score', query 'a': array\(\[1\.\]\)"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_table_is_refused_by_row_and_column(change, asked, message):
     table = pa.table({name: values for name, values in (COLUMNS | change).items() if values is not None})
     with pytest.raises(DataError, match=message):
@@ -212,12 +220,12 @@ def test_a_name_that_two_columns_have_is_refused(tmp_path):
     (tmp_path / "twice.csv").write_text("qid,score,score\n1,2.0,1.0\n1,1.0,2.0\n")
     (tmp_path / "twice.jsonl").write_text('{"qid": 1, "score": 2.0, "score": 1.0}\n')
     for kind in ("parquet", "arrow", "csv"):
-        with pytest.raises(DataError, match=rf"twice\.{kind}: column 'score' stands 2 times; rename all but one"):
+        with pytest.raises(DataError, match=rf"twice\.{kind}: column 'score' appears 2 times; rename all but one"):
             read_queries(tmp_path / f"twice.{kind}")
     with pytest.raises(DataError, match=r"twice\.jsonl: line 1: 'score' is given twice"):
         read_queries(tmp_path / "twice.jsonl")
     for frame in (table, pd.DataFrame(dict(enumerate(columns))).set_axis(names, axis=1)):
-        with pytest.raises(DataError, match=r"table: a column stands twice: .*'score'"):
+        with pytest.raises(DataError, match=r"table: a column appears twice: .*'score'"):
             read_queries(frame)
 
 
@@ -231,7 +239,7 @@ def test_names_of_columns_must_be_text(names):
 
 def test_a_row_of_a_csv_file_is_named_by_its_line_too(tmp_path):
     (tmp_path / "odd.csv").write_text("qid,score,grade\n1,0.5,1\n1,high,0\n")
-    with pytest.raises(DataError, match=r"odd\.csv: row 2 \(line 3\), column 'score': 'high' \(text\)"):
+    with pytest.raises(DataError, match=r"odd\.csv: row 2 \(line 3\), column 'score', query '1': 'high' \(text\)"):
         read_queries(tmp_path / "odd.csv")
 
 
@@ -239,9 +247,9 @@ def test_lists_of_features_must_be_equally_long_and_whole():
     rows = {"qid": [1, 1], "features": [[1.0, 2.0], [3.0]]}
     with pytest.raises(DataError, match=r"row 2, column 'features': 1 features, but row 1 has 2"):
         read_queries(pa.table(rows))
-    with pytest.raises(DataError, match=r"within the lists: row 4, column 'features': no value"):
+    with pytest.raises(DataError, match=r"row 2, column 'features': no value"):
         read_queries(pa.table(rows | {"features": [[1.0, 2.0], [3.0, None]]}))
-    with pytest.raises(DataError, match=r"within the lists: row 4, column 'features': 1e\+300; .* within ±1e\+38"):
+    with pytest.raises(DataError, match=r"row 2, column 'features': feature 1 is 1e\+300; .* within ±1e\+38"):
         read_queries(pa.table(rows | {"features": [[1.0, 2.0], [3.0, 1e300]]}))
     with pytest.raises(DataError, match=r"row 2, column 'b': 1e\+300; .* within ±1e\+38"):
         read_queries(pa.table({"qid": [1, 1], "a": [1.0, 2.0], "b": [1.0, 1e300]}), features=["a", "b"])
@@ -256,7 +264,7 @@ def test_decimals_that_a_float_would_round_are_refused(column):
         return getattr(read_queries(table), f"{column}s" if column == "score" else column).tolist()
 
     assert read("0.1", "12345.678", "123456789012345") == [0.1, 12345.678, 123456789012345]
-    with pytest.raises(DataError, match=rf"row 2, column '{column}': 1.00000000000000000001 for query '1'; .* digits"):
+    with pytest.raises(DataError, match=rf"row 2, column '{column}', query '1': 1.00000000000000000001; .* digits"):
         read("1.5", "1.00000000000000000001", "1.00000000000000000002")
 
 
@@ -374,7 +382,7 @@ def test_blocks_refuse_a_query_that_comes_back(tmp_path):
 def test_a_null_in_a_block_is_named_by_its_row(tmp_path):
     table = pa.table({"qid": [1, 1, 2, 2, 3], "score": [1.0, 2.0, 3.0, None, 4.0]})
     pq.write_table(table, tmp_path / "null.parquet")
-    with pytest.raises(DataError, match=r"null\.parquet, rows from 3: row 2, column 'score': no value"):
+    with pytest.raises(DataError, match=r"null\.parquet, rows from 3: row 2, column 'score', query '.': no value"):
         list(read_blocks(tmp_path / "null.parquet", rows=2))
 
 
@@ -417,9 +425,9 @@ def test_a_value_column_that_is_not_there_is_refused_with_those_that_are(tmp_pat
         queries.column("Margins")
     with pytest.raises(DataError, match="they have none"):
         read_queries(pa.table(VALUED)).column("margin")
-    with pytest.raises(DataError, match=r"row 2 .*margin is inf"):
+    with pytest.raises(DataError, match=r"row 2, column 'margin', query '0': inf"):
         Queries.from_arrays(scores=[1, 2], group=[2], values={"margin": [0, np.inf]})
-    with pytest.raises(DataError, match=r"row 1, column 'query_id': 'a' \(text\)"):
+    with pytest.raises(DataError, match=r"row 1, column 'query_id', query 'a': 'a' \(text\)"):
         read_queries(pa.table(VALUED), values=["query_id"])
     clash = Queries.from_arrays(scores=[1, 2], group=[2], values={"score": [0, 1]})
     with pytest.raises(DataError, match="a value column cannot be called 'score'"):

@@ -47,29 +47,36 @@ def test_ids_are_kept_exactly(values, kept):
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        (np.array([1.0, 2.0**53]), "row 2: query_ids is 9007199254740992.0, and a float64 from 9007199254740992 on"),
-        (np.array([1, 2**24], np.float32), "row 2: query_ids is 16777216.0, and a float32 from 16777216 on may have"),
-        (np.array([2, 2**11], np.float16), "row 2: query_ids is 2048.0, and a float16 from 2048 on may have"),
-        ([1, 1e300], "row 2: query_ids is 1e[+]300.*; give integers or text"),
-        ([1.0, np.inf], "row 2: query_ids is inf.*; give integers or text"),
-        ([BIG, 0.5], "row 2: query_ids is 0.5; give integers or text"),
-        ([1.0, np.nan], "row 2: query_ids is missing"),
-        (["a", np.nan], "row 2: query_ids is missing"),
-        (["a", pd.NA], "row 2: query_ids is missing"),
-        (pd.Series([1, None], dtype="Int64"), "row 2: query_ids is missing"),
-        (np.array(["2024-01-01", "NaT"], "datetime64[D]"), "row 2: query_ids is missing"),
-        (np.ma.masked_array([1, 2], [False, True]), "row 2: query_ids is missing"),
-        (["a", "a\0"], r"row 2: query_ids is 'a\\x00', which ends in a NUL"),
-        ([b"a", b"b"], r"row 1: query_ids is b'a' \(bytes\); give integers or text"),
-        (np.array([b"a", b"b"]), "row 1: query_ids is .*b'a'.*; give integers or text"),
-        ([{"b": 1}, "a"], r"row 1: query_ids is .* \(dict\); give integers or text"),
-        (["x", datetime.datetime(2024, 1, 1)], r"row 2: .*\(datetime\); give integers or text"),
-        (np.array(["2024-01-01", "2024-01-02"], "datetime64[ns]"), "row 1: .*; give integers or text"),
-        ([decimal.Decimal("7.5"), 1], "row 1: .*; give integers or text"),
-        ([1 + 2j, 3j], "row 1: .*complex.*; give integers or text"),
-        ([["a"], "b"], "query_ids must hold one id a row"),
+        (
+            np.array([1.0, 2.0**53]),
+            "row 2, column 'query_ids': 9007199254740992.0, and a float64 from 9007199254740992 on",
+        ),
+        (
+            np.array([1, 2**24], np.float32),
+            "row 2, column 'query_ids': 16777216.0, and a float32 from 16777216 on may have",
+        ),
+        (np.array([2, 2**11], np.float16), "row 2, column 'query_ids': 2048.0, and a float16 from 2048 on may have"),
+        ([1, 1e300], "row 2, column 'query_ids': 1e[+]300.*; expected integers or text"),
+        ([1.0, np.inf], "row 2, column 'query_ids': inf.*; expected integers or text"),
+        ([BIG, 0.5], "row 2, column 'query_ids': 0.5; expected integers or text"),
+        ([1.0, np.nan], "row 2, column 'query_ids': no value"),
+        (["a", np.nan], "row 2, column 'query_ids': no value"),
+        (["a", pd.NA], "row 2, column 'query_ids': no value"),
+        (pd.Series([1, None], dtype="Int64"), "row 2, column 'query_ids': no value"),
+        (np.array(["2024-01-01", "NaT"], "datetime64[D]"), "row 2, column 'query_ids': no value"),
+        (np.ma.masked_array([1, 2], [False, True]), "row 2, column 'query_ids': no value"),
+        (["a", "a\0"], r"row 2, column 'query_ids': 'a\\x00', which ends in a NUL"),
+        (["a", "\ud800"], r"row 2, column 'query_ids': '\\ud800', half of a character; expected integers or text"),
+        ([b"a", b"b"], r"row 1, column 'query_ids': b'a' \(bytes\); expected integers or text"),
+        (np.array([b"a", b"b"]), "row 1, column 'query_ids': .*b'a'.*; expected integers or text"),
+        ([{"b": 1}, "a"], r"row 1, column 'query_ids': .* \(dict\); expected integers or text"),
+        (["x", datetime.datetime(2024, 1, 1)], r"row 2, .*\(datetime\); expected integers or text"),
+        (np.array(["2024-01-01", "2024-01-02"], "datetime64[ns]"), "row 1, .*; expected integers or text"),
+        ([decimal.Decimal("7.5"), 1], "row 1, .*; expected integers or text"),
+        ([1 + 2j, 3j], "row 1, .*complex.*; expected integers or text"),
+        ([["a"], "b"], "query_ids must hold one id per row"),
     ],
-)  # fmt: skip
+)
 def test_ids_that_may_be_confused_are_refused_by_row(values, said):
     with pytest.raises(DataError, match=said):
         ids_of(values)
@@ -114,7 +121,7 @@ def test_numbers_in_json_are_ids_as_written(tmp_path):
 
     assert read(2**53 + 1, 2**53, BIG) == [str(2**53 + 1), str(2**53), str(BIG)]
     assert read("7.0", 8) == [7, 8]
-    with pytest.raises(DataError, match=r"ids\.jsonl: row 2: query_ids is 1\.5; give integers or text"):
+    with pytest.raises(DataError, match=r"ids\.jsonl: row 2, column 'qid': 1\.5; expected integers or text"):
         read(2, 1.5)
     with pytest.raises(DataError, match=r"ids\.jsonl: line 50,001: 'qid' is text, and a number in line 1"):
         read(*range(50_000), '"a"')
@@ -133,7 +140,7 @@ def test_columns_that_have_no_text_of_their_own_are_no_ids(tmp_path, values, col
     table = pa.table({"qid": [1, 2], "docid": [1, 2], "segment": [1, 2], "score": [1.0, 2.0]})
     table = table.set_column(table.column_names.index(column), column, values)
     pq.write_table(table, tmp_path / "kinds.parquet")
-    said = f"column '{column}' holds ids of type .*; give integers or text"
+    said = f"row 1, column '{column}': .*; expected integers or text"
     with pytest.raises(DataError, match=said):
         read_queries(table)
     with pytest.raises(DataError, match=said):

@@ -97,24 +97,24 @@ def test_a_cut_gzip_file_is_refused(tmp_path):
     [
         (b"", "no rows"),
         (b"\n # nothing\n", "no rows"),
-        (b"1 qid:1 1:2\nx qid:1 1:2\n", r"text:2: column 1: 'x' where a relevance label is needed"),
+        (b"1 qid:1 1:2\nx qid:1 1:2\n", r"text:2: column 1: 'x'; expected a relevance label"),
         (b"-1 qid:1 1:2\n", r"text:1: column 1: label -1 is negative"),
-        (b"nan qid:1 1:2\n", r"text:1: column 1: 'nan' where a relevance label is needed, a finite number"),
-        (b"1 1:2\n", r"text:1: column 3: '1:2' where `qid:ID` is needed"),
-        (b"1\n", r"text:1: column 2: the line ends where `qid:ID` is needed"),
+        (b"nan qid:1 1:2\n", r"text:1: column 1: 'nan'; expected a relevance label, a finite number"),
+        (b"1 1:2\n", r"text:1: column 3: '1:2'; expected `qid:ID`"),
+        (b"1\n", r"text:1: column 2: the line ends; expected `qid:ID`"),
         (b"1 qid: 1:2\n", r"text:1: column 7: no query id behind `qid:`"),
         (b"1 qid:\xff 1:2\n", r"text:1: column 7: query id b'\\xff' is not UTF-8"),
         (b"1 qid:1 14:2 12:3\n", r"text:1: column 14: feature 12 follows feature 14; indices must increase"),
-        (b"1 qid:1 2:2 2:3\n", r"text:1: column 13: feature 2 stands twice"),
+        (b"1 qid:1 2:2 2:3\n", r"text:1: column 13: feature 2 appears twice"),
         (b"1 qid:1 0:2\n", r"text:1: column 9: feature 0, but indices start at 1"),
         (b"1 qid:1 100001:2\n", r"text:1: column 9: feature 100001, but indices end at 100000"),
-        (b"1 qid:1 1:NaN\n", r"text:1: column 11: feature 1 is 'NaN'; needed is a finite number"),
-        (b"1 qid:1 1:-inf\n", r"feature 1 is '-inf'; needed is a finite number"),
+        (b"1 qid:1 1:NaN\n", r"text:1: column 11: feature 1 is 'NaN'; expected a finite number"),
+        (b"1 qid:1 1:-inf\n", r"feature 1 is '-inf'; expected a finite number"),
         (b"1 qid:1 1:1e39\n", r"feature 1 is '1e39', too large for a float32"),
         (b"1 qid:1 1:1,5\n", r"feature 1 is '1,5'"),
-        (b"1 qid:1 1:2 x:3\n", r"text:1: column 13: 'x:3' where a feature is needed, `index:value`"),
+        (b"1 qid:1 1:2 x:3\n", r"text:1: column 13: 'x:3'; expected a feature, `index:value`"),
         (b"1 qid:1 1:2\n1 qid:1 1:2 2:", r"text:2: column 15: feature 2 has no value; the file ends here"),
-        (b"1 qid:1 1:2\n1 qid:1 1:2 2", r"'2' where a feature is needed.*; the file ends here, so its last"),
+        (b"1 qid:1 1:2\n1 qid:1 1:2 2", r"'2'; expected a feature.*; the file ends here, so its last"),
     ],
 )
 def test_a_bad_line_is_refused_by_name_line_and_column(text, message):
@@ -138,7 +138,7 @@ def test_group_sizes_stand_in_for_query_ids(tmp_path):
         queries = parse_letor(text, group=group)
         assert queries.made_ids
         assert queries.offsets.tolist() == [0, 1, 3]
-    with pytest.raises(DataError, match="add up to 4; needed is the number of rows, 3"):
+    with pytest.raises(DataError, match="add up to 4; expected the number of rows, 3"):
         parse_letor(text, group=[1, 3])
     with pytest.raises(DataError, match=r"text:1: column 3: 'qid:1', but group sizes are given too"):
         parse_letor(b"1 qid:1 1:2\n", group=[1])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import oracles
 from isrr import DataError, GPLRanker, Queries, read_queries
+from isrr.data.identifiers import Ids
 from isrr.gains import ndcg
 
 CLOSE = Decimal("1.00000000000000000002")  # as a float it is 1
@@ -253,55 +254,91 @@ def test_repeated_items_are_found_as_by_hand(lists, as_text):
         assert len(Queries.from_arrays(**columns)) == len(lists)
     else:
         item, query, n_rows = found
-        with pytest.raises(DataError, match=rf"item 'i?{item}' stands twice in query '{query}'; .* and {n_rows} row"):
+        with pytest.raises(DataError, match=rf"item 'i?{item}' appears twice in query '{query}'; .* and {n_rows} row"):
             Queries.from_arrays(**columns)
 
 
 def test_items_whose_hashes_meet_stay_different(monkeypatch):
-    monkeypatch.setattr("isrr.data.identifiers.hash", lambda text: len(text), raising=False)
+    monkeypatch.setattr(Ids, "hashes", lambda ids: np.array([len(text) for text in ids.array], np.uint64))
     queries = Queries.from_arrays(scores=[1.0, 2.0, 3.0], group=[3], item_ids=["ab", "ba", "a"])
     assert queries.item_ids.tolist() == ["ab", "ba", "a"]
-    with pytest.raises(DataError, match="item 'ba' stands twice"):
+    with pytest.raises(DataError, match="item 'ba' appears twice"):
         Queries.from_arrays(scores=[1.0, 2.0, 3.0], group=[3], item_ids=["ab", "ba", "ba"])
 
 
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"scores": [1, np.nan], "query_ids": ["a", "b"]}, r"row 2 \(query 'b'\): scores is nan"),
-        ({"scores": [np.inf, 1], "query_ids": [3, 3]}, r"row 1 \(query '3'\): scores is inf"),
-        ({"relevance": [0, -1, 2], "query_ids": [3, 4, 3]}, r"row 2 \(query '4'\): relevance is -1; it must be .* ≥ 0"),
-        ({"scores": [1, 2, 3], "relevance": [0, 1, np.nan], "query_ids": [3, 4, 3]}, r"row 3 \(query '3'\): relevance"),
-        ({"scores": [1, 2], "relevance": [0], "query_ids": [1, 1]}, r"relevance has shape \(1,\); needed is \(2,\)"),
+        ({"scores": [1, np.nan], "query_ids": ["a", "b"]}, r"row 2, column 'scores', query 'b': nan"),
+        ({"scores": [np.inf, 1], "query_ids": [3, 3]}, r"row 1, column 'scores', query '3': inf"),
+        (
+            {"relevance": [0, -1, 2], "query_ids": [3, 4, 3]},
+            r"row 2, column 'relevance', query '4': -1; it must be .* ≥ 0",
+        ),
+        (
+            {"scores": [1, 2, 3], "relevance": [0, 1, np.nan], "query_ids": [3, 4, 3]},
+            r"row 3, column 'relevance', query '3'",
+        ),
+        ({"scores": [1, 2], "relevance": [0], "query_ids": [1, 1]}, r"relevance has shape \(1,\); expected \(2,\)"),
         ({"scores": [1, 2], "query_ids": [1]}, "query_ids has shape"),
         ({"scores": [], "query_ids": []}, "no rows"),
         ({"query_ids": None}, "nothing to rank"),
         ({"scores": [1, 2]}, "no query structure"),
         ({"scores": [1, 2], "query_ids": [1, 1], "group": [2]}, "not both"),
-        ({"scores": [1, 2], "group": [1, 2]}, "add up to 3; needed is the number of rows, 2"),
+        ({"scores": [1, 2], "group": [1, 2]}, "add up to 3; expected the number of rows, 2"),
         ({"scores": [1, 2], "group": [2, 0]}, "group 1 has size 0"),
         ({"scores": [1, 2], "group": [1.5, 0.5]}, "whole numbers"),
-        ({"scores": ["1.5", "2"], "query_ids": [1, 1]}, "scores must be numbers, found text"),
-        ({"scores": np.array([b"1.5", b"2"]), "query_ids": [1, 1]}, "scores must be numbers, found text"),
-        ({"scores": np.array([1.5, "2"], object), "query_ids": [1, 1]}, "row 2: scores is '2'; .* a number"),
-        ({"scores": [Decimal("1.5"), CLOSE], "query_ids": [1, 1]}, r"row 2: scores is 1\.0+2; .* digits"),
+        (
+            {"scores": ["1.5", "2"], "query_ids": [1, 1]},
+            r"column 'scores', query '1': '1.5' \(text\); expected a number",
+        ),
+        ({"scores": np.array([b"1.5", b"2"]), "query_ids": [1, 1]}, r"b'1.5' \(bytes\); expected a number"),
+        (
+            {"scores": np.array([1.5, "2"], object), "query_ids": [1, 1]},
+            "row 2, column 'scores', query '1': '2' .*; expected a number",
+        ),
+        (
+            {"scores": [Decimal("1.5"), CLOSE], "query_ids": [1, 1]},
+            r"row 2, column 'scores', query '1': 1\.0+2; .* digits",
+        ),
         ({"query_ids": [1, 1], "features": [["1", "2"], ["3", "4"]]}, "features must be numbers, found text"),
-        ({"scores": [1j, 2], "query_ids": [1, 1]}, "scores must be numbers, found complex128"),
-        ({"scores": np.array([0, 1], "datetime64[D]"), "query_ids": [1, 1]}, "must be numbers, found datetime64"),
-        ({"scores": np.ma.masked_array([1.0, 2], [0, 1]), "query_ids": [1, 1]}, "row 2: scores is masked"),
-        ({"scores": [1, 2**53 + 1], "query_ids": [1, 1]}, "row 2 .*: scores is 9007199254740993; .*give floats"),
-        ({"scores": [0.5, 2**53 + 1], "query_ids": [1, 1]}, "row 2: scores is 9007199254740993; .*give floats"),
-        ({"scores": np.array([1, 2**63], np.uint64), "query_ids": [1, 1]}, "row 2 .*: scores is 92.*; .*give floats"),
-        ({"scores": [0.5, -1e308], "query_ids": [1, 1]}, r"row 2 .*: scores is -1e\+308; .* within ±1e\+50"),
-        ({"relevance": [0.5, 1e300], "query_ids": [1, 1]}, r"row 2 .*: relevance is 1e\+300; .* ≥ 0, at most 1e\+50"),
-        ({"scores": [1, 2], "query_ids": [1.5, 2]}, "row 1: query_ids is 1.5"),
-        ({"scores": [1, 2], "query_ids": ["a", None]}, "row 2: query_ids is missing"),
-        ({"scores": [1, 2], "query_ids": [1, 1], "item_ids": ["a", "a"]}, "item 'a' stands twice in query '1'"),
+        ({"scores": [1j, 2], "query_ids": [1, 1]}, r"query '1': 1j \(complex\); expected a number"),
+        ({"scores": np.array([0, 1], "datetime64[D]"), "query_ids": [1, 1]}, r"\(date\); expected a number"),
+        (
+            {"scores": np.ma.masked_array([1.0, 2], [0, 1]), "query_ids": [1, 1]},
+            "row 2, column 'scores', query '1': no value",
+        ),
+        (
+            {"scores": [1, 2**53 + 1], "query_ids": [1, 1]},
+            "row 2, column 'scores', query '1': 9007199254740993; .*give floats",
+        ),
+        (
+            {"scores": [0.5, 2**53 + 1], "query_ids": [1, 1]},
+            "row 2, column 'scores', query '1': 9007199254740993; .*give floats",
+        ),
+        (
+            {"scores": np.array([1, 2**63], np.uint64), "query_ids": [1, 1]},
+            "row 2, column 'scores', query '1': 92.*; .*give floats",
+        ),
+        (
+            {"scores": [0.5, -1e308], "query_ids": [1, 1]},
+            r"row 2, column 'scores', query '1': -1e\+308; .* within ±1e\+50",
+        ),
+        (
+            {"relevance": [0.5, 1e300], "query_ids": [1, 1]},
+            r"row 2, column 'relevance', query '1': 1e\+300; .* ≥ 0, at most 1e\+50",
+        ),
+        ({"scores": [1, 2], "query_ids": [1.5, 2]}, "row 1, column 'query_ids': 1.5"),
+        ({"scores": [1, 2], "query_ids": ["a", None]}, "row 2, column 'query_ids': no value"),
+        ({"scores": [1, 2], "query_ids": [1, 1], "item_ids": ["a", "a"]}, "item 'a' appears twice in query '1'"),
         ({"scores": [1, 2], "query_ids": [1, 1], "segments": ["x", "y"]}, "query '1' has two segments"),
         ({"scores": [1, 2], "query_ids": [1, 1], "features": [1, 2]}, "features have shape"),
-        ({"query_ids": [1, 1], "features": [[1, 2], [3, 1e300]]}, r"row 2: feature 1 is 1e\+300; .* within ±1e\+38"),
+        (
+            {"query_ids": [1, 1], "features": [[1, 2], [3, 1e300]]},
+            r"row 2, column 'features': feature 1 is 1e\+300; .* within ±1e\+38",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_ranked_is_refused_by_name(columns, said):
     with pytest.raises(DataError, match=said):
         Queries.from_arrays(**columns)

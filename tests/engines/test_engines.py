@@ -154,6 +154,13 @@ def test_a_task_reads_a_column_of_numbers_by_its_name(files, tmp_path):
         open_source(queries, values=["stock"])
 
 
+def test_names_of_columns_beside_queries_are_refused(files):
+    queries = isrr.read_queries(pq.read_table(sorted(Path(files).parent.iterdir())[0]))
+    with pytest.raises(DataError, match=r"`score=` names a column of a table; these are Queries"):
+        isrr.calibrate(queries, PROMISE, score="points")
+    assert isrr.calibrate(queries, PROMISE, score=None) == isrr.calibrate(queries, PROMISE)
+
+
 def test_a_refusal_keeps_its_kind_on_the_way(files):
     promise = isrr.Promise.parse("disparity@5 <= 0.001", bound=0.01)
     for where in ({}, {"trust_layout": True}):

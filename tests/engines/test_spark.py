@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 import isrr
 import spark_cluster
+import value_task
 from isrr import DataError, EngineError, GPLRanker
 from isrr.cli.main import app
 from isrr.engines.cluster import READING, WHOLE_FILES
 from isrr.engines.source import open_source
 from spark_cluster import broken, judged, nan_deep_inside, with_column, write
-from value_task import SumMargins
 
 pytestmark = [
     pytest.mark.spark,
@@ -136,7 +136,10 @@ def test_a_file_without_queries_is_refused_where_it_is_a_partition(spark, tmp_pa
             r"part-001\.parquet: has other columns than .*: no 'score'; files of one table",
         ),
         (lambda t: with_column(t, "score", t["item_id"]), r"part-001\.parquet: .*'score' is string, not double"),
-        (lambda t: with_column(t, "item_id", pa.array(["d1"] * len(t))), r"part-001\.parquet: .*stands twice in query"),
+        (
+            lambda t: with_column(t, "item_id", pa.array(["d1"] * len(t))),
+            r"part-001\.parquet: .*appears twice",
+        ),
     ],
     ids=["nan", "missing column", "other schema", "repeated item"],
 )
@@ -193,13 +196,16 @@ def test_a_cluster_that_fails_is_told_in_one_line(spark, few):
 
 
 def test_a_task_reads_a_column_of_numbers_by_its_name(spark, tmp_path):
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(value_task)  # workers do not see this folder
     few = judged(300)
     margin = np.arange(len(few)) / 4 - 10
     expected = float(margin @ (few["relevance"].to_numpy() > 0))
     files = write(few.append_column("margin", [margin]), tmp_path / "files", 3)
     for where in ({}, {"trust_layout": True}):
         with closing(open_source(files, "spark", values=["margin"], **where)) as source:
-            assert source.run(SumMargins()) == expected
+            assert source.run(value_task.SumMargins()) == expected
 
 
 def test_without_item_ids_ties_fall_by_where_rows_stand(spark, tmp_path):

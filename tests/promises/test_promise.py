@@ -107,7 +107,7 @@ def test_losses_beyond_one_are_rounded_where_exposure_is_inexact_and_refused_whe
     promise = Promise("group_disparity", 5, at_most=0.5)
     almost = promise.losses(np.array([[1.0 + INEXACTNESS / 2]]), np.zeros(1))
     assert almost.max() == 1.0
-    with pytest.raises(PromiseError, match="a query has a loss of 1.01; group_disparity leaves its bounds"):
+    with pytest.raises(PromiseError, match=r"a query has a loss of 1\.01; group_disparity leaves its bounds"):
         promise.losses(np.array([[1.01]]), np.zeros(1))
 
 

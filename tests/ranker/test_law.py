@@ -96,8 +96,8 @@ def test_another_seed_gives_other_draws(many_queries):
     [
         ([[[0, 0]]], "twice"),
         ([[[0, 9]]], "not there"),
-        ([[0, 1, 2]], "needed is"),
-        ([[[0]], [[0]]], "needed is"),
+        ([[0, 1, 2]], "expected"),
+        ([[[0]], [[0]]], "expected"),
     ],
 )
 def test_impossible_rankings_are_refused(rankings, said):

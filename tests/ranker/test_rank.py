@@ -116,8 +116,8 @@ def test_a_score_map_changes_chances_and_not_the_order():
         ([[1.0, 2.0]], "shape"),
         ([1.0, np.nan], "score 1 is nan"),
         ([np.inf, 0.0], "score 0 is inf"),
-        (["a"], r"scores are \['a'\]; needed is a non-empty list of numbers"),
-        ([[1.0], [1.0, 2.0]], "needed is a non-empty list of numbers"),
+        (["a"], r"scores are \['a'\]; expected a non-empty list of numbers"),
+        ([[1.0], [1.0, 2.0]], "expected a non-empty list of numbers"),
     ],
 )
 def test_scores_that_cannot_be_ranked_are_refused(scores, said):
@@ -159,6 +159,12 @@ def test_equal_scores_are_served_in_the_order_that_calibration_takes(item_ids):
             by_id = [item_ids[i] for i in served.ranking]
             turned = ranker.rank(scores[::-1], "q", "u", item_ids=item_ids[::-1])
             assert [item_ids[::-1][i] for i in turned] == by_id
+
+
+def test_a_whole_float_names_the_query_that_the_integer_names():
+    assert GPLRanker(k=30).rank(SCORES, 7.0, "u").tolist() == GPLRanker(k=30).rank(SCORES, "7", "u").tolist()
+    with pytest.raises(DataError, match=r"an id is 7.5; expected integers or text"):
+        GPLRanker().rank(SCORES, 7.5, "u")
 
 
 def test_as_many_item_ids_as_scores_are_expected():

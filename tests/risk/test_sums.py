@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import risk_oracles as oracles
-from isrr.errors import PromiseError, MergeError
+from isrr.errors import MergeError, PromiseError
 from isrr.risk import mixture, vb
 
 SUMMARIES = {

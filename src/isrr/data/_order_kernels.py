@@ -109,26 +109,39 @@ def count_tied(offsets, scores, order, k, start, stop, counts):
 
 
 @njit(cache=True, nogil=True)
-def mark_repeats(offsets, codes, start, stop, repeats):
-    # codes   (n_rows,)
-    # repeats (n_queries,)  out: whether two rows of the query have the same code
+def mark_repeats(offsets, names, start, stop, repeats):
+    # names   (n_rows,)     64 bits each
+    # repeats (n_queries,)  out: whether two rows of the query have the same name
     size = 2
     while size < 2 * longest_query(offsets, start, stop):
         size *= 2
-    owner, held = np.full(size, -1, np.int64), np.empty(size, np.int64)  # a slot is free unless this query owns it
+    owner, held = np.full(size, -1, np.int64), np.empty(size, np.uint64)  # a slot is free unless this query owns it
     for q in range(start, stop):
         repeats[q] = False
         size = 2
         while size < 2 * (offsets[q + 1] - offsets[q]):
             size *= 2
         for row in range(offsets[q], offsets[q + 1]):
-            slot = np.int64(mix(np.uint64(codes[row])) & np.uint64(size - 1))
-            while owner[slot] == q and held[slot] != codes[row]:
+            slot = np.int64(mix(names[row]) & np.uint64(size - 1))
+            while owner[slot] == q and held[slot] != names[row]:
                 slot = (slot + 1) & (size - 1)
             if owner[slot] == q:
                 repeats[q] = True
                 break
-            owner[slot], held[slot] = q, codes[row]
+            owner[slot], held[slot] = q, names[row]
+
+
+@njit(cache=True, nogil=True)
+def count_into_place(codes, free):
+    # codes (n_rows,)     which query each row belongs to
+    # free  (n_queries,)  in: where each query's rows begin; used up
+    # Returns the rows by query, those of a query in the order given: a counting sort.
+    rows = np.empty(codes.size, np.int64)
+    for row in range(codes.size):
+        code = codes[row]
+        rows[free[code]] = row
+        free[code] += 1
+    return rows
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

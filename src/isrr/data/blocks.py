@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from isrr.data.columns import Cast, column_of_ids, queries_of
+from isrr.data.columns import Cast, located, queries_of
 from isrr.data.files import kind_of, reading
+from isrr.data.identifiers import Ids
 from isrr.data.queries import Queries
 from isrr.errors import DataError
 
@@ -67,6 +66,7 @@ def parquet_batches(file: Path, columns: list[str], rows: int = ROWS) -> Iterato
 
 
 def _start_of_last_query(table: Any, column: str, name: str) -> int:
-    ids = column_of_ids(table, column, name)
-    others = np.flatnonzero(ids != ids[-1])
-    return int(others[-1]) + 1 if others.size else 0
+    try:
+        return int(Ids.of(table[column], column, table.num_rows).runs()[-1])
+    except DataError as error:
+        raise located(error, name, column) from None

@@ -131,7 +131,7 @@ def located(name: str, path: str | os.PathLike[str], fold: int = 1) -> list[list
         return _located(name, CATALOG[name], root, fold)
     if not (ratings := root / "ratings.csv").is_file():
         raise DataError(
-            f"{root}: {JESTER} is not here; needed is ratings.csv (user, joke, rating). "
+            f"{root}: {JESTER} is not here; expected ratings.csv (user, joke, rating). "
             "It comes from the R package recommenderlab, data set Jester5k"
         )
     return [[ratings]]
@@ -150,7 +150,7 @@ def _located(name: str, known: Published, root: Path, fold: int) -> list[list[Pa
             if [len(files) for files in whole] == [len(files) for files in layout]:
                 return whole
     needed = " or ".join(", ".join(file for files in layout for file in files) for layout in layouts)
-    raise DataError(f"{root}: {name} is not here; needed are {needed}. It comes from {known.source}")
+    raise DataError(f"{root}: {name} is not here; expected {needed}. It comes from {known.source}")
 
 
 def _present(file: Path) -> Path | None:

@@ -1,6 +1,7 @@
 """The columns of an Arrow table, cast in their roles and turned into the arrays of `Queries`.
 
-Every refusal names the table, the row (counted from 1; for CSV also the line, after the header) and the column.
+`Queries.from_arrays` checks what they hold. Its refusal names the row and the column; here the table is added, the
+column's own name and, for CSV, the line.
 """
 
 import fnmatch
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from isrr.data.files import KINDS, Table, written_names
 from isrr.data.letor import Group
-from isrr.data.numbers import FEATURE_NEED, LARGEST, large_features, needed, rounded, unfit
+from isrr.data.numbers import features as as_features
 from isrr.data.queries import Queries
 from isrr.errors import DataError, did_you_mean
 
@@ -122,7 +123,7 @@ def _refuse_ambiguous(chosen: Cast, table: Table) -> None:
             raise DataError(f"{table.name}: column {name!r} is named for {' and '.join(played)}; it can play one role")
         if table.columns.count(name) > 1:
             raise DataError(
-                f"{table.name}: column {name!r} stands {table.columns.count(name)} times; rename all but one"
+                f"{table.name}: column {name!r} appears {table.columns.count(name)} times; rename all but one"
             )
 
 
@@ -141,38 +142,26 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
     if table.num_rows == 0:
         raise DataError(f"{name}: the table has no rows")
 
-    query_column = columns.roles.get("query")
-    for column in columns.names:
-        _refuse_nulls(table, column, name, query_column)
-
-    def ids(role: str) -> NDArray[Any] | None:
-        return column_of_ids(table, columns.roles[role], name) if role in columns.roles else None
-
     def numbers(role: str) -> NDArray[Any] | None:
-        if (column := columns.roles.get(role)) is None:
-            return None
-        _refuse_rounding(table, column, name, query_column)
-        values = _numbers(table, column, name)
-        least = 0.0 if role == "relevance" else -LARGEST
-        if (bad := unfit(values, least)).any():
-            found = values[bad][0]
-            _refuse_row(bad, str(found), needed(found, least), table, column, name, query_column)
-        return values
+        return as_array(table[columns.roles[role]]) if role in columns.roles else None
 
-    arrays = {
-        "query_ids": ids("query"),
-        "item_ids": ids("item"),
-        "item_groups": ids("item_group"),
-        "segments": ids("segment"),
-        "scores": numbers("score"),
-        "relevance": numbers("relevance"),
-        "features": None if columns.features is None else _matrix(table, columns.features, name),
-    }
+    def ids(role: str) -> Any:
+        return table[columns.roles[role]] if role in columns.roles else None
+
+    arguments = {"query_ids": "query", "item_ids": "item", "item_groups": "item_group", "segments": "segment"}
     values = {role.removeprefix(VALUE): numbers(role) for role in columns.roles if role.startswith(VALUE)}
     try:
-        queries = Queries.from_arrays(**arrays, group=group, values=values)  # type: ignore[arg-type]
+        queries = Queries.from_arrays(
+            **{argument: ids(role) for argument, role in arguments.items()},
+            scores=numbers("score"),
+            relevance=numbers("relevance"),
+            features=None if columns.features is None else _matrix(table, columns.features),
+            values=values,  # type: ignore[arg-type]
+            group=group,  # type: ignore[arg-type]
+        )
     except DataError as error:
-        raise DataError(f"{name}: {error}", error.query) from None
+        role = (arguments | {"scores": "score", "relevance": "relevance"}).get(error.column or "", "")
+        raise located(error, name, columns.roles.get(role, error.column)) from None
     return replace(
         queries,
         made_ids=has_made_ids(table.schema) or queries.made_ids,
@@ -181,153 +170,80 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
     )
 
 
+def located(error: DataError, name: str, column: str | None) -> DataError:
+    """The same error, told by the file or table and by its own name of the column."""
+    header = KINDS.get(PurePath(name.removesuffix(".gz")).suffix.lower()) == "csv"
+    return DataError(
+        error.args[0],
+        error.query,
+        row=error.row,
+        column=column,
+        source=f"{name}: {error.source}" if error.source else name,
+        header=header,
+    )
+
+
 def has_made_ids(schema: Any) -> bool:
     """Whether a table says that its query ids were made from positions."""
     return bool((schema.metadata or {}).items() >= MADE_IDS.items())
 
 
-def column_of_ids(table: Any, column: str, name: str) -> NDArray[Any]:
-    """Ids as integers or text, one a row."""
+def as_array(column: Any) -> NDArray[Any]:
+    """A column of Arrow as an array of numpy that loses nothing on the way; masked where values are missing."""
     import pyarrow as pa
 
-    _refuse_nulls(table, column, name)
-    values = table[column]
-    _refuse_kind_of_ids(values.type, column, name)
-    if pa.types.is_dictionary(values.type):
-        values = values.combine_chunks()
-        chunk = values.chunk(0) if isinstance(values, pa.ChunkedArray) else values
-        return np.asarray(chunk.dictionary.to_numpy(zero_copy_only=False)[chunk.indices.to_numpy()])
-    return np.asarray(values.to_numpy())
-
-
-def _refuse_kind_of_ids(kind: Any, column: str, name: str) -> None:
-    """Refuse ids whose text would be ours or an engine's own invention."""
-    from pyarrow import types
-
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    usable = (
-        types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_date32,
-        types.is_string, types.is_large_string, types.is_string_view,
-    )  # fmt: skip
-    if not any(is_such(kind) for is_such in usable):
-        raise DataError(f"{name}: column {column!r} holds ids of type {kind}; give integers or text (cast it to text)")
-
-
-def _refuse_nulls(table: Any, column: str, name: str, query_column: str | None = None) -> None:
-    if table[column].null_count:
-        bad = table[column].is_null().to_numpy()
-        _refuse_row(bad, "no value", "every row needs one", table, column, name, query_column)
-
-
-def _refuse_row(
-    bad: NDArray[np.bool_], found: str, need: str, table: Any, column: str, name: str, query_column: str | None
-) -> None:
-    """Refuse a table for the first of its bad rows."""
-    row = int(np.flatnonzero(bad)[0])
-    query = None if query_column is None else table[query_column][row].as_py()
-    whose = "" if query is None else f" for query {str(query)!r}"
-    raise DataError(f"{_place(name, row, column)}: {found}{whose}; {need}", None if query is None else str(query))
-
-
-def _refuse_rounding(table: Any, column: str, name: str, query_column: str | None) -> None:
-    """Refuse decimals that would lose digits as floats; those of up to 15 digits never do."""
-    from pyarrow import types
-
-    if types.is_decimal(table[column].type) and table[column].type.precision > 15:
-        values = table[column].to_pylist()
-        bad = np.fromiter(map(rounded, values), bool, len(values))
-        if bad.any():
-            found = values[int(np.argmax(bad))]
-            _refuse_row(bad, str(found), needed(found), table, column, name, query_column)
-
-
-def _place(name: str, row: int, column: str) -> str:
-    """Where a value stands, as people count."""
-    suffix = PurePath(name.removesuffix(".gz")).suffix.lower()
-    line = f" (line {row + 2})" if KINDS.get(suffix) == "csv" else ""
-    return f"{name}: row {row + 1}{line}, column {column!r}"
-
-
-def _numbers(table: Any, column: str, name: str) -> NDArray[Any]:
-    """A column of numbers: integers as they are, all others as floats."""
-    import pyarrow as pa
-
-    values = table[column]
-    types = pa.types
-    if types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    if types.is_integer(values.type) or types.is_float32(values.type) or types.is_float64(values.type):
-        return np.asarray(values.to_numpy())
-    if types.is_float16(values.type):
-        return np.asarray(values.to_numpy(), np.float32)
-    if types.is_boolean(values.type):
-        return np.asarray(values.cast(pa.float64()).to_numpy())
-    if types.is_decimal(values.type):  # by way of text: the direct way turns 0.1 into 0.09999999999999999
-        return np.asarray(values.cast(pa.string()).cast(pa.float64()).to_numpy())
-    row = next((row for row, value in enumerate(values.to_pylist()) if not _reads_as_number(value)), 0)
-    found = values[row].as_py()
-    is_text = types.is_string(values.type) or types.is_large_string(values.type)
-    kind = "text" if is_text else values.type
-    raise DataError(f"{_place(name, row, column)}: {found!r} ({kind}); needed is a number")
-
-
-def _reads_as_number(value: object) -> bool:
-    try:
-        float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return False
-    return True
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if column.null_count:
+        missing = column.is_null().to_numpy()
+        return np.ma.MaskedArray(np.zeros(missing.size), missing)
+    if pa.types.is_decimal(column.type) and column.type.precision <= 15:
+        # by way of text: the direct way turns 0.1 into 0.09999999999999999
+        column = column.cast(pa.string()).cast(pa.float64())
+    return np.asarray(column.to_numpy())
 
 
 def _feature_names(table: Any, features: str | list[str]) -> tuple[str, ...]:
-    """The columns that hold a feature each; none where one column holds lists of them."""
-    from pyarrow import types
-
+    """The columns that hold a feature each; where one column holds lists of them, the names it was written with."""
     if not isinstance(features, str):
         return tuple(features)
-    kind = table[features].type
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return written_names(table.schema, FEATURE_NAMES)
-    return (features,)
+    return written_names(table.schema, FEATURE_NAMES) if _holds_lists(table[features].type) else (features,)
 
 
-def _matrix(table: Any, features: str | list[str], name: str) -> NDArray[np.float32]:
-    import pyarrow as pa
+def _holds_lists(kind: Any) -> bool:
+    from pyarrow import types
 
-    if isinstance(features, str) and pa.types.is_nested(table[features].type):
-        return _lists(table[features], features, name)
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _matrix(table: Any, features: str | list[str]) -> NDArray[np.float32]:
+    if isinstance(features, str) and _holds_lists(table[features].type):
+        return _lists(table[features], features)
     names = [features] if isinstance(features, str) else features
     matrix = np.empty((table.num_rows, len(names)), np.float32)
     for place, column in enumerate(names):
-        matrix[:, place] = _features(table, column, name)
+        matrix[:, place] = as_features(as_array(table[column]), column)
     matrix.flags.writeable = False  # ours alone: queries may hold it without a copy
     return matrix
 
 
-def _lists(values: Any, column: str, name: str) -> NDArray[np.float32]:
+def _lists(values: Any, column: str) -> NDArray[np.float32]:
     """Equally long lists as a matrix, without a copy where they are one piece of fixed-size float32 lists."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if values.null_count:
+        row = int(np.argmax(values.is_null().to_numpy()))
+        raise DataError("no value; every row needs one", row=row, column=column)
     if pa.types.is_fixed_size_list(values.type):
         width = values.type.list_size
     else:
         lengths = pc.list_value_length(values).to_numpy()
         width = int(lengths[0])
         if (lengths != width).any():
-            row = int(np.flatnonzero(lengths != width)[0])
-            raise DataError(f"{_place(name, row, column)}: {lengths[row]} features, but row 1 has {width}")
+            row = int(np.argmax(lengths != width))
+            raise DataError(f"{lengths[row]} features, but row 1 has {width}", row=row, column=column)
     pieces = [chunk.flatten() for chunk in values.chunks]
     flat = pieces[0] if len(pieces) == 1 else pa.chunked_array(pieces, values.type.value_type)
-    inner, within = pa.table({column: flat}), f"{name}: within the lists"
-    _refuse_nulls(inner, column, within)
-    return _features(inner, column, within).reshape(len(values), width)
-
-
-def _features(table: Any, column: str, name: str) -> NDArray[np.float32]:
-    values = _numbers(table, column, name)
-    if (large := large_features(values)).size:
-        row = int(large[0])
-        raise DataError(f"{_place(name, row, column)}: {values[row]}; {FEATURE_NEED}")
-    return values.astype(np.float32, copy=False)
+    array = as_array(flat) if isinstance(flat, pa.ChunkedArray) else as_array(pa.chunked_array([flat]))
+    return as_features(array.reshape(len(values), width), column)

@@ -8,13 +8,12 @@ import csv
 import gzip
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from isrr.data.bad_json import bad_json
 from isrr.data.identifiers import INTEGER
 from isrr.errors import DataError
 from isrr.files import replacing
@@ -24,6 +23,7 @@ KINDS = {
     ".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
     ".letor": "letor", ".svm": "letor", ".svmlight": "letor", ".libsvm": "letor",
 }  # fmt: skip
+_IN_WORDS = {str: "text", int: "a number", float: "a number", bool: "true or false", list: "a list", dict: "an object"}
 VALUES = b"isrr.values"  # schema metadata: names of further columns of numbers
 _LETOR_LINE = re.compile(rb"[-+.\deE]+[ \t]+(qid:|\d+:)")
 
@@ -183,7 +183,7 @@ def _jsonl(path: Path) -> Table:
         table = arrow_json.read_json(path)
     except pa.ArrowInvalid as error:
         with _opened(path) as lines:
-            raise DataError(f"{path}: {bad_json(lines) or error}") from None
+            raise DataError(f"{path}: {_bad_json(lines) or error}") from None
 
     def read(wanted: list[str], ids: list[str]) -> Any:
         exact = {name: kind for name in ids if (kind := _exact_kind(table[name].type)) is not None}
@@ -205,3 +205,45 @@ def _exact_kind(kind: Any) -> Any:
     if pa.types.is_timestamp(kind):
         return pa.string()
     return pa.decimal128(38, 0) if pa.types.is_floating(kind) else None
+
+
+def _bad_json(lines: Iterable[bytes]) -> str | None:
+    """What is wrong with the first line at fault; None where none is.
+
+    Example:
+        >>> _bad_json([b'{"query": 7}', b'{"query": "a"}'])
+        "line 2: 'query' is text, and a number in line 1; a column holds values of one kind (ids may all be text)"
+    """
+    seen: dict[str, tuple[str, int]] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line, object_pairs_hook=_each_once)
+        except json.JSONDecodeError as error:
+            return f"line {number:,}, character {error.pos + 1}: {error.msg}"
+        except UnicodeDecodeError:
+            return f"line {number:,}: not UTF-8 text"
+        except ValueError as error:
+            return f"line {number:,}: {error}"
+        if not isinstance(row, dict):
+            return f"line {number:,}: {_IN_WORDS.get(type(row), 'null')}; expected an object, such as {{'query': 7}}"
+        for name, value in row.items():
+            if value is None:
+                continue
+            kind = _IN_WORDS[type(value)]
+            before, first = seen.setdefault(name, (kind, number))
+            if kind != before:
+                return (
+                    f"line {number:,}: {name!r} is {kind}, and {before} in line {first:,}; a column holds values of "
+                    "one kind (ids may all be text)"
+                )
+    return None
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is given twice")
+    return row

@@ -1,15 +1,21 @@
-"""Ids of queries and items: integers where all of them are, else text. 7 and "7" are the same id wherever they meet."""
+"""Columns of ids, checked: integers where all of them are, else text. 7 and "7" are the same id wherever they meet.
+
+Text stays in Arrow's memory, where it is compared, hashed and moved many times faster than as Python's strings; those
+are made when somebody asks for them. A refusal names the row and the column; `isrr.data.columns` adds the file.
+"""
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from isrr.errors import DataError
 
@@ -18,75 +24,211 @@ INTEGER = "0|-?[1-9][0-9]{0,17}"  # how an integer that surely fits is written
 _INTEGER = re.compile(INTEGER)
 
 
-def identifiers(values: ArrayLike, name: str, n_rows: int) -> NDArray[Any]:
-    """A copy of a column of ids, one a row, checked: int64 where all fit, else text; different ids stay different.
+@dataclass(frozen=True, eq=False)
+class Ids:
+    """A column of ids.
 
-    Whole floats and decimals count as integers, as far as their neighbours can be told from them.
-
-    Example:
-        >>> identifiers([2**63, 7], "query_ids", 2)
-        array(['9223372036854775808', '7'], dtype=object)
+    Attributes:
+        held: An array of int64, or text in an Arrow array of large strings.
     """
-    array = _as_given(values, name)
-    if array.shape != (n_rows,):
-        raise DataError(f"{name} has shape {array.shape}; needed is ({n_rows},), one id a row")
-    match array.dtype.kind:
-        case "i" | "b":
-            return array.astype(np.int64)
-        case "u":
-            return array.astype(np.int64) if array.max() < _BEYOND_INT64 else array.astype(str).astype(object)
-        case "f":
-            return _whole(array, name)
-        case "U":
-            return array.astype(object)
-    return _from_objects(array, name)
+
+    held: Any
+
+    @classmethod
+    def of(cls, values: Any, column: str, n_rows: int) -> "Ids":
+        """A copy of a column, one id per row, checked: int64 where all fit, else text; different ids stay different.
+
+        Whole floats and decimals count as integers, as far as their neighbours can be told from them.
+
+        Args:
+            values: A list or an array, also of Arrow.
+            column: What errors call it.
+            n_rows: How many ids there should be.
+
+        Example:
+            >>> Ids.of([2**63, 7], "query_ids", 2).array
+            array(['9223372036854775808', '7'], dtype=object)
+        """
+        if hasattr(values, "null_count"):
+            values = _out_of_arrow(values, column)
+        array = values if hasattr(values, "null_count") else _as_given(values, column)
+        shape = getattr(array, "shape", (len(array),))
+        if shape != (n_rows,):
+            raise DataError(f"{column} has shape {shape}; expected ({n_rows},), one id per row")
+        if not isinstance(array, np.ndarray):
+            return cls(_checked_text(array, column))
+        match array.dtype.kind:
+            case "i" | "b":
+                return cls(array.astype(np.int64))
+            case "u" if array.max() < _BEYOND_INT64:
+                return cls(array.astype(np.int64))
+            case "u":
+                return cls(_text(array.astype(str).astype(object), column))
+            case "f":
+                return cls(_whole(array, column))
+        return cls(_from_objects(array, column))
+
+    @staticmethod
+    def joined(parts: Sequence["Ids"]) -> "Ids":
+        """The ids of several columns in one."""
+        import pyarrow as pa
+
+        if all(isinstance(part.held, np.ndarray) for part in parts):
+            return Ids(np.concatenate([part.held for part in parts]))
+        return Ids(pa.concat_arrays([part.texts for part in parts]))
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    @cached_property
+    def array(self) -> NDArray[Any]:
+        """The ids as int64, or as an array of Python's strings."""
+        if isinstance(self.held, np.ndarray):
+            return self.held
+        return np.asarray(self.held.to_numpy(zero_copy_only=False))
+
+    @property
+    def texts(self) -> Any:
+        """The ids as text, in an Arrow array of large strings."""
+        import pyarrow as pa
+
+        return pa.array(self.held).cast(pa.large_string()) if isinstance(self.held, np.ndarray) else self.held
+
+    def take(self, rows: NDArray[Any]) -> "Ids":
+        """The ids of some rows, in the order asked for."""
+        import pyarrow as pa
+
+        if isinstance(self.held, np.ndarray):
+            return Ids(self.held[rows])
+        return Ids(self.held.filter(pa.array(rows)) if rows.dtype == np.bool_ else self.held.take(pa.array(rows)))
+
+    def runs(self) -> NDArray[np.int64]:
+        """The rows whose id differs from that of the row before; the first row is one."""
+        import pyarrow.compute as pc
+
+        if isinstance(self.held, np.ndarray):
+            changes = self.held[1:] != self.held[:-1]
+        else:
+            changes = pc.not_equal(self.held[1:], self.held[:-1]).to_numpy(zero_copy_only=False)
+        return np.concatenate(([0], np.flatnonzero(changes) + 1))
+
+    def by_appearance(self) -> tuple["Ids", NDArray[np.int32]]:
+        """The different ids in the order in which they first come, and which of them each row has.
+
+        Example:
+            >>> names, codes = Ids(np.array([7, 3, 7])).by_appearance()
+            >>> names.array, codes
+            (array([7, 3]), array([0, 1, 0], dtype=int32))
+        """
+        import pyarrow as pa
+
+        coded = pa.array(self.held).dictionary_encode()
+        names = coded.dictionary
+        return Ids(names.to_numpy() if isinstance(self.held, np.ndarray) else names), coded.indices.to_numpy()
+
+    def hashes(self) -> NDArray[np.uint64]:
+        """A 64-bit hash of each id's text, many times cheaper than a key.
+
+        Example:
+            >>> Ids(np.array([7])).hashes() == Ids.of(["7"], "item_ids", 1).hashes()
+            array([ True])
+        """
+        from isrr.data._order_kernels import hash_texts
+
+        texts = self.texts
+        _, ends, letters = texts.buffers()
+        offsets = np.frombuffer(ends, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+        found = np.empty(len(texts), np.uint64)
+        hash_texts(np.frombuffer(letters or b"", np.uint8), offsets, found)
+        return found
 
 
-def _as_given(values: ArrayLike, name: str) -> NDArray[Any]:
+def _out_of_arrow(values: Any, column: str) -> Any:
+    """Text as one Arrow array of large strings, everything else as an array of numpy."""
+    import pyarrow as pa
+
+    if values.null_count:
+        row = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
+        raise _missing(row, column)
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type) or pa.types.is_string_view(values.type):
+        text = values.cast(pa.large_string())
+        return text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
+    return values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False)
+
+
+def _as_given(values: Any, column: str) -> NDArray[Any]:
     """An array of the values, none of them changed to suit its neighbours."""
     if isinstance(values, np.ma.MaskedArray) and values.mask.any():
-        raise _missing(int(np.flatnonzero(values.mask)[0]), name)
+        raise _missing(int(np.flatnonzero(values.mask)[0]), column)
     try:
         array = np.asarray(values)
         if array.dtype.kind in "fUS" and isinstance(values, list | tuple):
             array = np.asarray(values, dtype=object)
     except ValueError as error:
-        raise DataError(f"{name} must hold one id a row: {error}") from None
+        raise DataError(f"{column} must hold one id per row: {error}") from None
     return array
 
 
-def _whole(array: NDArray[Any], name: str, first: int = 0) -> NDArray[np.int64]:
+def _whole(array: NDArray[Any], column: str, first: int = 0) -> NDArray[np.int64]:
     """Floats as integers, below the size from which whole numbers are rounded."""
     exact = 2.0 ** min(np.finfo(array.dtype).nmant + 1, 53)
     bad = np.flatnonzero(~(np.abs(array) < exact) | (array != np.round(array)))
     if bad.size:
         value, row = array[bad[0]], first + int(bad[0])
         if np.isnan(value):
-            raise _missing(row, name)
+            raise _missing(row, column)
         rounded = f", and a {array.dtype} from {exact:.0f} on may have been rounded"
-        raise _unusable(row, name, f"{value}{rounded if abs(value) >= exact else ''}")
+        raise _unusable(row, column, f"{value}{rounded if abs(value) >= exact else ''}")
     return array.astype(np.int64)
 
 
-def _from_objects(array: NDArray[Any], name: str) -> NDArray[Any]:
+def _from_objects(array: NDArray[Any], column: str) -> Any:
     """Ids of several kinds as text, or as int64 where all are integers that fit."""
+    if array.dtype.kind == "U":
+        return _text(array, column)
     if array.dtype == np.dtype("datetime64[D]"):
         array = array.astype(object)
     if set(map(type, array)) == {str}:
-        ids = array.copy()
-    else:
-        ids = np.array([_plain(value, row, name) for row, value in enumerate(array)], dtype=object)
-        if all(isinstance(value, int) and abs(value) < _BEYOND_INT64 for value in ids):
-            return ids.astype(np.int64)
-        ids = np.array([str(value) for value in ids], dtype=object)
-    padded = np.flatnonzero([text[-1:] == "\0" for text in ids])
-    if padded.size:
-        row = int(padded[0])
-        raise _unusable(row, name, f"{ids[row]!r}, which ends in a NUL character")
-    return ids
+        return _text(array, column)
+    plain = [_plain(value, row, column) for row, value in enumerate(array)]
+    if all(isinstance(value, int) and abs(value) < _BEYOND_INT64 for value in plain):
+        return np.array(plain, np.int64)
+    return _text(np.array([str(value) for value in plain], dtype=object), column)
 
 
-def _plain(value: object, row: int, name: str) -> int | str:
+def _text(array: NDArray[Any], column: str) -> Any:
+    """An array of strings in Arrow's memory."""
+    import pyarrow as pa
+
+    try:
+        return _checked_text(pa.array(array, pa.large_string()), column)
+    except UnicodeEncodeError:
+        row = next(row for row, text in enumerate(array) if not _is_unicode(text))
+        raise _unusable(row, column, f"{array[row]!r}, half of a character") from None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _checked_text(texts: Any, column: str) -> Any:
+    """Text that stays the same as an array of numpy, which drops NUL characters at the end."""
+    import pyarrow.compute as pc
+
+    padded = pc.ends_with(texts, "\0")
+    if pc.any(padded).as_py():
+        row = int(np.argmax(padded.to_numpy(zero_copy_only=False)))
+        raise _unusable(row, column, f"{texts[row].as_py()!r}, which ends in a NUL character")
+    return texts
+
+
+def _plain(value: object, row: int, column: str) -> int | str:
     """One id as an integer or text."""
     match value:
         case str():
@@ -94,14 +236,14 @@ def _plain(value: object, row: int, name: str) -> int | str:
         case bool() | np.bool_() | int() | np.integer():
             return int(value)
         case float() | np.floating():
-            return int(_whole(np.array([value]), name, row)[0])
+            return int(_whole(np.array([value]), column, row)[0])
     if _is_missing(value):
-        raise _missing(row, name)
+        raise _missing(row, column)
     if isinstance(value, Decimal) and value == value.to_integral_value():
         return int(value)
     if isinstance(value, UUID) or (isinstance(value, date) and not isinstance(value, datetime)):
         return str(value)
-    raise _unusable(row, name, f"{value!r} ({type(value).__name__})")
+    raise _unusable(row, column, f"{value!r} ({type(value).__name__})")
 
 
 def _is_missing(value: object) -> bool:
@@ -111,12 +253,12 @@ def _is_missing(value: object) -> bool:
         return np.ndim(value) == 0  # type: ignore[arg-type]
 
 
-def _missing(row: int, name: str) -> DataError:
-    return DataError(f"row {row + 1}: {name} is missing; every row needs one")
+def _missing(row: int, column: str) -> DataError:
+    return DataError("no value; every row needs one", row=row, column=column)
 
 
-def _unusable(row: int, name: str, found: str) -> DataError:
-    return DataError(f"row {row + 1}: {name} is {found}; give integers or text")
+def _unusable(row: int, column: str, found: str) -> DataError:
+    return DataError(f"{found}; expected integers or text", row=row, column=column)
 
 
 def identifiers_in_text(texts: Sequence[str]) -> NDArray[Any]:
@@ -132,31 +274,10 @@ def identifiers_in_text(texts: Sequence[str]) -> NDArray[Any]:
 
 
 def joined_identifiers(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """The ids of several columns in one."""
+    """The ids of several arrays in one."""
     if all(part.dtype.kind == "i" for part in parts):
         return np.concatenate(parts)
     return np.concatenate([part.astype(str).astype(object) for part in parts])
-
-
-def shortlex(ids: NDArray[Any]) -> NDArray[np.int64]:
-    """Integers that sort as the ids do: shorter ones first, then by text.
-
-    Example:
-        >>> shortlex(np.array(["b", "aa", "a"], object))
-        array([1, 2, 0])
-    """
-    if ids.dtype.kind == "i" and ids.min() >= 0:
-        return ids  # numbers without a sign sort alike by value and by (length, text)
-    texts = [str(value) for value in ids]
-    ordered = sorted(set(texts))
-    ordered.sort(key=len)
-    rank = {text: i for i, text in enumerate(ordered)}
-    return np.fromiter(map(rank.__getitem__, texts), np.int64, len(texts))
-
-
-def hashes(ids: NDArray[Any]) -> NDArray[np.int64]:
-    """A number for each id, the same for equal ones; different texts may share one, integers never do."""
-    return ids if ids.dtype.kind == "i" else np.fromiter(map(hash, ids), np.int64, len(ids))
 
 
 class Coded(NamedTuple):
@@ -178,25 +299,22 @@ class Coded(NamedTuple):
             >>> Coded.of(np.array([9, 10, 9])).names
             array(['10', '9'], dtype='<U2')
         """
-        column = ids.tolist()
-        texts = {value: str(value) for value in set(column)}
-        names = sorted(set(texts.values()))
-        place = {name: i for i, name in enumerate(names)}
-        code = {value: place[text] for value, text in texts.items()}
-        return cls(np.array(names), np.fromiter(map(code.__getitem__, column), np.int64, len(column)))
+        different, codes = Ids.of(ids, "item_groups", ids.size).by_appearance()
+        names, place = np.unique(different.texts.to_numpy(zero_copy_only=False).astype(str), return_inverse=True)
+        return cls(names, place[codes])
 
 
 def identifier_text(identifier: object) -> str:
-    """An id as text, the same for ids that a column of them would hold to be equal.
+    """The text of one id: 7, 7.0 and "7" share it.
 
     Example:
-        >>> identifier_text(7), identifier_text(7.0), identifier_text(Decimal("7.00")), identifier_text("7")
-        ('7', '7', '7', '7')
+        >>> identifier_text(7.0)
+        '7'
     """
-    if isinstance(identifier, bool | np.bool_ | float | np.floating | Decimal):
-        if np.isfinite(float(identifier)) and int(identifier) == identifier:
-            return str(int(identifier))
-    return str(identifier)
+    try:
+        return str(_plain(identifier, 0, "id"))
+    except DataError as error:
+        raise DataError(f"an id is {error.args[0]}") from None
 
 
 def identifier_key(identifier: object) -> int:
@@ -207,21 +325,3 @@ def identifier_key(identifier: object) -> int:
         True
     """
     return int.from_bytes(blake2b(identifier_text(identifier).encode(), digest_size=8).digest(), "little")
-
-
-def identifier_hashes(ids: NDArray[Any]) -> NDArray[np.uint64]:
-    """A 64-bit hash of each id's text, many times cheaper than a key.
-
-    Example:
-        >>> identifier_hashes(np.array([7])) == identifier_hashes(np.array(["7"], object))
-        array([ True])
-    """
-    import pyarrow as pa
-
-    from isrr.data._order_kernels import hash_texts
-
-    texts = pa.array(ids).cast(pa.large_string()) if ids.dtype.kind == "i" else pa.array(ids, pa.large_string())
-    _, offsets, letters = texts.buffers()
-    found = np.empty(ids.size, np.uint64)
-    hash_texts(np.frombuffer(letters or b"", np.uint8), np.frombuffer(offsets, np.int64), found)
-    return found

@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isrr.data.bad_lines import bad_line
 from isrr.data.grouping import offsets_of
-from isrr.data.identifiers import identifiers_in_text
-from isrr.data.letor_lines import Bytes, Lines, Range, Syntax, lines_of, ranges_of
+from isrr.data.identifiers import Ids, identifiers_in_text
+from isrr.data.letor_lines import Bytes, Lines, Range, Syntax, bad_line, lines_of, ranges_of
 from isrr.data.queries import IntArray, Queries
 from isrr.errors import DataError
 from isrr.parallel import threads
@@ -47,7 +46,7 @@ def read_letor(
         n_features: Number of feature columns; by default the largest index in the file.
         zero_based: Whether the first feature has index 0; LETOR files count from 1.
         comment_ids: Take item ids from the comments, `#docid = GX000-00-0000000` or `# MED-1887`, where every row has
-            one and none stands twice in a query.
+            one and none appears twice in a query.
         n_threads: Number of threads; by default as many as are in use everywhere, `isrr.parallel.threads`.
     """
     file = Path(path)
@@ -186,8 +185,9 @@ def _item_ids(ranges: list[Range], n_rows: IntArray) -> NDArray[Any] | None:
 
 
 def _identified(queries: Queries, item_ids: NDArray[Any] | None) -> Queries:
-    """The queries with item ids from comments, given in file order; without, where one stands twice in a query."""
+    """The queries with item ids from comments, given in file order; without, where one appears twice in a query."""
     if item_ids is None:
         return queries
-    identified = replace(queries, item_ids=item_ids if queries.rows is None else item_ids[queries.rows])
+    ids = Ids.of(item_ids, "item_ids", queries.n_rows)
+    identified = replace(queries, items=ids if queries.rows is None else ids.take(queries.rows))
     return queries if identified.repeated_item() is not None else identified

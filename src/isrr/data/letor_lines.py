@@ -4,6 +4,7 @@ The text is cut at line ends into as many byte ranges as there are threads, meas
 float32 matrix. Features that a line leaves out are 0; blank lines and comments are skipped.
 """
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,13 +13,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.data.bad_lines import bad_line
 from isrr.data.queries import FloatArray, IntArray
 from isrr.errors import DataError
 
 Bytes = NDArray[np.uint8]
 MAX_FEATURES = 100_000  # rows are dense: an index beyond this is a slip, or needs another kind of reader
 _BYTES_PER_THREAD = 1 << 20
+_TOKEN_END = re.compile(rb"[ \t\r\n#]")
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def lines_of(data: Bytes, ranges: list[Range], syntax: Syntax) -> Lines:
         bounds = np.cumsum([0, *(rows for rows, _ in measured)])
         n_rows = int(bounds[-1])
         if n_rows == 0:
-            raise DataError(f"{syntax.name}: no rows; needed are lines like `2 qid:7 1:0.5 2:1.25`")
+            raise DataError(f"{syntax.name}: no rows; expected lines like `2 qid:7 1:0.5 2:1.25`")
         width = syntax.width(max(largest for _, largest in measured))
         lines = Lines(np.empty(n_rows), _zeros(n_rows, width, syntax.name), bounds, [])
 
@@ -137,3 +138,46 @@ def _zeros(n_rows: int, width: int, name: str) -> NDArray[np.float32]:
         raise DataError(
             f"{name}: {n_rows} rows of {width} features take {size:.1f} GiB when dense, more than there is"
         ) from None
+
+
+def bad_line(data: Bytes, name: str, code: int, byte: int, previous: int = 0, limit: str = "") -> DataError:
+    """The error for a bad line.
+
+    Args:
+        data: The whole file.
+        name: What errors call it.
+        code: What is wrong, as the parser says.
+        byte: Where it went wrong.
+        previous: The feature index before that, or the one whose value it is.
+        limit: What keeps feature indices small, in words.
+    """
+    from isrr.data import _kernels, _text_kernels
+
+    assert code != _kernels.UNMEASURED, f"{name}: a good line with feature {previous} was measured as narrower"
+    start = int(_kernels.line_start(data, byte))
+    line = 1 + int(np.count_nonzero(data[:start] == 10))
+    word = _TOKEN_END.split(data[byte : byte + 200].tobytes(), maxsplit=1)[0]
+    token = word.decode(errors="replace")
+    found = repr(token if len(token) <= 40 else token[:40] + "…") if token else "the line ends"
+    index = token.split(":")[0]
+    said = {
+        _kernels.LABEL: f"{found}; expected a relevance label, a finite number ≥ 0",
+        _kernels.NEGATIVE_LABEL: f"label {token} is negative; relevance grades are ≥ 0",
+        _kernels.NO_QID: f"{found}; expected `qid:ID`; a file without ids needs group sizes (`group=`)",
+        _kernels.EMPTY_QID: "no query id behind `qid:`",
+        _kernels.SPARE_QID: f"{found}, but group sizes are given too; expected one of the two",
+        _kernels.NOT_TEXT: f"query id {word!r} is not UTF-8 text",
+        _kernels.PAIR: f"{found}; expected a feature, `index:value`",
+        _kernels.FIRST_INDEX: "feature 0, but indices start at 1 (a file that starts at 0: `zero_based=True`)",
+        _kernels.ORDER: f"feature {index} follows feature {previous}; indices must increase along a line",
+        _kernels.LIMIT: f"feature {index}, but {limit}",
+        _text_kernels.VALUE: f"feature {previous} is {found}; expected a finite number",
+        _text_kernels.HUGE: f"feature {previous} is {found}, too large for a float32",
+    }[code]
+    if code == _kernels.ORDER and int(index) == previous:
+        said = f"feature {index} appears twice; indices must increase along a line"
+    if code == _text_kernels.VALUE and not token:
+        said = f"feature {previous} has no value"
+    if byte + len(word) == data.size:
+        said += "; the file ends here, so its last line may have been cut off"
+    return DataError(f"{name}:{line}: column {byte - start + 1}: {said}")

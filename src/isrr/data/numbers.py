@@ -1,7 +1,8 @@
-"""Which numbers can be scores and grades: those that all later arithmetic, squares of sums included, can bear.
+"""Columns of numbers, checked: which numbers can be scores, grades and features.
 
-Integers and decimals become floats on the way in, so a float must hold every digit of them: two different scores must
-not become a tie.
+All later arithmetic, squares of sums included, must be able to bear them. Integers and decimals become floats, and a
+float must hold every digit of them: two different scores must not become a tie. A refusal names the row and the column;
+`isrr.data.columns` adds the file.
 """
 
 from decimal import Decimal
@@ -14,8 +15,52 @@ from isrr.errors import DataError
 
 LARGEST = 1e50
 LARGEST_FEATURE = 1e38  # in a float32, with room for differences
-FEATURE_NEED = f"a feature is kept as a float32 and must lie within ±{LARGEST_FEATURE:g}"
 EXACT = 2**53
+
+
+def finite(values: ArrayLike, column: str, n_rows: int, least: float = -LARGEST) -> NDArray[np.float64]:
+    """A copy of a column of numbers: one finite number per row, none below the least and none too large.
+
+    Example:
+        >>> finite([1, 2], "scores", 2)
+        array([1., 2.])
+    """
+    array = numbers(values, column, n_rows)
+    if (bad := unfit(array, least)).any():
+        row = int(np.argmax(bad))
+        raise DataError(f"{array[row]}; {_expected(array[row], least)}", row=row, column=column)
+    copy = array.astype(np.float64)
+    copy += 0.0  # −0 and 0 are the same number
+    return copy
+
+
+def numbers(values: ArrayLike, column: str, n_rows: int) -> NDArray[Any]:
+    """One number per row, NaN and infinity included: integers as they are, all others as float64."""
+    array = _as_numbers(values, column)
+    if array.shape != (n_rows,):
+        raise DataError(f"{column} has shape {array.shape}; expected ({n_rows},), one number per row")
+    return array
+
+
+def features(values: ArrayLike, column: str) -> NDArray[np.float32]:
+    """Features as float32, of one column or of several; the array itself where it is such already."""
+    try:
+        array = np.asanyarray(values)
+    except ValueError as error:
+        raise DataError(f"{column} must be numbers: {error}") from None
+    if array.dtype.kind not in "biuf" or isinstance(array, np.ma.MaskedArray):
+        array = _as_numbers(array, column)
+    if array.dtype.kind == "f" and array.dtype.itemsize > 4:
+        large = np.isfinite(array) & (np.abs(array) > LARGEST_FEATURE)
+        if large.any():
+            place = np.unravel_index(int(np.argmax(large)), array.shape)
+            which = f"feature {place[1]} is " if array.ndim == 2 else ""
+            raise DataError(
+                f"{which}{array[place]}; a feature is kept as a float32 and must lie within ±{LARGEST_FEATURE:g}",
+                row=int(place[0]),
+                column=column,
+            )
+    return array.astype(np.float32, copy=False)
 
 
 def unfit(values: NDArray[Any], least: float = -LARGEST) -> NDArray[np.bool_]:
@@ -30,8 +75,8 @@ def unfit(values: NDArray[Any], least: float = -LARGEST) -> NDArray[np.bool_]:
     return ~((values >= least) & (values <= LARGEST))
 
 
-def needed(found: Any, least: float = -LARGEST) -> str:
-    """What must stand in place of a number found unfit, in words."""
+def _expected(found: Any, least: float = -LARGEST) -> str:
+    """What is expected in place of a number found unfit."""
     if isinstance(found, int | np.integer) and abs(int(found)) > EXACT:
         return "as a float it may lose digits; integers must lie within ±2^53, give floats"
     if isinstance(found, Decimal) and found.is_finite():
@@ -39,45 +84,53 @@ def needed(found: Any, least: float = -LARGEST) -> str:
     return f"it must be a finite number {'within ±' if least < 0 else '≥ 0, at most '}{LARGEST:g}"
 
 
-def large_features(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Places, in order of rows, of features that are finite but too large for a float32."""
-    if values.dtype.kind != "f" or values.dtype.itemsize <= 4:
-        return np.empty(0, np.int64)
-    return np.flatnonzero(np.isfinite(values) & (np.abs(values) > LARGEST_FEATURE))
-
-
-def as_numbers(values: ArrayLike, name: str) -> NDArray[Any]:
+def _as_numbers(values: ArrayLike, column: str) -> NDArray[Any]:
     """An array of integers as they are, or of float64."""
     if isinstance(values, np.ma.MaskedArray) and values.mask.any():
-        raise DataError(f"row {int(np.argwhere(values.mask)[0, 0]) + 1}: {name} is masked; every row needs a number")
+        row = int(np.argwhere(values.mask)[0, 0])
+        raise DataError("no value; every row needs one", row=row, column=column)
     try:
         given = np.asarray(values)
         floats = given if given.dtype.kind in "iucMmUS" else np.asarray(given, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"{name} must be numbers: {error}") from None
+        raise _no_number(np.asarray(values, dtype=object), column, str(error)) from None
     if given.dtype.kind in "cMmUS":
-        raise DataError(f"{name} must be numbers, found {'text' if given.dtype.kind in 'US' else given.dtype}")
+        raise _no_number(given, column, "text" if given.dtype.kind in "US" else str(given.dtype))
     if given.dtype.kind == "O" or (given.dtype.kind == "f" and isinstance(values, list | tuple)):
-        _refuse_rounding(np.asarray(values, dtype=object), name)
+        _refuse_rounding(np.asarray(values, dtype=object), column)
     return floats
 
 
-def _refuse_rounding(values: NDArray[Any], name: str) -> None:
-    """Refuse text, and integers and decimals that stand among other numbers and would be rounded with them."""
+def _no_number(values: NDArray[Any], column: str, found: str) -> DataError:
+    """The refusal of the first value that does not read as a number, else of the first that is text."""
+    if values.ndim != 1:
+        return DataError(f"{column} must be numbers, found {found}")
+    given = values.tolist()
+    odd = [row for row, value in enumerate(given) if not _reads_as_number(value)]
+    row = next((row for row in (odd or range(len(given))) if odd or isinstance(given[row], str | bytes)), 0)
+    kind = "text" if isinstance(given[row], str) else type(given[row]).__name__
+    return DataError(f"{given[row]!r} ({kind}); expected a number", row=row, column=column)
+
+
+def _reads_as_number(value: object) -> bool:
+    try:
+        float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _refuse_rounding(values: NDArray[Any], column: str) -> None:
+    """Refuse text, and integers and decimals that would be rounded as floats."""
     for place, value in np.ndenumerate(values):
         if isinstance(value, str | bytes):
-            raise DataError(f"row {place[0] + 1}: {name} is {value!r}; needed is a number, not text")
-        if rounded(value):
-            raise DataError(f"row {place[0] + 1}: {name} is {value}; {needed(value)}")
+            raise _no_number(values, column, "text")
+        if _rounded(value):
+            raise DataError(f"{value}; {_expected(value)}", row=place[0], column=column)
 
 
-def rounded(value: object) -> bool:
-    """Whether an integer or a decimal would lose digits as a float.
-
-    Example:
-        >>> rounded(Decimal("0.1")), rounded(Decimal("1.00000000000000000001"))
-        (False, True)
-    """
+def _rounded(value: object) -> bool:
+    """Whether an integer or a decimal would lose digits as a float."""
     if isinstance(value, Decimal):
         return value.is_finite() and Decimal(repr(float(value))) != value
     return isinstance(value, int) and abs(value) > EXACT

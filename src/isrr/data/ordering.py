@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.data.identifiers import hashes, identifier_hashes, identifier_key, shortlex
+from isrr.data.identifiers import Ids, identifier_key
 from isrr.parallel import over_queries
 
 NO_IDS = np.empty(0, np.uint64)  # names of items that have no ids
 
 
 def falling_order(
-    offsets: NDArray[np.int64], scores: NDArray[np.float64], query_ids: NDArray[Any], item_ids: NDArray[Any] | None
+    offsets: NDArray[np.int64], scores: NDArray[np.float64], query_ids: NDArray[Any], items: Ids | None
 ) -> NDArray[np.int32]:
     """Positions within the query by falling score, (n_rows,).
 
@@ -30,38 +30,37 @@ def falling_order(
     from isrr.data._order_kernels import sort_queries
 
     order, tied = np.empty(scores.size, np.int32), np.ones(query_ids.size, np.bool_)
-    queries, items = np.zeros(query_ids.size, np.uint64), NO_IDS
+    queries, names = np.zeros(query_ids.size, np.uint64), NO_IDS
 
     def sort(start: int, stop: int) -> None:
-        sort_queries(offsets, scores, queries, items, start, stop, order, tied)
+        sort_queries(offsets, scores, queries, names, start, stop, order, tied)
 
     over_queries(sort, offsets)
     if tied.any():
         queries[tied] = [identifier_key(query_id) for query_id in query_ids[tied]]
-        if item_ids is not None:
-            items, rows = np.zeros(scores.size, np.uint64), np.repeat(tied, np.diff(offsets))
-            items[rows] = identifier_hashes(item_ids[rows])
+        if items is not None:
+            names, rows = np.zeros(scores.size, np.uint64), np.repeat(tied, np.diff(offsets))
+            names[rows] = items.take(rows).hashes()
         over_queries(sort, offsets)
     return order
 
 
-def repeats(offsets: NDArray[np.int64], item_ids: NDArray[Any]) -> NDArray[np.int64]:
-    """Rows whose item stands in the query before, queries in order, within a query in order of the ids.
+def repeats(offsets: NDArray[np.int64], items: Ids) -> NDArray[np.int64]:
+    """Rows whose item stands in the query before, rising.
 
     Example:
-        >>> repeats(np.array([0, 3]), np.array(["a", "b", "a"], object))
+        >>> repeats(np.array([0, 3]), Ids(np.array([5, 6, 5])))
         array([2])
     """
     from isrr.data._order_kernels import mark_repeats
 
-    codes, suspect = hashes(item_ids), np.empty(offsets.size - 1, np.bool_)
-    over_queries(lambda start, stop: mark_repeats(offsets, codes, start, stop, suspect), offsets)
-    n_items = np.diff(offsets)
-    rows = np.flatnonzero(np.repeat(suspect, n_items))
+    names = items.held.view(np.uint64) if isinstance(items.held, np.ndarray) else items.hashes()
+    suspect = np.empty(offsets.size - 1, np.bool_)
+    over_queries(lambda start, stop: mark_repeats(offsets, names, start, stop, suspect), offsets)
+    rows = np.flatnonzero(np.repeat(suspect, np.diff(offsets)))
     if rows.size == 0:
         return rows
-    order, query = shortlex(item_ids[rows]), np.repeat(np.flatnonzero(suspect), n_items[suspect])
-    by_item = np.lexsort((order, query))
-    same = (np.diff(order[by_item]) == 0) & (np.diff(query[by_item]) == 0)
-    found: NDArray[np.int64] = rows[by_item[1:][same]]
-    return found
+    different, codes = items.take(rows).by_appearance()
+    query = np.searchsorted(offsets, rows, side="right")
+    _, first = np.unique(query * len(different) + codes, return_index=True)
+    return np.delete(rows, first)

@@ -1,8 +1,9 @@
 """Queries: the one shape in which ranking data travels through isrr.
 
-Columns are ragged: the rows of query q are `offsets[q] : offsets[q + 1]`. Input may come in any row order; it is
-checked and brought together by query once, in `isrr.data.grouping`, so that nothing downstream has to, and
-`in_caller_order` brings per-row results back.
+Columns are ragged: the rows of query q are `offsets[q] : offsets[q + 1]`. Input may come in any row order. It is
+checked (`isrr.data.numbers`, `isrr.data.identifiers`) and brought together by query (`isrr.data.grouping`) once, so
+that nothing downstream has to, and `in_caller_order` brings per-row results back. What the caller could still write to
+is copied: orders and names that were derived from it must stay true.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from isrr.counting import counted
 from isrr.data.grouping import Grouping
-from isrr.data.identifiers import Coded, identifier_hashes, identifier_key, joined_identifiers
+from isrr.data.identifiers import Coded, Ids, identifier_key, joined_identifiers
+from isrr.data.numbers import LARGEST, finite, numbers
+from isrr.data.numbers import features as as_features
 from isrr.data.ordering import falling_order, repeats
 from isrr.errors import DataError, did_you_mean
 from isrr.parallel import over_queries
@@ -36,7 +39,7 @@ class Queries:
         query_ids: One id a query, integers or text; 7 and "7" are the same id.
         scores: Raw scores, one a row, or None before scoring.
         relevance: Grades ≥ 0, one a row, or None when unjudged.
-        item_ids: Ids of the items, one a row, distinct within a query.
+        items: Ids of the items, one a row, distinct within a query; `item_ids` has them as an array.
         item_groups: Provider or group of the items, one a row.
         segments: Segment of the query, one a query.
         features: float32 matrix, (n_rows, n_features).
@@ -51,7 +54,7 @@ class Queries:
     query_ids: NDArray[Any]
     scores: FloatArray | None = None
     relevance: FloatArray | None = None
-    item_ids: NDArray[Any] | None = None
+    items: Ids | None = None
     item_groups: NDArray[Any] | None = None
     segments: NDArray[Any] | None = None
     features: NDArray[np.float32] | None = None
@@ -60,6 +63,10 @@ class Queries:
     absent: Mapping[str, str] = field(default_factory=dict)
     feature_names: tuple[str, ...] = ()
     values: Mapping[str, FloatArray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.items, np.ndarray):  # as they come from another process
+            object.__setattr__(self, "items", Ids.of(self.items, "item_ids", self.items.size))
 
     @classmethod
     def from_arrays(
@@ -93,29 +100,37 @@ class Queries:
             Queries(2 queries, 3 items; scores, relevance)
         """
         columns = {"scores": scores, "relevance": relevance, "features": features, "query_ids": query_ids}
-        n_rows = next((len(np.asarray(c)) for c in columns.values() if c is not None), None)
+        n_rows = next((_length(c, name) for name, c in columns.items() if c is not None), None)
         if n_rows is None:
             raise DataError("nothing to rank: give scores, relevance or features, one row an item")
         if n_rows == 0:
             raise DataError("nothing to rank: the columns have no rows")
         grouping = Grouping.of(query_ids, group, n_rows)
+
+        def ids(column: Any, name: str) -> Ids | None:
+            if column is None:
+                return None
+            checked = Ids.of(column, name, int(grouping.offsets[-1]))
+            return checked if grouping.rows is None else checked.take(grouping.rows)
+
+        groups, parts = ids(item_groups, "item_groups"), ids(segments, "segments")
         queries = cls(
             offsets=grouping.offsets,
             query_ids=grouping.query_ids,
-            scores=None if scores is None else grouping.finite(scores, "scores"),
-            relevance=None if relevance is None else grouping.finite(relevance, "relevance", least=0),
-            item_ids=None if item_ids is None else grouping.identifiers(item_ids, "item_ids"),
-            item_groups=None if item_groups is None else grouping.identifiers(item_groups, "item_groups"),
-            segments=None if segments is None else grouping.segments(segments),
-            features=None if features is None else grouping.matrix(features),
+            scores=None if scores is None else _finite(grouping, scores, "scores"),
+            relevance=None if relevance is None else _finite(grouping, relevance, "relevance", least=0),
+            items=ids(item_ids, "item_ids"),
+            item_groups=None if groups is None else groups.array,
+            segments=None if parts is None else grouping.heads(parts.array),
+            features=None if features is None else _matrix(grouping, features),
             rows=grouping.rows,
             made_ids=query_ids is None,
-            values={name: grouping.finite(column, name) for name, column in (values or {}).items()},
+            values={name: _finite(grouping, column, name) for name, column in (values or {}).items()},
         )
         if (found := queries.repeated_item()) is not None:
             item, query, n_rows = found
             raise DataError(
-                f"item {item!r} stands twice in query {query!r}; an item can be ranked once per query, and "
+                f"item {item!r} appears twice in query {query!r}; an item can be ranked once per query, and "
                 f"{counted(n_rows, 'row')} {'repeats' if n_rows == 1 else 'repeat'} one",
                 query,
             )
@@ -132,6 +147,11 @@ class Queries:
         held = ", ".join([*(name for name in names if getattr(self, name) is not None), *self.values])
         size = f"{counted(len(self), 'query')}, {counted(self.n_rows, 'item')}"
         return f"Queries({size}; {held or 'no columns'})"
+
+    @property
+    def item_ids(self) -> NDArray[Any] | None:
+        """Ids of the items, one a row, integers or text."""
+        return None if self.items is None else self.items.array
 
     @property
     def n_rows(self) -> int:
@@ -159,9 +179,9 @@ class Queries:
 
         Queries judged once keep it when they are scored anew.
         """
-        if self.item_ids is None:
+        if self.items is None:
             return self._fingerprint(None)
-        return self._fingerprint((identifier_hashes(self.item_ids) >> np.uint64(11)).astype(np.float64))
+        return self._fingerprint((self.items.hashes() >> np.uint64(11)).astype(np.float64))
 
     @cached_property
     def scores_fingerprint(self) -> str:
@@ -204,7 +224,7 @@ class Queries:
         Equal scores are ordered by a hash of the query's id, its scores and the item's id (or its position in the query
         where there are no item ids), which cannot know how relevant the item is. Serving orders them the same way.
         """
-        return falling_order(self.offsets, self.need_scores(), self.query_ids, self.item_ids)
+        return falling_order(self.offsets, self.need_scores(), self.query_ids, self.items)
 
     def tied_places(self, k: int) -> IntArray:
         """Of each query's first k places in the order by score, how many hold an item whose score another item shares.
@@ -251,7 +271,7 @@ class Queries:
             query_ids=self.query_ids[chosen],
             scores=rows_of(self.scores),
             relevance=rows_of(self.relevance),
-            item_ids=rows_of(self.item_ids),
+            items=None if self.items is None else self.items.take(take),
             item_groups=rows_of(self.item_groups),
             segments=None if self.segments is None else self.segments[chosen],
             features=rows_of(self.features),
@@ -276,7 +296,7 @@ class Queries:
             columns = [getattr(part, name) for part in parts]
             if any(column is None for column in columns):
                 return None
-            return np.concatenate(columns) if name in numbers else joined_identifiers(columns)
+            return np.concatenate(columns) if name in of_numbers else joined_identifiers(columns)
 
         starts = np.cumsum([0, *(part.n_rows for part in parts)])
         offsets = np.concatenate([[0], *(part.offsets[1:] + start for part, start in zip(parts, starts, strict=False))])
@@ -287,15 +307,17 @@ class Queries:
             raise DataError(f"query {str(texts[counts > 1][0])!r} stands in more than one part")
         if counts.max() > 1:
             ids = np.arange(len(ids))
-        numbers = ("scores", "relevance", "features")
-        columns = {name: joined(name) for name in (*numbers, "item_ids", "item_groups", "segments")}
+        of_numbers = ("scores", "relevance", "features")
+        columns = {name: joined(name) for name in (*of_numbers, "item_groups", "segments")}
+        held = [part.items for part in parts if part.items is not None]
+        columns["items"] = Ids.joined(held) if len(held) == len(parts) else None
         shared = [name for name in parts[0].values if all(name in part.values for part in parts)]
         values = {name: np.concatenate([part.values[name] for part in parts]) for name in shared}
         return Queries(offsets=offsets, query_ids=ids, made_ids=made, feature_names=names, values=values, **columns)
 
     def with_scores(self, scores: ArrayLike) -> "Queries":
         """The same queries with new scores, given in the caller's row order."""
-        return replace(self, scores=self._grouping.finite(scores, "scores"))
+        return replace(self, scores=_finite(Grouping(self.offsets, self.query_ids, self.rows), scores, "scores"))
 
     def with_features(self, names: Sequence[str]) -> "Queries":
         """The same queries with these features alone, in this order; the same where their features have no names."""
@@ -321,11 +343,8 @@ class Queries:
 
     def in_query_order(self, values: ArrayLike, name: str) -> FloatArray:
         """Per-row numbers from the caller, moved to query order."""
-        return self._grouping.numbers(values, name)
-
-    @property
-    def _grouping(self) -> Grouping:
-        return Grouping(self.offsets, self.query_ids, self.rows)
+        given = numbers(values, name, self.n_rows)
+        return (given if self.rows is None else given[self.rows]).astype(np.float64)
 
     def need_scores(self) -> FloatArray:
         """The scores, or an error that says they are missing."""
@@ -360,14 +379,51 @@ class Queries:
         return self.values[name]
 
     def repeated_item(self) -> tuple[str, str, int] | None:
-        """An item that stands twice in a query, that query, and how many rows repeat an item of their query.
+        """An item that appears twice in a query, that query, and how many rows repeat an item of their query.
 
         None where ids are missing or distinct.
         """
-        if self.item_ids is None or (found := repeats(self.offsets, self.item_ids)).size == 0:
+        if self.items is None or (found := repeats(self.offsets, self.items)).size == 0:
             return None
         query = int(np.searchsorted(self.offsets, found[0], side="right")) - 1
-        return str(self.item_ids[found[0]]), str(self.query_ids[query]), found.size
+        return str(self.items.take(found[:1]).array[0]), str(self.query_ids[query]), found.size
+
+
+def _length(column: Any, name: str) -> int:
+    try:
+        return len(column)
+    except TypeError:
+        raise DataError(f"{name} is {column!r}; expected a column, one value per row") from None
+
+
+def _finite(grouping: Grouping, values: ArrayLike, name: str, least: float = -LARGEST) -> FloatArray:
+    """A column of finite numbers in query order."""
+    try:
+        return grouping.moved(finite(values, name, int(grouping.offsets[-1]), least))
+    except DataError as error:
+        if error.row is not None:
+            error.query = grouping.query_of(error.row)
+        raise
+
+
+def _matrix(grouping: Grouping, values: ArrayLike) -> NDArray[np.float32]:
+    """The features of each row in query order; not copied where nobody can write to them."""
+    array = as_features(values, "features")
+    n_rows = int(grouping.offsets[-1])
+    if array.ndim != 2 or len(array) != n_rows:
+        raise DataError(f"features have shape {array.shape}; expected ({n_rows}, n_features)")
+    moved = grouping.moved(array)
+    return moved.copy() if moved is array and _writable(array) else moved
+
+
+def _writable(array: NDArray[Any]) -> bool:
+    """Whether somebody could write to the array, directly or where its memory comes from."""
+    memory: Any = array
+    while isinstance(memory, np.ndarray):
+        if memory.flags.writeable:
+            return True
+        memory = memory.base
+    return False
 
 
 def joint_fingerprint(ours: str, theirs: str) -> str:

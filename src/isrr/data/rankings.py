@@ -19,9 +19,9 @@ def checked_rankings(rankings: ArrayLike, queries: Queries) -> IntArray:
     except ValueError:
         raise DataError("rankings must be equally long, -1 where a list is shorter") from None
     if given.dtype.kind not in "iu":
-        raise DataError(f"rankings hold {given.dtype}; needed are whole numbers, positions within the query")
+        raise DataError(f"rankings hold {given.dtype}; expected whole numbers, positions within the query")
     if given.ndim < 2 or len(given) != len(queries) or given.shape[-1] == 0:
-        raise DataError(f"rankings have shape {given.shape}; needed is ({len(queries)}, …, places)")
+        raise DataError(f"rankings have shape {given.shape}; expected ({len(queries)}, …, places)")
     lists = given.reshape(len(queries), -1, given.shape[-1])
     outside = (lists < -1) | (lists >= queries.n_items[:, None, None])
     ordered = np.sort(lists, axis=-1)

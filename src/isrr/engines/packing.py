@@ -17,6 +17,7 @@ from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
+from isrr.data.identifiers import Ids
 from isrr.errors import MergeError
 
 SUMMARY_COLUMNS = "summary string, arrays array<binary>"  # the batch's schema, as Spark writes it
@@ -57,6 +58,8 @@ def _plain(value: Any, arrays: list[bytes]) -> Any:
     match value:
         case None | bool() | str():
             return value
+        case Ids():
+            return _plain(value.array, arrays)
         case np.generic():
             return _plain(value.item(), arrays)
         case int():

@@ -86,6 +86,9 @@ def read_any(data: Any, columns: Sequence[str] = (), **where: Unpack[Where]) -> 
     """
     named = named_columns(with_values(where, columns))
     if isinstance(data, Queries):
+        given = next((role for role, name in named.items() if name is not None and not role.startswith(VALUE)), None)
+        if given is not None:
+            raise DataError(f"`{given}=` names a column of a table; these are Queries, whose columns have their roles")
         for name in where.get("values", ()):
             data.column(name)
         return data

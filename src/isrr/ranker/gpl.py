@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isrr.data.identifiers import identifier_hashes, identifier_key, identifiers
+from isrr.data.identifiers import Ids, identifier_key, identifier_text
 from isrr.data.ordering import NO_IDS
 from isrr.data.queries import FloatArray, Queries
 from isrr.data.rankings import checked_rankings
@@ -439,8 +439,8 @@ class GPLRanker:
         if ranking.size == 0:
             refuse_infinite(raw)
         if tied and not (query_id is None and item_ids is None):
-            query = 0 if query_id is None else identifier_key(query_id)
-            items = NO_IDS if item_ids is None else identifier_hashes(identifiers(item_ids, "item_ids", raw.size))
+            query = 0 if query_id is None else identifier_key(identifier_text(query_id))
+            items = NO_IDS if item_ids is None else Ids.of(item_ids, "item_ids", raw.size).hashes()
             found = kernel(*arguments, np.uint64(query), items)
         return found
 
@@ -481,7 +481,7 @@ class GPLRanker:
         given = checked_rankings(rankings, queries)
         if given.shape[-1] > self.k:
             need = f"({len(queries)}, …, at most {self.k})"
-            raise DataError(f"rankings have shape {given.shape}; needed is {need}")
+            raise DataError(f"rankings have shape {given.shape}; expected {need}")
         lists = np.ascontiguousarray(given.reshape(len(queries), -1, given.shape[-1]))
         scores, order = self._drawn_by(queries)
         by_score, shares = queries.by_score, self.order_share(queries)

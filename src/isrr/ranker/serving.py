@@ -39,9 +39,9 @@ def servable(scores: ArrayLike) -> FloatArray:
     try:
         raw = np.ascontiguousarray(scores, np.float64)
     except (TypeError, ValueError):
-        raise DataError(f"scores are {reprlib.repr(scores)}; needed is a non-empty list of numbers") from None
+        raise DataError(f"scores are {reprlib.repr(scores)}; expected a non-empty list of numbers") from None
     if raw.ndim != 1 or raw.size == 0:
-        raise DataError(f"scores have shape {raw.shape}; needed is a non-empty list of numbers")
+        raise DataError(f"scores have shape {raw.shape}; expected a non-empty list of numbers")
     return raw
 
 
