@@ -195,6 +195,17 @@ def test_a_cluster_that_fails_is_told_in_one_line(spark, few):
         assert "\n" not in str(failure.value)
 
 
+def test_a_metric_of_one_s_own_is_certified_where_the_queries_are(spark, tmp_path):
+    table = judged(400)
+    margin = 2.0 + np.arange(len(table)) % 7
+    files = write(table.append_column("margin", [margin]), tmp_path / "files", 3)
+    own = isrr.Metric("margin", value=lambda queries: queries.column("margin"), columns=("value:margin",))
+    promise = isrr.Promise(own, k=5, at_least=0.9, of="deterministic", bound=10.0)
+    outcome = isrr.calibrate(files, promise, path=PATH, engine="spark")
+    assert outcome == isrr.calibrate(files, promise, path=PATH)
+    assert outcome.tests[0].n_queries > 0
+
+
 def test_a_task_reads_a_column_of_numbers_by_its_name(spark, tmp_path):
     from pyspark import cloudpickle
 

@@ -38,6 +38,7 @@ def report(
 
     isrr report ranker.json judged.parquet -o report.html
     """
+    from isrr.certificate import Abstention, Certificate
     from isrr.engines.source import read_any
     from isrr.errors import CertificateError
 

@@ -1,0 +1,75 @@
+"""Before anything is judged: promises that hold by construction, and promises that need no labels."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import isrr
+from isrr import GPLRanker, Promise, PromiseError, Queries, calibrate, evaluate, start
+
+PROMISE = "ndcg@5 >= 95% of deterministic"
+
+
+def test_a_start_keeps_its_promise_on_every_query(judged, tmp_path):
+    unjudged = replace(judged, relevance=None)
+    made = start(unjudged, PROMISE)
+    assert made == start(judged, PROMISE)  # relevance is not looked at
+    values = evaluate(judged, [GPLRanker.deterministic(), made.ranker], ["ndcg"])["ndcg"]
+    counted = ~np.isnan(values[:, 0])
+    assert (values[counted, 1] >= (0.95 - 1e-6) * values[counted, 0]).all()
+    assert made.moved > 0.02
+    assert made.shown > 2 * made.shown_before
+    assert "no query's expected NDCG@5 falls below 95 %" in str(made)
+    made.save(tmp_path / "ranker.json")
+    assert isrr.load(tmp_path / "ranker.json") == made
+    found = isrr.check(made, judged)
+    assert found.promises[0].verdict == "kept"
+    assert found.fairness_gain > 0.02
+
+
+@pytest.mark.parametrize("text", ["ndcg@5 >= 0.7", "normalized_disparity@5 <= 0.5", "exposure(new)@5 >= 20%"])
+def test_what_takes_labels_or_a_test_cannot_be_started_with(judged, text):
+    with pytest.raises(PromiseError, match="without any, at least a share of the order by score"):
+        start(judged, text)
+
+
+def test_shares_of_exposure_are_certified_on_unjudged_queries(judged):
+    unjudged = replace(judged, relevance=None)
+    outcome = calibrate(unjudged, "exposure(ours)@5 >= 40%")
+    assert isinstance(outcome, isrr.Certificate)
+    assert outcome.utility_name == "exposure kept in place@5"
+    with pytest.raises(isrr.DataError, match="unjudged"):
+        calibrate(unjudged, "exposure(ours)@5 >= 40% of merit")
+
+
+@pytest.mark.parametrize("floor", [None, 0.8])
+def test_a_certificate_says_what_every_query_keeps_and_keeps_it(judged, floor):
+    outcome = calibrate(judged, "ndcg@5 >= 90% of deterministic", floor=floor)
+    kept = 0.5 if floor is None else floor
+    assert outcome.ranker.floor == kept
+    assert f"falls below {100 * kept:g} %" in str(outcome)
+    values = evaluate(judged, [GPLRanker.deterministic(), outcome.ranker], ["ndcg"])["ndcg"]
+    counted = ~np.isnan(values[:, 0])
+    assert (values[counted, 1] >= (kept - 1e-6) * values[counted, 0]).all()
+
+
+def test_a_floor_is_about_the_promised_metric_and_needs_values_that_are_not_negative():
+    precision, value = Promise("precision", 5, at_least=0.9, of="deterministic"), Promise(
+        "value(margin)", 5, at_least=0.9, of="deterministic", bound=(-1.0, 1.0)
+    )  # fmt: skip
+    flat = GPLRanker(floor=0.5, floor_weights=((0.2,) * 5,))
+    assert precision.floored(flat)
+    assert not precision.floored(GPLRanker(floor=0.5))  # promised for discounted places
+    assert not value.floored(GPLRanker(floor=0.5))
+    assert Promise("ndcg", 5, at_least=0.9, of="deterministic").stretch(0.5) == pytest.approx(0.9 / 0.4, rel=1e-4)
+
+
+def test_few_queries_certify_more_with_the_default_floor_than_without():
+    rng = np.random.default_rng(20230)
+    relevance = rng.choice(4, (60, 15), p=[0.5, 0.3, 0.15, 0.05])
+    scores = relevance + rng.normal(size=relevance.shape)
+    queries = Queries.from_arrays(scores=scores.ravel(), relevance=relevance.ravel(), group=[15] * 60)
+    with_floor, without = (calibrate(queries, "ndcg@5 >= 90% of deterministic", floor=f) for f in (None, 0.0))
+    assert not with_floor.abstained
+    assert without.abstained or with_floor.fairness_gain.value > without.fairness_gain.value
