@@ -85,7 +85,7 @@ class WorkerProcess(Process):
 
     def start(self) -> None:
         """Fork it."""
-        FORKING.set_forkserver_preload(["isrr.serve.app"])
+        FORKING.set_forkserver_preload(["isrr.serve.preload"])
         signal.pthread_sigmask(signal.SIG_BLOCK, HUP)
         try:
             super().start()
