@@ -112,16 +112,20 @@ def running(ranker: Path | None, *options: str, source: str | None = None) -> It
         process.wait(60)
 
 
-def worker_ids(url: str) -> list[int]:
-    """Process ids of a service's workers."""
+def supervisor_id(url: str) -> int:
+    """Process id of a service's supervisor."""
     wanted = f"--port\0{url.rsplit(':', 1)[1]}\0".encode()
-    commands = {int(folder.name): _command(folder) for folder in Path("/proc").iterdir() if folder.name.isdecimal()}
-    parents = {str(pid) for pid, command in commands.items() if wanted in command}
-    return sorted(
-        pid
-        for pid, command in commands.items()
-        if b"spawn_main" in command and Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1] in parents
-    )
+    pids = [int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdecimal()]
+    return next(pid for pid in pids if wanted in _command(pid))
+
+
+def worker_ids(url: str) -> list[int]:
+    """Process ids of a service's workers: spawned, or forked from a process of their own."""
+    found = list[int]()
+    for pid in _children(supervisor_id(url)):
+        command = _command(pid)
+        found += [pid] if b"spawn_main" in command else _children(pid) if b"forkserver" in command else []
+    return sorted(found)
 
 
 def cpu_seconds(url: str) -> float:
@@ -130,9 +134,16 @@ def cpu_seconds(url: str) -> float:
     return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
 
 
-def _command(folder: Path) -> bytes:
+def _children(pid: int) -> list[int]:
     try:
-        return (folder / "cmdline").read_bytes()
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:  # it has ended
+        return []
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:  # it has ended
         return b""
 

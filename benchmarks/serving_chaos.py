@@ -25,7 +25,7 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks.serving import made_ranker, running, worker_ids
+from benchmarks.serving import made_ranker, running, supervisor_id, worker_ids
 from isrr.certificate import load
 from isrr.data.served_log import read_log
 
@@ -75,7 +75,7 @@ class Chaos:
 
     def __init__(self, url: str, ranker: Path, log: Path, disk: Path | None, rng: random.Random) -> None:
         self._url, self._ranker, self._log, self._disk, self._rng = url, ranker, log, disk, rng
-        self._supervisor = int(Path(f"/proc/{worker_ids(url)[0]}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        self._supervisor = supervisor_id(url)
         self.mishaps: list[Callable[[], None]] = [
             self.kill_a_worker, self.kill_all_workers, self.replace_the_certificate, self.damage_the_certificate,
             self.move_the_log, self.kill_while_the_log_is_gone, self.hang_up, self.never_read,

@@ -53,6 +53,11 @@ class Client:
         return self.request("POST", path, **({"json": body} if body is not None else {}), **given)
 
 
+def children(pid):
+    """Process ids of a process's children."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 class Server:
     """`isrr serve` in processes of its own, on a port of the loopback that the system gives and the log names."""
 
@@ -79,10 +84,11 @@ class Server:
         raise AssertionError("waited in vain\n" + "".join(self.lines))
 
     def workers(self):
-        """Process ids of the workers: the supervisor's children that serve."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        commands = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children}
-        return [pid for pid, command in commands.items() if b"spawn_main" in command]
+        """Process ids of the workers: the children of the process that they are forked from."""
+        forking = [
+            pid for pid in children(self.process.pid) if b"forkserver" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
+        return [worker for pid in forking for worker in children(pid)]
 
     def kill(self):
         """kill -9 of the whole service."""

@@ -105,3 +105,14 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
         yield
     finally:
         os.close(file)
+
+
+def hold(file: int) -> bool:
+    """Lock an open file for as long as it is open; False where another process holds it."""
+    import fcntl  # not everywhere
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -255,16 +255,16 @@ def test_a_log_that_could_not_begin_another_file_writes_on_once_it_can(folder, m
 
 
 def test_a_new_file_that_is_held_by_another_is_given_up_for_another(folder, monkeypatch):
-    hold, held = served_log._hold, iter([True, False])
+    hold, held = served_log.hold, iter([True, False])
     log = ServedLog(folder, 100)
     with monkeypatch.context() as mending:  # another worker looks at the file before its writer holds it
-        mending.setattr(served_log, "_hold", lambda file: not next(held) and hold(file))
+        mending.setattr(served_log, "hold", lambda file: not next(held) and hold(file))
         log.write(b"{}")
     os.write(log._file, b'{"n": ')
     assert mend(folder) == 0
     assert [file.read_bytes() for file in folder.iterdir()] == [b'{}\n{"n": ']
     log.close()
-    monkeypatch.setattr(served_log, "_hold", lambda file: False)
+    monkeypatch.setattr(served_log, "hold", lambda file: False)
     with pytest.raises(OSError, match="cannot be locked"):
         prepare(folder)
 

@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from isrr.data.queries import FloatArray
+from isrr.files import hold
 from isrr.serve.current import Snapshot
 from isrr.serve.ranking import Made, Wanted
 
@@ -169,7 +170,7 @@ class ServedLog:
             stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
             path = self._folder / f"served-{stamp}-{os.getpid()}.jsonl"
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o640)
-            if _hold(file):
+            if hold(file):
                 found = os.fstat(file)
                 self._path, self._file, self._identity = str(path), file, (found.st_dev, found.st_ino)
                 return
@@ -196,7 +197,7 @@ def mend(folder: Path) -> int:
     for path in sorted(folder.glob("served-*.jsonl")):
         try:
             with path.open("r+b") as file:
-                cut += _hold(file.fileno()) and _cut(file)
+                cut += hold(file.fileno()) and _cut(file)
         except OSError as error:
             log.warning("a file of the served-ranking log is left as it is", extra={"error": str(error)})
     return cut
@@ -214,14 +215,3 @@ def _cut(file: BinaryIO) -> bool:
     if whole < size:
         file.truncate(whole)
     return whole < size
-
-
-def _hold(file: int) -> bool:
-    """Lock a file for as long as it is open; False where another process holds it."""
-    import fcntl  # not everywhere
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

@@ -1,12 +1,14 @@
 """Processes: one worker, or a supervisor over several, and the lines they write to standard error.
 
 The supervisor starts a worker again when it dies and passes SIGHUP on, at which each worker reloads the certificate in
-place. A process holds SIGHUP back until it can answer it. SIGTERM and Ctrl-C let requests in flight finish; the service
-then says that it stopped, and exits with 0.
+place. Workers are forked from a process that has imported what they need, so that one that died is soon replaced even
+on a busy machine. A process holds SIGHUP back until it can answer it. SIGTERM and Ctrl-C let requests in flight finish;
+the service then says that it stopped, and exits with 0.
 """
 
 import json
 import logging
+import multiprocessing
 import os
 import signal
 import socket
@@ -17,12 +19,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from logging.config import dictConfig
+from pathlib import Path
 from typing import Any
 
 from uvicorn import Config, Server
+from uvicorn._subprocess import subprocess_started
 from uvicorn.supervisors import Multiprocess
 from uvicorn.supervisors.multiprocess import Process
 
+from isrr.files import hold
 from isrr.serve.app import create_app
 from isrr.serve.connection import PromptConnection
 from isrr.serve.current import CurrentCertificate
@@ -36,6 +41,7 @@ NOT_STARTED = 3  # uvicorn's exit code for a service that could not start; here 
 
 
 HUP = {signal.SIGHUP}
+FORKING = multiprocessing.get_context("forkserver")
 
 
 class JsonFormatter(logging.Formatter):
@@ -69,6 +75,24 @@ LOGGING: dict[str, Any] = {
 }
 
 
+class WorkerProcess(Process):
+    """uvicorn's handle on a worker, which is forked from a warm process and inherits that SIGHUP is held back."""
+
+    def __init__(self, config: Config, sockets: list[socket.socket]) -> None:
+        super().__init__(config, sockets)
+        given = {"config": config, "target": self.target, "sockets": sockets, "stdin_fileno": None}
+        self.process = FORKING.Process(target=subprocess_started, kwargs=given)  # type: ignore[assignment]
+
+    def start(self) -> None:
+        """Fork it."""
+        FORKING.set_forkserver_preload(["isrr.serve.preload"])
+        signal.pthread_sigmask(signal.SIG_BLOCK, HUP)
+        try:
+            super().start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HUP)
+
+
 class Supervisor(Multiprocess):
     """uvicorn's supervisor; SIGHUP reloads certificates instead of replacing workers, and only the dead are replaced.
 
@@ -99,13 +123,8 @@ class Supervisor(Multiprocess):
                 os.kill(worker.pid, signal.SIGHUP)
 
     def _started(self) -> Process:
-        """A worker, which inherits that SIGHUP is held back."""
-        worker = Process(self.config, self.sockets)
-        signal.pthread_sigmask(signal.SIG_BLOCK, HUP)
-        try:
-            worker.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, HUP)
+        worker = WorkerProcess(self.config, self.sockets)
+        worker.start()
         return worker
 
 
@@ -122,8 +141,11 @@ def run(settings: Settings, *, host: str, port: int, workers: int = 1, access_lo
     if workers == 1:
         serve_alone(_config(settings, host, port, 1, access_log))
     else:
-        with tempfile.TemporaryDirectory(prefix="isrr-metrics-") as os.environ[FOLDER]:  # for the workers
-            supervise(_config(replace(settings, supervisor=os.getpid()), host, port, workers, access_log))
+        with tempfile.TemporaryDirectory(prefix="isrr-") as folder, open(Path(folder) / "supervisor", "wb") as held:
+            hold(held.fileno())
+            os.environ[FOLDER] = folder  # for the workers
+            settings = replace(settings, supervisor=Path(held.name))
+            supervise(_config(settings, host, port, workers, access_log))
     log.info("stopped", extra={"pid": os.getpid()})
 
 

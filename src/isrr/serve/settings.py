@@ -24,7 +24,8 @@ class Settings:
         body_timeout: Seconds a client may take to send its body.
         send_timeout: Seconds a client may leave answers unread once the send buffer is full; then it is cut off.
         poll: Seconds between looks at the ranker and status files.
-        supervisor: Process id of the supervisor; a worker that outlives it shuts down. None for a lone worker.
+        supervisor: A file that the supervisor holds while it lives; a worker that outlives it shuts down. None for a
+            lone worker.
     """
 
     ranker: Path
@@ -41,7 +42,7 @@ class Settings:
     body_timeout: float = 10.0
     send_timeout: float = 10.0
     poll: float = 1.0
-    supervisor: int | None = None
+    supervisor: Path | None = None
 
     def __post_init__(self) -> None:
         if self.api_key is not None and not self.api_key.strip():

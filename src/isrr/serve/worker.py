@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
+from isrr.files import hold
 from isrr.serve.current import CurrentCertificate
 from isrr.serve.metrics import ServiceMetrics
 from isrr.serve.ranking import make, wanted
@@ -81,7 +82,8 @@ class Worker:
 
     async def _watch(self) -> None:
         """Look at the files, and tell the other workers what was counted, until the supervisor is gone."""
-        while self.settings.supervisor in (None, os.getppid()):
+        held = -1 if self.settings.supervisor is None else os.open(self.settings.supervisor, os.O_RDONLY)
+        while held < 0 or not hold(held):
             self._attempt(self.refresh)
             self._attempt(self.metrics.share)
             await asyncio.sleep(self.settings.poll)
