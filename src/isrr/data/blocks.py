@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from isrr.data.columns import Cast, located, queries_of
-from isrr.data.files import kind_of, reading
+from isrr.data.files import kind_of, reading, valid
 from isrr.data.identifiers import Ids
 from isrr.data.queries import Queries
 from isrr.errors import DataError
@@ -62,7 +62,7 @@ def parquet_batches(file: Path, columns: list[str], rows: int = ROWS) -> Iterato
 
     # without pre_buffer: it would read ahead through the whole file
     with reading(str(file)), pq.ParquetFile(file, pre_buffer=False) as source:
-        yield from source.iter_batches(rows, columns=columns)
+        yield from map(valid, source.iter_batches(rows, columns=columns))
 
 
 def _start_of_last_query(table: Any, column: str, name: str) -> int:

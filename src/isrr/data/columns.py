@@ -166,7 +166,9 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
         queries,
         made_ids=has_made_ids(table.schema) or queries.made_ids,
         absent=columns.absent,
-        feature_names=() if columns.features is None else _feature_names(table, columns.features),
+        feature_names=()
+        if queries.features is None
+        else _feature_names(table, columns, name, queries.features.shape[1]),
     )
 
 
@@ -203,11 +205,16 @@ def as_array(column: Any) -> NDArray[Any]:
     return np.asarray(column.to_numpy())
 
 
-def _feature_names(table: Any, features: str | list[str]) -> tuple[str, ...]:
+def _feature_names(table: Any, columns: Cast, name: str, n_features: int) -> tuple[str, ...]:
     """The columns that hold a feature each; where one column holds lists of them, the names it was written with."""
-    if not isinstance(features, str):
-        return tuple(features)
-    return written_names(table.schema, FEATURE_NAMES) if _holds_lists(table[features].type) else (features,)
+    if not isinstance(columns.features, str):
+        return tuple(columns.features or ())
+    if not _holds_lists(table[columns.features].type):
+        return (columns.features,)
+    names = written_names(table.schema, FEATURE_NAMES, name)
+    if names and len(names) != n_features:
+        raise DataError(f"{name}: the metadata name {len(names)} features, but there are {n_features}")
+    return names
 
 
 def _holds_lists(kind: Any) -> bool:

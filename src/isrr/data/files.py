@@ -1,13 +1,15 @@
 """Files of tables: what kind a file is, which columns it has, and those columns as an Arrow table.
 
 A kind is told by the file's suffix, else by its first bytes. Columns that hold ids are read from CSV as text,
-so that 007 stays 007, and become integers only where every one is written as an integer would be.
+so that 007 stays 007, and become integers only where every one is written as an integer would be. What a file claims of
+itself (lengths, offsets, codes, that text is text) is held against what it holds before anything is read by it.
 """
 
 import csv
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +27,8 @@ KINDS = {
 }  # fmt: skip
 _IN_WORDS = {str: "text", int: "a number", float: "a number", bool: "true or false", list: "a list", dict: "an object"}
 VALUES = b"isrr.values"  # schema metadata: names of further columns of numbers
+MOST_SAID = 300  # letters of what Arrow says of a damaged file
+_DAMAGED = (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error, KeyError, MemoryError, OverflowError)
 _LETOR_LINE = re.compile(rb"[-+.\deE]+[ \t]+(qid:|\d+:)")
 
 
@@ -81,15 +85,21 @@ def open_table(path: Path, kind: str) -> Table:
         return opener(path)
 
 
-def written_names(schema: Any, kind: bytes) -> tuple[str, ...]:
+def written_names(schema: Any, kind: bytes, source: str) -> tuple[str, ...]:
     """Names that queries left in a schema's metadata."""
     try:
         names = json.loads((schema.metadata or {}).get(kind, b"[]"))
     except ValueError:
         names = None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise DataError(f"the metadata {kind.decode()!r} are damaged; expected a list of names")
+        raise DataError(f"{source}: the metadata {kind.decode()!r} are damaged; expected a list of names")
     return tuple(names)
+
+
+def valid(rows: Any) -> Any:
+    """An Arrow table or record batch whose every offset, code and text has been checked."""
+    rows.validate(full=True)
+    return rows
 
 
 @contextmanager
@@ -101,8 +111,9 @@ def reading(name: str) -> Iterator[None]:
         yield
     except DataError:
         raise
-    except (ArrowException, OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{name}: cannot be read: {error}") from None
+    except (*_DAMAGED, ArrowException) as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"{name}: cannot be read: {said[:MOST_SAID]}") from None
 
 
 def write_table(table: Any, path: Path, kind: str) -> None:
@@ -133,8 +144,8 @@ def _parquet(path: Path) -> Table:
     import pyarrow.parquet as pq
 
     file = pq.ParquetFile(path, memory_map=True)
-    values = written_names(file.schema_arrow, VALUES)
-    return Table(str(path), file.schema_arrow.names, lambda columns, _: file.read(columns), values)
+    values = written_names(file.schema_arrow, VALUES, str(path))
+    return Table(str(path), file.schema_arrow.names, lambda columns, _: valid(file.read(columns)), values)
 
 
 def _arrow(path: Path) -> Table:
@@ -142,8 +153,8 @@ def _arrow(path: Path) -> Table:
 
     file = pa.ipc.open_file(pa.memory_map(str(path)))
     table = pa.Table.from_batches((file.get_batch(i) for i in range(file.num_record_batches)), file.schema)
-    values = written_names(table.schema, VALUES)
-    return Table(str(path), table.column_names, lambda columns, _: table.select(columns), values)
+    values = written_names(table.schema, VALUES, str(path))
+    return Table(str(path), table.column_names, lambda columns, _: valid(table.select(columns)), values)
 
 
 def _csv(path: Path) -> Table:
@@ -180,7 +191,7 @@ def _jsonl(path: Path) -> Table:
     from pyarrow import json as arrow_json
 
     try:
-        table = arrow_json.read_json(path)
+        table = valid(arrow_json.read_json(path))
     except pa.ArrowInvalid as error:
         with _opened(path) as lines:
             raise DataError(f"{path}: {_bad_json(lines) or error}") from None
@@ -191,7 +202,7 @@ def _jsonl(path: Path) -> Table:
             return table.select(wanted)
         as_written = arrow_json.ParseOptions(explicit_schema=pa.schema(exact))
         try:
-            return arrow_json.read_json(path, parse_options=as_written).select(wanted)
+            return valid(arrow_json.read_json(path, parse_options=as_written).select(wanted))
         except pa.ArrowInvalid:  # ids with a fraction; whoever checks ids says so, by row
             return table.select(wanted)
 
