@@ -13,7 +13,9 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isrr.data.queries import FloatArray, Queries
+from isrr.data.ordering import sum_largest
+from isrr.data.queries import FloatArray, IntArray, Queries
+from isrr.data.ragged import side_by_side
 from isrr.data.rankings import checked_rankings
 from isrr.errors import DataError
 
@@ -83,8 +85,36 @@ def dcg(
 
 
 def ideal_dcg(queries: Queries, *, k: int = 5, gain_kind: Gain = "exponential") -> FloatArray:
-    """DCG@k of the order by falling relevance, the largest there is, (n_queries,)."""
-    return queries.sum_largest(gain(queries.need_relevance(), gain_kind), discount(k))
+    """DCG@k of the order by falling relevance, the largest there is, (n_queries,).
+
+    Relevant items that were judged but not retrieved count, as they do in trec_eval.
+    """
+    gains = gain(queries.need_relevance(), gain_kind)
+    if queries.unretrieved is None:
+        return queries.sum_largest(gains, discount(k))
+    offsets, grades = queries.unretrieved
+    return sum_largest(*side_by_side((queries.offsets, gains), (offsets, gain(grades, gain_kind))), discount(k))
+
+
+def relevant_total(queries: Queries, relevant: NDArray[np.bool_], *, above: float = 0.0) -> IntArray:
+    """How many relevant items a query has, retrieved or not, (n_queries,): what recall divides by.
+
+    Args:
+        queries: Judged queries.
+        relevant: Which items of the lists are relevant, in query order, (n_rows,).
+        above: Items that were not retrieved are relevant when their grade is above this.
+
+    Example:
+        >>> queries = Queries.from_arrays(scores=[3, 2, 1], relevance=[0, 2, 1], query_ids=[7, 7, 8])
+        >>> relevant_total(queries, queries.relevance > 0)
+        array([1, 1])
+    """
+    counts: IntArray = np.add.reduceat(relevant, queries.offsets[:-1], dtype=np.int64)
+    if queries.unretrieved is None:
+        return counts
+    offsets, grades = queries.unretrieved
+    upto = np.concatenate(([0], np.cumsum(grades > above)))
+    return counts + upto[offsets[1:]] - upto[offsets[:-1]]
 
 
 def has_relevant(queries: Queries, *, gain_kind: Gain = "exponential") -> NDArray[np.bool_]:

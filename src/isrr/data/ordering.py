@@ -57,3 +57,14 @@ def repeats(offsets: NDArray[np.int64], item_ids: NDArray[Any]) -> NDArray[np.in
     same = (np.diff(order[by_item]) == 0) & (np.diff(query[by_item]) == 0)
     found: NDArray[np.int64] = rows[by_item[1:][same]]
     return found
+
+
+def sum_largest(
+    offsets: NDArray[np.int64], values: NDArray[np.float64], factors: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Σ_j factors[j] · (the j-th largest value of each list), (n_lists,)."""
+    from isrr.data import _order_kernels
+
+    out = np.empty(offsets.size - 1)
+    over_queries(lambda start, stop: _order_kernels.sum_largest(offsets, values, factors, start, stop, out), offsets)
+    return out

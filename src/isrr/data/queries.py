@@ -16,9 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 from isrr.counting import counted
 from isrr.data.grouping import Grouping
 from isrr.data.identifiers import Coded, identifier_checksums, identifier_key, joined_identifiers
-from isrr.data.ordering import falling_order, repeats
+from isrr.data.ordering import falling_order, repeats, sum_largest
+from isrr.data.ragged import Ragged, chosen_lists, joined_lists
+from isrr.data.ties import order_with_ties
 from isrr.errors import DataError
-from isrr.parallel import over_queries
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -44,6 +45,12 @@ class Queries:
         made_ids: Whether the query ids were made from positions because none were given.
         absent: What to say when a column is asked for that the source did not have, by its role.
         feature_names: Names of the feature columns, (n_features,); empty where they have none.
+        unretrieved: Grades that count in the ideal beside those of the list, a list per query: relevant items that
+            were judged but not retrieved.
+        judged: Whether an item has a grade of its own, one per row; None where all have.
+        unjudged: How items without a grade count; see `isrr.data.unjudged`.
+        tie_order: Items with equal scores are ordered by this, rising, one per row; None for the usual order.
+        notes: What the reader should tell the user about the source, a sentence each.
     """
 
     offsets: IntArray
@@ -58,6 +65,11 @@ class Queries:
     made_ids: bool = False
     absent: Mapping[str, str] = field(default_factory=dict)
     feature_names: tuple[str, ...] = ()
+    unretrieved: Ragged | None = None
+    judged: NDArray[np.bool_] | None = None
+    unjudged: str = "refuse"
+    tie_order: IntArray | None = None
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def from_arrays(
@@ -157,8 +169,13 @@ class Queries:
         return self._fingerprint(None if self.item_ids is None else identifier_checksums(self.item_ids))
 
     def _fingerprint(self, column: FloatArray | None) -> str:
-        """32 hex digits that name the query ids, a column of numbers and relevance."""
+        """32 hex digits that name the query ids, a column of numbers, relevance, and grades outside the list."""
+        from isrr.data._order_kernels import hash_queries
+
         sums = self._hashes(self.keys, column, self.relevance).sum(axis=0)
+        if self.unretrieved is not None:
+            offsets, grades = self.unretrieved
+            sums = sums + hash_queries(offsets, self.keys, grades, np.empty(0)).sum(axis=0)
         return "".join(f"{int(part):016x}" for part in sums)
 
     def content_keys(self, *, judged: bool) -> NDArray[np.uint64]:
@@ -194,15 +211,13 @@ class Queries:
 
     def sorted_by(self, values: FloatArray) -> NDArray[np.int32]:
         """Positions within the query by falling value, ties as in `by_score`; values in query order."""
+        if self.tie_order is not None:
+            return order_with_ties(self.offsets, values, self.tie_order)
         return falling_order(self.offsets, values, self.item_ids)
 
     def sum_largest(self, values: FloatArray, factors: FloatArray) -> FloatArray:
         """Σ_j factors[j] · (the query's j-th largest value), (n_queries,); values in query order."""
-        from isrr.data._order_kernels import sum_largest
-
-        out = np.empty(len(self))
-        over_queries(lambda start, stop: sum_largest(self.offsets, values, factors, start, stop, out), self.offsets)
-        return out
+        return sum_largest(self.offsets, values, factors)
 
     def __getitem__(self, index: Index) -> "Queries":
         """The chosen queries, in the order asked for; their rows stand in query order."""
@@ -233,6 +248,10 @@ class Queries:
             made_ids=self.made_ids,
             absent=self.absent,
             feature_names=self.feature_names,
+            unretrieved=None if self.unretrieved is None else chosen_lists(self.unretrieved, chosen),
+            judged=rows_of(self.judged),
+            unjudged=self.unjudged,
+            tie_order=rows_of(self.tie_order),
         )
 
     @staticmethod
@@ -261,9 +280,22 @@ class Queries:
             raise DataError(f"query {str(texts[counts > 1][0])!r} stands in more than one part")
         if counts.max() > 1:
             ids = np.arange(len(ids))
-        numbers = ("scores", "relevance", "features")
+        numbers = ("scores", "relevance", "features", "tie_order")
         columns = {name: joined(name) for name in (*numbers, "item_ids", "item_groups", "segments")}
-        return Queries(offsets=offsets, query_ids=ids, made_ids=made, feature_names=names, **columns)
+        policies = {part.unjudged for part in parts} - {"refuse"}
+        if len(policies) > 1:
+            raise DataError(f"unjudged items count differently in different parts: {', '.join(sorted(policies))}")
+        judged = [np.ones(part.n_rows, np.bool_) if part.judged is None else part.judged for part in parts]
+        return Queries(
+            offsets=offsets,
+            query_ids=ids,
+            made_ids=made,
+            feature_names=names,
+            unretrieved=joined_lists([part.unretrieved for part in parts], [len(part) for part in parts]),
+            judged=None if all(part.judged is None for part in parts) else np.concatenate(judged),
+            unjudged=next(iter(policies), "refuse"),
+            **columns,
+        )
 
     def with_scores(self, scores: ArrayLike) -> "Queries":
         """The same queries with new scores, given in the caller's row order."""
