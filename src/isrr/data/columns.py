@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrr.data.files import KINDS, Table
+from isrr.data.grades import BESIDE_GRADES, judged_rows, stored_policy, with_grades
 from isrr.data.letor import Group
 from isrr.data.numbers import FEATURE_NEED, LARGEST, large_features, needed, rounded, unfit
 from isrr.data.queries import Queries
+from isrr.data.unjudged import OPTIONS, Unjudged, checked_policy
 from isrr.errors import DataError
 
 USUAL_NAMES = {
@@ -30,6 +32,7 @@ USUAL_NAMES = {
     "features": ("features",),
 }
 ROLES = tuple(role for role in USUAL_NAMES if role != "features")
+GRADE_NEED = f"every item needs a grade; else {OPTIONS}"
 _PATTERN = re.compile(r"[*?\[]")
 MADE_IDS = {b"isrr.made_ids": b"true"}  # schema metadata of queries whose ids were made from positions
 
@@ -41,16 +44,20 @@ class Cast:
     roles: dict[str, str]
     features: str | list[str] | None
     absent: dict[str, str]
+    with_grades: tuple[str, ...] = ()  # columns that go where the grades go
+    unjudged: Unjudged | None = None  # None: as the table says, else refused
 
     @property
     def names(self) -> list[str]:
         """All columns that play a role."""
         features = [self.features] if isinstance(self.features, str) else self.features or []
-        return list(dict.fromkeys([*self.roles.values(), *features]))
+        return list(dict.fromkeys([*self.roles.values(), *features, *self.with_grades]))
 
     def only(self, roles: Sequence[str]) -> "Cast":
         """The part of the cast that plays these roles; no features."""
-        return Cast({role: name for role, name in self.roles.items() if role in roles}, None, self.absent)
+        played = {role: name for role, name in self.roles.items() if role in roles}
+        with_grades = self.with_grades if "relevance" in played else ()
+        return replace(self, roles=played, features=None, with_grades=with_grades)
 
     @property
     def ids(self) -> list[str]:
@@ -58,8 +65,15 @@ class Cast:
         return [name for role, name in self.roles.items() if role not in ("score", "relevance")]
 
 
-def cast(table: Table, named: dict[str, str | None], features: str | Sequence[str] | None, need_query: bool) -> Cast:
+def cast(
+    table: Table,
+    named: dict[str, str | None],
+    features: str | Sequence[str] | None,
+    need_query: bool,
+    unjudged: Unjudged | None = None,
+) -> Cast:
     """Give each role the column named for it, or the first of its usual names that the table has."""
+    _refuse_beir(table, named)
     have = f"the columns are {', '.join(table.columns) or 'none'}"
     features = _matched(table, features)
     for name in [*named.values(), *([features] if isinstance(features, str) else features or [])]:
@@ -89,9 +103,23 @@ def cast(table: Table, named: dict[str, str | None], features: str | Sequence[st
         roles={role: name for role, name in roles.items() if name is not None},
         features=features if isinstance(features, str | None) else list(features),
         absent={role: missing(role) for role, name in (roles | {"features": features}).items() if name is None},
+        with_grades=tuple(name for name in BESIDE_GRADES if name in table.columns and name not in roles.values())
+        if roles["relevance"] is not None
+        else (),
+        unjudged=None if unjudged is None else checked_policy(unjudged),
     )
     _refuse_ambiguous(chosen, table)
     return chosen
+
+
+def _refuse_beir(table: Table, named: dict[str, str | None]) -> None:
+    """Refuse BEIR's qrels, whose `score` is the grade, and its runs, which have the same header."""
+    plain = sorted(name.lower().replace("_", "-") for name in table.columns)
+    if plain == ["corpus-id", "query-id", "score"] and named.get("relevance") is None:
+        raise DataError(
+            f"{table.name}: in BEIR's qrels the column 'score' is the grade, and a table of judged queries needs "
+            f"scores and grades; give the run and its judgments: `run=` and `qrels=`"
+        )
 
 
 def _refuse_ambiguous(chosen: Cast, table: Table) -> None:
@@ -131,9 +159,13 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
     if table.num_rows == 0:
         raise DataError(f"{name}: the table has no rows")
 
-    query_column = columns.roles.get("query")
+    query_column, grades = columns.roles.get("query"), columns.roles.get("relevance")
+    policy = columns.unjudged or stored_policy(table, columns.with_grades) or "refuse"
     for column in columns.names:
-        _refuse_nulls(table, column, name, query_column)
+        if column == grades and policy != "refuse":
+            continue
+        if column not in columns.with_grades:
+            _refuse_nulls(table, column, name, query_column, GRADE_NEED if column == grades else "every row needs one")
 
     def ids(role: str) -> NDArray[Any] | None:
         return column_of_ids(table, columns.roles[role], name) if role in columns.roles else None
@@ -144,7 +176,10 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
         _refuse_rounding(table, column, name, query_column)
         values = _numbers(table, column, name)
         least = 0.0 if role == "relevance" else -LARGEST
-        if (bad := unfit(values, least)).any():
+        missing = np.isnan(values) if role == "relevance" and values.dtype.kind == "f" else np.zeros(len(values), bool)
+        if policy == "refuse" and missing.any():
+            _refuse_row(missing, "nan", GRADE_NEED, table, column, name, query_column)
+        if (bad := unfit(values, least) & ~missing).any():
             found = values[bad][0]
             _refuse_row(bad, str(found), needed(found, least), table, column, name, query_column)
         return values
@@ -158,16 +193,23 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
         "relevance": numbers("relevance"),
         "features": None if columns.features is None else _matrix(table, columns.features, name),
     }
+    judged = judged_rows(table, columns.with_grades, arrays["relevance"])
+    if judged is not None:
+        arrays["relevance"] = np.where(judged, arrays["relevance"], 0.0)  # type: ignore[arg-type]
     try:
         queries = Queries.from_arrays(**arrays, group=group)  # type: ignore[arg-type]
     except DataError as error:
         raise DataError(f"{name}: {error}", error.query) from None
-    return replace(
+    queries = replace(
         queries,
         made_ids=has_made_ids(table.schema) or queries.made_ids,
         absent=columns.absent,
         feature_names=() if columns.features is None else _feature_names(table, columns.features),
     )
+    try:
+        return with_grades(queries, table, columns.with_grades, judged, policy)
+    except DataError as error:
+        raise DataError(f"{name}: {error}", error.query) from None
 
 
 def has_made_ids(schema: Any) -> bool:
@@ -203,10 +245,12 @@ def _refuse_kind_of_ids(kind: Any, column: str, name: str) -> None:
         raise DataError(f"{name}: column {column!r} holds ids of type {kind}; give integers or text (cast it to text)")
 
 
-def _refuse_nulls(table: Any, column: str, name: str, query_column: str | None = None) -> None:
+def _refuse_nulls(
+    table: Any, column: str, name: str, query_column: str | None = None, need: str = "every row needs one"
+) -> None:
     if table[column].null_count:
         bad = table[column].is_null().to_numpy()
-        _refuse_row(bad, "no value", "every row needs one", table, column, name, query_column)
+        _refuse_row(bad, "no value", need, table, column, name, query_column)
 
 
 def _refuse_row(
