@@ -157,13 +157,25 @@ def gather(text, spans, offsets, names):
 
 
 @njit(cache=True, nogil=True)
+def hash_words(text, offsets, hashes):
+    # text    (n_bytes,)
+    # offsets (n + 1,)  where each word begins and ends
+    # hashes  (n,)      out: a hash of each word's bytes
+    for word in range(hashes.size):
+        state = np.uint64(offsets[word + 1] - offsets[word])
+        for i in range(offsets[word], offsets[word + 1]):
+            state = (state ^ np.uint64(text[i])) * GOLDEN
+        hashes[word] = np.int64(mix(state))
+
+
+@njit(cache=True, nogil=True)
 def _slot_of(query, item, mask):
     return np.int64(mix(mix(np.uint64(query) + GOLDEN) ^ np.uint64(item)) & np.uint64(mask))
 
 
 @njit(cache=True, nogil=True)
 def index_pairs(queries, items, slots):
-    # queries, items (n_pairs,)  two numbers per pair
+    # queries, items (n_pairs,)  two numbers for each pair
     # slots          (2^m,)      out: −1 when called; the pair in each slot, 2^m ≥ 2 n_pairs
     # first          (n_pairs,)  the first pair that is the same as this one
     first, mask = np.empty(queries.size, np.int64), slots.size - 1
@@ -181,7 +193,7 @@ def index_pairs(queries, items, slots):
 def find_pairs(offsets, query_codes, item_codes, queries, items, slots, start, stop, found):
     # offsets        (n_queries + 1,)  rows of each query of the run
     # query_codes    (n_queries,)      which query of the qrels it is
-    # item_codes     (n_rows,)         which item of the qrels a row has, −1 for none
+    # item_codes     (n_rows,)         a number for the item of each row
     # queries, items (n_pairs,)        the pairs of the qrels, indexed in slots
     # found          (n_rows,)         out: the pair of the qrels that a row is, −1 for none
     mask = slots.size - 1
@@ -189,8 +201,6 @@ def find_pairs(offsets, query_codes, item_codes, queries, items, slots, start, s
         query = query_codes[q]
         for row in range(offsets[q], offsets[q + 1]):
             found[row], item = -1, item_codes[row]
-            if item < 0:
-                continue
             slot = _slot_of(query, item, mask)
             while slots[slot] >= 0:
                 pair = slots[slot]

@@ -157,7 +157,7 @@ def _from_table(table: Table, what: What, named: Mapping[str, str | None]) -> Pa
         import pyarrow as pa
 
         values = identifiers(column_of_ids(rows, name, table.name), name, rows.num_rows)
-        return pa.array(values).cast(pa.string())
+        return pa.array(values).cast(pa.large_string())
 
     return pairs_of(table.name, ids(columns[0]), ids(columns[1]), _numbers(rows[columns[2]], where), where)
 
@@ -219,7 +219,7 @@ def _rated(lists: Any, what: What, name: str, query_key: str, item_keys: tuple[s
     def where(row: int) -> str:
         return f"{name}: query {triples[row][0]!r}, item {triples[row][1]!r}"
 
-    queries, items = (pa.array([triple[place] for triple in triples], pa.string()) for place in (0, 1))
+    queries, items = (pa.array([triple[place] for triple in triples], pa.large_string()) for place in (0, 1))
     return pairs_of(name, queries, items, as_floats([triple[2] for triple in triples], where), where)
 
 

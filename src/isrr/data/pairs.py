@@ -7,9 +7,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.data.identifiers import INTEGER
 from isrr.data.numbers import unfit
-from isrr.data.queries import FloatArray
+from isrr.data.queries import FloatArray, IntArray
 from isrr.errors import DataError
 
 What = Literal["run", "qrels"]
@@ -17,23 +16,21 @@ What = Literal["run", "qrels"]
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Ids are text, by numbers: `query_names[queries]` is a column of query ids, one per pair.
+    """Queries by their numbers, as `query_names[queries]`; items by their text.
 
     Attributes:
         name: What errors call the source.
-        query_names: The different queries, Arrow text.
+        query_names: The different queries, Arrow text (`large_string`, as all text here).
         queries: Which of them each pair has, (n_pairs,).
-        item_names: The different items, Arrow text.
-        items: Which of them each pair has, (n_pairs,).
+        items: The item of each pair, Arrow text, (n_pairs,).
         values: The numbers, (n_pairs,); NaN where a grade is missing.
         where: Where a pair stands, for errors.
     """
 
     name: str
     query_names: Any
-    queries: NDArray[np.int64]
-    item_names: Any
-    items: NDArray[np.int64]
+    queries: IntArray
+    items: Any
     values: FloatArray
     where: Callable[[int], str]
 
@@ -42,32 +39,13 @@ class Pairs:
 
     def pair(self, row: int) -> str:
         """A pair, in words."""
-        item, query = self.item_names[int(self.items[row])], self.query_names[int(self.queries[row])]
-        return f"item {item.as_py()!r} of query {query.as_py()!r}"
+        return f"item {self.items[row].as_py()!r} of query {self.query_names[int(self.queries[row])].as_py()!r}"
 
 
-def pairs_of(
-    name: str,
-    queries: Any,
-    items: Any,
-    values: NDArray[Any],
-    where: Callable[[int], str],
-) -> Pairs:
-    """Pairs from Arrow columns of text, one row per pair; dictionaries are taken as they are."""
-    query_names, query_codes = coded(queries)
-    item_names, item_codes = coded(items)
-    return Pairs(name, query_names, query_codes, item_names, item_codes, np.asarray(values, np.float64), where)
-
-
-def coded(column: Any) -> tuple[Any, NDArray[np.int64]]:
-    """The different texts of an Arrow column, and which of them each row has."""
-    import pyarrow as pa
-
-    if isinstance(column, pa.ChunkedArray):
-        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], pa.string())
-    if not pa.types.is_dictionary(column.type):
-        column = column.cast(pa.string()).dictionary_encode()
-    return column.dictionary, column.indices.to_numpy().astype(np.int64)
+def pairs_of(name: str, queries: Any, items: Any, values: FloatArray, where: Callable[[int], str]) -> Pairs:
+    """Pairs from Arrow columns of text, one row per pair."""
+    coded = queries.dictionary_encode()
+    return Pairs(name, coded.dictionary, coded.indices.to_numpy().astype(np.int64), items, values, where)
 
 
 def checked(pairs: Pairs, what: What) -> Pairs:
@@ -89,12 +67,33 @@ def checked(pairs: Pairs, what: What) -> Pairs:
 
 def identifiers_of(names: Any) -> NDArray[Any]:
     """Ids from Arrow text: integers where all are written as one would write them, else text."""
+    for some_names in (names[:100], names):
+        if (numbers := _whole_numbers(some_names)) is None:
+            return np.asarray(names.to_numpy(zero_copy_only=False), object)
+    return np.asarray(numbers.to_numpy())
+
+
+def _whole_numbers(names: Any) -> Any:
+    """Arrow integers in place of text that writes them as one would; None where some text doesn't."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pc.all(pc.match_substring_regex(names, f"^({INTEGER})$")).as_py():
-        return np.asarray(names.cast(pa.int64()).to_numpy())
-    return np.asarray(names.to_numpy(zero_copy_only=False), object)
+    try:
+        numbers = names.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+    return numbers if pc.all(pc.equal(numbers.cast(names.type), names)).as_py() else None
+
+
+def hashes_of(names: Any) -> IntArray:
+    """A hash of each of some Arrow texts, (n,)."""
+    from isrr.data._trec_kernels import hash_words
+
+    _, ends, text = names.buffers()
+    offsets = np.frombuffer(ends, np.int64)[names.offset : names.offset + len(names) + 1]
+    hashes = np.empty(len(names), np.int64)
+    hash_words(np.frombuffer(text or b"", np.uint8), offsets, hashes)
+    return hashes
 
 
 def some(names: Sequence[str]) -> str:
@@ -129,14 +128,19 @@ def from_mapping(table: Mapping[Any, Any], name: str) -> Pairs:
         lengths.append(len(listed))
         items.extend(listed)
         numbers.extend(listed.values())
-    codes = pa.array(np.repeat(np.arange(len(texts)), lengths))
-    queries = pa.DictionaryArray.from_arrays(codes, pa.array(texts, pa.string()))
     if len(set(texts)) < len(texts):
         raise DataError(f"{name}: a query id appears twice, as text and as a number")
     texts_of_items = items if all(type(item) is str for item in items) else list(map(str, items))
     where = f"{name}: entry {{:,}}"
     values = as_floats(numbers, lambda row: where.format(row + 1))
-    return pairs_of(name, queries, pa.array(texts_of_items, pa.string()), values, lambda row: where.format(row + 1))
+    return Pairs(
+        name=name,
+        query_names=pa.array(texts, pa.large_string()),
+        queries=np.repeat(np.arange(len(texts)), lengths),
+        items=pa.array(texts_of_items, pa.large_string()),
+        values=values,
+        where=lambda row: where.format(row + 1),
+    )
 
 
 def as_floats(numbers: Sequence[Any], where: Callable[[int], str]) -> FloatArray:

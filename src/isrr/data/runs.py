@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from isrr.counting import counted
 from isrr.data.pair_files import Format, read_pairs
-from isrr.data.pairs import Pairs, identifiers_of, some
+from isrr.data.pairs import Pairs, hashes_of, identifiers_of, some
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.data.ragged import lists_of, offsets_from, rows_within
 from isrr.data.ties import Ties, with_ties
@@ -60,18 +60,20 @@ class _Lists:
         rows: The pair of the run that each row is.
         offsets: Where each query's rows begin and end.
         codes: The number of each query in the run.
+        hashes: A hash of each row's item.
     """
 
     run: Pairs
     rows: IntArray
     offsets: IntArray
     codes: IntArray
+    hashes: IntArray
 
     @classmethod
     def of(cls, run: Pairs) -> "_Lists":
         """All queries of a run, in order of first appearance; an item may stand once in each."""
         heads = np.concatenate(([0], np.flatnonzero(np.diff(run.queries)) + 1))
-        codes, rows = run.queries[heads], np.arange(len(run))
+        codes, rows, hashes = run.queries[heads], np.arange(len(run)), hashes_of(run.items)
         offsets = np.append(heads, len(run))
         if np.unique(codes).size < codes.size:  # the rows of a query are scattered
             codes, first, inverse = np.unique(run.queries, return_index=True, return_inverse=True)
@@ -79,41 +81,43 @@ class _Lists:
             place[np.argsort(first)] = np.arange(codes.size)
             rows = np.argsort(place[inverse], kind="stable")
             codes, offsets = codes[np.argsort(first)], offsets_from(np.bincount(place[inverse]))
-        found = cls(run, rows, offsets, codes)
+            hashes = hashes[rows]
+        found = cls(run, rows, offsets, codes, hashes)
         found._refuse_repeats()
         return found
 
     def _refuse_repeats(self) -> None:
         from isrr.data._order_kernels import mark_repeats
 
-        items, repeats = self.run.items[self.rows], np.empty(self.codes.size, np.bool_)
-        over_queries(lambda start, stop: mark_repeats(self.offsets, items, start, stop, repeats), self.offsets)
-        if repeats.any():
-            query = int(np.argmax(repeats))
-            rows = self.rows[self.offsets[query] : self.offsets[query + 1]]
-            _, first, inverse = np.unique(self.run.items[rows], return_index=True, return_inverse=True)
-            second = int(np.flatnonzero(first[inverse] != np.arange(rows.size))[0])
-            again, before = int(rows[second]), int(rows[first[inverse[second]]])
-            raise DataError(
-                f"{self.run.where(again)}: {self.run.pair(again)} appears twice, first at {self.run.where(before)}; "
-                "an item can be ranked once per query"
-            )
+        suspect = np.empty(self.codes.size, np.bool_)
+        over_queries(lambda start, stop: mark_repeats(self.offsets, self.hashes, start, stop, suspect), self.offsets)
+        for query in np.flatnonzero(suspect):
+            seen: dict[str, int] = {}
+            for row in self.rows[self.offsets[query] : self.offsets[query + 1]].tolist():
+                before = seen.setdefault(self.run.items[row].as_py(), row)
+                if before != row:
+                    raise DataError(
+                        f"{self.run.where(row)}: {self.run.pair(row)} appears twice, first at "
+                        f"{self.run.where(before)}; an item can be ranked once per query"
+                    )
 
     def only(self, kept: NDArray[np.bool_]) -> "_Lists":
         """The lists of some of the queries."""
         if kept.all():
             return self
         offsets, rows = rows_within(self.offsets, np.flatnonzero(kept))
-        return replace(self, rows=self.rows[rows], offsets=offsets, codes=self.codes[kept])
+        return replace(self, rows=self.rows[rows], offsets=offsets, codes=self.codes[kept], hashes=self.hashes[rows])
 
     def queries(self) -> Queries:
         """The lists with their scores, unjudged."""
-        names = self.run.query_names.take(self.codes)
+        names, items = self.run.query_names.take(self.codes), self.run.items
+        if len(self.rows) < len(items) or (np.diff(self.rows) != 1).any():
+            items = items.take(self.rows)
         return Queries(
             offsets=self.offsets.astype(np.int64),
             query_ids=identifiers_of(names),
             scores=self.run.values[self.rows],
-            item_ids=identifiers_of(self.run.item_names)[self.run.items[self.rows]],
+            item_ids=identifiers_of(items),
             absent={"relevance": f"{self.run.name}: a run has no grades; give the judgments too: `qrels=`"},
         )
 
@@ -158,7 +162,7 @@ def _codes_among(names: Any, others: Any) -> NDArray[np.int64]:
     """The number that each name has among others, −1 where it is not one of them."""
     import pyarrow.compute as pc
 
-    codes = pc.fill_null(pc.index_in(names.cast(others.type), value_set=others), -1)
+    codes = pc.fill_null(pc.index_in(names, value_set=others), -1)
     return np.asarray(codes.to_numpy(), np.int64)
 
 
@@ -174,11 +178,19 @@ def _left_out(run: Pairs, qrels: Pairs, lists: _Lists, shared: NDArray[np.bool_]
 
 
 def _found(lists: _Lists, query_codes: IntArray, qrels: Pairs) -> tuple[IntArray, IntArray]:
-    """The judgment of each row, −1 for none; and of each judgment the first on the same pair."""
-    from isrr.data._trec_kernels import find_pairs, index_pairs
+    """The judgment of each row, −1 for none; and of each judgment the first on the same pair.
 
-    slots = np.full(1 << (2 * len(qrels)).bit_length(), -1, np.int64)
-    first: IntArray = index_pairs(qrels.queries, qrels.items, slots)
+    Items are compared by hash, then by text where hashes agree; where two items share a hash, by exact numbers.
+    """
+    import pyarrow as pa
+
+    found, first = _matched(lists, query_codes, qrels, lists.hashes, hashes_of(qrels.items))
+    hits = np.flatnonzero(found >= 0)
+    theirs = qrels.items.take(found[hits])
+    if not (lists.run.items.take(lists.rows[hits]).equals(theirs) and qrels.items.equals(qrels.items.take(first))):
+        numbers = pa.concat_arrays([lists.run.items, qrels.items]).dictionary_encode().indices.to_numpy()
+        ours, judged = np.split(numbers.astype(np.int64), [len(lists.run)])
+        found, first = _matched(lists, query_codes, qrels, ours[lists.rows], judged)
     same = (qrels.values == qrels.values[first]) | (np.isnan(qrels.values) & np.isnan(qrels.values[first]))
     if not same.all():
         row = int(np.argmin(same))
@@ -187,9 +199,19 @@ def _found(lists: _Lists, query_codes: IntArray, qrels: Pairs) -> tuple[IntArray
             f"{qrels.where(row)}: {qrels.pair(row)} has grade {qrels.values[row]:g}, but {qrels.values[before]:g} at "
             f"{qrels.where(before)}; a pair has one grade"
         )
-    item_codes = _codes_among(lists.run.item_names, qrels.item_names)[lists.run.items[lists.rows]]
-    found = np.empty(len(lists.rows), np.int64)
-    table = (query_codes, item_codes, qrels.queries, qrels.items, slots)
+    return found, first
+
+
+def _matched(
+    lists: _Lists, query_codes: IntArray, qrels: Pairs, items: IntArray, judged_items: IntArray
+) -> tuple[IntArray, IntArray]:
+    """As `_found`, by numbers for the items of the lists and of the qrels."""
+    from isrr.data._trec_kernels import find_pairs, index_pairs
+
+    slots = np.full(1 << (2 * len(qrels)).bit_length(), -1, np.int64)
+    first: IntArray = index_pairs(qrels.queries, judged_items, slots)
+    found = np.empty(len(items), np.int64)
+    table = (query_codes, items, qrels.queries, judged_items, slots)
     over_queries(lambda start, stop: find_pairs(lists.offsets, *table, start, stop, found), lists.offsets)
     return found, first
 

@@ -4,12 +4,11 @@ Fields have blanks or tabs between them. Items are ranked by score, as in trec_e
 """
 
 import re
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from isrr.counting import counted
 from isrr.data.letor import bytes_of
 from isrr.data.letor_lines import Bytes, Range, ranges_of
-from isrr.data.pairs import Pairs, What, coded, pairs_of
+from isrr.data.pairs import Pairs, What
 from isrr.data.queries import FloatArray, IntArray
 from isrr.errors import DataError
 from isrr.parallel import threads
@@ -27,7 +26,6 @@ _LINES: dict[What, re.Pattern[bytes]] = {
     "run": re.compile(rb"\S+[ \t]+\S+[ \t]+\S+[ \t]+\d+[ \t]+" + _NUMBER + rb"[ \t]+\S+[ \t]*\r?"),
     "qrels": re.compile(rb"\S+[ \t]+(\d+|Q0)[ \t]+\S+[ \t]+" + _NUMBER + rb"[ \t]*\r?"),
 }
-_SHORTEST_SHARED = 1 << 16  # texts below this are not worth a second thread
 
 
 @dataclass(frozen=True)
@@ -61,20 +59,17 @@ def read_trec(path: Path, what: What) -> Pairs:
     return parse_trec(bytes_of(path), what, str(path), threads())
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
+class _Part(NamedTuple):
     """The rows of a range of lines.
 
     Attributes:
-        range: The lines.
-        items: Arrow dictionary of the items' texts.
-        values: One number per row.
-        heads: The first row of each run of one query.
-        queries: The query of each run.
-        starts: The byte of the text at which each row's item begins.
+        items: The item of each row, Arrow text.
+        values: The number of each row, (n_rows,).
+        heads: The first row of each run of one query, (n_runs,).
+        queries: The query of each run, Arrow text.
+        starts: The byte of the whole text at which each row's item begins, (n_rows,).
     """
 
-    range: Range
     items: Any
     values: FloatArray
     heads: IntArray
@@ -91,31 +86,23 @@ def parse_trec(data: Bytes, what: What, name: str, n_threads: int = 1) -> Pairs:
     """
     import pyarrow as pa
 
-    ranges = ranges_of(data, n_threads if data.size > _SHORTEST_SHARED else 1)
+    ranges = ranges_of(data, n_threads)
     with ThreadPoolExecutor(max(1, len(ranges))) as pool:
         each = pool.map if len(ranges) > 1 else map
         parts = list(each(partial(_parsed, data=data, what=what, name=name), ranges))
-    n_rows = sum(len(part.values) for part in parts)
-    if n_rows == 0:
+    if sum(len(part.values) for part in parts) == 0:
         raise DataError(f"{name}: no rows; expected lines like {SYNTAX[what].line}")
-    items = pa.chunked_array([part.items for part in parts]).unify_dictionaries()
-    heads = np.concatenate([np.diff(part.heads, append=len(part.values)) for part in parts])
-    names, runs = coded(pa.chunked_array([part.queries for part in parts]))
-    queries = pa.DictionaryArray.from_arrays(np.repeat(runs, heads), names)
-    return pairs_of(name, queries, items, np.concatenate([part.values for part in parts]), _places(data, parts, name))
-
-
-def _places(data: Bytes, parts: list[_Part], name: str) -> Callable[[int], str]:
-    """Says where a row stands: the file and the line."""
-
-    def where(row: int) -> str:
-        for part in parts:
-            if row < len(part.values):
-                return f"{name}:{_line(data, part.range.start + int(part.starts[row])):,}"
-            row -= len(part.values)
-        raise IndexError(row)
-
-    return where
+    runs = pa.concat_arrays([part.queries for part in parts]).dictionary_encode()
+    lengths = np.concatenate([np.diff(part.heads, append=len(part.values)) for part in parts])
+    starts = np.concatenate([part.starts for part in parts])
+    return Pairs(
+        name=name,
+        query_names=runs.dictionary,
+        queries=np.repeat(runs.indices.to_numpy().astype(np.int64), lengths),
+        items=pa.concat_arrays([part.items for part in parts]),
+        values=np.concatenate([part.values for part in parts]),
+        where=lambda row: f"{name}:{_line(data, int(starts[row])):,}",
+    )
 
 
 def _line(data: Bytes, byte: int) -> int:
@@ -141,7 +128,6 @@ def _parsed(part: Range, data: Bytes, what: What, name: str) -> _Part:
         word = re.split(rb"[ \t\r\n]", part.text[byte : byte + 60].tobytes(), maxsplit=1)[0]
         found = word.decode(errors="replace")
         raise refusal(byte, f"the {syntax.number} is {found!r}; expected a number, in {syntax.line}")
-    spans, runs, values = spans[:rows], runs[:n_runs], values[:rows]
 
     def texts(chosen: IntArray) -> Any:
         column, bad = _texts(part.text, chosen)
@@ -154,8 +140,8 @@ def _parsed(part: Range, data: Bytes, what: What, name: str) -> _Part:
         import pyarrow as pa
 
         values[long[:n_long, 0]] = texts(long[:n_long, 1:]).cast(pa.float64()).to_numpy()
-    items = texts(spans).dictionary_encode()
-    return _Part(part, items, values, runs[:, 0].copy(), texts(runs[:, 1:]), spans[:, 0].copy())
+    spans, runs = spans[:rows], runs[:n_runs]
+    return _Part(texts(spans), values[:rows], runs[:, 0].copy(), texts(runs[:, 1:]), spans[:, 0] + part.start)
 
 
 def _slip(n_fields: int, what: What) -> str:
@@ -174,9 +160,7 @@ def _texts(text: Bytes, spans: NDArray[Any]) -> tuple[Any, int | None]:
     offsets = np.concatenate(([0], np.cumsum(spans[:, 1] - spans[:, 0])))
     names = np.empty(offsets[-1], np.uint8)
     seen, has_nul = gather(text, spans, offsets, names)
-    wide = offsets[-1] >= 2**31
-    buffers = [None, pa.py_buffer(offsets if wide else offsets.astype(np.int32)), pa.py_buffer(names)]
-    column = pa.Array.from_buffers(pa.large_string() if wide else pa.string(), len(spans), buffers)
+    column = pa.Array.from_buffers(pa.large_string(), len(spans), [None, pa.py_buffer(offsets), pa.py_buffer(names)])
     if seen < 128 and not has_nul:
         return column, None
     try:

@@ -24,7 +24,6 @@ from isrr.errors import DataError
 Unjudged = Literal["refuse", "zero", "drop", "worst"]
 OPTIONS = "say how unjudged items count: `unjudged=zero`, `unjudged=drop` or `unjudged=worst`"
 _COUNT = {"zero": "count as irrelevant", "drop": "were dropped", "worst": "count as badly as they could"}
-_SHOWN = 10  # the first places of each list, for the note
 
 
 def checked_policy(policy: str) -> Unjudged:
@@ -58,10 +57,8 @@ def settled(queries: Queries, judged: NDArray[np.bool_], policy: Unjudged) -> Qu
         others = f", nor have {missing - 1:,} others" if missing > 1 else ""
         raise DataError(f"{item} of query {query!r} has no grade{others}; give them grades, or {OPTIONS}", query)
     marked = replace(queries, judged=judged, unjudged=policy)
-    note = f"{counted(missing, 'item')} ({percent(missing / judged.size)}) have no grade"
-    if marked.scores is not None:
-        note += f", {percent(unjudged_share(marked, _SHOWN))} of the first {_SHOWN} by score"
-    notes = (*queries.notes, f"{note}; they {_COUNT[policy]} (`unjudged={policy}`)")
+    note = f"{counted(missing, 'item')} ({percent(missing / judged.size)}) without a grade {_COUNT[policy]}"
+    notes = (*queries.notes, f"{note} (`unjudged={policy}`)")
     if policy == "drop":
         return _without(replace(marked, notes=notes), judged)
     if policy == "worst":
