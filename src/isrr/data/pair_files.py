@@ -20,8 +20,9 @@ from isrr.data.dataframes import from_frame
 from isrr.data.files import KINDS, Table, open_table, reading
 from isrr.data.identifiers import identifiers
 from isrr.data.letor import bytes_of
-from isrr.data.pairs import Pairs, What, as_floats, checked, from_mapping, pairs_of
-from isrr.data.trec import SYNTAX, read_trec, shape_of
+from isrr.data.pairs import Pairs, as_floats, checked, from_mapping, pairs_of
+from isrr.data.trec import SYNTAX, read_trec
+from isrr.data.trec_lines import What, shape_of
 from isrr.errors import DataError
 
 Format = Literal["trec", "table", "json"]

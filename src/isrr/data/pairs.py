@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isrr.data.numbers import unfit
 from isrr.data.queries import FloatArray, IntArray
+from isrr.data.trec_lines import What
 from isrr.errors import DataError
-
-What = Literal["run", "qrels"]
 
 
 @dataclass(frozen=True, eq=False)

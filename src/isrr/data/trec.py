@@ -16,16 +16,11 @@ from numpy.typing import NDArray
 from isrr.counting import counted
 from isrr.data.letor import bytes_of
 from isrr.data.letor_lines import Bytes, Range, ranges_of
-from isrr.data.pairs import Pairs, What
+from isrr.data.pairs import Pairs
 from isrr.data.queries import FloatArray, IntArray
+from isrr.data.trec_lines import What
 from isrr.errors import DataError
 from isrr.parallel import threads
-
-_NUMBER = rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
-_LINES: dict[What, re.Pattern[bytes]] = {
-    "run": re.compile(rb"\S+[ \t]+\S+[ \t]+\S+[ \t]+\d+[ \t]+" + _NUMBER + rb"[ \t]+\S+[ \t]*\r?"),
-    "qrels": re.compile(rb"\S+[ \t]+(\d+|Q0)[ \t]+\S+[ \t]+" + _NUMBER + rb"[ \t]*\r?"),
-}
 
 
 @dataclass(frozen=True)
@@ -42,16 +37,6 @@ SYNTAX: dict[What, Syntax] = {
     "run": Syntax(6, 4, "`query Q0 item rank score tag`", "score"),
     "qrels": Syntax(4, 3, "`query iteration item grade`", "grade"),
 }
-
-
-def shape_of(line: bytes) -> What | None:
-    """Whether a line looks like one of a run or of qrels.
-
-    Example:
-        >>> shape_of(b"q1 Q0 doc7 1 12.5 bm25"), shape_of(b"q1 0 doc7 2"), shape_of(b"query,docid")
-        ('run', 'qrels', None)
-    """
-    return next((what for what, pattern in _LINES.items() if pattern.fullmatch(line)), None)
 
 
 def read_trec(path: Path, what: What) -> Pairs:
