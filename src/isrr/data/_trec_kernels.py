@@ -169,6 +169,28 @@ def hash_words(text, offsets, hashes):
 
 
 @njit(cache=True, nogil=True)
+def whole_numbers(text, offsets, numbers):
+    # text    (n_bytes,)
+    # offsets (n + 1,)  where each word begins and ends
+    # numbers (n,)      out: the integer that each word writes
+    # returns whether every word is an integer of up to 18 digits, written as one would write it
+    for word in range(numbers.size):
+        i, stop = offsets[word], offsets[word + 1]
+        negative = i < stop and text[i] == MINUS
+        i += negative
+        digits, number = stop - i, 0
+        if digits < 1 or digits > 18 or (text[i] == ZERO and (digits > 1 or negative)):
+            return False
+        while i < stop:
+            if text[i] < ZERO or text[i] > ZERO + 9:
+                return False
+            number = number * 10 + (text[i] - ZERO)
+            i += 1
+        numbers[word] = -number if negative else number
+    return True
+
+
+@njit(cache=True, nogil=True)
 def _slot_of(query, item, mask):
     return np.int64(mix(mix(np.uint64(query) + GOLDEN) ^ np.uint64(item)) & np.uint64(mask))
 

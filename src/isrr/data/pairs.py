@@ -66,33 +66,27 @@ def checked(pairs: Pairs, what: What) -> Pairs:
 
 def identifiers_of(names: Any) -> NDArray[Any]:
     """Ids from Arrow text: integers where all are written as one would write them, else text."""
-    for some_names in (names[:100], names):
-        if (numbers := _whole_numbers(some_names)) is None:
-            return np.asarray(names.to_numpy(zero_copy_only=False), object)
-    return np.asarray(numbers.to_numpy())
+    from isrr.data._trec_kernels import whole_numbers
 
-
-def _whole_numbers(names: Any) -> Any:
-    """Arrow integers in place of text that writes them as one would; None where some text doesn't."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    try:
-        numbers = names.cast(pa.int64())
-    except pa.ArrowInvalid:
-        return None
-    return numbers if pc.all(pc.equal(numbers.cast(names.type), names)).as_py() else None
+    numbers = np.empty(len(names), np.int64)
+    if whole_numbers(*_letters(names), numbers):
+        return numbers
+    return np.asarray(names.to_numpy(zero_copy_only=False), object)
 
 
 def hashes_of(names: Any) -> IntArray:
     """A hash of each of some Arrow texts, (n,)."""
     from isrr.data._trec_kernels import hash_words
 
-    _, ends, text = names.buffers()
-    offsets = np.frombuffer(ends, np.int64)[names.offset : names.offset + len(names) + 1]
     hashes = np.empty(len(names), np.int64)
-    hash_words(np.frombuffer(text or b"", np.uint8), offsets, hashes)
+    hash_words(*_letters(names), hashes)
     return hashes
+
+
+def _letters(names: Any) -> tuple[NDArray[np.uint8], IntArray]:
+    """The bytes of Arrow texts, and where each begins and ends."""
+    _, ends, text = names.buffers()
+    return np.frombuffer(text or b"", np.uint8), np.frombuffer(ends, np.int64)[names.offset :][: len(names) + 1]
 
 
 def some(names: Sequence[str]) -> str:

@@ -207,12 +207,12 @@ class Queries:
 
         Equal scores go by item id where ids are given (shorter ones first, then by text), else by input order.
         """
+        if self.tie_order is not None:
+            return order_with_ties(self.offsets, self.need_scores(), self.tie_order)
         return self.sorted_by(self.need_scores())
 
     def sorted_by(self, values: FloatArray) -> NDArray[np.int32]:
         """Positions within the query by falling value, ties as in `by_score`; values in query order."""
-        if self.tie_order is not None:
-            return order_with_ties(self.offsets, values, self.tie_order)
         return falling_order(self.offsets, values, self.item_ids)
 
     def sum_largest(self, values: FloatArray, factors: FloatArray) -> FloatArray:

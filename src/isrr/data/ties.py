@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrr.errors import DataError
-from isrr.parallel import over_queries
 
 if TYPE_CHECKING:
     from isrr.data.queries import Queries
@@ -28,12 +27,9 @@ def order_with_ties(
         >>> order_with_ties(np.array([0, 3]), np.array([1.0, 2.0, 1.0]), np.array([5, 0, 3]))
         array([1, 2, 0], dtype=int32)
     """
-    from isrr.data._order_kernels import break_ties, sort_queries
-
-    order = np.empty(values.size, np.int32)
-    over_queries(lambda start, stop: sort_queries(offsets, values, start, stop, order), offsets)
-    over_queries(lambda start, stop: break_ties(offsets, values, tie_order, start, stop, order), offsets)
-    return order
+    n_items = np.diff(offsets)
+    rows = np.lexsort((tie_order, -values, np.repeat(np.arange(n_items.size), n_items)))
+    return (rows - np.repeat(offsets[:-1], n_items)).astype(np.int32)
 
 
 def with_ties(queries: "Queries", ties: Ties | None) -> "Queries":
