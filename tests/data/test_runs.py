@@ -128,7 +128,7 @@ def test_every_kind_of_qrels_is_joined_alike(tmp_path, qrels):
 def test_queries_in_one_file_only_are_named_and_counted():
     notes = read_queries(run=RUN, qrels=QRELS | {"q1": {"b": -2, "c": -1, "a": 1}}).notes
     assert notes[:3] == (
-        "qrels: 2 negative grades count as 0",
+        "qrels: 2 negative grades counted as 0",
         "run: 1 query without judgments left out: q3",
         "qrels: 1 judged query not in the run left out: q9",
     )
@@ -246,12 +246,12 @@ def test_each_policy_counts_missing_grades_its_way(missing):
     zero = read_queries(table, unjudged="zero")
     assert zero.relevance.tolist() == [0, 2, 1, 1, 0, 0]
     assert zero.judged.tolist() == [False, True, True, True, False, False]
-    assert zero.notes == ("3 items (50.0 %) without a grade count as irrelevant (`unjudged=zero`)",)
+    assert zero.notes == ("3 items without a grade (50.0 %): counted as irrelevant (`unjudged=zero`)",)
     assert unjudged_share(zero, 1) == pytest.approx(2 / 3)
     dropped = read_queries(table, unjudged="drop")
     assert dropped.query_ids.tolist() == ["a", "b"]
     assert dropped.item_ids.tolist() == ["y", "z", "x"]
-    assert "1 query had no graded item" in dropped.notes[-1]
+    assert "1 query without a graded item left out" in dropped.notes[-1]
     worst = read_queries(table, unjudged="worst")
     assert worst.relevance.tolist() == [0, 2, 1, 1, 0, 0]
     assert ideal_dcg(worst, k=2).tolist() == [3 + 3 * discount(2)[1], 3 + 1 * discount(2)[1], 3]

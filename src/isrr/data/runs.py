@@ -154,7 +154,7 @@ def _one_grade_each(qrels: Pairs) -> tuple[Pairs, tuple[str, ...]]:
     negative = qrels.values < 0
     if not negative.any():
         return qrels, ()
-    note = f"{qrels.name}: {counted(int(negative.sum()), 'negative grade')} count as 0"
+    note = f"{qrels.name}: {counted(int(negative.sum()), 'negative grade')} counted as 0"
     return replace(qrels, values=np.maximum(qrels.values, 0.0)), (note,)
 
 

@@ -23,7 +23,7 @@ from isrr.errors import DataError
 
 Unjudged = Literal["refuse", "zero", "drop", "worst"]
 OPTIONS = "say how unjudged items count: `unjudged=zero`, `unjudged=drop` or `unjudged=worst`"
-_COUNT = {"zero": "count as irrelevant", "drop": "were dropped", "worst": "count as badly as they could"}
+_COUNTED = {"zero": "counted as irrelevant", "drop": "dropped", "worst": "counted as the worst they could be"}
 
 
 def checked_policy(policy: str) -> Unjudged:
@@ -57,7 +57,7 @@ def settled(queries: Queries, judged: NDArray[np.bool_], policy: Unjudged) -> Qu
         others = f", nor have {missing - 1:,} others" if missing > 1 else ""
         raise DataError(f"{item} of query {query!r} has no grade{others}; give them grades, or {OPTIONS}", query)
     marked = replace(queries, judged=judged, unjudged=policy)
-    note = f"{counted(missing, 'item')} ({percent(missing / judged.size)}) without a grade {_COUNT[policy]}"
+    note = f"{counted(missing, 'item')} without a grade ({percent(missing / judged.size)}): {_COUNTED[policy]}"
     notes = (*queries.notes, f"{note} (`unjudged={policy}`)")
     if policy == "drop":
         return _without(replace(marked, notes=notes), judged)
@@ -85,7 +85,7 @@ def _without(queries: Queries, kept: NDArray[np.bool_]) -> Queries:
     fewer = replace(queries, offsets=offsets_from(lengths), rows=None, judged=None, **columns)
     if left.size == len(queries):
         return fewer
-    empty = f"{counted(len(queries) - left.size, 'query')} had no graded item and are left out"
+    empty = f"{counted(len(queries) - left.size, 'query')} without a graded item left out"
     return replace(fewer[left], notes=(*queries.notes, empty))
 
 
