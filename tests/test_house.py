@@ -11,7 +11,7 @@ SOURCE = Path(isrr.__file__).parent
 LAYERS = [
     "errors", "counting", "files", "json_files", "compiled", "parallel", "noise", "data", "gains", "scores", "ranker",
     "metrics", "risk", "guarantee", "findings", "certificate", "status", "engines", "calibration", "explore", "monitor",
-    "report", "serve", "experiments", "cli",
+    "report", "serve", "pyterrier", "experiments", "cli",
 ]  # fmt: skip
 HEAVY = [
     "pandas", "polars", "torch", "lightgbm", "catboost", "xgboost", "starlette", "pyspark", "matplotlib",
