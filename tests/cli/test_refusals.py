@@ -78,7 +78,7 @@ def made(tmp_path_factory):
         (["demo", "--out", "ranker.json"], "ranker.json: this is a file; name a folder"),
         (["demo", "--out", "ranker.json/x"], "ranker.json is a file; name a folder"),
         (["demo", "-p", "ndcg@5 >= 95"], "write 0.95, or 95% of deterministic"),
-        (["demo", "-p", "group_disparity@5 <= 0.2"], "the demo's items belong to no groups"),
+        (["demo", "-p", "group_disparity@5 <= 0.2"], "the demo's items have no item group"),
         (["train", "judged.parquet", "--out", "ranker.json"], "ranker.json: this is a file; name a folder"),
         (["data", "show", "no-score.csv", "--score", "Score"], "did you mean 'Score_'?"),
         (["data", "convert", "no-score.csv", "x.csv"], "the name must end in .arrow or .parquet"),

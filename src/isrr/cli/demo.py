@@ -57,7 +57,12 @@ def _refuse_unpromised(text: str) -> None:
     """Refuse a promise that cannot be read, and one that the demo's queries have no column for."""
     from isrr.promises.promise import Promise
 
-    lacking = set(Promise.parse(text).columns) - {"relevance"}
+    try:
+        lacking = set(Promise.parse(text).columns) - {"relevance"}
+    except PromiseError as error:
+        if "`bound=`" in str(error):
+            raise PromiseError(f"write the bound into the promise, as in '{text.strip()} with bound 10'") from None
+        raise
     if lacking:
         raise PromiseError(f"the demo's items have no {lacking.pop().replace('_', ' ')}; promise ndcg, for example")
 
