@@ -14,7 +14,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isrr.data.queries import FloatArray, Queries
+from isrr.data.ordering import sum_largest
+from isrr.data.queries import FloatArray, IntArray, Queries
+from isrr.data.ragged import side_by_side
 from isrr.data.rankings import checked_rankings
 from isrr.errors import DataError
 
@@ -134,13 +136,41 @@ def dcg(
 def ideal_dcg(
     queries: Queries, *, k: int = 5, gain: Gain = "exponential", discount_kind: Discount = "log2"
 ) -> FloatArray:
-    """DCG@k of the order by falling relevance, the largest there is, (n_queries,)."""
-    return queries.sum_largest(item_gains(queries, gain), discount(k, discount_kind))
+    """DCG@k of the order by falling relevance, the largest there is, (n_queries,).
+
+    Relevant items that were judged but not retrieved count, as they do in trec_eval.
+    """
+    gains, weights = item_gains(queries, gain), discount(k, discount_kind)
+    if queries.unretrieved is None:
+        return queries.sum_largest(gains, weights)
+    offsets, grades = queries.unretrieved
+    return sum_largest(*side_by_side((queries.offsets, gains), (offsets, gain_of(grades, gain))), weights)
+
+
+def relevant_total(queries: Queries, relevant: NDArray[np.bool_], *, above: float = 0.0) -> IntArray:
+    """How many relevant items a query has, retrieved or not, (n_queries,): what recall divides by.
+
+    Args:
+        queries: Judged queries.
+        relevant: Which items of the lists are relevant, in query order, (n_rows,).
+        above: Items that were not retrieved are relevant when their grade is above this.
+
+    Example:
+        >>> queries = Queries.from_arrays(scores=[3, 2, 1], relevance=[0, 2, 1], query_ids=[7, 7, 8])
+        >>> relevant_total(queries, queries.relevance > 0)
+        array([1, 1])
+    """
+    counts: IntArray = np.add.reduceat(relevant, queries.offsets[:-1], dtype=np.int64)
+    if queries.unretrieved is None:
+        return counts
+    offsets, grades = queries.unretrieved
+    upto = np.concatenate(([0], np.cumsum(grades > above)))
+    return counts + upto[offsets[1:]] - upto[offsets[:-1]]
 
 
 def has_relevant(queries: Queries, *, gain: Gain = "exponential") -> NDArray[np.bool_]:
-    """Whether a query has a relevant item, (n_queries,)."""
-    return ideal_dcg(queries, k=1, gain=gain) > 0
+    """Whether a query's list has a relevant item, (n_queries,); items that were not retrieved don't count."""
+    return np.asarray(np.maximum.reduceat(item_gains(queries, gain), queries.offsets[:-1]) > 0)
 
 
 def ndcg(

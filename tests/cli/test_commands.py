@@ -308,3 +308,28 @@ def test_data_commands_convert_and_describe(tmp_path):
     assert "features        3" in shown
     assert "mslr-web30k" in isrr("data", "benchmarks").stdout
     assert isrr("data", "convert", tmp_path / "queries.txt", tmp_path / "queries.csv").returncode == 2
+
+
+def test_a_run_with_its_judgments_is_converted(tmp_path):
+    (tmp_path / "run.txt").write_text("q1 Q0 a 1 2.5 t\nq1 Q0 b 2 1.5 t\nq2 Q0 a 1 1.0 t\n")
+    (tmp_path / "qrels.txt").write_text("q1 0 b 2\nq1 0 z 3\n")
+    judged, given = tmp_path / "judged.parquet", ("--run", tmp_path / "run.txt", "--qrels", tmp_path / "qrels.txt")
+    done = isrr("data", "convert", *given, "-o", judged, "--ties", "trec")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("judged.parquet: Queries(1 query, 2 items; scores, relevance, item_ids)\n")
+    assert "warning:" in done.stderr
+    assert "run.txt: 1 query without judgments left out: q2" in done.stderr
+    assert "1 item without a grade (50.0 %): counted as irrelevant (--unjudged zero)" in done.stderr
+    assert "not retrieved   1 relevant item, counted in the ideal" in isrr("data", "show", judged).stdout
+    assert isrr("data", "convert", *given, judged).returncode == 0
+    for wrong, said in (
+        ([tmp_path / "run.txt", judged], "this looks like a TREC run; give its judgments too: --run"),
+        ([*given, "--unjudged", "refuse", "-o", judged], "--unjudged zero, --unjudged drop or --unjudged worst"),
+        (["-o", judged], "or a run with its judgments: --run and --qrels"),
+        ([tmp_path / "run.txt"], "name the file to write, .arrow or .parquet: --output"),
+        ([tmp_path / "x.txt", judged, "-o", judged], "both named as the file to write"),
+        ([*given, "-o", tmp_path / "run.txt"], "must end in"),
+    ):
+        done = isrr("data", "convert", *wrong)
+        assert done.returncode == 2
+        assert said in done.stderr

@@ -28,6 +28,9 @@ CHOICES = {
     "gain": ("exponential", "linear", "equal"),
     "discount": ("log2", "reciprocal", "uniform"),
     "empty_query": ("skip", "zero", "one"),
+    "unjudged": ("refuse", "zero", "drop", "worst"),
+    "ties": ("trec",),
+    "format": ("trec", "table", "json"),
     "model": tuple(LOSSES),
     "normalize": ("none", "query"),
     "result": ("tradeoff", "coverage", "decay", "stochastic", "rcscore", "runtime", "all"),
@@ -64,7 +67,7 @@ def offered_promises(incomplete: str) -> list[str]:
     return offered(PROMISES)(incomplete) if quoted else [f"'{promise}'" for promise in PROMISES]
 
 
-def choice(name: str, help_text: str) -> Any:
-    """An option whose values are known: its help lists them and the shell completes them."""
-    values = CHOICES[name]
-    return typer.Option(help=f"{help_text}: {', '.join(values)}.", autocompletion=offered(values))
+def choice(name: str, help_text: str, panel: str | None = None) -> Any:
+    """An option whose values are known: its help lists them, in its panel, and the shell completes them."""
+    values, text = CHOICES[name], f"{help_text}: {', '.join(CHOICES[name])}."
+    return typer.Option(help=text, autocompletion=offered(values), rich_help_panel=panel)

@@ -1,28 +1,44 @@
-"""`isrr data`: look at a file of queries, convert it, name the benchmarks."""
+"""`isrr data`: look at a file of queries, or at a run with its judgments, convert it, name the benchmarks."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from isrr.cli.console import say
-from isrr.cli.inputs import check_file
-from isrr.cli.options import COLUMNS, Features, Sizes, ZeroBased, with_columns
+from isrr.cli.inputs import check_file, warn_of_notes
+from isrr.cli.options import COLUMNS, Features, Sizes, ZeroBased, with_columns, with_run
 from isrr.counting import counted
+from isrr.errors import DataError
+
+if TYPE_CHECKING:
+    from isrr.data.queries import Queries
 
 app = typer.Typer(no_args_is_help=True, help="Look at files of queries and convert them.")
 
 Source = Annotated[
-    Path, typer.Argument(help="Queries: LETOR or SVMLight text (also .gz), Parquet, CSV, JSONL or Arrow.")
+    Path | None,
+    typer.Argument(
+        help="Queries: LETOR or SVMLight text (also .gz), Parquet, CSV, JSONL or Arrow. Leave it out with --run.",
+        show_default=False,
+    ),
 ]
 
 
 @app.command()
 @with_columns(*COLUMNS)
+@with_run
 def convert(
-    source: Source,
-    target: Annotated[Path, typer.Argument(help="Where to write them: .arrow (fastest to load) or .parquet.")],
     columns: dict[str, Any],
+    judged_run: dict[str, Any],
+    source: Source = None,
+    target: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Where to write them: .arrow (fastest to load) or .parquet; or use -o.", show_default=False
+        ),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The same as TARGET.")] = None,
     features: Features = None,
     group: Sizes = None,
     zero_based: ZeroBased = False,
@@ -30,20 +46,31 @@ def convert(
     """Write a copy that loads many times faster than text, its columns under their usual names.
 
     isrr data convert train.txt train.arrow
-    """
-    from isrr.data.frames import read_queries, write_queries
 
-    check_file(target, ".arrow", ".parquet", read=(source,))
-    queries = read_queries(source, **columns, features=features, group=group, zero_based=zero_based, comment_ids=True)
-    write_queries(queries, target)
-    say(f"{target}: {queries!r}")
+    isrr data convert --run run.txt --qrels qrels.txt -o judged.parquet
+    """
+    from isrr.data.frames import write_queries
+
+    if judged_run["run"] is not None and target is None:
+        source, target = None, source
+    if output is not None and target is not None:
+        raise DataError(f"{target} and {output} are both named as the file to write; name one")
+    written = output or target
+    if written is None:
+        raise DataError("name the file to write, .arrow or .parquet: `output=`")
+    check_file(written, ".arrow", ".parquet", read=(source, judged_run["run"], judged_run["qrels"]))
+    queries = _read(source, judged_run, columns, features=features, group=group, zero_based=zero_based)
+    write_queries(queries, written)
+    say(f"{written}: {queries!r}")
 
 
 @app.command()
 @with_columns(*COLUMNS)
+@with_run
 def show(
-    source: Source,
     columns: dict[str, Any],
+    judged_run: dict[str, Any],
+    source: Source = None,
     features: Features = None,
     group: Sizes = None,
     zero_based: ZeroBased = False,
@@ -51,18 +78,20 @@ def show(
     """What a file holds: queries, items, grades, list lengths, scores."""
     import numpy as np
 
-    from isrr.data.frames import read_queries
+    from isrr.gains import relevant_total
 
-    queries = read_queries(source, **columns, features=features, group=group, zero_based=zero_based, comment_ids=True)
+    queries = _read(source, judged_run, columns, features=features, group=group, zero_based=zero_based)
     lengths = queries.n_items
-    say(f"{source}: {queries!r}")
+    say(f"{source or judged_run['run']}: {queries!r}")
     say(f"items a query   {lengths.mean():.1f} on average, {lengths.min()} to {lengths.max()}")
     if queries.relevance is not None:
         grades, counts = np.unique(queries.relevance, return_counts=True)
         shares = ", ".join(f"{g:g}: {c / counts.sum():.1%}" for g, c in zip(grades[:10], counts[:10], strict=True))
-        relevant = np.maximum.reduceat(queries.relevance, queries.offsets[:-1]) > 0
         say(f"relevance       {shares}")
-        say(f"no relevant     {counted(int((~relevant).sum()), 'query')}")
+        empty = relevant_total(queries, queries.relevance > 0) == 0
+        say(f"no relevant     {counted(int(empty.sum()), 'query')}")
+        if queries.unretrieved is not None:
+            say(f"not retrieved   {counted(len(queries.unretrieved[1]), 'relevant item')}, counted in the ideal")
     if queries.scores is not None:
         low, middle, high = np.quantile(queries.scores, [0, 0.5, 1])
         say(f"scores          {low:.4g} to {high:.4g}, median {middle:.4g}")
@@ -77,3 +106,14 @@ def benchmarks() -> None:
 
     for name, published in CATALOG.items():
         say(f"{name:12} {published.source}")
+
+
+def _read(source: Path | None, judged_run: dict[str, Any], columns: dict[str, Any], **letor: Any) -> "Queries":
+    """The queries of a file, or of a run with its judgments; what their reader notes is said."""
+    from isrr.data.frames import read_queries
+
+    if source is None and judged_run["run"] is None and judged_run["qrels"] is None:
+        raise DataError("name a file of queries, or a run with its judgments: `run=` and `qrels=`")
+    queries = read_queries(source, **judged_run, **columns, **letor, comment_ids=True)
+    warn_of_notes(queries)
+    return queries

@@ -11,6 +11,7 @@ from isrr.errors import CertificateError, DataError, PromiseError
 
 if TYPE_CHECKING:
     from isrr.certificate import Outcome
+    from isrr.data.queries import Queries
     from isrr.engines.local import InMemory
     from isrr.engines.spark import SparkRows
     from isrr.promises.promise import Promise
@@ -101,6 +102,12 @@ def warn_of_single_items(share: float, name: str) -> None:
 
     if said := mostly_single(share):
         warn(as_options(f"{name}: {said}"))
+
+
+def warn_of_notes(queries: "Queries") -> None:
+    """Say what the reader of the queries had to leave out or to settle."""
+    for note in queries.notes:
+        warn(as_options(note))
 
 
 def check_file(file: Path, *suffixes: str, read: Iterable[str | Path | None] = ()) -> None:

@@ -98,6 +98,35 @@ def with_meaning(command: Callable[..., None]) -> Callable[..., None]:
     return _together("meaning", options)(command)
 
 
+def with_run(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options for a run and its judgments; it takes them together, as the dict `judged_run`.
+
+    They are named as the arguments of `read_queries`, and are None where they were not given.
+    """
+    panel = "A run with its judgments, in place of a table"
+    formats = "TREC text (also .gz), BEIR's TSV, a table, or JSON {query: {item: number}}"
+    others = "Quepid's CSV, OpenSearch's judgments, an Elasticsearch _rank_eval request"
+
+    def source(text: str) -> Any:
+        return Annotated[Path | None, typer.Option(help=text, rich_help_panel=panel)]
+
+    def one_of(name: str, text: str) -> Any:
+        return Annotated[str | None, choice(name, text, panel)]
+
+    options = {
+        "run": (source(f"Items retrieved for each query, with their scores: {formats}."), None),
+        "qrels": (source(f"The judgments of the run: the same formats, {others}."), None),
+        "ties": (one_of("ties", "Order equal scores as trec_eval does, for figures equal to its own"), None),
+        "unjudged": (
+            one_of("unjudged", "How items without a grade count; by default zero with --qrels, else refuse"),
+            None,
+        ),
+        "run_format": (one_of("format", "Format of the run, if it is not inferred from the content"), None),
+        "qrels_format": (one_of("format", "Format of the judgments, if it is not inferred from the content"), None),
+    }
+    return _together("judged_run", options)(command)
+
+
 def with_columns(*roles: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command one option for each role a column can play; it takes them together, as the dict `columns`."""
     return _together("columns", {role: (_column(role), None) for role in roles})

@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrr.data.files import KINDS, Table, written_names
+from isrr.data.grades import BESIDE_GRADES, judged_rows, stored_policy, with_grades
 from isrr.data.letor import Group
 from isrr.data.numbers import features as as_features
 from isrr.data.queries import Queries
+from isrr.data.unjudged import OPTIONS, Unjudged, checked_policy
 from isrr.errors import DataError, did_you_mean
 
 USUAL_NAMES = {
@@ -44,16 +46,20 @@ class Cast:
     roles: dict[str, str]
     features: str | list[str] | None
     absent: dict[str, str]
+    with_grades: tuple[str, ...] = ()  # columns that go where the grades go
+    unjudged: Unjudged | None = None  # None: as the table says, else refused
 
     @property
     def names(self) -> list[str]:
         """All columns that play a role."""
         features = [self.features] if isinstance(self.features, str) else self.features or []
-        return list(dict.fromkeys([*self.roles.values(), *features]))
+        return list(dict.fromkeys([*self.roles.values(), *features, *self.with_grades]))
 
     def only(self, roles: Sequence[str]) -> "Cast":
         """The part of the cast that plays these roles; no features."""
-        return Cast({role: name for role, name in self.roles.items() if role in roles}, None, self.absent)
+        played = {role: name for role, name in self.roles.items() if role in roles}
+        with_grades = self.with_grades if "relevance" in played else ()
+        return replace(self, roles=played, features=None, with_grades=with_grades)
 
     @property
     def ids(self) -> list[str]:
@@ -74,8 +80,15 @@ def value_roles(values: Sequence[str]) -> dict[str, str | None]:
     return {f"{VALUE}{name}": name for name in ([values] if isinstance(values, str) else values)}
 
 
-def cast(table: Table, named: dict[str, str | None], features: str | Sequence[str] | None, need_query: bool) -> Cast:
+def cast(
+    table: Table,
+    named: dict[str, str | None],
+    features: str | Sequence[str] | None,
+    need_query: bool,
+    unjudged: Unjudged | None = None,
+) -> Cast:
     """Give each role the column named for it, or the first of its usual names that the table has."""
+    _refuse_beir(table, named)
     have = f"the columns are {', '.join(table.columns) or 'none'}"
     features = _matched(table, features)
     for name in [*named.values(), *([features] if isinstance(features, str) else features or [])]:
@@ -106,9 +119,23 @@ def cast(table: Table, named: dict[str, str | None], features: str | Sequence[st
         roles={role: name for role, name in roles.items() if name is not None},
         features=features if isinstance(features, str | None) else list(features),
         absent={role: missing(role) for role, name in (roles | {"features": features}).items() if name is None},
+        with_grades=tuple(name for name in BESIDE_GRADES if name in table.columns and name not in roles.values())
+        if roles["relevance"] is not None
+        else (),
+        unjudged=None if unjudged is None else checked_policy(unjudged),
     )
     _refuse_ambiguous(chosen, table)
     return chosen
+
+
+def _refuse_beir(table: Table, named: dict[str, str | None]) -> None:
+    """Refuse BEIR's qrels, whose `score` is the grade, and its runs, which have the same header."""
+    plain = sorted(name.lower().replace("_", "-") for name in table.columns)
+    if plain == ["corpus-id", "query-id", "score"] and named.get("relevance") is None:
+        raise DataError(
+            f"{table.name}: in BEIR's qrels the column 'score' is the grade, and a table of judged queries needs "
+            f"scores and grades; give the run and its judgments: `run=` and `qrels=`"
+        )
 
 
 def _refuse_ambiguous(chosen: Cast, table: Table) -> None:
@@ -142,6 +169,8 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
     if table.num_rows == 0:
         raise DataError(f"{name}: the table has no rows")
 
+    policy = columns.unjudged or stored_policy(table, columns.with_grades) or "refuse"
+
     def numbers(role: str) -> NDArray[Any] | None:
         return as_array(table[columns.roles[role]]) if role in columns.roles else None
 
@@ -150,24 +179,35 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
 
     arguments = {"query_ids": "query", "item_ids": "item", "item_groups": "item_group", "segments": "segment"}
     values = {role.removeprefix(VALUE): numbers(role) for role in columns.roles if role.startswith(VALUE)}
+    judged, relevance = None, numbers("relevance")
+    if (grades := columns.roles.get("relevance")) is not None:
+        judged = judged_rows(table, columns.with_grades, grades)
+        if judged is not None and policy != "refuse":
+            relevance = _zero_elsewhere(table[grades], judged)
     try:
         queries = Queries.from_arrays(
             **{argument: ids(role) for argument, role in arguments.items()},
             scores=numbers("score"),
-            relevance=numbers("relevance"),
+            relevance=relevance,
             features=None if columns.features is None else _matrix(table, columns.features),
             values=values,  # type: ignore[arg-type]
             group=group,  # type: ignore[arg-type]
         )
     except DataError as error:
         role = (arguments | {"scores": "score", "relevance": "relevance"}).get(error.column or "", "")
+        if role == "relevance" and judged is not None and error.row is not None and not judged[error.row]:
+            error.args = (f"{error.args[0].split(';')[0]}; every item needs a grade, or {OPTIONS}",)
         raise located(error, name, columns.roles.get(role, error.column)) from None
-    return replace(
+    queries = replace(
         queries,
         made_ids=has_made_ids(table.schema) or queries.made_ids,
         absent=columns.absent,
         feature_names=() if columns.features is None else _feature_names(table, columns.features),
     )
+    try:
+        return with_grades(queries, table, columns.with_grades, judged, policy)
+    except DataError as error:
+        raise located(error, name, error.column) from None
 
 
 def located(error: DataError, name: str, column: str | None) -> DataError:
@@ -201,6 +241,16 @@ def as_array(column: Any) -> NDArray[Any]:
         # by way of text: the direct way turns 0.1 into 0.09999999999999999
         column = column.cast(pa.string()).cast(pa.float64())
     return np.asarray(column.to_numpy())
+
+
+def _zero_elsewhere(column: Any, chosen: NDArray[np.bool_]) -> NDArray[Any]:
+    """A column of numbers, 0 in all rows but the chosen ones."""
+    import pyarrow as pa
+
+    given = as_array(column.filter(pa.array(chosen)))
+    values = np.zeros(chosen.size, given.dtype)
+    values[chosen] = given
+    return values
 
 
 def _feature_names(table: Any, features: str | list[str]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from isrr.data.identifiers import INTEGER
+from isrr.data.trec_lines import shape_of
 from isrr.errors import DataError
 from isrr.files import replacing
 
@@ -68,6 +69,10 @@ def _sniffed(path: Path) -> str:
     first = next((line for line in lines if line and not line.startswith(b"#")), b"")
     if _LETOR_LINE.match(first):
         return "letor"
+    if (shape := shape_of(first)) is not None:
+        here, other = ("a TREC run", "its judgments") if shape == "run" else ("TREC qrels", "the run they judge")
+        call = f"`run=` {path} `qrels=` …" if shape == "run" else f"`run=` … `qrels=` {path}"
+        raise DataError(f"{path}: this looks like {here}; give {other} too: {call}")
     if b"," in first or b"\t" in first:
         return "csv"
     suffixes = ", ".join(KINDS)

@@ -16,17 +16,25 @@ from numpy.typing import NDArray
 
 from isrr.data.blocks import need_parquet, parquet_batches, whole_queries
 from isrr.data.columns import FEATURE_NAMES, MADE_IDS, OWN_NAMES, VALUE, cast, queries_of, value_roles
-from isrr.data.files import VALUES, Table, kind_of, open_table, reading, write_table
+from isrr.data.dataframes import from_frame
+from isrr.data.files import VALUES, kind_of, open_table, reading, write_table
+from isrr.data.grades import BESIDE_GRADES, columns_of, metadata_of
 from isrr.data.letor import Group, read_letor
+from isrr.data.pair_files import Format
 from isrr.data.queries import Queries
+from isrr.data.runs import read_run
+from isrr.data.ties import Ties, with_ties
+from isrr.data.unjudged import Unjudged
 from isrr.errors import DataError
 
 WRITTEN = {".parquet": "parquet", ".arrow": "arrow"}
 
 
 def read_queries(
-    source: Any,
+    source: Any = None,
     *,
+    run: Any = None,
+    qrels: Any = None,
     query: str | None = None,
     item: str | None = None,
     score: str | None = None,
@@ -39,11 +47,21 @@ def read_queries(
     zero_based: bool = False,
     comment_ids: bool = False,
     values: Sequence[str] = (),
+    unjudged: Unjudged | None = None,
+    ties: Ties | None = None,
+    run_format: Format | None = None,
+    qrels_format: Format | None = None,
 ) -> Queries:
     """Read queries from a file (Parquet, Arrow, CSV, JSONL, LETOR text) or a pandas, polars or pyarrow table.
 
+    Or from a run and its judgments, each a file or an object of its own: TREC text, BEIR's files, dicts
+    `{query: {item: number}}`, tables, Quepid's ratings, judgments of OpenSearch's Search Relevance Workbench, requests
+    to Elasticsearch's `_rank_eval`. They are joined as evaluation tools do; `Queries.notes` says what was left out.
+
     Args:
         source: Path of the file, or the table.
+        run: In place of `source`: items retrieved for each query, with their scores.
+        qrels: The judgments of the run; without them the queries are unjudged.
         query: Column with the query of each row; by default `query_id`, `qid` or `query`.
         item: Column with the item; by default `item_id`, `doc_id`, `docid` or `item`, where there is one.
         score: Column with the raw score; by default `score`, where there is one.
@@ -57,6 +75,11 @@ def read_queries(
         zero_based: For LETOR text, as in `read_letor`.
         comment_ids: For LETOR text, as in `read_letor`; ignored elsewhere.
         values: Further columns of numbers to read, such as ["margin"]; a column with another role may be among them.
+        unjudged: How items without a grade count: "refuse" (the default for tables), "zero" (the default for qrels),
+            "drop" or "worst"; see `isrr.data.unjudged`.
+        ties: "trec" orders equal scores as trec_eval does, for figures equal to its own.
+        run_format: "trec", "table" or "json", where the format should not be inferred from the content.
+        qrels_format: The same for the judgments.
 
     Example:
         >>> import pyarrow as pa
@@ -64,9 +87,14 @@ def read_queries(
         Queries(2 queries, 3 items; scores, relevance)
     """
     named = {"query": query, "item": item, "score": score, "relevance": relevance}
+    if run is not None or qrels is not None:
+        if source is not None:
+            raise DataError("give a table of judged queries, or `run=` and `qrels=`, not both")
+        formats = {"run_format": run_format, "qrels_format": qrels_format}
+        return read_run(run, qrels, unjudged=unjudged or "zero", ties=ties, **formats, **named)  # type: ignore[arg-type]
     named |= {"segment": segment, "item_group": item_group} | value_roles(values)
     if not isinstance(source, str | os.PathLike):
-        table = _from_frame(source)
+        table = from_frame(source)
     elif (kind := kind_of(path := Path(source))) == "letor":
         unused = [role for role, name in (named | {"features": features}).items() if name is not None]
         if unused:
@@ -78,10 +106,10 @@ def read_queries(
     if n_features is not None or zero_based:
         which = "zero_based" if zero_based else "n_features"
         raise DataError(f"{table.name}: `{which}=` is for LETOR text; a table names its features")
-    columns = cast(table, value_roles(table.values) | named, features, need_query=group is None)
+    columns = cast(table, value_roles(table.values) | named, features, need_query=group is None, unjudged=unjudged)
     with reading(table.name):
         rows = table.read(columns.names, columns.ids)
-    return queries_of(rows, columns, table.name, group)
+    return with_ties(queries_of(rows, columns, table.name, group), ties)
 
 
 def read_blocks(
@@ -152,37 +180,12 @@ def write_queries(queries: Queries, path: str | os.PathLike[str]) -> None:
     if queries.features is not None:
         flat = pa.array(queries.features.reshape(-1))
         columns["features"] = pa.FixedSizeListArray.from_arrays(flat, queries.features.shape[1])
+    columns |= columns_of(queries)
     for name, numbers in queries.values.items():
-        if name in OWN_NAMES and not (name in columns and columns[name].equals(pa.array(numbers))):
+        taken = name in OWN_NAMES or name in BESIDE_GRADES
+        if taken and not (name in columns and columns[name].equals(pa.array(numbers))):
             raise DataError(f"{file}: a value column cannot be called {name!r}, as another column is; rename it")
         columns[name] = pa.array(numbers)
-    kept = dict(MADE_IDS) if queries.made_ids else {}
+    kept = (MADE_IDS if queries.made_ids else {}) | metadata_of(queries)
     kept |= {FEATURE_NAMES: json.dumps(queries.feature_names).encode(), VALUES: json.dumps([*queries.values]).encode()}
     write_table(pa.table(columns).replace_schema_metadata(kept), file, kind)
-
-
-def _from_frame(source: Any) -> Table:
-    import narwhals as nw
-    import pyarrow as pa
-    from narwhals.exceptions import DuplicateError
-
-    try:
-        frame = nw.from_native(source)
-        names = frame.collect_schema().names()
-    except DuplicateError as error:
-        raise DataError(f"table: a column appears twice: {' '.join(str(error).split())}") from None
-    except TypeError:
-        kind = type(source).__name__
-        raise DataError(f"a {kind} is neither a path nor a pandas, polars or pyarrow table") from None
-    odd = next((name for name in names if not isinstance(name, str)), None)
-    if odd is not None:
-        raise DataError(f"table: a column is named {odd!r}; names of columns must be text")
-
-    def read(columns: list[str], _: list[str]) -> Any:
-        chosen = frame.select(columns)
-        try:
-            return (chosen.collect() if isinstance(chosen, nw.LazyFrame) else chosen).to_arrow()
-        except (pa.ArrowException, OverflowError) as error:
-            raise DataError(f"table: a column mixes kinds of values: {error}") from None
-
-    return Table("table", names, read)

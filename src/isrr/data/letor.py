@@ -50,12 +50,7 @@ def read_letor(
         n_threads: Number of threads; by default as many as are in use everywhere, `isrr.parallel.threads`.
     """
     file = Path(path)
-    try:
-        data = _unpacked(file) if file.suffix == ".gz" else _mapped(file)
-    except FileNotFoundError:
-        raise DataError(f"{file}: there is no such file") from None
-    except OSError as error:
-        raise DataError(f"{file}: cannot be read: {error.strerror or error}") from None
+    data = bytes_of(file)
     syntax = Syntax(str(file), n_features, zero_based, with_qid=group is None)
     return _parsed(data, syntax, group, comment_ids, n_threads or threads())
 
@@ -79,6 +74,16 @@ def parse_letor(
     """
     syntax = Syntax(name, n_features, zero_based, with_qid=group is None)
     return _parsed(np.frombuffer(text, np.uint8), syntax, group, comment_ids, n_threads)
+
+
+def bytes_of(file: Path) -> Bytes:
+    """The bytes of a file, mapped; those of a gzipped one unpacked first."""
+    try:
+        return _unpacked(file) if file.suffix == ".gz" else _mapped(file)
+    except FileNotFoundError:
+        raise DataError(f"{file}: there is no such file") from None
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read: {error.strerror or error}") from None
 
 
 def _mapped(file: Path) -> Bytes:

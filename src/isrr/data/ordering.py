@@ -64,3 +64,14 @@ def repeats(offsets: NDArray[np.int64], items: Ids) -> NDArray[np.int64]:
     query = np.searchsorted(offsets, rows, side="right")
     _, first = np.unique(query * len(different) + codes, return_index=True)
     return np.delete(rows, first)
+
+
+def sum_largest(
+    offsets: NDArray[np.int64], values: NDArray[np.float64], factors: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Σ_j factors[j] · (the j-th largest value of each list), (n_lists,)."""
+    from isrr.data import _order_kernels
+
+    out = np.empty(offsets.size - 1)
+    over_queries(lambda start, stop: _order_kernels.sum_largest(offsets, values, factors, start, stop, out), offsets)
+    return out

@@ -19,7 +19,9 @@ from isrr.data.grouping import Grouping
 from isrr.data.identifiers import Coded, Ids, identifier_key, joined_identifiers
 from isrr.data.numbers import LARGEST, finite, numbers
 from isrr.data.numbers import features as as_features
-from isrr.data.ordering import falling_order, repeats
+from isrr.data.ordering import falling_order, repeats, sum_largest
+from isrr.data.ragged import Ragged, chosen_lists, joined_lists
+from isrr.data.ties import order_with_ties
 from isrr.errors import DataError, did_you_mean
 from isrr.parallel import over_queries
 
@@ -48,6 +50,12 @@ class Queries:
         absent: What to say when a column is asked for that the source did not have, by its role.
         feature_names: Names of the feature columns, (n_features,); empty where they have none.
         values: Further columns of numbers, one per row, by name: a margin, a price.
+        unretrieved: Grades that count in the ideal beside those of the list, a list per query: relevant items that
+            were judged but not retrieved.
+        judged: Whether an item has a grade of its own, one per row; None where all have.
+        unjudged: How items without a grade count; see `isrr.data.unjudged`.
+        tie_order: Items with equal scores are ordered by this, rising, one per row; None for the usual order.
+        notes: What the reader should tell the user about the source, a sentence each.
     """
 
     offsets: IntArray
@@ -63,6 +71,11 @@ class Queries:
     absent: Mapping[str, str] = field(default_factory=dict)
     feature_names: tuple[str, ...] = ()
     values: Mapping[str, FloatArray] = field(default_factory=dict)
+    unretrieved: Ragged | None = None
+    judged: NDArray[np.bool_] | None = None
+    unjudged: str = "refuse"
+    tie_order: IntArray | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.items, np.ndarray):  # as they come from another process
@@ -190,8 +203,13 @@ class Queries:
         return "".join(f"{int(part):016x}" for part in sums)
 
     def _fingerprint(self, column: FloatArray | None) -> str:
-        """32 hex digits that name the query ids, a column of numbers and relevance."""
+        """32 hex digits that name the query ids, a column of numbers, relevance, and grades outside the list."""
+        from isrr.data._order_kernels import hash_queries
+
         sums = self._hashes(self.keys, column, self.relevance).sum(axis=0)
+        if self.unretrieved is not None:
+            offsets, grades = self.unretrieved
+            sums = sums + hash_queries(offsets, self.keys, grades, np.empty(0)).sum(axis=0)
         return "".join(f"{int(part):016x}" for part in sums)
 
     def content_keys(self, *, judged: bool) -> NDArray[np.uint64]:
@@ -224,6 +242,8 @@ class Queries:
         Equal scores are ordered by a hash of the query's id, its scores and the item's id (or its position in the query
         where there are no item ids), which cannot know how relevant the item is. Serving orders them the same way.
         """
+        if self.tie_order is not None:
+            return order_with_ties(self.offsets, self.need_scores(), self.tie_order)
         return falling_order(self.offsets, self.need_scores(), self.query_ids, self.items)
 
     def tied_places(self, k: int) -> IntArray:
@@ -243,11 +263,7 @@ class Queries:
 
     def sum_largest(self, values: FloatArray, factors: FloatArray) -> FloatArray:
         """Σ_j factors[j] · (the query's j-th largest value), (n_queries,); values in query order."""
-        from isrr.data._order_kernels import sum_largest
-
-        out = np.empty(len(self))
-        over_queries(lambda start, stop: sum_largest(self.offsets, values, factors, start, stop, out), self.offsets)
-        return out
+        return sum_largest(self.offsets, values, factors)
 
     def __getitem__(self, index: Index) -> "Queries":
         """The chosen queries, in the order asked for; their rows stand in query order."""
@@ -279,6 +295,10 @@ class Queries:
             absent=self.absent,
             feature_names=self.feature_names,
             values={name: column[take] for name, column in self.values.items()},
+            unretrieved=None if self.unretrieved is None else chosen_lists(self.unretrieved, chosen),
+            judged=rows_of(self.judged),
+            unjudged=self.unjudged,
+            tie_order=rows_of(self.tie_order),
         )
 
     @staticmethod
@@ -307,13 +327,26 @@ class Queries:
             raise DataError(f"query {str(texts[counts > 1][0])!r} stands in more than one part")
         if counts.max() > 1:
             ids = np.arange(len(ids))
-        of_numbers = ("scores", "relevance", "features")
+        of_numbers = ("scores", "relevance", "features", "tie_order")
         columns = {name: joined(name) for name in (*of_numbers, "item_groups", "segments")}
         held = [part.items for part in parts if part.items is not None]
         columns["items"] = Ids.joined(held) if len(held) == len(parts) else None
         shared = [name for name in parts[0].values if all(name in part.values for part in parts)]
-        values = {name: np.concatenate([part.values[name] for part in parts]) for name in shared}
-        return Queries(offsets=offsets, query_ids=ids, made_ids=made, feature_names=names, values=values, **columns)
+        policies = {part.unjudged for part in parts} - {"refuse"}
+        if len(policies) > 1:
+            raise DataError(f"unjudged items count differently in different parts: {', '.join(sorted(policies))}")
+        judged = [np.ones(part.n_rows, np.bool_) if part.judged is None else part.judged for part in parts]
+        return Queries(
+            offsets=offsets,
+            query_ids=ids,
+            made_ids=made,
+            feature_names=names,
+            values={name: np.concatenate([part.values[name] for part in parts]) for name in shared},
+            unretrieved=joined_lists([part.unretrieved for part in parts], [len(part) for part in parts]),
+            judged=None if all(part.judged is None for part in parts) else np.concatenate(judged),
+            unjudged=next(iter(policies), "refuse"),
+            **columns,
+        )
 
     def with_scores(self, scores: ArrayLike) -> "Queries":
         """The same queries with new scores, given in the caller's row order."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError, PromiseError
-from isrr.gains import Discount, EmptyQuery, Gain, described, discount, has_relevant, ideal_dcg, item_gains
+from isrr.gains import Discount, EmptyQuery, Gain, described, discount, ideal_dcg, item_gains, relevant_total
 from isrr.metrics.disparity import Disparity
 from isrr.metrics.measure import Kind, Measurable, Measure
 
@@ -111,6 +111,11 @@ def _relevant(queries: Queries) -> FloatArray:
     return (queries.need_relevance() > 0).astype(np.float64)
 
 
+def _relevant_total(queries: Queries, k: int) -> FloatArray:
+    """How many relevant items a query has, retrieved or not, (n_queries,)."""
+    return relevant_total(queries, queries.need_relevance() > 0).astype(np.float64)
+
+
 def _column(name: str, queries: Queries) -> FloatArray:
     return queries.column(name)
 
@@ -170,17 +175,14 @@ def _precision(gain: Gain, kind: Discount) -> Metric:
         "precision",
         _relevant,
         lambda k: np.full(k, 1.0 / k),
-        lambda queries, k: has_relevant(queries, gain="linear").astype(np.float64),
+        lambda queries, k: np.minimum(_relevant_total(queries, k), 1.0),
         ("relevance",),
         title="precision",
     )
 
 
 def _recall(gain: Gain, kind: Discount) -> Metric:
-    return Metric(
-        "recall", _relevant, np.ones, lambda queries, k: _per_query(_relevant(queries), queries), ("relevance",),
-        title="recall",
-    )  # fmt: skip
+    return Metric("recall", _relevant, np.ones, _relevant_total, ("relevance",), title="recall")
 
 
 def _kept(gain: Gain, kind: Discount) -> Metric:

@@ -1,0 +1,56 @@
+"""Clicks that were taken for grades: what gives them away."""
+
+import re
+
+import numpy as np
+
+from isrr.counting import percent
+from isrr.data.queries import Queries
+
+_CLICKS = re.compile(r"click|purchase|conver|bought|order(s|ed)$|cart|booking|booked", re.IGNORECASE)
+_REPEATED = 0.2  # share of queries with the same items as another, from which they look like requests
+
+
+def looks_like_clicks(queries: Queries, column_name: str | None, k: int, has_position: bool) -> str | None:
+    """A warning where the relevance of queries is probably clicks, which say as much of the place as of the item.
+
+    Args:
+        queries: The queries, with relevance.
+        column_name: The name of the column that the relevance comes from.
+        k: How many places a promise counts.
+        has_position: Whether a column with the position of each item stands beside it.
+
+    Example:
+        >>> queries = Queries.from_arrays(scores=[2.0, 1.0], relevance=[1, 0], query_ids=[7, 7])
+        >>> looks_like_clicks(queries, "clicked", 5, False)[:61]
+        "the relevance looks like clicks (the column is called 'clicke"
+    """
+    relevance = queries.need_relevance()
+    signs = []
+    if column_name is not None and _CLICKS.search(column_name):
+        signs.append(f"the column is called {column_name!r}")
+    if ((relevance == 0) | (relevance == 1)).all():
+        if has_position:
+            signs.append("there is a column with the position shown")
+        if (repeated := _repeated_lists(queries)) > _REPEATED:
+            signs.append(f"{percent(repeated)} of the queries have the same items as another one")
+        if queries.n_items.max() <= k and queries.n_items.max() > 1:
+            signs.append(f"no list is longer than the {k} places that count")
+    if not signs:
+        return None
+    return (
+        f"the relevance looks like clicks ({'; '.join(signs)}). Clicks depend on where an item was shown, so a promise "
+        "made on them as grades doesn't hold for relevance. For click logs use: isrr calibrate --log … --clicks …"
+    )
+
+
+def _repeated_lists(queries: Queries) -> float:
+    """The share of queries of at least two items that have exactly the items of an earlier one."""
+    from isrr.data._order_kernels import hash_queries
+
+    if queries.items is None:
+        return 0.0
+    codes = queries.items.by_appearance()[1].astype(np.float64)
+    sums = hash_queries(queries.offsets, np.zeros(len(queries), np.uint64), codes, np.empty(0))
+    long = sums[queries.n_items > 1]
+    return 1.0 - len(np.unique(long, axis=0)) / len(long) if len(long) else 0.0

@@ -1,0 +1,72 @@
+"""Lists of numbers, one per query: offsets and values, chosen and joined along with the queries they belong to."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ragged = tuple[NDArray[np.int64], NDArray[np.float64]]
+
+
+def lists_of(places: NDArray[Any], values: NDArray[Any], n_lists: int) -> Ragged:
+    """The values of each list, in the order given, from the number of the list that each value belongs to.
+
+    Example:
+        >>> lists_of(np.array([2, 0, 2]), np.array([5.0, 6.0, 7.0]), 3)
+        (array([0, 1, 1, 3]), array([6., 5., 7.]))
+    """
+    lengths = np.bincount(places, minlength=n_lists)
+    order = np.argsort(places, kind="stable")
+    return offsets_from(lengths), np.asarray(values, np.float64)[order]
+
+
+def offsets_from(lengths: NDArray[Any]) -> NDArray[np.int64]:
+    """Where lists of these lengths begin and end."""
+    return np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+
+
+def rows_within(offsets: NDArray[np.int64], chosen: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The offsets of the chosen lists, put one behind the other, and the rows they have at present."""
+    lengths = np.diff(offsets)[chosen]
+    new = offsets_from(lengths)
+    return new, np.repeat(offsets[:-1][chosen] - new[:-1], lengths) + np.arange(new[-1])
+
+
+def chosen_lists(lists: Ragged, chosen: NDArray[Any]) -> Ragged:
+    """The lists of the chosen queries.
+
+    Example:
+        >>> chosen_lists((np.array([0, 1, 1, 3]), np.array([6.0, 5.0, 7.0])), np.array([2, 1]))
+        (array([0, 2, 2]), array([5., 7.]))
+    """
+    offsets, values = lists
+    new, rows = rows_within(offsets, chosen)
+    return new, values[rows]
+
+
+def joined_lists(parts: Sequence[Ragged | None], n_lists: Sequence[int]) -> Ragged | None:
+    """The lists of several parts, one behind the other; a part without any has as many empty ones as it has queries."""
+    if all(part is None for part in parts):
+        return None
+    lengths = [
+        np.zeros(n, np.int64) if part is None else np.diff(part[0]) for part, n in zip(parts, n_lists, strict=True)
+    ]
+    return offsets_from(np.concatenate(lengths)), np.concatenate([part[1] for part in parts if part is not None])
+
+
+def side_by_side(one: Ragged, other: Ragged) -> Ragged:
+    """Each list of the one followed by that of the other.
+
+    Example:
+        >>> side_by_side((np.array([0, 1, 2]), np.array([1.0, 2.0])), (np.array([0, 0, 1]), np.array([9.0])))
+        (array([0, 1, 3]), array([1., 2., 9.]))
+    """
+    lengths = np.diff(one[0]), np.diff(other[0])
+    offsets = offsets_from(lengths[0] + lengths[1])
+    values = np.empty(offsets[-1])
+    for (old, part), start, length in zip(
+        (one, other), (offsets[:-1], offsets[:-1] + lengths[0]), lengths, strict=True
+    ):
+        values[np.repeat(start - old[:-1], length) + np.arange(old[-1])] = part
+    return offsets, values

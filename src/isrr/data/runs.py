@@ -1,0 +1,228 @@
+"""A run and its judgments → Queries, joined as evaluation tools do.
+
+Each list is what the run retrieved for a query. A retrieved item without a judgment counts as irrelevant, unless
+another policy is asked for; a relevant item that was not retrieved counts in the ideal; queries that only one of the
+two has are left out, and named in `Queries.notes`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isrr.counting import counted
+from isrr.data.pair_files import Format, read_pairs
+from isrr.data.pairs import Pairs, hashes_of, identifiers_of, some
+from isrr.data.queries import FloatArray, IntArray, Queries
+from isrr.data.ragged import lists_of, offsets_from, rows_within
+from isrr.data.ties import Ties, with_ties
+from isrr.data.unjudged import Unjudged, settled
+from isrr.errors import DataError
+from isrr.parallel import over_queries
+
+
+def read_run(
+    run: Any,
+    qrels: Any = None,
+    *,
+    unjudged: Unjudged = "zero",
+    ties: Ties | None = None,
+    run_format: Format | None = None,
+    qrels_format: Format | None = None,
+    query: str | None = None,
+    item: str | None = None,
+    score: str | None = None,
+    relevance: str | None = None,
+) -> Queries:
+    """The queries of a run, judged where qrels are given; arguments as for `read_queries`.
+
+    Example:
+        >>> read_run({"q1": {"d1": 2.0, "d2": 1.0}}, {"q1": {"d2": 1, "d9": 2}}).relevance
+        array([0., 1.])
+    """
+    if run is None:
+        raise DataError("qrels hold grades but no scores; give the run they judge too: `run=`")
+    results = read_pairs(run, "run", format=run_format, query=query, item=item, value=score)
+    if qrels is None:
+        return with_ties(_Lists.of(results).queries(), ties)
+    judgments = read_pairs(qrels, "qrels", format=qrels_format, query=query, item=item, value=relevance)
+    return with_ties(judged_run(results, judgments, unjudged), ties)
+
+
+@dataclass(frozen=True, eq=False)
+class _Lists:
+    """A run, its rows brought together by query.
+
+    Attributes:
+        run: The run.
+        rows: The pair of the run that each row is.
+        offsets: Where each query's rows begin and end.
+        codes: The number of each query in the run.
+        hashes: A hash of each row's item.
+    """
+
+    run: Pairs
+    rows: IntArray
+    offsets: IntArray
+    codes: IntArray
+    hashes: IntArray
+
+    @classmethod
+    def of(cls, run: Pairs) -> "_Lists":
+        """All queries of a run, in order of first appearance; an item may stand once in each."""
+        heads = np.concatenate(([0], np.flatnonzero(np.diff(run.queries)) + 1))
+        codes, rows, hashes = run.queries[heads], np.arange(len(run)), hashes_of(run.items)
+        offsets = np.append(heads, len(run))
+        if np.unique(codes).size < codes.size:  # the rows of a query are scattered
+            codes, first, inverse = np.unique(run.queries, return_index=True, return_inverse=True)
+            place = np.empty_like(codes)
+            place[np.argsort(first)] = np.arange(codes.size)
+            rows = np.argsort(place[inverse], kind="stable")
+            codes, offsets = codes[np.argsort(first)], offsets_from(np.bincount(place[inverse]))
+            hashes = hashes[rows]
+        found = cls(run, rows, offsets, codes, hashes)
+        found._refuse_repeats()
+        return found
+
+    def _refuse_repeats(self) -> None:
+        from isrr.data._order_kernels import mark_repeats
+
+        names, suspect = self.hashes.view(np.uint64), np.empty(self.codes.size, np.bool_)
+        over_queries(lambda start, stop: mark_repeats(self.offsets, names, start, stop, suspect), self.offsets)
+        for query in np.flatnonzero(suspect):
+            seen: dict[str, int] = {}
+            for row in self.rows[self.offsets[query] : self.offsets[query + 1]].tolist():
+                before = seen.setdefault(self.run.items[row].as_py(), row)
+                if before != row:
+                    raise DataError(
+                        f"{self.run.where(row)}: {self.run.pair(row)} appears twice, first at "
+                        f"{self.run.where(before)}; an item can be ranked once per query"
+                    )
+
+    def only(self, kept: NDArray[np.bool_]) -> "_Lists":
+        """The lists of some of the queries."""
+        if kept.all():
+            return self
+        offsets, rows = rows_within(self.offsets, np.flatnonzero(kept))
+        return replace(self, rows=self.rows[rows], offsets=offsets, codes=self.codes[kept], hashes=self.hashes[rows])
+
+    def queries(self) -> Queries:
+        """The lists with their scores, unjudged."""
+        names, items = self.run.query_names.take(self.codes), self.run.items
+        if len(self.rows) < len(items) or (np.diff(self.rows) != 1).any():
+            items = items.take(self.rows)
+        return Queries(
+            offsets=self.offsets.astype(np.int64),
+            query_ids=identifiers_of(names).array,
+            scores=self.run.values[self.rows],
+            items=identifiers_of(items),
+            absent={"relevance": f"{self.run.name}: a run has no grades; give the judgments too: `qrels=`"},
+        )
+
+
+def judged_run(run: Pairs, qrels: Pairs, unjudged: Unjudged = "zero") -> Queries:
+    """The queries that a run and its judgments share."""
+    qrels, notes = _one_grade_each(qrels)
+    lists = _Lists.of(run)
+    query_codes = _codes_among(run.query_names, qrels.query_names)[lists.codes]
+    shared = query_codes >= 0
+    if not shared.any():
+        here, there = (some(names.to_pylist()) for names in (run.query_names, qrels.query_names))
+        raise DataError(f"{run.name} and {qrels.name} share no query: {here} here, {there} there")
+    notes = (*notes, *_left_out(run, qrels, lists, shared))
+    lists, query_codes = lists.only(shared), query_codes[shared]
+    found, first = _found(lists, query_codes, qrels)
+    grades = np.where(found >= 0, qrels.values[found], np.nan)
+    judged = ~np.isnan(grades)
+    queries = replace(
+        lists.queries(),
+        relevance=np.where(judged, grades, 0.0),
+        unretrieved=_unretrieved(qrels, query_codes, found, first),
+        absent={},
+        notes=notes,
+    )
+    try:
+        return settled(queries, judged, unjudged)
+    except DataError as error:
+        raise DataError(f"{run.name} with {qrels.name}: {error}", error.query) from None
+
+
+def _one_grade_each(qrels: Pairs) -> tuple[Pairs, tuple[str, ...]]:
+    """The qrels without negative grades, and a note where there were any."""
+    negative = qrels.values < 0
+    if not negative.any():
+        return qrels, ()
+    note = f"{qrels.name}: {counted(int(negative.sum()), 'negative grade')} counted as 0"
+    return replace(qrels, values=np.maximum(qrels.values, 0.0)), (note,)
+
+
+def _codes_among(names: Any, others: Any) -> NDArray[np.int64]:
+    """The number that each name has among others, −1 where it is not one of them."""
+    import pyarrow.compute as pc
+
+    codes = pc.fill_null(pc.index_in(names, value_set=others), -1)
+    return np.asarray(codes.to_numpy(), np.int64)
+
+
+def _left_out(run: Pairs, qrels: Pairs, lists: _Lists, shared: NDArray[np.bool_]) -> Iterator[str]:
+    """Notes on the queries that only one of the two has."""
+    unjudged = run.query_names.take(lists.codes[~shared]).to_pylist()
+    if unjudged:
+        yield f"{run.name}: {counted(len(unjudged), 'query')} without judgments left out: {some(unjudged)}"
+    absent = _codes_among(qrels.query_names, run.query_names) < 0
+    unanswered = qrels.query_names.filter(absent).to_pylist()
+    if unanswered:
+        yield f"{qrels.name}: {counted(len(unanswered), 'judged query')} not in the run left out: {some(unanswered)}"
+
+
+def _found(lists: _Lists, query_codes: IntArray, qrels: Pairs) -> tuple[IntArray, IntArray]:
+    """The judgment of each row, −1 for none; and of each judgment the first on the same pair.
+
+    Items are compared by hash, then by text where hashes agree; where two items share a hash, by exact numbers.
+    """
+    import pyarrow as pa
+
+    found, first = _matched(lists, query_codes, qrels, lists.hashes, hashes_of(qrels.items))
+    hits = np.flatnonzero(found >= 0)
+    theirs = qrels.items.take(found[hits])
+    if not (lists.run.items.take(lists.rows[hits]).equals(theirs) and qrels.items.equals(qrels.items.take(first))):
+        numbers = pa.concat_arrays([lists.run.items, qrels.items]).dictionary_encode().indices.to_numpy()
+        ours, judged = np.split(numbers.astype(np.int64), [len(lists.run)])
+        found, first = _matched(lists, query_codes, qrels, ours[lists.rows], judged)
+    same = (qrels.values == qrels.values[first]) | (np.isnan(qrels.values) & np.isnan(qrels.values[first]))
+    if not same.all():
+        row = int(np.argmin(same))
+        before = int(first[row])
+        raise DataError(
+            f"{qrels.where(row)}: {qrels.pair(row)} has grade {qrels.values[row]:g}, but {qrels.values[before]:g} at "
+            f"{qrels.where(before)}; a pair has one grade"
+        )
+    return found, first
+
+
+def _matched(
+    lists: _Lists, query_codes: IntArray, qrels: Pairs, items: IntArray, judged_items: IntArray
+) -> tuple[IntArray, IntArray]:
+    """As `_found`, by numbers for the items of the lists and of the qrels."""
+    from isrr.data._trec_kernels import find_pairs, index_pairs
+
+    slots = np.full(1 << (2 * len(qrels)).bit_length(), -1, np.int64)
+    first: IntArray = index_pairs(qrels.queries, judged_items, slots)
+    found = np.empty(len(items), np.int64)
+    table = (query_codes, items, qrels.queries, judged_items, slots)
+    over_queries(lambda start, stop: find_pairs(lists.offsets, *table, start, stop, found), lists.offsets)
+    return found, first
+
+
+def _unretrieved(
+    qrels: Pairs, query_codes: IntArray, found: IntArray, first: IntArray
+) -> tuple[IntArray, FloatArray] | None:
+    """The grades of relevant items that the run did not retrieve, by query of the run; None where there are none."""
+    missed = (qrels.values > 0) & (first == np.arange(len(qrels)))
+    missed[found[found >= 0]] = False
+    place = np.full(len(qrels.query_names), -1, np.int64)
+    place[query_codes] = np.arange(query_codes.size)
+    missed &= place[qrels.queries] >= 0
+    return lists_of(place[qrels.queries[missed]], qrels.values[missed], query_codes.size) if missed.any() else None

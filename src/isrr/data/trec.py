@@ -1,0 +1,167 @@
+"""TREC text → pairs: a run, `query Q0 item rank score tag`, or qrels, `query iteration item grade`.
+
+Fields have blanks or tabs between them. Items are ranked by score, as in trec_eval; the rank and the tag are not used.
+"""
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isrr.counting import counted
+from isrr.data.letor import bytes_of
+from isrr.data.letor_lines import Bytes, Range, ranges_of
+from isrr.data.pairs import Pairs
+from isrr.data.queries import FloatArray, IntArray
+from isrr.data.trec_lines import What
+from isrr.errors import DataError
+from isrr.parallel import threads
+
+
+@dataclass(frozen=True)
+class Syntax:
+    """What a line looks like: how many fields, and which of them, counted from 0, holds the number."""
+
+    fields: int
+    value: int
+    line: str
+    number: str
+
+
+SYNTAX: dict[What, Syntax] = {
+    "run": Syntax(6, 4, "`query Q0 item rank score tag`", "score"),
+    "qrels": Syntax(4, 3, "`query iteration item grade`", "grade"),
+}
+
+
+def read_trec(path: Path, what: What) -> Pairs:
+    """Pairs from a file of TREC text, plain or .gz."""
+    return parse_trec(bytes_of(path), what, str(path), threads())
+
+
+class _Part(NamedTuple):
+    """The rows of a range of lines.
+
+    Attributes:
+        items: The item of each row, Arrow text.
+        values: The number of each row, (n_rows,).
+        heads: The first row of each run of one query, (n_runs,).
+        queries: The query of each run, Arrow text.
+        starts: The byte of the whole text at which each row's item begins, (n_rows,).
+    """
+
+    items: Any
+    values: FloatArray
+    heads: IntArray
+    queries: Any
+    starts: IntArray
+
+
+def parse_trec(data: Bytes, what: What, name: str, n_threads: int = 1) -> Pairs:
+    """Pairs from TREC text in memory; `name` stands for the file in errors.
+
+    Example:
+        >>> parse_trec(np.frombuffer(b"q1 0 a 2\\nq1 0 b 0\\n", np.uint8), "qrels", "text").values
+        array([2., 0.])
+    """
+    import pyarrow as pa
+
+    ranges = ranges_of(data, n_threads)
+    with ThreadPoolExecutor(max(1, len(ranges))) as pool:
+        each = pool.map if len(ranges) > 1 else map
+        parts = list(each(partial(_parsed, data=data, what=what, name=name), ranges))
+    if sum(len(part.values) for part in parts) == 0:
+        raise DataError(f"{name}: no rows; expected lines like {SYNTAX[what].line}")
+    runs = pa.concat_arrays([part.queries for part in parts]).dictionary_encode()
+    lengths = np.concatenate([np.diff(part.heads, append=len(part.values)) for part in parts])
+    starts = np.concatenate([part.starts for part in parts])
+    return Pairs(
+        name=name,
+        query_names=runs.dictionary,
+        queries=np.repeat(runs.indices.to_numpy().astype(np.int64), lengths),
+        items=pa.concat_arrays([part.items for part in parts]),
+        values=np.concatenate([part.values for part in parts]),
+        where=lambda row: f"{name}:{_line(data, int(starts[row])):,}",
+    )
+
+
+def _line(data: Bytes, byte: int) -> int:
+    return 1 + int(np.count_nonzero(data[:byte] == 10))
+
+
+def _parsed(part: Range, data: Bytes, what: What, name: str) -> _Part:
+    from isrr.data import _trec_kernels
+
+    syntax, n_lines = SYNTAX[what], _trec_kernels.count_lines(part.text)
+    spans, values = np.empty((n_lines, 2), np.int64), np.empty(n_lines)
+    runs, long = np.empty((n_lines, 3), np.int64), np.empty((n_lines, 3), np.int64)
+    rows, n_runs, n_long, code, byte, n_fields = _trec_kernels.parse_lines(
+        part.text, syntax.fields, syntax.value, spans, values, runs, long
+    )
+
+    def refusal(byte: int, said: str) -> DataError:
+        return DataError(f"{name}:{_line(data, part.start + byte):,}: {said}")
+
+    if code == _trec_kernels.FIELDS:
+        raise refusal(byte, f"{counted(n_fields, 'field')}{_slip(n_fields, what)}; expected {syntax.line}")
+    if code == _trec_kernels.VALUE:
+        word = re.split(rb"[ \t\r\n]", part.text[byte : byte + 60].tobytes(), maxsplit=1)[0]
+        found = word.decode(errors="replace")
+        raise refusal(byte, f"the {syntax.number} is {found!r}; expected a number, in {syntax.line}")
+
+    def texts(chosen: IntArray) -> Any:
+        column, bad = _texts(part.text, chosen)
+        if bad is not None:
+            word = part.text[chosen[bad, 0] : chosen[bad, 1]].tobytes()
+            raise refusal(int(chosen[bad, 0]), f"the id {word!r} is not UTF-8 text without NUL characters")
+        return column
+
+    if n_long:
+        import pyarrow as pa
+
+        values[long[:n_long, 0]] = texts(long[:n_long, 1:]).cast(pa.float64()).to_numpy()
+    spans, runs = spans[:rows], runs[:n_runs]
+    return _Part(texts(spans), values[:rows], runs[:, 0].copy(), texts(runs[:, 1:]), spans[:, 0] + part.start)
+
+
+def _slip(n_fields: int, what: What) -> str:
+    """What a line with another number of fields probably is."""
+    others = {"run": {4: "this looks like qrels"}, "qrels": {6: "this looks like a run"}}
+    slip = others[what].get(n_fields)
+    return f" ({slip})" if slip else ""
+
+
+def _texts(text: Bytes, spans: NDArray[Any]) -> tuple[Any, int | None]:
+    """Words of the text as Arrow strings, or the first that is none."""
+    import pyarrow as pa
+
+    from isrr.data._trec_kernels import gather
+
+    offsets = np.concatenate(([0], np.cumsum(spans[:, 1] - spans[:, 0])))
+    names = np.empty(offsets[-1], np.uint8)
+    seen, has_nul = gather(text, spans, offsets, names)
+    column = pa.Array.from_buffers(pa.large_string(), len(spans), [None, pa.py_buffer(offsets), pa.py_buffer(names)])
+    if seen < 128 and not has_nul:
+        return column, None
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        has_nul = True
+    return column, _first_bad(text, spans) if has_nul else None
+
+
+def _first_bad(text: Bytes, spans: NDArray[Any]) -> int:
+    for row, (start, stop) in enumerate(spans.tolist()):
+        word = text[start:stop].tobytes()
+        try:
+            word.decode()
+        except UnicodeDecodeError:
+            return row
+        if b"\0" in word:
+            return row
+    raise AssertionError("a word was found bad, and none is")

@@ -1,0 +1,113 @@
+"""Items without a grade: how they count.
+
+    refuse   they don't: an error says which items lack a grade
+    zero     as irrelevant, as evaluation tools do
+    drop     not at all: lists are ranked without them, as if they had never been retrieved
+    worst    as the grade that is worst for the ranker: no gain where they are shown, the largest grade in the ideal
+
+Whatever the missing grades are, NDCG, DCG and recall are at least what "worst" gives, as long as no grade exceeds the
+largest one that was given. That makes "worst" a bound for promises of a level, such as "ndcg@5 >= 0.7". It is none for
+promises relative to the order by score: there an unjudged item that only the order by score shows could be relevant.
+"""
+
+from dataclasses import replace
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isrr.counting import counted, percent
+from isrr.data.queries import Queries
+from isrr.data.ragged import offsets_from, side_by_side
+from isrr.errors import DataError
+
+Unjudged = Literal["refuse", "zero", "drop", "worst"]
+OPTIONS = "say how unjudged items count: `unjudged=zero`, `unjudged=drop` or `unjudged=worst`"
+_COUNTED = {"zero": "counted as irrelevant", "drop": "dropped", "worst": "counted as the worst they could be"}
+
+
+def checked_policy(policy: str) -> Unjudged:
+    """A policy, or an error that lists them."""
+    if policy not in get_args(Unjudged):
+        raise ValueError(f"`unjudged=` must be one of {', '.join(get_args(Unjudged))}; got {policy!r}")
+    return policy  # type: ignore[return-value]
+
+
+def settled(queries: Queries, judged: NDArray[np.bool_], policy: Unjudged) -> Queries:
+    """The queries with their unjudged items counted as asked.
+
+    Args:
+        queries: Their relevance is 0 where an item is unjudged.
+        judged: Whether an item has a grade, in query order, (n_rows,).
+        policy: How those without one count.
+
+    Example:
+        >>> queries = Queries.from_arrays(scores=[3, 2, 1], relevance=[0, 2, 1], query_ids=[7, 7, 7])
+        >>> settled(queries, np.array([False, True, True]), "drop").relevance
+        array([2., 1.])
+    """
+    policy = checked_policy(policy)
+    if judged.all():
+        return replace(queries, unjudged=policy)
+    missing = int(np.count_nonzero(~judged))
+    if policy == "refuse":
+        row = int(np.argmin(judged))
+        query = str(queries.query_ids[np.searchsorted(queries.offsets, row, side="right") - 1])
+        item = "an item" if queries.items is None else f"item {queries.items.texts[row].as_py()!r}"
+        others = f", nor have {missing - 1:,} others" if missing > 1 else ""
+        raise DataError(f"{item} of query {query!r} has no grade{others}; give them grades, or {OPTIONS}", query)
+    marked = replace(queries, judged=judged, unjudged=policy)
+    note = f"{counted(missing, 'item')} without a grade ({percent(missing / judged.size)}): {_COUNTED[policy]}"
+    notes = (*queries.notes, f"{note} (`unjudged={policy}`)")
+    if policy == "drop":
+        return _without(replace(marked, notes=notes), judged)
+    if policy == "worst":
+        largest = float(queries.need_relevance()[judged].max(initial=0.0))
+        if queries.unretrieved is not None:
+            largest = float(queries.unretrieved[1].max(initial=largest))
+        if largest == 0:
+            raise DataError("no grade is above 0, so the worst grade an unjudged item could have is not known")
+        per_query = np.add.reduceat(~judged, queries.offsets[:-1], dtype=np.int64)
+        missed = offsets_from(per_query), np.full(missing, largest)
+        elsewhere = missed if queries.unretrieved is None else side_by_side(queries.unretrieved, missed)
+        return replace(marked, unretrieved=elsewhere, notes=notes)
+    return replace(marked, notes=notes)
+
+
+def _without(queries: Queries, kept: NDArray[np.bool_]) -> Queries:
+    """The queries without some of their items; those left with none are gone."""
+    lengths = np.add.reduceat(kept, queries.offsets[:-1], dtype=np.int64)
+    left = np.flatnonzero(lengths)
+    if left.size == 0:
+        raise DataError("no item has a grade, so none is left when unjudged items are dropped")
+    per_row = ("scores", "relevance", "item_groups", "features", "tie_order")
+    columns = {name: column[kept] for name in per_row if (column := getattr(queries, name)) is not None}
+    fewer = replace(
+        queries,
+        offsets=offsets_from(lengths),
+        items=None if queries.items is None else queries.items.take(kept),
+        values={name: column[kept] for name, column in queries.values.items()},
+        rows=None,
+        judged=None,
+        **columns,
+    )
+    if left.size == len(queries):
+        return fewer
+    empty = f"{counted(len(queries) - left.size, 'query')} without a graded item left out"
+    return replace(fewer[left], notes=(*queries.notes, empty))
+
+
+def unjudged_share(queries: Queries, k: int) -> float:
+    """The share of items without a grade of their own among the first k by score, over all queries together.
+
+    Example:
+        >>> queries = Queries.from_arrays(scores=[3, 2, 1], relevance=[0, 2, 1], query_ids=[7, 7, 7])
+        >>> unjudged_share(settled(queries, np.array([False, True, True]), "zero"), k=2)
+        0.5
+    """
+    if queries.judged is None:
+        return 0.0
+    starts = queries.offsets[:-1]
+    place = np.arange(queries.n_rows) - np.repeat(starts, queries.n_items)
+    by_score = queries.judged[np.repeat(starts, queries.n_items) + queries.by_score]
+    return float(1.0 - by_score[place < k].mean())
