@@ -121,7 +121,7 @@ def table(**columns):
         (table(), "map@5 >= 0.3", {}, PromiseError, "'map' cannot be promised.*can be promised, for example: ndcg@5"),
         (table(), "ndcg >= 0.3", {}, PromiseError, "cannot read the promise"),
         (table(), "ndcg@5 <= 0.3", {}, PromiseError, "did you mean 'ndcg@5 >= 0.3'"),
-        (table(), "disparity@5 <= 0.3", {}, PromiseError, "declare `bound=`"),
+        (table(), "disparity@5 <= 0.3", {}, PromiseError, "has no bound of its own: add 'with bound B'"),
         (table(), [], {}, PromiseError, "nothing is promised"),
         (table(), "ndcg@5 >= 95%", {}, PromiseError, "percent of what"),
         (table(), "ndcg@5.5 >= 0.9", {}, PromiseError, "whole number of places"),

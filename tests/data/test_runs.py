@@ -18,7 +18,9 @@ from isrr.data.queries import Queries
 from isrr.data.unjudged import unjudged_share
 from isrr.engines.packing import pack, unpack
 from isrr.errors import DataError
-from isrr.gains import discount, ideal_dcg, ndcg, relevant_total
+from isrr.gains import discount, has_relevant, ideal_dcg, ndcg, relevant_total
+from isrr.metrics.evaluate import evaluate
+from isrr.ranker.gpl import GPLRanker
 
 RUN = {"q1": {"a": 3.0, "b": 2.0, "c": 1.0}, "q2": {"b": 1.5, "a": 0.5}, "q3": {"a": 1.0}}
 QRELS = {"q1": {"b": 2, "z": 3, "c": 0}, "q2": {"a": 1, "b": 0}, "q9": {"a": 1}}
@@ -370,3 +372,15 @@ def test_clicks_taken_for_grades_are_noticed():
     assert "position shown" in looks_like_clicks(binary, "label", 5, True)
     assert "no list is longer" in looks_like_clicks(lists(20, 5, 2), "label", 5, False)
     assert "the same items as another" in looks_like_clicks(lists(20, 30, 2, same_items=True), "label", 5, False)
+
+
+def test_metrics_divide_by_all_that_is_relevant():
+    run = {"found": {"a": 1.0, "b": 0.5}, "missed": {"a": 1.0}, "none": {"a": 1.0}}
+    qrels = {"found": {"b": 1, "y": 2, "z": 1}, "missed": {"z": 1}, "none": {"a": 0}}
+    queries = read_queries(run=run, qrels=qrels)
+    found = evaluate(queries, [GPLRanker.deterministic(k=2)], ["recall", "precision", "ndcg"])
+    ideal = 3 + discount(2)[1]
+    expected = {"recall": 1 / 3, "precision": 1 / 2, "ndcg": discount(2)[1] / ideal}
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name][:, 0], [value, 0, np.nan], err_msg=name)
+    assert has_relevant(queries).tolist() == [True, False, False]

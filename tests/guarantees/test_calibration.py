@@ -80,10 +80,11 @@ def thinned(path, n=10):
 
 def paths_for(validation, promise, **floor):
     mean, deviation = mean_and_deviation(validation)
+    if promise.metric.kind == "share":  # temperature hardly moves it, a boost does
+        base = GPLRanker(mean=mean, deviation=deviation, temperature=0.5)
+        yield SearchPath(tuple(replace(base, boost={"small": b}) for b in np.linspace(1.8, 0, 10)), "boost", "")
+        return
     temperatures = thinned(temperature_path(5, deviation, mean, [promise], "", floor))
-    if promise.metric.kind == "share":  # which end is safe, other queries say
-        levels = Population(validation, temperatures).levels(promise)
-        temperatures = replace(temperatures, rankers=tuple(temperatures.rankers[c] for c in np.argsort(-levels)))
     yield temperatures  # monotone risk, or nearly so
     yield thinned(front_path(validation, 5, [promise], "", floor))  # a search in several dimensions
     places = np.arange(len(temperatures.rankers)) + np.random.default_rng(20230).normal(scale=2, size=10)

@@ -85,11 +85,16 @@ def _same_bytes(text, a, b, length):
 
 
 @njit(cache=True, nogil=True)
-def count_lines(text):
-    lines = 0
-    for byte in text:
-        lines += byte == LINE_END
-    return lines
+def count_rows(text):
+    """How many lines are not blank."""
+    rows, i = 0, 0
+    while i < text.size:
+        i = after_blanks(text, i)
+        rows += text[i] != LINE_END
+        while text[i] != LINE_END:
+            i += 1
+        i += 1
+    return rows
 
 
 @njit(cache=True, nogil=True)
@@ -97,11 +102,11 @@ def parse_lines(text, n_fields, value_field, items, values, runs, long):
     # text        (n_bytes,)     whole lines of fields with blanks between them
     # n_fields                   how many fields a line has
     # value_field                which of them holds the number, counted from 0
-    # items       (n_lines, 2)   out: start and stop of the item
-    # values      (n_lines,)     out: the number
-    # runs        (n_lines, 3)   out: first row of each run of one query, start and stop of its id
-    # long        (n_lines, 3)   out: row, start and stop of each number that has to be read with more care
-    # returns     how many rows, runs and long numbers; code, byte and fields of the first bad line
+    # items       (n_rows, 2)    out: start and stop of the item
+    # values      (n_rows,)      out: the number
+    # runs        (n_rows, 3)    out: first row of each run of one query, start and stop of its id
+    # long        (n_rows, 3)    out: row, start and stop of each number that has to be read with more care
+    # returns     how many runs and long numbers there are; code, byte and fields of the first bad line
     row, n_runs, n_long, i = 0, 0, 0, 0
     id_start, id_stop = 0, 0
     while i < text.size:
@@ -125,10 +130,10 @@ def parse_lines(text, n_fields, value_field, items, values, runs, long):
             field += 1
             i = after_blanks(text, i)
         if field != n_fields:
-            return row, n_runs, n_long, FIELDS, line, field
+            return n_runs, n_long, FIELDS, line, field
         value, how = _decimal(text, value_start, value_stop)
         if how == NONE:
-            return row, n_runs, n_long, VALUE, value_start, field
+            return n_runs, n_long, VALUE, value_start, field
         values[row] = value
         if how == LONG:
             first = value_start + 1 if text[value_start] == PLUS else value_start
@@ -136,7 +141,7 @@ def parse_lines(text, n_fields, value_field, items, values, runs, long):
             n_long += 1
         row += 1
         i += 1
-    return row, n_runs, n_long, OK, 0, 0
+    return n_runs, n_long, OK, 0, 0
 
 
 @njit(cache=True, nogil=True)
@@ -191,42 +196,38 @@ def whole_numbers(text, offsets, numbers):
 
 
 @njit(cache=True, nogil=True)
-def _slot_of(query, item, mask):
-    return np.int64(mix(mix(np.uint64(query) + GOLDEN) ^ np.uint64(item)) & np.uint64(mask))
+def _size_for(n):
+    size = 2
+    while size < 2 * n:
+        size *= 2
+    return size
 
 
 @njit(cache=True, nogil=True)
-def index_pairs(queries, items, slots):
-    # queries, items (n_pairs,)  two numbers for each pair
-    # slots          (2^m,)      out: −1 when called; the pair in each slot, 2^m ≥ 2 n_pairs
-    # first          (n_pairs,)  the first pair that is the same as this one
-    first, mask = np.empty(queries.size, np.int64), slots.size - 1
-    for pair in range(queries.size):
-        slot = _slot_of(queries[pair], items[pair], mask)
-        while slots[slot] >= 0 and (queries[slots[slot]] != queries[pair] or items[slots[slot]] != items[pair]):
-            slot = (slot + 1) & mask
-        if slots[slot] < 0:
-            slots[slot] = pair
-        first[pair] = slots[slot]
-    return first
-
-
-@njit(cache=True, nogil=True)
-def find_pairs(offsets, query_codes, item_codes, queries, items, slots, start, stop, found):
+def find_judgments(offsets, items, judged_offsets, judged_items, start, stop, found, first):
     # offsets        (n_queries + 1,)  rows of each query of the run
-    # query_codes    (n_queries,)      which query of the qrels it is
-    # item_codes     (n_rows,)         a number for the item of each row
-    # queries, items (n_pairs,)        the pairs of the qrels, indexed in slots
-    # found          (n_rows,)         out: the pair of the qrels that a row is, −1 for none
-    mask = slots.size - 1
+    # items          (n_rows,)         a number for the item of each row
+    # judged_offsets (n_queries + 1,)  judgments of each query
+    # judged_items   (n_judgments,)    the same number for the item of each judgment
+    # found          (n_rows,)         out: the judgment of each row, −1 for none
+    # first          (n_judgments,)    out: the first judgment of the query on the same item
+    most = 0
     for q in range(start, stop):
-        query = query_codes[q]
+        most = max(most, judged_offsets[q + 1] - judged_offsets[q])
+    held = np.empty(_size_for(most), np.int64)
+    for q in range(start, stop):
+        size = _size_for(judged_offsets[q + 1] - judged_offsets[q])
+        mask = np.uint64(size - 1)
+        held[:size] = -1
+        for judgment in range(judged_offsets[q], judged_offsets[q + 1]):
+            slot = mix(np.uint64(judged_items[judgment])) & mask
+            while held[slot] >= 0 and judged_items[held[slot]] != judged_items[judgment]:
+                slot = (slot + np.uint64(1)) & mask
+            if held[slot] < 0:
+                held[slot] = judgment
+            first[judgment] = held[slot]
         for row in range(offsets[q], offsets[q + 1]):
-            found[row], item = -1, item_codes[row]
-            slot = _slot_of(query, item, mask)
-            while slots[slot] >= 0:
-                pair = slots[slot]
-                if queries[pair] == query and items[pair] == item:
-                    found[row] = pair
-                    break
-                slot = (slot + 1) & mask
+            slot = mix(np.uint64(items[row])) & mask
+            while held[slot] >= 0 and judged_items[held[slot]] != items[row]:
+                slot = (slot + np.uint64(1)) & mask
+            found[row] = held[slot]

@@ -16,7 +16,7 @@ def from_frame(source: Any) -> Table:
         frame = nw.from_native(source)
         names = frame.collect_schema().names()
     except DuplicateError as error:
-        raise DataError(f"table: a column stands twice: {' '.join(str(error).split())}") from None
+        raise DataError(f"table: a column appears twice: {' '.join(str(error).split())}") from None
     except TypeError:
         kind = type(source).__name__
         raise DataError(f"a {kind} is neither a path nor a pandas, polars or pyarrow table") from None

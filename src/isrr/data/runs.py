@@ -16,7 +16,7 @@ from isrr.counting import counted
 from isrr.data.pair_files import Format, read_pairs
 from isrr.data.pairs import Pairs, hashes_of, identifiers_of, some
 from isrr.data.queries import FloatArray, IntArray, Queries
-from isrr.data.ragged import lists_of, offsets_from, rows_within
+from isrr.data.ragged import Ragged, lists_of, offsets_from, rows_within
 from isrr.data.ties import Ties, with_ties
 from isrr.data.unjudged import Unjudged, settled
 from isrr.errors import DataError
@@ -124,7 +124,7 @@ class _Lists:
 
 def judged_run(run: Pairs, qrels: Pairs, unjudged: Unjudged = "zero") -> Queries:
     """The queries that a run and its judgments share."""
-    qrels, notes = _one_grade_each(qrels)
+    qrels, notes = _clamped(qrels)
     lists = _Lists.of(run)
     query_codes = _codes_among(run.query_names, qrels.query_names)[lists.codes]
     shared = query_codes >= 0
@@ -133,13 +133,12 @@ def judged_run(run: Pairs, qrels: Pairs, unjudged: Unjudged = "zero") -> Queries
         raise DataError(f"{run.name} and {qrels.name} share no query: {here} here, {there} there")
     notes = (*notes, *_left_out(run, qrels, lists, shared))
     lists, query_codes = lists.only(shared), query_codes[shared]
-    found, first = _found(lists, query_codes, qrels)
-    grades = np.where(found >= 0, qrels.values[found], np.nan)
+    grades, elsewhere = _graded(lists, query_codes, qrels)
     judged = ~np.isnan(grades)
     queries = replace(
         lists.queries(),
         relevance=np.where(judged, grades, 0.0),
-        unretrieved=_unretrieved(qrels, query_codes, found, first),
+        unretrieved=elsewhere,
         absent={},
         notes=notes,
     )
@@ -149,7 +148,7 @@ def judged_run(run: Pairs, qrels: Pairs, unjudged: Unjudged = "zero") -> Queries
         raise DataError(f"{run.name} with {qrels.name}: {error}", error.query) from None
 
 
-def _one_grade_each(qrels: Pairs) -> tuple[Pairs, tuple[str, ...]]:
+def _clamped(qrels: Pairs) -> tuple[Pairs, tuple[str, ...]]:
     """The qrels without negative grades, and a note where there were any."""
     negative = qrels.values < 0
     if not negative.any():
@@ -177,52 +176,45 @@ def _left_out(run: Pairs, qrels: Pairs, lists: _Lists, shared: NDArray[np.bool_]
         yield f"{qrels.name}: {counted(len(unanswered), 'judged query')} not in the run left out: {some(unanswered)}"
 
 
-def _found(lists: _Lists, query_codes: IntArray, qrels: Pairs) -> tuple[IntArray, IntArray]:
-    """The judgment of each row, −1 for none; and of each judgment the first on the same pair.
+def _graded(lists: _Lists, query_codes: IntArray, qrels: Pairs) -> tuple[FloatArray, Ragged | None]:
+    """The grade of each row, NaN for none; and the grades of relevant items that the run did not retrieve.
 
     Items are compared by hash, then by text where hashes agree; where two items share a hash, by exact numbers.
     """
     import pyarrow as pa
 
-    found, first = _matched(lists, query_codes, qrels, lists.hashes, hashes_of(qrels.items))
+    place = np.full(len(qrels.query_names), -1, np.int64)
+    place[query_codes] = np.arange(query_codes.size)
+    of_query = place[qrels.queries]
+    judgments = np.argsort(of_query, kind="stable")[np.count_nonzero(of_query < 0) :]  # by query of the run
+    offsets = offsets_from(np.bincount(of_query[judgments], minlength=query_codes.size))
+    items = qrels.items.take(judgments)
+    found, first = _matched(lists.offsets, lists.hashes, offsets, hashes_of(items))
     hits = np.flatnonzero(found >= 0)
-    theirs = qrels.items.take(found[hits])
-    if not (lists.run.items.take(lists.rows[hits]).equals(theirs) and qrels.items.equals(qrels.items.take(first))):
-        numbers = pa.concat_arrays([lists.run.items, qrels.items]).dictionary_encode().indices.to_numpy()
-        ours, judged = np.split(numbers.astype(np.int64), [len(lists.run)])
-        found, first = _matched(lists, query_codes, qrels, ours[lists.rows], judged)
-    same = (qrels.values == qrels.values[first]) | (np.isnan(qrels.values) & np.isnan(qrels.values[first]))
+    same_text = lists.run.items.take(lists.rows[hits]).equals(items.take(found[hits]))
+    if not (same_text and items.equals(items.take(first))):
+        numbers = pa.concat_arrays([lists.run.items, items]).dictionary_encode().indices.to_numpy().astype(np.int64)
+        found, first = _matched(lists.offsets, numbers[lists.rows], offsets, numbers[len(lists.run) :])
+    grades = qrels.values[judgments]
+    same = (grades == grades[first]) | (np.isnan(grades) & np.isnan(grades[first]))
     if not same.all():
-        row = int(np.argmin(same))
-        before = int(first[row])
+        again = int(np.argmin(same))
+        row, before = int(judgments[again]), int(judgments[first[again]])
         raise DataError(
             f"{qrels.where(row)}: {qrels.pair(row)} has grade {qrels.values[row]:g}, but {qrels.values[before]:g} at "
             f"{qrels.where(before)}; a pair has one grade"
         )
-    return found, first
-
-
-def _matched(
-    lists: _Lists, query_codes: IntArray, qrels: Pairs, items: IntArray, judged_items: IntArray
-) -> tuple[IntArray, IntArray]:
-    """As `_found`, by numbers for the items of the lists and of the qrels."""
-    from isrr.data._trec_kernels import find_pairs, index_pairs
-
-    slots = np.full(1 << (2 * len(qrels)).bit_length(), -1, np.int64)
-    first: IntArray = index_pairs(qrels.queries, judged_items, slots)
-    found = np.empty(len(items), np.int64)
-    table = (query_codes, items, qrels.queries, judged_items, slots)
-    over_queries(lambda start, stop: find_pairs(lists.offsets, *table, start, stop, found), lists.offsets)
-    return found, first
-
-
-def _unretrieved(
-    qrels: Pairs, query_codes: IntArray, found: IntArray, first: IntArray
-) -> tuple[IntArray, FloatArray] | None:
-    """The grades of relevant items that the run did not retrieve, by query of the run; None where there are none."""
-    missed = (qrels.values > 0) & (first == np.arange(len(qrels)))
+    missed = (grades > 0) & (first == np.arange(len(first)))
     missed[found[found >= 0]] = False
-    place = np.full(len(qrels.query_names), -1, np.int64)
-    place[query_codes] = np.arange(query_codes.size)
-    missed &= place[qrels.queries] >= 0
-    return lists_of(place[qrels.queries[missed]], qrels.values[missed], query_codes.size) if missed.any() else None
+    elsewhere = lists_of(of_query[judgments[missed]], grades[missed], query_codes.size) if missed.any() else None
+    return np.where(found >= 0, grades[found], np.nan), elsewhere
+
+
+def _matched(offsets: IntArray, items: IntArray, judged: IntArray, judged_items: IntArray) -> tuple[IntArray, IntArray]:
+    """The judgment of each row, −1 for none; and of each judgment the first on the same item of the query."""
+    from isrr.data._trec_kernels import find_judgments
+
+    found, first = np.empty(len(items), np.int64), np.empty(len(judged_items), np.int64)
+    table = (offsets, items, judged, judged_items)
+    over_queries(lambda start, stop: find_judgments(*table, start, stop, found, first), offsets)
+    return found, first

@@ -7,6 +7,8 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,17 +51,13 @@ class _Part(NamedTuple):
 
     Attributes:
         items: The item of each row, Arrow text.
-        values: The number of each row, (n_rows,).
         heads: The first row of each run of one query, (n_runs,).
         queries: The query of each run, Arrow text.
-        starts: The byte of the whole text at which each row's item begins, (n_rows,).
     """
 
     items: Any
-    values: FloatArray
     heads: IntArray
     queries: Any
-    starts: IntArray
 
 
 def parse_trec(data: Bytes, what: What, name: str, n_threads: int = 1) -> Pairs:
@@ -71,36 +69,48 @@ def parse_trec(data: Bytes, what: What, name: str, n_threads: int = 1) -> Pairs:
     """
     import pyarrow as pa
 
+    from isrr.data._trec_kernels import count_rows
+
     ranges = ranges_of(data, n_threads)
     with ThreadPoolExecutor(max(1, len(ranges))) as pool:
         each = pool.map if len(ranges) > 1 else map
-        parts = list(each(partial(_parsed, data=data, what=what, name=name), ranges))
-    if sum(len(part.values) for part in parts) == 0:
-        raise DataError(f"{name}: no rows; expected lines like {SYNTAX[what].line}")
+        n_rows = list(each(count_rows, [part.text for part in ranges]))
+        if sum(n_rows) == 0:
+            raise DataError(f"{name}: no rows; expected lines like {SYNTAX[what].line}")
+        values = np.empty(sum(n_rows))
+        into = np.split(values, np.cumsum(n_rows)[:-1])
+        parts = list(each(partial(_parsed, data=data, what=what, name=name), ranges, into))
     runs = pa.concat_arrays([part.queries for part in parts]).dictionary_encode()
-    lengths = np.concatenate([np.diff(part.heads, append=len(part.values)) for part in parts])
-    starts = np.concatenate([part.starts for part in parts])
+    lengths = np.concatenate([np.diff(part.heads, append=n) for part, n in zip(parts, n_rows, strict=True)])
     return Pairs(
         name=name,
         query_names=runs.dictionary,
         queries=np.repeat(runs.indices.to_numpy().astype(np.int64), lengths),
         items=pa.concat_arrays([part.items for part in parts]),
-        values=np.concatenate([part.values for part in parts]),
-        where=lambda row: f"{name}:{_line(data, int(starts[row])):,}",
+        values=values,
+        where=lambda row: f"{name}:{_line_of_row(data, row):,}",
     )
+
+
+def _line_of_row(data: Bytes, row: int) -> int:
+    """The line, counted from 1, on which a row, counted from 0, stands: blank lines are no rows."""
+    written = (number for number, line in enumerate(BytesIO(data.tobytes()), 1) if line.strip(b" \t\r\n"))
+    return next(islice(written, row, None))
 
 
 def _line(data: Bytes, byte: int) -> int:
     return 1 + int(np.count_nonzero(data[:byte] == 10))
 
 
-def _parsed(part: Range, data: Bytes, what: What, name: str) -> _Part:
+def _parsed(part: Range, values: FloatArray, data: Bytes, what: What, name: str) -> _Part:
+    """Parse a range of lines, its numbers straight into `values`."""
+    import pyarrow as pa
+
     from isrr.data import _trec_kernels
 
-    syntax, n_lines = SYNTAX[what], _trec_kernels.count_lines(part.text)
-    spans, values = np.empty((n_lines, 2), np.int64), np.empty(n_lines)
-    runs, long = np.empty((n_lines, 3), np.int64), np.empty((n_lines, 3), np.int64)
-    rows, n_runs, n_long, code, byte, n_fields = _trec_kernels.parse_lines(
+    syntax, n_rows = SYNTAX[what], len(values)
+    spans, runs, long = (np.empty((n_rows, width), np.int64) for width in (2, 3, 3))
+    n_runs, n_long, code, byte, n_fields = _trec_kernels.parse_lines(
         part.text, syntax.fields, syntax.value, spans, values, runs, long
     )
 
@@ -122,11 +132,8 @@ def _parsed(part: Range, data: Bytes, what: What, name: str) -> _Part:
         return column
 
     if n_long:
-        import pyarrow as pa
-
         values[long[:n_long, 0]] = texts(long[:n_long, 1:]).cast(pa.float64()).to_numpy()
-    spans, runs = spans[:rows], runs[:n_runs]
-    return _Part(texts(spans), values[:rows], runs[:, 0].copy(), texts(runs[:, 1:]), spans[:, 0] + part.start)
+    return _Part(texts(spans), runs[:n_runs, 0].copy(), texts(runs[:n_runs, 1:]))
 
 
 def _slip(n_fields: int, what: What) -> str:

@@ -473,12 +473,14 @@ def _check(promise: Promise) -> None:
         raise PromiseError(f"{name}@{promise.k}: expected a whole number of places k ≥ 1")
     object.__setattr__(promise, "k", int(promise.k))
     if (promise.at_least is None) == (promise.at_most is None):
-        raise PromiseError(f"a promise about {name} is either `at_least=` or `at_most=` a target; give one of them")
+        raise PromiseError(f"a promise about {name} is either at_least or at_most a target; give one of them")
     if promise.metric.kind != "share" and promise.metric.rising != (promise.at_least is not None):
         way = "at_least" if promise.metric.rising else "at_most"
-        raise PromiseError(f"{name} is promised with `{way}=`")
+        raise PromiseError(
+            f"{name} is promised with {way}, as larger is {'better' if promise.metric.rising else 'worse'}"
+        )
     if promise.of not in (None, *REFERENCES):
-        raise PromiseError(f"a target is a share `of=` {' or '.join(REFERENCES)}, got {promise.of!r}")
+        raise PromiseError(f"a target is a share of {' or '.join(REFERENCES)}, got {promise.of!r}")
     if promise.of == "merit" and getattr(promise.metric, "merit", None) is None:
         raise PromiseError(f"{name} has no merit to compare with; exposure(GROUP) has")
     if promise.per not in (None, "segment"):
@@ -497,7 +499,7 @@ def _check_bound(promise: Promise) -> None:
         whose = "a query" if isinstance(promise.metric, Disparity) else "an item"
         other = ", or promise normalized_disparity" if isinstance(promise.metric, Disparity) else ""
         raise PromiseError(
-            f"{promise.metric.name} has no bound of its own: declare `bound=`, the largest value {whose} can "
+            f"{promise.metric.name} has no bound of its own: add 'with bound B', B the largest value {whose} can "
             f"have{other}"
         )
     if len(promise.bound) != 2 or not np.isfinite(promise.bound).all() or promise.bound[0] > 0 or promise.bound[1] <= 0:
