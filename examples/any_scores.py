@@ -28,7 +28,7 @@ print(queries, end="\n\n")
 
 # How many judged lists would this promise take? Ask before paying for labels, here with the first fifty as a pilot.
 promise = "ndcg@5 >= 95% of deterministic"
-print(isrr.plan(promise, queries[:50]), end="\n\n")
+print(isrr.plan(queries[:50], promise), end="\n\n")
 
 # The pilot was looked at, so it may fix the path but not be tested on.
 outcome = isrr.calibrate(queries[50:], promise, validation=queries[:50])

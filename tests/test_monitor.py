@@ -27,7 +27,13 @@ def certificate(many_queries):
 def absolute(certificate, target=0.6, k=2):
     """The same certificate, about a promise that is easy to reason about."""
     promise = Promise("ndcg", k, at_least=target)
-    return replace(certificate, promises=(promise,), tests=(replace(certificate.tests[0], promise=promise),))
+    return about(certificate, (promise,), (replace(certificate.tests[0], promise=promise, level=None),))
+
+
+def about(certificate, promises, tests):
+    """The same certificate, with other promises."""
+    ranker = replace(certificate.ranker, k=promises[0].k)
+    return replace(certificate, promises=promises, tests=tests, ranker=ranker)
 
 
 def line(certificate, query, top, *, time=0.0, session="s", deterministic=None, status="valid"):
@@ -173,8 +179,8 @@ def test_each_segment_is_watched_and_delta_is_split(certificate):
 
 def per_segment(certificate, *names):
     promise = Promise("ndcg", 2, at_least=0.6, per="segment")
-    tests = tuple(replace(certificate.tests[0], promise=promise, segment=name) for name in names)
-    return replace(certificate, promises=(promise,), tests=tests)
+    tests = tuple(replace(certificate.tests[0], promise=promise, level=None, segment=name) for name in names)
+    return about(certificate, (promise,), tests)
 
 
 def test_a_promise_about_segments_needs_judgments_with_segments(certificate):

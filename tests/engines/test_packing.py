@@ -144,4 +144,4 @@ def test_the_summary_of_every_task_arrives_as_it_was_sent(queries):
     rooms = [isrr.engines, isrr.calibration]
     modules = [import_module(f"{room.__name__}.{each.name}") for room in rooms for each in iter_modules(room.__path__)]
     held = [each for module in modules for each in vars(module).values()]
-    assert {type(task) for task in tried} == {each for each in held if is_dataclass(each) and hasattr(each, "joined")}
+    assert {type(task) for task in tried} == {each for each in held if is_dataclass(each) and hasattr(each, "summary")}
