@@ -406,9 +406,7 @@ class Queries:
         """One of the further columns of numbers, in query order."""
         if name not in self.values:
             have = f"they have {', '.join(map(repr, self.values))}" if self.values else "they have none"
-            raise DataError(
-                f"these queries have no value column {name!r}; {have} (`values=`){did_you_mean(name, self.values)}"
-            )
+            raise DataError(f"these queries have no value column {name!r}; {have}{did_you_mean(name, self.values)}")
         return self.values[name]
 
     def repeated_item(self) -> tuple[str, str, int] | None:
