@@ -219,7 +219,7 @@ def test_every_command_takes_several_files_by_a_pattern(folder, ranker, tmp_path
         (("calibrate", "{judged}", "-p", PROMISE, "--query", "Query_ID"), "did you mean 'query_id'?"),
         (
             ("calibrate", "{judged}", "-p", "disparity@5 <= 0.2"),
-            "add 'with bound B', B the largest value a query can have",
+            "add 'with bound B', B the largest value a query",
         ),
         (("calibrate", "{judged}", "-p", PROMISE, "--confidence", "95"), "did you mean 0.95"),
         (("calibrate", "{judged}", "-p", PROMISE, "-o", "no/such/folder/r.json"), "does not exist"),
