@@ -113,9 +113,7 @@ def _calibrated(
     findings = Findings.of(request, path, table, task.method, census.digest)
     _refuse_untested(census, findings)
     first_place = np.maximum.reduceat(findings.ranker.eligibility(sample), sample.offsets[:-1])
-    look, spent = (
-        (1, None) if count_look is None else count_look(_look(request, path.basis, census, judgments, validation))
-    )
+    look, spent = (1, None) if count_look is None else count_look(_look(findings, census, judgments, validation))
     provenance = Provenance(
         n_queries=table.n_queries,
         n_skipped=table.n_skipped,
@@ -144,8 +142,9 @@ def _calibrated(
     return findings.outcome(provenance, reported[0])
 
 
-def _look(request: Request, basis: str, census: Census, judgments: str, validation: Queries | None) -> Look:
-    """What is asked of which data: the same question of the same data is the same look."""
+def _look(findings: Findings, census: Census, judgments: str, validation: Queries | None) -> Look:
+    """What is asked of which data; segments and groups are told apart by what was measured in them."""
+    request, basis = findings.request, findings.path.basis
     return {
         "data": census.fingerprint,
         "judgments": judgments,
@@ -153,7 +152,7 @@ def _look(request: Request, basis: str, census: Census, judgments: str, validati
         "confidence": request.confidence,
         "search": [request.path_name, basis, request.evidence, request.selection, request.seed, request.attempts],
         "validation": None if validation is None else validation.fingerprint,
-        "counted": list(census.n_counted),
+        "tests": [[s.segment, s.n_queries, round(float(s.measured()[-1]), 9)] for s in findings.found],
     }
 
 

@@ -5,7 +5,7 @@ A request takes one `Snapshot` at its beginning and uses nothing else; reloading
 
 import logging
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -48,7 +48,7 @@ class Snapshot:
     @cached_property
     def in_full(self) -> tuple[msgspec.Raw, str]:
         """The certificate as JSON, without its curve, and as text; made once, when first asked for."""
-        content = asdict(replace(self.outcome, curve=()))
+        content = self.outcome.document()
         del content["curve"]
         return msgspec.Raw(msgspec.json.encode(content)), str(self.outcome)
 
