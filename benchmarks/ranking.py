@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from isrr import GPLRanker, Queries, evaluate
-from isrr.gains import discount, gain
+from isrr.gains import discount, gain_of
 from isrr.noise import stream, uniform
 from isrr.parallel import use_threads
 from isrr.ranker.thresholds import uniform_grid
@@ -34,7 +34,7 @@ def numpy_baseline(queries: Queries, thresholds: np.ndarray, n_draws: int = N_DR
     ndcg, disparity = np.empty((len(queries), thresholds.size)), np.empty((len(queries), thresholds.size))
     for q in range(len(queries)):
         rows = slice(queries.offsets[q], queries.offsets[q + 1])
-        scores, gains = queries.scores[rows], gain(queries.relevance[rows])
+        scores, gains = queries.scores[rows], gain_of(queries.relevance[rows])
         n, k = scores.size, min(K, scores.size)
         weights = np.exp(scores - scores.max())
         eligibility = weights / weights.sum()

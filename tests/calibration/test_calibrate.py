@@ -47,7 +47,7 @@ def test_large_samples_are_drawn_and_summed_up(judged, tmp_path, monkeypatch):
     monkeypatch.setattr(tasks, "LARGEST_EXACT", 100)
     monkeypatch.setattr(certify, "LARGEST_KEPT", 200)
     monkeypatch.setattr(local, "BLOCK", 128)
-    outcome = calibrate(judged, PROMISE)
+    outcome = calibrate(judged, PROMISE, floor=0)
     assert isinstance(outcome, Certificate)
     assert outcome.provenance.method == "draws"
     assert outcome.provenance.n_draws == tasks.DRAWS
@@ -57,10 +57,10 @@ def test_large_samples_are_drawn_and_summed_up(judged, tmp_path, monkeypatch):
     assert {test.evidence for test in fair.tests} == {"mixture"}  # drawn disparities may be negative
     fair.save(tmp_path / "fair.json")
     assert isrr.load(tmp_path / "fair.json") == fair
-    short = calibrate(judged, "ndcg@5 >= 99.9% of deterministic")
+    short = calibrate(judged, "ndcg@5 >= 99.9% of deterministic", floor=0)
     assert short.abstained
     assert short.queries_needed > len(judged)
-    apart = calibrate(judged, Promise.parse(PROMISE, per="segment"))
+    apart = calibrate(judged, Promise.parse(PROMISE, per="segment"), floor=0)
     assert {test.segment for test in apart.tests} == {"desktop", "mobile"}
 
 

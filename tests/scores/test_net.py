@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="the net needs torch: pip install 'i
 
 from isrr.data.queries import Queries  # noqa: E402
 from isrr.errors import DataError, ScorerError  # noqa: E402
-from isrr.gains import gain, ideal_dcg  # noqa: E402
+from isrr.gains import gain_of, ideal_dcg  # noqa: E402
 from isrr.scores import net as net_module  # noqa: E402
 from isrr.scores.base import mean_ndcg  # noqa: E402
 from isrr.scores.batches import DeviceQueries  # noqa: E402
@@ -126,7 +126,7 @@ def test_batches_hold_every_item_once_beside_its_gain(batch_queries):
     held = DeviceQueries(TRAIN, TRAIN.features, 5, CPU)
     order = np.random.default_rng(4).permutation(len(held))
     ideal = ideal_dcg(TRAIN)
-    expected = gain(TRAIN.relevance) / np.repeat(np.where(ideal > 0, ideal, 1), TRAIN.n_items)
+    expected = gain_of(TRAIN.relevance) / np.repeat(np.where(ideal > 0, ideal, 1), TRAIN.n_items)
     relevant = np.repeat(ideal > 0, TRAIN.n_items)
     seen = []
     for batch in held.batches(batch_queries, order):

@@ -307,6 +307,8 @@ class Fill:
     @property
     def method(self) -> Method:
         """How values are found."""
+        if any(ranker.floor or ranker.anchor for ranker in self.grid):
+            return "exact"  # the share of the order by score that a floor takes comes from exact exposures
         if self.n_tested > LARGEST_EXACT:
             return "draws"
         fair = any(isinstance(promise.metric, Disparity) for promise in self.promises)
