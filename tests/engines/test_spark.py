@@ -130,7 +130,7 @@ def test_a_file_without_queries_is_refused_where_it_is_a_partition(spark, tmp_pa
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (nan_deep_inside, r"part-001\.parquet: .*column 'score': nan for query '425'"),
+        (nan_deep_inside, r"part-001\.parquet: .*column 'score', query '425': nan"),
         (
             lambda t: t.drop_columns("score"),
             r"part-001\.parquet: has other columns than .*: no 'score'; files of one table",
@@ -319,7 +319,7 @@ def test_the_command_line_calibrates_evaluates_and_ranks_on_spark(spark, few, tm
     for data, name, where in (here, there):
         ranker, ranked = tmp_path / f"{name}.json", tmp_path / f"{name}.parquet"
         assert command("calibrate", data, "-p", PROMISE, "-o", ranker, *where).exit_code == 0
-        measured.append(json.loads(command("evaluate", ranker, data, "--json", *where).stdout))
+        measured.append(json.loads(command("check", ranker, data, "--json", *where).stdout))
         done = command("rank", ranker, data, "-o", ranked, "--session", "s", *where)
         assert done.exit_code == 0
         assert "600 queries, 3,000 places" in done.stdout
