@@ -56,7 +56,7 @@ def test_kept_shares_hold_together():
 
     def drawn(size):
         reference = rng.uniform(0.3, 0.9, size)
-        values = reference[:, None] * (shares + 0.8 * correlated(rng, (size, n_grid), 0.1))
+        values = reference[:, None] * (shares + 0.69 * correlated(rng, (size, n_grid), 0.1))
         return KeptSample(promise, None, "betting", np.zeros(n_grid, bool), values, reference, np.zeros(n_grid))
 
     broken, looked, slack = 0, 0, 0.0
