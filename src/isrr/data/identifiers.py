@@ -311,6 +311,8 @@ def identifier_text(identifier: object) -> str:
         >>> identifier_text(7.0)
         '7'
     """
+    if type(identifier) in (str, int):  # most of them, and this runs for every request
+        return str(identifier)
     try:
         return str(_plain(identifier, 0, "id"))
     except DataError as error:

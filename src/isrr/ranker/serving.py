@@ -67,6 +67,6 @@ def session_noise(key: bytes, query_id: object, session: object) -> np.uint64:
             f"session {session!r} is given without a query id; the two name the draw together, and a session alone "
             "would draw the same for every query"
         )
-    query, name = identifier_text(query_id).encode(), str(session).encode()
+    query, name = identifier_text(query_id).encode(), identifier_text(session).encode()
     digest = blake2b(len(query).to_bytes(8, "little") + query + name, digest_size=8, key=key)
     return np.uint64(int.from_bytes(digest.digest(), "little"))
