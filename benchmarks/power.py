@@ -1,11 +1,16 @@
-"""How much fairness a promise buys on real pools, beside the paper's procedure and beside an oracle.
+"""How much fairness a promise buys on real pools, beside the paper's procedure, beside an oracle, and with a floor.
 
     python -m benchmarks.power [--splits 200]
+    python -m benchmarks.power --floors [--splits 100]
 
 Pools and protocol are those of `isrr reproduce coverage`; the paper's procedure makes the same absolute promise as
 isrr's here, U* from validation queries. Fairness gain is measured on the test part, an abstention counts as 0, and the
 number of abstentions stands behind it. The oracle is that of the relative promise on the path that validation queries
 fix; the joint oracle also chooses the family.
+
+With `--floors`: the gain of relative promises by the number of judged queries tested on, without a floor, with floors
+of 50 % and 70 %, and with the floor that `calibrate` takes for that number; measured on the pool's other queries, or on
+all of them where all are tested on.
 """
 
 import argparse
@@ -15,20 +20,26 @@ from pathlib import Path
 
 import numpy as np
 
-from isrr.calibration.path import SearchPath, _families
+from isrr.calibration.path import Floor, SearchPath, _families, front_path, temperature_path
+from isrr.calibration.request import Request
 from isrr.experiments.datasets import data_sets
-from isrr.experiments.pools import Pools
+from isrr.experiments.pools import Pool, Pools
 from isrr.experiments.procedure import EvaluatedPath, Procedure, always
 from isrr.experiments.protocol import K, Protocol
-from isrr.experiments.repetition import bootstrap_violations, run_splits
+from isrr.experiments.repetition import SEED, bootstrap_violations, run_splits
+from isrr.gains import discount
+from isrr.promises.promise import Promise
 from isrr.ranker.gpl import GPLRanker
 from isrr.report.tables import markdown
+from isrr.scores.standardize import mean_and_deviation
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"
 POOLS = Pools(ROOT / "out" / "reproduction" / "pools")
 SETS = ("mq2007", "nfcorpus")
 SCORERS = ("lightgbm", "lightgbm-lambdarank", "catboost", "catboost-yetirank")
+
+FLOORS, SHARES, SIZES = (0.0, 0.5, 0.7), (0.9, 0.95), (60, 100, 200, 300)
 
 
 def row(protocol: Protocol, n_splits: int) -> dict[str, str]:
@@ -57,10 +68,52 @@ def joint_oracle(protocol: Protocol, procedure: Procedure) -> float:
     return best
 
 
-def main(sets: Sequence[str], scorers: Sequence[str], n_splits: int) -> None:
-    """Print one row a pool."""
+def floor_rows(pool: Pool, share: float, n_splits: int) -> list[dict[str, str]]:
+    """Fairness gains of one relative promise with and without floors, along both paths."""
+    promise = Promise("ndcg", K, at_least=share, of="deterministic")
+    mean, deviation = mean_and_deviation(pool.validation)
+    rows = []
+    for name in ("temperature", "validation path"):
+        procedures = {}
+        for floor in FLOORS:
+            mixed: Floor = {"floor": floor, "floor_weights": (tuple(discount(K).tolist()),)} if floor else {}
+            path = (
+                temperature_path(K, deviation, mean, [promise], "", mixed)
+                if name == "temperature"
+                else front_path(pool.validation, K, [promise], "", mixed)
+            )
+            evaluated = always(EvaluatedPath.of(pool, path))
+            procedures[floor] = Procedure(name, promise, evaluated, "betting", "fixed_sequence")
+        for n_tested in (*SIZES, len(pool.judged)):
+            usual = Request((promise,)).floor_for(n_tested)
+            gains = {floor: _mean_gain(pool, found, n_tested, n_splits) for floor, found in procedures.items()}
+            rows.append(
+                {"pool": f"{pool.data}, {pool.title}", "promise": f"{share:.0%}", "path": name, "n": f"{n_tested:,}"}
+                | {f"floor {floor:.0%}": f"{100 * gain:.1f}" for floor, gain in gains.items()}
+                | {"calibrate": f"{100 * gains[usual]:.1f}"}
+            )
+    return rows
+
+
+def _mean_gain(pool: Pool, procedure: Procedure, n_tested: int, n_splits: int) -> float:
+    rng, gains, n_judged = np.random.default_rng(SEED), [], len(pool.judged)
+    for _ in range(n_splits if n_tested < n_judged else 1):
+        order = rng.permutation(n_judged)
+        tested, others = order[:n_tested], order[n_tested:] if n_tested < n_judged else order
+        evaluated = procedure.evaluated(tested)
+        column = procedure.choose(evaluated, tested, pool.judged.keys[tested])
+        gains.append(0.0 if column is None else evaluated.gain(others, column))
+    return float(np.mean(gains))
+
+
+def main(sets: Sequence[str], scorers: Sequence[str], n_splits: int, *, floors: bool) -> None:
+    """Print one row a pool; with floors, one for each promise, path and number of queries."""
     found = data_sets([str(DATA / name) for name in sets])
-    rows = [row(Protocol(POOLS.get(data_set, scorer)), n_splits) for data_set in found for scorer in scorers]
+    pools = [POOLS.get(data_set, scorer) for data_set in found for scorer in scorers]
+    if floors:
+        rows = [line for pool in pools for share in SHARES for line in floor_rows(pool, share, n_splits)]
+    else:
+        rows = [row(Protocol(pool), n_splits) for pool in pools]
     print(markdown(rows), end="")
 
 
@@ -69,5 +122,6 @@ if __name__ == "__main__":
     parser.add_argument("--splits", type=int, default=200)
     parser.add_argument("--pools", nargs="*", default=SETS)
     parser.add_argument("--scorers", nargs="*", default=SCORERS)
+    parser.add_argument("--floors", action="store_true")
     arguments = parser.parse_args()
-    main(arguments.pools, arguments.scorers, arguments.splits)
+    main(arguments.pools, arguments.scorers, arguments.splits, floors=arguments.floors)
