@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from isrr import Promise, calibrate, check
+from isrr import Promise, calibrate, check, evaluate
 
 PROMISE = Promise.parse("ndcg@5 >= 80% of deterministic", per="segment")
 
@@ -29,3 +29,19 @@ def test_segments_that_were_promised_are_judged_and_missed_and_others_are_neithe
     assert [[segment for segment in ("desktop", "mobile") if repr(segment) in said] for said in found.warnings] == [
         [segment] for segment in missing
     ]
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.5, 0.7])
+def test_the_least_that_a_query_keeps_stands_beside_the_floor(judged, floor):
+    outcome = calibrate(judged, "ndcg@5 >= 80% of deterministic", path="temperature", floor=floor)
+    found = check(outcome, judged)
+    ndcg = evaluate(judged, [outcome.ranker.deterministic(5), outcome.ranker], ["ndcg"])["ndcg"]
+    some = ndcg[:, 0] > 0
+    least = (ndcg[some, 1] / ndcg[some, 0]).min()
+    if floor:
+        assert found.lowest == pytest.approx(least)
+        assert found.lowest >= floor - 1e-6
+        assert f"the floor is {100 * floor:.1f} %" in str(found)
+    else:
+        assert found.lowest is None
+        assert "every query" not in str(found)

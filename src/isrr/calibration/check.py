@@ -14,7 +14,7 @@ from isrr.calibration.table import Sums
 from isrr.calibration.tasks import refuse_single
 from isrr.certificate import Certificate, Outcome
 from isrr.counting import counted, percent
-from isrr.data.queries import Queries, joint_fingerprint
+from isrr.data.queries import FloatArray, Queries, joint_fingerprint
 from isrr.engines.source import Where, open_source, with_values
 from isrr.errors import DataError
 from isrr.exact import exact_sums
@@ -53,6 +53,7 @@ class Measured:
         n_rows, n_outside: Scores, and those beyond where calibration saw 99.8 % of them.
         score_bins: Scores below, in equal bins of, and above the range in which calibration saw 98 % of them.
         groups: Exposure under either ranker, and gain, of each group of items, in units of 2⁻¹⁰⁷⁴.
+        lowest: The least that a query keeps of what the order by score gives it, by metrics that the floor is about.
         fingerprint: Of ids, scores and relevance.
     """
 
@@ -66,6 +67,7 @@ class Measured:
     n_outside: int = 0
     score_bins: tuple[int, ...] = (0,) * (SPREAD_BINS + 2)
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    lowest: float = np.inf
     fingerprint: str = "0" * 32
 
     def __add__(self, other: "Measured") -> "Measured":
@@ -83,6 +85,7 @@ class Measured:
             self.n_outside + other.n_outside,
             tuple(a + b for a, b in zip(self.score_bins, other.score_bins, strict=True)),
             all_of(self.groups, other.groups),
+            min(self.lowest, other.lowest),
             joint_fingerprint(self.fingerprint, other.fingerprint),
         )
 
@@ -166,6 +169,7 @@ class MeasureOutcome:
             int(((scores < low) | (scores > high)).sum()),
             tuple(bins.tolist()),
             self._groups(queries, grid),
+            min((_lowest(found[p.measure]) for p in promises if p.floored(self.outcome.ranker)), default=np.inf),
             queries.fingerprint,
         )
 
@@ -186,6 +190,12 @@ class MeasureOutcome:
             return everywhere
         names = queries.segments.astype(str)
         return everywhere | {str(name): names == name for name in np.unique(names)}
+
+
+def _lowest(values: FloatArray) -> float:
+    """The least share that any query keeps of the first column's value."""
+    some = values[:, 0] > 0  # false for NaN too
+    return float((values[some, 1] / values[some, 0]).min(initial=np.inf))
 
 
 @dataclass(frozen=True)
@@ -223,6 +233,8 @@ class Check:
         utility, deterministic_utility: Of the ranker, and of the order by score.
         disparity, deterministic_disparity, fairness_gain: Of the ranker, of the order by score, and what it removes.
         groups: Exposure by group of items, where there are any.
+        floor: Share of what the order by score gives it that every query keeps by construction.
+        lowest: The least that any query here keeps; None where there is no floor.
         data: Fingerprint of the queries; that of the outcome's provenance where they are those calibrated on.
         scores_outside: Share of the scores beyond where calibration saw 99.8 % of them.
         single_items: Share of the queries that have a single item, which any order ranks perfectly.
@@ -242,6 +254,8 @@ class Check:
     deterministic_disparity: Estimate
     fairness_gain: float
     groups: tuple[GroupShare, ...]
+    floor: float
+    lowest: float | None
     data: str
     scores_outside: float
     single_items: float
@@ -268,6 +282,11 @@ class Check:
             )
         for kept in self.segments[:20]:
             lines.append(f"not promised {kept.promise} in segment {kept.segment!r}: measured {kept.value}")
+        if self.lowest is not None:
+            lines.append(
+                f"every query  keeps at least {percent(self.lowest)} of what the order by score gives it; the floor is "
+                f"{percent(self.floor)}"
+            )
         before = self.deterministic_disparity.value
         lines += [
             f"{self.utility_name:<12} {self.utility}; order by score {self.deterministic_utility.value:.4f}",
@@ -324,6 +343,8 @@ def check(
         *disparity,
         float(found.disparity.reduction()[0][0]),
         found.shares(),
+        outcome.ranker.floor,
+        found.lowest if np.isfinite(found.lowest) else None,
         found.fingerprint,
         found.n_outside / found.n_rows,
         found.n_single / n_all,

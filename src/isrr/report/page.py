@@ -56,6 +56,7 @@ def page(
     }
     blocks = {
         "tiles": _tiles(outcome),
+        "sure": "".join(f"<p>{escape(sentence)}</p>" for sentence in words.sure(outcome)),
         "warnings": _list(warned, "help"),
         "help": _list(words.what_helps(outcome), "help") if isinstance(outcome, Abstention) else "",
         "assumptions": _list(words.assumptions()),

@@ -85,6 +85,11 @@ def verdict(outcome: Certificate | Abstention) -> tuple[str, str]:
     )
 
 
+def sure(outcome: Certificate | Abstention) -> list[str]:
+    """What holds on every single query."""
+    return [unbroken_units(f"{sentence[0].upper()}{sentence[1:]}.") for sentence in outcome.sure]
+
+
 def warnings(outcome: Certificate | Abstention) -> list[str]:
     """What a reader must know before trusting the verdict."""
     plain = [_ARGUMENT.sub(r"\1", warning) for warning in outcome.warnings]

@@ -133,6 +133,7 @@ class Service:
         found = {
             "certificate": snapshot.note,
             "k": snapshot.outcome.k,
+            "every_query": snapshot.outcome.sure,
             "status": asdict(snapshot.status),
             "reload_error": self.current.reload_error,
             "text": text,
