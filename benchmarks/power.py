@@ -61,7 +61,7 @@ def row(protocol: Protocol, n_splits: int) -> dict[str, str]:
 def joint_oracle(protocol: Protocol, procedure: Procedure) -> float:
     """The best gain that keeps the promise in any family, risk known."""
     validation, best = protocol.pool.validation, 0.0
-    for family in _families(validation, K, procedure.promise.metric.gain):
+    for family in _families(validation, K, [procedure.promise]):
         curve = family.curve(np.geomspace(0.02, 5.0, 120), validation)
         evaluated = EvaluatedPath.of(protocol.pool, SearchPath((GPLRanker.deterministic(K), *curve), "family", ""))
         best = max(best, protocol.oracle(replace(procedure, evaluated=always(evaluated))))

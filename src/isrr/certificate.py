@@ -245,11 +245,13 @@ class Abstention(Outcome):
         reason: Why, in words.
         queries_needed: Judged queries that would be enough, with 80 % chance, those set aside and those without a
             relevant item included; None when no number is.
+        frontier: What seems to be within reach of two promises that cannot be kept together, as sentences; estimates.
     """
 
     cause: Cause
     reason: str
     queries_needed: int | None
+    frontier: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -271,7 +273,10 @@ class Abstention(Outcome):
             f"reason       {self.reason}",
             f"what helps   {more}",
         ]
-        for test in self.tests:
+        lines += [f"estimated    {sentence}" for sentence in self.frontier]
+        if self.frontier:
+            lines.append("             estimates only: to promise a point of this frontier, use new queries")
+        for test in self.tests if not self.frontier else ():
             where = "" if test.segment is None else f" in segment {test.segment!r}"
             if test.level is not None:
                 most = f"{test.promise.at(test.level)}{where}"

@@ -19,7 +19,7 @@ from isrr.calibration.path import SearchPath, front_path, temperature_path
 from isrr.calibration.table import Values
 from isrr.data.letor import read_letor
 from isrr.data.synthetic import generate
-from isrr.gains import ideal_dcg
+from isrr.gains import discount, ideal_dcg
 from isrr.metrics.disparity import Disparity
 from isrr.promises.promise import Promise
 from isrr.risk import betting
@@ -256,6 +256,31 @@ def test_two_promises_at_once_are_false_at_most_delta_often(pool):
         FAIRNESS.at(float(population.levels(FAIRNESS)[cold] - 1e-5)),
     ]
     wrong, certified = population.false_certificates(promises, 1_000)
+    assert wrong <= most_wrong()
+    assert certified > 0.5 * REPEATS
+
+
+@pytest.mark.parametrize("hurt", ["share", "utility"])
+def test_a_share_and_a_utility_promised_together_are_false_at_most_delta_often(pool, hurt):
+    validation, queries = pool
+    floor = {"floor": 0.5, "floor_weights": (tuple(discount(5).tolist()),)}
+    together = [EXPOSURE.at(0.15), SHARE_OF_UTILITY.at(0.9)]
+    path = front_path(validation, 5, together, "", {}, floor)
+    assert any(ranker.boost and ranker.floor for ranker in path.rankers)
+    population = Population(queries, thinned(path, 20))
+    hurting, other = together if hurt == "share" else together[::-1]
+    hurting = population.hurting(hurting)
+    before = int(np.argmax(population.broken([hurting])))
+    easy = other.at(float(population.levels(other)[: before + 1].min()) - 1e-5)
+    wrong, certified = population.false_certificates([hurting, easy], 400)
+    assert wrong <= most_wrong()
+    assert certified > 0.5 * REPEATS or hurt == "share"
+
+
+def test_a_share_per_segment_is_false_at_most_delta_often(pool):
+    validation, queries = pool
+    population = Population(queries, next(paths_for(validation, EXPOSURE)))
+    wrong, certified = population.false_certificates([population.hurting(replace(EXPOSURE, per="segment"))], 400)
     assert wrong <= most_wrong()
     assert certified > 0.5 * REPEATS
 

@@ -15,6 +15,7 @@ from isrr.data.queries import FloatArray
 from isrr.errors import PromiseError
 from isrr.findings import Estimate, Point, Provenance, Test
 from isrr.metrics.measure import Measure
+from isrr.promises.promise import move_together
 from isrr.ranker.gpl import GPLRanker
 
 LEVEL_STEPS = 1_000  # in which the strongest certified target is told
@@ -72,7 +73,7 @@ class Findings:
             needed = judged_in_all(n_tested, request, given=provenance.n_set_aside == 0, share_counted=share)
         return Abstention(
             request.promises, request.confidence, self.ranker, utility.title, tests, points, provenance,
-            cause, reason, needed,
+            cause, reason, needed, self._frontier() if cause == "conflicting_promises" else (),
         )  # fmt: skip
 
     def _curve(self) -> tuple[tuple[Point, ...], Estimate, Estimate]:
@@ -127,6 +128,8 @@ class Findings:
 
     def _why(self) -> tuple[Cause, str, float | None]:
         """Why nothing was certified, and how many queries to test on would do."""
+        if not move_together(self.request.promises):
+            return self._why_not_together()
         delta = self.request.level_each(len(self.path.rankers))
         needed: list[float | None] = []
         unmet, unproven = [], []
@@ -136,8 +139,7 @@ class Findings:
                 continue
             in_cell = sample.queries_needed(c, delta)
             needed.append(None if in_cell is None else in_cell * self.table.n_queries / sample.n_queries)
-            where = "" if sample.segment is None else f" in segment {sample.segment!r}"
-            best = f"{'fairest' if promise.safe_end == 'hot' else 'safest'} configuration{where}"
+            best = f"{'fairest' if promise.safe_end == 'hot' else 'safest'} configuration{_where(sample)}"
             measured = promise.shown(float(sample.measured()[c]))
             if in_cell is None:
                 unmet.append(f"'{promise}' is not met even by the {best}, at {measured}")
@@ -148,6 +150,68 @@ class Findings:
             return "conflicting_promises", "no configuration keeps all promises together", None
         cause: Cause = "out_of_reach" if unmet else "too_few_queries"
         return cause, "; ".join(unmet + unproven), None if None in needed else max(n for n in needed if n is not None)
+
+    def _why_not_together(self) -> tuple[Cause, str, float | None]:
+        """The same for promises whose safe configurations may lie anywhere on the path."""
+        met = np.stack([self._better(sample) >= self._better_target(sample) for sample in self.found])
+        together = np.flatnonzero(met.all(axis=0))
+        if together.size:
+            c, delta = int(together[0]), self.request.level_each(len(self.path.rankers))
+            needed = [
+                (sample.n_queries, sample.queries_needed(c, delta))
+                for sample in self.found
+                if not sample.only(c).holds(np.array([sample.promise.target]), delta)[0]
+            ]
+            tested = counted(self.table.n_queries, "query")
+            reason = f"{self._measured(c)} is met, but {tested} cannot prove it"
+            if any(n is None for _, n in needed):
+                return "too_few_queries", reason, None
+            in_all = [n * self.table.n_queries / n_queries for n_queries, n in needed if n is not None]
+            return "too_few_queries", reason, max(in_all, default=float(self.table.n_queries))
+        unmet = [
+            f"'{sample.promise}'{_where(sample)} is not met by any configuration; the best reaches "
+            f"{sample.promise.shown(float(sample.measured()[int(np.argmax(self._better(sample)))]))}"
+            for sample, ours in zip(self.found, met, strict=True)
+            if not ours.any()
+        ]
+        if unmet:
+            return "out_of_reach", "; ".join(unmet), None
+        return "conflicting_promises", "each promise can be kept by itself, but no configuration keeps all", None
+
+    def _measured(self, column: int) -> str:
+        """What one configuration reaches, promise by promise."""
+        return " and ".join(
+            f"'{sample.promise}'{_where(sample)} (at {sample.promise.shown(float(sample.measured()[column]))})"
+            for sample in self.found
+        )
+
+    def _better(self, sample: Sample) -> FloatArray:
+        """The promised quantity, turned so that more is better, (n_grid,)."""
+        return sample.measured() if sample.promise.at_least is not None else -sample.measured()
+
+    def _better_target(self, sample: Sample) -> float:
+        return sample.promise.target if sample.promise.at_least is not None else -sample.promise.target
+
+    def _frontier(self) -> tuple[str, ...]:
+        """For two promises, what can be reached of one where the other is just met."""
+        if len(self.found) != 2:
+            return ()
+        sentences = []
+        for kept, other in (self.found, self.found[::-1]):
+            given, reached = self._better(kept), self._better(other)
+            order = np.argsort(given)
+            best = np.maximum.accumulate(reached[order][::-1])[::-1]  # of all that keep at least as much of the first
+            steps = np.flatnonzero(np.diff(best, append=-np.inf) < 0)
+            level = abs(float(np.interp(self._better_target(kept), given[order][steps], best[steps])))
+            reaches = "reaches" if other.promise.at_least is not None else "comes down to"
+            sentences.append(
+                f"where '{kept.promise}' is just met, {other.promise.measure} {reaches} {other.promise.shown(level)}"
+            )
+        return tuple(sentences)
+
+
+def _where(sample: Sample) -> str:
+    return "" if sample.segment is None else f" in segment {sample.segment!r}"
 
 
 def quantiles(values: FloatArray) -> tuple[float, ...]:

@@ -4,7 +4,8 @@ A path runs from the safest configuration to the one that gives up most. Fixed-s
 so paths are fine; it stops at the first configuration that fails, so their order is what matters.
 
 temperature   Plackett–Luce from cold to hot: the best path that needs no labels
-front         the best family on validation queries: score map, admitted share, then temperature
+front         the best family on validation queries: score map, admitted share, then temperature; for promises about
+              groups, boosts of their items at every temperature
 thresholds    thresholds at the quantiles of eligibility, temperature 1
 paper         21 equally spaced thresholds from 0 to the largest eligibility, temperature 1; the paper takes it over the
               tested queries, and so does `calibrate` where no others are given: such a certificate carries a warning
@@ -19,9 +20,11 @@ alone, a share of all when the path is learned from them.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isrr.calibration.request import Request
 from isrr.calibration.table import canonical_order, shuffled
@@ -31,8 +34,9 @@ from isrr.data.queries import FloatArray, Queries
 from isrr.engines.task import Source
 from isrr.errors import DataError
 from isrr.findings import THE_TESTED
-from isrr.gains import Gain, has_relevant
+from isrr.gains import has_relevant
 from isrr.metrics.evaluate import evaluate
+from isrr.metrics.metric import Metric
 from isrr.parallel import Progress
 from isrr.promises.promise import Promise, move_together, objectives
 from isrr.ranker.gpl import GPLRanker
@@ -54,6 +58,8 @@ MOST_TESTED = 150
 HOPELESS = -3.0  # standard errors by which a promise is missed on validation queries
 COARSE_TEMPERATURES = np.geomspace(COLDEST, HOTTEST, 32)
 SHARES_TURNED_AWAY = (0.0, 0.3, 0.5, 0.65, 0.8)
+BOOSTS = np.linspace(0.0, 2.5, 11)  # deviations
+MOST_BOOSTS = 36  # combinations for several groups
 SET_ASIDE_FROM = 300  # judged queries from which setting some aside for score map and family pays (docs/guarantees.md)
 SET_ASIDE_SHARE = 0.2
 MOST_SET_ASIDE = 2_000
@@ -99,34 +105,52 @@ def threshold_path(
     return _directed([GPLRanker.deterministic(k), *rankers], promises, "paper" if paper else "thresholds", basis)
 
 
-def front_path(
-    validation: Queries, k: int, promises: Sequence[Promise], basis: str, floor: Floor = NO_FLOOR
-) -> SearchPath:
+def front_path(validation: Queries, k: int, promises: Sequence[Promise], basis: str, *floors: Floor) -> SearchPath:
     """The family that does best at the promise on the validation queries, from cold to hot.
 
     A family is a score map (none, or log-gain) and a share of the items that thresholds turn away at every temperature.
     Its curve over temperature is smooth, so a fixed sequence along it is not stopped by one unlucky configuration, as
     it is along the front of single configurations. Where fairness is promised it starts at the fairest temperature:
     beyond that, lists hardly longer than k get less fair again. For promises of both kinds, or about groups,
-    configurations of all families come in the order of their slack: the safe ones may lie anywhere on the curves.
+    configurations of all families come in the order of their slack: the safe ones may lie anywhere on the curves. Those
+    that no other beats at all promises at once come last where they are not safe: what can be reached is read off them.
     """
-    families = _families(validation, k, promises[0].metric.gain, floor)
-    grids = [[GPLRanker.deterministic(k), *family.curve(COARSE_TEMPERATURES, validation)] for family in families]
+    families = _families(validation, k, promises, floors or (NO_FLOOR,))
+    coarse = COARSE_TEMPERATURES[::3] if _boosts(promises) else COARSE_TEMPERATURES
+    grids = [[GPLRanker.deterministic(k), *family.curve(coarse, validation)] for family in families]
     trials = [_Trial.on(validation, grid, promises) for grid in grids]
     if not move_together(promises):
-        slack = {ranker: value for trial in trials for ranker, value in zip(trial.grid, trial.slack, strict=True)}
-        plausible = sorted((ranker for ranker in slack if slack[ranker] > HOPELESS), key=lambda ranker: -slack[ranker])
-        tested = plausible[:: -(-len(plausible) // MOST_TESTED)] if plausible else [max(slack, key=slack.__getitem__)]
-        return SearchPath(tuple(tested), "front", basis)
+        return SearchPath(_by_slack(trials), "front", basis)
     best = min(range(len(families)), key=lambda family: trials[family].regret())
     temperatures = np.geomspace(COLDEST, HOTTEST, N_TEMPERATURES)
     fine = families[best].curve(temperatures[temperatures <= trials[best].hottest()], validation)
     return _directed([GPLRanker.deterministic(k), *fine], promises, "front", basis)
 
 
+def _by_slack(trials: "Sequence[_Trial]") -> tuple[GPLRanker, ...]:
+    """The plausible configurations, safest first, then those that no other beats at every promise."""
+    rankers = [ranker for trial in trials for ranker in trial.grid]
+    slacks = np.concatenate([trial.slacks for trial in trials], axis=1)
+    least = slacks.min(axis=0)
+    safest_first = np.argsort(-least, kind="stable")
+    plausible = safest_first[: max(int((least > HOPELESS).sum()), 1)]
+    unbeaten = safest_first[_unbeaten(slacks[:, safest_first])]
+    order = (*plausible[:: -(-plausible.size // MOST_TESTED)], *unbeaten[:: -(-unbeaten.size // MOST_TESTED)])
+    return tuple(dict.fromkeys(rankers[c] for c in order))
+
+
+def _unbeaten(slacks: FloatArray) -> NDArray[np.bool_]:
+    """Which configurations no other is at least as good as at every promise, and better at one, (n_grid,)."""
+    beaten = np.zeros(slacks.shape[1], bool)
+    for c in range(slacks.shape[1]):
+        ours = slacks[:, [c]]
+        beaten |= (slacks <= ours).all(axis=0) & (slacks < ours).any(axis=0)
+    return ~beaten
+
+
 @dataclass(frozen=True)
 class _Family:
-    """Configurations that differ in temperature alone, given a score map and a share of items turned away."""
+    """Configurations that differ in temperature alone, given all else, and a share of items turned away."""
 
     base: GPLRanker
     turned_away: float
@@ -139,15 +163,36 @@ class _Family:
         return [replace(ranker, threshold=level) for ranker, level in zip(rankers, levels, strict=True)]
 
 
-def _families(validation: Queries, k: int, gain: Gain, floor: Floor = NO_FLOOR) -> list[_Family]:
-    fitted = fit_log_gain(validation, gain) if validation.relevance is not None else None
+def _families(
+    validation: Queries, k: int, promises: Sequence[Promise], floors: Sequence[Floor] = (NO_FLOOR,)
+) -> list[_Family]:
+    fitted = fit_log_gain(validation, promises[0].metric.gain) if learnable(validation, promises) else None
     maps: list[ScoreMap | None] = [None] if fitted is None else [None, fitted]
+    turned_away = (0.0,) if (boosts := _boosts(promises)) else SHARES_TURNED_AWAY
     families = []
     for score_map in maps:
         mean, deviation = mean_and_deviation(validation, score_map)
-        base = GPLRanker(k=k, mean=mean, deviation=deviation, score_map=score_map, **floor)
-        families += [_Family(base, share) for share in SHARES_TURNED_AWAY]
+        base = GPLRanker(k=k, mean=mean, deviation=deviation, score_map=score_map)
+        dials = product(floors, boosts or [{}], turned_away)
+        families += [_Family(replace(base, boost=boost, **floor), share) for floor, boost, share in dials]
     return families
+
+
+def _boosts(promises: Sequence[Promise]) -> list[dict[str, float]]:
+    """Additions to the scores of the groups that promises name: up where at least a share is promised, else down."""
+    signs = {
+        promise.metric.group: 1.0 if promise.at_least is not None else -1.0
+        for promise in promises
+        if isinstance(promise.metric, Metric) and promise.metric.group is not None
+    }
+    if not signs:
+        return []
+    n_steps = max(int(MOST_BOOSTS ** (1 / len(signs))), 2) if len(signs) > 1 else BOOSTS.size
+    steps = BOOSTS[np.linspace(0, BOOSTS.size - 1, n_steps).astype(int)]
+    return [
+        {group: sign * float(step) for (group, sign), step in zip(signs.items(), chosen, strict=True)}
+        for chosen in product(steps, repeat=len(signs))
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,13 +201,13 @@ class _Trial:
 
     Attributes:
         grid: Its configurations from cold to hot.
-        slack: For each the least of (alpha − mean loss) / standard error over the promises.
+        slacks: (alpha − mean loss) / standard error of each promise and configuration, (n_promises, n_grid).
         cost: What is to be minimised.
         utility: Whether it is utility that is promised, so that the coldest is the safest.
     """
 
     grid: Sequence[GPLRanker]
-    slack: FloatArray
+    slacks: FloatArray
     cost: FloatArray
     utility: bool
 
@@ -170,10 +215,16 @@ class _Trial:
     def on(cls, queries: Queries, grid: Sequence[GPLRanker], promises: Sequence[Promise]) -> "_Trial":
         utility, disparity = objectives(promises, judged=queries.relevance is not None)
         found = evaluate(queries, grid, [utility, disparity, *(promise.measure for promise in promises)])
-        slack = [_slack(found[promise.measure], promise, queries) for promise in promises]
+        slacks = np.stack([_slack(found[promise.measure], promise, queries) for promise in promises])
         promised = promises[0].safe_end == "cold"
         cost = found.mean(disparity) if promised else -found.mean(utility)
-        return cls(grid, np.min(slack, axis=0), cost, promised)
+        return cls(grid, slacks, cost, promised)
+
+    @property
+    def slack(self) -> FloatArray:
+        """The least over the promises, (n_grid,)."""
+        least: FloatArray = self.slacks.min(axis=0)
+        return least
 
     def safest_first(self) -> slice:
         """The configurations in the order they would be tested."""
@@ -285,12 +336,15 @@ def fixed_path(
         return SearchPath(request.path, "custom", "the caller")
     fixed_by, basis = _fixed_by(source, aside, validation, request.columns)
     floor = floored(request, n_tested)
+    boosted = bool(_boosts(request.promises))
     if request.path in ("paper", "thresholds"):
         paper = request.path == "paper"
         return threshold_path(fixed_by, request.k, request.promises, paper=paper, basis=basis, floor=floor)
-    if request.path == "temperature" or not learnable(fixed_by, request.promises):
+    if request.path == "temperature" or not (boosted or learnable(fixed_by, request.promises)):
         mean, deviation = mean_and_deviation(fixed_by)
         return temperature_path(request.k, deviation, mean, request.promises, basis, floor)
+    if boosted and request.floor is None:  # a floor guards utility, and holds a group back: both are tried
+        return front_path(fixed_by, request.k, request.promises, basis, *([NO_FLOOR, floor] if floor else [NO_FLOOR]))
     return front_path(fixed_by, request.k, request.promises, basis, floor)
 
 

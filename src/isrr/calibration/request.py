@@ -11,7 +11,7 @@ from isrr.risk.evidence import check_delta
 from isrr.risk.evidence import evidence as named_evidence
 from isrr.risk.select import SELECTIONS
 
-FLOORS = ((80, 0.7), (5_000, 0.5))  # below so many tested queries, this floor
+FLOORS = ((80, 0.7), (150, 0.6), (400, 0.5), (2_000, 0.4), (5_000, 0.3))  # below so many tested queries, this floor
 PATHS = ("auto", "temperature", "front", "thresholds", "paper")
 
 
@@ -97,14 +97,15 @@ class Request:
         """The floor of every configuration but the order by score, fixed by the number of tested queries alone.
 
         With a floor the paired losses are bounded more tightly, which is worth most where queries are few; where they
-        are many, it costs up to two points of what could be gained. Measured in docs/guarantees.md.
+        are many, it costs some of what could be gained. Measured in docs/guarantees.md.
         """
         if self.floor is not None:
             return self.floor
-        if not all(promise.can_be_floored for promise in self.promises):
+        floored = [promise for promise in self.promises if promise.can_be_floored]
+        if not floored or any(promise.safe_end == "hot" for promise in self.promises):
             return 0.0
         usual = next((floor for most, floor in FLOORS if n_tested < most), 0.0)
-        return usual if all(promise.target >= usual + 0.1 for promise in self.promises) else 0.0
+        return usual if all(promise.target >= usual + 0.1 for promise in floored) else 0.0
 
     @property
     def columns(self) -> tuple[str, ...]:

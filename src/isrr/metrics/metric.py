@@ -47,6 +47,7 @@ class Metric(Measurable):
         empty_query: What queries count as for which `whole` is 0, unless a promise says otherwise.
         merit: What each query's items deserve of the metric, (n_queries,), for promises "of merit"; a function of
             queries and k.
+        group: The group of items whose exposure it is; a boost moves it.
         gain: What disparity is reported by beside it.
         settings: What distinguishes it from others of the same name, as text.
 
@@ -65,6 +66,7 @@ class Metric(Measurable):
     title: str = ""
     empty_query: EmptyQuery = "skip"
     merit: Callable[[Queries, int], FloatArray] | None = field(default=None, compare=False, repr=False)
+    group: str | None = None
     gain: Gain = field(default="exponential", compare=False, repr=False)
     settings: tuple[tuple[str, str], ...] = ()
 
@@ -215,6 +217,7 @@ def _exposure(group: str, gain: Gain, kind: Discount) -> Metric:
         title=f"share of exposure of {group!r}",
         empty_query="zero",
         merit=partial(_merit, group, gain),
+        group=group,
     )
 
 

@@ -194,7 +194,7 @@ class GPLRanker:
         """The threshold of each position, (k,)."""
         return expand(self.threshold, self.decay, self.k)
 
-    @property
+    @cached_property
     def scale(self) -> float:
         """What a difference of (mapped) raw scores is multiplied by before the softmax."""
         return 1.0 / (self.deviation * self.temperature)
@@ -460,7 +460,7 @@ class GPLRanker:
     def _served(self, raw: FloatArray, k: int | None) -> FloatArray:
         """The thresholds of the places to fill, (places,)."""
         if k is None:
-            return self.thresholds[: raw.size]
+            return self.thresholds if self.k <= raw.size else self.thresholds[: raw.size]
         if not is_length(k):
             raise DataError(f"k must be a whole number ≥ 1, got {k!r}; it is the number of places to fill")
         places = min(int(k), raw.size)

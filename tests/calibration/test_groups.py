@@ -1,0 +1,88 @@
+"""Promises about a group of items: a boost keeps them, and where none does, what is within reach is named."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from isrr import GPLRanker, Promise, Queries, calibrate, evaluate, load
+from isrr.calibration.path import front_path
+
+TOGETHER = ["exposure(new)@5 >= 20%", "ndcg@5 >= 95% of deterministic"]
+
+
+def market(n_queries=400, lowered=1.0, worth=1.0, seed=20230):
+    """A fifth of the items are new; their scores are too low, or their relevance is."""
+    rng = np.random.default_rng(seed)
+    new = rng.random(n_queries * 20) < 0.2
+    quality = rng.normal(size=new.size) - (1.0 - worth) * new
+    relevance = np.clip(np.floor(quality + 1.0), 0, 4)
+    return Queries.from_arrays(
+        scores=quality + 0.7 * rng.normal(size=new.size) - lowered * new,
+        relevance=relevance,
+        query_ids=np.repeat(np.arange(n_queries), 20),
+        item_ids=np.arange(new.size),
+        item_groups=np.where(new, "new", "known"),
+    )
+
+
+def reached(queries, ranker):
+    found = evaluate(queries, [GPLRanker.deterministic(), ranker], ["exposure(new)", "ndcg"])
+    share, utility = found.mean("exposure(new)"), found.mean("ndcg")
+    return share[1], utility[1] / utility[0]
+
+
+def test_a_boost_gives_new_sellers_their_share_where_temperature_alone_does_not():
+    judged, others = market(), market(2_000, seed=20231)
+    assert calibrate(judged, TOGETHER, path="temperature").abstained
+    outcome = calibrate(judged, TOGETHER)
+    assert not outcome.abstained
+    assert dict(outcome.ranker.boost)["new"] > 0
+    share, kept = reached(others, outcome.ranker)
+    assert share >= 0.2
+    assert kept >= 0.95
+
+
+def test_a_share_that_must_not_be_exceeded_is_kept_by_a_boost_downwards():
+    judged = market(lowered=-0.5)
+    outcome = calibrate(judged, ["exposure(new)@5 <= 22%", "ndcg@5 >= 90% of deterministic"])
+    assert dict(outcome.ranker.boost)["new"] < 0
+    assert reached(judged, outcome.ranker)[0] <= 0.22
+
+
+def test_two_groups_are_boosted_together():
+    judged = market()
+    groups = np.where(np.arange(judged.n_rows) % 7 == 0, "local", judged.item_groups)
+    both = ["exposure(new)@5 >= 15%", "exposure(local)@5 >= 18%", "ndcg@5 >= 80% of deterministic"]
+    outcome = calibrate(replace(judged, item_groups=groups), both)
+    assert not outcome.abstained
+    assert set(dict(outcome.ranker.boost)) == {"local", "new"}
+
+
+def test_a_floor_that_is_asked_for_holds_for_every_configuration_with_a_boost():
+    outcome = calibrate(market(), TOGETHER, floor=0.6)
+    assert {point.ranker.floor for point in outcome.curve if not point.ranker.is_deterministic} == {0.6}
+
+
+def test_where_both_cannot_be_kept_the_frontier_is_near_the_true_one(tmp_path):
+    promises = [Promise.parse("exposure(new)@5 >= 40%"), Promise.parse("ndcg@5 >= 95% of deterministic")]
+    judged, everything = market(1_500, lowered=0.0, worth=-0.5), market(6_000, lowered=0.0, worth=-0.5, seed=20231)
+    outcome = calibrate(judged, promises)
+    assert outcome.abstained
+    assert outcome.cause == "conflicting_promises"
+    rankers = front_path(everything[:500], 5, promises, "").rankers
+    found = evaluate(everything, [GPLRanker.deterministic(), *rankers], ["exposure(new)", "ndcg"])
+    share, kept = found.mean("exposure(new)"), found.mean("ndcg") / found.mean("ndcg")[0]
+    ndcg_there, share_there = (float(re.search(r"reaches ([\d.]+) %", said)[1]) for said in outcome.frontier)
+    assert ndcg_there == pytest.approx(100 * kept[share >= 0.4].max(), abs=1.5)
+    assert share_there == pytest.approx(100 * share[kept >= 0.95].max(), abs=1.5)
+    assert all(said in str(outcome) for said in outcome.frontier)
+    outcome.save(tmp_path / "abstained.json")
+    assert load(tmp_path / "abstained.json") == outcome
+
+
+def test_a_share_that_nothing_reaches_is_named_with_the_best_there_is():
+    outcome = calibrate(market(200), "exposure(new)@5 >= 99%")
+    assert outcome.cause == "out_of_reach"
+    assert "not met by any configuration; the best reaches" in outcome.reason
