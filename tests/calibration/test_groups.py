@@ -2,12 +2,13 @@
 
 import re
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
 from isrr import GPLRanker, Promise, Queries, calibrate, evaluate, load
-from isrr.calibration.path import front_path
+from isrr.scores.standardize import mean_and_deviation
 
 TOGETHER = ["exposure(new)@5 >= 20%", "ndcg@5 >= 95% of deterministic"]
 
@@ -67,11 +68,14 @@ def test_a_floor_that_is_asked_for_holds_for_every_configuration_with_a_boost():
 
 def test_where_both_cannot_be_kept_the_frontier_is_near_the_true_one(tmp_path):
     promises = [Promise.parse("exposure(new)@5 >= 40%"), Promise.parse("ndcg@5 >= 95% of deterministic")]
-    judged, everything = market(1_500, lowered=0.0, worth=-0.5), market(6_000, lowered=0.0, worth=-0.5, seed=20231)
+    judged, everything = market(1_500, lowered=0.0, worth=-0.5), market(2_000, lowered=0.0, worth=-0.5, seed=20231)
     outcome = calibrate(judged, promises)
     assert outcome.abstained
     assert outcome.cause == "conflicting_promises"
-    rankers = front_path(everything[:500], 5, promises, "").rankers
+    mean, deviation = mean_and_deviation(everything)
+    base = GPLRanker(mean=mean, deviation=deviation)
+    fine = product(np.geomspace(0.02, 1.0, 8).tolist(), np.linspace(0, 2.5, 101).tolist())
+    rankers = [replace(base, temperature=t, boost={"new": b}) for t, b in fine]
     found = evaluate(everything, [GPLRanker.deterministic(), *rankers], ["exposure(new)", "ndcg"])
     share, kept = found.mean("exposure(new)"), found.mean("ndcg") / found.mean("ndcg")[0]
     ndcg_there, share_there = (float(re.search(r"reaches ([\d.]+) %", said)[1]) for said in outcome.frontier)

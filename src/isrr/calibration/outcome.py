@@ -198,16 +198,25 @@ class Findings:
             return ()
         sentences = []
         for kept, other in (self.found, self.found[::-1]):
-            given, reached = self._better(kept), self._better(other)
-            order = np.argsort(given)
-            best = np.maximum.accumulate(reached[order][::-1])[::-1]  # of all that keep at least as much of the first
-            steps = np.flatnonzero(np.diff(best, append=-np.inf) < 0)
-            level = abs(float(np.interp(self._better_target(kept), given[order][steps], best[steps])))
+            level = abs(_highest(self._better(kept), self._better(other), self._better_target(kept)))
             reaches = "reaches" if other.promise.at_least is not None else "comes down to"
             sentences.append(
                 f"where '{kept.promise}' is just met, {other.promise.measure} {reaches} {other.promise.shown(level)}"
             )
         return tuple(sentences)
+
+
+def _highest(given: FloatArray, reached: FloatArray, target: float) -> float:
+    """The most that is reached where the target is just met, on lines between configurations.
+
+    Example:
+        >>> _highest(np.array([0.0, 1.0, 1.2]), np.array([1.0, 0.5, 0.0]), 0.5)
+        0.75
+    """
+    below, above = given < target, given >= target
+    slope = (reached[above] - reached[below, None]) / (given[above] - given[below, None])
+    between = reached[below, None] + (target - given[below, None]) * slope
+    return float(max(reached[above].max(), between.max(initial=-np.inf)))
 
 
 def _where(sample: Sample) -> str:

@@ -130,21 +130,21 @@ def front_path(validation: Queries, k: int, promises: Sequence[Promise], basis: 
 def _by_slack(trials: "Sequence[_Trial]") -> tuple[GPLRanker, ...]:
     """The plausible configurations, safest first, then those that no other beats at every promise."""
     rankers = [ranker for trial in trials for ranker in trial.grid]
-    slacks = np.concatenate([trial.slacks for trial in trials], axis=1)
-    least = slacks.min(axis=0)
+    least = np.concatenate([trial.slack for trial in trials])
+    margins = np.concatenate([trial.margins for trial in trials], axis=1)
     safest_first = np.argsort(-least, kind="stable")
     plausible = safest_first[: max(int((least > HOPELESS).sum()), 1)]
-    unbeaten = safest_first[_unbeaten(slacks[:, safest_first])]
+    unbeaten = safest_first[_unbeaten(margins[:, safest_first])]
     order = (*plausible[:: -(-plausible.size // MOST_TESTED)], *unbeaten[:: -(-unbeaten.size // MOST_TESTED)])
     return tuple(dict.fromkeys(rankers[c] for c in order))
 
 
-def _unbeaten(slacks: FloatArray) -> NDArray[np.bool_]:
+def _unbeaten(margins: FloatArray) -> NDArray[np.bool_]:
     """Which configurations no other is at least as good as at every promise, and better at one, (n_grid,)."""
-    beaten = np.zeros(slacks.shape[1], bool)
-    for c in range(slacks.shape[1]):
-        ours = slacks[:, [c]]
-        beaten |= (slacks <= ours).all(axis=0) & (slacks < ours).any(axis=0)
+    beaten = np.zeros(margins.shape[1], bool)
+    for c in range(margins.shape[1]):
+        ours = margins[:, [c]]
+        beaten |= (margins <= ours).all(axis=0) & (margins < ours).any(axis=0)
     return ~beaten
 
 
@@ -166,7 +166,8 @@ class _Family:
 def _families(
     validation: Queries, k: int, promises: Sequence[Promise], floors: Sequence[Floor] = (NO_FLOOR,)
 ) -> list[_Family]:
-    fitted = fit_log_gain(validation, promises[0].metric.gain) if learnable(validation, promises) else None
+    judged = validation.relevance is not None and learnable(validation, promises)
+    fitted = fit_log_gain(validation, promises[0].metric.gain) if judged else None
     maps: list[ScoreMap | None] = [None] if fitted is None else [None, fitted]
     turned_away = (0.0,) if (boosts := _boosts(promises)) else SHARES_TURNED_AWAY
     families = []
@@ -201,13 +202,15 @@ class _Trial:
 
     Attributes:
         grid: Its configurations from cold to hot.
-        slacks: (alpha − mean loss) / standard error of each promise and configuration, (n_promises, n_grid).
+        margins: alpha − mean loss of each promise and configuration, (n_promises, n_grid).
+        slack: For each configuration the least margin over the promises, in standard errors, (n_grid,).
         cost: What is to be minimised.
         utility: Whether it is utility that is promised, so that the coldest is the safest.
     """
 
     grid: Sequence[GPLRanker]
-    slacks: FloatArray
+    margins: FloatArray
+    slack: FloatArray
     cost: FloatArray
     utility: bool
 
@@ -215,16 +218,10 @@ class _Trial:
     def on(cls, queries: Queries, grid: Sequence[GPLRanker], promises: Sequence[Promise]) -> "_Trial":
         utility, disparity = objectives(promises, judged=queries.relevance is not None)
         found = evaluate(queries, grid, [utility, disparity, *(promise.measure for promise in promises)])
-        slacks = np.stack([_slack(found[promise.measure], promise, queries) for promise in promises])
+        margins, errors = np.stack([_margin(found[p.measure], p, queries) for p in promises], axis=1)
         promised = promises[0].safe_end == "cold"
         cost = found.mean(disparity) if promised else -found.mean(utility)
-        return cls(grid, slacks, cost, promised)
-
-    @property
-    def slack(self) -> FloatArray:
-        """The least over the promises, (n_grid,)."""
-        least: FloatArray = self.slacks.min(axis=0)
-        return least
+        return cls(grid, margins, (margins / errors).min(axis=0), cost, promised)
 
     def safest_first(self) -> slice:
         """The configurations in the order they would be tested."""
@@ -250,12 +247,13 @@ class _Trial:
         return doubt, float(min(cost[:last].min(), cost[last - 1] + share * (cost[last] - cost[last - 1])))
 
 
-def _slack(values: FloatArray, promise: Promise, queries: Queries) -> FloatArray:
+def _margin(values: FloatArray, promise: Promise, queries: Queries) -> tuple[FloatArray, FloatArray]:
+    """By how much each configuration keeps the promise, and the standard error of that."""
     reference = promise.reference(queries, values[:, 0])
     kept = ~np.isnan(values[:, 0])
     losses = promise.losses(values[kept], reference[kept])
     error = np.maximum(losses.std(axis=0) / np.sqrt(len(losses)), 1e-9)
-    return np.asarray((promise.alpha - losses.mean(axis=0)) / error)
+    return promise.alpha - losses.mean(axis=0), error
 
 
 def _directed(rankers: list[GPLRanker], promises: Sequence[Promise], name: str, basis: str) -> SearchPath:
