@@ -5,9 +5,11 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from isrr import GPLRanker, Promise, Queries, calibrate, evaluate, load
+from isrr import DataError, GPLRanker, Promise, Queries, calibrate, evaluate, load, read_queries, write_queries
 from isrr.scores.standardize import mean_and_deviation
 
 TOGETHER = ["exposure(new)@5 >= 20%", "ndcg@5 >= 95% of deterministic"]
@@ -90,3 +92,24 @@ def test_a_share_that_nothing_reaches_is_named_with_the_best_there_is():
     outcome = calibrate(market(200), "exposure(new)@5 >= 99%")
     assert outcome.cause == "out_of_reach"
     assert "not met by any configuration; the best reaches" in outcome.reason
+
+
+def test_an_item_may_belong_to_several_groups_or_to_none(tmp_path):
+    rng = np.random.default_rng(20230)
+    inside = {"local": rng.random(600) < 0.3, "new": rng.random(600) < 0.3}
+    several = [[name for name in inside if inside[name][row]] for row in range(600)]
+    query, scores = np.repeat(np.arange(30), 20), rng.normal(size=600)
+    queries = Queries.from_arrays(scores=scores, query_ids=query, item_groups=several)
+    ranker = GPLRanker(temperature=0.3, boost={"new": 0.4, "local": -0.2})
+    found, exposure = evaluate(queries, [ranker], ["exposure(new)", "exposure(local)"]), ranker.exposure(queries)
+    added = scores + 0.4 * inside["new"] - 0.2 * inside["local"]
+    np.testing.assert_allclose(exposure, replace(ranker, boost={}).exposure(queries.with_scores(added)), atol=1e-9)
+    for name, members in inside.items():
+        ours = np.bincount(query, exposure * members) / np.bincount(query, exposure)
+        np.testing.assert_allclose(found[f"exposure({name})"][:, 0], ours, atol=1e-9)
+    write_queries(queries, tmp_path / "written.parquet")
+    pq.write_table(pa.table({"query": query, "score": scores, "group": several}), tmp_path / "lists.parquet")
+    for file in ("written.parquet", "lists.parquet"):
+        assert (read_queries(tmp_path / file).item_groups == queries.item_groups).all()
+    with pytest.raises(DataError, match="expected a list of groups in every row"):
+        Queries.from_arrays(scores=[1.0, 2.0], query_ids=[1, 1], item_groups=[["new"], None])

@@ -179,8 +179,8 @@ def test_the_abstention_region_is_shown(opened, relative, absolute):
 
 
 def test_the_page_says_what_every_query_keeps(opened, relative):
-    assert relative[0].ranker.floor == 0.5
-    sentence = "No query's expected NDCG@5 falls below 50\xa0% of what the order by score gives it"
+    assert relative[0].ranker.floor == 0.4
+    sentence = "No query's expected NDCG@5 falls below 40\xa0% of what the order by score gives it"
     assert sentence in opened(page(*relative)).locator("header").text_content()
 
 

@@ -62,7 +62,7 @@ def test_what_info_says_is_made_once_for_each_status(ranker_file, certificate, m
     assert len(texts) == 2
     assert "curve" not in first["content"]
     assert first["every_query"] == certificate.sure
-    assert "falls below 50 % of what the order by score gives it" in certificate.sure[0]
+    assert "of what the order by score gives it" in certificate.sure[0]
     assert first["content"]["provenance"]["data"] == certificate.provenance.data
 
 

@@ -52,7 +52,7 @@ class Measured:
         n_single: Queries with a single item.
         n_rows, n_outside: Scores, and those beyond where calibration saw 99.8 % of them.
         score_bins: Scores below, in equal bins of, and above the range in which calibration saw 98 % of them.
-        groups: Exposure under either ranker, and gain, of each group of items, in units of 2⁻¹⁰⁷⁴.
+        groups: Exposure under either ranker, and gain, of each group of items, and of all under "", in units of 2⁻¹⁰⁷⁴.
         lowest: The least that a query keeps of what the order by score gives it, by metrics that the floor is about.
         fingerprint: Of ids, scores and relevance.
     """
@@ -104,10 +104,10 @@ class Measured:
 
     def shares(self) -> tuple[GroupShare, ...]:
         """Each group's part of the whole, by falling part of the gain."""
-        totals = [max(sum(column), 1) for column in zip(*self.groups.values(), strict=True)]
         shares = [
-            GroupShare(name, *(part / total for part, total in zip(sums, totals, strict=True)))
+            GroupShare(name, *(part / max(total, 1) for part, total in zip(sums, self.groups[""], strict=True)))
             for name, sums in self.groups.items()
+            if name
         ]
         return tuple(sorted(shares, key=lambda share: (-share.gain, share.group)))
 
@@ -176,12 +176,16 @@ class MeasureOutcome:
     def _groups(self, queries: Queries, grid: Sequence[GPLRanker]) -> dict[str, tuple[int, ...]]:
         if queries.item_groups is None:
             return {}
-        names, code = queries.coded_groups
+        names, rows, number = queries.coded_groups.by_group()
         columns = [queries.in_query_order(ranker.exposure(queries), "exposure") for ranker in grid]
         gain = self.outcome.promises[0].metric.gain if queries.relevance is not None else "equal"
         columns.append(item_gains(queries, gain))
-        sums = exact_sums(np.stack(columns, axis=1), code, len(names))
-        return {str(name): tuple(row) for name, row in zip(names, sums.tolist(), strict=True)}
+        table = np.stack(columns, axis=1)
+        everything = exact_sums(table, np.zeros(len(table), np.int64), 1)
+        sums = exact_sums(table[rows], number, len(names))  # an item may be of several groups
+        return {
+            name: tuple(row) for name, row in zip(["", *names], [*everything.tolist(), *sums.tolist()], strict=True)
+        }
 
     def _segments(self, queries: Queries, promise: Promise) -> dict[str, NDArray[np.bool_]]:
         """All queries, "", where the promise speaks of them, and every segment there is."""

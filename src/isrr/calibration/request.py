@@ -11,7 +11,7 @@ from isrr.risk.evidence import check_delta
 from isrr.risk.evidence import evidence as named_evidence
 from isrr.risk.select import SELECTIONS
 
-FLOORS = ((80, 0.7), (150, 0.6), (400, 0.5), (2_000, 0.4), (5_000, 0.3))  # below so many tested queries, this floor
+FLOORS = ((80, 0.7), (150, 0.6), (300, 0.4), (1_000, 0.3))  # below so many tested queries, this floor
 PATHS = ("auto", "temperature", "front", "thresholds", "paper")
 
 

@@ -280,6 +280,9 @@ def joined_identifiers(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate([part.astype(str).astype(object) for part in parts])
 
 
+BETWEEN_GROUPS = "\x1f"  # what keeps the groups of one item apart
+
+
 class Coded(NamedTuple):
     """A column of ids by numbers: `names[codes]` is the column as text.
 
@@ -302,6 +305,50 @@ class Coded(NamedTuple):
         different, codes = Ids.of(ids, "item_groups", ids.size).by_appearance()
         names, place = np.unique(different.texts.to_numpy(zero_copy_only=False).astype(str), return_inverse=True)
         return cls(names, place[codes])
+
+    def rows_of(self, group: str) -> NDArray[np.bool_]:
+        """Which rows belong to a group, be it one of several, (n_rows,)."""
+        held = [group == name or group in name.split(BETWEEN_GROUPS) for name in self.names.tolist()]
+        return np.array(held, bool)[self.codes]
+
+    def by_group(self) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
+        """All groups, and every row with each of its groups: rows, and numbers of groups.
+
+        Example:
+            >>> groups, rows, numbers = Coded.of(np.array(["local\x1fnew", "new"], object)).by_group()
+            >>> groups, rows, numbers
+            (['local', 'new'], array([0, 0, 1]), array([0, 1, 1]))
+        """
+        held = [[group for group in name.split(BETWEEN_GROUPS) if group] for name in self.names.tolist()]
+        groups = sorted({group for name in held for group in name})
+        number = {group: n for n, group in enumerate(groups)}
+        n_held = np.array([len(name) for name in held], np.int64)
+        numbers = np.array([number[group] for name in held for group in name], np.int64)
+        rows = np.repeat(np.arange(self.codes.size), n_held[self.codes])
+        place = np.arange(rows.size) - np.repeat(np.cumsum(n_held[self.codes]) - n_held[self.codes], n_held[self.codes])
+        return groups, rows, numbers[np.repeat((np.cumsum(n_held) - n_held)[self.codes], n_held[self.codes]) + place]
+
+
+def joined_groups(column: Any) -> Any:
+    """A column of lists of groups as text; any other column as it is.
+
+    Example:
+        >>> joined_groups([["new", "local"], [], ["new"]])
+        ['local\x1fnew', '', 'new']
+    """
+    kind = str(getattr(column, "type", ""))
+    if kind.startswith(("list", "large_list", "fixed_size_list")):
+        column = column.to_pylist()
+    elif kind or not any(isinstance(entry, list | tuple | set | frozenset | np.ndarray) for entry in column):
+        return column
+    found = []
+    for row, entry in enumerate(column):
+        if entry is None or isinstance(entry, str):
+            raise DataError(
+                f"{entry!r}; expected a list of groups in every row, [] for none", row=row, column="item_groups"
+            )
+        found.append(BETWEEN_GROUPS.join(sorted(set(map(identifier_text, entry)))))
+    return found
 
 
 def identifier_text(identifier: object) -> str:

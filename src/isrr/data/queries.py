@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isrr.counting import counted
 from isrr.data.grouping import Grouping
-from isrr.data.identifiers import Coded, Ids, identifier_key, joined_identifiers
+from isrr.data.identifiers import Coded, Ids, identifier_key, joined_groups, joined_identifiers
 from isrr.data.numbers import LARGEST, finite, numbers
 from isrr.data.numbers import features as as_features
 from isrr.data.ordering import falling_order, repeats, sum_largest
@@ -103,7 +103,7 @@ class Queries:
             query_ids: The query each row belongs to; rows may come in any order.
             group: Sizes of consecutive queries (as LightGBM and XGBoost take them), in place of `query_ids`.
             item_ids: Ids of the items. With ids, the order of rows matters nowhere, even where scores are equal.
-            item_groups: Provider or group of each item, for exposure by group.
+            item_groups: Provider or group of each item, or a list of several groups, for exposure by group.
             segments: Segment of the query, the same on all rows of a query.
             features: Matrix of numbers, one row an item.
             values: Further columns of finite numbers by name, such as {"margin": [...]}.
@@ -126,7 +126,8 @@ class Queries:
             checked = Ids.of(column, name, int(grouping.offsets[-1]))
             return checked if grouping.rows is None else checked.take(grouping.rows)
 
-        groups, parts = ids(item_groups, "item_groups"), ids(segments, "segments")
+        groups = None if item_groups is None else ids(joined_groups(item_groups), "item_groups")
+        parts = ids(segments, "segments")
         queries = cls(
             offsets=grouping.offsets,
             query_ids=grouping.query_ids,

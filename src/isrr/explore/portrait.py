@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isrr.data.identifiers import BETWEEN_GROUPS
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.engines.local import BLOCK
 from isrr.explore.retrace import Retraced
@@ -105,11 +106,12 @@ def portray(found: Retraced) -> Portrait:
         grades.add(_grade(part.need_relevance(), intervals), before, after, gains)
         places.add(_place(part), before, after, gains)
         if part.item_groups is not None:
-            groups.add(part.item_groups.astype(str), before, after, gains)
+            names, rows, number = part.coded_groups.by_group()  # an item may be of several groups
+            groups.add(np.array(names, object)[number], before[rows], after[rows], gains[rows])
     return Portrait(
         len(tested),
         grades.shares(lambda grade: f"{grade:g}" if intervals is None else _between(intervals, int(grade))),
-        _largest(groups.shares(str)),
+        _largest(groups.shares(str, places.whole)),
         places.shares(lambda place: _PLACE_NAMES[int(place)]),
         _spread(*found.utility().T),
         _sample(tested[_telling(moved, tested.n_items)], ranker),
@@ -129,9 +131,14 @@ class _Tally:
         for kind, row in zip(distinct.tolist(), np.stack(columns, axis=1), strict=True):
             self.sums[kind] = self.sums.get(kind, 0.0) + row
 
-    def shares(self, name: Callable[[Any], str]) -> tuple[Share, ...]:
+    @property
+    def whole(self) -> FloatArray:
+        """All kinds together."""
+        return np.asarray(sum(self.sums.values(), np.zeros(4)))
+
+    def shares(self, name: Callable[[Any], str], whole: FloatArray | None = None) -> tuple[Share, ...]:
         """What each kind has of the whole, kinds in their own order."""
-        totals = np.maximum(sum(self.sums.values(), np.zeros(4)), 1e-300)
+        totals = np.maximum(self.whole if whole is None else whole, 1e-300)
         parts = [(kind, self.sums[kind], self.sums[kind] / totals) for kind in sorted(self.sums)]
         return tuple(Share(name(kind), round(row[0]), *part[1:].tolist()) for kind, row, part in parts)
 
@@ -206,7 +213,7 @@ def _sample(query: Queries, ranker: GPLRanker) -> Sample:
     rows = []
     for i in query.by_score[:MOST_ITEMS].tolist():
         item = f"item {i + 1}" if query.item_ids is None else str(query.item_ids[i])
-        group = None if query.item_groups is None else str(query.item_groups[i])
+        group = None if query.item_groups is None else str(query.item_groups[i]).replace(BETWEEN_GROUPS, ", ")
         score, grade = float(query.need_scores()[i]), float(query.need_relevance()[i])
         rows.append(Row(item, group, grade, score, tuple(chances[i].tolist())))
     return Sample(str(query.query_ids[0]), query.n_rows, tuple(rows))

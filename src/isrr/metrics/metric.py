@@ -123,11 +123,7 @@ def _column(name: str, queries: Queries) -> FloatArray:
 
 
 def _in_group(group: str, queries: Queries) -> FloatArray:
-    names, code = queries.coded_groups
-    member = np.flatnonzero(names.astype(str) == group)
-    if member.size == 0:
-        return np.zeros(queries.n_rows)
-    return np.asarray(code == member[0], np.float64)
+    return queries.coded_groups.rows_of(group).astype(np.float64)
 
 
 def _per_query(values: FloatArray, queries: Queries) -> FloatArray:

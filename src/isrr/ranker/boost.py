@@ -47,9 +47,8 @@ def additions_by_row(boost: Boost, boost_missing: BoostMissing, queries: Queries
     """What is added to each row, in query order and in deviations, (n_rows,)."""
     if queries.item_groups is None and boost_missing == "none":
         return np.zeros(queries.n_rows)
-    names, codes = queries.coded_groups
-    addition = dict(boost)
-    return np.array([addition.get(name, 0.0) for name in names.tolist()])[codes]
+    additions = [addition * queries.coded_groups.rows_of(group) for group, addition in dict(boost).items()]
+    return np.asarray(np.sum(additions, axis=0))
 
 
 def additions_of_request(boost: Boost, boost_missing: BoostMissing, groups: object, n_items: int) -> FloatArray:
