@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isrr.data.identifiers import decoded
 from isrr.data.numbers import unfit
 from isrr.data.queries import Queries
 from isrr.data.ragged import Ragged, lists_of
@@ -76,12 +77,7 @@ def judged_rows(table: Any, columns: Sequence[str], grades: str) -> NDArray[np.b
         columns: Those of `BESIDE_GRADES` that it has.
         grades: The column with the grades; null and NaN are none.
     """
-    import pyarrow as pa
-
-    column = table[grades]
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    judged = ~np.asarray(column.is_null(nan_is_null=True).to_numpy(), bool)
+    judged = ~np.asarray(decoded(table[grades], grades).is_null(nan_is_null=True).to_numpy(), bool)
     if (marks := _marks(table, columns)) is not None:
         judged &= np.asarray(marks.is_null().to_numpy(), bool)
     return None if judged.all() else judged
