@@ -20,7 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-KINDS = ("parquet", "zstd.parquet", "arrow", "lists.arrow", "graded.arrow", "zstd.arrow", "csv", "csv.gz", "jsonl", "letor")
+TABLES = ("parquet", "zstd.parquet", "arrow", "lists.arrow", "graded.arrow", "zstd.arrow")
+KINDS = (*TABLES, "csv", "csv.gz", "jsonl", "letor")
 SECONDS = 20  # for one file; they take milliseconds
 GROWTH = 400  # MB, over all files of one process
 ROOM = 6 << 30  # bytes of address space beyond what reading starts with

@@ -29,6 +29,7 @@ from isrr.scores.standardize import ScoreMap
 
 SCHEMA = 2
 MANY_TIES = 0.1  # share of the first places decided by ties from which a reader is warned
+MANY_REPEATS = 0.01  # share of the queries that repeat another from which a reader is warned
 NEAR_THE_BOUND = 0.9  # from which on a declared bound is worth a warning
 Cause = Literal["too_few_queries", "out_of_reach", "conflicting_promises"]
 ASSUMPTIONS = (
@@ -149,6 +150,11 @@ class Outcome:
                 f"{p.tied_share:.0%} of the first {self.k} places go to items whose score another item shares; a hash "
                 "decides there, so finer scores would rank better"
             )
+        if not p.distinct and p.n_repeated >= MANY_REPEATS * p.n_judged:
+            found.append(
+                f"repeated queries: {p.n_repeated:,} of {p.n_judged:,} have the scores and relevance of another; "
+                "copies are not evidence of their own, so if these are copies, count each query once (`distinct=`)"
+            )
         if p.near_bound >= NEAR_THE_BOUND:
             found.append(
                 f"values reach {p.near_bound:.0%} of the declared bound, which must hold for every query to come: is "
@@ -179,6 +185,8 @@ class Outcome:
         tested = counted(p.n_queries, "judged query")
         if p.n_skipped:
             tested += f" ({p.n_skipped:,} more without a relevant item were left out)"
+        if p.distinct:
+            tested += f" ({p.n_repeated:,} that repeat another were left out)"
         if p.n_set_aside:
             tested += f", {p.n_set_aside:,} set aside to fix the path"
         lines = [

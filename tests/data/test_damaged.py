@@ -57,3 +57,11 @@ def test_an_odd_value_is_shown_in_one_short_line():
         read_queries(pa.table({"qid": [1], "score": ["x\n" * 5_000]}))
     assert len(str(refusal.value)) < 200
     assert "\n" not in str(refusal.value)
+
+
+def test_an_unknown_way_to_count_unjudged_items_is_refused_by_file(tmp_path):
+    table = pa.table({"qid": [1, 1], "score": [1.0, 2.0], "relevance": [0, 1], "unjudged": ["zdro", None]})
+    with pa.ipc.new_file(tmp_path / "odd.arrow", table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(DataError, match=r"odd\.arrow: unjudged items are marked 'zdro'; expected refuse, zero, drop"):
+        read_queries(tmp_path / "odd.arrow")

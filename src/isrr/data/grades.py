@@ -7,7 +7,7 @@ that no row shows, are schema metadata.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,8 +65,11 @@ def stored_policy(table: Any, columns: Sequence[str]) -> Unjudged | None:
     said = [] if marks is None else marks.drop_null().unique().to_pylist()
     if len(said) > 1:
         raise DataError(f"column {UNJUDGED!r} names several policies: {', '.join(said)}; expected one")
-    stored = said[0] if said else (table.schema.metadata or {}).get(_POLICY, b"").decode()
-    return checked_policy(stored) if stored else None
+    stored = said[0] if said else (table.schema.metadata or {}).get(_POLICY, b"").decode(errors="replace")
+    try:
+        return checked_policy(stored) if stored else None
+    except ValueError:
+        raise DataError(f"unjudged items are marked {stored!r}; expected {', '.join(get_args(Unjudged))}") from None
 
 
 def judged_rows(table: Any, columns: Sequence[str], grades: str) -> NDArray[np.bool_] | None:
