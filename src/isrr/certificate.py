@@ -342,7 +342,7 @@ def load(
         raise CertificateError(f"{path}: there is no such file") from None
     except ValueError as error:
         raise CertificateError(f"{path}: not a certificate: {error}") from None
-    if not isinstance(document, dict) or document.get("kind") not in KINDS:
+    if not isinstance(document, dict) or document.get("kind") not in tuple(KINDS):
         raise CertificateError(f"{path}: not a certificate: it names no kind")
     if document.get("schema") != SCHEMA:
         raise CertificateError(f"{path}: schema {document.get('schema')!r}; this version of isrr reads schema {SCHEMA}")
@@ -353,9 +353,14 @@ def load(
             "or read it with `trust_edited=True` if you know why"
         )
     try:
-        return _read(document, tuple(metrics))
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        outcome = _read(dict(document), tuple(metrics))
+        content = outcome._content()
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise CertificateError(f"{path}: damaged certificate: {error!r}") from None
+    for name in content.keys() | document.keys():
+        if name not in document or name not in content or _digest(content[name]) != _digest(document[name]):
+            raise CertificateError(f"{path}: damaged certificate: {name!r} is not as isrr writes it")
+    return outcome
 
 
 def _read(document: dict[str, Any], metrics: tuple[Metric | Disparity, ...]) -> Certificate | Abstention | Start:
@@ -400,5 +405,5 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _digest(content: Mapping[str, Any]) -> str:
+def _digest(content: Any) -> str:
     return sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -165,6 +165,8 @@ class Provenance:
         counts = (self.n_queries - 1, self.n_skipped, self.n_set_aside, self.n_single, self.n_repeated)
         if min(counts) < 0:
             raise ValueError("counts of queries must not be negative, and some must have been tested on")
+        if min(self.look, self.planned_looks) < 1:
+            raise ValueError(f"analyses are counted from 1, got {self.look} of {self.planned_looks} planned")
 
     @property
     def n_judged(self) -> int:
@@ -187,6 +189,9 @@ _KINDS: dict[str, Callable[[object], bool]] = {
     "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "bool": lambda value: isinstance(value, bool),
     "str": lambda value: isinstance(value, str),
+    "collections.abc.Mapping[str, str]": lambda value: (
+        isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair)
+    ),
     "tuple[float, ...]": lambda value: isinstance(value, tuple) and all(map(_KINDS["float"], value)),
 }
 _HINTS: dict[type[Any], dict[str, str]] = {}
