@@ -230,13 +230,9 @@ def main(seconds: float, seed: int) -> None:
         found = read_log(log)
         logged = Counter(found.table["list_id"].to_pylist())
     for name, waited in sorted(times.items()):
-        usual, longest = statistics.median(waited), max(waited)
-        print(
-            f"{name.replace('_', ' '):32} {len(waited):4} times, ready again after {usual:.2f} s, at most {longest:.2f} s"
-        )
-    print(
-        f"load: {min(loads):.1f} to {max(loads):.1f} on {os.cpu_count()} processors, what this benchmark needs included"
-    )
+        again = f"ready again after {statistics.median(waited):.2f} s, at most {max(waited):.2f} s"
+        print(f"{name.replace('_', ' '):32} {len(waited):4} times, {again}")
+    print(f"load, this benchmark included: {min(loads):.1f} to {max(loads):.1f} on {os.cpu_count()} processors")
     lost = [name for name in clients.acknowledged if logged[name] != 1]
     n_mishaps, slowest = sum(map(len, times.values())), max(max(waited) for waited in times.values())
     print(f"answers: {dict(clients.codes)}; {len(found):,} lists in the log, {found.n_damaged} damaged lines")

@@ -4,6 +4,7 @@
 * Every judged query copied five times, under fresh ids.
 * Ids chosen so that hard queries are set aside, which a public hash of the id would allow.
 * Relevance in other units: click-through rates, or revenue.
+* A check on so few queries that no interval means anything.
 
 The population is a finite pool, drawn from with replacement, each draw under a fresh id. The promise is one that the
 tested ranker just does not keep on the pool, so that every certificate is false. Power: a level of 3δ would be counted
@@ -18,9 +19,10 @@ from scipy.stats import binom
 
 import isrr
 from isrr import GPLRanker, Promise, Queries, calibrate, evaluate
+from isrr.calibration.check import LEAST_TO_TELL, _kept
 from isrr.calibration.path import n_set_aside
 from isrr.calibration.request import Request
-from isrr.calibration.table import canonical_order
+from isrr.calibration.table import Sums, canonical_order
 from isrr.calibration.tasks import ALL, FindRepeats
 from isrr.data.identifiers import identifier_key
 from isrr.risk import betting
@@ -135,3 +137,19 @@ def test_units_of_relevance_change_neither_the_ranker_nor_the_gain(pool, text, s
     assert checked[0].promises[0].verdict == checked[1].promises[0].verdict
     values = [found.promises[0].value for found in checked]
     assert values[0].value == pytest.approx(values[1].value, abs=5e-5)
+
+
+def test_a_kept_promise_is_called_broken_at_most_one_time_in_twenty(pool, monkeypatch):
+    rng, queries = np.random.default_rng(20234), queries_of(*pool, np.arange(len(pool[0])))
+    values = ndcg_of(queries, WARM)
+    promise = NDCG.at(float(values.mean()) - 1e-12)
+
+    def broken(n, repeats=400):
+        samples = values[rng.integers(0, values.size, (repeats, n))]
+        verdicts = [_kept(promise, None, Sums.of(each[:, None], each)).verdict for each in samples]
+        return verdicts.count("broken") / repeats
+
+    assert broken(LEAST_TO_TELL) < 0.05
+    assert broken(2) == 0.0
+    monkeypatch.setattr("isrr.calibration.check.LEAST_TO_TELL", 0)
+    assert broken(2) > 0.1  # without that limit
