@@ -13,6 +13,7 @@ import os
 import random
 import signal
 import socket
+import statistics
 import subprocess
 import tempfile
 import threading
@@ -206,7 +207,7 @@ def small_disk(folder: Path) -> Iterator[str]:
 
 
 def main(seconds: float, seed: int) -> None:
-    rng, times = random.Random(seed), dict[str, list[float]]()
+    rng, times, loads = random.Random(seed), dict[str, list[float]](), [os.getloadavg()[0]]
     with tempfile.TemporaryDirectory() as folder, small_disk(Path(folder) / "disk") as no_disk:
         if no_disk:
             print(f"the disk is not filled: {no_disk}")
@@ -220,6 +221,7 @@ def main(seconds: float, seed: int) -> None:
                     for mishap in rng.sample(chaos.mishaps, len(chaos.mishaps)):
                         time.sleep(rng.uniform(0.1, 1.0))
                         mishap()
+                        loads.append(os.getloadavg()[0])
                         times.setdefault(mishap.__name__, []).append(seconds_until_ready(url))
                         if time.monotonic() >= end:
                             break
@@ -228,7 +230,9 @@ def main(seconds: float, seed: int) -> None:
         found = read_log(log)
         logged = Counter(found.table["list_id"].to_pylist())
     for name, waited in sorted(times.items()):
-        print(f"{name.replace('_', ' '):32} {len(waited):4} times, ready again after at most {max(waited):.2f} s")
+        again = f"ready again after {statistics.median(waited):.2f} s, at most {max(waited):.2f} s"
+        print(f"{name.replace('_', ' '):32} {len(waited):4} times, {again}")
+    print(f"load, this benchmark included: {min(loads):.1f} to {max(loads):.1f} on {os.cpu_count()} processors")
     lost = [name for name in clients.acknowledged if logged[name] != 1]
     n_mishaps, slowest = sum(map(len, times.values())), max(max(waited) for waited in times.values())
     print(f"answers: {dict(clients.codes)}; {len(found):,} lists in the log, {found.n_damaged} damaged lines")

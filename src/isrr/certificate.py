@@ -29,6 +29,7 @@ from isrr.scores.standardize import ScoreMap
 
 SCHEMA = 2
 MANY_TIES = 0.1  # share of the first places decided by ties from which a reader is warned
+MANY_REPEATS = 0.01  # share of the queries that repeat another from which a reader is warned
 NEAR_THE_BOUND = 0.9  # from which on a declared bound is worth a warning
 Cause = Literal["too_few_queries", "out_of_reach", "conflicting_promises"]
 ASSUMPTIONS = (
@@ -149,6 +150,11 @@ class Outcome:
                 f"{p.tied_share:.0%} of the first {self.k} places go to items whose score another item shares; a hash "
                 "decides there, so finer scores would rank better"
             )
+        if not p.distinct and p.n_repeated >= MANY_REPEATS * p.n_judged:
+            found.append(
+                f"repeated queries: {p.n_repeated:,} of {p.n_judged:,} have the scores and relevance of another; "
+                "copies are not evidence of their own, so if these are copies, count each query once (`distinct=`)"
+            )
         if p.near_bound >= NEAR_THE_BOUND:
             found.append(
                 f"values reach {p.near_bound:.0%} of the declared bound, which must hold for every query to come: is "
@@ -179,6 +185,8 @@ class Outcome:
         tested = counted(p.n_queries, "judged query")
         if p.n_skipped:
             tested += f" ({p.n_skipped:,} more without a relevant item were left out)"
+        if p.distinct:
+            tested += f" ({p.n_repeated:,} that repeat another were left out)"
         if p.n_set_aside:
             tested += f", {p.n_set_aside:,} set aside to fix the path"
         lines = [
@@ -339,7 +347,7 @@ def load(
         raise CertificateError(f"{path}: there is no such file") from None
     except ValueError as error:
         raise CertificateError(f"{path}: not a certificate: {error}") from None
-    if not isinstance(document, dict) or document.get("kind") not in KINDS:
+    if not isinstance(document, dict) or document.get("kind") not in tuple(KINDS):
         raise CertificateError(f"{path}: not a certificate: it names no kind")
     if document.get("schema") != SCHEMA:
         raise CertificateError(f"{path}: schema {document.get('schema')!r}; this version of isrr reads schema {SCHEMA}")
@@ -350,9 +358,14 @@ def load(
             "or read it with `trust_edited=True` if you know why"
         )
     try:
-        return _read(document, tuple(metrics))
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        outcome = _read(dict(document), tuple(metrics))
+        content = outcome._content()
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise CertificateError(f"{path}: damaged certificate: {error!r}") from None
+    for name in content.keys() | document.keys():
+        if name not in document or name not in content or _digest(content[name]) != _digest(document[name]):
+            raise CertificateError(f"{path}: damaged certificate: {name!r} is not as isrr writes it")
+    return outcome
 
 
 def _read(document: dict[str, Any], metrics: tuple[Metric | Disparity, ...]) -> Certificate | Abstention | Start:
@@ -397,5 +410,5 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _digest(content: Mapping[str, Any]) -> str:
+def _digest(content: Any) -> str:
     return sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -13,6 +13,7 @@ An argument outside its range (a temperature of 0, a grid without rankers) is a 
 Failing to certify is no error at all: it is an outcome, `isrr.Abstention`.
 """
 
+import reprlib
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -95,3 +96,13 @@ def did_you_mean(wanted: str, known: Iterable[str]) -> str:
     by_lower = {name.lower(): name for name in reversed(list(known))}
     close = get_close_matches(wanted.lower(), by_lower, 1, 0.7)
     return f"; did you mean {by_lower[close[0]]!r}?" if close else ""
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it: one short line.
+
+    Example:
+        >>> shown("high")
+        "'high'"
+    """
+    return " ".join(reprlib.repr(value).split())

@@ -107,6 +107,8 @@ class Provenance:
         n_skipped: Judged queries left out because they have nothing to measure, such as a relevant item.
         n_set_aside: Judged queries used to fix the path, and not tested on.
         n_single: Judged queries, of all, with a single item, which any order ranks perfectly.
+        n_repeated: Judged queries with the scores and the relevance of another; an estimate above 100,000 queries.
+        distinct: Whether these were left out.
         requested_path: The path that was asked for.
         path, path_basis: Which path was searched and what it was fixed by.
         evidence, selection: What was asked for.
@@ -144,6 +146,8 @@ class Provenance:
     score_quantiles: tuple[float, ...]
     eligibility_quantiles: tuple[float, ...]
     n_single: int = 0
+    n_repeated: int = 0
+    distinct: bool = False
     tied_share: float = 0.0
     near_bound: float = 0.0
     planned_looks: int = 1
@@ -158,8 +162,11 @@ class Provenance:
             found = getattr(self, name)
             if len(found) != 5 or list(found) != sorted(found):
                 raise ValueError(f"{name} must be five rising numbers, got {found}")
-        if min(self.n_queries, self.n_skipped, self.n_set_aside, self.n_single) < 0 or self.n_queries < 1:
+        counts = (self.n_queries - 1, self.n_skipped, self.n_set_aside, self.n_single, self.n_repeated)
+        if min(counts) < 0:
             raise ValueError("counts of queries must not be negative, and some must have been tested on")
+        if min(self.look, self.planned_looks) < 1:
+            raise ValueError(f"analyses are counted from 1, got {self.look} of {self.planned_looks} planned")
 
     @property
     def n_judged(self) -> int:
@@ -182,6 +189,9 @@ _KINDS: dict[str, Callable[[object], bool]] = {
     "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "bool": lambda value: isinstance(value, bool),
     "str": lambda value: isinstance(value, str),
+    "collections.abc.Mapping[str, str]": lambda value: (
+        isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair)
+    ),
     "tuple[float, ...]": lambda value: isinstance(value, tuple) and all(map(_KINDS["float"], value)),
 }
 _HINTS: dict[type[Any], dict[str, str]] = {}

@@ -150,6 +150,12 @@ def test_what_cannot_be_calibrated_is_refused_in_one_line(queries, promise, opti
     assert "\n" not in str(refusal.value)
 
 
+def test_a_gain_too_small_to_be_squared_is_refused(judged):
+    tiny = Queries.from_arrays(scores=judged.scores, relevance=judged.relevance * 1e-165, group=judged.n_items)
+    with pytest.raises(DataError, match="a gain of 1e-165 is too small to compute with: multiply the relevance"):
+        calibrate(tiny, Promise.parse("normalized_disparity@5 <= 0.5", gain="linear"))
+
+
 def test_a_grade_too_large_for_a_gain_is_refused(judged):
     relevance = np.where(np.arange(judged.n_rows) == 7, 1_100, judged.relevance)
     queries = Queries.from_arrays(scores=judged.scores, relevance=relevance, group=judged.n_items)

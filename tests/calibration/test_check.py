@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from isrr import Promise, calibrate, check, evaluate
+from isrr import GPLRanker, Promise, Queries, calibrate, check, evaluate
+from isrr.calibration.check import LEAST_TO_TELL
 
 PROMISE = Promise.parse("ndcg@5 >= 80% of deterministic", per="segment")
 
@@ -45,3 +46,27 @@ def test_the_least_that_a_query_keeps_stands_beside_the_floor(judged, floor):
     else:
         assert found.lowest is None
         assert "every query" not in str(found)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e7, 1e9, 1e40])
+def test_shares_of_groups_are_shares_whatever_the_unit_of_relevance(unit):
+    rng = np.random.default_rng(20230)
+    queries = Queries.from_arrays(
+        scores=rng.normal(size=400),
+        relevance=unit * rng.integers(0, 4, 400),
+        group=[5] * 80,
+        item_groups=rng.choice(["large", "small"], 400),
+    )
+    promise = Promise.parse("ndcg@5 >= 70% of deterministic", gain="linear")
+    found = check(calibrate(queries, promise, path=[GPLRanker(temperature=0.5)]), queries)
+    assert {group.group for group in found.groups} == {"large", "small"}
+    for shares in zip(*((group.deterministic, group.ranker, group.gain) for group in found.groups), strict=True):
+        assert sum(shares) == pytest.approx(1.0)
+        assert min(shares) > 0.2
+
+
+@pytest.mark.parametrize(("n_queries", "told"), [(2, False), (LEAST_TO_TELL - 1, False), (LEAST_TO_TELL, True)])
+def test_few_queries_are_too_few_to_tell(judged, n_queries, told):
+    outcome = calibrate(judged, "ndcg@5 >= 70% of deterministic", path="temperature")
+    found = check(outcome, judged[:n_queries])
+    assert (found.promises[0].verdict != "too few to tell") == told

@@ -1,12 +1,17 @@
 """What can be asked for: utility or fairness, of items, groups or segments, several at once, in several looks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import isrr
-from isrr import Abstention, Certificate, DataError, GPLRanker, Queries, calibrate
+from isrr import Abstention, Certificate, DataError, GPLRanker, Queries, calibrate, check
+from isrr.calibration import certify
 from isrr.calibration.request import Request
 from isrr.calibration.table import canonical_order
+from isrr.engines import local
+from isrr.gains import ideal_dcg
 from isrr.promises.promise import Promise
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
@@ -79,3 +84,43 @@ def test_planned_attempts_split_delta(judged):
     assert Request((Promise.parse(PROMISE),), attempts=3).delta == pytest.approx(0.05 / 3)
     once, thrice = (calibrate(judged, PROMISE, path=[GPLRanker(temperature=0.3)], attempts=n) for n in (1, 3))
     assert thrice.tests[0].bound > once.tests[0].bound
+
+
+@pytest.mark.parametrize("n_queries", [400, 10_000])
+def test_disparity_between_groups_is_tested_on_plain_data(n_queries):
+    rng = np.random.default_rng(n_queries)
+    relevance = rng.integers(0, 3, 8 * n_queries)
+    queries = Queries.from_arrays(
+        scores=relevance + rng.normal(size=relevance.size),
+        relevance=relevance,
+        group=[8] * n_queries,
+        item_groups=rng.choice(["a", "b"], relevance.size),
+    )
+    path = [GPLRanker(k=3, temperature=t) for t in (2.0, 0.5, 0.05)]
+    outcome = calibrate(queries, "group_disparity@3 <= 0.3", path=[*path, GPLRanker.deterministic(3)])
+    assert not outcome.abstained
+
+
+def test_values_near_a_declared_bound_are_warned_of():
+    rng = np.random.default_rng(20230)
+    queries = Queries.from_arrays(
+        scores=rng.normal(size=500), relevance=rng.integers(0, 3, 500), group=[5] * 100,
+        values={"margin": rng.uniform(0, 1, 500)},
+    )  # fmt: skip
+    most = float(queries.values["margin"].max())
+    path = [GPLRanker(k=1, temperature=0.5)]
+    for bound, warned in ((most / 0.95, True), (most / 0.8, False)):
+        outcome = calibrate(queries, Promise.parse(f"value(margin)@1 >= 0.1 with bound {bound}"), path=path)
+        assert outcome.provenance.near_bound == pytest.approx(most / bound)
+        assert any("of the declared bound" in said for said in outcome.warnings) == warned
+
+
+@pytest.mark.parametrize("evidence", ["betting", "vb"])
+def test_a_block_without_a_relevant_item_is_passed_over(judged, evidence, monkeypatch):
+    monkeypatch.setattr(local, "BLOCK", 50)
+    monkeypatch.setattr(certify, "LARGEST_KEPT", 100)
+    empty = np.repeat(np.arange(len(judged)) < 150, judged.n_items)
+    queries = replace(judged, relevance=np.where(empty, 0.0, judged.relevance))
+    outcome = calibrate(queries, PROMISE, path="temperature", evidence=evidence)
+    assert outcome.provenance.n_skipped > 140
+    assert check(outcome, queries).n_skipped == (ideal_dcg(queries) == 0).sum() >= 150

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import textwrap
 
 import numpy as np
 import pytest
@@ -175,6 +176,28 @@ def test_ctrl_c_is_one_line(tmp_path):
     assert run.returncode in (130, -signal.SIGINT)  # the shell sees 130 either way
     assert heard == "isrr: interrupted; files are as they were\n"
     assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_ctrl_c_that_a_library_swallows_is_heard(made, tmp_path):
+    swallowing = """
+        import os, signal, sys
+        from isrr.cli.interrupts import hear_interrupts
+        hear_interrupts()
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except BaseException:  # as some do while they load
+            pass
+        from isrr.cli.main import main
+        main()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(swallowing), "calibrate", str(made / "judged.parquet")]
+    done = subprocess.run(
+        [*command, "-p", "ndcg@5 >= 80% of deterministic", "-o", str(tmp_path / "ranker.json")],
+        capture_output=True, text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    assert done.returncode == 130
+    assert done.stderr == "isrr: interrupted; files are as they were\n"
+    assert not list(tmp_path.iterdir())
 
 
 def test_ctrl_c_while_the_program_is_being_loaded_is_one_line(tmp_path):

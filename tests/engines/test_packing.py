@@ -13,7 +13,7 @@ import pytest
 import isrr
 from isrr import GPLRanker, MergeError, Promise, Queries
 from isrr.calibration.check import MeasureOutcome
-from isrr.calibration.tasks import ALL, Fill, FindShared, Gather, NameJudgments, TakeCensus
+from isrr.calibration.tasks import ALL, Fill, FindRepeats, FindShared, Gather, NameJudgments, TakeCensus, Without
 from isrr.engines.packing import pack, unpack
 from isrr.engines.rankings import TakeGlance
 from isrr.engines.tables import TakeSpans
@@ -132,8 +132,17 @@ def tasks(queries):
         for promise, summed in ((PER_SEGMENT, False), (PER_SEGMENT, True), (UNFAIR, True))
     ]
     shared = FindShared.among(queries[:20], made_ids=True)
+    less = Without(census, queries.keys[:5])
     single = [census, NameJudgments(), TakeSpans(), TakeGlance.of(outcome, 5), MeasureOutcome(outcome), shared]
-    return [*single, *fills, Gather(ALL), Gather(1), Together(census, Together(Gather(2**62), fills[0]))]
+    return [
+        *single,
+        less,
+        FindRepeats(9),
+        *fills,
+        Gather(ALL),
+        Gather(1),
+        Together(census, Together(Gather(2**62), fills[0])),
+    ]
 
 
 def test_the_summary_of_every_task_arrives_as_it_was_sent(queries):

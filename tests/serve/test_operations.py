@@ -227,5 +227,7 @@ def test_the_ledger_adds_up_exposure_and_gain(tmp_path):
     table = pq.read_table(tmp_path / "ledger.parquet")
     assert table["kind"].to_pylist() == ["item"] * 3 + ["group"] * 2
     assert sum(table["exposure_share"].to_pylist()) == pytest.approx(2.0)
-    with pytest.raises(DataError, match="nothing to account for"):
+    with pytest.raises(DataError, match="no served list belongs to a judged query: there is nothing to account for"):
         ledger(lines[3:], judged)
+    with pytest.raises(DataError, match="no item of a served list is judged: there is nothing to account for"):
+        ledger([{**lines[0], "items": ["d", "e"]}], judged)

@@ -11,7 +11,18 @@ from isrr.calibration.outcome import Findings, quantiles
 from isrr.calibration.path import fixed_path, refuse_shared, set_aside
 from isrr.calibration.request import Request
 from isrr.calibration.table import Table
-from isrr.calibration.tasks import Census, Fill, NameJudgments, TakeCensus, enough, refuse_single, smallest_keys
+from isrr.calibration.tasks import (
+    ALL,
+    Census,
+    Distinct,
+    Fill,
+    FindRepeats,
+    NameJudgments,
+    TakeCensus,
+    enough,
+    refuse_single,
+    smallest_keys,
+)
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import Queries
 from isrr.engines.source import Where, open_source, read_any, with_values
@@ -22,6 +33,7 @@ from isrr.parallel import Progress
 from isrr.promises.promise import Promise, objectives, promises
 from isrr.ranker.gpl import GPLRanker
 
+LOOKED_AT = 100_000  # queries that are searched for repeats, unless those are to count once
 SAMPLE = 20_000  # tested queries, those of smallest key, that score and eligibility quantiles are taken from
 Look = dict[str, Any]  # what an analysis asked of which data, as a ledger keeps it
 
@@ -38,6 +50,7 @@ def calibrate(
     seed: int = 0,
     attempts: int = 1,
     floor: float | None = None,
+    distinct: bool = False,
     count_look: Callable[[Look], tuple[int, float | None]] | None = None,
     progress: Progress | None = None,
     engine: str = "local",
@@ -61,6 +74,8 @@ def calibrate(
         attempts: Number of planned analyses of this data; delta is split over them.
         floor: Share of the utility of the order by score that every single query keeps, surely; 0 for none. Unless
             given, promises "of deterministic" take one where it makes the test sharper.
+        distinct: Count queries with the same scores and relevance once: for judged queries that were copied, under
+            whatever ids. It takes 16 bytes per query.
         count_look: Called with what is asked of which data; returns which analysis of these judgments it is, and the
             tolerated chance of error of all of them. The Python API keeps no ledger of its own.
         progress: Called with (done, in all), anew in each pass: queries at hand, else files or Spark's tasks.
@@ -72,7 +87,7 @@ def calibrate(
         A `Certificate`, or an `Abstention` with its reason and the order by score.
     """
     chosen_path = path if isinstance(path, str) else tuple(path)
-    request = Request(promises(promise), confidence, chosen_path, evidence, selection, seed, attempts, floor)
+    request = Request(promises(promise), confidence, chosen_path, evidence, selection, seed, attempts, floor, distinct)
     others = None if validation is None else read_any(validation, request.columns, **where)
     with closing(open_source(queries, engine, **with_values(where, request.columns))) as source:
         return _calibrated(source, request, others, count_look, progress)
@@ -86,13 +101,18 @@ def _calibrated(
     progress: Progress | None,
 ) -> Certificate | Abstention:
     """Passes over the queries: count them, fetch those set aside where there are any, evaluate the others."""
-    census = source.run(TakeCensus(request.promises), progress)
+    count, judged = TakeCensus(request.promises), source
+    census, contents = judged.run(Together(count, FindRepeats(ALL if request.distinct else LOOKED_AT)), progress)
+    data, n_repeated = census.fingerprint, contents.n_repeats(census.n_queries - census.n_single)
+    if request.distinct:
+        source = Distinct(judged, contents.repeats)
+        census = source.run(count, progress)
     _refuse_unusable(census, request)
     given = validation is not None
     aside, first_tested = set_aside(source, census, request, given=given, progress=progress)
     n_aside = 0 if aside is None else len(aside)
     if validation is not None:
-        refuse_shared(source, validation)
+        refuse_shared(judged, validation)
     path = fixed_path(request, source, census.n_queries - n_aside, aside, validation)
     reported = objectives(request.promises, judged=census.judged)
     task = Fill(
@@ -113,7 +133,9 @@ def _calibrated(
     findings = Findings.of(request, path, table, task.method, census.digest)
     _refuse_untested(census, findings)
     first_place = np.maximum.reduceat(findings.ranker.eligibility(sample), sample.offsets[:-1])
-    look, spent = (1, None) if count_look is None else count_look(_look(findings, census, judgments, validation))
+    if request.distinct:  # judgments are looked at again, whichever of them count
+        judgments = judged.run(NameJudgments())
+    look, spent = (1, None) if count_look is None else count_look(_look(findings, data, judgments, validation))
     provenance = Provenance(
         n_queries=table.n_queries,
         n_skipped=table.n_skipped,
@@ -126,12 +148,14 @@ def _calibrated(
         method=task.method,
         n_draws=task.n_draws if task.method == "draws" else 0,
         seed=request.seed,
-        data=census.fingerprint,
+        data=data,
         judgments=judgments,
         hash_key="" if task.summed else census.digest,
         tied_share=census.n_tied / max(census.n_places, 1),
         made_ids=source.made_ids,
         n_single=census.n_single,
+        n_repeated=n_repeated,
+        distinct=request.distinct,
         near_bound=census.near_bound,
         score_quantiles=quantiles(sample.need_scores()),
         eligibility_quantiles=quantiles(first_place),
@@ -142,11 +166,11 @@ def _calibrated(
     return findings.outcome(provenance, reported[0])
 
 
-def _look(findings: Findings, census: Census, judgments: str, validation: Queries | None) -> Look:
+def _look(findings: Findings, data: str, judgments: str, validation: Queries | None) -> Look:
     """What is asked of which data; segments and groups are told apart by what was measured in them."""
     request, basis = findings.request, findings.path.basis
     return {
-        "data": census.fingerprint,
+        "data": data,
         "judgments": judgments,
         "promises": [promise.document() for promise in request.promises],
         "confidence": request.confidence,

@@ -28,6 +28,7 @@ class Request:
         seed: Random seed, used only where rankings are drawn.
         attempts: Number of planned analyses of the same data; delta is split over them.
         floor: Share of the utility of the order by score that every query keeps; None for the default.
+        distinct: Whether queries with the same scores and relevance count once.
     """
 
     promises: tuple[Promise, ...]
@@ -38,6 +39,7 @@ class Request:
     seed: int = 0
     attempts: int = 1
     floor: float | None = None
+    distinct: bool = False
 
     def __post_init__(self) -> None:
         if not self.promises:

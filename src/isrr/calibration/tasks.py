@@ -3,6 +3,7 @@
 * `TakeCensus` counts them: what must be known of all queries before any is tested.
 * `Gather` fetches the queries of smallest key. Keys are hashes of query ids, mixed with a digest of all ids and scores,
   so those below a cutoff are a random sample that is the same whatever order or partition they come in.
+* `FindRepeats` finds queries that repeat another under an id of their own, and `Without` leaves queries out.
 * `FindShared` finds validation queries among the judged ones, `NameJudgments` names the judgments.
 * `Fill` evaluates every configuration on every query that was not set aside.
 
@@ -14,13 +15,14 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isrr.calibration.table import PowerSums, Sums, Table, Values, canonical_order, merge, shuffled
 from isrr.data.queries import Queries, joint_fingerprint
-from isrr.engines.task import Source
+from isrr.engines.task import Source, Sum, Task
 from isrr.errors import DataError
 from isrr.gains import has_relevant
 from isrr.metrics.disparity import Disparity
@@ -193,6 +195,105 @@ class Gather:
         if len(found) < 2:
             return found[0] if found else None
         return Queries.concatenate(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What queries hold, whatever their ids: hashes of scores and relevance beside those of ids, both rising.
+
+    Attributes:
+        contents: Of scores and relevance, (n_queries,).
+        keys: Of ids.
+    """
+
+    contents: NDArray[np.uint64]
+    keys: NDArray[np.uint64]
+
+    @property
+    def repeats(self) -> NDArray[np.uint64]:
+        """The keys of queries that repeat another, all but the first of each kind."""
+        repeats: NDArray[np.uint64] = self.keys[1:][self.contents[1:] == self.contents[:-1]]
+        return repeats
+
+    def n_repeats(self, n_several: int) -> int:
+        """How many of so many queries of several items repeat another, if these stand for all."""
+        return round(n_several * self.repeats.size / max(self.keys.size, 1))
+
+
+@dataclass(frozen=True)
+class FindRepeats:
+    """The task: what queries of several items hold, to find those that repeat another under an id of their own.
+
+    Attributes:
+        most: So many queries are looked at, those of smallest hash: a query and its repeats, or none of them.
+    """
+
+    most: int
+    roles: tuple[str, ...] = ("query", "score", "relevance")
+
+    def summary(self, blocks: Iterable[Queries]) -> Contents:
+        """The answer for these blocks."""
+        return self.joined([self._contents(block) for block in blocks])
+
+    def _contents(self, queries: Queries) -> Contents:
+        several = queries.n_items > 1
+        contents = queries.content_keys(judged=queries.relevance is not None)
+        return Contents(contents[several], queries.keys[several])
+
+    def joined(self, summaries: Sequence[Contents]) -> Contents:
+        """The answer for all parts."""
+        contents = np.concatenate([NOTHING, *(part.contents for part in summaries)])
+        keys = np.concatenate([NOTHING, *(part.keys for part in summaries)])
+        first = np.lexsort((keys, contents))[: self.most]
+        return Contents(contents[first], keys[first])
+
+
+@dataclass(frozen=True, eq=False)
+class Without(Generic[Sum]):
+    """A task on all queries but some.
+
+    Attributes:
+        task: The task.
+        keys: Hashes of the ids of those that are left out.
+    """
+
+    task: Task[Sum]
+    keys: NDArray[np.uint64]
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return tuple(dict.fromkeys(("query", *self.task.roles)))
+
+    def summary(self, blocks: Iterable[Queries]) -> Sum:
+        """The answer for these blocks."""
+        kept = ((block, np.flatnonzero(~np.isin(block.keys, self.keys))) for block in blocks)
+        return self.task.summary(block[chosen] for block, chosen in kept if chosen.size)
+
+    def joined(self, summaries: Sequence[Sum]) -> Sum:
+        """The answer for all parts."""
+        return self.task.joined(summaries)
+
+
+@dataclass(frozen=True, eq=False)
+class Distinct:
+    """A source without the queries that repeat another."""
+
+    source: Source
+    repeats: NDArray[np.uint64]
+
+    @property
+    def made_ids(self) -> bool:
+        """Whether query ids were made from positions."""
+        return self.source.made_ids
+
+    def run(self, task: Task[Sum], progress: Progress | None = None) -> Sum:
+        """The answer for all other queries."""
+        return self.source.run(Without(task, self.repeats), progress)
+
+    def close(self) -> None:
+        """Let go of what was kept for further tasks."""
+        self.source.close()
 
 
 @dataclass(frozen=True)

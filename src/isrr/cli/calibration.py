@@ -60,6 +60,9 @@ def calibrate(
         ),
     ] = None,
     attempts: Annotated[int, typer.Option(help="Number of planned analyses of this data; δ is split over them.")] = 1,
+    distinct: Annotated[
+        bool, typer.Option("--distinct", help="Count queries with the same scores and relevance once.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Random seed, used only where rankings are drawn.")] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -77,15 +80,15 @@ def calibrate(
     ranker_path(out_file)
     check_ledger(Path(judged), out_file)
     request = Request(
-        tuple(promises), confidence, path, evidence, selection, seed, attempts, floor
+        tuple(promises), confidence, path, evidence, selection, seed, attempts, floor, distinct
     )  # slips are told before reading
     others = None if validation is None else read_any(validation, request.columns, **columns)
     tell_of_compiling()
     with progress("calibrating", "tuning and certifying") as advance:
         outcome = run(
             judged, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
-            seed=seed, attempts=attempts, floor=floor, count_look=ledger_at(Path(judged), out_file), progress=advance,
-            **columns, **where,
+            seed=seed, attempts=attempts, floor=floor, distinct=distinct,
+            count_look=ledger_at(Path(judged), out_file), progress=advance, **columns, **where,
         )  # fmt: skip
     outcome.save(out_file)
     if as_json:

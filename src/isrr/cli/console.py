@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from isrr.cli.exits import INTERRUPTED, UNUSABLE
+from isrr.cli.interrupts import stop_if_interrupted
 from isrr.errors import IsrrError
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
         sys.stdout.flush()
+        stop_if_interrupted("interrupted, but it was done already")
     except KeyboardInterrupt as stop:
         _refuse(str(stop) or "interrupted; files are as they were", INTERRUPTED)
     except OSError as error:
@@ -134,6 +136,7 @@ def progress(what: str, then: str = "finishing") -> Iterator["Callback"]:
                 bar.reset(uncounted, total=None, visible=True)
 
         yield advance
+    stop_if_interrupted()
 
 
 def tell_of_compiling() -> None:

@@ -55,7 +55,7 @@ def options(
     """Stochastic ranking at inference time, with guarantees.
 
     Begin with `isrr demo`, or with judged queries of your own:
-    isrr calibrate judged.parquet -g 'ndcg@5 >= 95% of deterministic'
+    isrr calibrate judged.parquet -p 'ndcg@5 >= 95% of deterministic'
 
     Exit codes: 0 done, 1 a service that could not start, 2 input that
     cannot be used, 3 an abstention, 4 a promise found broken, 130 Ctrl-C.

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from isrr.data.files import KINDS, Table, written_names
 from isrr.data.grades import BESIDE_GRADES, judged_rows, stored_policy, with_grades
+from isrr.data.identifiers import decoded
 from isrr.data.letor import Group
 from isrr.data.numbers import features as as_features
 from isrr.data.queries import Queries
@@ -169,28 +170,27 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
     if table.num_rows == 0:
         raise DataError(f"{name}: the table has no rows")
 
-    policy = columns.unjudged or stored_policy(table, columns.with_grades) or "refuse"
-
     def numbers(role: str) -> NDArray[Any] | None:
-        return as_array(table[columns.roles[role]]) if role in columns.roles else None
+        return as_array(table[columns.roles[role]], columns.roles[role]) if role in columns.roles else None
 
     def ids(role: str) -> Any:
         return table[columns.roles[role]] if role in columns.roles else None
 
     arguments = {"query_ids": "query", "item_ids": "item", "item_groups": "item_group", "segments": "segment"}
-    values = {role.removeprefix(VALUE): numbers(role) for role in columns.roles if role.startswith(VALUE)}
-    judged, relevance = None, numbers("relevance")
-    if (grades := columns.roles.get("relevance")) is not None:
-        judged = judged_rows(table, columns.with_grades, grades)
-        if judged is not None and policy != "refuse":
-            relevance = _zero_elsewhere(table[grades], judged)
+    judged = None
     try:
+        policy = columns.unjudged or stored_policy(table, columns.with_grades) or "refuse"
+        relevance = numbers("relevance")
+        if (grades := columns.roles.get("relevance")) is not None:
+            judged = judged_rows(table, columns.with_grades, grades)
+            if judged is not None and policy != "refuse":
+                relevance = _zero_elsewhere(table[grades], judged, grades)
         queries = Queries.from_arrays(
             **{argument: ids(role) for argument, role in arguments.items()},
             scores=numbers("score"),
             relevance=relevance,
             features=None if columns.features is None else _matrix(table, columns.features),
-            values=values,  # type: ignore[arg-type]
+            values={r.removeprefix(VALUE): numbers(r) for r in columns.roles if r.startswith(VALUE)},  # type: ignore[misc]
             group=group,  # type: ignore[arg-type]
         )
     except DataError as error:
@@ -230,12 +230,11 @@ def has_made_ids(schema: Any) -> bool:
     return bool((schema.metadata or {}).items() >= MADE_IDS.items())
 
 
-def as_array(column: Any) -> NDArray[Any]:
+def as_array(column: Any, name: str) -> NDArray[Any]:
     """A column of Arrow as an array of numpy that loses nothing on the way; masked where values are missing."""
     import pyarrow as pa
 
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    column = decoded(column, name)
     if column.null_count:
         missing = column.is_null().to_numpy()
         return np.ma.MaskedArray(np.zeros(missing.size), missing)
@@ -245,11 +244,11 @@ def as_array(column: Any) -> NDArray[Any]:
     return np.asarray(column.to_numpy())
 
 
-def _zero_elsewhere(column: Any, chosen: NDArray[np.bool_]) -> NDArray[Any]:
+def _zero_elsewhere(column: Any, chosen: NDArray[np.bool_], name: str) -> NDArray[Any]:
     """A column of numbers, 0 in all rows but the chosen ones."""
     import pyarrow as pa
 
-    given = as_array(column.filter(pa.array(chosen)))
+    given = as_array(column.filter(pa.array(chosen)), name)
     values = np.zeros(chosen.size, given.dtype)
     values[chosen] = given
     return values
@@ -279,7 +278,7 @@ def _matrix(table: Any, features: str | list[str]) -> NDArray[np.float32]:
     names = [features] if isinstance(features, str) else features
     matrix = np.empty((table.num_rows, len(names)), np.float32)
     for place, column in enumerate(names):
-        matrix[:, place] = as_features(as_array(table[column]), column)
+        matrix[:, place] = as_features(as_array(table[column], column), column)
     matrix.flags.writeable = False  # ours alone: queries may hold it without a copy
     return matrix
 
@@ -302,5 +301,5 @@ def _lists(values: Any, column: str) -> NDArray[np.float32]:
             raise DataError(f"{lengths[row]} features, but row 1 has {width}", row=row, column=column)
     pieces = [chunk.flatten() for chunk in values.chunks]
     flat = pieces[0] if len(pieces) == 1 else pa.chunked_array(pieces, values.type.value_type)
-    array = as_array(flat) if isinstance(flat, pa.ChunkedArray) else as_array(pa.chunked_array([flat]))
+    array = as_array(flat if isinstance(flat, pa.ChunkedArray) else pa.chunked_array([flat]), column)
     return as_features(array.reshape(len(values), width), column)

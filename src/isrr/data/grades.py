@@ -7,11 +7,12 @@ that no row shows, are schema metadata.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isrr.data.identifiers import decoded
 from isrr.data.numbers import unfit
 from isrr.data.queries import Queries
 from isrr.data.ragged import Ragged, lists_of
@@ -64,8 +65,11 @@ def stored_policy(table: Any, columns: Sequence[str]) -> Unjudged | None:
     said = [] if marks is None else marks.drop_null().unique().to_pylist()
     if len(said) > 1:
         raise DataError(f"column {UNJUDGED!r} names several policies: {', '.join(said)}; expected one")
-    stored = said[0] if said else (table.schema.metadata or {}).get(_POLICY, b"").decode()
-    return checked_policy(stored) if stored else None
+    stored = said[0] if said else (table.schema.metadata or {}).get(_POLICY, b"").decode(errors="replace")
+    try:
+        return checked_policy(stored) if stored else None
+    except ValueError:
+        raise DataError(f"unjudged items are marked {stored!r}; expected {', '.join(get_args(Unjudged))}") from None
 
 
 def judged_rows(table: Any, columns: Sequence[str], grades: str) -> NDArray[np.bool_] | None:
@@ -76,12 +80,7 @@ def judged_rows(table: Any, columns: Sequence[str], grades: str) -> NDArray[np.b
         columns: Those of `BESIDE_GRADES` that it has.
         grades: The column with the grades; null and NaN are none.
     """
-    import pyarrow as pa
-
-    column = table[grades]
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    judged = ~np.asarray(column.is_null(nan_is_null=True).to_numpy(), bool)
+    judged = ~np.asarray(decoded(table[grades], grades).is_null(nan_is_null=True).to_numpy(), bool)
     if (marks := _marks(table, columns)) is not None:
         judged &= np.asarray(marks.is_null().to_numpy(), bool)
     return None if judged.all() else judged

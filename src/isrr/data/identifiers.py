@@ -17,7 +17,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.errors import DataError
+from isrr.errors import DataError, shown
 
 _BEYOND_INT64 = 2**63
 INTEGER = "0|-?[1-9][0-9]{0,17}"  # how an integer that surely fits is written
@@ -150,12 +150,21 @@ def _out_of_arrow(values: Any, column: str) -> Any:
     if values.null_count:
         row = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
         raise _missing(row, column)
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
+    values = decoded(values, column)
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type) or pa.types.is_string_view(values.type):
         text = values.cast(pa.large_string())
         return text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
     return values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False)
+
+
+def decoded(values: Any, column: str) -> Any:
+    """A column of Arrow without codes."""
+    from pyarrow import ArrowNotImplementedError
+
+    try:
+        return values.cast(values.type.value_type) if hasattr(values.type, "index_type") else values
+    except ArrowNotImplementedError:
+        raise DataError(f"{values.type}; expected numbers or text", row=0, column=column) from None
 
 
 def _as_given(values: Any, column: str) -> NDArray[Any]:
@@ -206,7 +215,7 @@ def _text(array: NDArray[Any], column: str) -> Any:
         return _checked_text(pa.array(array, pa.large_string()), column)
     except UnicodeEncodeError:
         row = next(row for row, text in enumerate(array) if not _is_unicode(text))
-        raise _unusable(row, column, f"{array[row]!r}, half of a character") from None
+        raise _unusable(row, column, f"{shown(array[row])}, half of a character") from None
 
 
 def _is_unicode(text: str) -> bool:
@@ -224,7 +233,7 @@ def _checked_text(texts: Any, column: str) -> Any:
     padded = pc.ends_with(texts, "\0")
     if pc.any(padded).as_py():
         row = int(np.argmax(padded.to_numpy(zero_copy_only=False)))
-        raise _unusable(row, column, f"{texts[row].as_py()!r}, which ends in a NUL character")
+        raise _unusable(row, column, f"{shown(texts[row].as_py())}, which ends in a NUL character")
     return texts
 
 
@@ -233,7 +242,7 @@ def _plain(value: object, row: int, column: str) -> int | str:
     match value:
         case str():
             return str(value)
-        case bool() | np.bool_() | int() | np.integer():
+        case bool() | np.bool_() | int() | np.integer() if not isinstance(value, np.timedelta64):
             return int(value)
         case float() | np.floating():
             return int(_whole(np.array([value]), column, row)[0])
@@ -243,7 +252,7 @@ def _plain(value: object, row: int, column: str) -> int | str:
         return int(value)
     if isinstance(value, UUID) or (isinstance(value, date) and not isinstance(value, datetime)):
         return str(value)
-    raise _unusable(row, column, f"{value!r} ({type(value).__name__})")
+    raise _unusable(row, column, f"{shown(value)} ({type(value).__name__})")
 
 
 def _is_missing(value: object) -> bool:

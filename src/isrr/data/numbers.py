@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isrr.errors import DataError
+from isrr.errors import DataError, shown
 
 LARGEST = 1e50
 LARGEST_FEATURE = 1e38  # in a float32, with room for differences
@@ -109,7 +109,7 @@ def _no_number(values: NDArray[Any], column: str, found: str) -> DataError:
     odd = [row for row, value in enumerate(given) if not _reads_as_number(value)]
     row = next((row for row in (odd or range(len(given))) if odd or isinstance(given[row], str | bytes)), 0)
     kind = "text" if isinstance(given[row], str) else type(given[row]).__name__
-    return DataError(f"{given[row]!r} ({kind}); expected a number", row=row, column=column)
+    return DataError(f"{shown(given[row])} ({kind}); expected a number", row=row, column=column)
 
 
 def _reads_as_number(value: object) -> bool:

@@ -114,6 +114,8 @@ def kinds_of(task: Task[Any]) -> tuple[Any, ...]:
     """What the summaries of a task are made of."""
     if isinstance(task, Together):
         return (*kinds_of(task.one), *kinds_of(task.other))
+    if (inner := getattr(task, "task", None)) is not None:
+        return kinds_of(inner)
     return (get_type_hints(type(task).summary)["return"],)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from isrr.calibration.certify import Sample, samples, sums_suffice
 from isrr.calibration.path import SearchPath
 from isrr.calibration.table import Table, canonical_order
-from isrr.calibration.tasks import Fill, FindShared
+from isrr.calibration.tasks import ALL, Fill, FindRepeats, FindShared
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import FloatArray, Queries
 from isrr.engines.local import InMemory
@@ -70,8 +70,15 @@ def retrace(
         validation: Other judged queries, to shape the simultaneous band.
         progress: Called with (queries done, queries in all).
     """
-    tested, others = _found_again(outcome, queries, validation)
     p, path = outcome.provenance, path_of(outcome)
+    if queries.fingerprint != p.data:
+        raise DataError(
+            f"these are not the judged queries of the calibration: their fingerprint is {queries.fingerprint[:12]}…, "
+            f"the outcome's {p.data[:12]}…; give the same table, or ask `isrr check` about new queries"
+        )
+    if p.distinct:
+        queries = queries[~np.isin(queries.keys, FindRepeats(ALL).summary([queries]).repeats)]
+    tested, others = _found_again(outcome, queries, validation)
     task = Fill(
         (GPLRanker.deterministic(outcome.k), *path.rankers),
         outcome.promises,
@@ -94,11 +101,6 @@ def _found_again(
 ) -> tuple[Queries, Queries | None]:
     """Which queries were tested on, and which others there are."""
     p = outcome.provenance
-    if queries.fingerprint != p.data:
-        raise DataError(
-            f"these are not the judged queries of the calibration: their fingerprint is {queries.fingerprint[:12]}…, "
-            f"the outcome's {p.data[:12]}…; give the same table, or ask `isrr check` about new queries"
-        )
     tested, others = queries, validation
     if p.n_set_aside:
         order = canonical_order(queries.keys, queries.scores_fingerprint)

@@ -41,7 +41,7 @@ class Account:
 
     def __str__(self) -> str:
         lines = [f"{'':24} {'exposure':>10} {'share':>7} {'earned':>7}"]
-        shares, earned = self.exposure / self.exposure.sum(), _shares(self.gain)
+        shares, earned = _shares(self.exposure), _shares(self.gain)
         for i in range(min(len(self.names), 20)):
             lines.append(f"{self.names[i]:24.24} {self.exposure[i]:10.2f} {shares[i]:7.2%} {earned[i]:7.2%}")
         if len(self.names) > 20:
@@ -81,6 +81,8 @@ def ledger(
             np.add.at(credit, item_of_row[rows], gains[rows])
         if number in due:
             states.append((exposure.copy(), credit.copy()))
+    if not exposure.any():
+        raise DataError("no item of a served list is judged: there is nothing to account for")
     moments = np.array([lines[number - 1]["time"] for number in checkpoints])
     items = _account(names, states, moments)
     if judgments.item_groups is None:
