@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from isrr.counting import counted, percent
 from isrr.errors import CertificateError
 from isrr.files import write_atomically
-from isrr.findings import Estimate, Point, Provenance, Test, check_fields, mostly_single
+from isrr.findings import Estimate, Point, Provenance, Test, check_fields, far_off, mostly_single
 from isrr.json_files import read_json
 from isrr.metrics.disparity import Disparity
 from isrr.metrics.metric import Metric
@@ -149,6 +149,8 @@ class Outcome:
                 f"{p.tied_share:.0%} of the first {self.k} places go to items whose score another item shares; a hash "
                 "decides there, so finer scores would rank better"
             )
+        if said := far_off(p.far_above, p.far_below):
+            found.append(said)
         if p.near_bound >= NEAR_THE_BOUND:
             found.append(
                 f"values reach {p.near_bound:.0%} of the declared bound, which must hold for every query to come: is "
@@ -273,7 +275,7 @@ class Abstention(Outcome):
         ]
         for test in self.tests:
             where = "" if test.segment is None else f" in segment {test.segment!r}"
-            if test.level is not None:
+            if test.level is not None and test.pvalue > (1 - self.confidence) / self.provenance.planned_looks:
                 most = f"{test.promise.at(test.level)}{where}"
                 lines.append(f"limit        these queries prove at most {most}; to promise that, use new queries")
         return "\n".join(lines + self._provenance_lines() + self._risk_lines())

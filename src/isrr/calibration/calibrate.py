@@ -21,6 +21,7 @@ from isrr.findings import Provenance
 from isrr.parallel import Progress
 from isrr.promises.promise import Promise, objectives, promises
 from isrr.ranker.gpl import GPLRanker
+from isrr.scores.standardize import far_scores
 
 SAMPLE = 20_000  # tested queries, those of smallest key, that score and eligibility quantiles are taken from
 Look = dict[str, Any]  # what an analysis asked of which data, as a ledger keeps it
@@ -109,7 +110,8 @@ def _calibrated(
     others = Together(enough(wanted, census.n_queries, census.digest), NameJudgments())
     table, (found, judgments) = source.run(Together(task, others), progress)
     _refuse_change(census, table, n_aside)
-    sample = smallest_keys(source, wanted, census.n_queries, census.digest, found=found)[n_aside:]
+    drawn = smallest_keys(source, wanted, census.n_queries, census.digest, found=found)
+    sample, (far_above, far_below) = drawn[n_aside:], far_scores(drawn)
     findings = Findings.of(request, path, table, task.method, census.digest)
     _refuse_untested(census, findings)
     first_place = np.maximum.reduceat(findings.ranker.eligibility(sample), sample.offsets[:-1])
@@ -133,6 +135,8 @@ def _calibrated(
         made_ids=source.made_ids,
         n_single=census.n_single,
         near_bound=census.near_bound,
+        far_above=far_above,
+        far_below=far_below,
         score_quantiles=quantiles(sample.need_scores()),
         eligibility_quantiles=quantiles(first_place),
         planned_looks=request.attempts,
