@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isrr.counting import counted, percent
+from isrr.data.unjudged import unjudged_in_words
 from isrr.errors import CertificateError
 from isrr.files import write_atomically
 from isrr.findings import Estimate, Point, Provenance, Test, check_fields, far_off, mostly_single
@@ -188,6 +189,8 @@ class Outcome:
             f"path         {p.path}, {counted(len(self.curve), 'configuration')}, fixed by {p.path_basis}",
             f"evidence     {', '.join(sorted({t.evidence for t in self.tests})) or p.evidence}, {p.selection}",
         ]
+        if p.unjudged != "refuse":
+            lines.append(f"unjudged     {unjudged_in_words(p.unjudged, p.unjudged_share, self.k)}")
         lines += [f"warning      {warning}" for warning in self.warnings]
         if p.made_ids:
             lines.append("note         query ids were made from positions: the outcome depends on the order given")

@@ -121,6 +121,8 @@ class Provenance:
         score_quantiles: Raw scores at 0.1, 1, 50, 99 and 99.9 %, over 20,000 queries drawn by key where there are more.
         eligibility_quantiles: The best item's chance of first place in each list under the ranker in use, at the same.
         tied_share: Share of the first k places in the order by score that hold an item whose score another item shares.
+        unjudged: How items without a grade count, see `isrr.data.unjudged`.
+        unjudged_share: Share of the first k places in the order by score that hold an item without a grade.
         near_bound: How near values come to a declared bound, as a share.
         far_above, far_below: Scores that lie more than 100 spreads away from their query's median, among those queries
             that the quantiles are taken from and those set aside.
@@ -149,6 +151,8 @@ class Provenance:
     eligibility_quantiles: tuple[float, ...]
     n_single: int = 0
     tied_share: float = 0.0
+    unjudged: str = "refuse"
+    unjudged_share: float = 0.0
     near_bound: float = 0.0
     far_above: int = 0
     far_below: int = 0

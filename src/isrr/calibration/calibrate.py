@@ -14,7 +14,7 @@ from isrr.calibration.table import Table
 from isrr.calibration.tasks import Census, Fill, NameJudgments, TakeCensus, enough, refuse_single, smallest_keys
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import Queries
-from isrr.engines.source import Where, open_source, read_any, with_values
+from isrr.engines.source import Where, open_source, read_any, with_values, without_run
 from isrr.engines.task import Source, Together
 from isrr.errors import DataError
 from isrr.findings import Provenance
@@ -48,7 +48,7 @@ def calibrate(
 
     Args:
         queries: Judged queries, a random sample of those to come: `Queries`, or the path of a file, a glob of Parquet
-            files, a table of pandas, polars, pyarrow or Spark.
+            files, a table of pandas, polars, pyarrow or Spark; None with `run=` and `qrels=`.
         promise: One promise or several, as text or as `Promise`; several must all hold.
         confidence: Probability, over the judged queries, with which the promise holds.
         validation: Other judged queries, which may fix the path and the score map freely; given like `queries`.
@@ -66,15 +66,15 @@ def calibrate(
             tolerated chance of error of all of them. The Python API keeps no ledger of its own.
         progress: Called with (done, in all), anew in each pass: queries at hand, else files or Spark's tasks.
         engine: "local", or "spark" (or "dask") to calibrate where the queries are. All give identical results.
-        where: Names of columns (`query="search_id"`), `trust_layout`, `master` and `partitions`, for queries that are
-            not at hand; see `isrr.engines.source.Where`.
+        where: Names of columns (`query="search_id"`), `run` and `qrels`, `unjudged`, `ties`, `trust_layout`, `master`
+            and `partitions`, for queries that are not at hand; see `isrr.engines.source.Where`.
 
     Returns:
         A `Certificate`, or an `Abstention` with its reason and the order by score.
     """
     chosen_path = path if isinstance(path, str) else tuple(path)
     request = Request(promises(promise), confidence, chosen_path, evidence, selection, seed, attempts, floor)
-    others = None if validation is None else read_any(validation, request.columns, **where)
+    others = None if validation is None else read_any(validation, request.columns, **without_run(where))
     with closing(open_source(queries, engine, **with_values(where, request.columns))) as source:
         return _calibrated(source, request, others, count_look, progress)
 
@@ -132,6 +132,8 @@ def _calibrated(
         judgments=judgments,
         hash_key="" if task.summed else census.digest,
         tied_share=census.n_tied / max(census.n_places, 1),
+        unjudged=census.unjudged,
+        unjudged_share=census.n_unjudged / max(census.n_places, 1),
         made_ids=source.made_ids,
         n_single=census.n_single,
         near_bound=census.near_bound,

@@ -100,7 +100,7 @@ def plan(
 
     Args:
         queries: Some judged queries, as a pilot: `Queries`, a path or a table, as `calibrate` takes them; or None, with
-            `utility`. A promise per segment is planned for by its neediest segment.
+            `utility=`, or `run=` and `qrels=`. A promise per segment is planned for by its neediest segment.
         promise: The promise, as text or as `Promise`.
         confidence: With which the promise is to hold.
         power: Probability with which it is to be certified.
@@ -118,7 +118,7 @@ def plan(
     check_probability("confidence", confidence)
     check_probability("power", power)
     request = Request((promised,), confidence)
-    if queries is None:
+    if queries is None and where.get("run") is None:
         needed = _guessed(promised, request, power, utility, deviation)
         return Plan(promised, confidence, power, needed, None, "", (), 0)
     pilot = _Pilot.of(request, read_any(queries, request.columns, **where))

@@ -10,6 +10,7 @@ from isrr.calibration.table import Table, canonical_order
 from isrr.calibration.tasks import Fill, FindShared
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import FloatArray, Queries
+from isrr.data.unjudged import policy_needed, refuse_other_policy
 from isrr.engines.local import InMemory
 from isrr.errors import DataError
 from isrr.metrics.evaluate import evaluate
@@ -99,6 +100,7 @@ def _found_again(
             f"these are not the judged queries of the calibration: their fingerprint is {queries.fingerprint[:12]}…, "
             f"the outcome's {p.data[:12]}…; give the same table, or ask `isrr check` about new queries"
         )
+    refuse_other_policy(policy_needed(queries), p.unjudged)
     tested, others = queries, validation
     if p.n_set_aside:
         order = canonical_order(queries.keys, queries.scores_fingerprint)
