@@ -24,6 +24,7 @@ from isrr.findings import Estimate, Point, Provenance, Test, check_fields, far_o
 from isrr.json_files import read_json
 from isrr.metrics.disparity import Disparity
 from isrr.metrics.metric import Metric
+from isrr.notebook import card, curve_frame, plot
 from isrr.promises.promise import Promise, check_probability
 from isrr.ranker.gpl import GPLRanker
 from isrr.scores.standardize import ScoreMap
@@ -87,8 +88,29 @@ class Outcome:
         return f"<{type(self).__name__} {self.id}: {self._promise()}, confidence {self.confidence:.4g}>"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """What a notebook shows."""
+        """What an interactive shell shows."""
         printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows, with a picture of the trade-off."""
+        return card(str(self), self.curve, self._used, self.utility_name, self.abstained)
+
+    @property
+    def _used(self) -> Point | None:
+        """The configuration in use, where it is one of the path."""
+        return None if self.abstained else next((p for p in self.curve if p.ranker == self.ranker), None)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw disparity removed against utility along the path with matplotlib; returns the Axes.
+
+        Args:
+            ax: Axes to draw on; new ones unless given.
+        """
+        return plot(self.curve, self._used, self.utility_name, ax)
+
+    def to_frame(self) -> Any:
+        """The path, one row per configuration, as a frame of pandas, or polars where pandas is not installed."""
+        return curve_frame(self.curve)
 
     def rank(
         self, scores: ArrayLike, query_id: object = None, session: object = None, k: int | None = None
@@ -150,6 +172,8 @@ class Outcome:
                 f"{p.tied_share:.0%} of the first {self.k} places go to items whose score another item shares; a hash "
                 "decides there, so finer scores would rank better"
             )
+        if p.clicks:
+            found.append(p.clicks)
         if said := far_off(p.far_above, p.far_below):
             found.append(said)
         if p.near_bound >= NEAR_THE_BOUND:

@@ -124,6 +124,7 @@ class Provenance:
         unjudged: How items without a grade count, see `isrr.data.unjudged`.
         unjudged_share: Share of the first k places in the order by score that hold an item without a grade.
         near_bound: How near values come to a declared bound, as a share.
+        clicks: A warning where the relevance is probably clicks; else empty.
         far_above, far_below: Scores that lie more than 100 spreads away from their query's median, among those queries
             that the quantiles are taken from and those set aside.
         planned_looks: Over how many analyses of the data delta was split.
@@ -154,6 +155,7 @@ class Provenance:
     unjudged: str = "refuse"
     unjudged_share: float = 0.0
     near_bound: float = 0.0
+    clicks: str = ""
     far_above: int = 0
     far_below: int = 0
     planned_looks: int = 1

@@ -1,5 +1,6 @@
 """`calibrate`: queries and a promise in, a certificate or an abstention out."""
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any, Unpack
@@ -13,11 +14,14 @@ from isrr.calibration.request import Request
 from isrr.calibration.table import Table
 from isrr.calibration.tasks import Census, Fill, NameJudgments, TakeCensus, enough, refuse_single, smallest_keys
 from isrr.certificate import Abstention, Certificate
+from isrr.data.clicks import looks_like_clicks
 from isrr.data.queries import Queries
 from isrr.engines.source import Where, open_source, read_any, with_values, without_run
 from isrr.engines.task import Source, Together
 from isrr.errors import DataError
 from isrr.findings import Provenance
+from isrr.metrics.evaluate import kernels_are_compiled
+from isrr.notebook import interactive
 from isrr.parallel import Progress
 from isrr.promises.promise import Promise, objectives, promises
 from isrr.ranker.gpl import GPLRanker
@@ -75,6 +79,8 @@ def calibrate(
     chosen_path = path if isinstance(path, str) else tuple(path)
     request = Request(promises(promise), confidence, chosen_path, evidence, selection, seed, attempts, floor)
     others = None if validation is None else read_any(validation, request.columns, **without_run(where))
+    if progress is None and interactive() and not kernels_are_compiled():
+        print("isrr: compiling kernels, which the first call here does: about half a minute more", file=sys.stderr)
     with closing(open_source(queries, engine, **with_values(where, request.columns))) as source:
         return _calibrated(source, request, others, count_look, progress)
 
@@ -112,6 +118,9 @@ def _calibrated(
     _refuse_change(census, table, n_aside)
     drawn = smallest_keys(source, wanted, census.n_queries, census.digest, found=found)
     sample, (far_above, far_below) = drawn[n_aside:], far_scores(drawn)
+    clicks = ""
+    if census.judged and "relevance" in request.columns:
+        clicks = looks_like_clicks(drawn, drawn.grade_column, request.k, drawn.has_positions) or ""
     findings = Findings.of(request, path, table, task.method, census.digest)
     _refuse_untested(census, findings)
     first_place = np.maximum.reduceat(findings.ranker.eligibility(sample), sample.offsets[:-1])
@@ -137,6 +146,7 @@ def _calibrated(
         made_ids=source.made_ids,
         n_single=census.n_single,
         near_bound=census.near_bound,
+        clicks=clicks,
         far_above=far_above,
         far_below=far_below,
         score_quantiles=quantiles(sample.need_scores()),

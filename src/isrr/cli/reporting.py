@@ -10,7 +10,6 @@ import typer
 from isrr.cli.console import progress, say
 from isrr.cli.inputs import as_calibrated, check_file, judged_or_run, opened, status_of
 from isrr.cli.options import RankerFile, Trust, with_columns, with_run
-from isrr.files import write_atomically
 
 if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate
@@ -74,14 +73,8 @@ def write_page(
     fallen: str = "",
 ) -> None:
     """Retrace the calibration where its queries are at hand, and write the page."""
-    from isrr.explore.explorer import explore
-    from isrr.explore.portrait import portray
-    from isrr.explore.retrace import retrace
-    from isrr.report.page import page
+    from isrr.report.made import report as made
 
-    explorer = portrait = None
-    if queries is not None:
-        with progress("measuring the path") as advance:
-            found = retrace(outcome, queries, validation, advance)
-        explorer, portrait = explore(found), portray(found)
-    write_atomically(file, page(outcome, explorer, portrait, command=command, fallen=fallen).encode())
+    with progress("measuring the path") as advance:
+        page = made(outcome, queries, validation=validation, command=command, fallen=fallen, progress=advance)
+    page.save(file)
