@@ -31,7 +31,7 @@ from isrr.gains import discount
 from isrr.promises.promise import Promise
 from isrr.ranker.gpl import GPLRanker
 from isrr.report.tables import markdown
-from isrr.scores.standardize import mean_and_deviation
+from isrr.scores.standardize import scale_of
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"
@@ -71,14 +71,13 @@ def joint_oracle(protocol: Protocol, procedure: Procedure) -> float:
 def floor_rows(pool: Pool, share: float, n_splits: int) -> list[dict[str, str]]:
     """Fairness gains of one relative promise with and without floors, along both paths."""
     promise = Promise("ndcg", K, at_least=share, of="deterministic")
-    mean, deviation = mean_and_deviation(pool.validation)
     rows = []
     for name in ("temperature", "validation path"):
         procedures = {}
         for floor in FLOORS:
             mixed: Floor = {"floor": floor, "floor_weights": (tuple(discount(K).tolist()),)} if floor else {}
             path = (
-                temperature_path(K, deviation, mean, [promise], "", mixed)
+                temperature_path(K, scale_of(pool.validation), [promise], "", mixed)
                 if name == "temperature"
                 else front_path(pool.validation, K, [promise], "", mixed)
             )

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from isrr.monitor import Monitor
     from isrr.promises.promise import Promise
     from isrr.ranker.gpl import GPLRanker
+    from isrr.report.made import report
     from isrr.scores.scorer import load_scorer
     from isrr.scores.standardize import ScoreMap
 
@@ -61,6 +62,7 @@ _HOME = {
     "metric": "isrr.metrics.metric",
     "plan": "isrr.calibration.plan",
     "read_queries": "isrr.data.frames",
+    "report": "isrr.report.made",
     "start": "isrr.calibration.start",
     "write_queries": "isrr.data.frames",
 }
@@ -93,6 +95,7 @@ __all__ = [
     "metric",
     "plan",
     "read_queries",
+    "report",
     "start",
     "write_queries",
 ]

@@ -17,12 +17,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isrr.counting import counted, percent
+from isrr.data.unjudged import unjudged_in_words
 from isrr.errors import CertificateError
 from isrr.files import write_atomically
-from isrr.findings import Estimate, Point, Provenance, Test, check_fields, mostly_single
+from isrr.findings import Estimate, Point, Provenance, Test, check_fields, far_off, mostly_single
 from isrr.json_files import read_json
 from isrr.metrics.disparity import Disparity
 from isrr.metrics.metric import Metric
+from isrr.notebook import card, curve_frame, plot
 from isrr.promises.promise import Promise, check_probability
 from isrr.ranker.gpl import GPLRanker
 from isrr.scores.standardize import ScoreMap
@@ -87,8 +89,29 @@ class Outcome:
         return f"<{type(self).__name__} {self.id}: {self._promise()}, confidence {self.confidence:.4g}>"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """What a notebook shows."""
+        """What an interactive shell shows."""
         printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows, with a picture of the trade-off."""
+        return card(str(self), self.curve, self._used, self.utility_name, self.abstained)
+
+    @property
+    def _used(self) -> Point | None:
+        """The configuration in use, where it is one of the path."""
+        return None if self.abstained else next((p for p in self.curve if p.ranker == self.ranker), None)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw disparity removed against utility along the path with matplotlib; returns the Axes.
+
+        Args:
+            ax: Axes to draw on; new ones unless given.
+        """
+        return plot(self.curve, self._used, self.utility_name, ax)
+
+    def to_frame(self) -> Any:
+        """The path, one row per configuration, as a frame of pandas, or polars where pandas is not installed."""
+        return curve_frame(self.curve)
 
     def rank(
         self, scores: ArrayLike, query_id: object = None, session: object = None, k: int | None = None
@@ -155,6 +178,10 @@ class Outcome:
                 f"repeated queries: {p.n_repeated:,} of {p.n_judged:,} have the scores and relevance of another; "
                 "copies are not evidence of their own, so if these are copies, count each query once (`distinct=`)"
             )
+        if p.clicks:
+            found.append(p.clicks)
+        if said := far_off(p.far_above, p.far_below):
+            found.append(said)
         if p.near_bound >= NEAR_THE_BOUND:
             found.append(
                 f"values reach {p.near_bound:.0%} of the declared bound, which must hold for every query to come: is "
@@ -194,6 +221,8 @@ class Outcome:
             f"path         {p.path}, {counted(len(self.curve), 'configuration')}, fixed by {p.path_basis}",
             f"evidence     {', '.join(sorted({t.evidence for t in self.tests})) or p.evidence}, {p.selection}",
         ]
+        if p.unjudged != "refuse":
+            lines.append(f"unjudged     {unjudged_in_words(p.unjudged, p.unjudged_share, self.k)}")
         lines += [f"warning      {warning}" for warning in self.warnings]
         if p.made_ids:
             lines.append("note         query ids were made from positions: the outcome depends on the order given")
@@ -286,7 +315,7 @@ class Abstention(Outcome):
             lines.append("             estimates only: to promise a point of this frontier, use new queries")
         for test in self.tests if not self.frontier else ():
             where = "" if test.segment is None else f" in segment {test.segment!r}"
-            if test.level is not None:
+            if test.level is not None and test.pvalue > (1 - self.confidence) / self.provenance.planned_looks:
                 most = f"{test.promise.at(test.level)}{where}"
                 lines.append(f"limit        these queries prove at most {most}; to promise that, use new queries")
         return "\n".join(lines + self._provenance_lines() + self._risk_lines())

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, ClassVar, get_type_hints
 
+from isrr.counting import counted
 from isrr.promises.promise import Promise
 from isrr.ranker.gpl import GPLRanker
+from isrr.scores.standardize import FAR
 
 THE_TESTED = "the calibration queries' scores"  # as the basis of a path
 MOSTLY = 0.5
@@ -121,7 +123,12 @@ class Provenance:
         score_quantiles: Raw scores at 0.1, 1, 50, 99 and 99.9 %, over 20,000 queries drawn by key where there are more.
         eligibility_quantiles: The best item's chance of first place in each list under the ranker in use, at the same.
         tied_share: Share of the first k places in the order by score that hold an item whose score another item shares.
+        unjudged: How items without a grade count, see `isrr.data.unjudged`.
+        unjudged_share: Share of the first k places in the order by score that hold an item without a grade.
         near_bound: How near values come to a declared bound, as a share.
+        clicks: A warning where the relevance is probably clicks; else empty.
+        far_above, far_below: Scores that lie more than 100 spreads away from their query's median, among those queries
+            that the quantiles are taken from and those set aside.
         planned_looks: Over how many analyses of the data delta was split.
         look: Which analysis of these judgments this is, as far as is known.
         spent: Tolerated chance of error of this analysis and those before it together; None where only their number is
@@ -149,7 +156,12 @@ class Provenance:
     n_repeated: int = 0
     distinct: bool = False
     tied_share: float = 0.0
+    unjudged: str = "refuse"
+    unjudged_share: float = 0.0
     near_bound: float = 0.0
+    clicks: str = ""
+    far_above: int = 0
+    far_below: int = 0
     planned_looks: int = 1
     look: int = 1
     spent: float | None = None
@@ -213,6 +225,22 @@ def _annotations(record: type[Any]) -> dict[str, str]:
         hints = get_type_hints(record).items()
         _HINTS[record] = {name: kind.__name__ if isinstance(kind, type) else str(kind) for name, kind in hints}
     return _HINTS[record]
+
+
+def far_off(above: int, below: int) -> str:
+    """What to say where scores lie far from those of their query; else nothing.
+
+    Example:
+        >>> far_off(4, 0)
+        "4 scores lie more than 100 spreads above their query's median: promoted items?"
+    """
+    if not above + below:
+        return ""
+    where = "above" if below == 0 else "below" if above == 0 else "above or below"
+    lie, why = ("lies", "its query's median: a") if above + below == 1 else ("lie", "their query's median:")
+    what = "missing score filled in" if above == 0 else "promoted item"
+    what = what if above + below == 1 else what.replace("score", "scores").replace("item", "items")
+    return f"{counted(above + below, 'score')} {lie} more than {FAR} spreads {where} {why} {what}?"
 
 
 def mostly_single(share: float) -> str:

@@ -15,7 +15,7 @@ from isrr.data import runs
 from isrr.data.clicks import looks_like_clicks
 from isrr.data.frames import read_blocks, read_queries, write_queries
 from isrr.data.queries import Queries
-from isrr.data.unjudged import unjudged_share
+from isrr.data.unjudged import n_unjudged
 from isrr.engines.packing import pack, unpack
 from isrr.errors import DataError
 from isrr.gains import discount, has_relevant, ideal_dcg, ndcg, relevant_total
@@ -249,7 +249,7 @@ def test_each_policy_counts_missing_grades_its_way(missing):
     assert zero.relevance.tolist() == [0, 2, 1, 1, 0, 0]
     assert zero.judged.tolist() == [False, True, True, True, False, False]
     assert zero.notes == ("3 items without a grade (50.0 %): counted as irrelevant (`unjudged=zero`)",)
-    assert unjudged_share(zero, 1) == pytest.approx(2 / 3)
+    assert n_unjudged(zero, 1) / len(zero) == pytest.approx(2 / 3)
     dropped = read_queries(table, unjudged="drop")
     assert dropped.query_ids.tolist() == ["a", "b"]
     assert dropped.item_ids.tolist() == ["y", "z", "x"]

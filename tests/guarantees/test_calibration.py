@@ -23,7 +23,7 @@ from isrr.gains import discount, ideal_dcg
 from isrr.metrics.disparity import Disparity
 from isrr.promises.promise import Promise
 from isrr.risk import betting
-from isrr.scores.standardize import mean_and_deviation
+from isrr.scores.standardize import scale_of
 
 pytestmark = pytest.mark.guarantee
 
@@ -79,12 +79,12 @@ def thinned(path, n=10):
 
 
 def paths_for(validation, promise, **floor):
-    mean, deviation = mean_and_deviation(validation)
+    scale = scale_of(validation)
     if promise.metric.kind == "share":  # temperature hardly moves it, a boost does
-        base = GPLRanker(mean=mean, deviation=deviation, temperature=0.5)
+        base = GPLRanker(**scale, temperature=0.5)
         yield SearchPath(tuple(replace(base, boost={"small": b}) for b in np.linspace(1.8, 0, 10)), "boost", "")
         return
-    temperatures = thinned(temperature_path(5, deviation, mean, [promise], "", floor))
+    temperatures = thinned(temperature_path(5, scale, [promise], "", floor))
     yield temperatures  # monotone risk, or nearly so
     yield thinned(front_path(validation, 5, [promise], "", floor))  # a search in several dimensions
     places = np.arange(len(temperatures.rankers)) + np.random.default_rng(20230).normal(scale=2, size=10)

@@ -1,5 +1,6 @@
 """`calibrate`: queries and a promise in, a certificate or an abstention out."""
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any, Unpack
@@ -24,14 +25,18 @@ from isrr.calibration.tasks import (
     smallest_keys,
 )
 from isrr.certificate import Abstention, Certificate
+from isrr.data.clicks import looks_like_clicks
 from isrr.data.queries import Queries
-from isrr.engines.source import Where, open_source, read_any, with_values
+from isrr.engines.source import Where, open_source, read_any, with_values, without_run
 from isrr.engines.task import Source, Together
 from isrr.errors import DataError
 from isrr.findings import Provenance
+from isrr.metrics.evaluate import kernels_are_compiled
+from isrr.notebook import interactive
 from isrr.parallel import Progress
 from isrr.promises.promise import Promise, objectives, promises
 from isrr.ranker.gpl import GPLRanker
+from isrr.scores.standardize import far_scores
 
 LOOKED_AT = 100_000  # queries that are searched for repeats, unless those are to count once
 SAMPLE = 20_000  # tested queries, those of smallest key, that score and eligibility quantiles are taken from
@@ -60,7 +65,7 @@ def calibrate(
 
     Args:
         queries: Judged queries, a random sample of those to come: `Queries`, or the path of a file, a glob of Parquet
-            files, a table of pandas, polars, pyarrow or Spark.
+            files, a table of pandas, polars, pyarrow or Spark; None with `run=` and `qrels=`.
         promise: One promise or several, as text or as `Promise`; several must all hold.
         confidence: Probability, over the judged queries, with which the promise holds.
         validation: Other judged queries, which may fix the path and the score map freely; given like `queries`.
@@ -80,15 +85,17 @@ def calibrate(
             tolerated chance of error of all of them. The Python API keeps no ledger of its own.
         progress: Called with (done, in all), anew in each pass: queries at hand, else files or Spark's tasks.
         engine: "local", or "spark" (or "dask") to calibrate where the queries are. All give identical results.
-        where: Names of columns (`query="search_id"`), `trust_layout`, `master` and `partitions`, for queries that are
-            not at hand; see `isrr.engines.source.Where`.
+        where: Names of columns (`query="search_id"`), `run` and `qrels`, `unjudged`, `ties`, `trust_layout`, `master`
+            and `partitions`, for queries that are not at hand; see `isrr.engines.source.Where`.
 
     Returns:
         A `Certificate`, or an `Abstention` with its reason and the order by score.
     """
     chosen_path = path if isinstance(path, str) else tuple(path)
     request = Request(promises(promise), confidence, chosen_path, evidence, selection, seed, attempts, floor, distinct)
-    others = None if validation is None else read_any(validation, request.columns, **where)
+    others = None if validation is None else read_any(validation, request.columns, **without_run(where))
+    if progress is None and interactive() and not kernels_are_compiled():
+        print("isrr: compiling kernels, which the first call here does: about half a minute more", file=sys.stderr)
     with closing(open_source(queries, engine, **with_values(where, request.columns))) as source:
         return _calibrated(source, request, others, count_look, progress)
 
@@ -129,7 +136,11 @@ def _calibrated(
     others = Together(enough(wanted, census.n_queries, census.digest), NameJudgments())
     table, (found, judgments) = source.run(Together(task, others), progress)
     _refuse_change(census, table, n_aside)
-    sample = smallest_keys(source, wanted, census.n_queries, census.digest, found=found)[n_aside:]
+    drawn = smallest_keys(source, wanted, census.n_queries, census.digest, found=found)
+    sample, (far_above, far_below) = drawn[n_aside:], far_scores(drawn)
+    clicks = ""
+    if census.judged and "relevance" in request.columns:
+        clicks = looks_like_clicks(drawn, drawn.grade_column, request.k, drawn.has_positions) or ""
     findings = Findings.of(request, path, table, task.method, census.digest)
     _refuse_untested(census, findings)
     first_place = np.maximum.reduceat(findings.ranker.eligibility(sample), sample.offsets[:-1])
@@ -152,11 +163,16 @@ def _calibrated(
         judgments=judgments,
         hash_key="" if task.summed else census.digest,
         tied_share=census.n_tied / max(census.n_places, 1),
+        unjudged=census.unjudged,
+        unjudged_share=census.n_unjudged / max(census.n_places, 1),
         made_ids=source.made_ids,
         n_single=census.n_single,
         n_repeated=n_repeated,
         distinct=request.distinct,
         near_bound=census.near_bound,
+        clicks=clicks,
+        far_above=far_above,
+        far_below=far_below,
         score_quantiles=quantiles(sample.need_scores()),
         eligibility_quantiles=quantiles(first_place),
         planned_looks=request.attempts,

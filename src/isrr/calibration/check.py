@@ -15,7 +15,8 @@ from isrr.calibration.tasks import refuse_single
 from isrr.certificate import Certificate, Outcome
 from isrr.counting import counted, percent
 from isrr.data.queries import FloatArray, Queries, joint_fingerprint
-from isrr.engines.source import Where, open_source, with_values
+from isrr.data.unjudged import n_unjudged, one_policy, policy_needed, refuse_other_policy, unjudged_in_words
+from isrr.engines.source import Where, counting_alike, open_source, with_values
 from isrr.errors import DataError
 from isrr.exact import exact_sums
 from isrr.findings import Estimate
@@ -50,6 +51,8 @@ class Measured:
         utility, disparity: Of the ranker in use beside the order by score.
         promised: For each promise and segment, its metric beside what it is compared with.
         n_single: Queries with a single item.
+        n_places, n_unjudged: The first k places by score, and those that hold an item without a grade.
+        unjudged: How such items count; "refuse" where there are none.
         n_rows, n_outside: Scores, and those beyond where calibration saw 99.8 % of them.
         score_bins: Scores below, in equal bins of, and above the range in which calibration saw 98 % of them.
         groups: Exposure under either ranker, and gain, of each group of items, and of all under "", in units of 2⁻¹⁰⁷⁴.
@@ -63,6 +66,9 @@ class Measured:
     disparity: Sums
     promised: dict[Name, Sums] = field(default_factory=dict)
     n_single: int = 0
+    n_places: int = 0
+    n_unjudged: int = 0
+    unjudged: str = "refuse"
     n_rows: int = 0
     n_outside: int = 0
     score_bins: tuple[int, ...] = (0,) * (SPREAD_BINS + 2)
@@ -81,6 +87,9 @@ class Measured:
             self.disparity + other.disparity,
             all_of(self.promised, other.promised),
             self.n_single + other.n_single,
+            self.n_places + other.n_places,
+            self.n_unjudged + other.n_unjudged,
+            one_policy(self.unjudged, other.unjudged),
             self.n_rows + other.n_rows,
             self.n_outside + other.n_outside,
             tuple(a + b for a, b in zip(self.score_bins, other.score_bins, strict=True)),
@@ -165,6 +174,9 @@ class MeasureOutcome:
             disparity,
             promised,
             int((queries.n_items == 1).sum()),
+            int(np.minimum(queries.n_items, self.outcome.k).sum()),
+            n_unjudged(queries, self.outcome.k),
+            policy_needed(queries),
             queries.n_rows,
             int(((scores < low) | (scores > high)).sum()),
             tuple(bins.tolist()),
@@ -242,6 +254,8 @@ class Check:
         data: Fingerprint of the queries; that of the outcome's provenance where they are those calibrated on.
         scores_outside: Share of the scores beyond where calibration saw 99.8 % of them.
         single_items: Share of the queries that have a single item, which any order ranks perfectly.
+        unjudged: How items without a grade count, as in calibration; "refuse" where there are none.
+        unjudged_share: Share of the first k places by score that hold such an item.
         warnings: Signs that queries or scores are not of the kind that was calibrated on; promises left unjudged.
     """
 
@@ -263,6 +277,8 @@ class Check:
     data: str
     scores_outside: float
     single_items: float
+    unjudged: str
+    unjudged_share: float
     warnings: tuple[str, ...]
 
     def __repr__(self) -> str:
@@ -297,6 +313,8 @@ class Check:
             f"disparity    {self.disparity}; order by score {before:.4f}",
             f"fairer by    {percent(self.fairness_gain)}: so much less disparity than the order by score",
         ]
+        if self.unjudged != "refuse":
+            lines.append(f"unjudged     {unjudged_in_words(self.unjudged, self.unjudged_share, self.k)}")
         if self.groups:
             lines.append(f"{'share of exposure, by group':<30} {'by score':>12} {'now':>12} {'of gain':>12}")
             for share in self.groups[:20]:
@@ -316,14 +334,17 @@ def check(
 
     Args:
         outcome: What calibration said.
-        queries: New judged queries, as `calibrate` takes them.
+        queries: New judged queries, as `calibrate` takes them. Items without a grade count as they did there.
         engine: "local", "spark" or "dask".
         progress: Called with (done, in all).
         where: See `isrr.engines.source.Where`.
     """
     columns = [column for promise in outcome.promises for column in promise.columns]
-    with closing(open_source(queries, engine, **with_values(where, columns))) as source:
+    then = outcome.provenance.unjudged
+    where = counting_alike(with_values(where, columns), queries, then, engine)
+    with closing(open_source(queries, engine, **where)) as source:
         found = source.run(MeasureOutcome(outcome), progress)
+    refuse_other_policy(found.unjudged, then)
     n_all = found.n_queries + found.n_skipped
     if found.n_queries < 2:
         raise DataError(f"queries with a relevant item: {found.n_queries} of {n_all}; to judge a promise takes several")
@@ -352,6 +373,8 @@ def check(
         found.fingerprint,
         found.n_outside / found.n_rows,
         found.n_single / n_all,
+        found.unjudged,
+        found.n_unjudged / max(found.n_places, 1),
         tuple(_warnings(outcome, utility[1], found)),
     )
 

@@ -60,12 +60,13 @@ class Findings:
         if chosen is not None:
             return Certificate(
                 request.promises, request.confidence, self.ranker, utility.title,
-                tuple(self._test(sample, chosen) for sample in self.found), points, provenance,
+                tuple(self._test(sample, chosen, request.delta) for sample in self.found), points, provenance,
                 utility=points[chosen].utility, disparity=points[chosen].disparity,
                 fairness_gain=points[chosen].fairness_gain,
                 deterministic_utility=before, deterministic_disparity=disparity_before,
             )  # fmt: skip
-        tests = tuple(self._test(sample, self._safest(sample)) for sample in self.found)
+        level = request.level_each(len(self.path.rankers))
+        tests = tuple(self._test(sample, self._safest(sample), level) for sample in self.found)
         cause, reason, n_tested = self._why()
         needed = None
         if n_tested is not None:
@@ -97,8 +98,8 @@ class Findings:
             return [None] * n_grid
         return [float(bound) for bound in first.upper_bound(range(n_grid), self.request.delta, rough=True)]
 
-    def _test(self, sample: Sample, column: int) -> Test:
-        delta, promise = self.request.delta, sample.promise
+    def _test(self, sample: Sample, column: int, delta: float) -> Test:
+        promise = sample.promise
         bound = float(sample.upper_bound([column], delta)[0])
         return Test(
             promise,
@@ -106,16 +107,16 @@ class Findings:
             sample.n_queries,
             sample.evidence,
             float(sample.measured()[column]),
-            self._level(sample, column),
+            self._level(sample, column, delta),
             sample.loss(column, promise.target)[0],
             None if np.isnan(bound) else bound,
             float(sample.pvalue([column], delta)[0]),
         )
 
-    def _level(self, sample: Sample, column: int) -> float | None:
+    def _level(self, sample: Sample, column: int, delta: float) -> float | None:
         """The strongest target these queries would certify for one configuration, rounded to the safe side."""
         alone = sample.only(column)
-        level = float(alone.target(alone.strongest(self.request.delta, LEVEL_STEPS), LEVEL_STEPS)[0])
+        level = float(alone.target(alone.strongest(delta, LEVEL_STEPS), LEVEL_STEPS)[0])
         try:
             sample.promise.at(level)
         except PromiseError:

@@ -41,7 +41,7 @@ from isrr.parallel import Progress
 from isrr.promises.promise import Promise, move_together, objectives
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.thresholds import quantile_grid, uniform_grid
-from isrr.scores.standardize import ScoreMap, fit_log_gain, mean_and_deviation
+from isrr.scores.standardize import Scale, ScoreMap, fit_log_gain, overall_mean_and_deviation, scale_of
 
 
 class Floor(TypedDict, total=False):
@@ -52,8 +52,9 @@ class Floor(TypedDict, total=False):
 
 
 NO_FLOOR: Floor = {}
-N_TEMPERATURES = 120
-COLDEST, HOTTEST = 0.02, 5.0
+COLDEST, HOTTEST = 0.02, 5.0  # in score deviations
+MILD = np.geomspace(0.0005, COLDEST, 8, endpoint=False)  # first, so that a scale far off doesn't end a path at once
+TEMPERATURES = np.array([*MILD, *np.geomspace(COLDEST, HOTTEST, 120)])
 MOST_TESTED = 150
 HOPELESS = -3.0  # standard errors by which a promise is missed on validation queries
 COARSE_TEMPERATURES = np.geomspace(COLDEST, HOTTEST, 32)
@@ -84,13 +85,10 @@ class SearchPath:
 
 
 def temperature_path(
-    k: int, deviation: float, mean: float, promises: Sequence[Promise], basis: str, floor: Floor = NO_FLOOR
+    k: int, scale: Scale, promises: Sequence[Promise], basis: str, floor: Floor = NO_FLOOR
 ) -> SearchPath:
-    """Plackett–Luce at temperatures from 0.02 to 5 score deviations."""
-    hot = [
-        GPLRanker(k=k, temperature=float(t), mean=mean, deviation=deviation, **floor)
-        for t in np.geomspace(COLDEST, HOTTEST, N_TEMPERATURES)
-    ]
+    """Plackett–Luce at temperatures up to 5 score deviations."""
+    hot = [GPLRanker(k=k, temperature=float(t), **scale, **floor) for t in TEMPERATURES]
     return _directed([GPLRanker.deterministic(k), *hot], promises, "temperature", basis)
 
 
@@ -98,10 +96,13 @@ def threshold_path(
     fixed_by: Queries, k: int, promises: Sequence[Promise], *, paper: bool, basis: str, floor: Floor = NO_FLOOR
 ) -> SearchPath:
     """Thresholds at temperature 1, from the largest eligibility down, on the quantiles or equally spaced."""
-    mean, deviation = mean_and_deviation(fixed_by)
-    eligibility = GPLRanker(k=k, mean=mean, deviation=deviation).eligibility(fixed_by)
+    scale = scale_of(fixed_by)
+    if paper:
+        mean, deviation = overall_mean_and_deviation(fixed_by)
+        scale = {"mean": mean, "deviation": deviation, "score_map": None}
+    eligibility = GPLRanker(k=k, **scale).eligibility(fixed_by)
     grid = uniform_grid(eligibility) if paper else quantile_grid(eligibility)
-    rankers = [GPLRanker(k=k, threshold=float(t), mean=mean, deviation=deviation, **floor) for t in grid[::-1]]
+    rankers = [GPLRanker(k=k, threshold=float(t), **scale, **floor) for t in grid[::-1]]
     return _directed([GPLRanker.deterministic(k), *rankers], promises, "paper" if paper else "thresholds", basis)
 
 
@@ -122,8 +123,7 @@ def front_path(validation: Queries, k: int, promises: Sequence[Promise], basis: 
     if not move_together(promises):
         return SearchPath(_by_slack(trials), "front", basis)
     best = min(range(len(families)), key=lambda family: trials[family].regret())
-    temperatures = np.geomspace(COLDEST, HOTTEST, N_TEMPERATURES)
-    fine = families[best].curve(temperatures[temperatures <= trials[best].hottest()], validation)
+    fine = families[best].curve(TEMPERATURES[trials[best].hottest() >= TEMPERATURES], validation)
     return _directed([GPLRanker.deterministic(k), *fine], promises, "front", basis)
 
 
@@ -172,8 +172,7 @@ def _families(
     turned_away = (0.0,) if (boosts := _boosts(promises)) else SHARES_TURNED_AWAY
     families = []
     for score_map in maps:
-        mean, deviation = mean_and_deviation(validation, score_map)
-        base = GPLRanker(k=k, mean=mean, deviation=deviation, score_map=score_map)
+        base = GPLRanker(k=k, **scale_of(validation, score_map))
         dials = product(floors, boosts or [{}], turned_away)
         families += [_Family(replace(base, boost=boost, **floor), share) for floor, boost, share in dials]
     return families
@@ -339,8 +338,7 @@ def fixed_path(
         paper = request.path == "paper"
         return threshold_path(fixed_by, request.k, request.promises, paper=paper, basis=basis, floor=floor)
     if request.path == "temperature" or not (boosted or learnable(fixed_by, request.promises)):
-        mean, deviation = mean_and_deviation(fixed_by)
-        return temperature_path(request.k, deviation, mean, request.promises, basis, floor)
+        return temperature_path(request.k, scale_of(fixed_by), request.promises, basis, floor)
     if boosted and request.floor is None:  # a floor guards utility, and holds a group back: both are tried
         return front_path(fixed_by, request.k, request.promises, basis, *([NO_FLOOR, floor] if floor else [NO_FLOOR]))
     return front_path(fixed_by, request.k, request.promises, basis, floor)

@@ -20,7 +20,7 @@ from isrr.promises.promise import Promise, check_probability, objectives
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk import size
 from isrr.risk.size import POWER
-from isrr.scores.standardize import mean_and_deviation
+from isrr.scores.standardize import scale_of
 
 LEAST_PILOT = 10
 KEEP_HEADROOM = 0.5  # with no pilot queries: plan to give up this part of what the promise lets go
@@ -100,7 +100,7 @@ def plan(
 
     Args:
         queries: Some judged queries, as a pilot: `Queries`, a path or a table, as `calibrate` takes them; or None, with
-            `utility`. A promise per segment is planned for by its neediest segment.
+            `utility=`, or `run=` and `qrels=`. A promise per segment is planned for by its neediest segment.
         promise: The promise, as text or as `Promise`.
         confidence: With which the promise is to hold.
         power: Probability with which it is to be certified.
@@ -118,7 +118,7 @@ def plan(
     check_probability("confidence", confidence)
     check_probability("power", power)
     request = Request((promised,), confidence)
-    if queries is None:
+    if queries is None and where.get("run") is None:
         needed = _guessed(promised, request, power, utility, deviation)
         return Plan(promised, confidence, power, needed, None, "", (), 0)
     pilot = _Pilot.of(request, read_any(queries, request.columns, **where))
@@ -158,9 +158,8 @@ class _Pilot:
         """Measured on these queries; too few are refused."""
         refuse_single(int((queries.n_items == 1).sum()), len(queries))
         (promise,) = request.promises
-        mean, spread = mean_and_deviation(queries)
         floor = floored(request, len(queries))
-        path = temperature_path(promise.k, spread, mean, [promise], "the pilot", floor)
+        path = temperature_path(promise.k, scale_of(queries), [promise], "the pilot", floor)
         if learnable(queries, request.promises):
             path = front_path(queries, promise.k, [promise], "the pilot", floor)
         reported = objectives(request.promises, judged=queries.relevance is not None)

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from isrr.calibration.outcome import quantiles
-from isrr.calibration.path import COLDEST, HOTTEST, in_order
+from isrr.calibration.path import COLDEST, HOTTEST, Floor, in_order
 from isrr.calibration.request import Request
 from isrr.certificate import Start
 from isrr.data.queries import Queries
@@ -21,7 +21,7 @@ from isrr.findings import Provenance
 from isrr.metrics.evaluate import evaluate
 from isrr.promises.promise import Promise, objectives, promises
 from isrr.ranker.gpl import GPLRanker
-from isrr.scores.standardize import mean_and_deviation
+from isrr.scores.standardize import scale_of
 
 N_TEMPERATURES = 24
 SAMPLE = 5_000  # queries that the temperature is chosen on
@@ -50,10 +50,8 @@ def start(queries: Any, promise: str | Promise, **where: Unpack[Where]) -> Start
     request = Request((promised,), floor=promised.target)
     scored = replace(read_any(queries, request.columns, **where), relevance=None)
     sample = in_order(scored)[:SAMPLE]
-    mean, deviation = mean_and_deviation(sample)
-    base = GPLRanker(
-        k=request.k, mean=mean, deviation=deviation, floor=promised.target, floor_weights=request.floor_weights
-    )
+    floor: Floor = {"floor": promised.target, "floor_weights": request.floor_weights}
+    base = GPLRanker(k=request.k, **scale_of(sample), **floor)
     temperatures = np.geomspace(COLDEST, HOTTEST, N_TEMPERATURES).tolist()
     grid = [replace(base, temperature=temperature) for temperature in temperatures]
     _, disparity = objectives((promised,), judged=False)

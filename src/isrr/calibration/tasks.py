@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from isrr.calibration.table import PowerSums, Sums, Table, Values, canonical_order, merge, shuffled
 from isrr.data.queries import Queries, joint_fingerprint
+from isrr.data.unjudged import n_unjudged, one_policy
 from isrr.engines.task import Source, Sum, Task
 from isrr.errors import DataError
 from isrr.gains import has_relevant
@@ -54,6 +55,8 @@ class Census:
         near_bound: How near values come to the declared bounds, as a share; 0 where none is declared.
         n_tied: Of the first k places in the order by score, those that hold an item whose score another item shares.
         n_places: The first k places of all queries.
+        n_unjudged: Of these, those that hold an item without a grade.
+        unjudged: How items without a grade count.
         fingerprint: Of ids, scores and relevance.
         digest: Of ids and scores, without labels.
     """
@@ -69,6 +72,8 @@ class Census:
     near_bound: float = 0.0
     n_tied: int = 0
     n_places: int = 0
+    n_unjudged: int = 0
+    unjudged: str = "refuse"
     fingerprint: str = "0" * 32
     digest: str = "0" * 32
 
@@ -85,6 +90,8 @@ class Census:
             max(self.near_bound, other.near_bound),
             self.n_tied + other.n_tied,
             self.n_places + other.n_places,
+            self.n_unjudged + other.n_unjudged,
+            one_policy(self.unjudged, other.unjudged),
             joint_fingerprint(self.fingerprint, other.fingerprint),
             joint_fingerprint(self.digest, other.digest),
         )
@@ -136,6 +143,8 @@ class TakeCensus:
             max((p.metric.check_bound(queries, p.k, p.bound) for p in declared if p.bound is not None), default=0.0),
             int(queries.tied_places(k).sum()),
             int(np.minimum(queries.n_items, k).sum()),
+            n_unjudged(queries, k),
+            queries.unjudged,
             queries.fingerprint,
             queries.scores_fingerprint,
         )

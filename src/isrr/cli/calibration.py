@@ -11,7 +11,9 @@ from isrr.cli.choices import choice
 from isrr.cli.console import progress, say, show_json, show_outcome, tell_of_compiling, warn
 from isrr.cli.exits import ABSTAINED, BROKEN
 from isrr.cli.inputs import (
+    as_calibrated,
     check_file,
+    judged_or_run,
     opened,
     opened_rows,
     promised,
@@ -31,19 +33,22 @@ from isrr.cli.options import (
     with_columns,
     with_engine,
     with_meaning,
+    with_run,
 )
 from isrr.counting import counted
 
 
 @with_columns("query", "item", "score", "relevance", "segment", "item_group")
+@with_run
 @with_engine
 @with_meaning
 def calibrate(
-    judged: Judged,
     promise: Promises,
     meaning: dict[str, Any],
     columns: dict[str, Any],
     where: dict[str, Any],
+    judged_run: dict[str, Any],
+    judged: Judged = None,
     out_file: Annotated[Path, typer.Option("--out", "-o", help="The ranker to write: .json.")] = Path("ranker.json"),
     confidence: Annotated[float, typer.Option(help="Probability with which the promise holds.")] = 0.95,
     validation: Annotated[
@@ -69,6 +74,8 @@ def calibrate(
     """Certify the fairest ranker that keeps a promise; exit code 3 when none can be certified.
 
     isrr calibrate judged.parquet -p 'ndcg@5 >= 95% of deterministic'
+
+    isrr calibrate --run run.txt --qrels qrels.txt -p 'ndcg@5 >= 95% of deterministic'
     """
     from isrr.calibration.calibrate import calibrate as run
     from isrr.calibration.request import Request
@@ -76,19 +83,21 @@ def calibrate(
     from isrr.engines.source import read_any
 
     promises = [promised(text, meaning) for text in promise]
-    check_file(out_file, read=(judged, validation))
+    check_file(out_file, read=(judged, judged_run["run"], judged_run["qrels"], validation))
     ranker_path(out_file)
-    check_ledger(Path(judged), out_file)
     request = Request(
         tuple(promises), confidence, path, evidence, selection, seed, attempts, floor, distinct
     )  # slips are told before reading
-    others = None if validation is None else read_any(validation, request.columns, **columns)
+    queries, named, name = judged_or_run(judged, judged_run, columns, request.columns)
+    check_ledger(Path(name), out_file)
+    unjudged = {} if judged_run["unjudged"] is None else {"unjudged": judged_run["unjudged"]}
+    others = None if validation is None else read_any(validation, request.columns, **columns, **unjudged)
     tell_of_compiling()
     with progress("calibrating", "tuning and certifying") as advance:
         outcome = run(
-            judged, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
-            seed=seed, attempts=attempts, floor=floor, distinct=distinct,
-            count_look=ledger_at(Path(judged), out_file), progress=advance, **columns, **where,
+            queries, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
+            seed=seed, attempts=attempts, floor=floor, distinct=distinct, count_look=ledger_at(Path(name), out_file),
+            progress=advance, **named, **where,
         )  # fmt: skip
     outcome.save(out_file)
     if as_json:
@@ -177,12 +186,14 @@ def rank(
 
 
 @with_columns("query", "item", "score", "relevance", "segment", "item_group")
+@with_run
 @with_engine
 def check(
     ranker: RankerFile,
-    judged: Judged,
     columns: dict[str, Any],
     where: dict[str, Any],
+    judged_run: dict[str, Any],
+    judged: Judged = None,
     as_json: AsJson = False,
     trust_edited: Trust = False,
 ) -> None:
@@ -197,12 +208,14 @@ def check(
     from isrr.calibration.check import check as run
 
     outcome = opened(ranker, trust_edited)
+    judged_run = as_calibrated(judged_run, outcome)
+    queries, named, name = judged_or_run(judged, judged_run, columns, [c for p in outcome.promises for c in p.columns])
     with progress("checking") as advance:
-        found = run(outcome, judged, progress=advance, **columns, **where)
+        found = run(outcome, queries, progress=advance, **named, **where)
     if found.data == outcome.provenance.data:
         warn("these are the queries it was calibrated on, and chosen by; only new ones tell whether the promise holds")
     warn_of_drift(outcome, found.scores_outside)
-    warn_of_single_items(found.single_items, judged)
+    warn_of_single_items(found.single_items, name)
     for warning in found.warnings:
         warn(warning)
     warn_of_no_promise(ranker, outcome, outcome.ranker, "what is measured is")
@@ -229,11 +242,13 @@ def show(ranker: RankerFile, as_json: AsJson = False, trust_edited: Trust = Fals
 
 
 @with_columns("query", "item", "score", "relevance", "segment", "item_group")
+@with_run
 @with_meaning
 def plan(
     promise: Promise,
     meaning: dict[str, Any],
     columns: dict[str, Any],
+    judged_run: dict[str, Any],
     pilot: Annotated[str | None, typer.Argument(help="Some judged queries; without them, give --utility.")] = None,
     confidence: Annotated[float, typer.Option(help="Probability with which the promise is to hold.")] = 0.95,
     power: Annotated[float, typer.Option(help="Probability with which it is to be certified.")] = 0.8,
@@ -249,10 +264,13 @@ def plan(
     from isrr.engines.source import read_any
 
     asked = promised(promise, meaning)
-    queries = None if pilot is None else read_any(pilot, asked.columns, **columns)
+    queries = None
+    if pilot is not None or judged_run["run"] is not None or judged_run["qrels"] is not None:
+        source, named, name = judged_or_run(pilot, judged_run, columns, asked.columns)
+        queries = read_any(source, asked.columns, **named)
     made = run(queries, asked, confidence, power=power, utility=utility, deviation=deviation)
     if queries is not None:
-        warn_of_single_items(float((queries.n_items == 1).mean()), str(pilot))
+        warn_of_single_items(float((queries.n_items == 1).mean()), name)
     if as_json:
         show_json({**vars(made), "promise": str(made.promise), "milestones": [asdict(m) for m in made.milestones]})
     else:

@@ -11,7 +11,6 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -143,10 +142,9 @@ def tell_of_compiling() -> None:
     """On a terminal, say why the first command takes longer than all later ones."""
     if not err.is_terminal:
         return
-    from isrr.metrics._kernels import evaluate_exactly
+    from isrr.metrics.evaluate import kernels_are_compiled
 
-    folder = evaluate_exactly.stats.cache_path
-    if folder is None or not any(Path(folder).glob("_kernels.evaluate_exactly-*.nbi")):
+    if not kernels_are_compiled():
         say_aside("compiling kernels, which the first command here does: about half a minute more")
 
 

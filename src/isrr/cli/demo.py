@@ -101,9 +101,9 @@ def _thresholds_alone(judged: "Queries", validation: "Queries", k: int) -> _Curv
     from isrr.metrics.evaluate import evaluate
     from isrr.ranker.gpl import GPLRanker
     from isrr.ranker.thresholds import uniform_grid
-    from isrr.scores.standardize import mean_and_deviation
+    from isrr.scores.standardize import overall_mean_and_deviation
 
-    mean, deviation = mean_and_deviation(validation)
+    mean, deviation = overall_mean_and_deviation(validation)
     thresholds = uniform_grid(GPLRanker(k=k, mean=mean, deviation=deviation).eligibility(judged))
     grid = [GPLRanker(k=k, threshold=float(t), mean=mean, deviation=deviation) for t in thresholds]
     with progress("the paper's thresholds") as advance:

@@ -1,7 +1,7 @@
 """What commands do before any work: open what they are given, refuse what cannot be used, warn of what is odd."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,6 +102,38 @@ def warn_of_single_items(share: float, name: str) -> None:
 
     if said := mostly_single(share):
         warn(as_options(f"{name}: {said}"))
+
+
+def as_calibrated(judged_run: dict[str, Any], outcome: "Outcome") -> dict[str, Any]:
+    """The options of `with_run`, unjudged items counted as in calibration unless something else was asked for."""
+    if judged_run["run"] is None or judged_run["unjudged"] is not None:
+        return judged_run
+    return {**judged_run, "unjudged": outcome.provenance.unjudged}
+
+
+def judged_or_run(
+    judged: str | None, judged_run: dict[str, Any], columns: dict[str, Any], roles: Sequence[str] = ()
+) -> "tuple[str | Queries, dict[str, Any], str]":
+    """Judged queries as commands take them: a table, or a run with its judgments, which is read here with its notes.
+
+    Returns:
+        The table, or the queries read; the names of its columns where they are still to be read; what to call it.
+    """
+    from isrr.engines.source import read_any
+
+    run, qrels = judged_run["run"], judged_run["qrels"]
+    if (judged is None) == (run is None):
+        raise DataError("name a table of judged queries, or give `run=` and `qrels=`")
+    if judged is not None and qrels is not None:
+        raise DataError(f"{judged}: judgments (`qrels=`) belong to a run; give it as `run=`")
+    if run is not None and qrels is None:
+        raise DataError(f"{run}: a run has no grades; give the judgments too: `qrels=`")
+    name = str(judged or run)
+    if judged is not None and all(value is None for value in judged_run.values()):
+        return judged, columns, name
+    queries = read_any(judged, roles, **judged_run, **columns)
+    warn_of_notes(queries)
+    return queries, {}, name
 
 
 def warn_of_notes(queries: "Queries") -> None:

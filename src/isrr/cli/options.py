@@ -25,10 +25,11 @@ ENGINE = {  # where the work is done
     "partitions": (int | None, None, "On Spark: how many partitions scattered rows are brought into."),
 }
 Judged = Annotated[
-    str,
+    str | None,
     typer.Argument(
-        help="Judged queries, one row an item: query, item, score, relevance. Parquet (several files by a pattern), "
-        "CSV, JSONL or Arrow."
+        help="Judged queries, one row per item: query, item, score, relevance. Parquet (several files by a pattern), "
+        "CSV, JSONL or Arrow. Leave it out with --run and --qrels.",
+        show_default=False,
     ),
 ]
 RankerFile = Annotated[Path, typer.Argument(help="A ranker file, written by `isrr calibrate`.")]

@@ -3,24 +3,26 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from isrr.cli.console import progress, say
-from isrr.cli.inputs import check_file, opened, status_of
-from isrr.cli.options import RankerFile, Trust, with_columns
-from isrr.files import write_atomically
+from isrr.cli.inputs import as_calibrated, check_file, judged_or_run, opened, status_of
+from isrr.cli.options import RankerFile, Trust, with_columns, with_run
 
 if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate
     from isrr.data.queries import Queries
+    from isrr.engines.source import Where
 
 
 @with_columns("query", "item", "score", "relevance", "segment", "item_group")
+@with_run
 def report(
     ranker: RankerFile,
     columns: dict[str, Any],
+    judged_run: dict[str, Any],
     judged: Annotated[
         str | None,
         typer.Argument(
@@ -39,7 +41,7 @@ def report(
     isrr report ranker.json judged.parquet -o report.html
     """
     from isrr.certificate import Abstention, Certificate
-    from isrr.engines.source import read_any
+    from isrr.engines.source import counting_alike, read_any
     from isrr.errors import CertificateError
 
     outcome = opened(ranker, trust_edited)
@@ -47,9 +49,15 @@ def report(
         raise CertificateError(
             f"{ranker}: made by isrr start, before anything was judged; see it by: isrr show {ranker}"
         )
-    check_file(out_file, read=(ranker, judged, validation))
-    queries = None if judged is None else read_any(judged, **columns)
-    others = None if validation is None else read_any(validation, **columns)
+    check_file(out_file, read=(ranker, judged, judged_run["run"], judged_run["qrels"], validation))
+    then = outcome.provenance.unjudged
+    queries = None
+    if judged is not None or judged_run["run"] is not None:
+        source, named, _ = judged_or_run(judged, as_calibrated(judged_run, outcome), columns)
+        queries = read_any(source, **counting_alike(cast("Where", named), source, then))
+    others = (
+        None if validation is None else read_any(validation, **counting_alike(cast("Where", columns), validation, then))
+    )
     standing, said = status_of(ranker, outcome)
     fallen = "" if standing == "valid" else said
     write_page(out_file, outcome, queries, others, shlex.join(["isrr", *sys.argv[1:]]), fallen)
@@ -65,14 +73,8 @@ def write_page(
     fallen: str = "",
 ) -> None:
     """Retrace the calibration where its queries are at hand, and write the page."""
-    from isrr.explore.explorer import explore
-    from isrr.explore.portrait import portray
-    from isrr.explore.retrace import retrace
-    from isrr.report.page import page
+    from isrr.report.made import report as made
 
-    explorer = portrait = None
-    if queries is not None:
-        with progress("measuring the path") as advance:
-            found = retrace(outcome, queries, validation, advance)
-        explorer, portrait = explore(found), portray(found)
-    write_atomically(file, page(outcome, explorer, portrait, command=command, fallen=fallen).encode())
+    with progress("measuring the path") as advance:
+        page = made(outcome, queries, validation=validation, command=command, fallen=fallen, progress=advance)
+    page.save(file)

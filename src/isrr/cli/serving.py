@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from isrr.cli.console import say, show_json, warn
+from isrr.cli.console import as_options, say, show_json, warn
 from isrr.cli.exits import BROKEN, UNUSABLE
 from isrr.cli.inputs import check_file, check_folder, opened
 from isrr.cli.options import AsJson, RankerFile, Trust, with_columns
@@ -97,7 +97,8 @@ def monitor(
         if file is not None:
             check_file(file, *suffixes, read=(ranker, judgments))
     watch = Monitor(outcome, delta=delta, state=state or beside(ranker, "monitor"))
-    judged = read_queries(judgments, **columns)
+    then = outcome.provenance.unjudged
+    judged = read_queries(judgments, **columns, unjudged=None if then == "refuse" else then)  # type: ignore[arg-type]
     n_damaged = 0
 
     def served() -> Iterator[dict[str, Any]]:
@@ -112,6 +113,8 @@ def monitor(
         watch.revoke(ranker)
     if n_damaged:
         warn(f"{log}: {counted(n_damaged, 'damaged line')} skipped")
+    if watch.selected:
+        warn(as_options(watch.selected))
     if not watch.n_counted:
         warn(f"{judgments}: nothing is watched, for no judgment counts: {watch.note}")
     if expires is not None:

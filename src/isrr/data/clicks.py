@@ -11,12 +11,12 @@ _CLICKS = re.compile(r"click|purchase|conver|bought|order(s|ed)$|cart|booking|bo
 _REPEATED = 0.2  # share of queries with the same items as another, from which they look like requests
 
 
-def looks_like_clicks(queries: Queries, column_name: str | None, k: int, has_position: bool) -> str | None:
+def looks_like_clicks(queries: Queries, column_name: str, k: int, has_position: bool) -> str | None:
     """A warning where the relevance of queries is probably clicks, which say as much of the place as of the item.
 
     Args:
         queries: The queries, with relevance.
-        column_name: The name of the column that the relevance comes from.
+        column_name: The name of the column that the relevance comes from; empty where it is not known.
         k: How many places a promise counts.
         has_position: Whether a column with the position of each item stands beside it.
 
@@ -27,7 +27,7 @@ def looks_like_clicks(queries: Queries, column_name: str | None, k: int, has_pos
     """
     relevance = queries.need_relevance()
     signs = []
-    if column_name is not None and _CLICKS.search(column_name):
+    if _CLICKS.search(column_name):
         signs.append(f"the column is called {column_name!r}")
     if ((relevance == 0) | (relevance == 1)).all():
         if has_position:

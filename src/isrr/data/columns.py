@@ -33,6 +33,7 @@ USUAL_NAMES = {
     "features": ("features",),
 }
 OWN_NAMES = ("query_id", "item_id", "item_group", "score", "relevance", "segment", "features")  # when isrr writes
+POSITIONS = ("position", "pos", "slot")  # columns that say where an item was shown
 ROLES = tuple(role for role in USUAL_NAMES if role != "features")
 VALUE = "value:"  # how the role of a further column of numbers begins: "value:margin" is played by the column "margin"
 _PATTERN = re.compile(r"[*?\[]")
@@ -49,6 +50,7 @@ class Cast:
     absent: dict[str, str]
     with_grades: tuple[str, ...] = ()  # columns that go where the grades go
     unjudged: Unjudged | None = None  # None: as the table says, else refused
+    has_positions: bool = False  # whether a column says where each item was shown
 
     @property
     def names(self) -> list[str]:
@@ -124,6 +126,7 @@ def cast(
         if roles["relevance"] is not None
         else (),
         unjudged=None if unjudged is None else checked_policy(unjudged),
+        has_positions=any(name.lower() in POSITIONS for name in table.columns),
     )
     _refuse_ambiguous(chosen, table)
     return chosen
@@ -202,6 +205,8 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
         queries,
         made_ids=has_made_ids(table.schema) or queries.made_ids,
         absent=columns.absent,
+        grade_column=columns.roles.get("relevance", ""),
+        has_positions=columns.has_positions,
         feature_names=()
         if queries.features is None
         else _feature_names(table, columns, name, queries.features.shape[1]),

@@ -1,5 +1,7 @@
 """Frames of pandas, polars and pyarrow as tables, by way of narwhals."""
 
+from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from isrr.data.files import Table
@@ -32,3 +34,11 @@ def from_frame(source: Any) -> Table:
             raise DataError(f"table: a column mixes kinds of values: {error}") from None
 
     return Table("table", names, read)
+
+
+def frame_of(columns: Mapping[str, Any]) -> Any:
+    """A frame of pandas where it is installed, else of polars, else of pyarrow."""
+    import narwhals as nw
+
+    backend = next((name for name in ("pandas", "polars") if find_spec(name)), "pyarrow")
+    return nw.from_dict(dict(columns), backend=backend).to_native()  # type: ignore[arg-type]

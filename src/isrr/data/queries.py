@@ -56,6 +56,8 @@ class Queries:
         unjudged: How items without a grade count; see `isrr.data.unjudged`.
         tie_order: Items with equal scores are ordered by this, rising, one per row; None for the usual order.
         notes: What the reader should tell the user about the source, a sentence each.
+        grade_column: Name of the column that the relevance comes from; empty where it is not known.
+        has_positions: Whether a column with the position of each item stands beside it.
     """
 
     offsets: IntArray
@@ -76,6 +78,8 @@ class Queries:
     unjudged: str = "refuse"
     tie_order: IntArray | None = None
     notes: tuple[str, ...] = ()
+    grade_column: str = ""
+    has_positions: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.items, np.ndarray):  # as they come from another process
@@ -300,6 +304,8 @@ class Queries:
             judged=rows_of(self.judged),
             unjudged=self.unjudged,
             tie_order=rows_of(self.tie_order),
+            grade_column=self.grade_column,
+            has_positions=self.has_positions,
         )
 
     @staticmethod
@@ -346,6 +352,8 @@ class Queries:
             unretrieved=joined_lists([part.unretrieved for part in parts], [len(part) for part in parts]),
             judged=None if all(part.judged is None for part in parts) else np.concatenate(judged),
             unjudged=next(iter(policies), "refuse"),
+            grade_column=parts[0].grade_column,
+            has_positions=parts[0].has_positions,
             **columns,
         )
 

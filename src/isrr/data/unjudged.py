@@ -97,17 +97,50 @@ def _without(queries: Queries, kept: NDArray[np.bool_]) -> Queries:
     return replace(fewer[left], notes=(*queries.notes, empty))
 
 
-def unjudged_share(queries: Queries, k: int) -> float:
-    """The share of items without a grade of their own among the first k by score, over all queries together.
+def one_policy(first: str, second: str) -> str:
+    """The policy of two parts together, of which one may have no need of any."""
+    if "refuse" not in (first, second) and first != second:
+        raise DataError(f"unjudged items count differently in different parts: {first}, {second}")
+    return second if first == "refuse" else first
+
+
+def unjudged_in_words(policy: str, share: float, k: int) -> str:
+    """How items without a grade count, and how many places they take.
+
+    Example:
+        >>> unjudged_in_words("zero", 0.25, 5)
+        '25.0 % of the first 5 places by score hold items without a grade; such items are counted as irrelevant (zero)'
+    """
+    places = f"{percent(share)} of the first {k} places by score hold items without a grade; such items"
+    return f"{'items without a grade' if policy == 'drop' else places} are {_COUNTED[policy]} ({policy})"
+
+
+def policy_needed(queries: Queries) -> str:
+    """How unjudged items count where there are, or were, any; else "refuse"."""
+    return queries.unjudged if queries.judged is not None or queries.unjudged == "drop" else "refuse"
+
+
+def refuse_other_policy(here: str, then: str) -> None:
+    """Refuse queries whose unjudged items, where they have any, count otherwise than in calibration."""
+    if here not in ("refuse", then):
+        counted_then = "every item had a grade" if then == "refuse" else f"they were {_COUNTED[then]} ({then})"
+        raise DataError(
+            f"unjudged items are {_COUNTED[here]} here ({here}), but in calibration {counted_then}; a promise holds "
+            "for one way of counting: use the same, or calibrate again"
+        )
+
+
+def n_unjudged(queries: Queries, k: int) -> int:
+    """How many of the first k items by score have no grade of their own, over all queries together.
 
     Example:
         >>> queries = Queries.from_arrays(scores=[3, 2, 1], relevance=[0, 2, 1], query_ids=[7, 7, 7])
-        >>> unjudged_share(settled(queries, np.array([False, True, True]), "zero"), k=2)
-        0.5
+        >>> n_unjudged(settled(queries, np.array([False, True, True]), "zero"), k=2)
+        1
     """
     if queries.judged is None:
-        return 0.0
+        return 0
     starts = queries.offsets[:-1]
     place = np.arange(queries.n_rows) - np.repeat(starts, queries.n_items)
     by_score = queries.judged[np.repeat(starts, queries.n_items) + queries.by_score]
-    return float(1.0 - by_score[place < k].mean())
+    return int((~by_score[place < k]).sum())

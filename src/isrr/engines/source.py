@@ -8,7 +8,10 @@ from typing import Any, TypedDict, Unpack
 from isrr.data.columns import ROLES, VALUE, value_roles
 from isrr.data.files import open_table, reading
 from isrr.data.frames import read_queries
+from isrr.data.pair_files import Format
 from isrr.data.queries import Queries
+from isrr.data.ties import Ties
+from isrr.data.unjudged import Unjudged
 from isrr.engines.local import Files, InMemory, on_dask
 from isrr.engines.tables import footer_of, matching_files, plain, shared_columns
 from isrr.engines.task import Source
@@ -29,6 +32,10 @@ class Where(TypedDict, total=False):
             on Spark by a shuffle.
         master: Spark's master, where there is no session yet: "spark://…", "yarn", "local[4]".
         partitions: On Spark, into how many partitions scattered rows are brought; as many as they lie in, unless given.
+        run, qrels, run_format, qrels_format: In place of a table (give None for it): a run and its judgments, as for
+            `read_queries`.
+        unjudged, ties: How items without a grade count, and how equal scores are ordered, as for `read_queries`; in
+            memory only. A copy that `isrr data convert` writes remembers both.
     """
 
     query: str | None
@@ -41,6 +48,16 @@ class Where(TypedDict, total=False):
     trust_layout: bool
     master: str | None
     partitions: int | None
+    run: Any
+    qrels: Any
+    run_format: Format | None
+    qrels_format: Format | None
+    unjudged: Unjudged | None
+    ties: Ties | None
+
+
+THE_RUN = ("run", "qrels", "run_format", "qrels_format")
+IN_MEMORY = (*THE_RUN, "unjudged", "ties")
 
 
 def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Source:
@@ -61,6 +78,13 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
     partitions = where.get("partitions")
     if partitions is not None and partitions < 1:
         raise PromiseError(f"`partitions=` must be at least 1, got {partitions}")
+    elsewhere = engine != "local" or where.get("trust_layout")
+    given = [name for name in IN_MEMORY if where.get(name) is not None]
+    if elsewhere and given:
+        raise PromiseError(
+            f"`{given[0]}=` is for queries that are read into memory; write a copy with `isrr data convert`, which "
+            "remembers how unjudged items and ties count, and give that"
+        )
     if engine == "spark":
         from isrr.engines.spark import SparkRows
 
@@ -85,7 +109,10 @@ def read_any(data: Any, columns: Sequence[str] = (), **where: Unpack[Where]) -> 
         where: See `Where`.
     """
     named = named_columns(with_values(where, columns))
+    options: dict[str, Any] = {name: where.get(name) for name in IN_MEMORY if where.get(name) is not None}
     if isinstance(data, Queries):
+        if options:
+            raise DataError(f"`{next(iter(options))}=` says how to read queries, but these were read already")
         given = next((role for role, name in named.items() if name is not None and not role.startswith(VALUE)), None)
         if given is not None:
             raise DataError(f"`{given}=` names a column of a table; these are Queries, whose columns have their roles")
@@ -96,13 +123,27 @@ def read_any(data: Any, columns: Sequence[str] = (), **where: Unpack[Where]) -> 
         files = matching_files(data)
         data = files[0] if len(files) == 1 else _one_table(files, named)
     usual: dict[str, Any] = {role: name for role, name in named.items() if not role.startswith(VALUE)}
-    return read_queries(data, values=[role.removeprefix(VALUE) for role in named if role not in usual], **usual)
+    values = [role.removeprefix(VALUE) for role in named if role not in usual]
+    return read_queries(data, values=values, **usual, **options)
 
 
 def with_values(where: Where, columns: Sequence[str]) -> Where:
     """The same, with the value columns that these roles name."""
     more = [role.removeprefix(VALUE) for role in columns if role.startswith(VALUE)]
     return {**where, "values": tuple(dict.fromkeys((*where.get("values", ()), *more)))}
+
+
+def counting_alike(where: Where, data: Any, unjudged: str, engine: str = "local") -> Where:
+    """The same, with unjudged items counted as in calibration unless the queries, or their files, say how."""
+    read_here = engine == "local" and not where.get("trust_layout") and not isinstance(data, Queries)
+    if not read_here or where.get("unjudged") is not None or (unjudged == "refuse" and where.get("run") is None):
+        return where
+    return {**where, "unjudged": unjudged}  # type: ignore[typeddict-item]
+
+
+def without_run(where: Where) -> Where:
+    """The same for other queries than those of the run."""
+    return {name: value for name, value in where.items() if name not in THE_RUN}  # type: ignore[return-value]
 
 
 def named_columns(where: Where) -> dict[str, str | None]:

@@ -25,7 +25,7 @@ from isrr.gains import has_relevant
 from isrr.noise import stream_seed
 from isrr.risk.select import split_mask
 from isrr.scores.scorer import Scorer, scorer_class
-from isrr.scores.standardize import mean_and_deviation
+from isrr.scores.standardize import overall_mean_and_deviation
 
 LARGE = ("yahoo", "mslr-web10k", "mslr-web30k", "istella-s")
 FOLDS = 5
@@ -145,7 +145,7 @@ class Pools:
         kind = scorer_class(settings.pop("kind"))
         settings |= {"device": "cpu"} if kind.kind == "net" else {"threads": self.threads}
         trained: Scorer = kind(**settings).fit(train, validation)
-        mean, deviation = mean_and_deviation(validation.with_scores(trained.score(validation)))
+        mean, deviation = overall_mean_and_deviation(validation.with_scores(trained.score(validation)))
         return [(trained.score(part) - mean) / deviation for part in parts]
 
 

@@ -19,7 +19,7 @@ from isrr.gains import ndcg
 from isrr.promises.promise import Promise
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.thresholds import uniform_grid
-from isrr.scores.standardize import mean_and_deviation
+from isrr.scores.standardize import overall_mean_and_deviation, scale_of
 
 K, KEEP = 5, 0.9
 N_THRESHOLDS = 21
@@ -42,7 +42,7 @@ class Protocol:
     @cached_property
     def base(self) -> GPLRanker:
         """Plackett–Luce at temperature 1 on scores standardised by the validation queries."""
-        mean, deviation = mean_and_deviation(self.pool.validation)
+        mean, deviation = overall_mean_and_deviation(self.pool.validation)
         return GPLRanker(k=K, mean=mean, deviation=deviation, decay=self.decay)
 
     @cached_property
@@ -76,12 +76,12 @@ class Protocol:
     @cached_property
     def defaults(self) -> tuple[Procedure, ...]:
         """ "isrr default": two promises, each on the path without and with validation labels."""
-        mean, deviation = self.base.mean, self.base.deviation
         promises = {
             "absolute": Promise("ndcg", K, at_least=KEEP * float(ndcg(self.pool.validation, k=K).mean())),
             "relative": Promise("ndcg", K, at_least=KEEP, of="deterministic"),
         }
-        temperature = EvaluatedPath.of(self.pool, temperature_path(K, deviation, mean, list(promises.values()), ""))
+        scale = scale_of(self.pool.validation)
+        temperature = EvaluatedPath.of(self.pool, temperature_path(K, scale, list(promises.values()), ""))
         found = []
         for kind, promise in promises.items():
             front = EvaluatedPath.of(self.pool, front_path(self.pool.validation, K, [promise], ""))

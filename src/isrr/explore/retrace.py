@@ -10,6 +10,7 @@ from isrr.calibration.table import Table, canonical_order
 from isrr.calibration.tasks import ALL, Fill, FindRepeats, FindShared
 from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import FloatArray, Queries
+from isrr.data.unjudged import policy_needed, refuse_other_policy
 from isrr.engines.local import InMemory
 from isrr.errors import DataError
 from isrr.metrics.evaluate import evaluate
@@ -76,6 +77,7 @@ def retrace(
             f"these are not the judged queries of the calibration: their fingerprint is {queries.fingerprint[:12]}…, "
             f"the outcome's {p.data[:12]}…; give the same table, or ask `isrr check` about new queries"
         )
+    refuse_other_policy(policy_needed(queries), p.unjudged)
     if p.distinct:
         queries = queries[~np.isin(queries.keys, FindRepeats(ALL).summary([queries]).repeats)]
     tested, others = _found_again(outcome, queries, validation)

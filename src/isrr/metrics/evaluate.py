@@ -7,11 +7,13 @@ paper, kept.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isrr.data.dataframes import frame_of
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.gains import Discount, EmptyQuery, Gain, discount, empty_value
 from isrr.metrics import _kernels
@@ -26,6 +28,12 @@ from isrr.ranker.thresholds import expand
 
 Method = Literal["exact", "draws", "plugin"]
 USUAL = ("ndcg", "disparity", "normalized_disparity")
+
+
+def kernels_are_compiled() -> bool:
+    """Whether the kernels of `evaluate` were compiled on this machine before."""
+    folder = _kernels.evaluate_exactly.stats.cache_path
+    return folder is not None and any(Path(folder).glob("_kernels.evaluate_exactly-*.nbi"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +54,13 @@ class Evaluation:
             if name in (measure, str(measure), measure.metric.name):
                 return values
         raise KeyError(f"{name} was not measured; measured were {', '.join(map(str, self.measures))}")
+
+    def to_frame(self) -> Any:
+        """One row per query and ranker, one column per measure, as a frame of pandas, or polars without it."""
+        n_queries, n_grid = self.values[0].shape
+        query, ranker = np.divmod(np.arange(n_queries * n_grid), n_grid)
+        measured = {str(measure): values.ravel() for measure, values in zip(self.measures, self.values, strict=True)}
+        return frame_of({"query": query, "ranker": ranker} | measured)
 
     def mean(self, name: str | Measure) -> FloatArray:
         """The mean over the queries that count, (n_grid,); NaN where none does."""

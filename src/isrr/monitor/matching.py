@@ -1,7 +1,8 @@
 """Which served lists a judgment speaks of, and how good they were.
 
-A judged query counts once, with all the lists it was served under the promise; a session's pages are one list. Every
-item of a served list must be judged: a query that lacks a judgment waits.
+A judged query counts once, with all the lists it was served under the promise; a session's pages are one list. Served
+items without a judgment count as unjudged items did in calibration. Where each had a grade there, a query that lacks
+one waits.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -32,6 +33,7 @@ class JudgedQuery:
         segment: Its segment, where the judgments have one.
         lists: What it was served, oldest first.
         rows: The row of each of its candidates, by item id.
+        unknown: The row of items without a judgment: None where they are passed over.
     """
 
     key: int
@@ -39,6 +41,7 @@ class JudgedQuery:
     segment: str | None
     lists: list[Line]
     rows: dict[str, int]
+    unknown: int | None = None
 
     @property
     def time(self) -> float:
@@ -47,9 +50,8 @@ class JudgedQuery:
 
     def mean(self, order: Literal["top", "deterministic"], measured: "Judged") -> float:
         """The metric of its lists as drawn, or by score; NaN where it has nothing to measure and such are skipped."""
-        return float(
-            np.mean([measured.of([self.rows[str(item)] for item in line[order]], self.query) for line in self.lists])
-        )
+        lists = [[self.rows.get(str(item), self.unknown) for item in line[order]] for line in self.lists]
+        return float(np.mean([measured.of([row for row in rows if row is not None], self.query) for rows in lists]))
 
 
 class Judged:
@@ -58,7 +60,8 @@ class Judged:
     def __init__(self, promise: Promise, judgments: Queries) -> None:
         metric = promise.metric
         assert isinstance(metric, Metric)
-        self._values, self._weights = metric.value(judgments), metric.weights(promise.k)
+        self._values = np.append(metric.value(judgments), 0.0)  # the last for items without a judgment
+        self._weights = metric.weights(promise.k)
         self._whole = np.ones(len(judgments)) if metric.whole is None else metric.whole(judgments, promise.k)
         self._empty = empty_value(promise.empty_query)
 
@@ -78,16 +81,21 @@ class Matches:
         queries: The judged queries to count, in the order in which they were first served.
         n_incomplete: Judged queries of which a served item has no judgment.
         n_before: Judged queries that were counted before, and are not again.
+        n_served, n_unjudged: Places of the lists that count, and those that hold an item without a judgment.
         note: Why nothing matched, or which judgment is lacking; empty where all is well.
     """
 
     queries: list[JudgedQuery]
     n_incomplete: int
     n_before: int
+    n_served: int
+    n_unjudged: int
     note: str
 
 
-def match(served: Iterable[Line], judgments: Queries, certificate: str, seen: Collection[int]) -> Matches:
+def match(
+    served: Iterable[Line], judgments: Queries, certificate: str, seen: Collection[int], policy: str = "refuse"
+) -> Matches:
     """The judged queries that were served under a certificate and are yet to be counted.
 
     Args:
@@ -95,15 +103,19 @@ def match(served: Iterable[Line], judgments: Queries, certificate: str, seen: Co
         judgments: Judged candidates with item ids.
         certificate: Id of the certificate; lists of another, or not covered by it, do not count.
         seen: Keys of the queries that were counted before.
+        policy: How served items without a judgment count.
     """
     items = need_item_ids(judgments)
     keys = [identifier_key(query) for query in judgments.query_ids]
     lists, note = _lists(served, {str(query): q for q, query in enumerate(judgments.query_ids)}, certificate, seen)
-    found, n_incomplete = [], 0
+    found, n_incomplete, n_served, n_unjudged = [], 0, 0, 0
+    unknown = None if policy in ("refuse", "drop") else -1
+    marked = judgments.judged
     for q, lines in sorted(lists.items(), key=lambda entry: (entry[1][0]["time"], entry[0])):
         rows = {str(items[row]): int(row) for row in range(judgments.offsets[q], judgments.offsets[q + 1])}
         unjudged = {str(item) for line in lines for item in (*line["top"], *line["deterministic"])} - rows.keys()
-        if unjudged:
+        nothing_left = any(unjudged.issuperset(map(str, line["top"])) for line in lines)
+        if unjudged and (policy == "refuse" or (policy == "drop" and nothing_left)):
             n_incomplete += 1
             note = note or (
                 f"query {str(judgments.query_ids[q])!r} was served item {min(unjudged)!r}, which is not judged; judged "
@@ -111,8 +123,11 @@ def match(served: Iterable[Line], judgments: Queries, certificate: str, seen: Co
             )
             continue
         segment = None if judgments.segments is None else str(judgments.segments[q])
-        found.append(JudgedQuery(keys[q], q, segment, lines, rows))
-    return Matches(found, n_incomplete, sum(key in seen for key in keys), note)
+        found.append(JudgedQuery(keys[q], q, segment, lines, rows, unknown))
+        shown = [str(item) for line in lines for item in line["top"]]
+        n_served += len(shown)
+        n_unjudged += sum(item in unjudged or (marked is not None and not marked[rows[item]]) for item in shown)
+    return Matches(found, n_incomplete, sum(key in seen for key in keys), n_served, n_unjudged, note)
 
 
 def need_item_ids(judgments: Queries) -> NDArray[Any]:

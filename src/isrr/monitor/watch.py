@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from isrr.certificate import Certificate, Outcome
-from isrr.counting import counted
+from isrr.counting import counted, percent
 from isrr.data.queries import Queries
+from isrr.data.unjudged import policy_needed, refuse_other_policy
 from isrr.errors import CertificateError, DataError, PromiseError
 from isrr.files import locked, write_atomically
 from isrr.json_files import read_json
@@ -113,6 +114,8 @@ class Monitor:
         n_empty: Judged queries without a relevant item, left out as the promise leaves them out.
         n_incomplete: Judged queries of which a served item has no judgment, in the last batch; they may come again.
         n_before: Judged queries of the last batch that had been counted before; what is judged of them now is ignored.
+        unjudged: How served items without a judgment count, as in calibration; "refuse" where each had a grade there.
+        n_served, n_unjudged: Places of the lists counted in the last batch, and those that hold such an item.
         n_unwatched: Judged queries in segments that the promise does not name, in the last batch.
         note: Why nothing of the last batch could be counted, which judgment is lacking, or which segment is not
             watched; empty where all is well.
@@ -136,7 +139,8 @@ class Monitor:
         self._segments = sorted({segment for _, segment in cells if segment is not None})
         self._seen: set[int] = set()
         self.alarm: Alarm | None = None
-        self.n_empty = self.n_incomplete = self.n_before = self.n_unwatched = 0
+        self.unjudged = certificate.provenance.unjudged
+        self.n_empty = self.n_incomplete = self.n_before = self.n_unwatched = self.n_served = self.n_unjudged = 0
         self.note = ""
         self._state = None if state is None else Path(state)
         if self._state is not None and self._state.exists():
@@ -176,8 +180,10 @@ class Monitor:
         return alarm
 
     def _updated(self, served: Iterable[Mapping[str, Any]], judgments: Queries) -> Alarm | None:
-        found = match(served, judgments, self.certificate, self._seen)
+        refuse_other_policy(policy_needed(judgments), self.unjudged)
+        found = match(served, judgments, self.certificate, self._seen, self.unjudged)
         self.n_incomplete, self.n_before, self.n_unwatched = found.n_incomplete, found.n_before, 0
+        self.n_served, self.n_unjudged = found.n_served, found.n_unjudged
         self.note = found.note
         measured = {watch.promise: Judged(watch.promise, judgments) for watch in self._watches}
         for query in found.queries:
@@ -209,6 +215,10 @@ class Monitor:
         if self.n_before:
             again = counted(self.n_before, "query")
             lines.append(f"passed over  {again} counted before: each counts once, as it was first judged")
+        if self.n_unjudged:
+            share = percent(self.n_unjudged / self.n_served)
+            lines.append(f"unjudged     {share} of the places served hold items without a grade ({self.unjudged})")
+        lines += [f"warning      {self.selected}"] if self.selected else []
         for watch in self._watches:
             where = "" if watch.segment is None else f" in segment {watch.segment!r}"
             risk = f"risk {np.mean(watch.losses):.4f}, " if watch.losses else ""
@@ -220,6 +230,17 @@ class Monitor:
         lines += [f"note         {self.note}"] if self.note else []
         lines.append(f"alarm        {self.alarm or ('none' if self.n_counted else 'none (nothing was judged)')}")
         return "\n".join(lines)
+
+    @property
+    def selected(self) -> str:
+        """What to say where queries of the last batch had to be left out, so that the others are no random sample."""
+        if not self.n_incomplete:
+            return ""
+        return (
+            f"{counted(self.n_incomplete, 'judged query')} lack judgments of served items and are left out; those that "
+            "count are no random sample then: judge every served item, or calibrate with a policy for unjudged items "
+            "(`unjudged=zero`)"
+        )
 
     def _need_segments(self, judgments: Queries) -> None:
         if judgments.segments is None and self._segments:

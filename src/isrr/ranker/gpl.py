@@ -181,7 +181,7 @@ class GPLRanker:
         if self.threshold:
             parts.append(f"threshold {self.threshold:.4g}")
             parts += [f"decay {self.decay:.3g}"] if self.decay < 1 else []
-        parts += ["log-gain score map"] if self.score_map else []
+        parts += [self.score_map.in_words] if self.score_map else []
         parts += [f"floor {self.floor:.4g}"] if self.floor else []
         parts += [f"anchor {self.anchor:.4g}"] if self.anchor else []
         if self.boost:

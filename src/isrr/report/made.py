@@ -1,0 +1,69 @@
+"""`isrr.report(outcome, queries)`: the page, made from what is at hand."""
+
+from dataclasses import dataclass
+from html import escape
+from os import PathLike
+from pathlib import Path
+from typing import Any, Unpack
+
+from isrr.certificate import Abstention, Certificate
+from isrr.engines.source import Where, counting_alike, read_any
+from isrr.explore.explorer import explore
+from isrr.explore.portrait import portray
+from isrr.explore.retrace import retrace
+from isrr.files import write_atomically
+from isrr.parallel import Progress
+from isrr.report.page import page
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """A page that needs nothing but a browser; a notebook shows it in a frame.
+
+    Attributes:
+        html: The page.
+    """
+
+    html: str
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the page to a file."""
+        write_atomically(Path(path), self.html.encode())
+
+    def __repr__(self) -> str:
+        return f"<Report of {len(self.html):,} characters; keep it with .save('report.html')>"
+
+    def _repr_html_(self) -> str:
+        return f"<iframe srcdoc='{escape(self.html)}' style='width:100%;height:80vh;border:0'></iframe>"
+
+
+def report(
+    outcome: Certificate | Abstention,
+    queries: Any = None,
+    *,
+    validation: Any = None,
+    command: str = "isrr.report(…)",
+    fallen: str = "",
+    progress: Progress | None = None,
+    **where: Unpack[Where],
+) -> Report:
+    """The verdict, the trade-off explorer and who gains and loses exposure, as one HTML page.
+
+    Args:
+        outcome: What calibration said.
+        queries: The judged queries it was given, as `calibrate` takes them; without them the page stands still.
+        validation: Other judged queries, to shape the band that holds for all promises at once.
+        command: What made the page, for its last section.
+        fallen: What became of the certificate, where it was revoked or has expired.
+        progress: Called with (done, in all).
+        where: See `isrr.engines.source.Where`.
+    """
+    explorer = portrait = None
+    if queries is not None or where.get("run") is not None:
+        then = outcome.provenance.unjudged
+        columns = [column for promise in outcome.promises for column in promise.columns]
+        judged = read_any(queries, columns, **counting_alike(where, queries, then))
+        others = None if validation is None else read_any(validation, columns, **counting_alike({}, validation, then))
+        found = retrace(outcome, judged, others, progress)
+        explorer, portrait = explore(found), portray(found)
+    return Report(page(outcome, explorer, portrait, command=command, fallen=fallen))
