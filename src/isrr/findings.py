@@ -99,6 +99,33 @@ class Point:
 
 
 @dataclass(frozen=True)
+class ClickLog:
+    """Where clicks come from.
+
+    Attributes:
+        unit: What is independent of one another: "impression", "session" or "user".
+        first: Impressions of each unit that count.
+        n_impressions, n_clicks: How many count.
+        anchor: Least chance with which a list was the order by score.
+        block: Units whose losses were averaged before they were tested.
+        left_out: How many lists and clicks were left out, by reason.
+        assumption: What was assumed of users: "" for a rollout, which assumes nothing.
+    """
+
+    unit: str
+    first: int
+    n_impressions: int
+    n_clicks: int
+    anchor: float
+    block: int
+    left_out: Mapping[str, int]
+    assumption: str
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
 class Provenance:
     """Where an outcome comes from, enough to make it again.
 
@@ -125,6 +152,7 @@ class Provenance:
         spent: Tolerated chance of error of this analysis and those before it together; None where only their number is
             known, each taken to have been tested as this one was.
         versions: Of what computed it.
+        clicks: The click log, where clicks were counted in place of judgments; queries are then its units.
     """
 
     n_queries: int
@@ -151,6 +179,7 @@ class Provenance:
     spent: float | None = None
     judgments: str = ""
     versions: Mapping[str, str] = field(default_factory=lambda: {n: version(n) for n in ("isrr", "numpy", "numba")})
+    clicks: ClickLog | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -160,6 +189,11 @@ class Provenance:
                 raise ValueError(f"{name} must be five rising numbers, got {found}")
         if min(self.n_queries, self.n_skipped, self.n_set_aside, self.n_single) < 0 or self.n_queries < 1:
             raise ValueError("counts of queries must not be negative, and some must have been tested on")
+
+    @property
+    def unit(self) -> str:
+        """What was tested on, one of them."""
+        return "judged query" if self.clicks is None else self.clicks.unit
 
     @property
     def n_judged(self) -> int:
