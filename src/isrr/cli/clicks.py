@@ -1,16 +1,18 @@
-"""Commands on clicks: `isrr calibrate --clicks`."""
+"""Commands on clicks: what `isrr calibrate --clicks` does, and `isrr rollout status`."""
 
 import re
+import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from isrr.cli.console import progress, say, show_json, show_outcome, tell_of_compiling
-from isrr.cli.exits import ABSTAINED
-from isrr.cli.inputs import check_file, promised
+from isrr.cli.exits import ABSTAINED, BROKEN
+from isrr.cli.inputs import check_file, opened, promised
 from isrr.cli.ledger import check_ledger, ledger_at
-from isrr.errors import PromiseError
+from isrr.cli.options import AsJson, RankerFile, Trust
+from isrr.errors import CertificateError, PromiseError
 
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
@@ -64,3 +66,61 @@ def calibrate_by_clicks(
         say(f"written to {out_file}")
     if outcome.abstained:
         raise typer.Exit(ABSTAINED)
+
+
+rollout = typer.Typer(no_args_is_help=True, help="A live rollout against the order by score.")
+
+
+@rollout.command()
+def status(
+    ranker: RankerFile,
+    log: Annotated[Path, typer.Option(help="The served-ranking log that `isrr serve --rollout` wrote.")],
+    clicks: Annotated[Path, typer.Option(help="Clicks on those lists: list_id, item_id, time.")],
+    within: Annotated[str, typer.Option(help="How long after its list a click counts, e.g. 30m, 1h or 2d.")] = "1h",
+    first: Annotated[int, typer.Option(help="Lists of each session that count, the earliest ones.", min=1)] = 1,
+    as_json: AsJson = False,
+    trust_edited: Trust = False,
+) -> None:
+    """Look at a rollout: certify the present step, or end it, and tell the service, which follows within a second.
+
+    Look as often as you like: the evidence allows for it. Exit code 4 when
+    a step has failed. When the last step is certified, the certificate, for
+    which nothing is assumed of users, is written to ranker.confirmed.json.
+
+    isrr rollout status ranker.json --log served/ --clicks clicks.parquet
+    """
+    from isrr.certificate import Certificate
+    from isrr.clicks.live import confirmed, looked_at, sessions_of
+    from isrr.clicks.rollout import read_rollout
+    from isrr.clicks.table import read_clicks
+    from isrr.files import locked
+    from isrr.status import beside
+
+    outcome = opened(ranker, trust_edited)
+    with locked(beside(ranker, "rollout")):
+        state = read_rollout(ranker, outcome.id)
+        if state is None or not isinstance(outcome, Certificate):
+            raise CertificateError(f"{ranker}: there is no rollout of it; isrr serve {ranker} --rollout begins one")
+        window = seconds(within)
+        assert window is not None
+        found = looked_at(
+            outcome,
+            state,
+            sessions_of(log, read_clicks(clicks), state, outcome.k, within=window, first=first, now=time.time()),
+            first=first,
+        )
+        if found.rollout.stage == "done" and state.stage == "running":
+            confirmed(outcome, found).save(beside(ranker, "confirmed"))
+        if found.rollout != state:
+            found.rollout.save(ranker)
+    if as_json:
+        show_json(
+            {
+                "stage": found.rollout.stage, "step": found.step, "steps": len(state.steps), "share": found.share,
+                "sessions": len(found.sessions), "evidence": found.evidence, "reason": found.rollout.reason,
+            }
+        )  # fmt: skip
+    else:
+        say(str(found))
+    if found.rollout.stage == "failed":
+        raise typer.Exit(BROKEN)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,10 @@ from isrr.cli.exits import BROKEN, UNUSABLE
 from isrr.cli.inputs import check_file, check_folder, opened
 from isrr.cli.options import AsJson, RankerFile, Trust, with_columns
 from isrr.counting import counted
-from isrr.errors import MissingExtraError
+from isrr.errors import MissingExtraError, PromiseError
+
+if TYPE_CHECKING:
+    from isrr.certificate import Outcome
 
 
 def serve(
@@ -30,6 +33,12 @@ def serve(
             "places; hotter rankers can then not be judged by the log. All candidates are logged unless given."
         ),
     ] = None,
+    rollout: Annotated[
+        bool,
+        typer.Option("--rollout", help="Split sessions by lot, along the path of a certificate of clicks."),
+    ] = False,
+    control: Annotated[float, typer.Option(help="In a rollout: share of sessions in the order by score.")] = 0.5,
+    budget: Annotated[int, typer.Option(help="In a rollout: sessions after which a step has failed.", min=1)] = 200_000,
     api_key: Annotated[
         str | None, typer.Option(help="What clients must send; better given in ISRR_API_KEY.", show_default=False)
     ] = None,
@@ -48,16 +57,28 @@ def serve(
         from isrr.serve.settings import Settings
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "serve") from None
-    opened(ranker, trust_edited)
+    outcome = opened(ranker, trust_edited)
     if log is not None:
         check_folder(log)
+    if rollout:
+        _begin_rollout(ranker, outcome, log, control, budget)
     settings = Settings(
         ranker=ranker.absolute(), trust_edited=trust_edited,
         api_key=os.environ.get("ISRR_API_KEY") if api_key is None else api_key,
         log=None if log is None else log.absolute(), log_bytes=log_megabytes << 20, log_hottest=log_hottest,
-        max_body=max_body_megabytes << 20, max_items=max_items, max_concurrency=max_concurrency,
+        rollout=rollout, max_body=max_body_megabytes << 20, max_items=max_items, max_concurrency=max_concurrency,
     )  # fmt: skip
     run(settings, host=host, port=port, workers=workers, access_log=access_log)
+
+
+def _begin_rollout(ranker: Path, outcome: "Outcome", log: Path | None, control: float, budget: int) -> None:
+    """The state of a rollout that has not begun; one that has goes on as it was declared."""
+    from isrr.clicks.rollout import Rollout, read_rollout
+
+    if log is None:
+        raise PromiseError("a rollout is decided by the log; give a folder for it (`log=`)")
+    if read_rollout(ranker, outcome.id) is None:
+        Rollout.begin(outcome, control, budget).save(ranker)
 
 
 @with_columns("query", "item", "score", "relevance", "segment", "item_group")

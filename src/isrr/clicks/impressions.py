@@ -185,6 +185,7 @@ def _parts_of_log(
         logger = pc.index_in(table["certificate"], pa.array(ids, pa.string())).fill_null(-1).to_numpy().astype(np.int64)
         strangers.update(table["certificate"].filter(pa.array(logger < 0)).to_pylist())
         drawn = pc.and_(pc.equal(table["order"], "drawn"), pc.equal(table["status"], "valid")).to_numpy()
+        drawn &= table["arm"].is_null().to_numpy()  # in a rollout, the path's rankers draw
         counts["lists not drawn by a known ranker"] += int((~drawn | (logger < 0)).sum())
         n_items = pc.coalesce(table["n_items"], pc.list_value_length(table["item_ids"]).cast(pa.int64())).to_numpy()
         first, n_shown = table["first_rank"].to_numpy(), table["n_shown"].to_numpy()

@@ -33,7 +33,9 @@ class Worker:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.current = CurrentCertificate(settings.ranker, trust_edited=settings.trust_edited)
+        self.current = CurrentCertificate(
+            settings.ranker, trust_edited=settings.trust_edited, rolled_out=settings.rollout
+        )
         self.metrics = ServiceMetrics()
         self.metrics.show_status(self.current.now.note.status)
         self.log = None if settings.log is None else ServedLog(settings.log, settings.log_bytes)
