@@ -13,9 +13,11 @@ from isrr.clicks.estimate import estimated
 from isrr.clicks.live import Sessions, differences, evidence
 from isrr.clicks.simulate import Users, expected_clicks, simulate
 from isrr.data.queries import Queries
+from isrr.monitor.clicks import watched_losses
 from isrr.promises.promise import Promise
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk import betting
+from isrr.risk.eprocess import EProcess
 
 pytestmark = pytest.mark.guarantee
 
@@ -118,6 +120,24 @@ def test_a_rollout_at_the_boundary_is_certified_at_most_delta_often_however_ofte
         columns = [column.reshape(at_once, n).T for column in (treated, same, clicks)]
         strength = evidence(differences(Sessions(*columns), target, control, K))
         wrong += int((strength.max(axis=0) >= np.log(1 / DELTA)).sum())  # a look after every session
+    print(f"level {wrong / REPEATS:.4f}")
+    assert wrong <= MOST
+    assert wrong > 0
+
+
+def test_a_watch_at_the_boundary_alarms_at_most_delta_often_however_long_it_runs():
+    n, at_once, wrong, ranker, users = 5_000, 100, 0, GPLRanker(k=K, temperature=0.8, anchor=0.2), Users("trust")
+    target = share(ranker, users)
+    for start in range(0, REPEATS, at_once):
+        shown = simulate(QUERIES, ranker, n * at_once, users, seed=40_000 + start)
+        would = estimated(shown.impressions(), [], most=n * at_once).reference
+        got = shown.clicked.sum(axis=1).astype(float)
+        losses, alpha = watched_losses(got, would, target, K, ranker.anchor)
+        process, strongest = EProcess.start(alpha, at_once), np.zeros(at_once)
+        for row in losses.reshape(at_once, n).T:
+            process = process.after(row)
+            strongest = np.maximum(strongest, process.evidence)
+        wrong += int((strongest >= 1 / DELTA).sum())
     print(f"level {wrong / REPEATS:.4f}")
     assert wrong <= MOST
     assert wrong > 0

@@ -1,9 +1,9 @@
-"""Commands on clicks: what `isrr calibrate --clicks` does, and `isrr rollout status`."""
+"""Commands on clicks: what `isrr calibrate --clicks` and `isrr monitor --clicks` do; `isrr rollout status`."""
 
 import re
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from isrr.cli.inputs import check_file, opened, promised
 from isrr.cli.ledger import check_ledger, ledger_at
 from isrr.cli.options import AsJson, RankerFile, Trust
 from isrr.errors import CertificateError, PromiseError
+
+if TYPE_CHECKING:
+    from isrr.certificate import Outcome
 
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
@@ -66,6 +69,28 @@ def calibrate_by_clicks(
         say(f"written to {out_file}")
     if outcome.abstained:
         raise typer.Exit(ABSTAINED)
+
+
+def watch_clicks(
+    ranker: Path, outcome: "Outcome", log: Path, clicks: Path, within: str, delta: float | None, as_json: bool
+) -> None:
+    """What `isrr monitor` does where clicks are given."""
+    from isrr.clicks.table import read_clicks
+    from isrr.monitor.clicks import ClickMonitor
+    from isrr.status import revoke
+
+    window = seconds(within)
+    assert window is not None
+    watch = ClickMonitor(outcome, delta=delta)
+    alarm = watch.update(log, read_clicks(clicks, value=watch.column), within=window, now=time.time())
+    if alarm is not None:
+        revoke(ranker, outcome.id, alarm)
+    if as_json:
+        show_json({"n_units": watch.n_units, "share": watch.share, "evidence": watch.evidence, "alarm": alarm})
+    else:
+        say(str(watch))
+    if alarm is not None:
+        raise typer.Exit(BROKEN)
 
 
 rollout = typer.Typer(no_args_is_help=True, help="A live rollout against the order by score.")

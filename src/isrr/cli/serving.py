@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from isrr.cli.clicks import watch_clicks
 from isrr.cli.console import say, show_json, warn
 from isrr.cli.exits import BROKEN, UNUSABLE
 from isrr.cli.inputs import check_file, check_folder, opened
@@ -86,7 +87,13 @@ def monitor(
     ranker: RankerFile,
     columns: dict[str, Any],
     log: Annotated[Path, typer.Option(help="The served-ranking log: its folder, or a JSONL or Parquet file.")],
-    judgments: Annotated[Path, typer.Option(help="Judged candidates: query, item, relevance; segment and group.")],
+    judgments: Annotated[
+        Path | None, typer.Option(help="Judged candidates: query, item, relevance; segment and group.")
+    ] = None,
+    clicks: Annotated[
+        Path | None, typer.Option(help="For a promise about clicks: clicks on the lists: list_id, item_id, time.")
+    ] = None,
+    within: Annotated[str, typer.Option(help="With --clicks: how long after its list a click counts.")] = "1h",
     state: Annotated[
         Path | None, typer.Option(help="What was counted so far; beside the ranker file unless given.")
     ] = None,
@@ -100,11 +107,12 @@ def monitor(
     as_json: AsJson = False,
     trust_edited: Trust = False,
 ) -> None:
-    """Watch the promise on served lists as judgments arrive; exit code 4 and a revoked certificate on an alarm.
+    """Watch the promise as judgments or clicks arrive; exit code 4 and a revoked certificate on an alarm.
 
     Exit code 2 where no judgment has counted so far, with a warning that says why.
 
     isrr monitor ranker.json --log served/ --judgments new.parquet
+    isrr monitor ranker.json --log served/ --clicks clicks.parquet
     """
     from isrr.data.files import write_table
     from isrr.data.frames import read_queries
@@ -114,6 +122,11 @@ def monitor(
     from isrr.status import beside, set_term
 
     outcome = opened(ranker, trust_edited)
+    if clicks is not None:
+        watch_clicks(ranker, outcome, log, clicks, within, delta, as_json)
+        return
+    if judgments is None:
+        raise PromiseError("there is nothing to watch by; give `judgments=`, or `clicks=` for a promise about clicks")
     for file, suffixes in ((ledger_file, (".parquet",)), (parquet, (".parquet",)), (figure, (".png", ".svg", ".pdf"))):
         if file is not None:
             check_file(file, *suffixes, read=(ranker, judgments))

@@ -85,7 +85,7 @@ def calibrate_clicks(
     """
     promised = checked_promise(promise)
     rules = checked_rules(Rules(promised.k, unit, first, within, most_clicks))
-    value = _column(promised)
+    value = value_column(promised)
     loggers = _loggers(logger, log)
     if log is None:
         if len(loggers) != 1:
@@ -102,7 +102,7 @@ def checked_promise(promise: str | Promise) -> Promise:
     if asked.metric.name.startswith("value("):  # of clicked items: every place counts alike
         metric = named_metric(asked.metric.name, discount="uniform")
         asked = Promise(metric, asked.k, at_least=asked.at_least, at_most=asked.at_most, of=asked.of, bound=asked.bound)
-    if _column(asked) is None and asked.metric.name != "clicks":
+    if value_column(asked) is None and asked.metric.name != "clicks":
         raise PromiseError(f"'{asked}' needs judged queries; clicks promise clicks@k or value(COLUMN)@k")
     if asked.of != "deterministic" or asked.at_least is None or asked.per is not None or asked.range[0] < 0:
         raise PromiseError(
@@ -237,7 +237,7 @@ def _look(findings: Findings, found: Impressions) -> Look:
     }
 
 
-def _column(promise: Promise) -> str | None:
+def value_column(promise: Promise) -> str | None:
     """The column of the clicks that is added up; None where clicks are counted."""
     name = promise.metric.name
     return name[len("value(") : -1] if name.startswith("value(") else None

@@ -67,6 +67,7 @@ class Impressions:
         impression, row, place, value: Of each click: the impression, the row in `lists`, the place from 0, its worth.
         counts: How many lists and clicks were left out, by reason.
         digest: Names the lists that were served, blind to clicks.
+        times: When each impression was served, (n,), in seconds since 1970.
         hottest: The hottest temperature for which the candidates are complete; infinite where all were logged.
     """
 
@@ -83,6 +84,7 @@ class Impressions:
     value: FloatArray
     counts: Mapping[str, int]
     digest: str
+    times: FloatArray
     hottest: float = np.inf
 
     def __len__(self) -> int:
@@ -397,7 +399,7 @@ def _gathered(
     counts["repeated clicks"] += int(again.sum())
     return Impressions(
         lists, loggers, logger_of, rules, unit, list_of[kept].astype(np.int32), unit_of, impression[~again],
-        rows[~again], place[~again], value[~again], {name: n for name, n in counts.items() if n}, digest,
+        rows[~again], place[~again], value[~again], {name: n for name, n in counts.items() if n}, digest, times[kept],
     )  # fmt: skip
 
 

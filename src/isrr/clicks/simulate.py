@@ -86,6 +86,7 @@ class Simulated:
             replace(self.queries, relevance=None), (self.ranker,), np.zeros(len(self.queries), np.int64),
             Rules(self.ranker.k, unit, first), unit, self.query_of.astype(np.int32), unit_of.astype(np.int32),
             impression, row, place, np.ones(row.size), {}, "simulated",
+            np.arange(self.query_of.size, dtype=np.float64),
         )  # fmt: skip
 
     @cached_property
