@@ -32,13 +32,10 @@ def explored(tmp_path_factory):
     assert done.exit_code == 0, done.output
     start = isrr.load(folder / "explore.json")
     assert (start.ranker.anchor, start.ranker.temperature, start.ranker.floor) == (0.8, 0.4, 0.9)
-    from dataclasses import replace
-
-    logger = replace(start, ranker=replace(start.ranker, floor=0.0, floor_weights=()))
-    logger.save(folder / f"ranker-{logger.id}.json")
+    start.save(folder / f"ranker-{start.id}.json")
     queries = isrr.read_queries(folder / "scored.parquet")
-    shown = simulate(queries, logger.ranker, 20_000, Users(), seed=20230)
-    shown.save(folder, logger.id)
+    shown = simulate(queries, start.ranker, 20_000, Users(), seed=20230)
+    shown.save(folder, start.id)
     return folder
 
 

@@ -63,7 +63,7 @@ class Simulated:
 
     Attributes:
         queries: What was searched for, with relevance.
-        ranker: Who drew the lists: Plackett–Luce with an anchor.
+        ranker: Who drew the lists.
         query_of, user_of: The query and the user of each impression, (n,).
         rankings: Positions within the query, (n, k); −1 beyond the end of a list.
         clicked: Whether each place was clicked, (n, k).
@@ -169,7 +169,7 @@ def simulate(
 
     Args:
         queries: Judged queries; a click goes by the gain of the item.
-        ranker: Plackett–Luce, at a temperature and with an anchor of its own.
+        ranker: Plackett–Luce, at a temperature, with an anchor and a floor of its own.
         n: Impressions.
         users: How they click.
         zipf: The r-th most frequent query is asked with a frequency of 1/(r + zipf).
@@ -181,8 +181,8 @@ def simulate(
         >>> simulate(queries, GPLRanker(k=2, anchor=0.8), 1_000).clicked.mean(axis=0).round(2)
         array([0.21, 0.4 ])
     """
-    if ranker.threshold or ranker.floor or ranker.boost:
-        raise ValueError("lists are simulated for Plackett–Luce with an anchor; leave out threshold, floor and boost")
+    if ranker.threshold or ranker.boost:
+        raise ValueError("lists are simulated for Plackett–Luce with an anchor or a floor; leave out the other dials")
     if queries.items is None:
         queries = replace(queries, items=Ids(np.arange(queries.n_rows)))
     rng, k = np.random.default_rng(seed), ranker.k
@@ -195,7 +195,7 @@ def simulate(
     by_score = _padded(queries.offsets, order.astype(np.int64), longest, -1)[:, :k]
     padded = _padded(queries.offsets, scores, longest, -np.inf)
     rankings[:, : by_score.shape[1]] = by_score[query_of]
-    drawn = np.flatnonzero(rng.random(n) >= ranker.anchor)
+    drawn = np.flatnonzero(rng.random(n) >= ranker.order_share(queries)[query_of])
     for start in range(0, drawn.size, AT_ONCE):
         some = drawn[start : start + AT_ONCE]
         noisy = padded[query_of[some]] + rng.gumbel(size=(some.size, longest))
