@@ -1,5 +1,7 @@
 """Which lists and clicks count: every rule, by hand."""
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -113,6 +115,27 @@ def test_times_may_be_text_or_timestamps(tmp_path):
     for times in (["1970-01-01T00:01:41Z"], pa.array([101_000], pa.timestamp("ms"))):
         table = pa.table({"list_id": ["one"], "item_id": ["b"], "time": times})
         assert read_clicks(table).times.tolist() == [101.0]
+
+
+def test_events_of_user_behavior_insights_are_clicks(tmp_path):
+    events = tmp_path / "ubi_events.jsonl"
+    shown = {"object": {"object_id": "b"}, "position": {"ordinal": 1}}
+    lines = [
+        {"action_name": "click", "query_id": "one", "timestamp": "1970-01-01T00:01:41Z", "event_attributes": shown},
+        {
+            "action_name": "impression",
+            "query_id": "one",
+            "timestamp": "1970-01-01T00:01:41Z",
+            "event_attributes": shown,
+        },
+        {"action_name": "click", "query_id": "one", "timestamp": "1970-01-01T00:01:42Z", "event_attributes": {}},
+    ]
+    events.write_text("".join(json.dumps(event) + "\n" for event in lines))
+    found = read_clicks(events)
+    assert (len(found), found.n_other, found.times.tolist()) == (1, 1, [101.0])
+    log = tmp_path / "log.parquet"
+    pq.write_table(pa.Table.from_pylist([line("one")], COLUMNS), log)
+    assert impressions(log, found, {"c": RANKER}, Rules(2)).row.tolist() == [1]
 
 
 def test_what_is_missing_is_named(tmp_path):

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.serving import client_of
 
 from isrr.clicks.calibrate import certified, checked_promise
 from isrr.clicks.live import BETS, Sessions, confirmed, differences, evidence, looked_at, sessions_of
@@ -16,6 +15,7 @@ from isrr.clicks.simulate import simulate
 from isrr.clicks.table import read_clicks
 from isrr.data.served_log import read_log
 from isrr.errors import CertificateError
+from serving import client_of
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.serving import Server
 from typer.testing import CliRunner
 
 import isrr
 from isrr.cli.main import app
 from isrr.clicks.rollout import Rollout, read_rollout
 from isrr.data.served_log import read_log
+from serving import Server
 
 SESSIONS, AT_ONCE, N_ITEMS = 20_000, 250, 8
 

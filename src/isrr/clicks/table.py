@@ -6,6 +6,10 @@
     kind         optional: "click", "purchase", …
     any numbers  optional: a margin, a price, for promises such as value(margin)@5
 
+Events of OpenSearch's User Behavior Insights (`ubi_events`) are read too, where their `query_id` is the `list_id` of
+the answer: the item is `event_attributes.object.object_id`, the kind `action_name`, and clicks are counted unless
+another kind is asked for.
+
 Which of the clicks count is decided when they meet the lists, in `isrr.clicks.impressions`.
 """
 
@@ -67,6 +71,8 @@ def read_clicks(source: Any, *, value: str | None = None, kind: str | None = Non
     if isinstance(source, Clicks):
         return source
     table = opened(source)
+    if {"action_name", "event_attributes"} <= set(table.columns):
+        table, kind = _from_ubi(table), kind or "click"
     listed = need(table, *LIST_NAMES)
     item = need(table, "item_id")
     wanted = [listed, item, *(name for name in ("time", "kind", value) if name is not None and name in table.columns)]
@@ -147,3 +153,19 @@ def seconds(column: Any, source: str) -> FloatArray:
         raise DataError(
             f"{source}: column 'time' cannot be read: {said}; expected seconds since 1970, timestamps or ISO 8601 text"
         ) from None
+
+
+def _from_ubi(table: Table) -> Table:
+    """Events of User Behavior Insights as a click table; events that name no list or no item are no clicks."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    rows = read(table, [need(table, name) for name in ("query_id", "action_name", "timestamp", "event_attributes")], [])
+    try:
+        item = pc.struct_field(rows["event_attributes"], ["object", "object_id"])
+    except pa.ArrowException:
+        raise DataError(f"{table.name}: expected event_attributes.object.object_id, the item of each event") from None
+    named = {"list_id": rows["query_id"], "item_id": item, "kind": rows["action_name"], "time": rows["timestamp"]}
+    made = pa.table(named)
+    made = made.filter(pc.and_(made["list_id"].is_valid(), made["item_id"].is_valid()))
+    return Table(table.name, made.column_names, lambda columns, _: made.select(columns))
