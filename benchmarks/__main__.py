@@ -2,7 +2,7 @@
 
 Numbers are ratios measured side by side in one run; only the ratios mean something on another machine.
 
-    python -m benchmarks [ranking] [letor] [runs] [calibration] [report] [losses] [serving] [spark]
+    python -m benchmarks [ranking] [letor] [runs] [calibration] [clicks] [report] [losses] [serving] [spark]
 """
 
 import importlib
@@ -11,7 +11,7 @@ import platform
 import sys
 from pathlib import Path
 
-SUITES = ("ranking", "letor", "runs", "calibration", "report", "losses", "serving", "spark")
+SUITES = ("ranking", "letor", "runs", "calibration", "clicks", "report", "losses", "serving", "spark")
 
 
 def main(wanted: list[str]) -> None:

@@ -25,8 +25,8 @@ PAGES = [ROOT / "README.md", *DOCS]
 WITH_EXAMPLES = [page for page in PAGES if any(block.language in ("console", "python") for block in blocks(page))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 REFERENCE = {
-    "data", "gains", "scores", "ranker", "metrics", "risk", "promises", "certificate", "calibration", "monitor",
-    "report",
+    "data", "gains", "scores", "ranker", "metrics", "risk", "promises", "certificate", "calibration", "clicks",
+    "monitor", "report",
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ SOURCE = Path(isrr.__file__).parent
 LAYERS = [
     "errors", "counting", "files", "json_files", "compiled", "lanes", "parallel", "noise", "_exact_kernels", "exact",
     "data", "gains", "scores", "ranker", "metrics", "risk", "promises", "findings", "notebook", "certificate", "status",
-    "engines", "calibration", "explore", "monitor", "report", "serve", "pyterrier", "experiments", "cli",
+    "engines", "calibration", "clicks", "explore", "monitor", "report", "serve", "pyterrier", "experiments", "cli",
 ]  # fmt: skip
 HEAVY = [
     "pandas", "polars", "torch", "lightgbm", "catboost", "xgboost", "starlette", "pyspark", "matplotlib",

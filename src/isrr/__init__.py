@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from isrr.calibration.plan import Plan, plan
     from isrr.calibration.start import start
     from isrr.certificate import Abstention, Certificate, Start, load
+    from isrr.clicks.calibrate import calibrate_clicks
     from isrr.data.frames import read_queries, write_queries
     from isrr.data.queries import Queries
     from isrr.errors import (
@@ -55,6 +56,7 @@ _HOME = {
     "ScorerError": "isrr.errors",
     "Start": "isrr.certificate",
     "calibrate": "isrr.calibration.calibrate",
+    "calibrate_clicks": "isrr.clicks.calibrate",
     "check": "isrr.calibration.check",
     "evaluate": "isrr.metrics.evaluate",
     "load": "isrr.certificate",
@@ -88,6 +90,7 @@ __all__ = [
     "ScorerError",
     "Start",
     "calibrate",
+    "calibrate_clicks",
     "check",
     "evaluate",
     "load",

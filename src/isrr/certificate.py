@@ -20,7 +20,7 @@ from isrr.counting import counted, percent
 from isrr.data.unjudged import unjudged_in_words
 from isrr.errors import CertificateError
 from isrr.files import write_atomically
-from isrr.findings import Estimate, Point, Provenance, Test, check_fields, far_off, mostly_single
+from isrr.findings import ClickLog, Estimate, Point, Provenance, Test, check_fields, far_off, mostly_single
 from isrr.json_files import read_json
 from isrr.metrics.disparity import Disparity
 from isrr.metrics.metric import Metric
@@ -34,10 +34,14 @@ MANY_TIES = 0.1  # share of the first places decided by ties from which a reader
 MANY_REPEATS = 0.01  # share of the queries that repeat another from which a reader is warned
 NEAR_THE_BOUND = 0.9  # from which on a declared bound is worth a warning
 Cause = Literal["too_few_queries", "out_of_reach", "conflicting_promises"]
-ASSUMPTIONS = (
+ASSUMPTIONS = (  # of certificates from judged queries
     "the judged queries are a random sample of the queries to come, each drawn independently",
     "scores come from the same model, on the same scale",
     "the promise is about the mean over queries and draws, not about each served list",
+)
+CASCADE = (
+    "clicks are promised, not relevance; where users stop after a good result, the share kept can be off by up to 1.5 "
+    "points (in simulation), so confirm it by a rollout, which needs no assumption about users"
 )
 
 
@@ -142,6 +146,15 @@ class Outcome:
         return " and ".join(str(promise) for promise in self.promises)
 
     @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the promise rests on."""
+        log = self.provenance.clicks
+        if log is None:
+            return ASSUMPTIONS
+        sampled = f"the {log.unit}s are a random sample of the traffic to come, each independent of the others"
+        return tuple(filter(None, (sampled, log.assumption, *ASSUMPTIONS[1:])))
+
+    @property
     def sure(self) -> list[str]:
         """What holds on every single query, by the floor of the ranker, whatever is relevant."""
         floored = dict.fromkeys(p.measure.title for p in self.promises if p.floored(self.ranker))
@@ -178,8 +191,8 @@ class Outcome:
                 f"repeated queries: {p.n_repeated:,} of {p.n_judged:,} have the scores and relevance of another; "
                 "copies are not evidence of their own, so if these are copies, count each query once (`distinct=`)"
             )
-        if p.clicks:
-            found.append(p.clicks)
+        if p.looks_clicked:
+            found.append(p.looks_clicked)
         if said := far_off(p.far_above, p.far_below):
             found.append(said)
         if p.near_bound >= NEAR_THE_BOUND:
@@ -209,7 +222,9 @@ class Outcome:
 
     def _provenance_lines(self) -> list[str]:
         p = self.provenance
-        tested = counted(p.n_queries, "judged query")
+        tested = counted(p.n_queries, p.unit)
+        if p.clicks is not None:
+            tested += f": {p.clicks.n_impressions:,} lists with {counted(p.clicks.n_clicks, 'click')}"
         if p.n_skipped:
             tested += f" ({p.n_skipped:,} more without a relevant item were left out)"
         if p.distinct:
@@ -223,6 +238,10 @@ class Outcome:
         ]
         if p.unjudged != "refuse":
             lines.append(f"unjudged     {unjudged_in_words(p.unjudged, p.unjudged_share, self.k)}")
+        if p.clicks is not None:
+            lines += [f"left out     {n:,} {reason}" for reason, n in p.clicks.left_out.items()]
+            lines += [f"logged with  anchor {p.clicks.anchor:g}"] if p.clicks.anchor else []
+            lines += [f"assumed      {text}" for text in self.assumptions]
         lines += [f"warning      {warning}" for warning in self.warnings]
         if p.made_ids:
             lines.append("note         query ids were made from positions: the outcome depends on the order given")
@@ -248,9 +267,12 @@ class Certificate(Outcome):
     @property
     def warnings(self) -> list[str]:
         """What a reader must know before trusting the certificate."""
+        found = super().warnings
+        if self.provenance.clicks is not None and self.provenance.clicks.assumption:
+            found.append(CASCADE)
         if self.fairness_gain.low > 0:
-            return super().warnings
-        return [*super().warnings, "these queries do not show that the ranker is any fairer than the order by score"]
+            return found
+        return [*found, "these queries do not show that the ranker is any fairer than the order by score"]
 
     def __str__(self) -> str:
         gain, before = self.fairness_gain, self.deterministic_disparity.value
@@ -302,7 +324,9 @@ class Abstention(Outcome):
         if self.queries_needed is None:
             more = "more queries of this kind do not help: promise less, or improve the scores"
         else:
-            more = f"about {counted(self.queries_needed, 'judged query')} in all would be enough (8 times out of 10)"
+            more = (
+                f"about {counted(self.queries_needed, self.provenance.unit)} in all would be enough (8 times out of 10)"
+            )
         lines = [
             "Abstention: nothing is certified, and the order by score is used",
             f"promise      {self._promise()}",
@@ -415,6 +439,7 @@ def _read(document: dict[str, Any], metrics: tuple[Metric | Disparity, ...]) -> 
         "tests": lambda several: tuple(record(Test, d) for d in several),
         "curve": lambda several: tuple(record(Point, d) for d in several),
         "provenance": lambda d: record(Provenance, d),
+        "clicks": lambda d: None if d is None else ClickLog(**d),
         **{f.name: lambda d: Estimate(**d) for f in fields(Certificate) if f.type is Estimate},
     }
     made: Certificate | Abstention | Start = record(KINDS[kind], document)

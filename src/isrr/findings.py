@@ -101,6 +101,33 @@ class Point:
 
 
 @dataclass(frozen=True)
+class ClickLog:
+    """Where clicks come from.
+
+    Attributes:
+        unit: What is independent of one another: "impression", "session" or "user".
+        first: Impressions of each unit that count.
+        n_impressions, n_clicks: How many count.
+        anchor: Least chance with which a list was the order by score.
+        block: Units whose losses were averaged before they were tested.
+        left_out: How many lists and clicks were left out, by reason.
+        assumption: What was assumed of users: "" for a rollout, which assumes nothing.
+    """
+
+    unit: str
+    first: int
+    n_impressions: int
+    n_clicks: int
+    anchor: float
+    block: int
+    left_out: Mapping[str, int]
+    assumption: str
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
 class Provenance:
     """Where an outcome comes from, enough to make it again.
 
@@ -126,7 +153,7 @@ class Provenance:
         unjudged: How items without a grade count, see `isrr.data.unjudged`.
         unjudged_share: Share of the first k places in the order by score that hold an item without a grade.
         near_bound: How near values come to a declared bound, as a share.
-        clicks: A warning where the relevance is probably clicks; else empty.
+        looks_clicked: A warning where the relevance is probably clicks; else empty.
         far_above, far_below: Scores that lie more than 100 spreads away from their query's median, among those queries
             that the quantiles are taken from and those set aside.
         planned_looks: Over how many analyses of the data delta was split.
@@ -134,6 +161,7 @@ class Provenance:
         spent: Tolerated chance of error of this analysis and those before it together; None where only their number is
             known, each taken to have been tested as this one was.
         versions: Of what computed it.
+        clicks: The click log, where clicks were counted in place of judgments; queries are then its units.
     """
 
     n_queries: int
@@ -159,7 +187,7 @@ class Provenance:
     unjudged: str = "refuse"
     unjudged_share: float = 0.0
     near_bound: float = 0.0
-    clicks: str = ""
+    looks_clicked: str = ""
     far_above: int = 0
     far_below: int = 0
     planned_looks: int = 1
@@ -167,6 +195,7 @@ class Provenance:
     spent: float | None = None
     judgments: str = ""
     versions: Mapping[str, str] = field(default_factory=lambda: {n: version(n) for n in ("isrr", "numpy", "numba")})
+    clicks: ClickLog | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -179,6 +208,11 @@ class Provenance:
             raise ValueError("counts of queries must not be negative, and some must have been tested on")
         if min(self.look, self.planned_looks) < 1:
             raise ValueError(f"analyses are counted from 1, got {self.look} of {self.planned_looks} planned")
+
+    @property
+    def unit(self) -> str:
+        """What was tested on, one of them."""
+        return "judged query" if self.clicks is None else self.clicks.unit
 
     @property
     def n_judged(self) -> int:

@@ -62,7 +62,11 @@ def test_an_expected_metric_is_its_mean_over_all_rankings(queries, name, method)
 
 def test_every_named_metric_is_enumerated_here_or_among_disparities():
     quadratic = {"disparity", "normalized_disparity", "group_disparity"}
-    assert {name.replace("COLUMN", "margin").replace("GROUP", "new") for name in NAMES} == {*BY_HAND, *quadratic}
+    assert {name.replace("COLUMN", "margin").replace("GROUP", "new") for name in NAMES} == {
+        *BY_HAND,
+        *quadratic,
+        "clicks",
+    }
 
 
 @pytest.mark.parametrize("method", ["exact", "draws", "plugin"])

@@ -138,9 +138,9 @@ def _calibrated(
     _refuse_change(census, table, n_aside)
     drawn = smallest_keys(source, wanted, census.n_queries, census.digest, found=found)
     sample, (far_above, far_below) = drawn[n_aside:], far_scores(drawn)
-    clicks = ""
+    looks_clicked = ""
     if census.judged and "relevance" in request.columns:
-        clicks = looks_like_clicks(drawn, drawn.grade_column, request.k, drawn.has_positions) or ""
+        looks_clicked = looks_like_clicks(drawn, drawn.grade_column, request.k, drawn.has_positions) or ""
     findings = Findings.of(request, path, table, task.method, census.digest)
     _refuse_untested(census, findings)
     first_place = np.maximum.reduceat(findings.ranker.eligibility(sample), sample.offsets[:-1])
@@ -170,7 +170,7 @@ def _calibrated(
         n_repeated=n_repeated,
         distinct=request.distinct,
         near_bound=census.near_bound,
-        clicks=clicks,
+        looks_clicked=looks_clicked,
         far_above=far_above,
         far_below=far_below,
         score_quantiles=quantiles(sample.need_scores()),

@@ -136,11 +136,13 @@ class KeptSample(Sample):
         values: The promised metric, (n_queries, n_grid).
         reference: What it is compared with, (n_queries,).
         floors: Share of what it is compared with that each configuration keeps on every query, (n_grid,).
+        block: Queries that each row is the mean of.
     """
 
     values: FloatArray
     reference: FloatArray
     floors: FloatArray
+    block: int = 1
 
     @classmethod
     def of(cls, promise: Promise, segment: str | None, evidence: str, found: Values, path: SearchPath) -> "KeptSample":
@@ -165,7 +167,7 @@ class KeptSample(Sample):
     @property
     def n_queries(self) -> int:
         """Queries tested on."""
-        return len(self.values)
+        return len(self.values) * self.block
 
     def only(self, column: int) -> "KeptSample":
         """The same for one configuration alone."""
@@ -179,10 +181,11 @@ class KeptSample(Sample):
 
     def deviation(self) -> FloatArray:
         """Its deviation over queries, (n_grid,)."""
+        single = float(np.sqrt(self.block))
         if self.promise.of is None:
-            return np.asarray(self.values.std(axis=0))
+            return np.asarray(self.values.std(axis=0)) * single
         centred = self.values - self.measured() * self.reference[:, None]
-        return np.asarray(centred.std(axis=0)) / max(float(self.reference.mean()), 1e-300)
+        return np.asarray(centred.std(axis=0)) * single / max(float(self.reference.mean()), 1e-300)
 
     def loss(self, column: int, target: float) -> tuple[float, float]:
         """Mean and deviation of one configuration's losses at another target."""
@@ -193,7 +196,8 @@ class KeptSample(Sample):
         """About how many queries like these certify a configuration 8 times out of 10; None when no number does."""
         promise = self.promise if target is None else self.promise.at(target)
         losses = promise.losses(self.values[:, [column]], self.reference)[:, 0]
-        return promise.queries_needed(losses, delta, stretch=promise.stretch(float(self.floors[column])))
+        needed = promise.queries_needed(losses, delta, stretch=promise.stretch(float(self.floors[column])))
+        return None if needed is None else needed * self.block
 
     def holds(self, targets: FloatArray, delta: float, n_tests: int = 1) -> BoolArray:
         """Whether each configuration is certified at its own target, (n_grid,)."""
@@ -231,7 +235,7 @@ class KeptSample(Sample):
             alike = np.flatnonzero(self.floors[chosen] == floor)
             losses = self.promise.losses(self.values[:, chosen[alike]], self.reference, stretch)
             if rough and self.evidence == "betting":
-                prior = self.promise.prior_deviation(stretch)
+                prior = self.promise.prior_deviation(stretch) / np.sqrt(self.block)
                 found = betting.upper_bound(losses, delta, prior, significant_bits=BOUND_BITS)
             else:
                 found = self._source(self.promise, stretch, delta).upper_bound(losses, delta)
@@ -239,11 +243,12 @@ class KeptSample(Sample):
         return bounds
 
     def _source(self, promise: Promise, stretch: float, delta: float) -> Evidence:
-        return named_evidence(self.evidence, delta=delta, prior_deviation=promise.prior_deviation(stretch))
+        prior = promise.prior_deviation(stretch) / np.sqrt(self.block)
+        return named_evidence(self.evidence, delta=delta, prior_deviation=float(prior))
 
     def _batches(self, targets: FloatArray) -> "list[tuple[float, float, IntArray]]":
         """Columns that share a target and a floor, not too many at a time."""
-        width = max(AT_ONCE // self.n_queries, 1)
+        width = max(AT_ONCE // len(self.values), 1)
         kinds, kind = np.unique(np.stack([targets, self.floors]), axis=1, return_inverse=True)
         found = []
         for i, (target, floor) in enumerate(kinds.T.tolist()):

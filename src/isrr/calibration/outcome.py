@@ -31,6 +31,7 @@ class Findings:
         table: What was measured.
         found: Every promise in each of its segments.
         verdict: Which configurations are certified, and which one is used.
+        unit: What is counted as tested on.
     """
 
     request: Request
@@ -38,6 +39,7 @@ class Findings:
     table: Table
     found: Sequence[Sample]
     verdict: Verdict
+    unit: str = "query"
 
     @classmethod
     def of(cls, request: Request, path: SearchPath, table: Table, method: str, digest: str) -> "Findings":
@@ -145,7 +147,7 @@ class Findings:
             if in_cell is None:
                 unmet.append(f"'{promise}' is not met even by the {best}, at {measured}")
             else:
-                tested = counted(sample.n_queries, "query")
+                tested = counted(sample.n_queries, self.unit)
                 unproven.append(f"'{promise}' is met by the {best}, at {measured}, but {tested} cannot prove it")
         if not needed:
             return "conflicting_promises", "no configuration keeps all promises together", None

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from isrr.cli.choices import choice
+from isrr.cli.clicks import calibrate_by_clicks
 from isrr.cli.console import progress, say, show_json, show_outcome, tell_of_compiling, warn
 from isrr.cli.exits import ABSTAINED, BROKEN
 from isrr.cli.inputs import (
@@ -30,24 +31,28 @@ from isrr.cli.options import (
     Promises,
     RankerFile,
     Trust,
+    with_clicks,
     with_columns,
     with_engine,
     with_meaning,
     with_run,
 )
 from isrr.counting import counted
+from isrr.errors import PromiseError
 
 
 @with_columns("query", "item", "score", "relevance", "segment", "item_group")
 @with_run
 @with_engine
 @with_meaning
+@with_clicks
 def calibrate(
     promise: Promises,
     meaning: dict[str, Any],
     columns: dict[str, Any],
     where: dict[str, Any],
     judged_run: dict[str, Any],
+    clicked: dict[str, Any],
     judged: Judged = None,
     out_file: Annotated[Path, typer.Option("--out", "-o", help="The ranker to write: .json.")] = Path("ranker.json"),
     confidence: Annotated[float, typer.Option(help="Probability with which the promise holds.")] = 0.95,
@@ -76,7 +81,19 @@ def calibrate(
     isrr calibrate judged.parquet -p 'ndcg@5 >= 95% of deterministic'
 
     isrr calibrate --run run.txt --qrels qrels.txt -p 'ndcg@5 >= 95% of deterministic'
+
+    isrr calibrate --log served/ --clicks clicks.parquet -p 'clicks@5 >= 95% of deterministic'
     """
+    if clicked["clicks"] is not None:
+        if judged is not None:
+            raise PromiseError(f"{judged}: judged queries or --clicks, not both; they are two kinds of evidence")
+        calibrate_by_clicks(promise, meaning, clicked, out_file, confidence, attempts, as_json)
+        return
+    if judged is None and judged_run["run"] is None:
+        raise PromiseError(
+            "there is nothing to calibrate on; name a table of judged queries, or give `run=` and `qrels=`, or `log=` "
+            "and `clicks=`"
+        )
     from isrr.calibration.calibrate import calibrate as run
     from isrr.calibration.request import Request
     from isrr.certificate import ranker_path
@@ -114,6 +131,9 @@ def start(
     scored: Annotated[str, typer.Argument(help="Scored queries: query, item, score. Parquet, CSV, JSONL or Arrow.")],
     promise: Promise,
     columns: dict[str, Any],
+    explore: Annotated[
+        bool, typer.Option("--explore", help="Explore a little, so that clicks on the lists can be certified from.")
+    ] = False,
     out_file: Annotated[Path, typer.Option("--out", "-o", help="The ranker to write: .json.")] = Path("ranker.json"),
     as_json: AsJson = False,
 ) -> None:
@@ -129,7 +149,7 @@ def start(
     check_file(out_file, read=(scored,))
     ranker_path(out_file)
     tell_of_compiling()
-    made = run(scored, asked, **columns)
+    made = run(scored, asked, explore=explore, **columns)
     made.save(out_file)
     if as_json:
         show_json(made.document())

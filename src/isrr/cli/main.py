@@ -6,6 +6,7 @@ import typer
 from typer.core import TyperGroup
 
 from isrr.cli.calibration import calibrate, check, plan, rank, show, start
+from isrr.cli.clicks import rollout
 from isrr.cli.console import one_line_errors
 from isrr.cli.data import app as data
 from isrr.cli.demo import demo
@@ -37,6 +38,7 @@ app = typer.Typer(name="isrr", cls=Commands, no_args_is_help=True, pretty_except
 for panel, commands in COMMANDS.items():
     for command in commands:
         app.command(rich_help_panel=panel)(command)
+app.add_typer(rollout, name="rollout", rich_help_panel="In production")
 app.add_typer(data, name="data", rich_help_panel="From features to scores")
 
 

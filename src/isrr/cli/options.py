@@ -28,7 +28,7 @@ Judged = Annotated[
     str | None,
     typer.Argument(
         help="Judged queries, one row per item: query, item, score, relevance. Parquet (several files by a pattern), "
-        "CSV, JSONL or Arrow. Leave it out with --run and --qrels.",
+        "CSV, JSONL or Arrow. Leave it out with --run and --qrels, or with --log and --clicks.",
         show_default=False,
     ),
 ]
@@ -126,6 +126,40 @@ def with_run(command: Callable[..., None]) -> Callable[..., None]:
         "qrels_format": (one_of("format", "Format of the judgments, if it is not inferred from the content"), None),
     }
     return _together("judged_run", options)(command)
+
+
+def with_clicks(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options for clicks in place of judgments; it takes them together, as the dict `clicked`."""
+    panel = "Clicks, in place of judged queries"
+
+    def option(kind: Any, text: str) -> Any:
+        return Annotated[kind, typer.Option(help=text, rich_help_panel=panel)]
+
+    options = {
+        "log": (option(Path | None, "The served-ranking log that `isrr serve --log` wrote."), None),
+        "clicks": (
+            option(
+                Path | None,
+                "Clicks on those lists: list_id, item_id, time. Without --log, one row per impression and candidate: "
+                "impression_id, query_id, item_id, score, position, click.",
+            ),
+            None,
+        ),
+        "logger": (
+            option(list[Path] | None, "Ranker file of what served, or several; by default those kept in the log."),
+            None,
+        ),
+        "unit": (
+            Annotated[str | None, choice("unit", "What is independent of one another; sessions, if logged", panel)],
+            None,
+        ),
+        "first": (option(int, "Lists of each unit that count, the earliest ones."), 1),
+        "within": (option(str | None, "How long after its list a click counts, e.g. 30m, 1h or 2d."), None),
+        "most_clicks": (option(int, "Clicks on one list beyond which none of them counts: a machine made them."), 30),
+        "kind": (option(str | None, "Count clicks of this kind alone, such as purchase."), None),
+        "anchor": (option(float, "Share of lists that the new ranker keeps in the order by score."), 0.0),
+    }
+    return _together("clicked", options)(command)
 
 
 def with_columns(*roles: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -4,16 +4,20 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from isrr.cli.clicks import watch_clicks
 from isrr.cli.console import as_options, say, show_json, warn
 from isrr.cli.exits import BROKEN, UNUSABLE
 from isrr.cli.inputs import check_file, check_folder, opened
 from isrr.cli.options import AsJson, RankerFile, Trust, with_columns
 from isrr.counting import counted
-from isrr.errors import MissingExtraError
+from isrr.errors import MissingExtraError, PromiseError
+
+if TYPE_CHECKING:
+    from isrr.certificate import Outcome
 
 
 def serve(
@@ -30,6 +34,12 @@ def serve(
             "places; hotter rankers can then not be judged by the log. All candidates are logged unless given."
         ),
     ] = None,
+    rollout: Annotated[
+        bool,
+        typer.Option("--rollout", help="Split sessions by lot, along the path of a certificate of clicks."),
+    ] = False,
+    control: Annotated[float, typer.Option(help="In a rollout: share of sessions in the order by score.")] = 0.5,
+    budget: Annotated[int, typer.Option(help="In a rollout: sessions after which a step has failed.", min=1)] = 200_000,
     api_key: Annotated[
         str | None, typer.Option(help="What clients must send; better given in ISRR_API_KEY.", show_default=False)
     ] = None,
@@ -48,16 +58,28 @@ def serve(
         from isrr.serve.settings import Settings
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "serve") from None
-    opened(ranker, trust_edited)
+    outcome = opened(ranker, trust_edited)
     if log is not None:
         check_folder(log)
+    if rollout:
+        _begin_rollout(ranker, outcome, log, control, budget)
     settings = Settings(
         ranker=ranker.absolute(), trust_edited=trust_edited,
         api_key=os.environ.get("ISRR_API_KEY") if api_key is None else api_key,
         log=None if log is None else log.absolute(), log_bytes=log_megabytes << 20, log_hottest=log_hottest,
-        max_body=max_body_megabytes << 20, max_items=max_items, max_concurrency=max_concurrency,
+        rollout=rollout, max_body=max_body_megabytes << 20, max_items=max_items, max_concurrency=max_concurrency,
     )  # fmt: skip
     run(settings, host=host, port=port, workers=workers, access_log=access_log)
+
+
+def _begin_rollout(ranker: Path, outcome: "Outcome", log: Path | None, control: float, budget: int) -> None:
+    """The state of a rollout that has not begun; one that has goes on as it was declared."""
+    from isrr.clicks.rollout import Rollout, read_rollout
+
+    if log is None:
+        raise PromiseError("a rollout is decided by the log; give a folder for it (`log=`)")
+    if read_rollout(ranker, outcome.id) is None:
+        Rollout.begin(outcome, control, budget).save(ranker)
 
 
 @with_columns("query", "item", "score", "relevance", "segment", "item_group")
@@ -65,7 +87,13 @@ def monitor(
     ranker: RankerFile,
     columns: dict[str, Any],
     log: Annotated[Path, typer.Option(help="The served-ranking log: its folder, or a JSONL or Parquet file.")],
-    judgments: Annotated[Path, typer.Option(help="Judged candidates: query, item, relevance; segment and group.")],
+    judgments: Annotated[
+        Path | None, typer.Option(help="Judged candidates: query, item, relevance; segment and group.")
+    ] = None,
+    clicks: Annotated[
+        Path | None, typer.Option(help="For a promise about clicks: clicks on the lists: list_id, item_id, time.")
+    ] = None,
+    within: Annotated[str, typer.Option(help="With --clicks: how long after its list a click counts.")] = "1h",
     state: Annotated[
         Path | None, typer.Option(help="What was counted so far; beside the ranker file unless given.")
     ] = None,
@@ -79,11 +107,12 @@ def monitor(
     as_json: AsJson = False,
     trust_edited: Trust = False,
 ) -> None:
-    """Watch the promise on served lists as judgments arrive; exit code 4 and a revoked certificate on an alarm.
+    """Watch the promise as judgments or clicks arrive; exit code 4 and a revoked certificate on an alarm.
 
     Exit code 2 where no judgment has counted so far, with a warning that says why.
 
     isrr monitor ranker.json --log served/ --judgments new.parquet
+    isrr monitor ranker.json --log served/ --clicks clicks.parquet
     """
     from isrr.data.files import write_table
     from isrr.data.frames import read_queries
@@ -93,6 +122,11 @@ def monitor(
     from isrr.status import beside, set_term
 
     outcome = opened(ranker, trust_edited)
+    if clicks is not None:
+        watch_clicks(ranker, outcome, log, clicks, within, delta, as_json)
+        return
+    if judgments is None:
+        raise PromiseError("there is nothing to watch by; give `judgments=`, or `clicks=` for a promise about clicks")
     for file, suffixes in ((ledger_file, (".parquet",)), (parquet, (".parquet",)), (figure, (".png", ".svg", ".pdf"))):
         if file is not None:
             check_file(file, *suffixes, read=(ranker, judgments))

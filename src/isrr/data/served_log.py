@@ -43,6 +43,7 @@ OPTIONAL = {
     "session": pa.string(),
     "groups": pa.list_(pa.list_(pa.string())),
     "arm": pa.string(),
+    "other_arm": pa.list_(pa.int64()),
     "n_items": pa.int64(),
     "hottest": pa.float64(),
 }
@@ -218,15 +219,15 @@ def _checked(table: pa.Table, n_damaged: int) -> ServedLists:
         good &= table[name].is_valid().to_numpy()
     length = {
         name: pc.fill_null(pc.list_value_length(table[name]), 0).to_numpy()
-        for name in ("item_ids", "scores", "ranking", "propensities", "deterministic")
+        for name in ("item_ids", "scores", "ranking", "propensities", "deterministic", "other_arm")
     }
     n_items = length["item_ids"]
     good &= (n_items == length["scores"]) & (length["ranking"] == length["propensities"])
     first, n_shown = (pc.fill_null(table[name], 0).to_numpy() for name in ("first_rank", "n_shown"))
     good &= (first >= 1) & (n_shown >= 0) & (first - 1 + n_shown <= length["ranking"])
     for name, low, high in (
-        ("ranking", 0, n_items - 1), ("deterministic", 0, n_items - 1), ("scores", -np.inf, np.inf),
-        ("propensities", 0.0, 1.0),
+        ("ranking", 0, n_items - 1), ("deterministic", 0, n_items - 1), ("other_arm", 0, n_items - 1),
+        ("scores", -np.inf, np.inf), ("propensities", 0.0, 1.0),
     ):  # fmt: skip
         values = pc.list_flatten(table[name]).to_numpy(zero_copy_only=False).astype(np.float64)
         row = np.repeat(np.arange(table.num_rows), length[name])

@@ -5,6 +5,7 @@ Nearly everything people ask of a ranking is linear in exposure: every item has 
     metric(query) = Σ over places j ≤ k of weight(j) · E[value of the item at j]  /  what 1 means for the query
 
 `Metric` is that; `ndcg`, `dcg`, `precision`, `recall`, `value(COLUMN)`, `exposure(GROUP)` and `kept` are instances.
+So is `clicks`, whose values are in no table of queries: they are estimated from a log (`isrr.clicks`).
 Disparity is the second kind, quadratic in exposure: see `isrr.metrics.disparity`.
 
 A metric of your own takes a few lines, and works wherever a named one does:
@@ -195,8 +196,18 @@ def _kept(gain: Gain, kind: Discount) -> Metric:
 def _value(column: str, gain: Gain, kind: Discount) -> Metric:
     return Metric(
         f"value({column})", partial(_column, column), partial(discount, kind=kind), None, (f"value:{column}",),
-        title=f"discounted {column}",
+        title=column if kind == "uniform" else f"discounted {column}",
     )  # fmt: skip
+
+
+def _clicks(gain: Gain, kind: Discount) -> Metric:
+    def from_a_log(*_: object) -> FloatArray:
+        raise PromiseError(
+            "clicks are counted in a log of served lists, not in a table of queries: isrr calibrate --log … "
+            "--clicks …, or isrr.calibrate_clicks"
+        )
+
+    return Metric("clicks", from_a_log, np.ones, from_a_log, title="clicks")
 
 
 def _exposure(group: str, gain: Gain, kind: Discount) -> Metric:
@@ -227,6 +238,7 @@ PLAIN: dict[str, Callable[[Gain, Discount], Metric | Disparity]] = {
     "precision": _precision,
     "recall": _recall,
     "kept": _kept,
+    "clicks": _clicks,
     "normalized_disparity": _disparity("normalized_disparity", normalized=True),
     "disparity": _disparity("disparity", normalized=False),
     "group_disparity": _disparity("group_disparity", normalized=True, between_groups=True),
@@ -239,7 +251,7 @@ def metric(name: str, *, gain: Gain = "exponential", discount: Discount = "log2"
     """The metric of that name.
 
     Args:
-        name: "ndcg", "dcg", "precision", "recall", "kept", "value(COLUMN)", "exposure(GROUP)", "disparity",
+        name: "ndcg", "dcg", "precision", "recall", "kept", "clicks", "value(COLUMN)", "exposure(GROUP)", "disparity",
             "normalized_disparity" or "group_disparity".
         gain: Gain of a grade: "exponential", "linear", "equal" or a function.
         discount: Weight of a place: "log2", "reciprocal", "uniform" or a function; precision and recall have their own.

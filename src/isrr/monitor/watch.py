@@ -126,6 +126,10 @@ class Monitor:
     ) -> None:
         if not isinstance(certificate, Certificate):
             raise CertificateError("nothing was certified, so there is no promise to watch")
+        if certificate.provenance.clicks is not None:
+            raise PromiseError(
+                f"'{certificate.promises[0]}' is about clicks, which judgments do not show; watch it by `clicks=`"
+            )
         cells = [(test.promise, test.segment) for test in certificate.tests if watchable(test.promise)]
         if not cells:
             raise PromiseError(

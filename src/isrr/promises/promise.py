@@ -38,6 +38,7 @@ EXAMPLES = {
     "precision": "precision@10 >= 0.6",
     "recall": "recall@20 >= 98% of deterministic",
     "kept": "kept@5 >= 0.8",
+    "clicks": "clicks@5 >= 95% of deterministic",
     "value(COLUMN)": "value(margin)@10 >= 97% of deterministic with bound 40",
     "exposure(GROUP)": "exposure(new)@10 >= 20%",
     "normalized_disparity": "normalized_disparity@5 <= 50% of deterministic",
@@ -285,7 +286,7 @@ class Promise:
     @property
     def can_be_floored(self) -> bool:
         """Whether a floor on every query says something about it: at least a share of the order by score."""
-        linear = isinstance(self.metric, Metric) and self.range[0] >= 0
+        linear = isinstance(self.metric, Metric) and self.range[0] >= 0 and self.metric.name != "clicks"
         return linear and self.of == "deterministic" and self.at_least is not None
 
     def floored(self, ranker: GPLRanker) -> bool:

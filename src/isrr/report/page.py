@@ -59,7 +59,7 @@ def page(
         "sure": "".join(f"<p>{escape(sentence)}</p>" for sentence in words.sure(outcome)),
         "warnings": _list(warned, "help"),
         "help": _list(words.what_helps(outcome), "help") if isinstance(outcome, Abstention) else "",
-        "assumptions": _list(words.assumptions()),
+        "assumptions": _list(words.assumptions(outcome)),
         "breaks": _list(words.BREAKS),
         "facts": "".join(
             f"<dt>{escape(n)}</dt><dd><bdi>{escape(v)}</bdi></dd>" for n, v in words.facts(outcome, command)

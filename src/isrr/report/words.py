@@ -4,7 +4,7 @@ import re
 import shlex
 from dataclasses import replace
 
-from isrr.certificate import ASSUMPTIONS, Abstention, Certificate
+from isrr.certificate import Abstention, Certificate, Outcome
 from isrr.counting import counted, percent
 from isrr.findings import Estimate
 from isrr.gains import described
@@ -201,6 +201,6 @@ def facts(outcome: Certificate | Abstention, command: str) -> list[tuple[str, st
     return rows
 
 
-def assumptions() -> tuple[str, ...]:
+def assumptions(outcome: Outcome) -> tuple[str, ...]:
     """What the promise rests on, as sentences."""
-    return tuple(f"{text[0].upper()}{text[1:]}." for text in ASSUMPTIONS)
+    return tuple(f"{text[0].upper()}{text[1:]}." for text in outcome.assumptions)

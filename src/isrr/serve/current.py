@@ -14,11 +14,12 @@ import msgspec
 import numpy as np
 
 from isrr.certificate import Abstention, Outcome, load
+from isrr.clicks.rollout import Rollout, read_rollout
 from isrr.errors import CertificateError
 from isrr.ranker.gpl import GPLRanker
 from isrr.serve.drift import Drift
 from isrr.serve.schema import CertificateNote
-from isrr.status import Status, ranker_in_force, read_status, status_file
+from isrr.status import Status, beside, ranker_in_force, read_status, status_file
 
 log = logging.getLogger("isrr.serve")
 
@@ -35,6 +36,7 @@ class Snapshot:
         drift: The drift rule.
         eligibility: The quantiles of the best item's chance of first place at calibration; empty where not kept.
         status: What is written of it beside the file.
+        rollout: Where its rollout stands, if there is one.
     """
 
     outcome: Outcome
@@ -44,6 +46,7 @@ class Snapshot:
     drift: Drift
     eligibility: tuple[float, ...]
     status: Status
+    rollout: Rollout | None = None
 
     @cached_property
     def in_full(self) -> tuple[msgspec.Raw, str]:
@@ -60,10 +63,12 @@ class Snapshot:
         return msgspec.structs.replace(self.note, status="uncovered", reason=reason, order=order)
 
 
-def snapshot(outcome: Outcome, status: Status, now: datetime) -> Snapshot:
-    """What serves this outcome at a moment, given its status."""
+def snapshot(outcome: Outcome, status: Status, now: datetime, rollout: Rollout | None = None) -> Snapshot:
+    """What serves this outcome at a moment, given its status and its rollout."""
     standing, reason = status.standing(now)
     fallback, ranker = GPLRanker.deterministic(outcome.k), ranker_in_force(outcome, standing)
+    if rollout is not None and standing == "valid":
+        ranker = rollout.ranker(outcome)
     note = CertificateNote(
         id=outcome.id,
         promise=" and ".join(str(promise) for promise in outcome.promises),
@@ -76,7 +81,7 @@ def snapshot(outcome: Outcome, status: Status, now: datetime) -> Snapshot:
     )
     provenance = outcome.provenance
     drift = Drift(np.array(provenance.score_quantiles))
-    return Snapshot(outcome, note, ranker, fallback, drift, provenance.eligibility_quantiles, status)
+    return Snapshot(outcome, note, ranker, fallback, drift, provenance.eligibility_quantiles, status, rollout)
 
 
 class CurrentCertificate:
@@ -87,8 +92,8 @@ class CurrentCertificate:
         reload_error: Why the last look at the files changed nothing, or None.
     """
 
-    def __init__(self, file: Path, *, trust_edited: bool = False) -> None:
-        self._file, self._trust_edited = file, trust_edited
+    def __init__(self, file: Path, *, trust_edited: bool = False, rolled_out: bool = False) -> None:
+        self._file, self._trust_edited, self._rolled_out = file, trust_edited, rolled_out
         self._seen = self._signature()
         self.reload_error: str | None = None
         self.now = self._load()
@@ -113,9 +118,9 @@ class CurrentCertificate:
             standing, _ = found.status.standing(datetime.now(UTC))
             if standing in (found.note.status, "valid"):
                 return False
-            found = snapshot(found.outcome, found.status, datetime.now(UTC))
-        before, self.now = self.now.note, found
-        if found.note == before:
+            found = snapshot(found.outcome, found.status, datetime.now(UTC), found.rollout)
+        before, rollout, self.now = self.now.note, self.now.rollout, found
+        if found.note == before and self.now.rollout == rollout:
             return False
         level = logging.INFO if found.note.status == "valid" else logging.WARNING
         log.log(level, "certificate in use", extra={"certificate": found.note.id, "status": found.note.status})
@@ -123,10 +128,11 @@ class CurrentCertificate:
 
     def _load(self) -> Snapshot:
         outcome = load(self._file, trust_edited=self._trust_edited)
-        return snapshot(outcome, read_status(self._file, outcome.id), datetime.now(UTC))
+        rollout = read_rollout(self._file, outcome.id) if self._rolled_out else None
+        return snapshot(outcome, read_status(self._file, outcome.id), datetime.now(UTC), rollout)
 
     def _signature(self) -> tuple[tuple[int, ...] | None, ...]:
-        return tuple(_stat(file) for file in (self._file, status_file(self._file)))
+        return tuple(_stat(file) for file in (self._file, status_file(self._file), beside(self._file, "rollout")))
 
 
 def _stat(file: Path) -> tuple[int, ...] | None:

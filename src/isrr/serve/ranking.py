@@ -5,8 +5,10 @@ from collections import Counter
 from operator import attrgetter
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
+from isrr.clicks.rollout import Rollout, arm_name
 from isrr.data.queries import FloatArray
 from isrr.errors import DataError
 from isrr.ranker.gpl import GPLRanker
@@ -61,6 +63,7 @@ class Made(NamedTuple):
         note: The certificate behind it.
         bins: How many scores fall into each bin of the drift rule.
         eligibility: The best item's chance of first place.
+        arm: The arm of a rollout it was served in, and `other_arm` what the other one would have shown.
     """
 
     list_id: str
@@ -71,6 +74,8 @@ class Made(NamedTuple):
     note: CertificateNote
     bins: list[int]
     eligibility: float
+    arm: str | None = None
+    other_arm: list[int] | None = None
 
 
 def wanted(request: RankRequest, k: int, max_items: int) -> Wanted:
@@ -137,10 +142,23 @@ def make(snapshot: Snapshot, wanted: Wanted) -> Made:
             note = snapshot.uncovered(drifted)
         elif wanted.frozen:
             note = snapshot.uncovered("a seed without a session is one draw for everybody; the promise is about draws")
-    return Made(
+    made = Made(
         list_id, scores, served.ranking.tolist(), served.propensity.tolist(), served.deterministic.tolist(), note, bins,
         served.eligibility,
     )  # fmt: skip
+    rollout = snapshot.rollout
+    return made if rollout is None or rollout.stage != "running" else _in_an_arm(made, rollout, wanted)
+
+
+def _in_an_arm(made: Made, rollout: Rollout, wanted: Wanted) -> Made:
+    """The list of a rollout's treatment, or the order by score in its place; the other arm's list beside it."""
+    treated = rollout.treated(made.list_id if wanted.session is None else wanted.session)
+    arm = arm_name(rollout.step, treated)
+    if treated:
+        return made._replace(arm=arm, other_arm=made.deterministic)
+    note = msgspec.structs.replace(made.note, order="deterministic")
+    certain = [1.0] * len(made.deterministic)
+    return made._replace(ranking=made.deterministic, propensity=certain, note=note, arm=arm, other_arm=made.ranking)
 
 
 def _rank(ranker: GPLRanker, scores: FloatArray, wanted: Wanted, places: int) -> ServedList:

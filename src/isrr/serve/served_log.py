@@ -49,6 +49,7 @@ class LogLine(msgspec.Struct, gc=False, omit_defaults=True):
     deterministic: list[int]
     groups: list[list[str]] | None = None
     arm: str | None = None
+    other_arm: list[int] | None = None
     n_items: int | None = None
     hottest: float | None = None
 
@@ -71,6 +72,8 @@ def log_line(snapshot: Snapshot, ask: Wanted, made: Made, hottest: float | None 
         made.propensity,
         made.deterministic[: snapshot.outcome.k],
         ask.groups,
+        made.arm,
+        made.other_arm,
     )
     if hottest is not None:
         _prune(line, made.scores, snapshot, hottest)
@@ -93,11 +96,13 @@ def _prune(line: LogLine, scores: FloatArray, snapshot: Snapshot, hottest: float
     weights = np.exp((mapped[order[k - 1 :]] - mapped[order[k - 1]]) / (ranker.deviation * hottest))
     share = k * np.cumsum(weights[::-1])[::-1] / weights.sum()  # of each item of the tail and all below it
     n_kept = k - 1 + max(int(np.searchsorted(-share, -NEVER)), 1)
-    keep = np.unique([*order[:n_kept].tolist(), *line.ranking, *line.deterministic])
+    keep = np.unique([*order[:n_kept].tolist(), *line.ranking, *line.deterministic, *(line.other_arm or [])])
     place = dict(zip(keep.tolist(), range(keep.size), strict=True))
     line.item_ids = [line.item_ids[i] for i in place]
     line.scores = scores[keep].astype("<f8", copy=False).tobytes()
     line.ranking, line.deterministic = ([place[i] for i in order] for order in (line.ranking, line.deterministic))
+    if line.other_arm is not None:
+        line.other_arm = [place[i] for i in line.other_arm]
     if line.groups is not None:
         line.groups = [line.groups[i] for i in place]
 

@@ -33,12 +33,21 @@ class Worker:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.current = CurrentCertificate(settings.ranker, trust_edited=settings.trust_edited)
+        self.current = CurrentCertificate(
+            settings.ranker, trust_edited=settings.trust_edited, rolled_out=settings.rollout
+        )
         self.metrics = ServiceMetrics()
         self.metrics.show_status(self.current.now.note.status)
         self.log = None if settings.log is None else ServedLog(settings.log, settings.log_bytes)
+        self._keep_ranker()
         self._watching: asyncio.Task[None] | None = None
         self._failures: dict[Callable[[], None], str] = {}
+
+    def _keep_ranker(self) -> None:
+        """Leave a copy of the ranker file in the log's folder: clicks on the lists are weighed by what drew them."""
+        outcome, folder = self.current.now.outcome, self.settings.log
+        if folder is not None and not (folder / f"ranker-{outcome.id}.json").exists():
+            outcome.save(folder / f"ranker-{outcome.id}.json")
 
     def readiness(self) -> tuple[Readiness, str | None]:
         """Whether it has started, sees what becomes of the certificate, and can write the log; why it cannot."""
@@ -77,6 +86,7 @@ class Worker:
         before = self.current.reload_error
         if self.current.refresh(force=force):
             self.metrics.show_status(self.current.now.note.status)
+            self._keep_ranker()
         if self.current.reload_error is not None and (force or self.current.reload_error != before):
             self.metrics.count_reload_failure()
 

@@ -1,0 +1,85 @@
+"""Certificates from clicks: how long a million impressions take, and what they certify.
+
+python -m benchmarks.clicks POOL.parquet [REPETITIONS]     the power table: fairness gain by number of impressions
+
+Simulated clicks: Zipf traffic, examination 1/j, 10 % noise clicks; the logger has anchor 0.8 and temperature 0.4.
+"""
+
+import resource
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from isrr import GPLRanker, read_queries
+from isrr.clicks.calibrate import certified as certify
+from isrr.clicks.calibrate import checked_promise, click_path, click_sample
+from isrr.clicks.estimate import estimated
+from isrr.clicks.simulate import Users, expected_clicks, simulate
+from isrr.data.queries import Queries
+from isrr.metrics.disparity import disparity
+from isrr.scores.standardize import mean_and_deviation
+
+SIZES = (3_000, 10_000, 30_000, 100_000, 1_000_000)
+ANCHOR, TEMPERATURE = 0.8, 0.4
+
+
+def rows() -> list[dict[str, Any]]:
+    """Seconds and memory beside the limits that were set for them."""
+    found = []
+    for n_lists, limit in ((1_500, 180.0), (100_000, 1_800.0)):
+        code = f"from benchmarks.clicks import large; large({n_lists})"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        seconds, memory = map(float, done.stdout.split())
+        what = f"certify 1,000,000 impressions × 24 candidates × 60 configurations, {n_lists:,} distinct lists, a limit"
+        found.append({"what": what, "ours": seconds, "baseline": limit, "ratio": limit / seconds, "unit": "s"})
+        found.append({"what": "the same, memory", "ours": memory, "baseline": 3.0, "ratio": 3 / memory, "unit": "GiB"})
+    return found
+
+
+def large(n_lists: int, n: int = 1_000_000) -> None:
+    """Print the seconds of one certificate, and the memory of the process in GiB."""
+    rng = np.random.default_rng(20230)
+    relevance = rng.choice(3, n_lists * 24, p=[0.6, 0.3, 0.1])
+    scores = 0.8 * relevance + rng.normal(size=relevance.size)
+    queries = Queries.from_arrays(scores=scores, relevance=relevance, group=[24] * n_lists)
+    shown = simulate(queries, GPLRanker(temperature=TEMPERATURE, anchor=ANCHOR), n, seed=1).impressions()
+    start = time.perf_counter()
+    certify(shown, checked_promise("clicks@5 >= 95% of deterministic"))
+    print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+
+
+def power(pool: str, repetitions: int = 10) -> None:
+    """Print the fairness gain of the ranker that is certified, in %, by number of impressions."""
+    queries, users = read_queries(pool), Users()
+    queries = queries[np.arange(len(queries))]
+    mean, deviation = mean_and_deviation(queries)
+    logger = GPLRanker(temperature=TEMPERATURE, mean=mean, deviation=deviation, anchor=ANCHOR)
+    path = click_path(simulate(queries, logger, 10, users).impressions(), 5)
+    before = disparity(path.rankers[0].exposure(queries), queries).mean()
+    gain = [100 * (1 - disparity(ranker.exposure(queries), queries).mean() / before) for ranker in path.rankers]
+    kept = np.array([expected_clicks(queries, ranker, users) for ranker in path.rankers])
+    print(f"{pool}: {queries}\n| s | {' | '.join(f'{n:,}' for n in SIZES)} | oracle |\n|{'---|' * (len(SIZES) + 2)}")
+    found: dict[float, list[str]] = {0.95: [], 0.9: []}
+    for n in SIZES:
+        chosen: dict[float, list[float]] = {share: [] for share in found}
+        for seed in range(max(repetitions * 10_000 // max(n, 10_000), 2)):
+            shown = simulate(queries, logger, n, users, seed=seed).impressions()
+            measured = estimated(shown, path.rankers)
+            for share in found:
+                promise = checked_promise(f"clicks@5 >= {100 * share:g}% of deterministic")
+                sample = click_sample(measured, promise, path, ANCHOR, 1)
+                passing = sample.exempt | sample.holds(sample.targets, 0.05)
+                last = int(np.argmin(passing)) if not passing.all() else passing.size
+                chosen[share].append(max(gain[:last]))
+        for share, gains in chosen.items():
+            found[share].append(f"{np.mean(gains):.1f}")
+    for share, cells in found.items():
+        oracle = max(g for g, k in zip(gain, kept, strict=True) if k >= share * kept[0])
+        print(f"| {share} | {' | '.join(cells)} | {oracle:.1f} |", flush=True)
+
+
+if __name__ == "__main__":
+    power(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 10)

@@ -1,0 +1,151 @@
+"""Commands on clicks: what `isrr calibrate --clicks` and `isrr monitor --clicks` do; `isrr rollout status`."""
+
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from isrr.cli.console import progress, say, show_json, show_outcome, tell_of_compiling
+from isrr.cli.exits import ABSTAINED, BROKEN
+from isrr.cli.inputs import check_file, opened, promised
+from isrr.cli.ledger import check_ledger, ledger_at
+from isrr.cli.options import AsJson, RankerFile, Trust
+from isrr.errors import CertificateError, PromiseError
+
+if TYPE_CHECKING:
+    from isrr.certificate import Outcome
+
+SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+
+
+def seconds(text: str | None) -> float | None:
+    """A length of time as people write it.
+
+    Example:
+        >>> seconds("90s"), seconds("1.5h")
+        (90.0, 5400.0)
+    """
+    if text is None:
+        return None
+    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([smhd])\s*", text)
+    if not found:
+        raise PromiseError(f"{text!r} is no length of time; expected one like 90s, 30m, 1h or 2d")
+    return float(found[1]) * SECONDS[found[2]]
+
+
+def calibrate_by_clicks(
+    promise: list[str],
+    meaning: dict[str, Any],
+    clicked: dict[str, Any],
+    out_file: Path,
+    confidence: float,
+    attempts: int,
+    as_json: bool,
+) -> None:
+    """What `isrr calibrate` does where clicks are given."""
+    from isrr.certificate import ranker_path
+    from isrr.clicks.calibrate import calibrate_clicks, checked_promise
+
+    if len(promise) != 1:
+        raise PromiseError(f"clicks prove one promise at a time; {len(promise)} were given")
+    asked = checked_promise(promised(promise[0], meaning))
+    log, clicks, within = clicked.pop("log"), clicked.pop("clicks"), seconds(clicked.pop("within"))
+    check_file(out_file, read=(clicks, log))
+    ranker_path(out_file)
+    check_ledger(clicks, out_file)
+    tell_of_compiling()
+    with progress("estimating clicks") as advance:
+        outcome = calibrate_clicks(
+            clicks, asked, confidence, log=log, within=within, attempts=attempts,
+            count_look=ledger_at(clicks, out_file), progress=advance, **clicked,
+        )  # fmt: skip
+    outcome.save(out_file)
+    if as_json:
+        show_json(outcome.document())
+    else:
+        show_outcome(outcome)
+        say(f"written to {out_file}")
+    if outcome.abstained:
+        raise typer.Exit(ABSTAINED)
+
+
+def watch_clicks(
+    ranker: Path, outcome: "Outcome", log: Path, clicks: Path, within: str, delta: float | None, as_json: bool
+) -> None:
+    """What `isrr monitor` does where clicks are given."""
+    from isrr.clicks.table import read_clicks
+    from isrr.monitor.clicks import ClickMonitor
+    from isrr.status import revoke
+
+    window = seconds(within)
+    assert window is not None
+    watch = ClickMonitor(outcome, delta=delta)
+    alarm = watch.update(log, read_clicks(clicks, value=watch.column), within=window, now=time.time())
+    if alarm is not None:
+        revoke(ranker, outcome.id, alarm)
+    if as_json:
+        show_json({"n_units": watch.n_units, "share": watch.share, "evidence": watch.evidence, "alarm": alarm})
+    else:
+        say(str(watch))
+    if alarm is not None:
+        raise typer.Exit(BROKEN)
+
+
+rollout = typer.Typer(no_args_is_help=True, help="A live rollout against the order by score.")
+
+
+@rollout.command()
+def status(
+    ranker: RankerFile,
+    log: Annotated[Path, typer.Option(help="The served-ranking log that `isrr serve --rollout` wrote.")],
+    clicks: Annotated[Path, typer.Option(help="Clicks on those lists: list_id, item_id, time.")],
+    within: Annotated[str, typer.Option(help="How long after its list a click counts, e.g. 30m, 1h or 2d.")] = "1h",
+    first: Annotated[int, typer.Option(help="Lists of each session that count, the earliest ones.", min=1)] = 1,
+    as_json: AsJson = False,
+    trust_edited: Trust = False,
+) -> None:
+    """Look at a rollout: certify the present step, or end it, and tell the service, which follows within a second.
+
+    Look as often as you like: the evidence allows for it. Exit code 4 when
+    a step has failed. When the last step is certified, the certificate, for
+    which nothing is assumed of users, is written to ranker.confirmed.json.
+
+    isrr rollout status ranker.json --log served/ --clicks clicks.parquet
+    """
+    from isrr.certificate import Certificate
+    from isrr.clicks.live import confirmed, looked_at, sessions_of
+    from isrr.clicks.rollout import read_rollout
+    from isrr.clicks.table import read_clicks
+    from isrr.files import locked
+    from isrr.status import beside
+
+    outcome = opened(ranker, trust_edited)
+    with locked(beside(ranker, "rollout")):
+        state = read_rollout(ranker, outcome.id)
+        if state is None or not isinstance(outcome, Certificate):
+            raise CertificateError(f"{ranker}: there is no rollout of it; isrr serve {ranker} --rollout begins one")
+        window = seconds(within)
+        assert window is not None
+        found = looked_at(
+            outcome,
+            state,
+            sessions_of(log, read_clicks(clicks), state, outcome.k, within=window, first=first, now=time.time()),
+            first=first,
+        )
+        if found.rollout.stage == "done" and state.stage == "running":
+            confirmed(outcome, found).save(beside(ranker, "confirmed"))
+        if found.rollout != state:
+            found.rollout.save(ranker)
+    if as_json:
+        show_json(
+            {
+                "stage": found.rollout.stage, "step": found.step, "steps": len(state.steps), "share": found.share,
+                "sessions": len(found.sessions), "evidence": found.evidence, "reason": found.rollout.reason,
+            }
+        )  # fmt: skip
+    else:
+        say(str(found))
+    if found.rollout.stage == "failed":
+        raise typer.Exit(BROKEN)

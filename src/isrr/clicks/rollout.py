@@ -1,0 +1,122 @@
+"""A live rollout: where it stands, and which arm a session is in. Light enough for the service.
+
+Along the path of a certificate, step by step, sessions are split by lot: control gets the order by score, treatment the
+step's ranker. The state lies beside the ranker file, `ranker.json` → `ranker.rollout.json`; `isrr rollout status`
+writes it, the service reads it.
+"""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from hashlib import blake2b
+from os import PathLike
+from typing import Literal
+
+import numpy as np
+
+from isrr.certificate import Certificate, Outcome
+from isrr.errors import CertificateError, DataError
+from isrr.files import write_atomically
+from isrr.json_files import read_json
+from isrr.ranker.gpl import GPLRanker
+from isrr.status import beside
+
+MOST_STEPS = 20
+BUDGET = 200_000  # sessions after which a step has failed
+Stage = Literal["running", "done", "failed"]
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Where a rollout stands.
+
+    Attributes:
+        certificate: The certificate whose path is walked.
+        control: Share of sessions that get the order by score.
+        steps: The configurations of its curve that are walked through.
+        step: The step that is tried now; all are certified where it is the number of steps.
+        stage: "running", "done" or "failed".
+        budget: Sessions after which a step has failed.
+        reason: What ended it, in words.
+    """
+
+    certificate: str
+    control: float
+    steps: tuple[int, ...]
+    step: int = 0
+    stage: Stage = "running"
+    budget: int = BUDGET
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", tuple(self.steps))
+        if not 0 < self.control < 1:
+            raise ValueError(f"`control=` must lie in (0, 1), got {self.control:g}; it is a share of the sessions")
+        if self.stage not in ("running", "done", "failed") or not 0 <= self.step <= len(self.steps) or not self.steps:
+            raise ValueError(f"step {self.step} of {len(self.steps)} cannot be {self.stage!r}")
+
+    @classmethod
+    def begin(cls, outcome: Outcome, control: float = 0.5, budget: int = BUDGET) -> "Rollout":
+        """The first step; steps lead to the certificate's own ranker, evenly along its path."""
+        if not isinstance(outcome, Certificate):
+            raise CertificateError("nothing was certified, so there is nothing to roll out")
+        if [promise.of for promise in outcome.promises] != ["deterministic"] or outcome.provenance.clicks is None:
+            raise CertificateError(
+                f"'{outcome.promises[0]}' cannot be rolled out; expected one promise about clicks, of deterministic"
+            )
+        rankers = [point.ranker for point in outcome.curve]
+        last = rankers.index(outcome.ranker)
+        first = next(i for i, ranker in enumerate(rankers) if not ranker.is_deterministic)
+        steps = np.unique(np.linspace(first, last, min(MOST_STEPS, last - first + 1)).round().astype(int))
+        return cls(outcome.id, control, tuple(steps.tolist()), budget=budget)
+
+    def ranker(self, outcome: Outcome) -> GPLRanker:
+        """Who serves the treatment: the step that is tried, or, once it has ended, the last one that was certified."""
+        at = self.step if self.stage == "running" else self.step - 1
+        return GPLRanker.deterministic(outcome.k) if at < 0 else outcome.curve[self.steps[at]].ranker
+
+    def treated(self, session: object) -> bool:
+        """Whether a session is in the treatment of the present step."""
+        name = f"{self.certificate} {self.step} {session}".encode()
+        lot = int.from_bytes(blake2b(name, digest_size=8, person=b"isrr rollout").digest(), "little")
+        return lot >= self.control * 2**64
+
+    def after(self, *, certified: bool, reason: str) -> "Rollout":
+        """The state after a step was decided."""
+        if not certified:
+            return replace(self, stage="failed", reason=reason)
+        done = self.step + 1 == len(self.steps)
+        return replace(self, step=self.step + 1, stage="done" if done else "running", reason=reason)
+
+    def save(self, ranker_file: str | PathLike[str]) -> None:
+        """Write the state beside a ranker file, all of it or nothing."""
+        write_atomically(beside(ranker_file, "rollout"), (json.dumps(asdict(self), indent=1) + "\n").encode())
+
+
+def read_rollout(ranker_file: str | PathLike[str], certificate: str) -> Rollout | None:
+    """The rollout of the certificate with this id; None where there is none."""
+    file = beside(ranker_file, "rollout")
+    try:
+        found = Rollout(**read_json(file))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError) as error:
+        raise CertificateError(f"{file}: not the state of a rollout: {error}") from None
+    return found if found.certificate == certificate else None
+
+
+def arm_name(step: int, treated: bool) -> str:
+    """As the log has it.
+
+    Example:
+        >>> arm_name(2, True), step_and_arm("treatment 2")
+        ('treatment 2', (2, True))
+    """
+    return f"{'treatment' if treated else 'control'} {step}"
+
+
+def step_and_arm(name: str) -> tuple[int, bool]:
+    """The step and whether it is the treatment, from a name in the log."""
+    arm, _, step = name.partition(" ")
+    if arm not in ("treatment", "control") or not step.isdecimal():
+        raise DataError(f"{name!r} is no arm of a rollout; expected one like 'treatment 2'")
+    return int(step), arm == "treatment"

@@ -1,0 +1,235 @@
+"""Simulated users: lists drawn for Zipf traffic, and the clicks on them, for tests, benchmarks and examples.
+
+Position-based users examine place j with a chance of j^−η and click on what they examine by its worth; with trust they
+also click on what is worthless, for its high place; in a cascade they go down the list, and stop after a good result.
+The first two keep the assumption of `isrr.clicks.estimate`, the third one breaks it.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isrr.clicks.estimate import order_placement
+from isrr.clicks.impressions import Impressions, Rules, Unit
+from isrr.data.identifiers import Ids
+from isrr.data.queries import FloatArray, IntArray, Queries
+from isrr.gains import item_gains
+from isrr.ranker.gpl import GPLRanker
+
+AT_ONCE = 1 << 16  # lists drawn at a time
+
+
+@dataclass(frozen=True)
+class Users:
+    """How users click.
+
+    Attributes:
+        model: "position", "trust" or "cascade".
+        examination: η; place j is examined with chance j^−η. Not read in a cascade.
+        noise: Chance of a click on an examined item that is worth nothing.
+        patience: In a cascade, the chance of going on to the next place.
+        satisfaction: In a cascade, the share of clicks after which nothing more is looked at.
+        idle: Share of users who never click.
+    """
+
+    model: Literal["position", "trust", "cascade"] = "position"
+    examination: float = 1.0
+    noise: float = 0.1
+    patience: float = 0.8
+    satisfaction: float = 0.6
+    idle: float = 0.0
+
+    def chances(self, queries: Queries, k: int) -> FloatArray:
+        """Chance of a click on each row's item at each place, for users who are not idle, (n_rows, k).
+
+        In a cascade, given that the place is reached.
+        """
+        gains = item_gains(queries, "exponential")
+        worth, place = (gains / gains.max())[:, None], np.arange(1.0, k + 1.0)
+        if self.model == "trust":  # the shape of Agarwal et al. 2019
+            clicked = worth * (0.98 - place / 100) + (1 - worth) * (0.65 / place)
+        else:
+            clicked = np.broadcast_to(self.noise + (1 - self.noise) * worth, (worth.size, k))
+        return np.asarray(clicked if self.model == "cascade" else clicked * place**-self.examination)
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """Lists that were shown, and the clicks on them.
+
+    Attributes:
+        queries: What was searched for, with relevance.
+        ranker: Who drew the lists.
+        query_of, user_of: The query and the user of each impression, (n,).
+        rankings: Positions within the query, (n, k); −1 beyond the end of a list.
+        clicked: Whether each place was clicked, (n, k).
+    """
+
+    queries: Queries
+    ranker: GPLRanker
+    query_of: IntArray
+    user_of: IntArray
+    rankings: NDArray[np.int64]
+    clicked: NDArray[np.bool_]
+
+    def impressions(self, unit: Unit = "impression", first: int = 1) -> Impressions:
+        """The same for the estimator, in the order given, with all impressions of a unit next to each other."""
+        impression, place = np.nonzero(self.clicked)
+        query = self.query_of[impression]
+        row = self.queries.offsets[query] + self.rankings[impression, place]
+        unit_of = np.arange(self.query_of.size) if unit == "impression" else self.user_of
+        return Impressions(
+            replace(self.queries, relevance=None), (self.ranker,), np.zeros(len(self.queries), np.int64),
+            Rules(self.ranker.k, unit, first), unit, self.query_of.astype(np.int32), unit_of.astype(np.int32),
+            impression, row, place, np.ones(row.size), {}, "simulated",
+            np.arange(self.query_of.size, dtype=np.float64),
+        )  # fmt: skip
+
+    @cached_property
+    def _ids(self) -> list[str]:
+        return [f"list-{i}" for i in range(self.query_of.size)]
+
+    def log(self, certificate: str, *, start: float = 0.0) -> Any:
+        """The served-ranking log of these lists, in Arrow, one list a second."""
+        import pyarrow as pa
+
+        from isrr.data.served_log import COLUMNS
+
+        queries, n, k = self.queries, self.query_of.size, self.ranker.k
+        sizes = queries.n_items[self.query_of]
+        rows = np.repeat(queries.offsets[self.query_of] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+        shown = (self.rankings >= 0).sum(axis=1)
+        deterministic = np.where(
+            np.arange(k) < sizes[:, None], queries.by_score[np.minimum(
+                queries.offsets[self.query_of][:, None] + np.arange(k), queries.n_rows - 1)], -1
+        )  # fmt: skip
+        assert queries.item_ids is not None
+
+        def lists(values: Any, lengths: IntArray) -> Any:
+            ends = pa.array(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32))
+            return pa.ListArray.from_arrays(ends, pa.array(values))
+
+        columns = {
+            "list_id": self._ids,
+            "time": start + np.arange(n, dtype=np.float64),
+            "certificate": [certificate] * n,
+            "status": ["valid"] * n,
+            "order": ["drawn"] * n,
+            "query_id": queries.query_ids.astype(str)[self.query_of],
+            "first_rank": np.ones(n, np.int64),
+            "n_shown": shown,
+            "item_ids": lists(queries.item_ids.astype(str)[rows], sizes),
+            "scores": lists(queries.need_scores()[rows], sizes),
+            "ranking": lists(self.rankings[self.rankings >= 0], shown),
+            "propensities": lists(np.ones(int(shown.sum())), shown),
+            "deterministic": lists(deterministic[deterministic >= 0].astype(np.int64), np.minimum(sizes, k)),
+            "session": [f"user-{user}" for user in self.user_of],
+        }
+        table = pa.table(columns)
+        for name in COLUMNS.names[len(columns) :]:
+            table = table.append_column(name, pa.nulls(n, COLUMNS.field(name).type))
+        return table.select(COLUMNS.names).cast(COLUMNS)
+
+    def clicks(self, *, start: float = 0.0) -> Any:
+        """The click table, in Arrow; each click some seconds after its list."""
+        import pyarrow as pa
+
+        impression, place = np.nonzero(self.clicked)
+        rows = self.queries.offsets[self.query_of[impression]] + self.rankings[impression, place]
+        assert self.queries.item_ids is not None
+        named = np.array(self._ids, object)[impression]
+        times = start + impression + 3.0 * (place + 1)
+        return pa.table({"list_id": named, "item_id": self.queries.item_ids.astype(str)[rows], "time": times})
+
+    def save(self, folder: Path, certificate: str) -> tuple[Path, Path]:
+        """Write log and clicks as Parquet; where they lie."""
+        from isrr.data.files import write_table
+
+        log, clicks = folder / "served.parquet", folder / "clicks.parquet"
+        write_table(self.log(certificate), log, "parquet")
+        write_table(self.clicks(), clicks, "parquet")
+        return log, clicks
+
+
+def simulate(
+    queries: Queries,
+    ranker: GPLRanker,
+    n: int,
+    users: Users = Users(),  # noqa: B008 — a frozen value
+    *,
+    zipf: float = 10.0,
+    per_user: int = 1,
+    seed: int = 0,
+) -> Simulated:
+    """Draw n impressions and the clicks on them.
+
+    Args:
+        queries: Judged queries; a click goes by the gain of the item.
+        ranker: Plackett–Luce, at a temperature, with an anchor and a floor of its own.
+        n: Impressions.
+        users: How they click.
+        zipf: The r-th most frequent query is asked with a frequency of 1/(r + zipf).
+        per_user: Impressions of each user, all of the same query.
+        seed: Random seed.
+
+    Example:
+        >>> queries = Queries.from_arrays(scores=[2.0, 1.0, 0.0], relevance=[0, 2, 1], group=[3])
+        >>> simulate(queries, GPLRanker(k=2, anchor=0.8), 1_000).clicked.mean(axis=0).round(2)
+        array([0.21, 0.4 ])
+    """
+    if ranker.threshold or ranker.boost:
+        raise ValueError("lists are simulated for Plackett–Luce with an anchor or a floor; leave out the other dials")
+    if queries.items is None:
+        queries = replace(queries, items=Ids(np.arange(queries.n_rows)))
+    rng, k = np.random.default_rng(seed), ranker.k
+    user_of = np.arange(n) // per_user
+    n_users = int(user_of[-1]) + 1
+    query_of = rng.choice(len(queries), n_users, p=frequencies(len(queries), zipf))[user_of]
+    scores, order = ranker.mapped(queries.need_scores()) * ranker.scale, queries.by_score
+    longest = int(queries.n_items.max())
+    rankings = np.full((n, k), -1, np.int64)
+    by_score = _padded(queries.offsets, order.astype(np.int64), longest, -1)[:, :k]
+    padded = _padded(queries.offsets, scores, longest, -np.inf)
+    rankings[:, : by_score.shape[1]] = by_score[query_of]
+    drawn = np.flatnonzero(rng.random(n) >= ranker.order_share(queries)[query_of])
+    for start in range(0, drawn.size, AT_ONCE):
+        some = drawn[start : start + AT_ONCE]
+        noisy = padded[query_of[some]] + rng.gumbel(size=(some.size, longest))
+        top = np.argpartition(-noisy, min(k, longest) - 1, axis=1)[:, :k]
+        top = np.take_along_axis(top, np.argsort(-np.take_along_axis(noisy, top, axis=1), axis=1), axis=1)
+        filled = np.arange(top.shape[1]) < queries.n_items[query_of[some]][:, None]
+        rankings[some, : top.shape[1]] = np.where(filled, top, -1)
+    rows = queries.offsets[query_of][:, None] + np.maximum(rankings, 0)
+    would = rng.random((n, k)) < users.chances(queries, k)[rows, np.arange(k)]
+    would &= (rankings >= 0) & (rng.random(n_users) >= users.idle)[user_of][:, None]
+    if users.model == "cascade":
+        goes_on = rng.random((n, k)) < users.patience * (1 - users.satisfaction * would)
+        would[:, 1:] &= np.logical_and.accumulate(goes_on[:, :-1], axis=1)
+    return Simulated(queries, ranker, query_of, user_of, rankings, would)
+
+
+def frequencies(n_queries: int, zipf: float = 10.0) -> FloatArray:
+    """How often each query is asked, (n_queries,); which ones are frequent is fixed by a seed of its own."""
+    share = 1.0 / (zipf + np.arange(n_queries))
+    return np.random.default_rng(5).permutation(share / share.sum())
+
+
+def expected_clicks(queries: Queries, ranker: GPLRanker, users: Users, *, zipf: float = 10.0) -> float:
+    """Clicks per impression that a ranker gets from users who keep the assumption, exactly."""
+    if users.model == "cascade":
+        raise ValueError("in a cascade, clicks depend on the whole list; simulate them")
+    k = ranker.k
+    placed = order_placement(queries, k) if ranker.is_deterministic else ranker.placement(replace(queries, rows=None))
+    asked = np.repeat(frequencies(len(queries), zipf), queries.n_items)[:, None]
+    return float((asked * placed * users.chances(queries, k)).sum() * (1 - users.idle))
+
+
+def _padded(offsets: IntArray, values: NDArray[Any], longest: int, fill: float) -> NDArray[Any]:
+    out = np.full((offsets.size - 1, longest), fill, values.dtype)
+    inside = np.arange(longest) < np.diff(offsets)[:, None]
+    out[inside] = values
+    return out

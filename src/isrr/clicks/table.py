@@ -1,0 +1,171 @@
+"""Click tables: one row per click, with the list that was clicked on, the item, and when.
+
+    list_id      names the list; `isrr serve` answers with it and logs it
+    item_id      the item that was clicked
+    time         seconds since 1970, a timestamp, or ISO 8601 text; needed to tell early and late clicks
+    kind         optional: "click", "purchase", …
+    any numbers  optional: a margin, a price, for promises such as value(margin)@5
+
+Events of OpenSearch's User Behavior Insights (`ubi_events`) are read too, where their `query_id` is the `list_id` of
+the answer: the item is `event_attributes.object.object_id`, the kind `action_name`, and clicks are counted unless
+another kind is asked for.
+
+Which of the clicks count is decided when they meet the lists, in `isrr.clicks.impressions`.
+"""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isrr.data.dataframes import from_frame
+from isrr.data.files import Table, kind_of, open_table, reading
+from isrr.data.identifiers import Ids
+from isrr.data.queries import FloatArray
+from isrr.errors import DataError
+
+Keys = NDArray[np.uint64]
+LIST_NAMES = ("list_id", "impression_id")
+
+
+@dataclass(frozen=True, eq=False)
+class Clicks:
+    """Clicks, one per row, by list.
+
+    Attributes:
+        lists, items: Hashes of the list's and of the item's id, (n_clicks,).
+        times: Seconds since 1970, (n_clicks,); NaN where the table has none.
+        value: What each click is worth, (n_clicks,).
+        n_other: Rows of other kinds, left out.
+    """
+
+    lists: Keys
+    items: Keys
+    times: FloatArray
+    value: FloatArray = field(default_factory=lambda: np.empty(0))
+    n_other: int = 0
+
+    def __post_init__(self) -> None:
+        if self.value.size == 0:
+            object.__setattr__(self, "value", np.ones(self.lists.size))
+        order = np.argsort(self.lists, kind="stable")
+        for name in ("lists", "items", "times", "value"):
+            object.__setattr__(self, name, getattr(self, name)[order])
+
+    def __len__(self) -> int:
+        return int(self.lists.size)
+
+
+def read_clicks(source: Any, *, value: str | None = None, kind: str | None = None) -> Clicks:
+    """Read a click table.
+
+    Args:
+        source: A Parquet, CSV, JSONL or Arrow file, or a table of pandas, polars or pyarrow; `Clicks` are returned as
+            they are.
+        value: Column with what a click is worth, ≥ 0; every click counts 1 unless given.
+        kind: Count the rows of this `kind` alone.
+    """
+    if isinstance(source, Clicks):
+        return source
+    table = opened(source)
+    if {"action_name", "event_attributes"} <= set(table.columns):
+        table, kind = _from_ubi(table), kind or "click"
+    listed = need(table, *LIST_NAMES)
+    item = need(table, "item_id")
+    wanted = [listed, item, *(name for name in ("time", "kind", value) if name is not None and name in table.columns)]
+    if value is not None:
+        need(table, value)
+    if kind is not None:
+        need(table, "kind")
+    rows = read(table, wanted, [listed, item])
+    n_rows = rows.num_rows
+    if kind is not None:
+        import pyarrow.compute as pc
+
+        rows = rows.filter(pc.equal(rows["kind"], kind))
+    n = rows.num_rows
+    times = seconds(rows["time"], table.name) if "time" in wanted else np.full(n, np.nan)
+    return Clicks(
+        Ids.of(rows[listed], listed, n).hashes() if n else np.empty(0, np.uint64),
+        Ids.of(rows[item], item, n).hashes() if n else np.empty(0, np.uint64),
+        times,
+        np.ones(n) if value is None else numbers(rows[value], value, table.name),
+        n_rows - n,
+    )
+
+
+def opened(source: Any) -> Table:
+    """A table that is read when asked, from a file or a frame."""
+    if isinstance(source, str | os.PathLike):
+        path = Path(source)
+        kind = kind_of(path)
+        if kind == "letor":
+            raise DataError(f"{path}: this is LETOR text; expected a click table: Parquet, CSV, JSONL or Arrow")
+        return open_table(path, kind)
+    return from_frame(source)
+
+
+def need(table: Table, *names: str) -> str:
+    """The first of these columns that a table has."""
+    for name in names:
+        if name in table.columns:
+            return name
+    raise DataError(
+        f"{table.name}: there is no column {' or '.join(map(repr, names))}; the columns are {', '.join(table.columns)}"
+    )
+
+
+def read(table: Table, columns: list[str], ids: list[str]) -> Any:
+    """Columns of a table, in Arrow."""
+    with reading(table.name):
+        return table.read(list(dict.fromkeys(columns)), ids)
+
+
+def numbers(column: Any, name: str, source: str) -> FloatArray:
+    """A column of finite numbers ≥ 0."""
+    import pyarrow as pa
+
+    try:
+        found = np.asarray(column.cast(pa.float64()).to_numpy(), np.float64)
+    except pa.ArrowException:
+        raise DataError(f"{source}: column {name!r} holds {column.type}; expected numbers") from None
+    bad = np.flatnonzero(~(np.isfinite(found) & (found >= 0)))
+    if bad.size:
+        raise DataError(f"{source}: row {bad[0]}: {name} is {found[bad[0]]}; expected a finite number ≥ 0")
+    return found
+
+
+def seconds(column: Any, source: str) -> FloatArray:
+    """A column of times as seconds since 1970; NaN where there is none."""
+    import pyarrow as pa
+
+    try:
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            column = column.cast(pa.timestamp("us", tz="UTC"))
+        if pa.types.is_timestamp(column.type):
+            return np.asarray(column.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.float64()).to_numpy()) / 1e6
+        return np.asarray(column.cast(pa.float64()).to_numpy(), np.float64)
+    except pa.ArrowException as error:
+        said = str(error).partition("\n")[0]
+        raise DataError(
+            f"{source}: column 'time' cannot be read: {said}; expected seconds since 1970, timestamps or ISO 8601 text"
+        ) from None
+
+
+def _from_ubi(table: Table) -> Table:
+    """Events of User Behavior Insights as a click table; events that name no list or no item are no clicks."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    rows = read(table, [need(table, name) for name in ("query_id", "action_name", "timestamp", "event_attributes")], [])
+    try:
+        item = pc.struct_field(rows["event_attributes"], ["object", "object_id"])
+    except pa.ArrowException:
+        raise DataError(f"{table.name}: expected event_attributes.object.object_id, the item of each event") from None
+    named = {"list_id": rows["query_id"], "item_id": item, "kind": rows["action_name"], "time": rows["timestamp"]}
+    made = pa.table(named)
+    made = made.filter(pc.and_(made["list_id"].is_valid(), made["item_id"].is_valid()))
+    return Table(table.name, made.column_names, lambda columns, _: made.select(columns))

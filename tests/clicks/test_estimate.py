@@ -1,0 +1,148 @@
+"""The item–position estimator: unbiased where its assumption holds, the same as its slow twin, safe in its errors."""
+
+import numpy as np
+import pytest
+
+from isrr.clicks.calibrate import certified, checked_promise, click_path, click_sample
+from isrr.clicks.estimate import check_anchor, check_loggers, estimated, gains
+from isrr.clicks.simulate import Users, expected_clicks, simulate
+from isrr.errors import DataError, PromiseError
+from isrr.promises.promise import INEXACTNESS, Promise
+from isrr.ranker.gpl import GPLRanker
+
+RANKERS = [GPLRanker.deterministic(3), GPLRanker(k=3, temperature=0.3), GPLRanker(k=3, temperature=1.5)]
+
+
+def slow(shown, ranker, logger):
+    """Clicks a ranker would get, impression by impression, with placements counted query by query."""
+    totals = np.zeros(shown.query_of.size)
+    for i, query in enumerate(shown.query_of):
+        one = shown.queries[[query]]
+        drawn, logged = ranker.placement(one), logger.placement(one)
+        for place in np.flatnonzero(shown.clicked[i]):
+            item = shown.rankings[i, place]
+            totals[i] += max(drawn[item, place] - INEXACTNESS, 0) / (logged[item, place] + INEXACTNESS)
+    return totals
+
+
+def test_the_estimator_equals_its_slow_twin(queries, logger):
+    shown = simulate(queries, logger, 300, seed=20230)
+    found = estimated(shown.impressions(), RANKERS)
+    for column, ranker in enumerate(RANKERS):
+        np.testing.assert_allclose(found.values[:, column], slow(shown, ranker, logger), rtol=1e-9, atol=1e-12)
+    assert (found.reference >= found.values[:, 0]).all()  # errors go to the safe side
+    np.testing.assert_allclose(found.reference, found.values[:, 0], rtol=1e-5)
+
+
+def test_estimates_have_the_true_clicks_as_their_mean(queries, logger, users):
+    shown = simulate(queries, logger, 200_000, users, seed=20231)
+    found = estimated(shown.impressions(), RANKERS)
+    for column, ranker in enumerate(RANKERS):
+        error = found.values[:, column].std() / np.sqrt(len(found.values))
+        assert abs(found.values[:, column].mean() - expected_clicks(queries, ranker, users)) < 4 * error + 1e-5
+
+
+def test_a_cascade_biases_them(queries, logger):
+    users = Users("cascade", satisfaction=1.0)
+    explored = simulate(queries, logger, 400_000, users, seed=20232)
+    found = estimated(explored.impressions(), RANKERS)
+    measured = found.values[:, 2].mean() / found.reference.mean()
+    true = [simulate(queries, ranker, 400_000, users, seed=7).clicked.mean() for ranker in (_order(), RANKERS[2])]
+    assert 0.001 < abs(measured - true[1] / true[0]) < 0.05
+
+
+def _order():
+    return GPLRanker(k=3, anchor=1.0)
+
+
+def test_blocks_and_units_add_up(queries, logger):
+    shown = simulate(queries, logger, 1_000, per_user=5, seed=20233)
+    alone = estimated(shown.impressions(), RANKERS)
+    users = estimated(shown.impressions("user", first=5), RANKERS)
+    blocks = estimated(shown.impressions(), RANKERS, most=250)
+    np.testing.assert_allclose(users.values, alone.values.reshape(200, 5, 3).sum(axis=1), atol=1e-12)
+    np.testing.assert_allclose(blocks.values, alone.values.reshape(250, 4, 3).mean(axis=1), atol=1e-12)
+    assert blocks.block == 4
+
+
+def test_losses_are_those_of_the_formula_and_at_most_1(queries, logger):
+    promise = Promise.parse("clicks@3 >= 90% of deterministic")
+    shown = simulate(queries, logger, 5_000, seed=20234).impressions()
+    path = click_path(shown, 3)
+    found = estimated(shown, path.rankers)
+    sample = click_sample(found, promise, path, logger.anchor, 1)
+    losses = promise.losses(sample.values.copy(), sample.reference)
+    bound = 0.9 * 3 / logger.anchor
+    difference = (0.9 * found.reference[:, None] - found.values) / bound
+    np.testing.assert_allclose((losses - promise.alpha) * 1.9 / 0.9, np.minimum(difference, 1), atol=1e-12)
+    assert losses.max() <= 1
+
+
+def test_gains_rise_with_the_score_and_follow_clicks(queries, logger):
+    shown = simulate(queries, logger, 50_000, seed=20235).impressions()
+    found, order = gains(shown), np.argsort(shown.lists.scores)
+    assert (np.diff(found[order]) >= -1e-12).all()
+    assert found[order[-1]] > 2 * found[order[0]] >= 0
+
+
+@pytest.mark.parametrize(
+    ("ranker", "said"),
+    [
+        (GPLRanker(k=3), "without an anchor"),
+        (GPLRanker(k=3, anchor=1.0), "all served in the order by score"),
+        (GPLRanker(k=3, anchor=0.5, decay=0.9, threshold=0.2), "expected decay 1"),
+    ],
+)
+def test_loggers_that_cannot_be_reweighted_are_refused(queries, logger, ranker, said):
+    from dataclasses import replace
+
+    shown = replace(simulate(queries, logger, 500, seed=1).impressions(), loggers=(ranker,))
+    with pytest.raises(DataError, match=said):
+        check_loggers(shown)
+
+
+def test_an_anchor_too_small_is_refused_with_one_that_would_do(queries):
+    shown = simulate(queries, GPLRanker(k=3, anchor=0.001), 5_000, seed=1).impressions()
+    with pytest.raises(DataError, match=r"an anchor of 0.001 is too small for 5,000 impressions .* at least 0\.0"):
+        check_anchor(shown, 0.9, 0.05, 1.0)
+    check_anchor(simulate(queries, GPLRanker(k=3, anchor=0.3), 5_000, seed=1).impressions(), 0.9, 0.05, 1.0)
+
+
+def test_only_shares_of_deterministic_can_be_promised():
+    for text in ("clicks@5 >= 0.8", "ndcg@5 >= 95% of deterministic", "value(x)@5 >= 2 with bound 9"):
+        with pytest.raises(PromiseError):
+            checked_promise(text)
+    assert checked_promise("value(margin)@5 >= 95% of deterministic with bound 40").range == (0.0, 200.0)
+
+
+def test_a_certificate_speaks_of_clicks_and_of_what_was_assumed(queries, logger):
+    promise = checked_promise("clicks@3 >= 85% of deterministic")
+    outcome = certified(simulate(queries, logger, 20_000, seed=3).impressions(), promise)
+    assert not outcome.abstained
+    text = str(outcome)
+    assert "clicks@3 >= 85% of deterministic" in text
+    assert "20,000 impressions" in text
+    assert "depends on the query, the item and its place" in text
+    assert "rollout" in text
+    assert "anchor 0.7" in text
+    assert "NDCG" not in text
+    assert "judged" not in text
+
+
+def test_too_few_impressions_end_in_an_abstention_that_counts_them(queries, logger):
+    outcome = certified(
+        simulate(queries, logger, 200, seed=3).impressions(), checked_promise("clicks@3 >= 95% of deterministic")
+    )
+    assert outcome.abstained
+    assert "impressions in all would be enough" in str(outcome)
+
+
+def test_values_of_clicked_items_are_bounded(queries, logger):
+    from dataclasses import replace
+
+    shown = simulate(queries, logger, 20_000, seed=3).impressions()
+    worth = replace(shown, value=np.where(shown.row % 2, 5.0, 1.0))
+    promise = checked_promise("value(margin)@3 >= 80% of deterministic with bound 5")
+    assert not certified(worth, promise).abstained
+    with pytest.raises(PromiseError, match="above the bound 4"):
+        certified(worth, checked_promise("value(margin)@3 >= 80% of deterministic with bound 4"))

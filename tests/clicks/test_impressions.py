@@ -1,0 +1,192 @@
+"""Which lists and clicks count: every rule, by hand."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import isrr
+from isrr.clicks.estimate import estimated
+from isrr.clicks.impressions import Rules, impressions, impressions_of_table
+from isrr.clicks.simulate import simulate
+from isrr.clicks.table import read_clicks
+from isrr.data.served_log import COLUMNS
+from isrr.errors import DataError
+from isrr.ranker.gpl import GPLRanker
+
+RANKER = GPLRanker(k=2, anchor=0.5)
+
+
+def line(name, time=100.0, **other):
+    given = {
+        "list_id": name, "time": time, "certificate": "c", "status": "valid", "order": "drawn", "query_id": "q",
+        "first_rank": 1, "n_shown": 3, "item_ids": ["a", "b", "d"], "scores": [3.0, 2.0, 1.0], "ranking": [1, 0, 2],
+        "propensities": [0.2, 0.5, 1.0], "deterministic": [0, 1],
+    }  # fmt: skip
+    return given | other
+
+
+def joined(tmp_path, lines, clicks, **rules):
+    log = tmp_path / "log.parquet"
+    pq.write_table(pa.Table.from_pylist(lines, COLUMNS), log)
+    table = read_clicks(pa.Table.from_pylist(clicks), kind=rules.pop("kind", None), value=rules.pop("value", None))
+    return impressions(log, table, {"c": RANKER}, Rules(2, **rules))
+
+
+def click(name, item, time=101.0, **other):
+    return {"list_id": name, "item_id": item, "time": time} | other
+
+
+def test_clicks_meet_their_lists(tmp_path):
+    found = joined(tmp_path, [line("one"), line("two")], [click("two", "b"), click("two", "a")])
+    assert len(found) == 2
+    assert len(found.lists) == 1
+    assert sorted(zip(found.row.tolist(), found.place.tolist(), strict=True)) == [(0, 1), (1, 0)]
+    assert len(set(found.impression.tolist())) == 1
+    assert found.counts == {}
+
+
+@pytest.mark.parametrize(
+    ("clicks", "rules", "reason", "n", "left"),
+    [
+        ([click("one", "b"), click("one", "b", 102.0)], {}, "repeated clicks", 1, 1),
+        ([click("one", "b"), click("one", "zzz")], {}, "clicks on items not shown", 1, 1),
+        ([click("one", "b"), click("other", "b")], {}, "clicks on lists that do not count", 1, 1),
+        ([click("one", "b"), click("one", "a", 99.0)], {}, "clicks before the list", 1, 1),
+        ([click("one", "b"), click("one", "a", 4_000.0)], {"within": 3_600.0}, "late clicks", 1, 1),
+        ([click("one", "b"), click("one", "d")], {}, "clicks below place 2", 1, 1),
+        ([click("one", "b")] * 4, {"most_clicks": 3}, "clicks on a list with more than 3", 4, 0),
+        ([click("one", "b", kind="x"), click("one", "b", kind="buy")], {"kind": "buy"}, "clicks of another kind", 1, 1),
+    ],
+)  # fmt: skip
+def test_clicks_that_do_not_count_are_counted(tmp_path, clicks, rules, reason, n, left):
+    found = joined(tmp_path, [line("one")], clicks, **rules)
+    assert found.counts == {reason: n}
+    assert found.n_clicks == left
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (line("bad", order="deterministic"), "lists not drawn by a known ranker"),
+        (line("bad", status="uncovered"), "lists not drawn by a known ranker"),
+        (line("bad", certificate="stranger"), "lists not drawn by a known ranker"),
+        (line("bad", first_rank=2, n_shown=2), "lists that do not show the first 2 places"),
+        (line("bad", n_shown=1), "lists that do not show the first 2 places"),
+        (line("bad", deterministic=[1, 0]), "lists whose order by score cannot be told"),
+    ],
+)
+def test_lists_that_do_not_count_are_counted(tmp_path, bad, reason):
+    found = joined(tmp_path, [line("one", query_id="p"), bad], [click("bad", "b"), click("one", "b")])
+    assert len(found) == 1
+    assert found.n_clicks == 1
+    assert found.counts[reason] == 1
+
+
+def test_views_of_one_draw_are_one_impression(tmp_path):
+    lines = [line("one", session="s"), line("again", 200.0, session="s"), line("else", 300.0, session="t")]
+    found = joined(tmp_path, lines, [click("again", "b", 201.0), click("one", "b"), click("one", "a")])
+    assert found.unit == "session"
+    assert len(found) == 2
+    assert found.n_clicks == 2  # the place counts once
+    assert found.counts == {"repeated views, merged": 1, "repeated clicks": 1}
+    changed = line("again", 200.0, session="s", scores=[3.0, 2.0, 1.5])
+    found = joined(tmp_path, [lines[0], changed], [click("again", "b", 201.0)])
+    assert (len(found), found.n_clicks) == (1, 0)
+
+
+def test_the_first_lists_of_a_unit_count(tmp_path):
+    lines = [line(f"l{i}", 100.0 + i, session="s", query_id=f"q{i}") for i in range(4)]
+    clicks = [click(f"l{i}", "b", 200.0) for i in range(4)]
+    found = joined(tmp_path, lines, clicks, first=3)
+    assert (len(found), found.n_units, found.n_clicks) == (3, 1, 3)
+    alone = joined(tmp_path, lines, clicks, unit="impression")
+    assert (len(alone), alone.n_units) == (4, 4)
+
+
+def test_the_largest_value_of_a_place_counts(tmp_path):
+    clicks = [click("one", "b", margin=1.0), click("one", "b", margin=7.5), click("one", "b", margin=0.0)]
+    assert joined(tmp_path, [line("one")], clicks, value="margin").value.tolist() == [7.5]
+
+
+def test_times_may_be_text_or_timestamps(tmp_path):
+    for times in (["1970-01-01T00:01:41Z"], pa.array([101_000], pa.timestamp("ms"))):
+        table = pa.table({"list_id": ["one"], "item_id": ["b"], "time": times})
+        assert read_clicks(table).times.tolist() == [101.0]
+
+
+def test_events_of_user_behavior_insights_are_clicks(tmp_path):
+    events = tmp_path / "ubi_events.jsonl"
+    shown = {"object": {"object_id": "b"}, "position": {"ordinal": 1}}
+    lines = [
+        {"action_name": "click", "query_id": "one", "timestamp": "1970-01-01T00:01:41Z", "event_attributes": shown},
+        {
+            "action_name": "impression",
+            "query_id": "one",
+            "timestamp": "1970-01-01T00:01:41Z",
+            "event_attributes": shown,
+        },
+        {"action_name": "click", "query_id": "one", "timestamp": "1970-01-01T00:01:42Z", "event_attributes": {}},
+    ]
+    events.write_text("".join(json.dumps(event) + "\n" for event in lines))
+    found = read_clicks(events)
+    assert (len(found), found.n_other, found.times.tolist()) == (1, 1, [101.0])
+    log = tmp_path / "log.parquet"
+    pq.write_table(pa.Table.from_pylist([line("one")], COLUMNS), log)
+    assert impressions(log, found, {"c": RANKER}, Rules(2)).row.tolist() == [1]
+
+
+def test_what_is_missing_is_named(tmp_path):
+    with pytest.raises(DataError, match="there is no column 'list_id' or 'impression_id'"):
+        read_clicks(pa.table({"item_id": ["b"]}))
+    with pytest.raises(DataError, match="`within=` needs the time of every click"):
+        joined(tmp_path, [line("one")], [{"list_id": "one", "item_id": "b"}], within=9.0)
+    with pytest.raises(DataError, match="no list counts"):
+        joined(tmp_path, [line("one", order="deterministic")], [click("one", "b")])
+
+
+def wide(shown):
+    """The table of impressions and candidates that a log and its clicks amount to."""
+    clicked = {(row["list_id"], row["item_id"]) for row in shown.clicks().to_pylist()}
+    rows = []
+    for listed in shown.log("c").to_pylist():
+        place = {i: p + 1 for p, i in enumerate(listed["ranking"])}
+        for i, (item, score) in enumerate(zip(listed["item_ids"], listed["scores"], strict=True)):
+            rows.append(
+                {
+                    "impression_id": listed["list_id"], "query_id": listed["query_id"], "item_id": item, "score": score,
+                    "position": place.get(i), "click": int((listed["list_id"], item) in clicked),
+                    "user": listed["session"],
+                }
+            )  # fmt: skip
+    return pa.Table.from_pylist(rows)
+
+
+def test_a_log_and_a_table_of_impressions_say_the_same(tmp_path, queries, logger):
+    shown = simulate(queries, logger, 400, per_user=2, seed=20230)
+    log, clicks = shown.save(tmp_path, "c")
+    rankers = [GPLRanker(k=3, temperature=0.8)]
+    direct = estimated(shown.impressions(), rankers)
+    for found in (
+        impressions(log, read_clicks(clicks), {"c": logger}, Rules(3, "impression")),
+        impressions_of_table(wide(shown), logger, Rules(3)),
+    ):
+        assert found.n_clicks + found.counts.get("repeated clicks", 0) == int(shown.clicked.sum())
+    table = impressions_of_table(wide(shown), logger, Rules(3, "user", 2))
+    assert (table.n_units, len(table)) == (200, 400)
+    np.testing.assert_allclose(estimated(table, rankers).values.sum(), direct.values.sum(), rtol=1e-9)
+
+
+def test_the_order_of_lines_and_clicks_changes_nothing(tmp_path, queries, logger):
+    shown = simulate(queries, logger, 3_000, seed=20231)
+    log, clicks = shown.save(tmp_path, "c")
+    first = isrr.calibrate_clicks(clicks, "clicks@3 >= 80% of deterministic", log=log, logger={"c": logger})
+    rng = np.random.default_rng(1)
+    for file in (log, clicks):
+        table = pq.read_table(file)
+        pq.write_table(table.take(rng.permutation(table.num_rows)), file)
+    again = isrr.calibrate_clicks(clicks, "clicks@3 >= 80% of deterministic", log=log, logger={"c": logger})
+    assert first.tests == again.tests
+    assert first.ranker == again.ranker

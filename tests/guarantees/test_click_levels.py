@@ -1,0 +1,143 @@
+"""Click certificates at the boundary are wrong at most δ often, whatever users examine or trust.
+
+Repetitions are drawn side by side: one column of losses each.
+"""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from isrr.calibration.path import SearchPath
+from isrr.clicks.calibrate import click_sample
+from isrr.clicks.estimate import estimated
+from isrr.clicks.live import Sessions, differences, evidence
+from isrr.clicks.simulate import Users, expected_clicks, simulate
+from isrr.data.queries import Queries
+from isrr.monitor.clicks import watched_losses
+from isrr.promises.promise import Promise
+from isrr.ranker.gpl import GPLRanker
+from isrr.risk import betting
+from isrr.risk.eprocess import EProcess
+
+pytestmark = pytest.mark.guarantee
+
+N, REPEATS, AT_ONCE, DELTA, K = 10_000, 2_000, 50, 0.05, 3
+MOST = binom.ppf(0.999, REPEATS, DELTA)
+LOGGER = GPLRanker(k=K, temperature=0.4, anchor=0.8)
+HOT = GPLRanker(k=K, temperature=0.8)
+
+
+def searches():
+    rng = np.random.default_rng(3)
+    relevance = rng.choice([0, 1, 2], 400, p=[0.6, 0.3, 0.1])
+    scores = 0.8 * relevance + rng.normal(size=400)
+    return Queries.from_arrays(scores=scores, relevance=relevance, group=[10] * 40, item_ids=np.arange(400))
+
+
+QUERIES = searches()
+
+
+def share(ranker, users):
+    """What a ranker keeps of the clicks of the order by score, exactly."""
+    return expected_clicks(QUERIES, ranker, users) / expected_clicks(QUERIES, GPLRanker.deterministic(K), users)
+
+
+def certified(rankers, target, users, per_user=1, unit="impression", first=1):
+    """Which rankers pass in each repetition, (repeats, n_rankers)."""
+    promise, found = Promise("clicks", K, at_least=target, of="deterministic"), []
+    path = SearchPath(tuple(rankers), "", "")
+    for start in range(0, REPEATS, AT_ONCE):
+        shown = simulate(QUERIES, LOGGER, N * AT_ONCE, users, per_user=per_user, seed=20_230 + start)
+        measured = estimated(shown.impressions(unit, first), rankers, most=N * AT_ONCE)
+        sample = click_sample(measured, promise, path, LOGGER.anchor, first)
+        losses = promise.losses(sample.values, sample.reference)
+        for g in range(len(rankers)):
+            columns = np.ascontiguousarray(losses[:, g].reshape(AT_ONCE, -1).T)
+            found.append(betting.certifies(columns, promise.tested_alpha(), DELTA, promise.prior_deviation()))
+    columns = np.array(found).reshape(-1, len(rankers), AT_ONCE)
+    return columns.transpose(0, 2, 1).reshape(-1, len(rankers))
+
+
+@pytest.mark.parametrize(
+    "users",
+    [Users(), Users("trust"), Users(examination=0.5), Users(examination=2.0, noise=0.3)],
+    ids=["position", "trust", "slow examination", "fast examination"],
+)
+def test_a_configuration_at_the_boundary_is_certified_at_most_delta_often(users):
+    wrong = int(certified([HOT], share(HOT, users), users).sum())
+    print(f"level {wrong / REPEATS:.4f}")
+    assert wrong <= MOST
+    assert wrong > 0.2 * DELTA * REPEATS  # not kept by never certifying
+
+
+def test_a_whole_path_is_wrong_at_most_delta_often():
+    rankers = [GPLRanker(k=K, temperature=float(t)) for t in np.geomspace(0.1, 2.0, 10)]
+    shares = np.array([share(ranker, Users()) for ranker in rankers])
+    target = float(shares[5])
+    passing = certified(rankers, target, Users())
+    sequence = np.logical_and.accumulate(passing, axis=1)
+    wrong = int(sequence[:, shares <= target + 1e-12].any(axis=1).sum())
+    print(f"level {wrong / REPEATS:.4f}, configurations certified {sequence.sum(axis=1).mean():.2f}")
+    assert wrong <= MOST
+    assert sequence[:, :3].all(axis=1).mean() > 0.8
+
+
+def test_users_with_several_impressions_are_units():
+    users = Users(idle=0.5)
+    wrong = int(certified([HOT], share(HOT, users), users, per_user=5, unit="user", first=5).sum())
+    print(f"level {wrong / REPEATS:.4f}")
+    assert wrong <= MOST
+
+
+def test_a_reference_that_is_clipped_would_be_caught():
+    """What must not be built: counting clicks on the order by score without their weights favours the hot ranker."""
+    users = Users()
+    shown = simulate(QUERIES, LOGGER, N * AT_ONCE, users, seed=1)
+    found = estimated(shown.impressions(), [HOT], most=N * AT_ONCE)
+    target = share(HOT, users)
+    right = target * found.reference - found.values[:, 0]
+    clipped = target * np.minimum(found.reference, 1.0) - found.values[:, 0]
+    error = right.std() / np.sqrt(right.size)
+    assert abs(right.mean()) < 4 * error
+    assert clipped.mean() < -10 * error
+
+
+def test_a_rollout_at_the_boundary_is_certified_at_most_delta_often_however_often_it_is_looked_at():
+    n, at_once, wrong, control = 5_000, 100, 0, 0.5
+    users, target = Users("cascade", satisfaction=1.0), None  # whoever users are
+    for start in range(-at_once, REPEATS, at_once):
+        seed = 30_000 + start
+        drawn = simulate(QUERIES, HOT, n * at_once, users, seed=seed)
+        ordered = simulate(QUERIES, GPLRanker(k=K, anchor=1.0), n * at_once, users, seed=seed)
+        assert (drawn.query_of == ordered.query_of).all()
+        if target is None:  # measured on lists of its own, to three digits
+            many = [simulate(QUERIES, r, 4_000_000, users, seed=9).clicked.sum() for r in (HOT, ordered.ranker)]
+            target = many[0] / many[1]
+            continue
+        treated = np.random.default_rng(seed).random(n * at_once) >= control
+        clicks = np.where(treated, drawn.clicked.sum(axis=1), ordered.clicked.sum(axis=1)).astype(float)
+        same = (drawn.rankings == ordered.rankings).all(axis=1)
+        columns = [column.reshape(at_once, n).T for column in (treated, same, clicks)]
+        strength = evidence(differences(Sessions(*columns), target, control, K))
+        wrong += int((strength.max(axis=0) >= np.log(1 / DELTA)).sum())  # a look after every session
+    print(f"level {wrong / REPEATS:.4f}")
+    assert wrong <= MOST
+    assert wrong > 0
+
+
+def test_a_watch_at_the_boundary_alarms_at_most_delta_often_however_long_it_runs():
+    n, at_once, wrong, ranker, users = 5_000, 100, 0, GPLRanker(k=K, temperature=0.8, anchor=0.2), Users("trust")
+    target = share(ranker, users)
+    for start in range(0, REPEATS, at_once):
+        shown = simulate(QUERIES, ranker, n * at_once, users, seed=40_000 + start)
+        would = estimated(shown.impressions(), [], most=n * at_once).reference
+        got = shown.clicked.sum(axis=1).astype(float)
+        losses, alpha = watched_losses(got, would, target, K, ranker.anchor)
+        process, strongest = EProcess.start(alpha, at_once), np.zeros(at_once)
+        for row in losses.reshape(at_once, n).T:
+            process = process.after(row)
+            strongest = np.maximum(strongest, process.evidence)
+        wrong += int((strongest >= 1 / DELTA).sum())
+    print(f"level {wrong / REPEATS:.4f}")
+    assert wrong <= MOST
+    assert wrong > 0
