@@ -12,12 +12,12 @@ import isrr
 from isrr.data.synthetic import generate
 from isrr.metrics.disparity import fairness_gain
 from isrr.ranker.thresholds import uniform_grid
-from isrr.scores.standardize import mean_and_deviation
+from isrr.scores.standardize import overall_mean_and_deviation
 
 made = generate("small", n_queries=1_200)
 weights, *_ = np.linalg.lstsq(made.train.features, made.train.relevance, rcond=None)
 validation, judged = (part.with_scores(part.features @ weights) for part in (made.validation, made.test))
-mean, deviation = mean_and_deviation(validation)
+mean, deviation = overall_mean_and_deviation(validation)
 
 
 def bar(share: float, width: int = 40) -> str:
