@@ -201,7 +201,7 @@ def test_a_folder_that_is_gone_stops_the_service_until_it_is_back(logging, folde
 
 def test_a_file_that_is_gone_is_begun_anew_and_loses_nothing_that_is_acknowledged_later(logging, folder):
     ask(logging)
-    next(folder.iterdir()).unlink()
+    next(folder.glob("*.jsonl")).unlink()
     later = [ask(logging).json()["list_id"] for _ in range(3)]
     assert [line["list_id"] for line in raw(folder)] == later
 
@@ -209,7 +209,7 @@ def test_a_file_that_is_gone_is_begun_anew_and_loses_nothing_that_is_acknowledge
 def test_a_file_that_others_cut_is_never_filled_up_with_nothing(logging, folder, monkeypatch):
     for _ in range(5):
         ask(logging)
-    (file,) = folder.iterdir()
+    (file,) = folder.glob("*.jsonl")
     os.truncate(file, 0)  # as copytruncate does
     whole = os.write
     with monkeypatch.context() as full:
@@ -315,7 +315,7 @@ def mutations(line):
 def test_damaged_lines_are_skipped_and_counted_wherever_they_stand(logging, folder):
     for n in range(40):
         ask(logging, query=n)
-    (file,) = folder.iterdir()
+    (file,) = folder.glob("*.jsonl")
     lines = file.read_bytes().splitlines(keepends=True)
     bad = [*DAMAGED, *(json.dumps(line).encode() + b"\n" for line in mutations(json.loads(lines[0])))]
     rng, mixed = np.random.default_rng(20230), [*lines]

@@ -47,7 +47,10 @@ class Worker:
         """Leave a copy of the ranker file in the log's folder: clicks on the lists are weighed by what drew them."""
         outcome, folder = self.current.now.outcome, self.settings.log
         if folder is not None and not (folder / f"ranker-{outcome.id}.json").exists():
-            outcome.save(folder / f"ranker-{outcome.id}.json")
+            try:
+                outcome.save(folder / f"ranker-{outcome.id}.json")
+            except OSError as error:
+                log.warning("the ranker file cannot be kept beside the log", extra={"error": str(error)})
 
     def readiness(self) -> tuple[Readiness, str | None]:
         """Whether it has started, sees what becomes of the certificate, and can write the log; why it cannot."""
