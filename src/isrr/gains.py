@@ -35,6 +35,7 @@ DISCOUNTS: dict[str, Callable[[FloatArray], FloatArray]] = {
     "log2": lambda places: 1.0 / np.log2(1.0 + places),
     "reciprocal": lambda places: 1.0 / places,
     "uniform": np.ones_like,
+    "trec": lambda places: 1.0 / np.log2(np.maximum(places, 2.0)),
 }
 EMPTY_VALUES = {"skip": np.nan, "zero": 0.0, "one": 1.0}
 LARGEST_GRADE = 60.0

@@ -18,6 +18,7 @@ from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.gains import Discount, EmptyQuery, Gain, discount, empty_value
 from isrr.metrics import _kernels
 from isrr.metrics.disparity import Disparity, Pools, share_of_bound
+from isrr.metrics.exposed import Exposed
 from isrr.metrics.measure import Measure
 from isrr.metrics.metric import Metric, measures, need_columns
 from isrr.noise import CALIBRATION, stream_seed
@@ -74,7 +75,7 @@ class Evaluation:
 def evaluate(
     queries: Queries,
     grid: Sequence[GPLRanker],
-    metrics: Iterable[str | Metric | Disparity | Measure] = USUAL,
+    metrics: Iterable[str | Metric | Disparity | Exposed | Measure] = USUAL,
     *,
     method: Method = "exact",
     n_draws: int = SMOOTHING_DRAWS,
@@ -89,7 +90,8 @@ def evaluate(
     Args:
         queries: Queries, with the columns that the metrics read.
         grid: Rankers with the same k; they may differ in everything else.
-        metrics: Names ("ndcg", "precision@3", "exposure(new)") or objects; over the rankers' own k unless they say so.
+        metrics: Names ("ndcg", "precision@3", "exposure(new)", "awrf") or objects; over the rankers' own k unless they
+            say so.
         method: "exact": no sampling for decay 1, Rao–Blackwellised draws below 1. "draws": plain rankings drawn,
             disparity debiased. "plugin": the same, disparity of the averaged exposures, biased upward, as in the paper.
         n_draws: Rankings drawn per query where any are.
@@ -109,7 +111,10 @@ def evaluate(
     chosen = measures(metrics, grid[0].k, gain=gain, discount=discount, empty_query=empty_query)
     _check_cuts(chosen, grid[0].k)
     need_columns(queries, chosen)
-    work = _Work.of(queries, chosen, grid[0].k)
+    exposed = {m: _exposed(queries, grid, m, n_draws, seed) for m in chosen if isinstance(m.metric, Exposed)}
+    if len(exposed) == len(chosen):
+        return Evaluation(chosen, tuple(exposed.values()))
+    work = _Work.of(queries, [m for m in chosen if m not in exposed], grid[0].k)
     linear = np.empty((len(queries), len(grid), work.n_linear))
     quadratic = np.empty((len(queries), len(grid), work.n_quadratic))
     families = [_family(ranker) for ranker in grid]
@@ -117,7 +122,22 @@ def evaluate(
         columns = [c for c, other in enumerate(families) if other == family]
         part = _evaluate_family(queries, [grid[c] for c in columns], work, method, n_draws, seed, progress)
         linear[:, columns], quadratic[:, columns] = part
-    return Evaluation(chosen, tuple(work.finished(queries, measure, linear, quadratic) for measure in chosen))
+    return Evaluation(
+        chosen,
+        tuple(exposed[m] if m in exposed else work.finished(queries, m, linear, quadratic) for m in chosen),
+    )
+
+
+def _exposed(queries: Queries, grid: Sequence[GPLRanker], measure: Measure, n_draws: int, seed: int) -> FloatArray:
+    """A measure of expected exposure, (n_queries, n_grid)."""
+    metric = measure.metric
+    assert isinstance(metric, Exposed)
+    weights = metric.weights(measure.k)
+    columns = []
+    for ranker in grid:
+        shown = ranker.exposure(queries, weights=np.pad(weights, (0, ranker.k - measure.k)), n_draws=n_draws, seed=seed)
+        columns.append(metric.values(queries, measure.k, queries.in_query_order(shown, "exposure")))
+    return np.stack(columns, axis=1)
 
 
 class _Measured(NamedTuple):

@@ -27,6 +27,7 @@ from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError, PromiseError
 from isrr.gains import Discount, EmptyQuery, Gain, described, discount, ideal_dcg, item_gains, relevant_total
 from isrr.metrics.disparity import Disparity
+from isrr.metrics.exposed import MEASURES, Exposed, exposed
 from isrr.metrics.measure import Kind, Measurable, Measure
 
 
@@ -248,7 +249,7 @@ NAMES = (*PLAIN, "value(COLUMN)", "exposure(GROUP)")
 
 
 def metric(name: str, *, gain: Gain = "exponential", discount: Discount = "log2") -> Metric | Disparity:
-    """The metric of that name.
+    """The metric of that name, one that can be promised.
 
     Args:
         name: "ndcg", "dcg", "precision", "recall", "kept", "clicks", "value(COLUMN)", "exposure(GROUP)", "disparity",
@@ -281,7 +282,7 @@ def metric(name: str, *, gain: Gain = "exponential", discount: Discount = "log2"
 
 
 def measures(
-    metrics: Iterable["str | Metric | Disparity | Measure"],
+    metrics: Iterable["str | Metric | Disparity | Exposed | Measure"],
     k: int,
     *,
     gain: Gain = "exponential",
@@ -295,13 +296,15 @@ def measures(
         (Measure('ndcg@5'), Measure('precision@10'))
     """
 
-    def one(given: "str | Metric | Disparity | Measure") -> Measure:
+    def one(given: "str | Metric | Disparity | Exposed | Measure") -> Measure:
         if isinstance(given, Measure):
             return given
         if isinstance(given, str):
             name, _, cut = given.rpartition("@") if "@" in given else (given, "", str(k))
             if not cut.strip().isdecimal() or int(cut) < 1:
                 raise PromiseError(f"{given!r}: expected a whole number of places after @, got {cut!r}")
+            if name.strip().lower() in MEASURES:
+                return exposed(name.strip().lower(), gain, discount).at(int(cut), empty_query)
             return metric(name, gain=gain, discount=discount).at(int(cut), empty_query)
         return given.at(k, empty_query)
 
