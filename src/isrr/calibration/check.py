@@ -29,6 +29,7 @@ from isrr.ranker.gpl import GPLRanker
 Key = TypeVar("Key")
 SPREAD_BINS = 64  # between the 1 % and the 99 % quantile of the scores at calibration
 LEAST_TO_TELL = 30  # queries below which a normal interval errs too often to call a promise broken
+BESIDE = ("expected_exposure_loss", "expected_exposure_disparity", "expected_exposure_relevance")
 Name = tuple[int, str]  # which promise, and the segment, "" for all queries
 
 
@@ -57,6 +58,7 @@ class Measured:
         score_bins: Scores below, in equal bins of, and above the range in which calibration saw 98 % of them.
         groups: Exposure under either ranker, and gain, of each group of items, and of all under "", in units of 2⁻¹⁰⁷⁴.
         lowest: The least that a query keeps of what the order by score gives it, by metrics that the floor is about.
+        beside: Measures that others use, of the ranker in use beside the order by score, by name.
         fingerprint: Of ids, scores and relevance.
     """
 
@@ -74,6 +76,7 @@ class Measured:
     score_bins: tuple[int, ...] = (0,) * (SPREAD_BINS + 2)
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
     lowest: float = np.inf
+    beside: dict[str, Sums] = field(default_factory=dict)
     fingerprint: str = "0" * 32
 
     def __add__(self, other: "Measured") -> "Measured":
@@ -95,6 +98,7 @@ class Measured:
             tuple(a + b for a, b in zip(self.score_bins, other.score_bins, strict=True)),
             all_of(self.groups, other.groups),
             min(self.lowest, other.lowest),
+            all_of(self.beside, other.beside),
             joint_fingerprint(self.fingerprint, other.fingerprint),
         )
 
@@ -182,8 +186,16 @@ class MeasureOutcome:
             tuple(bins.tolist()),
             self._groups(queries, grid),
             min((_lowest(found[p.measure]) for p in promises if p.floored(self.outcome.ranker)), default=np.inf),
+            self._beside(queries, grid),
             queries.fingerprint,
         )
+
+    def _beside(self, queries: Queries, grid: Sequence[GPLRanker]) -> dict[str, Sums]:
+        if queries.relevance is None:
+            return {}
+        names = (*BESIDE, *(["awrf"] if queries.item_groups is not None else []))
+        found = evaluate(queries, grid, names, gain=self.outcome.promises[0].metric.gain)
+        return {name: Sums.of(found[name][:, 1:], found[name][:, 0]) for name in names}
 
     def _groups(self, queries: Queries, grid: Sequence[GPLRanker]) -> dict[str, tuple[int, ...]]:
         if queries.item_groups is None:
@@ -249,6 +261,7 @@ class Check:
         utility, deterministic_utility: Of the ranker, and of the order by score.
         disparity, deterministic_disparity, fairness_gain: Of the ranker, of the order by score, and what it removes.
         groups: Exposure by group of items, where there are any.
+        beside: Measures that others use, each of the ranker and of the order by score; see `isrr.metrics.exposed`.
         floor: Share of what the order by score gives it that every query keeps by construction.
         lowest: The least that any query here keeps; None where there is no floor.
         data: Fingerprint of the queries; that of the outcome's provenance where they are those calibrated on.
@@ -272,6 +285,7 @@ class Check:
     deterministic_disparity: Estimate
     fairness_gain: float
     groups: tuple[GroupShare, ...]
+    beside: dict[str, tuple[Estimate, Estimate]]
     floor: float
     lowest: float | None
     data: str
@@ -315,6 +329,8 @@ class Check:
         ]
         if self.unjudged != "refuse":
             lines.append(f"unjudged     {unjudged_in_words(self.unjudged, self.unjudged_share, self.k)}")
+        for name, (now, then) in self.beside.items():
+            lines.append(f"{name.replace('_', ' ')} {now.value:.4f}; order by score {then.value:.4f}")
         if self.groups:
             lines.append(f"{'share of exposure, by group':<30} {'by score':>12} {'now':>12} {'of gain':>12}")
             for share in self.groups[:20]:
@@ -368,6 +384,7 @@ def check(
         *disparity,
         float(found.disparity.reduction()[0][0]),
         found.shares(),
+        {name: _beside(sums) for name, sums in found.beside.items()},
         outcome.ranker.floor,
         found.lowest if np.isfinite(found.lowest) else None,
         found.fingerprint,
