@@ -55,6 +55,7 @@ def test_bash_is_offered_commands_options_and_values(line, offered):
 
 def test_what_is_offered_is_what_the_library_knows():
     from isrr.calibration.request import PATHS
+    from isrr.clicks.impressions import Unit
     from isrr.data.columns import USUAL_NAMES
     from isrr.data.pair_files import Format
     from isrr.data.ties import Ties
@@ -69,6 +70,7 @@ def test_what_is_offered_is_what_the_library_knows():
     known |= {"discount": tuple(DISCOUNTS), "empty_query": tuple(EMPTY_VALUES)}
     known |= {"model": KINDS, "normalize": get_args(Normalize)}
     known |= {"unjudged": get_args(Unjudged), "ties": get_args(Ties), "format": get_args(Format)}
+    known |= {"unit": get_args(Unit)}
     assert {name: values for name, values in CHOICES.items() if name != "result"} == known
     assert {kind: scorer_class(kind).losses for kind in KINDS if find_spec(kind.replace("net", "torch"))} == LOSSES
     assert {role: names for role, (_, names) in COLUMNS.items()} == {role: USUAL_NAMES[role] for role in COLUMNS}

@@ -1,6 +1,7 @@
 """The explorer's comparisons give calibration's own answers."""
 
 from dataclasses import replace
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -140,6 +141,31 @@ def test_shares_of_exposure_add_up():
             assert sum(getattr(share, name) for share in shares) == pytest.approx(1)
         assert sum(share.n_items for share in shares) == sum(share.n_items for share in portrait.grades)
     assert portrait.groups[-1].name == "25 other groups"
+
+
+def test_equals_are_items_of_one_grade_in_one_query():
+    queries = judged(100)
+    outcome = calibrate(queries, "ndcg@5 >= 80% of deterministic", path="temperature")
+    found = retrace(outcome, queries)
+    tested, portrait = found.tested, portray(found)
+    for ranker, when in ((GPLRanker.deterministic(), "before"), (outcome.ranker, "after")):
+        exposure = tested.in_query_order(ranker.exposure(tested), "exposure")
+        sums, sizes = {}, {}
+        for start, stop in pairwise(tested.offsets.tolist()):
+            for grade in set(tested.relevance[start:stop].tolist()):
+                mine = exposure[start:stop][tested.relevance[start:stop] == grade]
+                if mine.size > 1:
+                    mean = np.mean([abs(a - b) for a, b in combinations(mine, 2)])
+                    sums[grade] = sums.get(grade, 0.0) + mean * mine.size
+                    sizes[grade] = sizes.get(grade, 0) + mine.size
+        expected = [(f"{g:g}", sizes[g], sums[g] / sizes[g]) for g in sorted(sums)]
+        assert [(e.name, e.n_items) for e in portrait.equals] == [(name, n) for name, n, _ in expected]
+        assert [getattr(e, when) for e in portrait.equals] == pytest.approx([value for *_, value in expected])
+
+
+def test_the_spread_counts_every_query():
+    queries = judged(300)
+    portrait = portray(retrace(calibrate(queries, "ndcg@5 >= 90% of deterministic"), queries))
     assert sum(portrait.spread.before) == sum(portrait.spread.after) == portrait.n_queries
 
 

@@ -108,10 +108,14 @@ def move(tab, stop, confidence):
     )
 
 
-@pytest.mark.parametrize("which", ["relative", "absolute", "fairness", "two promises", "certificate alone"])
+@pytest.mark.parametrize("which", ["relative", "absolute", "fairness", "group", "two promises", "certificate alone"])
 def test_a_page_opens_without_a_request_or_a_complaint(which, opened, relative, absolute):
     if which == "fairness":
         parts = made(judged(), "normalized_disparity@5 <= 60% of deterministic", path="temperature")
+    elif which == "group":
+        parts = made(
+            judged(groups=("new", *["known"] * 4)), ["exposure(new)@5 >= 20%", "ndcg@5 >= 80% of deterministic"]
+        )
     elif which == "two promises":
         parts = made(judged(), ["ndcg@5 >= 80% of deterministic", "normalized_disparity@5 <= 0.5"])
     else:

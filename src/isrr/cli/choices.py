@@ -26,7 +26,7 @@ CHOICES = {
     ),
     "selection": ("fixed_sequence", "holm", "bonferroni", "pointwise"),
     "gain": ("exponential", "linear", "equal"),
-    "discount": ("log2", "reciprocal", "uniform"),
+    "discount": ("log2", "reciprocal", "uniform", "trec"),
     "empty_query": ("skip", "zero", "one"),
     "unjudged": ("refuse", "zero", "drop", "worst"),
     "ties": ("trec",),

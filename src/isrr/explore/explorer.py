@@ -69,6 +69,7 @@ class Explorer:
         targets, strengths: Their targets, and those as strengths in millionths.
         declared: Which stop is the declared promise.
         measured: The promised quantity of each configuration, in the worst segment where there are several.
+        second: The same of the other promise, where there are two, of all queries; empty otherwise.
         rule: How one configuration is chosen.
         by_definition: Configurations that keep the first promise by definition.
         n_tests: Over how many tests δ is split for `levels` and `others_hold`; 1 but for Bonferroni's selection.
@@ -81,6 +82,7 @@ class Explorer:
     strengths: tuple[float, ...]
     declared: int
     measured: tuple[float, ...]
+    second: tuple[float, ...]
     rule: Rule
     by_definition: tuple[bool, ...]
     n_tests: int
@@ -123,6 +125,7 @@ def explore(found: Retraced) -> Explorer | None:
         tuple(float(s) for s in lead.strength(targets, STEPS)),
         int(np.flatnonzero(targets == first.target)[0]),
         tuple(float(m) for m in measured),
+        tuple(cells[1][0].measured().tolist()) if len(cells) == 2 and len(cells[0]) == len(cells[1]) == 1 else (),
         rule,
         tuple(lead.exempt.tolist()),
         n_tests,

@@ -36,6 +36,16 @@ class Share:
 
 
 @dataclass(frozen=True)
+class Inequality:
+    """How unequally items of one grade in one query are seen: the mean difference in exposure between two of them."""
+
+    name: str
+    n_items: int
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
 class Spread:
     """Expected NDCG over queries.
 
@@ -84,6 +94,7 @@ class Portrait:
 
     n_queries: int
     grades: tuple[Share, ...]
+    equals: tuple[Inequality, ...]
     groups: tuple[Share, ...]
     places: tuple[Share, ...]
     spread: Spread
@@ -94,7 +105,7 @@ def portray(found: Retraced) -> Portrait:
     """Compare the outcome's ranker with the deterministic order on the queries that were tested on."""
     tested, ranker = found.tested, found.outcome.ranker
     relevance = tested.need_relevance()
-    grades, places, groups = _Tally(), _Tally(), _Tally()
+    grades, places, groups, equals = _Tally(), _Tally(), _Tally(), _Tally()
     intervals = _intervals(relevance)
     moved = np.empty(len(tested))
     for start in range(0, len(tested), BLOCK):
@@ -103,19 +114,47 @@ def portray(found: Retraced) -> Portrait:
         after = part.in_query_order(ranker.exposure(part), "exposure")
         moved[start : start + BLOCK] = np.add.reduceat(np.abs(after - before), part.offsets[:-1])
         gains = item_gains(part, found.outcome.promises[0].metric.gain)
-        grades.add(_grade(part.need_relevance(), intervals), before, after, gains)
+        grade = _grade(part.need_relevance(), intervals)
+        grades.add(grade, before, after, gains)
+        query = np.repeat(np.arange(len(part)), part.n_items)
+        of_set, n_items, unequal_before, unequal_after = _unequal(query, grade, before, after)
+        equals.add(of_set, unequal_before, unequal_after, n_items)
         places.add(_place(part), before, after, gains)
         if part.item_groups is not None:
             names, rows, number = part.coded_groups.by_group()  # an item may be of several groups
             groups.add(np.array(names, object)[number], before[rows], after[rows], gains[rows])
+
+    def named(grade: Any) -> str:
+        return f"{grade:g}" if intervals is None else _between(intervals, int(grade))
+
     return Portrait(
         len(tested),
-        grades.shares(lambda grade: f"{grade:g}" if intervals is None else _between(intervals, int(grade))),
+        grades.shares(named),
+        tuple(
+            Inequality(named(grade), round(row[3]), *(row[1:3] / row[3]).tolist())
+            for grade, row in sorted(equals.sums.items())
+        ),
         _largest(groups.shares(str, places.whole)),
         places.shares(lambda place: _PLACE_NAMES[int(place)]),
         _spread(*found.utility().T),
         _sample(tested[_telling(moved, tested.n_items)], ranker),
     )
+
+
+def _unequal(
+    query: IntArray, grade: NDArray[Any], before: FloatArray, after: FloatArray
+) -> tuple[NDArray[Any], FloatArray, FloatArray, FloatArray]:
+    """Sets of two or more items of one grade in one query: grade and size; mean difference between two, times size."""
+    found = []
+    for exposure in (before, after):
+        order = np.lexsort((exposure, grade, query))
+        starts = np.flatnonzero(np.concatenate(([True], (np.diff(query[order]) != 0) | (np.diff(grade[order]) != 0))))
+        size = np.diff(np.append(starts, query.size))
+        rank = np.arange(query.size) - np.repeat(starts, size)
+        differences = np.add.reduceat((2 * rank + 1 - np.repeat(size, size)) * exposure[order], starts)
+        several = size > 1
+        found.append(differences[several] / ((size[several] - 1) / 2))
+    return grade[order][starts][several], size[several].astype(np.float64), found[0], found[1]
 
 
 class _Tally:

@@ -16,6 +16,7 @@ from isrr.counting import counted
 from isrr.explore.explorer import Explorer
 from isrr.explore.portrait import Portrait
 from isrr.findings import Estimate
+from isrr.metrics.metric import Metric
 from isrr.report import words
 
 LONGEST_NAME = 160  # characters of an id or a group that are carried
@@ -53,6 +54,7 @@ def page(
         "instead": instead,
         "selected": words.how_selected(outcome),
         "decides": words.how_the_risk_decides(outcome),
+        "glossary": words.glossary(outcome),
     }
     blocks = {
         "tiles": _tiles(outcome),
@@ -93,6 +95,12 @@ def _data(outcome: Certificate | Abstention, explorer: Explorer | None, portrait
         "utility_name": outcome.utility_name,
         "spreads": any(promise.safe_end == "cold" for promise in outcome.promises),
         "others": [str(promise) for promise in outcome.promises[1:]],
+        "second": _second(outcome),
+        "promised_groups": {
+            p.metric.group: p.target
+            for p in outcome.promises
+            if p.of is None and isinstance(p.metric, Metric) and p.metric.group is not None
+        },
         "chosen": rankers.index(outcome.ranker) if outcome.ranker in rankers and not outcome.abstained else None,
         "configurations": [
             {
@@ -107,6 +115,20 @@ def _data(outcome: Certificate | Abstention, explorer: Explorer | None, portrait
         "settings": words.settings(outcome),
         "explorer": None if explorer is None else asdict(explorer),
         "portrait": None if portrait is None else _shortened(asdict(portrait)),
+    }
+
+
+def _second(outcome: Certificate | Abstention) -> dict[str, Any] | None:
+    """The other of two promises, which the trade-off is then drawn against."""
+    if len(outcome.promises) != 2 or any(promise.per for promise in outcome.promises):
+        return None
+    other = outcome.promises[1]
+    return {
+        "title": other.measure.title,
+        "at_least": other.at_least is not None,
+        "of": other.of,
+        "percent": other.of is not None or other.metric.kind == "share",
+        "target": other.target,
     }
 
 

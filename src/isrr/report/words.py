@@ -85,6 +85,14 @@ def verdict(outcome: Certificate | Abstention) -> tuple[str, str]:
     )
 
 
+def glossary(outcome: Certificate | Abstention) -> str:
+    """What utility and disparity are, in a line each."""
+    k, title = outcome.k, outcome.utility_name
+    ndcg = f"NDCG@{k}: how near the first {k} places come to the best possible order, from 0 to 1. "
+    disparity = "Disparity: how far the exposure of items is from what their relevance earns, pair by pair in a query."
+    return ndcg + disparity if title.startswith("NDCG") else disparity
+
+
 def sure(outcome: Certificate | Abstention) -> list[str]:
     """What holds on every single query."""
     return [unbroken_units(f"{sentence[0].upper()}{sentence[1:]}.") for sentence in outcome.sure]

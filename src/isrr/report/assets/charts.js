@@ -74,12 +74,28 @@ function drawShares(figure, shares, changed) {
     x: { label: "share of all exposure, %", grid: true, zero: true, transform: (x) => 100 * x, nice: true },
     y: { type: "band", label: null, domain: rows.map((r) => r.key), tickFormat: (i) => name(rows[i]), tickSize: 0 },
     marks: [
-      Plot.tickX(rows, { x: "deserved", y: "key", stroke: colour.promise, strokeWidth: 3, insetTop: 3, insetBottom: 3 }),
+      Plot.tickX(rows, { x: "deserved", y: "key", stroke: colour.alone, strokeWidth: 3, insetTop: 3, insetBottom: 3 }),
+      Plot.tickX(rows.filter((r) => figure.id === "by-group" && r.name in data.promised_groups), { x: (r) => data.promised_groups[r.name], y: "key", stroke: colour.promise, strokeWidth: 3 }),
       ...(changed ? [Plot.arrow(rows.filter((r) => Math.abs(r.after - r.before) > 0.004), { x1: "before", x2: "after", y: "key", stroke: colour.measured, strokeWidth: 2, headLength: 0, insetStart: 6, insetEnd: 6 })] : []),
       Plot.dot(rows, { x: "before", y: "key", r: 5, stroke: colour.before, strokeWidth: 2 }),
       ...(changed ? [Plot.dot(rows, { x: "after", y: "key", r: 5.5, fill: colour.measured })] : []),
     ],
   }, `Share of exposure before and after for ${count(rows.length, "kind", "kinds")} of items; the numbers are in the table below.`);
+}
+
+// How unequally items of one grade in one query are seen.
+function drawEquals(figure, equals, changed) {
+  const rows = equals.map((e, i) => ({ ...e, key: i }));
+  draw(figure.querySelector(".chart"), {
+    height: 62 + 28 * rows.length, marginLeft: 22 + 7.2 * Math.max(9, ...rows.map((row) => [...row.name].length + 6)), marginRight: 16, marginBottom: 42,
+    x: { label: "difference in exposure", grid: true, zero: true, nice: true },
+    y: { type: "band", label: null, domain: rows.map((r) => r.key), tickFormat: (i) => `grade ${rows[i].name}`, tickSize: 0 },
+    marks: [
+      ...(changed ? [Plot.arrow(rows.filter((r) => Math.abs(r.after - r.before) > 0.004), { x1: "before", x2: "after", y: "key", stroke: colour.measured, strokeWidth: 2, headLength: 0, insetStart: 6, insetEnd: 6 })] : []),
+      Plot.dot(rows, { x: "before", y: "key", r: 5, stroke: colour.before, strokeWidth: 2 }),
+      ...(changed ? [Plot.dot(rows, { x: "after", y: "key", r: 5.5, fill: colour.measured })] : []),
+    ],
+  }, `How unequally items of the same grade are seen, before and after, for ${count(rows.length, "grade", "grades")}.`);
 }
 
 function drawSpread(where, spread, changed) {

@@ -154,10 +154,11 @@ class TradeoffExplorer {
   curves() {
     this.prepared ??= new Map();
     if (!this.prepared.has(this.reading)) {
-      const { spreads } = this.data, f = this.unit.factor;
+      const { spreads, second } = this.data, f = this.unit.factor;
+      const across = (c, i) => (second ? Array(3).fill((second.percent ? 100 : 1) * this.explorer.second[i]) : spreads ? c.gain.map((g) => 100 * g) : c.utility);
       const points = this.data.configurations.map((c, i) => ({
-        x: spreads ? 100 * c.gain[0] : c.utility[0],
-        low: spreads ? 100 * c.gain[1] : c.utility[1], high: spreads ? 100 * c.gain[2] : c.utility[2],
+        x: across(c, i)[0], low: across(c, i)[1], high: across(c, i)[2],
+        certified: c.certified,
         measured: f * this.explorer.measured[i],
         alone: f * this.bound(i, this.reading),
         band: this.reading.band === null || this.explorer.by_definition[i] ? NaN : f * this.reading.band[i],
@@ -184,6 +185,13 @@ class TradeoffExplorer {
   // Measured values, their bounds and the band: lines along a curve, else a stem for each configuration.
   traces(points) {
     const banded = this.reading.band !== null;
+    if (this.data.second) {
+      return [
+        Plot.line(this.frontier(points), { x: "x", y: "measured", stroke: colour.measured, strokeWidth: 2.5 }),
+        Plot.dot(points.filter((p) => !p.certified), { x: "x", y: "measured", r: 2.2, stroke: colour.before, clip: true }),
+        Plot.dot(points.filter((p) => p.certified), { x: "x", y: "measured", r: 3.2, fill: colour.alone, clip: true }),
+      ];
+    }
     if (this.isCurve) {
       return [
         ...(banded ? [Plot.areaY(points, { x: "x", y1: "band", y2: "measured", z: null, fill: colour.band, fillOpacity: 0.12, clip: true }),
@@ -199,20 +207,29 @@ class TradeoffExplorer {
     ];
   }
 
+  // Configurations that no other beats at both promises, along the second.
+  frontier(points) {
+    const up = (p) => (this.data.promise.at_least ? p.measured : -p.measured), right = (p) => (this.data.second.at_least ? p.x : -p.x);
+    let best = -Infinity;
+    return d3.sort(points, (a, b) => right(b) - right(a) || up(b) - up(a)).filter((p) => up(p) > best && ((best = up(p)), true));
+  }
+
   // What the promise on the slider does not move: drawn once per confidence and width.
   draw() {
     const where = document.querySelector("#tradeoff .chart"), { points, none } = this.curves();
-    const { at_least: rising, of } = this.data.promise, { spreads } = this.data, f = this.unit.factor;
+    const { at_least: rising, of } = this.data.promise, { spreads, second } = this.data, f = this.unit.factor;
     const targets = this.explorer.targets.map((t) => f * t), declared = targets[this.explorer.declared];
     const edge = of && rising ? [f] : [];
     const domain = d3.extent([...targets, ...edge]), certificate = this.data.chosen;
     const metric = this.data.promise.title;
     const inside = points.filter((p) => p.measured >= domain[0] && p.measured <= domain[1]);
-    const reach = d3.extent([0, ...inside.map((p) => p.x)].slice(spreads ? 0 : 1));
+    const other = second && (second.percent ? 100 : 1) * second.target;
+    const reach = second ? d3.extent([other, ...inside.map((p) => p.x)]) : d3.extent([0, ...inside.map((p) => p.x)].slice(spreads ? 0 : 1));
+    const label = second ? `${second.title}${second.of ? `, % of ${second.of}` : second.percent ? ", %" : ""}` : spreads ? "disparity removed, %" : `expected ${this.data.utility_name}`;
     const hard = rising ? domain[1] : domain[0];
     const chart = draw(where, {
       height: Math.min(440, Math.max(320, where.clientWidth * 0.45)), marginTop: 34, marginLeft: 56, marginBottom: 44, marginRight: 12, clip: true,
-      x: { label: spreads ? "disparity removed, %" : `expected ${this.data.utility_name}`, domain: reach, nice: true },
+      x: { label, domain: reach, nice: true },
       y: { label: this.unit.text ? `${metric}, ${this.unit.text}` : metric, domain, grid: true, nice: false },
       marks: [
         ...(none === null ? [] : [
@@ -220,13 +237,14 @@ class TradeoffExplorer {
         ]),
         ...this.traces(points),
         Plot.dot(this.stopsKept, { x: (s) => points[s.configuration].x, y: (s) => f * s.target, symbol: "square", r: 5, fill: colour.band }),
+        ...(second ? [Plot.ruleX([other], { stroke: colour.promise, strokeWidth: 2 })] : []),
         Plot.ruleY([declared], { stroke: colour.promise, strokeWidth: 1.5, strokeDasharray: "2 4" }),
         ...(certificate === null ? [] : [Plot.dot([points[certificate]], { x: "x", y: "measured", symbol: "star", r: 7, fill: colour.promise })]),
         ...(none === null ? [] : [Plot.text([none === targets[0] ? "it abstains at every promise shown here" : `${rising ? "above" : "below"} this it abstains`],
           { x: reach[1], y: none, dy: (none === targets[0]) === rising ? -10 : 10, textAnchor: "end", dx: -4, fill: "currentColor", stroke: "var(--paper)", strokeWidth: 4 })]),
         Plot.tip(points, Plot.pointer({ x: "x", y: "measured", fill: "var(--paper)", title: (p) => `${p.name}\nmeasured ${p.measured.toFixed(this.unit.digits + 1)}${Number.isNaN(p.alone) ? "" : `\ncertified alone ${p.alone.toFixed(this.unit.digits + 1)}`}` })),
       ],
-    }, `Trade-off: ${metric} against ${spreads ? "disparity removed" : "utility"} along the path of configurations.`);
+    }, `Trade-off: ${metric} against ${second ? second.title : spreads ? "disparity removed" : "utility"} along the path of configurations.`);
     this.drawn = this.reading;
     this.overlay(chart);
     this.explain();
@@ -261,6 +279,7 @@ class TradeoffExplorer {
   explain() {
     const confidence = this.confidence;
     const trace = this.isCurve ? "line" : "point";
+    if (this.data.second) return this.explainTwo();
     legend(document.querySelector("#tradeoff .legend"), [
       [trace, colour.measured, this.data.promise.per_segment ? "measured, in the worst segment" : "measured"],
       [trace, colour.alone, this.explorer.n_tests > 1 ? `bound at 1/${this.explorer.n_tests} of the error (${confidence} in all)` : `bound, each alone (${confidence})`],
@@ -277,5 +296,18 @@ class TradeoffExplorer {
       + (this.rule.one_by_one ? "Where the bound keeps the promise, a configuration is certified. " : "Where the promise line meets the bound, calibration stops. ")
       + (this.reading.band === null ? "" : `The band was shaped by ${this.explorer.band_basis}. `)
       + `Intervals are approximate 95 % intervals.`;
+  }
+
+  explainTwo() {
+    legend(document.querySelector("#tradeoff .legend"), [
+      ["line", colour.measured, "frontier: what is within reach, as measured"],
+      ["point", colour.alone, "certified for both promises"], ["ring", colour.before, "tried"],
+      ["line", colour.promise, "the two promises"],
+      ...(this.data.chosen === null ? [] : [["star", colour.promise, "certified ranker"]]),
+      ["ring", "currentColor", "ranker at the slider"], ["hatch", colour.before, "abstains"],
+    ]);
+    document.querySelector("#tradeoff figcaption").textContent =
+      "Each point is one configuration. Those that keep both promises lie beyond both lines; the frontier shows how much of one promise costs how much of the other. "
+      + "It is measured, not promised: to promise another point of it, use new queries.";
   }
 }

@@ -23,12 +23,18 @@ function drawPortrait(portrait, first) {
   const show = (id) => { document.getElementById(id).hidden = false; };
   ["exposure", "spread", "sample", ...(portrait.groups.length ? ["by-group"] : [])].forEach(show); // shown before drawn: charts take the width there is
   legend(document.querySelector(".shares-legend"), [
-    ["ring", colour.before, "order by score"], ...(changed ? [["dot", colour.measured, "ranker in use"]] : []), ["tick", colour.promise, "share of relevance"],
+    ["ring", colour.before, "order by score"], ...(changed ? [["dot", colour.measured, "ranker in use"]] : []), ["tick", colour.alone, "share of relevance"],
+    ...(Object.keys(data.promised_groups).length ? [["line", colour.promise, "promised"]] : []),
   ]);
-  for (const [id, shares] of [["by-grade", portrait.grades], ["by-place", portrait.places], ["by-group", portrait.groups]]) {
+  const equals = document.getElementById("by-equals");
+  drawEquals(equals, portrait.equals, changed);
+  if (first) tableBehind(equals, ["grade", "items", "before", "after"], portrait.equals.map((e) => [e.name, e.n_items.toLocaleString("en"), e.before.toFixed(3), e.after.toFixed(3)]));
+  const grades = document.getElementById("by-grade");
+  for (const [id, shares] of [["by-group", portrait.groups], ["by-place", portrait.places], ["by-grade", portrait.grades]]) {
     if (!shares.length) continue;
     const figure = document.getElementById(id);
-    drawShares(figure, shares, changed);
+    if (figure === grades && !grades.open) grades.ontoggle = () => drawShares(grades, portrait.grades, changed);
+    else drawShares(figure, shares, changed);
     if (first) tableBehind(figure, ["kind", "items", "before", "after", "share of relevance"],
       shares.map((s) => [s.name, s.n_items.toLocaleString("en"), percent(s.before), percent(s.after), percent(s.deserved)]));
   }
