@@ -109,30 +109,40 @@ def monitor(
 ) -> None:
     """Watch the promise as judgments or clicks arrive; exit code 4 and a revoked certificate on an alarm.
 
-    Exit code 2 where no judgment has counted so far, with a warning that says why.
+    Exit code 2 where no judgment has counted so far, with a warning that says why. Shares of exposure of groups are
+    watched by the log alone.
 
     isrr monitor ranker.json --log served/ --judgments new.parquet
+
     isrr monitor ranker.json --log served/ --clicks clicks.parquet
+
+    isrr monitor ranker.json --log served/
     """
     from isrr.data.files import write_table
     from isrr.data.frames import read_queries
     from isrr.data.served_log import log_parts, read_log
     from isrr.monitor import Monitor
     from isrr.monitor.exposure_ledger import ledger, write_ledger
+    from isrr.monitor.matching import candidates
     from isrr.status import beside, set_term
 
     outcome = opened(ranker, trust_edited)
     if clicks is not None:
         watch_clicks(ranker, outcome, log, clicks, within, delta, as_json)
         return
-    if judgments is None:
-        raise PromiseError("there is nothing to watch by; give `judgments=`, or `clicks=` for a promise about clicks")
     for file, suffixes in ((ledger_file, (".parquet",)), (parquet, (".parquet",)), (figure, (".png", ".svg", ".pdf"))):
         if file is not None:
             check_file(file, *suffixes, read=(ranker, judgments))
-    watch = Monitor(outcome, delta=delta, state=state or beside(ranker, "monitor"))
-    then = outcome.provenance.unjudged
-    judged = read_queries(judgments, **columns, unjudged=None if then == "refuse" else then)  # type: ignore[arg-type]
+    by_log = judgments is None
+    if by_log and (ledger_file is not None or figure is not None):
+        raise PromiseError("a ledger compares exposure with relevance; give `judgments=`")
+    kept_in = state or beside(ranker, "shares" if by_log else "monitor")
+    watch = Monitor(outcome, delta=delta, state=kept_in, judged=not by_log)
+    if judgments is None:
+        judged = candidates(read_log(log))
+    else:
+        then = outcome.provenance.unjudged
+        judged = read_queries(judgments, **columns, unjudged=None if then == "refuse" else then)  # type: ignore[arg-type]
     n_damaged = 0
 
     def served() -> Iterator[dict[str, Any]]:
@@ -150,7 +160,9 @@ def monitor(
     if watch.selected:
         warn(as_options(watch.selected))
     if not watch.n_counted:
-        warn(f"{judgments}: nothing is watched, for no judgment counts: {watch.note}")
+        warn(
+            f"{judgments or log}: nothing is watched, for {'no list' if by_log else 'no judgment'} counts: {watch.note}"
+        )
     if expires is not None:
         set_term(ranker, outcome.id, expires)
     if parquet is not None:

@@ -342,8 +342,8 @@ def joined_groups(column: Any) -> Any:
     """A column of lists of groups as text; any other column as it is.
 
     Example:
-        >>> joined_groups([["new", "local"], [], ["new"]])
-        ['local\x1fnew', '', 'new']
+        >>> joined_groups([["new", "local"], [], ["new"]]) == ["local" + BETWEEN_GROUPS + "new", "", "new"]
+        True
     """
     kind = str(getattr(column, "type", ""))
     if kind.startswith(("list", "large_list", "fixed_size_list")):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from isrr.counting import counted
 from isrr.data.identifiers import identifier_key
 from isrr.data.queries import Queries
+from isrr.data.served_log import ServedLists
 from isrr.errors import DataError
 from isrr.gains import empty_value
 from isrr.metrics.metric import Metric
@@ -128,6 +129,29 @@ def match(
         n_served += len(shown)
         n_unjudged += sum(item in unjudged or (marked is not None and not marked[rows[item]]) for item in shown)
     return Matches(found, n_incomplete, sum(key in seen for key in keys), n_served, n_unjudged, note)
+
+
+def candidates(logged: ServedLists) -> Queries:
+    """The candidates of served lists with their groups: all that promises about exposure need to know of a list.
+
+    Where a query was served several times, its candidates are those of all its lists.
+    """
+    groups = logged.table["groups"]
+    if groups.null_count == len(groups):
+        raise DataError("no list of the log names the groups of its items; send each item's `group` to be ranked")
+    n_candidates = np.diff(logged.offsets)
+    query = np.repeat(np.array(logged.table["query_id"].cast("string").to_pylist(), object), n_candidates)
+    items = np.array(logged.item_ids.to_pylist(), object)
+    named = [names or [] for line, n in zip(groups.to_pylist(), n_candidates.tolist(), strict=True)
+             for names in (line or [[]] * n)]  # fmt: skip
+    first = list({pair: row for row, pair in reversed(list(enumerate(zip(query, items, strict=True))))}.values())
+    rows = np.sort(np.array(first, np.int64))
+    return Queries.from_arrays(
+        scores=np.zeros(rows.size),
+        query_ids=query[rows],
+        item_ids=items[rows],
+        item_groups=[named[row] for row in rows.tolist()],
+    )
 
 
 def need_item_ids(judgments: Queries) -> NDArray[Any]:

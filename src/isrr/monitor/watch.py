@@ -107,6 +107,8 @@ class Monitor:
         delta: Probability of ever raising a false alarm; the certificate's own 1 − confidence unless given.
         state: File that remembers what was counted; read if it is there, and written after each batch. Several
             monitors may share one: each counts on from what the others have counted.
+        judged: Whether judgments will be given; without any, promises that need none are watched (shares of exposure),
+            on the candidates of the log (`isrr.monitor.matching.candidates`).
 
     Attributes:
         alarm: The alarm, once raised; it stays.
@@ -122,7 +124,12 @@ class Monitor:
     """
 
     def __init__(
-        self, certificate: Outcome, *, delta: float | None = None, state: str | PathLike[str] | None = None
+        self,
+        certificate: Outcome,
+        *,
+        delta: float | None = None,
+        state: str | PathLike[str] | None = None,
+        judged: bool = True,
     ) -> None:
         if not isinstance(certificate, Certificate):
             raise CertificateError("nothing was certified, so there is no promise to watch")
@@ -130,7 +137,16 @@ class Monitor:
             raise PromiseError(
                 f"'{certificate.promises[0]}' is about clicks, which judgments do not show; watch it by `clicks=`"
             )
-        cells = [(test.promise, test.segment) for test in certificate.tests if watchable(test.promise)]
+        cells = [
+            (test.promise, test.segment)
+            for test in certificate.tests
+            if watchable(test.promise) and (judged or not {"relevance", "segment"} & set(test.promise.columns))
+        ]
+        if not cells and not judged:
+            raise PromiseError(
+                f"'{certificate.promises[0]}' is watched by judgments (`judgments=`) or clicks (`clicks=`); the log "
+                "alone shows shares of exposure of groups"
+            )
         if not cells:
             raise PromiseError(
                 f"'{certificate.promises[0]}' is about expected exposure, which served lists do not show; "

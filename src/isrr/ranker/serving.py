@@ -3,6 +3,7 @@
 import reprlib
 import secrets
 from hashlib import blake2b
+from numbers import Number
 from typing import NamedTuple
 
 import numpy as np
@@ -67,6 +68,7 @@ def session_noise(key: bytes, query_id: object, session: object) -> np.uint64:
             f"session {session!r} is given without a query id; the two name the draw together, and a session alone "
             "would draw the same for every query"
         )
-    query, name = identifier_text(query_id).encode(), identifier_text(session).encode()
+    name = (identifier_text(session) if isinstance(session, Number) else str(session)).encode()
+    query = identifier_text(query_id).encode()
     digest = blake2b(len(query).to_bytes(8, "little") + query + name, digest_size=8, key=key)
     return np.uint64(int.from_bytes(digest.digest(), "little"))

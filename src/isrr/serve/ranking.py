@@ -37,7 +37,7 @@ class Wanted(NamedTuple):
         query: The query.
         session: Names the draw; None for a fresh one.
         start, stop: The places asked for, 0-based, half open.
-        groups: The groups of each candidate, where any were given.
+        groups: The groups of each candidate, None for one without; None where none were given.
         frozen: Whether the caller pinned one draw for everybody.
     """
 
@@ -48,7 +48,7 @@ class Wanted(NamedTuple):
     session: object
     start: int
     stop: int
-    groups: list[list[str]] | None = None
+    groups: list[list[str] | None] | None = None
     frozen: bool = False
 
 
@@ -117,11 +117,11 @@ def checked_names(ids: list[Id], max_items: int) -> list[str]:
     return names
 
 
-def grouped(groups: list[Groups]) -> list[list[str]] | None:
-    """The groups of each candidate as a list; None where no candidate has any."""
+def grouped(groups: list[Groups]) -> list[list[str] | None] | None:
+    """The groups of each candidate as a list, None where they are missing; None where no candidate has any."""
     if groups.count(None) == len(groups):
         return None
-    return [[group] if isinstance(group, str) else group or [] for group in groups]
+    return [[group] if isinstance(group, str) else group for group in groups]
 
 
 def make(snapshot: Snapshot, wanted: Wanted) -> Made:

@@ -71,11 +71,11 @@ def log_line(snapshot: Snapshot, ask: Wanted, made: Made, hottest: float | None 
         made.ranking,
         made.propensity,
         made.deterministic[: snapshot.outcome.k],
-        ask.groups,
+        None if ask.groups is None else [groups or [] for groups in ask.groups],
         made.arm,
         made.other_arm,
     )
-    if hottest is not None:
+    if hottest is not None and not snapshot.outcome.ranker.boost:  # a boost may lift any item
         _prune(line, made.scores, snapshot, hottest)
     return line
 

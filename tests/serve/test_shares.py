@@ -1,0 +1,71 @@
+"""From a promise to new sellers to served lists, and the watch over it by the log alone."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from isrr import Queries, calibrate
+from isrr.cli.main import app
+from isrr.status import read_status
+from serving import client_of
+
+PROMISES = ["exposure(new)@5 >= 20%", "ndcg@5 >= 90% of deterministic"]
+
+
+def market(n_queries, lowered, seed=20230):
+    rng = np.random.default_rng(seed)
+    new = rng.random(n_queries * 12) < 0.2
+    quality = rng.normal(size=new.size)
+    return Queries.from_arrays(
+        scores=quality + 0.7 * rng.normal(size=new.size) - lowered * new,
+        relevance=np.clip(np.floor(quality + 1.0), 0, 4),
+        query_ids=np.repeat(np.arange(n_queries), 12),
+        item_ids=np.arange(new.size),
+        item_groups=np.where(new, "new", "known"),
+    )
+
+
+@pytest.fixture(scope="module")
+def ranker_file(tmp_path_factory):
+    outcome = calibrate(market(600, lowered=0.7), PROMISES)
+    assert not outcome.abstained
+    file = tmp_path_factory.mktemp("shares") / "ranker.json"
+    outcome.save(file)
+    return file
+
+
+@pytest.mark.parametrize(("lowered", "broken"), [(0.7, False), (3.0, True)])
+def test_shares_are_watched_by_the_log_alone(ranker_file, tmp_path, lowered, broken):
+    file = tmp_path / "ranker.json"
+    file.write_bytes(ranker_file.read_bytes())
+    (tmp_path / "served").mkdir()
+    service, traffic = client_of(file, log=tmp_path / "served"), market(400, lowered, seed=7)
+    for q in range(len(traffic)):
+        rows = range(traffic.offsets[q], traffic.offsets[q + 1])
+        items = [
+            {"id": str(traffic.item_ids[i]), "score": traffic.scores[i], "group": traffic.item_groups[i]} for i in rows
+        ]
+        answer = service.post("/rank", {"query_id": str(q), "session": "s", "items": items})
+        assert answer.status_code == 200
+    service.worker.log.close()
+    command = ["monitor", str(file), "--log", str(tmp_path / "served"), "--json"]
+    found = CliRunner().invoke(app, command)
+    assert found.exit_code == (4 if broken else 0), found.output
+    said = json.loads(found.stdout)
+    assert said["n_counted"] == 400
+    assert (said["alarm"] is not None) == broken
+    assert (said["evidence"] >= 1) == broken
+    certificate = json.loads(file.read_text())["integrity"][:16]
+    assert read_status(file, certificate).status == ("revoked" if broken else "valid")
+    again = json.loads(CliRunner().invoke(app, command).stdout)
+    assert again["n_counted"] == 400  # each query counts once, as remembered
+
+
+def test_a_list_with_an_item_of_no_known_group_is_served_by_score_and_not_covered(ranker_file):
+    items = [{"id": "a", "score": 1.0, "group": "new"}, {"id": "b", "score": 0.5}]
+    answer = client_of(ranker_file).post("/rank", {"query_id": "q", "items": items})
+    assert [item["id"] for item in answer.json()["items"]] == ["a", "b"]
+    assert answer.json()["certificate"]["status"] == "uncovered"
+    assert "item 1 has no group" in answer.json()["certificate"]["reason"]
