@@ -68,7 +68,7 @@ def test_what_cannot_be_done_with_clicks_is_said(explored):
         assert said in " ".join(done.output.split())
     done = runner.invoke(app, ["calibrate", "-p", "clicks@3 >= 80% of deterministic"])
     assert done.exit_code == 2
-    assert "give --log and --clicks" in done.output
+    assert "or --log and --clicks" in done.output
     done = runner.invoke(app, ["calibrate", str(explored / "scored.parquet"), "-p", "clicks@3 >= 80% of deterministic"])
     assert done.exit_code == 2
     assert "clicks are counted in a log" in done.output

@@ -179,7 +179,7 @@ def simulate(
     Example:
         >>> queries = Queries.from_arrays(scores=[2.0, 1.0, 0.0], relevance=[0, 2, 1], group=[3])
         >>> simulate(queries, GPLRanker(k=2, anchor=0.8), 1_000).clicked.mean(axis=0).round(2)
-        array([0.21, 0.4 ])
+        array([0.16, 0.44])
     """
     if ranker.threshold or ranker.boost:
         raise ValueError("lists are simulated for Plackett–Luce with an anchor or a floor; leave out the other dials")
