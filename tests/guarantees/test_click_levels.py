@@ -132,8 +132,8 @@ def test_a_watch_at_the_boundary_alarms_at_most_delta_often_however_long_it_runs
         shown = simulate(QUERIES, ranker, n * at_once, users, seed=40_000 + start)
         would = estimated(shown.impressions(), [], most=n * at_once).reference
         got = shown.clicked.sum(axis=1).astype(float)
-        losses, alpha = watched_losses(got, would, target, K, ranker.anchor)
-        process, strongest = EProcess.start(alpha, at_once), np.zeros(at_once)
+        losses = watched_losses(got, would, target, K, ranker.anchor)
+        process, strongest = EProcess.start(1 / (1 + target / ranker.anchor), at_once), np.zeros(at_once)
         for row in losses.reshape(at_once, n).T:
             process = process.after(row)
             strongest = np.maximum(strongest, process.evidence)

@@ -72,17 +72,27 @@ def calibrate_by_clicks(
 
 
 def watch_clicks(
-    ranker: Path, outcome: "Outcome", log: Path, clicks: Path, within: str, delta: float | None, as_json: bool
+    ranker: Path,
+    outcome: "Outcome",
+    log: Path,
+    clicks: Path,
+    *,
+    within: str | None,
+    delta: float | None,
+    state: Path | None,
+    as_json: bool,
 ) -> None:
-    """What `isrr monitor` does where clicks are given."""
+    """What `isrr monitor` does where clicks are given; while a rollout runs, its control arm is compared with."""
+    from isrr.clicks.rollout import read_rollout
     from isrr.clicks.table import read_clicks
     from isrr.monitor.clicks import ClickMonitor
-    from isrr.status import revoke
+    from isrr.status import beside, revoke
 
-    window = seconds(within)
-    assert window is not None
-    watch = ClickMonitor(outcome, delta=delta)
-    alarm = watch.update(log, read_clicks(clicks, value=watch.column), within=window, now=time.time())
+    rolled = read_rollout(ranker, outcome.id)
+    running = rolled if rolled is not None and rolled.stage == "running" else None
+    file = state or beside(ranker, "monitor" if running is None else "rollout.monitor")
+    watch = ClickMonitor(outcome, delta=delta, rollout=running, within=seconds(within), state=file)
+    alarm = watch.update(log, read_clicks(clicks, value=watch.column), now=time.time())
     if alarm is not None:
         revoke(ranker, outcome.id, alarm)
     if as_json:

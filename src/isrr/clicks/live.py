@@ -69,23 +69,37 @@ class Sessions:
         return blake2b(self.names.tobytes(), digest_size=16).hexdigest()
 
 
-def differences(sessions: Sessions, share: float, control: float, most: float) -> FloatArray:
-    """Z of each session as a share of its bound B, (n, …); sessions along the first axis, rollouts along others.
+def centred(
+    sessions: Sessions,
+    share: float,
+    control: float,
+    most: float,
+    largest: float,
+    before: float = 0.0,
+    n_before: int = 0,
+) -> FloatArray:
+    """Z of each session, (n, …); sessions along the first axis, rollouts along others.
 
     Args:
         sessions: Sessions in order; arrays may have further axes.
         share: The promised share s.
         control: Share of control, 1 − p.
         most: The most clicks that a session can have, or the most that they can be worth.
+        largest: The largest c that may be used.
+        before: Clicks of sessions counted before these, and `n_before` how many those were.
     """
     y, p = sessions.clicks, 1.0 - control
-    before = np.cumsum(y, axis=0) - y
-    seen = np.arange(1.0, len(y) + 1.0).reshape(-1, *(1,) * (y.ndim - 1))
-    bound = share * most / control
-    c = np.minimum((0.1 * most + before) / seen, p * bound)
+    earlier = before + np.cumsum(y, axis=0) - y
+    seen = n_before + np.arange(1.0, len(y) + 1.0).reshape(-1, *(1,) * (y.ndim - 1))
+    c = np.minimum((0.1 * most + earlier) / seen, largest)
     weight = np.where(sessions.treated, -1.0 / p, share / control)
-    z = np.where(sessions.same, (share - 1.0) * y, weight * (y - c) + (share - 1.0) * c)
-    return np.asarray(z / bound)
+    return np.where(sessions.same, (share - 1.0) * y, weight * (y - c) + (share - 1.0) * c)
+
+
+def differences(sessions: Sessions, share: float, control: float, most: float) -> FloatArray:
+    """Z of each session as a share of its bound B, (n, …); arguments as for `centred`."""
+    bound = share * most / control
+    return centred(sessions, share, control, most, (1.0 - control) * bound) / bound
 
 
 def evidence(shares: FloatArray) -> FloatArray:
