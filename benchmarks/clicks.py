@@ -56,12 +56,12 @@ def large(n_lists: int, n: int = 1_000_000) -> None:
 def cascade(pool: str, n_items: int = 8, n_queries: int = 150) -> None:
     """Print what clicks say of rankers, and what is true, where users stop after a good result.
 
-    The first items of each query by score, every list weighed by its chance: no noise.
+    Some items of each query, evenly from best to worst score, and every list weighed by its chance: no noise.
     """
     queries = read_queries(pool)
     queries = queries[np.flatnonzero(queries.n_items >= n_items)[:n_queries]]
-    starts = np.repeat(queries.offsets[:-1], queries.n_items)
-    rows = (starts + queries.by_score)[np.arange(queries.n_rows) - starts < n_items]
+    ranks = np.linspace(0, queries.n_items - 1, n_items, axis=1).astype(np.int64) + queries.offsets[:-1, None]
+    rows = (np.repeat(queries.offsets[:-1], queries.n_items) + queries.by_score)[ranks.ravel()]
     scores, relevance = queries.need_scores()[rows], queries.need_relevance()[rows]
     few = Queries.from_arrays(scores=scores, relevance=relevance, group=[n_items] * len(queries))
     mean, deviation = mean_and_deviation(few)

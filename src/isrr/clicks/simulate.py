@@ -242,8 +242,7 @@ def shares_by_enumeration(
         Estimated and true shares, (n_rankers,) each.
     """
     k, asked = logger.k, frequencies(len(queries), zipf)
-    order = GPLRanker.deterministic(k)
-    every = (order, *rankers)
+    every = (GPLRanker.deterministic(k), *rankers)
     said, true, chances = np.zeros(len(every)), np.zeros(len(every)), users.chances(queries, k)
     for query in range(len(queries)):
         one = queries[[query]]
@@ -254,12 +253,13 @@ def shares_by_enumeration(
         if users.model == "cascade":
             goes_on = users.patience * (1 - users.satisfaction * clicks[:, :-1])
             clicks[:, 1:] *= np.cumprod(goes_on, axis=1)
-        logged = _law(logger, one, lists)
-        seen = logger.placement(one)[lists, place]
+        logged = _law(logger, one, lists)[:, None] * clicks
+        seen = _placed(_law(logger, one, lists), lists)
         for g, ranker in enumerate(every):
-            placed = (order_placement(one, k) if ranker is order else ranker.placement(one))[lists, place]
-            said[g] += asked[query] * (logged[:, None] * clicks * placed / np.maximum(seen, 1e-300)).sum()
-            true[g] += asked[query] * (_law(ranker, one, lists)[:, None] * clicks).sum()
+            law = _law(ranker, one, lists)
+            ratio = np.divide(_placed(law, lists), seen, out=np.zeros_like(seen), where=seen > 0)
+            said[g] += asked[query] * (logged * ratio).sum()
+            true[g] += asked[query] * (law[:, None] * clicks).sum()
     return said[1:] / said[0], true[1:] / true[0]
 
 
@@ -270,10 +270,17 @@ def _law(ranker: GPLRanker, one: Queries, lists: IntArray) -> FloatArray:
         return np.asarray(by_score)
     scores = ranker.mapped(one.need_scores()) * ranker.scale
     weights = np.exp(scores - scores.max())
-    picked = weights[lists]
-    drawn = (picked / (weights.sum() - np.cumsum(picked, axis=1) + picked)).prod(axis=1)
+    free, drawn = np.ones((len(lists), weights.size)), np.ones(len(lists))
+    for column in lists.T:  # what is left is added up, not subtracted: it may be tiny
+        drawn *= weights[column] / (free @ weights)
+        free[np.arange(len(lists)), column] = 0.0
     share = float(ranker.order_share(one)[0])
     return np.asarray(share * by_score + (1 - share) * drawn)
+
+
+def _placed(law: FloatArray, lists: IntArray) -> FloatArray:
+    """The chance of each list's item at its place, over all lists, (n_lists, k)."""
+    return np.stack([np.bincount(column, law)[column] for column in lists.T], axis=1)
 
 
 def _padded(offsets: IntArray, values: NDArray[Any], longest: int, fill: float) -> NDArray[Any]:
