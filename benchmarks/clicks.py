@@ -1,14 +1,17 @@
 """Certificates from clicks: how long a million impressions take, and what they certify.
 
-python -m benchmarks.clicks POOL.parquet [REPETITIONS]     the power table: fairness gain by number of impressions
+python -m benchmarks.clicks POOL.parquet [REPETITIONS [IMPRESSIONS …]]   the power table: fairness gain by impressions
+python -m benchmarks.clicks cascade POOL.parquet                         how far a cascade of users misleads, exactly
 
-Simulated clicks: Zipf traffic, examination 1/j, 10 % noise clicks; the logger has anchor 0.8 and temperature 0.4.
+Simulated clicks: Zipf traffic, examination 1/j, 10 % noise clicks; the logger has anchor 0.8 and temperature 0.4,
+in deviations of the scores over all rows.
 """
 
 import resource
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,10 +20,10 @@ from isrr import GPLRanker, read_queries
 from isrr.clicks.calibrate import certified as certify
 from isrr.clicks.calibrate import checked_promise, click_path, click_sample
 from isrr.clicks.estimate import estimated
-from isrr.clicks.simulate import Users, expected_clicks, simulate
+from isrr.clicks.simulate import Users, expected_clicks, shares_by_enumeration, simulate
 from isrr.data.queries import Queries
 from isrr.metrics.disparity import disparity
-from isrr.scores.standardize import mean_and_deviation
+from isrr.scores.standardize import mean_and_deviation, overall_mean_and_deviation
 
 SIZES = (3_000, 10_000, 30_000, 100_000, 1_000_000)
 ANCHOR, TEMPERATURE = 0.8, 0.4
@@ -51,19 +54,49 @@ def large(n_lists: int, n: int = 1_000_000) -> None:
     print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 
 
-def power(pool: str, repetitions: int = 10) -> None:
+def cascade(pool: str, n_items: int = 8, n_queries: int = 150) -> None:
+    """Print what clicks say of rankers, and what is true, where users stop after a good result.
+
+    Some items of each query, evenly from best to worst score, and every list weighed by its chance: no noise.
+    """
+    queries = read_queries(pool)
+    queries = queries[np.flatnonzero(queries.n_items >= n_items)[:n_queries]]
+    ranks = np.linspace(0, queries.n_items - 1, n_items, axis=1).astype(np.int64) + queries.offsets[:-1, None]
+    rows = (np.repeat(queries.offsets[:-1], queries.n_items) + queries.by_score)[ranks.ravel()]
+    scores, relevance = queries.need_scores()[rows], queries.need_relevance()[rows]
+    few = Queries.from_arrays(scores=scores, relevance=relevance, group=[n_items] * len(queries))
+    mean, deviation = mean_and_deviation(few)
+    logger = GPLRanker(temperature=TEMPERATURE, mean=mean, deviation=deviation, anchor=ANCHOR)
+    temperatures = np.geomspace(0.05, 5.0, 25)
+    rankers = [replace(logger, temperature=float(t), anchor=0.0) for t in temperatures]
+    print(
+        f"{pool}: {few}\n| patience | satisfied by | true share | estimated | off by, points |\n|---|---|---|---|---|"
+    )
+    for patience, satisfaction in ((1.0, 0.0), (0.8, 0.3), (0.8, 0.6), (0.8, 1.0), (1.0, 1.0)):
+        users = Users("cascade", patience=patience, satisfaction=satisfaction)
+        said, true = shares_by_enumeration(few, logger, rankers, users)
+        for share in (0.95, 0.9):
+            at = int(np.argmin(np.abs(true - share)))
+            cells = f"{satisfaction:.0%} | {true[at]:.1%} | {said[at]:.1%} | {100 * (said[at] - true[at]):+.2f}"
+            print(f"| {patience} | {cells} |", flush=True)
+        print(
+            f"| {patience} | {satisfaction:.0%} | any | | {100 * np.abs(said - true).max():.2f} at most |", flush=True
+        )
+
+
+def power(pool: str, repetitions: int = 10, sizes: tuple[int, ...] = SIZES) -> None:
     """Print the fairness gain of the ranker that is certified, in %, by number of impressions."""
     queries, users = read_queries(pool), Users()
     queries = queries[np.arange(len(queries))]
-    mean, deviation = mean_and_deviation(queries)
+    mean, deviation = overall_mean_and_deviation(queries)
     logger = GPLRanker(temperature=TEMPERATURE, mean=mean, deviation=deviation, anchor=ANCHOR)
     path = click_path(simulate(queries, logger, 10, users).impressions(), 5)
     before = disparity(path.rankers[0].exposure(queries), queries).mean()
     gain = [100 * (1 - disparity(ranker.exposure(queries), queries).mean() / before) for ranker in path.rankers]
     kept = np.array([expected_clicks(queries, ranker, users) for ranker in path.rankers])
-    print(f"{pool}: {queries}\n| s | {' | '.join(f'{n:,}' for n in SIZES)} | oracle |\n|{'---|' * (len(SIZES) + 2)}")
+    print(f"{pool}: {queries}\n| s | {' | '.join(f'{n:,}' for n in sizes)} | oracle |\n|{'---|' * (len(sizes) + 2)}")
     found: dict[float, list[str]] = {0.95: [], 0.9: []}
-    for n in SIZES:
+    for n in sizes:
         chosen: dict[float, list[float]] = {share: [] for share in found}
         for seed in range(max(repetitions * 10_000 // max(n, 10_000), 2)):
             shown = simulate(queries, logger, n, users, seed=seed).impressions()
@@ -75,11 +108,15 @@ def power(pool: str, repetitions: int = 10) -> None:
                 last = int(np.argmin(passing)) if not passing.all() else passing.size
                 chosen[share].append(max(gain[:last]))
         for share, gains in chosen.items():
-            found[share].append(f"{np.mean(gains):.1f}")
+            found[share].append(f"{np.mean(gains):.1f} ± {np.std(gains) / np.sqrt(len(gains)):.1f}")
     for share, cells in found.items():
         oracle = max(g for g, k in zip(gain, kept, strict=True) if k >= share * kept[0])
         print(f"| {share} | {' | '.join(cells)} | {oracle:.1f} |", flush=True)
 
 
 if __name__ == "__main__":
-    power(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 10)
+    if sys.argv[1] == "cascade":
+        cascade(sys.argv[2])
+    else:
+        numbers = [int(word) for word in sys.argv[2:]]
+        power(sys.argv[1], *numbers[:1], *([tuple(numbers[1:])] if numbers[1:] else []))

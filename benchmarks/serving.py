@@ -1,8 +1,9 @@
 """The re-rank service, with its log, beside a bare Starlette endpoint that parses the same JSON and sorts by score.
 
-Both run on two workers of the same server, on the loopback, and are loaded in turns by wrk, or by a small generator
-where wrk is not installed: 100 items, k = 10. Only the ratios mean something, and on a busy machine not much; the CPU
-time of the workers per request is the steadiest. The service of another source tree can be put beside them.
+It stands beside itself without a log, too. Each runs on two workers of the same server, on the loopback, and they are
+loaded in turns by wrk, or by a small generator where wrk is not installed: 100 items, k = 10. Only the ratios mean
+something, and on a busy machine not much; the CPU time of the workers per request is the steadiest. The service of
+another source tree can be put beside them.
 
 python -m benchmarks serving
 python -m benchmarks.serving [SECONDS OF EACH TURN] [TURNS] [SOURCE FOLDER OF ANOTHER TREE]
@@ -41,7 +42,10 @@ def rows(seconds: float = 10.0, turns: int = 3, other: str | None = None) -> lis
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         ranker = made_ranker(folder)
         ours = stack.enter_context(running(ranker, "--log", str(folder / "log")))
-        beside = {"a bare endpoint that sorts": stack.enter_context(running(None))}
+        beside = {
+            "a bare endpoint that sorts": stack.enter_context(running(None)),
+            "itself without a log": stack.enter_context(running(ranker)),
+        }
         if other is not None:
             options = ("--log", str(folder / "other"))
             beside[f"the service of {other}"] = stack.enter_context(running(ranker, *options, source=other))

@@ -56,5 +56,5 @@ if progress.rollout.stage == "done":
 # 5. And the watch, by clicks alone.
 log, clicks = simulate(queries, outcome.ranker, 30_000, Users(), seed=3).save(folder, outcome.id)
 watch = ClickMonitor(outcome)
-watch.update(log, read_clicks(clicks), within=3600, now=1e9)
+watch.update(log, read_clicks(clicks), now=1e9)
 print(watch)

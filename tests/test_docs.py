@@ -5,6 +5,7 @@ import runpy
 import shutil
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,8 @@ ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [ROOT / "README.md", *DOCS]
 WITH_EXAMPLES = [page for page in PAGES if any(block.language in ("console", "python") for block in blocks(page))]
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+OPEN_BANDIT = ROOT / "examples" / "open_bandit.py"
+EXAMPLES = sorted({*(ROOT / "examples").glob("*.py")} - {OPEN_BANDIT})
 REFERENCE = {
     "data", "gains", "scores", "ranker", "metrics", "risk", "promises", "certificate", "calibration", "clicks",
     "monitor", "report",
@@ -107,6 +109,16 @@ def test_every_example_script_is_short_and_prints_something(example, tmp_path, m
     monkeypatch.setattr(sys, "argv", [str(example)])
     runpy.run_path(str(example), run_name="__main__")
     assert "Certificate " in capsys.readouterr().out
+
+
+@pytest.mark.skipif(find_spec("obp") is None, reason="the sample lies in a package: pip install --no-deps obp")
+def test_real_clicks_of_the_open_bandit_sample_are_read(capsys):
+    runpy.run_path(str(OPEN_BANDIT), run_name="__main__")
+    said = capsys.readouterr().out
+    assert "10,000 impressions with 46 clicks on 34 items in 3 slots" in said
+    assert float(re.search(r"off by (\S+) at most", said)[1]) < 1e-7
+    assert "as logged: 0.0046" in said
+    assert "certificate: refused" in said
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)

@@ -40,8 +40,8 @@ ASSUMPTIONS = (  # of certificates from judged queries
     "the promise is about the mean over queries and draws, not about each served list",
 )
 CASCADE = (
-    "clicks are promised, not relevance; where users stop after a good result, the share kept can be off by up to 1.5 "
-    "points (in simulation), so confirm it by a rollout, which needs no assumption about users"
+    "clicks are promised, not relevance; where users stop after a good result, the estimated share can be off by "
+    "several points (too low in simulation), so confirm it by a rollout, which needs no assumption about users"
 )
 
 

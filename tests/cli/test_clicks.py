@@ -55,6 +55,10 @@ def test_clicks_end_in_a_ranker_file(explored):
     outcome = isrr.load(explored / "ranker.json")
     assert outcome.provenance.clicks.unit == "session"
     assert outcome.ranker.temperature > 0.02
+    done = runner.invoke(app, ["report", str(explored / "ranker.json"), "-o", str(explored / "page.html")])
+    assert done.exit_code == 2
+    assert "see it by: isrr show" in " ".join(done.output.split())
+    assert not (explored / "page.html").exists()
 
 
 def test_what_cannot_be_done_with_clicks_is_said(explored):
@@ -68,7 +72,7 @@ def test_what_cannot_be_done_with_clicks_is_said(explored):
         assert said in " ".join(done.output.split())
     done = runner.invoke(app, ["calibrate", "-p", "clicks@3 >= 80% of deterministic"])
     assert done.exit_code == 2
-    assert "or --log and --clicks" in done.output
+    assert "--log and --clicks" in done.output
     done = runner.invoke(app, ["calibrate", str(explored / "scored.parquet"), "-p", "clicks@3 >= 80% of deterministic"])
     assert done.exit_code == 2
     assert "clicks are counted in a log" in done.output

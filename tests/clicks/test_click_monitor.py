@@ -4,14 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from isrr.clicks.calibrate import certified, checked_promise
+from isrr.clicks.live import Sessions, centred
+from isrr.clicks.rollout import Rollout, arm_name
 from isrr.clicks.simulate import Users, simulate
 from isrr.clicks.table import read_clicks
-from isrr.errors import PromiseError
-from isrr.monitor.clicks import ClickMonitor
+from isrr.errors import DataError, PromiseError
+from isrr.monitor.clicks import ClickMonitor, control_losses
 from isrr.monitor.watch import Monitor
+from isrr.ranker.gpl import GPLRanker
 
 PROMISE = checked_promise("clicks@3 >= 85% of deterministic")
 
@@ -26,7 +30,7 @@ def watched(certificate, queries, folder, relevance=None):
     shown = simulate(judged, certificate.ranker, 20_000, Users(noise=0.02), seed=5)
     log, clicks = shown.save(folder, certificate.id)
     watch = ClickMonitor(certificate)
-    return watch, watch.update(log, read_clicks(clicks), within=60.0, now=1e9)
+    return watch, watch.update(log, read_clicks(clicks), now=1e9)
 
 
 def test_a_promise_that_holds_raises_no_alarm(certificate, queries, tmp_path):
@@ -47,9 +51,96 @@ def test_a_promise_that_breaks_does(certificate, queries, tmp_path):
 
 def test_lists_whose_clicks_may_still_come_wait(certificate, queries, tmp_path):
     log, clicks = simulate(queries, certificate.ranker, 500, seed=5).save(tmp_path, certificate.id)
-    watch = ClickMonitor(certificate)
-    watch.update(log, read_clicks(clicks), within=100.0, now=300.0)
+    watch = ClickMonitor(certificate, within=100.0)
+    watch.update(log, read_clicks(clicks), now=300.0)
     assert watch.n_units == 201
+
+
+def test_looks_add_up_and_survive_the_loss_of_old_lists(certificate, queries, tmp_path):
+    shown = simulate(queries, certificate.ranker, 3_000, seed=5)
+    log, clicks = shown.save(tmp_path, certificate.id)
+    clicks, table, file = read_clicks(clicks), pq.read_table(log), tmp_path / "state.json"
+    at_once = ClickMonitor(certificate, within=10.0)
+    at_once.update(log, clicks, now=1e9)
+    for now in (900.0, 900.0, 2_000.0, 1e9, 1e9):
+        watch = ClickMonitor(certificate, within=10.0, state=file)
+        watch.update(log, clicks, now=now)
+        pq.write_table(table.slice(max(0, min(int(now) - 20, 2_990))), log)  # what is older goes
+    assert watch.n_units == at_once.n_units == 3_000
+    assert watch.evidence == pytest.approx(at_once.evidence, rel=1e-9)
+    assert watch.share == pytest.approx(at_once.share)
+    for other, said in (({"within": 20.0}, "within 10.0; this one has 20.0"), ({"delta": 0.2}, "delta")):
+        with pytest.raises(DataError, match=said):
+            ClickMonitor(certificate, state=file, **{"within": 10.0, **other})
+    file.write_text(file.read_text().replace('"n": 3000', '"n": -1'))
+    with pytest.raises(DataError, match="not the state of a watch by clicks"):
+        ClickMonitor(certificate, within=10.0, state=file)
+
+
+def rolled_out(certificate, queries, folder, users, n=20_000, seed=6):
+    """The log of a rollout's last step, and the clicks on its lists."""
+    rollout = Rollout.begin(certificate)
+    rollout = replace(rollout, step=len(rollout.steps) - 1)
+    drawn, ordered = (
+        simulate(queries, r, n, users, seed=seed) for r in (certificate.ranker, GPLRanker(k=3, anchor=1.0))
+    )
+    lot = [rollout.treated(f"user-{user}") for user in drawn.user_of]
+    treated = np.array(lot)[:, None]
+    mixed = [
+        replace(
+            drawn,
+            rankings=np.where(treated, one.rankings, other.rankings),
+            clicked=np.where(treated, one.clicked, other.clicked),
+        )
+        for one, other in ((drawn, ordered), (ordered, drawn))
+    ]
+    log, clicks = mixed[0].save(folder, certificate.id)
+    table, other = pq.read_table(log), mixed[1].log(certificate.id)["ranking"]
+    arms = pa.array([arm_name(rollout.step, one) for one in lot])
+    for name, column in (("arm", arms), ("other_arm", other)):
+        table = table.set_column(table.column_names.index(name), name, column)
+    pq.write_table(table, log)
+    return rollout, log, read_clicks(clicks)
+
+
+def test_the_control_arm_of_a_rollout_is_a_reference(certificate, queries, tmp_path):
+    bare = replace(certificate, ranker=replace(certificate.ranker, anchor=0.0))
+    rollout, log, clicks = rolled_out(certificate, queries, tmp_path, Users("cascade"))
+    at_once = ClickMonitor(certificate, rollout=rollout)
+    assert at_once.update(log, clicks, now=1e9) is None
+    assert at_once.n_units == 20_000
+    assert 0.85 < at_once.share < 1.1
+    assert "in the control arm" in str(at_once)
+    file = tmp_path / "state.json"
+    for now in (5_000.0, 12_000.0, 1e9):
+        watch = ClickMonitor(certificate, rollout=rollout, state=file)
+        watch.update(log, clicks, now=now)
+    assert (watch.n_units, watch.evidence) == (20_000, pytest.approx(at_once.evidence, rel=1e-9))
+    with pytest.raises(PromiseError, match="has no anchor"):
+        ClickMonitor(bare)
+    with pytest.raises(DataError, match="reference control; this one has anchor"):
+        ClickMonitor(certificate, state=file)
+
+
+def test_losses_by_control_stay_within_their_bounds():
+    for control in (0.05, 0.5, 0.95):
+        for clicks in np.ndindex(4, 4, 4, 2, 2):
+            arms = np.array([False, True, bool(clicks[3])])
+            sessions = Sessions(arms, np.array([False, bool(clicks[4]), False]), np.array(clicks[:3], float))
+            low, high = 3 / (1 - control), 0.9 * 3 / control
+            largest = min((1 - control) * high, low / (0.9 / control + 0.1))
+            z = centred(sessions, 0.9, control, 3.0, largest)
+            np.testing.assert_allclose(
+                control_losses(sessions, 0.9, control, 3.0), (z + low) / (low + high), atol=1e-12
+            )
+
+
+def test_harm_in_a_rollout_raises_an_alarm(certificate, queries, tmp_path):
+    best = np.zeros(queries.n_rows)
+    best[queries.offsets[:-1] + queries.by_score[queries.offsets[:-1]]] = 3.0
+    found = rolled_out(certificate, replace(queries, relevance=best), tmp_path, Users(noise=0.02))
+    watch = ClickMonitor(certificate, rollout=found[0])
+    assert "is broken" in watch.update(*found[1:], now=1e9)
 
 
 def test_what_cannot_be_watched_is_refused(certificate):

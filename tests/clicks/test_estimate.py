@@ -5,7 +5,8 @@ import pytest
 
 from isrr.clicks.calibrate import certified, checked_promise, click_path, click_sample
 from isrr.clicks.estimate import check_anchor, check_loggers, estimated, gains
-from isrr.clicks.simulate import Users, expected_clicks, simulate
+from isrr.clicks.simulate import Users, expected_clicks, shares_by_enumeration, simulate
+from isrr.data.queries import Queries
 from isrr.errors import DataError, PromiseError
 from isrr.promises.promise import INEXACTNESS, Promise
 from isrr.ranker.gpl import GPLRanker
@@ -42,13 +43,33 @@ def test_estimates_have_the_true_clicks_as_their_mean(queries, logger, users):
         assert abs(found.values[:, column].mean() - expected_clicks(queries, ranker, users)) < 4 * error + 1e-5
 
 
-def test_a_cascade_biases_them(queries, logger):
-    users = Users("cascade", satisfaction=1.0)
-    explored = simulate(queries, logger, 400_000, users, seed=20232)
-    found = estimated(explored.impressions(), RANKERS)
-    measured = found.values[:, 2].mean() / found.reference.mean()
-    true = [simulate(queries, ranker, 400_000, users, seed=7).clicked.mean() for ranker in (_order(), RANKERS[2])]
-    assert 0.001 < abs(measured - true[1] / true[0]) < 0.05
+def few_items(queries, n=6):
+    """The first items of each query by score, few enough to try every list."""
+    starts = np.repeat(queries.offsets[:-1], queries.n_items)
+    rows = (starts + queries.by_score)[np.arange(queries.n_rows) - starts < n]
+    sizes = np.minimum(queries.n_items, n)
+    return Queries.from_arrays(scores=queries.scores[rows], relevance=queries.relevance[rows], group=sizes)
+
+
+def test_a_cascade_biases_them_and_nothing_else_does(queries, logger):
+    few = few_items(queries)
+    for users in (Users(), Users("trust"), Users("cascade", satisfaction=0.0)):  # the last one stops by place alone
+        said, true = shares_by_enumeration(few, logger, RANKERS, users)
+        np.testing.assert_allclose(said, true, atol=1e-6)
+    said, true = shares_by_enumeration(few, logger, RANKERS, Users("cascade", satisfaction=1.0))
+    assert said[0] == pytest.approx(true[0], abs=1e-6)  # the order by score itself
+    assert 0.002 < abs(said[2] - true[2]) < 0.02
+    assert abs(said[1] - true[1]) < abs(said[2] - true[2])
+
+
+def test_what_is_enumerated_is_what_is_simulated(queries, logger):
+    few, users = few_items(queries), Users("cascade", satisfaction=1.0)
+    said, true = shares_by_enumeration(few, logger, RANKERS[1:], users)
+    found = estimated(simulate(few, logger, 200_000, users, seed=20232).impressions(), RANKERS[1:])
+    z = found.values - said * found.reference[:, None]
+    assert (np.abs(z.mean(axis=0)) < 4 * z.std(axis=0) / np.sqrt(len(z)) + 1e-5).all()
+    got = [simulate(few, ranker, 200_000, users, seed=7).clicked.sum(axis=1) for ranker in (_order(), RANKERS[2])]
+    assert got[1].mean() - true[1] * got[0].mean() == pytest.approx(0.0, abs=4 * got[1].std() * 1.5 / np.sqrt(200_000))
 
 
 def _order():

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from isrr.clicks.calibrate import certified, checked_promise
@@ -13,8 +14,9 @@ from isrr.clicks.live import BETS, Sessions, confirmed, differences, evidence, l
 from isrr.clicks.rollout import Rollout, read_rollout, step_and_arm
 from isrr.clicks.simulate import simulate
 from isrr.clicks.table import read_clicks
-from isrr.data.served_log import read_log
-from isrr.errors import CertificateError
+from isrr.data.served_log import COLUMNS, read_log
+from isrr.errors import CertificateError, DataError, PromiseError
+from isrr.status import revoke
 from serving import client_of
 
 
@@ -84,15 +86,103 @@ def test_a_step_is_decided_by_its_sessions(certificate):
     assert "depends on the query" not in str(proven)
     worse = Sessions(treated, same, rng.binomial(3, np.where(treated, 0.3, 0.4)).astype(float))
     assert looked_at(certificate, rollout, worse).rollout.stage == "failed"
-    few = Sessions(treated[:50], same[:50], worse.clicks[:50])
-    assert looked_at(certificate, rollout, few).rollout == rollout
+    few = looked_at(certificate, rollout, worse[:50]).rollout
+    assert (few.stage, few.step, few.n_counted) == ("running", 0, 50)
+
+
+def test_a_log_that_lost_counted_sessions_is_refused(certificate):
+    rng = np.random.default_rng(20232)
+    names = rng.integers(1 << 60, size=90).astype(np.uint64)
+    found = Sessions(rng.random(90) < 0.5, np.zeros(90, bool), np.ones(90), names=names, starts=np.arange(90.0))
+    state = looked_at(certificate, Rollout.begin(certificate), found[:60]).rollout
+    assert looked_at(certificate, state, found).rollout.n_counted == 90
+    for lost in (found[1:], found[:50]):
+        with pytest.raises(DataError, match="the log has lost sessions of step 1"):
+            looked_at(certificate, state, lost)
+
+
+def test_what_counts_is_the_same_at_every_look(certificate, tmp_path):
+    file = tmp_path / "ranker.json"
+    Rollout.begin(certificate).ruled(within=60.0, first=3).save(file)
+    state = read_rollout(file, certificate.id)
+    assert state.rules == (60.0, 3)
+    assert state.ruled() == state.ruled(60.0, 3) == state
+    with pytest.raises(PromiseError, match="`first=` was 3 when this rollout was first looked at, and is 1 now"):
+        state.ruled(first=1)
+    with pytest.raises(PromiseError, match="`within=` was 60"):
+        state.ruled(within=90.0)
+    assert Rollout.begin(certificate).ruled().rules == (3_600.0, 1)
+
+
+def test_a_confirmed_certificate_knows_how_many_lists_counted(certificate):
+    steps = Rollout.begin(certificate).steps[-1:]
+    rollout = replace(Rollout.begin(certificate).ruled(first=2), steps=steps)
+    rng = np.random.default_rng(20233)
+    treated, same = rng.random(20_000) < 0.5, np.zeros(20_000, bool)
+    found = looked_at(certificate, rollout, Sessions(treated, same, rng.binomial(6, 0.4, 20_000).astype(float)))
+    proven = confirmed(certificate, found)
+    assert proven.provenance.clicks.first == 2
+    shares = differences(found.sessions, 0.85, 0.5, 6.0)
+    assert proven.tests[0].pvalue == pytest.approx(np.exp(-evidence(shares).max()))
+
+
+def list_of(session, time, ranking, other, arm="treatment 0", **more):
+    """A line of the log, of a rollout."""
+    given = {
+        "list_id": f"{session}-{time:g}", "time": time, "certificate": "c", "status": "valid", "order": "drawn",
+        "query_id": "q", "session": session, "first_rank": 1, "n_shown": 2, "item_ids": ["a", "b", "d"],
+        "scores": [3.0, 2.0, 1.0], "ranking": ranking, "propensities": [1.0] * len(ranking), "deterministic": [0, 1],
+        "arm": arm, "other_arm": other,
+    }  # fmt: skip
+    return given | more
+
+
+def test_sessions_are_their_first_lists_within_their_time(tmp_path):
+    log = tmp_path / "log.parquet"
+    lines = [
+        list_of("s", 100.0, [0, 1, 2], [0, 1, 2]),
+        list_of("s", 120.0, [1, 0, 2], [0, 1, 2]),
+        list_of("s", 130.0, [0, 1, 2], [0, 1, 2]),  # beyond the first two
+        list_of("t", 100.5, [0, 1, 2], [0, 1, 2]),
+        list_of("t", 900.0, [1, 0, 2], [0, 1, 2]),  # after the session's time
+        list_of("u", 101.0, [0, 1, 2], [0, 1, 2], arm="control 0"),
+        list_of("u", 102.0, [0, 1, 2], [0, 1, 2], arm="treatment 1"),  # counted in the first step
+        list_of("v", 103.0, [1, 0, 2], [1, 0], n_shown=1, arm="treatment 1"),
+        list_of("w", 104.0, [1, 0, 2], [1, 2, 0], n_shown=1, arm="treatment 1"),
+        list_of("x", 105.0, [1, 0, 2], [1, 2, 0], arm="treatment 1"),
+        list_of("y", 106.0, [1, 0, 2], [1], arm="treatment 1"),
+    ]
+    pq.write_table(pa.Table.from_pylist(lines, COLUMNS), log)
+    pairs = [("s-100", "a"), ("s-100", "a"), ("s-120", "a"), ("s-120", "b"), ("s-130", "a"), ("t-900", "a")]
+    clicks = read_clicks(
+        pa.table({"list_id": [a for a, _ in pairs], "item_id": [b for _, b in pairs], "time": [131.0] * len(pairs)})
+    )
+    state = Rollout("c", 0.5, (1, 2)).ruled(within=60.0, first=2)
+    found = sessions_of(log, clicks, state, 2, now=1e6)
+    assert found.starts.tolist() == [100.0, 100.5, 101.0]
+    assert found.clicks.tolist() == [3.0, 0.0, 0.0]
+    assert found.same.tolist() == [False, True, True]
+    assert found.treated.tolist() == [True, True, False]
+    assert sessions_of(log, clicks, state, 2, now=220.5).n_open == 1  # the last of its lists can come at 161
+    later = sessions_of(log, clicks, replace(state, step=1), 2, now=1e6)
+    assert (later.same.tolist(), later.n_excluded) == ([True, True, False, False], 1)
+    assert len(sessions_of(log, clicks, state, 2, now=1e6, every_step=True)) == 7
+
+
+def test_values_are_added_up_place_by_place(tmp_path):
+    log = tmp_path / "log.parquet"
+    pq.write_table(pa.Table.from_pylist([list_of("s", 100.0, [1, 0, 2], [0, 1, 2])], COLUMNS), log)
+    table = {"list_id": ["s-100"] * 3, "item_id": ["a", "a", "b"], "time": [101.0] * 3, "margin": [2.0, 7.0, 0.5]}
+    clicks = read_clicks(pa.table(table), value="margin")
+    found = sessions_of(log, clicks, Rollout("c", 0.5, (1,)).ruled(), 2, now=1e6)
+    assert found.clicks.tolist() == [7.5]
 
 
 def test_the_service_splits_sessions_logs_both_lists_and_follows_the_state(certificate, queries, tmp_path):
     file, log = tmp_path / "ranker.json", tmp_path / "served"
     log.mkdir()
     certificate.save(file)
-    rollout = Rollout.begin(certificate)
+    rollout = Rollout.begin(certificate).ruled(within=60.0)
     rollout.save(file)
     client = client_of(file, log=log, rollout=True)
     items = [{"id": f"d{i}", "score": float(-i) / 10} for i in range(8)]
@@ -108,21 +198,26 @@ def test_the_service_splits_sessions_logs_both_lists_and_follows_the_state(certi
         by_score = line["other_arm"] if treated else line["ranking"]
         assert by_score == [*range(len(by_score))]
     clicks = read_clicks(pa.Table.from_pylist(clicks))
-    found = sessions_of(log, clicks, rollout, 3, within=60.0, now=time.time() + 100)
+    found = sessions_of(log, clicks, rollout, 3, now=time.time() + 100)
     assert len(found) == 60
     assert found.clicks.tolist() == [1.0] * 60
     assert found.treated.tolist() == [rollout.treated(f"s{i}") for i in range(60)]
-    assert sessions_of(log, clicks, rollout, 3, within=60.0, now=time.time()).n_open == 60
+    assert sessions_of(log, clicks, rollout, 3, now=time.time()).n_open == 60
     later = rollout.after(certified=True, reason="")
     later.save(file)
     client.worker.refresh()
     client.post("/rank", {"query_id": "q", "session": "s1", "items": items})
     client.post("/rank", {"query_id": "q", "session": "new", "items": items})
-    found = sessions_of(log, clicks, later, 3, within=60.0, now=time.time() + 100)
+    found = sessions_of(log, clicks, later, 3, now=time.time() + 100)
     assert (len(found), found.n_excluded) == (1, 1)
     replace(later, stage="failed").save(file)
     client.worker.refresh()
     client.post("/rank", {"query_id": "q", "session": "last", "items": items})
+    assert read_log(log).table.to_pylist()[-1]["arm"] is None
+    later.save(file)
+    revoke(file, certificate.id, "broken")  # both arms get the order by score then, which says nothing
+    client.worker.refresh()
+    client.post("/rank", {"query_id": "q", "session": "revoked", "items": items})
     assert read_log(log).table.to_pylist()[-1]["arm"] is None
 
 

@@ -72,17 +72,27 @@ def calibrate_by_clicks(
 
 
 def watch_clicks(
-    ranker: Path, outcome: "Outcome", log: Path, clicks: Path, within: str, delta: float | None, as_json: bool
+    ranker: Path,
+    outcome: "Outcome",
+    log: Path,
+    clicks: Path,
+    *,
+    within: str | None,
+    delta: float | None,
+    state: Path | None,
+    as_json: bool,
 ) -> None:
-    """What `isrr monitor` does where clicks are given."""
+    """What `isrr monitor` does where clicks are given; while a rollout runs, its control arm is compared with."""
+    from isrr.clicks.rollout import read_rollout
     from isrr.clicks.table import read_clicks
     from isrr.monitor.clicks import ClickMonitor
-    from isrr.status import revoke
+    from isrr.status import beside, revoke
 
-    window = seconds(within)
-    assert window is not None
-    watch = ClickMonitor(outcome, delta=delta)
-    alarm = watch.update(log, read_clicks(clicks, value=watch.column), within=window, now=time.time())
+    rolled = read_rollout(ranker, outcome.id)
+    running = rolled if rolled is not None and rolled.stage == "running" else None
+    file = state or beside(ranker, "monitor" if running is None else "rollout.monitor")
+    watch = ClickMonitor(outcome, delta=delta, rollout=running, within=seconds(within), state=file)
+    alarm = watch.update(log, read_clicks(clicks, value=watch.column), now=time.time())
     if alarm is not None:
         revoke(ranker, outcome.id, alarm)
     if as_json:
@@ -101,8 +111,18 @@ def status(
     ranker: RankerFile,
     log: Annotated[Path, typer.Option(help="The served-ranking log that `isrr serve --rollout` wrote.")],
     clicks: Annotated[Path, typer.Option(help="Clicks on those lists: list_id, item_id, time.")],
-    within: Annotated[str, typer.Option(help="How long after its list a click counts, e.g. 30m, 1h or 2d.")] = "1h",
-    first: Annotated[int, typer.Option(help="Lists of each session that count, the earliest ones.", min=1)] = 1,
+    within: Annotated[
+        str | None,
+        typer.Option(
+            help="How long after its list a click counts, e.g. 30m, 1h or 2d; fixed by the first look. 1h unless given."
+        ),
+    ] = None,
+    first: Annotated[
+        int | None,
+        typer.Option(
+            help="Lists of each session that count, the earliest ones; fixed by the first look. 1 unless given.", min=1
+        ),
+    ] = None,
     as_json: AsJson = False,
     trust_edited: Trust = False,
 ) -> None:
@@ -115,6 +135,7 @@ def status(
     isrr rollout status ranker.json --log served/ --clicks clicks.parquet
     """
     from isrr.certificate import Certificate
+    from isrr.clicks.calibrate import value_column
     from isrr.clicks.live import confirmed, looked_at, sessions_of
     from isrr.clicks.rollout import read_rollout
     from isrr.clicks.table import read_clicks
@@ -126,18 +147,12 @@ def status(
         state = read_rollout(ranker, outcome.id)
         if state is None or not isinstance(outcome, Certificate):
             raise CertificateError(f"{ranker}: there is no rollout of it; isrr serve {ranker} --rollout begins one")
-        window = seconds(within)
-        assert window is not None
-        found = looked_at(
-            outcome,
-            state,
-            sessions_of(log, read_clicks(clicks), state, outcome.k, within=window, first=first, now=time.time()),
-            first=first,
-        )
+        state = state.ruled(seconds(within), first)
+        made = read_clicks(clicks, value=value_column(outcome.promises[0]))
+        found = looked_at(outcome, state, sessions_of(log, made, state, outcome.k, now=time.time()))
         if found.rollout.stage == "done" and state.stage == "running":
             confirmed(outcome, found).save(beside(ranker, "confirmed"))
-        if found.rollout != state:
-            found.rollout.save(ranker)
+        found.rollout.save(ranker)
     if as_json:
         show_json(
             {

@@ -49,6 +49,10 @@ def report(
         raise CertificateError(
             f"{ranker}: made by isrr start, before anything was judged; see it by: isrr show {ranker}"
         )
+    if outcome.provenance.clicks is not None:
+        raise CertificateError(
+            f"{ranker}: about clicks, and the page is about judged queries; see it by: isrr show {ranker}"
+        )
     check_file(out_file, read=(ranker, judged, judged_run["run"], judged_run["qrels"], validation))
     then = outcome.provenance.unjudged
     queries = None

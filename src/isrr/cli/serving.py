@@ -93,7 +93,13 @@ def monitor(
     clicks: Annotated[
         Path | None, typer.Option(help="For a promise about clicks: clicks on the lists: list_id, item_id, time.")
     ] = None,
-    within: Annotated[str, typer.Option(help="With --clicks: how long after its list a click counts.")] = "1h",
+    within: Annotated[
+        str | None,
+        typer.Option(
+            help="With --clicks: how long after its list a click counts, the same at every look. 1h, or as in the "
+            "rollout that runs, unless given."
+        ),
+    ] = None,
     state: Annotated[
         Path | None, typer.Option(help="What was counted so far; beside the ranker file unless given.")
     ] = None,
@@ -128,7 +134,7 @@ def monitor(
 
     outcome = opened(ranker, trust_edited)
     if clicks is not None:
-        watch_clicks(ranker, outcome, log, clicks, within, delta, as_json)
+        watch_clicks(ranker, outcome, log, clicks, within=within, delta=delta, state=state, as_json=as_json)
         return
     for file, suffixes in ((ledger_file, (".parquet",)), (parquet, (".parquet",)), (figure, (".png", ".svg", ".pdf"))):
         if file is not None:

@@ -11,7 +11,8 @@ against that, 14 of them side by side, M = Π (1 − b·Z) with b = 0.9/B · 0.6
 chance that their mean ever reaches 1/δ is at most δ (Ville). Each step of a path has the whole δ (fixed sequence).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from os import PathLike
 from typing import Any
 
@@ -24,23 +25,26 @@ from isrr.clicks.table import Clicks
 from isrr.counting import counted, percent
 from isrr.data.identifiers import Ids
 from isrr.data.queries import FloatArray
-from isrr.errors import DataError
+from isrr.errors import DataError, PromiseError
 from isrr.findings import ClickLog, Estimate, Test
 from isrr.noise import mixed
+from isrr.promises.promise import Promise
 
 BETS = 0.9 * 0.6 ** np.arange(14)  # shares of the largest stake
 
 
 @dataclass(frozen=True, eq=False)
 class Sessions:
-    """Sessions of one step, in the order in which they started.
+    """Sessions of a rollout, in the order in which they started.
 
     Attributes:
         treated: Whether each is in the treatment, (n,).
         same: Whether its treatment equals the order by score, over all that is shown, (n,).
-        clicks: Its clicks, (n,).
+        clicks: Its clicks, or what they are worth, (n,).
         n_excluded: Sessions left out because an earlier step has counted them.
         n_open: Sessions whose time for clicks is not over.
+        names: Hashes of their ids, (n,); empty where they are not known.
+        starts: When each began, (n,), in seconds since 1970.
     """
 
     treated: NDArray[np.bool_]
@@ -48,28 +52,54 @@ class Sessions:
     clicks: FloatArray
     n_excluded: int = 0
     n_open: int = 0
+    names: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    starts: FloatArray = field(default_factory=lambda: np.empty(0))
 
     def __len__(self) -> int:
         return int(self.treated.size)
 
+    def __getitem__(self, which: slice | NDArray[Any]) -> "Sessions":
+        arrays: tuple[NDArray[Any], ...] = (self.treated, self.same, self.clicks, self.names, self.starts)
+        treated, same, clicks, names, starts = (array[which] if array.size else array for array in arrays)
+        return replace(self, treated=treated, same=same, clicks=clicks, names=names, starts=starts)
 
-def differences(sessions: Sessions, share: float, control: float, most: float) -> FloatArray:
-    """Z of each session as a share of its bound B, (n, …); sessions along the first axis, rollouts along others.
+    @property
+    def digest(self) -> str:
+        """Names the sessions."""
+        return blake2b(self.names.tobytes(), digest_size=16).hexdigest()
+
+
+def centred(
+    sessions: Sessions,
+    share: float,
+    control: float,
+    most: float,
+    largest: float,
+    before: float = 0.0,
+    n_before: int = 0,
+) -> FloatArray:
+    """Z of each session, (n, …); sessions along the first axis, rollouts along others.
 
     Args:
         sessions: Sessions in order; arrays may have further axes.
         share: The promised share s.
         control: Share of control, 1 − p.
-        most: The most clicks a session can have.
+        most: The most clicks that a session can have, or the most that they can be worth.
+        largest: The largest c that may be used.
+        before: Clicks of sessions counted before these, and `n_before` how many those were.
     """
     y, p = sessions.clicks, 1.0 - control
-    before = np.cumsum(y, axis=0) - y
-    seen = np.arange(1.0, len(y) + 1.0).reshape(-1, *(1,) * (y.ndim - 1))
-    bound = share * most / control
-    c = np.minimum((0.1 * most + before) / seen, p * bound)
+    earlier = before + np.cumsum(y, axis=0) - y
+    seen = n_before + np.arange(1.0, len(y) + 1.0).reshape(-1, *(1,) * (y.ndim - 1))
+    c = np.minimum((0.1 * most + earlier) / seen, largest)
     weight = np.where(sessions.treated, -1.0 / p, share / control)
-    z = np.where(sessions.same, (share - 1.0) * y, weight * (y - c) + (share - 1.0) * c)
-    return np.asarray(z / bound)
+    return np.where(sessions.same, (share - 1.0) * y, weight * (y - c) + (share - 1.0) * c)
+
+
+def differences(sessions: Sessions, share: float, control: float, most: float) -> FloatArray:
+    """Z of each session as a share of its bound B, (n, …); arguments as for `centred`."""
+    bound = share * most / control
+    return centred(sessions, share, control, most, (1.0 - control) * bound) / bound
 
 
 def evidence(shares: FloatArray) -> FloatArray:
@@ -80,96 +110,101 @@ def evidence(shares: FloatArray) -> FloatArray:
 
 
 def sessions_of(
-    log: str | PathLike[str], clicks: Clicks, rollout: Rollout, k: int, *, within: float, first: int = 1, now: float
+    log: str | PathLike[str], clicks: Clicks, rollout: Rollout, k: int, *, now: float, every_step: bool = False
 ) -> Sessions:
-    """The sessions of the present step whose time for clicks is over.
+    """The sessions whose time for clicks is over, of the present step or of every step.
+
+    A session belongs to the step of its first list. With w the time within which clicks count, its lists within w of
+    the first one count, and its time is over w after the last of them can have been served, so that what is found of a
+    session is the same at every look.
 
     Args:
         log: The served-ranking log.
         clicks: The clicks.
-        rollout: Where the rollout stands.
+        rollout: Where the rollout stands, and what counts in it.
         k: Places that count.
-        within: Seconds after a list within which clicks on it count.
-        first: Lists of each session that count, the earliest ones.
         now: The present, in seconds since 1970.
+        every_step: Return the sessions of all steps.
     """
     import pyarrow.compute as pc
 
     from isrr.data.served_log import log_parts
 
+    within, first = rollout.rules
     parts: list[tuple[NDArray[Any], ...]] = []
-    earlier: list[NDArray[np.uint64]] = []
     for part in log_parts(log):
-        table = part.table.filter(
+        rows = part.table.filter(
             pc.and_(pc.equal(part.table["certificate"], rollout.certificate), part.table["arm"].is_valid())
         )
-        if not table.num_rows:
+        if not rows.num_rows:
             continue
-        arms = table["arm"].dictionary_encode().combine_chunks()
+        arms = rows["arm"].dictionary_encode().combine_chunks()
         named = [step_and_arm(name) for name in arms.dictionary.to_pylist()]
         step, treated = (np.array([pair[i] for pair in named])[arms.indices.to_numpy()] for i in (0, 1))
-        lists = Ids.of(table["list_id"], "list_id", table.num_rows).hashes()
-        sessions = Ids.of(pc.coalesce(table["session"], table["list_id"]), "session", table.num_rows).hashes()
-        earlier.append(sessions[step < rollout.step])
-        present = np.flatnonzero(step == rollout.step)
-        if not present.size:
-            continue
-        rows = table.take(present)
-        same = np.array(
-            [
-                shown[: first_rank - 1 + n] == other[: first_rank - 1 + n]
-                for shown, other, first_rank, n in zip(
-                    rows["ranking"].to_pylist(), rows["other_arm"].to_pylist(), rows["first_rank"].to_pylist(),
-                    rows["n_shown"].to_pylist(), strict=True,
-                )
-            ],
-            bool,
-        )  # fmt: skip
-        found = _clicks_on(rows, lists[present], clicks, k, within)
-        parts.append((sessions[present], rows["time"].to_numpy(), treated[present], same, found))
+        lists = Ids.of(rows["list_id"], "list_id", rows.num_rows).hashes()
+        sessions = Ids.of(pc.coalesce(rows["session"], rows["list_id"]), "session", rows.num_rows).hashes()
+        found = _clicks_on(rows, lists, clicks, k, within)
+        parts.append((sessions, rows["time"].to_numpy(), step, treated, _alike(rows), found))
     if not parts:
         return Sessions(np.empty(0, bool), np.empty(0, bool), np.empty(0))
-    name, time, treated, same, found = (np.concatenate(column) for column in zip(*parts, strict=True))
-    before = np.isin(name, np.concatenate(earlier)) if earlier else np.zeros(name.size, bool)
-    n_excluded = int(np.unique(name[before]).size)
-    name, time, treated, same, found = (column[~before] for column in (name, time, treated, same, found))
-    order = np.lexsort((time, name))
-    opens = (
-        np.flatnonzero(np.concatenate(([True], name[order][1:] != name[order][:-1]))) if name.size else np.empty(0, int)
+    columns: list[NDArray[Any]] = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    order = np.lexsort((columns[1], columns[0]))
+    name, time, step, treated, same, found = (column[order] for column in columns)
+    opens = np.flatnonzero(np.concatenate(([True], name[1:] != name[:-1])))
+    unit = np.repeat(np.arange(opens.size), np.diff(np.append(opens, name.size)))
+    start, close = time[opens], time[opens] + (within if first == 1 else 2 * within)
+    counts = (
+        (np.arange(name.size) - opens[unit] < first) & (time <= (start + within)[unit]) & (step == step[opens][unit])
     )
-    rank = np.arange(name.size) - np.repeat(opens, np.diff(np.append(opens, name.size)))
-    counts = order[rank < first]
-    unit = np.searchsorted(name[order][opens], name[counts])
-    start = time[order][opens]
-    end = np.full(opens.size, -np.inf)
-    np.maximum.at(end, unit, time[counts])
-    y = np.bincount(unit, found[counts], opens.size).astype(np.float64)
-    alike = np.ones(opens.size, bool)
-    np.logical_and.at(alike, np.repeat(np.arange(opens.size), np.diff(np.append(opens, name.size))), same[order])
-    closed = np.flatnonzero(start + within <= now)
-    closed = closed[np.argsort(start[closed], kind="stable")]
-    return Sessions(treated[order][opens][closed], alike[closed], y[closed], n_excluded, int(opens.size - closed.size))
+    y = np.bincount(unit[counts], found[counts], opens.size).astype(np.float64)
+    alike = np.bincount(unit, ~same & (time <= close[unit]), opens.size) == 0
+    present = np.ones(opens.size, bool) if every_step else step[opens] == rollout.step
+    returned = np.bincount(unit, step == rollout.step, opens.size) > 0
+    closed = np.flatnonzero(present & (close <= now))
+    closed = closed[np.lexsort((name[opens][closed], start[closed]))]
+    return Sessions(
+        treated[opens][closed], alike[closed], y[closed], int((returned & ~present).sum()),
+        int(present.sum()) - closed.size, name[opens][closed], start[closed],
+    )  # fmt: skip
+
+
+def _alike(rows: Any) -> NDArray[np.bool_]:
+    """Whether each list equals the other arm's, over all that was shown, (n_lists,)."""
+    import pyarrow.compute as pc
+
+    shown = rows["first_rank"].to_numpy() - 1 + rows["n_shown"].to_numpy()
+    columns = [pc.fill_null(pc.list_value_length(rows[name]), 0).to_numpy() for name in ("ranking", "other_arm")]
+    flat = [np.append(pc.list_flatten(rows[name]).to_numpy(), -1) for name in ("ranking", "other_arm")]
+    here, there = (np.minimum(lengths, shown) for lengths in columns)
+    reach = np.minimum(here, there)
+    row = np.repeat(np.arange(reach.size), reach)
+    place = np.arange(row.size) - np.repeat(np.cumsum(reach) - reach, reach)
+    one, other = (values[(np.cumsum(n) - n)[row] + place] for values, n in zip(flat, columns, strict=True))
+    return np.asarray((here == there) & (np.bincount(row, one != other, reach.size) == 0))
 
 
 def _clicks_on(rows: Any, lists: NDArray[np.uint64], clicks: Clicks, k: int, within: float) -> FloatArray:
-    """Clicks on the first k places of each list, each place once, (n_lists,)."""
+    """What the clicks on the first k places of each list are worth, each place once, (n_lists,)."""
     from isrr.data.served_log import ServedLists
 
     served = ServedLists(rows)
     lengths = np.diff(served.places)
     place = np.arange(served.ranking.size) - np.repeat(served.places[:-1], lengths)
     items = Ids.of(served.item_ids, "item_ids", served.scores.size)
-    shown = items.take(np.repeat(served.offsets[:-1], lengths) + served.ranking).hashes()
     near = place < k
-    pairs = mixed(np.repeat(lists, lengths)[near] ^ mixed(shown[near]))
+    shown = items.take((np.repeat(served.offsets[:-1], lengths) + served.ranking)[near]).hashes()
     owner = np.repeat(np.arange(lists.size), lengths)[near]
+    pairs = mixed(lists[owner] ^ mixed(shown))
+    if not pairs.size:
+        return np.zeros(lists.size)
     asked = mixed(clicks.lists ^ mixed(clicks.items))
     order = np.argsort(pairs)
-    where = np.minimum(np.searchsorted(pairs, asked, sorter=order), max(pairs.size - 1, 0))
-    hit = order[where]
+    hit = order[np.minimum(np.searchsorted(pairs, asked, sorter=order), pairs.size - 1)]
     time = rows["time"].to_numpy()[owner[hit]]
     good = (pairs[hit] == asked) & ~(clicks.times < time) & ~(clicks.times > time + within)
-    return np.bincount(owner[np.unique(hit[good])], minlength=lists.size).astype(np.float64)
+    worth = np.zeros(pairs.size)
+    np.maximum.at(worth, hit[good], clicks.value[good])
+    return np.bincount(owner, worth, lists.size).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,11 +239,28 @@ class Progress:
         return "\n".join(lines + ([f"result       {state.reason}"] if state.reason else []))
 
 
-def looked_at(outcome: Certificate, rollout: Rollout, sessions: Sessions, *, first: int = 1) -> Progress:
+def most_of(promise: Promise, first: int) -> float:
+    """The most that a session's clicks can be worth."""
+    return promise.k * first * (1.0 if promise.bound is None else promise.bound[1])
+
+
+def looked_at(outcome: Certificate, rollout: Rollout, sessions: Sessions) -> Progress:
     """Decide the present step by the sessions so far; may be asked as often as one likes."""
     promise, delta = outcome.promises[0], 1.0 - outcome.confidence
-    counted_in = replace_first(sessions, rollout.budget)
-    shares = differences(counted_in, promise.target, rollout.control, promise.k * first)
+    before = sessions[: rollout.n_counted]
+    if rollout.n_counted and (len(before) < rollout.n_counted or before.digest != rollout.digest):
+        raise DataError(
+            f"the log has lost sessions of step {rollout.step + 1}, of which an earlier look counted "
+            f"{rollout.n_counted:,}; expected all of its files"
+        )
+    most = most_of(promise, rollout.rules.first)
+    counted_in = sessions[: rollout.budget]
+    if counted_in.clicks.max(initial=0.0) > most:
+        raise PromiseError(
+            f"'{promise}': the clicks of a session are worth {counted_in.clicks.max():.6g}, above what the bound "
+            f"allows ({most:g}); expected a bound that holds for every click"
+        )
+    shares = differences(counted_in, promise.target, rollout.control, most)
     found = float(evidence(shares).max(initial=-np.inf)) if len(counted_in) else -np.inf
     treated = counted_in.treated
     n_treated = int(treated.sum())
@@ -216,19 +268,13 @@ def looked_at(outcome: Certificate, rollout: Rollout, sessions: Sessions, *, fir
     share = float(means[0] / means[1]) if n_treated and means[1] > 0 else float("nan")
     state, step = rollout, rollout.step
     if rollout.stage == "running":
+        state = replace(rollout, n_counted=len(counted_in), digest=counted_in.digest)
         tested = counted(len(counted_in), "session")
         if found >= np.log(1.0 / delta):
             state = rollout.after(certified=True, reason=f"step {step + 1} is certified after {tested}")
         elif len(counted_in) >= rollout.budget:
             state = rollout.after(certified=False, reason=f"step {step + 1} is not certified after {tested}")
     return Progress(state, counted_in, step, float(np.exp(min(found, 700.0)) * delta), share)
-
-
-def replace_first(sessions: Sessions, budget: int) -> Sessions:
-    """The first sessions, as many as a step may have."""
-    return replace(
-        sessions, treated=sessions.treated[:budget], same=sessions.same[:budget], clicks=sessions.clicks[:budget]
-    )
 
 
 def confirmed(outcome: Certificate, found: Progress) -> Certificate:
@@ -241,11 +287,12 @@ def confirmed(outcome: Certificate, found: Progress) -> Certificate:
         Estimate.around(float(y.mean()), float(y.std() / np.sqrt(y.size)))
         for y in (found.sessions.clicks[arm], found.sessions.clicks[~arm])
     )
-    shares = differences(found.sessions, promise.target, rollout.control, promise.k)
+    first = rollout.rules.first
+    shares = differences(found.sessions, promise.target, rollout.control, most_of(promise, first))
     risk = float(promise.alpha + shares.mean() * (1.0 - promise.alpha))
     pvalue = float(np.exp(-max(float(evidence(shares).max()), 0.0)))
     test = Test(promise, None, len(found.sessions), "mixture of bets", found.share, None, risk, None, pvalue)
-    clicks = ClickLog("session", 1, len(found.sessions), int(found.sessions.clicks.sum()), 0.0, 1, {}, "")
+    clicks = ClickLog("session", first, len(found.sessions), int(found.sessions.clicks.sum()), 0.0, 1, {}, "")
     provenance = replace(
         outcome.provenance, n_queries=len(found.sessions), clicks=clicks, path="rollout", evidence="mixture of bets",
         path_basis=f"the path of certificate {outcome.id}",

@@ -9,12 +9,12 @@ import json
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from os import PathLike
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from isrr.certificate import Certificate, Outcome
-from isrr.errors import CertificateError, DataError
+from isrr.errors import CertificateError, DataError, PromiseError
 from isrr.files import write_atomically
 from isrr.json_files import read_json
 from isrr.ranker.gpl import GPLRanker
@@ -22,7 +22,15 @@ from isrr.status import beside
 
 MOST_STEPS = 20
 BUDGET = 200_000  # sessions after which a step has failed
+WITHIN = 3_600.0  # seconds after a list within which clicks count, unless given
 Stage = Literal["running", "done", "failed"]
+
+
+class SessionRules(NamedTuple):
+    """Which lists and clicks of a session count: clicks within so many seconds, on its first so many lists."""
+
+    within: float
+    first: int
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,9 @@ class Rollout:
         stage: "running", "done" or "failed".
         budget: Sessions after which a step has failed.
         reason: What ended it, in words.
+        within: Seconds after a list within which clicks on it count; None before the first look, which fixes it.
+        first: Lists of each session that count, the earliest ones; None before the first look, likewise.
+        n_counted: Sessions of this step that the last look counted, and `digest` names them: they must stay in the log.
     """
 
     certificate: str
@@ -46,6 +57,10 @@ class Rollout:
     stage: Stage = "running"
     budget: int = BUDGET
     reason: str = ""
+    within: float | None = None
+    first: int | None = None
+    n_counted: int = 0
+    digest: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", tuple(self.steps))
@@ -80,12 +95,30 @@ class Rollout:
         lot = int.from_bytes(blake2b(name, digest_size=8, person=b"isrr rollout").digest(), "little")
         return lot >= self.control * 2**64
 
+    @property
+    def rules(self) -> "SessionRules":
+        """What counts."""
+        return SessionRules(self.within or WITHIN, self.first or 1)
+
+    def ruled(self, within: float | None = None, first: int | None = None) -> "Rollout":
+        """The state with its rules fixed; None leaves a rule as it is, and a change after a look is refused."""
+        for name, asked in (("within", within), ("first", first)):
+            kept = getattr(self, name)
+            if None not in (asked, kept) and asked != kept:
+                raise PromiseError(
+                    f"`{name}=` was {kept:g} when this rollout was first looked at, and is {asked:g} now; expected the "
+                    "same at every look"
+                )
+        rules = replace(self, within=self.within or within, first=self.first or first).rules
+        return replace(self, within=rules.within, first=rules.first)
+
     def after(self, *, certified: bool, reason: str) -> "Rollout":
         """The state after a step was decided."""
         if not certified:
             return replace(self, stage="failed", reason=reason)
         done = self.step + 1 == len(self.steps)
-        return replace(self, step=self.step + 1, stage="done" if done else "running", reason=reason)
+        stage: Stage = "done" if done else "running"
+        return replace(self, step=self.step + 1, stage=stage, reason=reason, n_counted=0, digest="")
 
     def save(self, ranker_file: str | PathLike[str]) -> None:
         """Write the state beside a ranker file, all of it or nothing."""

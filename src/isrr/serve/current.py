@@ -67,7 +67,8 @@ def snapshot(outcome: Outcome, status: Status, now: datetime, rollout: Rollout |
     """What serves this outcome at a moment, given its status and its rollout."""
     standing, reason = status.standing(now)
     fallback, ranker = GPLRanker.deterministic(outcome.k), ranker_in_force(outcome, standing)
-    if rollout is not None and standing == "valid":
+    rollout = rollout if standing == "valid" else None
+    if rollout is not None:
         ranker = rollout.ranker(outcome)
     note = CertificateNote(
         id=outcome.id,
