@@ -84,7 +84,7 @@ def test_check_plan_and_report_take_the_run_as_calibrate_does(told, files, ranke
 def test_a_table_or_a_run_with_judgments_but_not_half_of_each(files):
     for given, said in [
         ((), "name a table of judged queries, or give --run and --qrels"),
-        ((files.table, "--qrels", files.qrels), "judgments (--qrels) belong to a run"),
+        ((files.table, "--qrels", files.qrels), "found a table together with --qrels"),
         (("--run", files.run), "give the judgments too: --qrels"),
     ]:
         found = isrr("calibrate", *given, "-p", PROMISE, "-o", files.folder / "none.json")

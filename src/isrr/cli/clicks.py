@@ -31,7 +31,7 @@ def seconds(text: str | None) -> float | None:
         return None
     found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([smhd])\s*", text)
     if not found:
-        raise PromiseError(f"{text!r} is no length of time; expected one like 90s, 30m, 1h or 2d")
+        raise PromiseError(f"{text!r} is not a length of time; expected something like 90s, 30m, 1h or 2d")
     return float(found[1]) * SECONDS[found[2]]
 
 
@@ -49,7 +49,7 @@ def calibrate_by_clicks(
     from isrr.clicks.calibrate import calibrate_clicks, checked_promise
 
     if len(promise) != 1:
-        raise PromiseError(f"clicks prove one promise at a time; {len(promise)} were given")
+        raise PromiseError(f"expected one promise with --clicks, found {len(promise)}")
     asked = checked_promise(promised(promise[0], meaning))
     log, clicks, within = clicked.pop("log"), clicked.pop("clicks"), seconds(clicked.pop("within"))
     check_file(out_file, read=(clicks, log))
@@ -93,7 +93,7 @@ def watch_clicks(
         raise typer.Exit(BROKEN)
 
 
-rollout = typer.Typer(no_args_is_help=True, help="A live rollout against the order by score.")
+rollout = typer.Typer(no_args_is_help=True, help="Compare a ranker with the order by score on live traffic.")
 
 
 @rollout.command()
@@ -102,15 +102,14 @@ def status(
     log: Annotated[Path, typer.Option(help="The served-ranking log that `isrr serve --rollout` wrote.")],
     clicks: Annotated[Path, typer.Option(help="Clicks on those lists: list_id, item_id, time.")],
     within: Annotated[str, typer.Option(help="How long after its list a click counts, e.g. 30m, 1h or 2d.")] = "1h",
-    first: Annotated[int, typer.Option(help="Lists of each session that count, the earliest ones.", min=1)] = 1,
+    first: Annotated[int, typer.Option(help="How many lists of each session count, from the earliest on.", min=1)] = 1,
     as_json: AsJson = False,
     trust_edited: Trust = False,
 ) -> None:
-    """Look at a rollout: certify the present step, or end it, and tell the service, which follows within a second.
+    """Show how a rollout stands, and move it on: the service follows within a second.
 
-    Look as often as you like: the evidence allows for it. Exit code 4 when
-    a step has failed. When the last step is certified, the certificate, for
-    which nothing is assumed of users, is written to ranker.confirmed.json.
+    Run it as often as you like; the statistics allow for it. Exit code 4 if a step failed. When the last step is
+    certified, the new certificate, which assumes nothing about users, is written to ranker.confirmed.json.
 
     isrr rollout status ranker.json --log served/ --clicks clicks.parquet
     """
@@ -125,7 +124,7 @@ def status(
     with locked(beside(ranker, "rollout")):
         state = read_rollout(ranker, outcome.id)
         if state is None or not isinstance(outcome, Certificate):
-            raise CertificateError(f"{ranker}: there is no rollout of it; isrr serve {ranker} --rollout begins one")
+            raise CertificateError(f"{ranker}: no rollout has begun; start one: isrr serve {ranker} --rollout")
         window = seconds(within)
         assert window is not None
         found = looked_at(

@@ -27,8 +27,8 @@ def check_ledger(judged: Path, out_file: Path) -> None:
     ledger = _home(judged, out_file) / NAME
     if ledger.exists() and not (ledger.is_file() and os.access(ledger, os.R_OK | os.W_OK)):
         raise DataError(
-            f"{ledger}: looks at the judged queries are counted here, and it is no file that you may read and write; "
-            "make it one"
+            f"{ledger}: analyses of the judged queries are counted in this file; expected a file that you can read and "
+            "write"
         )
 
 
