@@ -171,9 +171,9 @@ class Outcome:
         if said := mostly_single(p.share_single):
             found.append(said)
         if p.selection == "pointwise":
-            found.append("pointwise selection carries no guarantee over the path, only at each test alone")
+            found.append("pointwise selection carries no guarantee for the whole path, only for each single test")
         if p.path_saw_the_tested:
-            found.append("a path fixed by the tested queries carries no guarantee: give `validation=`")
+            found.append("a path fixed by the tested queries carries no guarantee; expected `validation=`")
         if any(test.evidence == "normal_approximation" for test in self.tests):
             found.append("the normal approximation is not valid for any given number of queries")
         if self._spent > (1 - self.confidence) * (1 + 1e-9):  # more than rounding
@@ -188,8 +188,9 @@ class Outcome:
             )
         if not p.distinct and p.n_repeated >= MANY_REPEATS * p.n_judged:
             found.append(
-                f"repeated queries: {p.n_repeated:,} of {p.n_judged:,} have the scores and relevance of another; "
-                "copies are not evidence of their own, so if these are copies, count each query once (`distinct=`)"
+                f"repeated queries: {p.n_repeated:,} of {p.n_judged:,} have the same scores and relevance as "
+                "another; copies are no additional evidence, so if these are copies, count each query once "
+                "(`distinct=`)"
             )
         if p.looks_clicked:
             found.append(p.looks_clicked)
@@ -287,7 +288,7 @@ class Certificate(Outcome):
         lines += [
             f"{self.utility_name:<12} {self.utility.value:.4f}; order by score {self.deterministic_utility.value:.4f}",
             f"disparity    {self.disparity.value:.4g}; order by score {before:.4g}",
-            f"fairer by    {percent(gain.value)} [{100 * gain.low:.1f}, {100 * gain.high:.1f}]: so much less disparity "
+            f"fairer by    {percent(gain.value)} [{100 * gain.low:.1f}, {100 * gain.high:.1f}] less disparity "
             "than the order by score",
             f"ranker       {self.ranker.in_words}",
         ]
@@ -397,11 +398,11 @@ def load(
     try:
         document = read_json(path)
     except FileNotFoundError:
-        raise CertificateError(f"{path}: there is no such file") from None
+        raise CertificateError(f"{path}: no such file") from None
     except ValueError as error:
         raise CertificateError(f"{path}: not a certificate: {error}") from None
     if not isinstance(document, dict) or document.get("kind") not in tuple(KINDS):
-        raise CertificateError(f"{path}: not a certificate: it names no kind")
+        raise CertificateError(f"{path}: not a certificate: it has no kind")
     if document.get("schema") != SCHEMA:
         raise CertificateError(f"{path}: schema {document.get('schema')!r}; this version of isrr reads schema {SCHEMA}")
     integrity = document.pop("integrity", None)
@@ -417,7 +418,7 @@ def load(
         raise CertificateError(f"{path}: damaged certificate: {error!r}") from None
     for name in content.keys() | document.keys():
         if name not in document or name not in content or _digest(content[name]) != _digest(document[name]):
-            raise CertificateError(f"{path}: damaged certificate: {name!r} is not as isrr writes it")
+            raise CertificateError(f"{path}: damaged certificate: {name!r} is not in the form isrr writes")
     return outcome
 
 

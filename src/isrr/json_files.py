@@ -18,7 +18,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     except UnicodeDecodeError:
         raise ValueError("it is not text") from None
     except json.JSONDecodeError as error:
-        where = f"no JSON, or cut off, at line {error.lineno}, column {error.colno}" if text.strip() else "empty"
+        where = f"not JSON, or cut off, at line {error.lineno}, column {error.colno}" if text.strip() else "empty"
         raise ValueError(f"it is {where}") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None

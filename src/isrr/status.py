@@ -54,7 +54,7 @@ class Status:
         if self.status == "revoked":
             return "revoked", self.reason
         if self.expires is not None and now >= moment(self.expires):
-            return "expired", f"the certificate's term ended on {self.expires}"
+            return "expired", f"the certificate expired on {self.expires}"
         return "valid", ""
 
     def in_words(self, now: datetime) -> str:

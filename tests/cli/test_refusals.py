@@ -50,12 +50,12 @@ def made(tmp_path_factory):
     [
         (["show", "."], ".: not a certificate: it cannot be read: Is a directory"),
         (["show", "empty.json"], "empty.json: not a certificate: it is empty"),
-        (["show", "cut.json"], "cut.json: not a certificate: it is no JSON, or cut off, at line"),
+        (["show", "cut.json"], "cut.json: not a certificate: it is not JSON, or cut off, at line"),
         (["show", "deep.json"], "nested too deeply"),
         (["show", "latin.json"], "latin.json: not a certificate: it is not text"),
         (["serve", "empty.json"], "it is empty"),
         (["calibrate", "latin.csv", "-p", PROMISE], "latin.csv: cannot be read"),
-        (["calibrate", ".", "-p", PROMISE], "this is a folder"),
+        (["calibrate", ".", "-p", PROMISE], "found a folder"),
         (["calibrate", "judged.parquet", "-p", PROMISE, "-o", "judged.parquet"], "would be overwritten"),
         (["rank", "ranker.json", "judged.parquet", "-o", "judged.parquet"], "would be overwritten"),
         (["report", "ranker.json", "-o", "ranker.json"], "would be overwritten"),
@@ -67,12 +67,15 @@ def made(tmp_path_factory):
             ["calibrate", "judged.parquet", "-p", PROMISE, "--per-segment"],
             "no segment column (segment, or named by --seg",
         ),
-        (["calibrate", "judged.parquet", "-p", f"{PROMISE}, ndcg@9 >= 0.5"], "several promises; give each by itself"),
+        (
+            ["calibrate", "judged.parquet", "-p", f"{PROMISE}, ndcg@9 >= 0.5"],
+            "several promises; expected one at a time",
+        ),
         (["calibrate", "judged.parquet", "-p", PROMISE, "-o", "/dev/full"], "/dev/full: No space left on device"),
         (["calibrate", "nowhere.parquet", "-p", PROMISE, "-o", "ranker.eu"], "must end in .json; this one ends in .eu"),
         (["calibrate", "judged.parquet", "-p", PROMISE, "--relevance", "rel"], "there is no column 'rel'"),
         (["rank", "ranker.json", "no-score.csv", "-o", "x.parquet"], "no score column (score, or named by --score)"),
-        ([*RANK, "--engine", "sprak"], "no engine is called 'sprak'"),
+        ([*RANK, "--engine", "sprak"], "unknown engine 'sprak'"),
         ([*RANK, "--engine", "dask", "--trust-layout"], "--engine dask cannot write rankings"),
         ([*RANK, "--trust-layout"], "--trust-layout needs --engine spark"),
         ([*RANK, "--partitions", "7"], "partitions is for engine 'spark'"),
@@ -102,7 +105,7 @@ def test_a_port_that_is_taken_is_refused_at_once(made):
         done = isrr("serve", made / "ranker.json", "--port", port)
     assert done.returncode == 2
     assert done.stderr == (
-        f"isrr: 127.0.0.1, port {port}: cannot be listened on: Address already in use; name another --host or --port\n"
+        f"isrr: 127.0.0.1, port {port}: cannot listen: Address already in use; choose another --host or --port\n"
     )
 
 

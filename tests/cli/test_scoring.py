@@ -83,7 +83,7 @@ def test_missing_features_are_refused_by_name(files, trained):
         refused.stderr
     )
     refused = isrr("score", trained, table, "--features", "[bdef]", "--out", files / "scored.parquet")
-    assert "features 'a', 'c' are needed and missing; these queries have f, b, d, e" in refused.stderr
+    assert "features 'a', 'c' are missing; these queries have f, b, d, e" in refused.stderr
 
 
 def test_validation_and_further_files_are_read_by_the_names_of_the_first(files):
@@ -158,7 +158,7 @@ def test_a_grid_is_searched_and_its_best_point_told(files):
     ("arguments", "message"),
     [
         (("--features", "nowhere"), "isrr: {files}/a.parquet: there is no column 'nowhere'; the columns are"),
-        (("--model", "forest"), "isrr: there is no scorer 'forest'; there are catboost, lightgbm, net, xgboost"),
+        (("--model", "forest"), "isrr: unknown scorer 'forest'; expected one of catboost, lightgbm, net, xgboost"),
         (("--loss", "hinge"), "isrr: lightgbm has no loss 'hinge'; it has lambdarank, regression"),
         (("--set", "rounds"), "isrr: --set: expected NAME=VALUE, got 'rounds'"),
         (("--set", "round=5"), "isrr: lightgbm has no parameter 'round'; expected one of seed, normalize, loss"),
@@ -177,4 +177,4 @@ def test_what_a_user_can_put_right_is_one_line(files, arguments, message):
 def test_scoring_without_a_scorer_is_refused(files):
     refused = isrr("score", files / "nowhere", files / "a.parquet", "--out", files / "scored.parquet")
     assert refused.exit_code == 2
-    assert "no scorer here" in refused.stderr
+    assert "no trained scorer found" in refused.stderr

@@ -95,7 +95,7 @@ def calibrate(
     request = Request(promises(promise), confidence, chosen_path, evidence, selection, seed, attempts, floor, distinct)
     others = None if validation is None else read_any(validation, request.columns, **without_run(where))
     if progress is None and interactive() and not kernels_are_compiled():
-        print("isrr: compiling kernels, which the first call here does: about half a minute more", file=sys.stderr)
+        print("isrr: compiling kernels, only this first time: about half a minute", file=sys.stderr)
     with closing(open_source(queries, engine, **with_values(where, request.columns))) as source:
         return _calibrated(source, request, others, count_look, progress)
 
@@ -199,15 +199,15 @@ def _look(findings: Findings, data: str, judgments: str, validation: Queries | N
 def _refuse_unusable(census: Census, request: Request) -> None:
     if census.n_queries < 2:
         found = "is one query" if census.n_queries else "are no queries"
-        raise DataError(f"there {found}; a promise about new queries needs many")
+        raise DataError(f"there {found}; expected many, to promise something about new queries")
     refuse_single(census.n_single, census.n_queries)
     if census.lowest == census.highest:
-        raise DataError("all scores are equal: they rank nothing")
+        raise DataError("all scores are equal, so there is nothing to rank by")
     if census.n_relevant == 0 and "relevance" in request.columns:
-        raise DataError("no query has a relevant item: there is no utility to promise anything about")
+        raise DataError("no query has a relevant item, so there is no utility to promise")
     for promise, n_counted in zip(request.promises, census.n_counted, strict=True):
         if n_counted == 0:
-            raise DataError(f"no query counts for '{promise}': none has anything to measure it on")
+            raise DataError(f"no query counts for '{promise}': none of them can be measured by it")
 
 
 def _refuse_untested(census: Census, findings: Findings) -> None:

@@ -415,7 +415,7 @@ def certify(found: Sequence[Sample], rule: Rule, *, delta: float, selection: str
     rejection of the one promise that is broken, so testing several costs nothing.
     """
     if selection not in SELECTIONS:
-        raise PromiseError(f"no selection is called {selection!r}; there are {', '.join(SELECTIONS)}")
+        raise PromiseError(f"unknown selection {selection!r}; expected one of {', '.join(SELECTIONS)}")
     n_grid = len(rule.free)
     if selection in ("fixed_sequence", "pointwise"):
         passing = np.ones(n_grid, bool)

@@ -47,7 +47,7 @@ def start(queries: Any, promise: str | Promise, *, explore: bool = False, **wher
     (promised,) = promises(promise)
     if not promised.can_be_floored:
         raise PromiseError(
-            f"'{promised}' needs judged queries; without any, at least a share of the order by score can be promised, "
+            f"'{promised}' needs judged queries; without them, only a share of the order by score can be promised, "
             "such as 'ndcg@5 >= 95% of deterministic'"
         )
     request = Request((promised,), floor=promised.target)

@@ -371,7 +371,7 @@ def smallest_keys(
     found = source.run(task, progress) if found is None else found
     while found is None or len(found) < wanted:
         if task.below == ALL:
-            raise DataError(f"there were {n_queries:,} queries at first, then fewer: the data change while being read")
+            raise DataError(f"there were {n_queries:,} queries at first, then fewer: the data changed while being read")
         task = Gather(min(2 * task.below, ALL), digest, columns)
         found = source.run(task, progress)
     order = canonical_order(found.keys, digest)
@@ -379,7 +379,7 @@ def smallest_keys(
     twice = np.flatnonzero(keys[1:] == keys[:-1])
     if twice.size:
         query = str(found.query_ids[order[twice[0]]])
-        raise DataError(f"query {query!r} shares its key with another; a query may stand in one place only", query)
+        raise DataError(f"query {query!r} shares its key with another; expected each query in one place", query)
     return found[order[:wanted]]
 
 

@@ -145,7 +145,7 @@ def tell_of_compiling() -> None:
     from isrr.metrics.evaluate import kernels_are_compiled
 
     if not kernels_are_compiled():
-        say_aside("compiling kernels, which the first command here does: about half a minute more")
+        say_aside("compiling kernels, only this first time: about half a minute")
 
 
 def show_outcome(outcome: "Outcome", status: str | None = None) -> None:

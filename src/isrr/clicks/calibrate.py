@@ -89,7 +89,7 @@ def calibrate_clicks(
     loggers = _loggers(logger, log)
     if log is None:
         if len(loggers) != 1:
-            raise DataError(f"a table of impressions is drawn by one logger; {len(loggers)} were given")
+            raise DataError(f"a table of impressions has one logger; found {len(loggers)}")
         found = impressions_of_table(clicks, next(iter(loggers.values())), rules, value=value)
     else:
         found = impressions(log, read_clicks(clicks, value=value, kind=kind), loggers, rules)

@@ -379,7 +379,7 @@ def _gathered(
     line, position, place, value = (np.concatenate(column) for column in zip(*clicked, strict=True))
     lists, logger_of, as_logged = _lists(texts)
     head = _heads(keys, group, times, list_of, counts)
-    counts["lists whose order by score cannot be told"] += int((~as_logged[list_of]).sum())
+    counts["lists whose order by score is unknown"] += int((~as_logged[list_of]).sum())
     head[~as_logged[list_of]] = -1
     unit: Unit = rules.unit or ("session" if (sessions != NOBODY).any() else "impression")
     named = {"impression": group, "session": sessions, "user": users}[unit]

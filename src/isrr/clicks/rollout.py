@@ -118,5 +118,5 @@ def step_and_arm(name: str) -> tuple[int, bool]:
     """The step and whether it is the treatment, from a name in the log."""
     arm, _, step = name.partition(" ")
     if arm not in ("treatment", "control") or not step.isdecimal():
-        raise DataError(f"{name!r} is no arm of a rollout; expected one like 'treatment 2'")
+        raise DataError(f"{name!r} is not an arm of a rollout; expected something like 'treatment 2'")
     return int(step), arm == "treatment"

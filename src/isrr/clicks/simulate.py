@@ -182,7 +182,7 @@ def simulate(
         array([0.21, 0.4 ])
     """
     if ranker.threshold or ranker.boost:
-        raise ValueError("lists are simulated for Plackett–Luce with an anchor or a floor; leave out the other dials")
+        raise ValueError("lists are simulated for Plackett–Luce with an anchor or a floor; omit the other settings")
     if queries.items is None:
         queries = replace(queries, items=Ids(np.arange(queries.n_rows)))
     rng, k = np.random.default_rng(seed), ranker.k

@@ -295,7 +295,7 @@ def _lists(values: Any, column: str) -> NDArray[np.float32]:
 
     if values.null_count:
         row = int(np.argmax(values.is_null().to_numpy()))
-        raise DataError("no value; every row needs one", row=row, column=column)
+        raise DataError("no value; expected one in every row", row=row, column=column)
     if pa.types.is_fixed_size_list(values.type):
         width = values.type.list_size
     else:

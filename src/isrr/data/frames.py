@@ -89,7 +89,7 @@ def read_queries(
     named = {"query": query, "item": item, "score": score, "relevance": relevance}
     if run is not None or qrels is not None:
         if source is not None:
-            raise DataError("give a table of judged queries, or `run=` and `qrels=`, not both")
+            raise DataError("expected either a table of judged queries, or `run=` and `qrels=`")
         formats = {"run_format": run_format, "qrels_format": qrels_format}
         return read_run(run, qrels, unjudged=unjudged or "zero", ties=ties, **formats, **named)  # type: ignore[arg-type]
     named |= {"segment": segment, "item_group": item_group} | value_roles(values)
@@ -99,13 +99,13 @@ def read_queries(
         unused = [role for role, name in (named | {"features": features}).items() if name is not None]
         if unused:
             name = "values" if unused[0].startswith(VALUE) else unused[0]
-            raise DataError(f"{path}: LETOR text has no named columns; leave out `{name}=`")
+            raise DataError(f"{path}: LETOR text has no named columns; omit `{name}=`")
         return read_letor(path, group=group, n_features=n_features, zero_based=zero_based, comment_ids=comment_ids)
     else:
         table = open_table(path, kind)
     if n_features is not None or zero_based:
         which = "zero_based" if zero_based else "n_features"
-        raise DataError(f"{table.name}: `{which}=` is for LETOR text; a table names its features")
+        raise DataError(f"{table.name}: `{which}=` is for LETOR text only")
     columns = cast(table, value_roles(table.values) | named, features, need_query=group is None, unjudged=unjudged)
     with reading(table.name):
         rows = table.read(columns.names, columns.ids)
@@ -140,7 +140,7 @@ def read_blocks(
         for key, query_id in zip(block.keys.tolist(), block.query_ids, strict=True):
             if key in seen:
                 where = f"{file}: query {str(query_id)!r}"
-                raise DataError(f"{where} stands in two places; blocks need a file sorted by query", str(query_id))
+                raise DataError(f"{where} appears in two places; expected a file sorted by query", str(query_id))
             seen.add(key)
         yield block
     if not seen:
@@ -158,9 +158,9 @@ def write_queries(queries: Queries, path: str | os.PathLike[str]) -> None:
     file = Path(path)
     kind = WRITTEN.get(file.suffix.lower())
     if not file.parent.is_dir():
-        raise DataError(f"{file}: there is no folder {file.parent}")
+        raise DataError(f"{file}: the folder {file.parent} does not exist")
     if kind is None:
-        raise DataError(f"{file}: queries are written to {' or '.join(WRITTEN)}, told by the suffix")
+        raise DataError(f"{file}: queries are written to {' or '.join(WRITTEN)}, inferred from the file name")
 
     def per_query(values: NDArray[Any]) -> Any:
         if values.dtype.kind == "i":

@@ -64,7 +64,7 @@ def stored_policy(table: Any, columns: Sequence[str]) -> Unjudged | None:
     marks = _marks(table, columns)
     said = [] if marks is None else marks.drop_null().unique().to_pylist()
     if len(said) > 1:
-        raise DataError(f"column {UNJUDGED!r} names several policies: {', '.join(said)}; expected one")
+        raise DataError(f"column {UNJUDGED!r} has several policies: {', '.join(said)}; expected one")
     stored = said[0] if said else (table.schema.metadata or {}).get(_POLICY, b"").decode(errors="replace")
     try:
         return checked_policy(stored) if stored else None

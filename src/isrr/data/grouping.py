@@ -69,7 +69,7 @@ class Grouping:
         if differs.size:
             q = int(np.searchsorted(self.offsets, differs[0], side="right")) - 1
             found, query = f"{str(heads[q])!r} and {str(column[differs[0]])!r}", str(self.query_ids[q])
-            raise DataError(f"query {query!r} has two segments, {found}; a query belongs to one", query)
+            raise DataError(f"query {query!r} has two segments, {found}; expected one", query)
         return heads
 
 

@@ -263,7 +263,7 @@ def _is_missing(value: object) -> bool:
 
 
 def _missing(row: int, column: str) -> DataError:
-    return DataError("no value; every row needs one", row=row, column=column)
+    return DataError("no value; expected one in every row", row=row, column=column)
 
 
 def _unusable(row: int, column: str, found: str) -> DataError:

@@ -119,7 +119,7 @@ class Queries:
         columns = {"scores": scores, "relevance": relevance, "features": features, "query_ids": query_ids}
         n_rows = next((_length(c, name) for name, c in columns.items() if c is not None), None)
         if n_rows is None:
-            raise DataError("nothing to rank: give scores, relevance or features, one row an item")
+            raise DataError("nothing to rank: expected scores, relevance or features, one row per item")
         if n_rows == 0:
             raise DataError("nothing to rank: the columns have no rows")
         grouping = Grouping.of(query_ids, group, n_rows)
@@ -236,7 +236,7 @@ class Queries:
     def coded_groups(self) -> Coded:
         """The item groups by numbers, or an error that says they are missing."""
         if self.item_groups is None:
-            unnamed = "these queries have no item groups; give them some, the provider of each item (`item_groups`)"
+            unnamed = "these queries have no item groups; expected the provider or group of each item (`item_groups`)"
             raise DataError(self.absent.get("item_group", unnamed))
         return Coded.of(self.item_groups)
 
@@ -278,7 +278,7 @@ class Queries:
         if np.unique(chosen).size < chosen.size:
             raise DataError("a query is chosen twice; repeated queries are not independent evidence")
         if chosen.size == 0:
-            raise DataError("no query is chosen; a selection must hold at least one")
+            raise DataError("no query is chosen; expected at least one")
         lengths = self.n_items[chosen]
         offsets = np.concatenate(([0], np.cumsum(lengths)))
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
@@ -315,7 +315,7 @@ class Queries:
         Ids that were made from positions are made anew where they meet.
         """
         if not parts:
-            raise DataError("nothing to concatenate: the sequence of queries is empty")
+            raise DataError("nothing to concatenate: expected at least one part")
         names = next((part.feature_names for part in parts if part.feature_names), ())
         parts = [part.with_features(names) for part in parts]
 
@@ -331,7 +331,7 @@ class Queries:
         ids = joined_identifiers([part.query_ids for part in parts])
         texts, counts = np.unique(ids.astype(str), return_counts=True)
         if counts.max() > 1 and not made:
-            raise DataError(f"query {str(texts[counts > 1][0])!r} stands in more than one part")
+            raise DataError(f"query {str(texts[counts > 1][0])!r} appears in more than one part")
         if counts.max() > 1:
             ids = np.arange(len(ids))
         of_numbers = ("scores", "relevance", "features", "tie_order")
@@ -368,7 +368,7 @@ class Queries:
         missing = [name for name in names if name not in self.feature_names]
         if missing:
             raise DataError(
-                f"features {', '.join(map(repr, missing))} are needed and missing; these queries have "
+                f"features {', '.join(map(repr, missing))} are missing; these queries have "
                 f"{', '.join(self.feature_names)}"
             )
         chosen = [self.feature_names.index(name) for name in names]
@@ -391,21 +391,19 @@ class Queries:
     def need_scores(self) -> FloatArray:
         """The scores, or an error that says they are missing."""
         if self.scores is None:
-            raise DataError(self.absent.get("score", "these queries have no scores; give them some (`with_scores`)"))
+            raise DataError(self.absent.get("score", "these queries have no scores; expected scores (`with_scores`)"))
         return self.scores
 
     def need_relevance(self) -> FloatArray:
         """The relevance grades, or an error that says they are missing."""
         if self.relevance is None:
-            raise DataError(
-                self.absent.get("relevance", "these queries are unjudged; relevance grades are needed here")
-            )
+            raise DataError(self.absent.get("relevance", "these queries are not judged; expected relevance grades"))
         return self.relevance
 
     def need_segments(self) -> NDArray[Any]:
         """The segment of each query, or an error that says they are missing."""
         if self.segments is None:
-            unnamed = "these queries have none; name their column (`segment=`)"
+            unnamed = "these queries have none; expected its column as `segment=`"
             raise DataError(
                 f"a promise per segment needs a segment for each query: {self.absent.get('segment', unnamed)}"
             )

@@ -81,7 +81,9 @@ def session(master: str | None) -> Any:
 def check_master(master: str) -> None:
     """Refuse what Java would end for with a stack trace of its own, or after a minute without naming the cause."""
     if not master.startswith(MASTERS):
-        raise EngineError(f"{master!r} names no master of Spark; expected one like local[4], spark://host:7077 or yarn")
+        raise EngineError(
+            f"{master!r} is not a Spark master; expected something like local[4], spark://host:7077 or yarn"
+        )
     if master.startswith("spark://"):
         addresses = master.removeprefix("spark://").split(",")
         for host, _, port in (address.rpartition(":") for address in addresses):

@@ -70,7 +70,7 @@ class SparkRows:
         in_files = isinstance(data, str | os.PathLike)
         name = os.fspath(data) if in_files else "table"
         if not in_files and not hasattr(data, "mapInArrow"):
-            raise DataError(f"a {type(data).__name__} is neither a path nor a Spark table; read it with engine='local'")
+            raise DataError(f"a {type(data).__name__} is not a path or a Spark table; use engine='local'")
         spark = run_job(lambda: reading_session(master, whole_files=trusted), name) if in_files else data.sparkSession
         refuse_other_master(spark, master)
         if in_files:
@@ -210,7 +210,7 @@ def spark_files(spark: Any, name: str) -> tuple[Any, Sequence[Any], list[Footer]
     taken = {unquote(urlsplit(file).path) for file in rows.inputFiles()}
     for file in given:
         if file not in taken:
-            raise DataError(f"{file}: Spark passes over this file; give it a plain name")
+            raise DataError(f"{file}: Spark ignores this file because of its name; rename it")
     return rows, files, footers
 
 

@@ -127,8 +127,8 @@ class Disparity(Measurable):
         largest = float(self.largest(queries, k).max())
         if largest > bound[1]:
             raise PromiseError(
-                f"a query can have a disparity of {largest:.6g}, above the declared bound {bound[1]:g}; the bound must "
-                "hold for every query there can be"
+                f"a query can have a disparity of {largest:.6g}, above the declared bound {bound[1]:g}; expected a "
+                "bound that holds for every possible query"
             )
         return largest / bound[1]
 

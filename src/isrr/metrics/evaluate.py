@@ -53,7 +53,7 @@ class Evaluation:
         for measure, values in zip(self.measures, self.values, strict=True):
             if name in (measure, str(measure), measure.metric.name):
                 return values
-        raise KeyError(f"{name} was not measured; measured were {', '.join(map(str, self.measures))}")
+        raise KeyError(f"{name} was not measured; expected one of {', '.join(map(str, self.measures))}")
 
     def to_frame(self) -> Any:
         """One row per query and ranker, one column per measure, as a frame of pandas, or polars without it."""
@@ -263,9 +263,9 @@ def _check_kinds(queries: object, grid: object) -> None:
 
 def _check(grid: Sequence[GPLRanker], method: str, n_draws: int) -> None:
     if not grid:
-        raise ValueError("the grid is empty; give at least one ranker")
+        raise ValueError("the grid is empty; expected at least one ranker")
     if len({ranker.k for ranker in grid}) > 1:
-        raise ValueError(f"the rankers of a grid share one k; got {sorted({ranker.k for ranker in grid})}")
+        raise ValueError(f"expected rankers with the same k, got {sorted({ranker.k for ranker in grid})}")
     if method not in get_args(Method):
         raise ValueError(f"method must be one of {', '.join(get_args(Method))}; got {method!r}")
     least = 2 if method == "draws" else 1
@@ -275,10 +275,12 @@ def _check(grid: Sequence[GPLRanker], method: str, n_draws: int) -> None:
 
 def _check_cuts(chosen: Sequence[Measure], k: int) -> None:
     if not chosen:
-        raise ValueError("nothing to measure; give at least one metric")
+        raise ValueError("nothing to measure; expected at least one metric")
     longer = [measure for measure in chosen if measure.k > k]
     if longer:
-        raise ValueError(f"{longer[0]} looks at more places than the rankers fill (k = {k}); give them a larger k")
+        raise ValueError(
+            f"{longer[0]} looks at more places than the rankers fill; expected rankers with a larger k than {k}"
+        )
 
 
 def _family(ranker: GPLRanker) -> tuple[object, ...]:
@@ -315,7 +317,7 @@ def _evaluate_family(
     linear = np.empty((len(queries), len(grid), work.n_linear))
     quadratic = np.empty((len(queries), len(grid), work.n_quadratic))
     if drawn and (floors.any() or anchors.any()):
-        raise ValueError("rankers with a floor or an anchor are evaluated exactly; leave out method=")
+        raise ValueError("rankers with a floor or an anchor are always evaluated exactly; omit method=")
     measured, configurations = tuple(work.measured), (scales, scale_of[by_work], thresholds, decay[by_work])
 
     def block(start: int, stop: int) -> None:

@@ -75,7 +75,7 @@ class Metric(Measurable):
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z_]\w*(\([^()]*\))?", self.name):
-            raise PromiseError(f"a metric is named like ndcg or value(margin), got {self.name!r}")
+            raise PromiseError(f"expected a metric name such as ndcg or value(margin), got {self.name!r}")
 
     @property
     def bounded(self) -> bool:
@@ -100,8 +100,8 @@ class Metric(Measurable):
         if low < bound[0] or high > bound[1]:
             found = low if low < bound[0] else high
             raise PromiseError(
-                f"an item has {self.name} {found:.6g}, outside the declared bound {_range(bound)}; the bound must hold "
-                "for every item there can be"
+                f"an item has {self.name} {found:.6g}, outside the declared bound {_range(bound)}; expected a bound "
+                "that holds for every possible item"
             )
         return high / bound[1]
 
@@ -274,7 +274,7 @@ def metric(name: str, *, gain: Gain = "exponential", discount: Discount = "log2"
         known = [known.split("(")[0] for known in NAMES]
         close = get_close_matches(name.split("(")[0].lower(), known, 1, 0.5)
         meant = f"; did you mean {NAMES[known.index(close[0])]}?" if close else ""
-        raise PromiseError(f"no metric is called {name!r}; there are {', '.join(NAMES)}{meant}")
+        raise PromiseError(f"unknown metric {name!r}; expected one of {', '.join(NAMES)}{meant}")
     object.__setattr__(made, "settings", settings)
     object.__setattr__(made, "gain", gain)
     return made

@@ -118,8 +118,8 @@ def match(
         if unjudged and (policy == "refuse" or (policy == "drop" and nothing_left)):
             n_incomplete += 1
             note = note or (
-                f"query {str(judgments.query_ids[q])!r} was served item {min(unjudged)!r}, which is not judged; judged "
-                f"are items such as {next(iter(rows))!r}"
+                f"query {str(judgments.query_ids[q])!r} was served item {min(unjudged)!r}, which is not judged; "
+                f"judgments are for items such as {next(iter(rows))!r}"
             )
             continue
         segment = None if judgments.segments is None else str(judgments.segments[q])
@@ -133,7 +133,7 @@ def match(
 def need_item_ids(judgments: Queries) -> NDArray[Any]:
     """The item ids of judgments; refused where there are none."""
     if judgments.item_ids is None:
-        unnamed = "the judgments have no item ids; they are needed to find served items among them"
+        unnamed = "the judgments have no item ids; expected item ids, to match them with served items"
         raise DataError(judgments.absent.get("item", unnamed))
     return judgments.item_ids
 
@@ -172,6 +172,6 @@ def _why_nothing(n_lists: int, served: str, passed_over: str, judged: str) -> st
             "the certificate watched do"
         )
     return (
-        f"no judgment is of a served query: {counted(n_lists, 'list')} served, of queries such as {served!r}; "
-        f"judged are queries such as {judged!r}"
+        f"no judgment belongs to a served query: {counted(n_lists, 'list')} served, of queries such as {served!r}; "
+        f"judgments are for queries such as {judged!r}"
     )

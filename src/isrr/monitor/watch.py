@@ -125,10 +125,10 @@ class Monitor:
         self, certificate: Outcome, *, delta: float | None = None, state: str | PathLike[str] | None = None
     ) -> None:
         if not isinstance(certificate, Certificate):
-            raise CertificateError("nothing was certified, so there is no promise to watch")
+            raise CertificateError("nothing was certified, so there is no promise to monitor")
         if certificate.provenance.clicks is not None:
             raise PromiseError(
-                f"'{certificate.promises[0]}' is about clicks, which judgments do not show; watch it by `clicks=`"
+                f"'{certificate.promises[0]}' is about clicks, which judgments do not show; monitor it with `clicks=`"
             )
         cells = [(test.promise, test.segment) for test in certificate.tests if watchable(test.promise)]
         if not cells:
@@ -194,7 +194,7 @@ class Monitor:
             if self._segments and query.segment not in self._segments:
                 self.n_unwatched += 1
                 self.note = self.note or (
-                    f"judged queries are in segments that are not watched, such as {query.segment!r}; watched are "
+                    f"judged queries are in segments that are not monitored, such as {query.segment!r}; watched are "
                     f"{', '.join(map(repr, self._segments))}"
                 )
             if concerned := [watch for watch in self._watches if watch.segment in (None, query.segment)]:
@@ -218,7 +218,7 @@ class Monitor:
         ]
         if self.n_before:
             again = counted(self.n_before, "query")
-            lines.append(f"passed over  {again} counted before: each counts once, as it was first judged")
+            lines.append(f"ignored      {again} counted before: each counts once, as first judged")
         if self.n_unjudged:
             share = percent(self.n_unjudged / self.n_served)
             lines.append(f"unjudged     {share} of the places served hold items without a grade ({self.unjudged})")
@@ -248,7 +248,7 @@ class Monitor:
 
     def _need_segments(self, judgments: Queries) -> None:
         if judgments.segments is None and self._segments:
-            unnamed = "the judgments have no segments; name the column that holds them (`segment=`)"
+            unnamed = "the judgments have no segments; expected their column as `segment=`"
             raise DataError(
                 f"{judgments.absent.get('segment', unnamed)}; the promise is watched in each segment: "
                 f"{', '.join(self._segments)}"
@@ -296,7 +296,7 @@ class Monitor:
             if state["schema"] != SCHEMA or state["certificate"] != self.certificate or state["delta"] != self.delta:
                 raise DataError(
                     f"{file}: the state of another watch (certificate {state['certificate']}, delta {state['delta']}); "
-                    f"this one is about {self.certificate} at {self.delta:g}: give it a file of its own"
+                    f"this one is about {self.certificate} at {self.delta:g}: use another file"
                 )
             kept = [_kept(watch, found) for watch, found in zip(self._watches, state["watches"], strict=True)]
             seen, n_empty = state["seen"], state["n_empty"]

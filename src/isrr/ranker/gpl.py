@@ -130,7 +130,7 @@ class GPLRanker:
         if not (0 < softness < np.inf and self.scale < np.inf):
             raise ValueError(
                 f"temperature {self.temperature:g} times deviation {self.deviation:g} is {softness:g}; scores are "
-                "divided by it, and it must neither vanish nor run over"
+                "divided by it, expected a normal number"
             )
 
     @classmethod

@@ -85,7 +85,7 @@ class Summary:
 
     def __add__(self, other: "Summary") -> "Summary":
         if not np.array_equal(self.alpha, other.alpha):
-            raise MergeError(f"summaries of other levels: alpha is {self.alpha} here, {other.alpha} there")
+            raise MergeError(f"found summaries of different levels: alpha is {self.alpha} here, {other.alpha} there")
         return Summary(self.alpha, self.loss_sums + other.loss_sums, self.squares + other.squares)
 
     def mean_and_deviation(self) -> tuple[FloatArray, FloatArray]:

@@ -120,5 +120,5 @@ def mean_ndcg(queries: Queries, raw_scores: FloatArray, k: int = 5) -> float:
     """Mean NDCG@k over the queries that have a relevant item; scores in the caller's row order."""
     values = ndcg(queries.with_scores(raw_scores), k=k)
     if np.isnan(values).all():
-        raise DataError("no query has a relevant item; NDCG needs at least one that does")
+        raise DataError("no query has a relevant item; expected at least one")
     return float(np.nanmean(values))

@@ -72,7 +72,7 @@ class DeviceQueries:
         ideal = ideal_dcg(queries, k=k)
         gains = gain_of(queries.need_relevance()) / np.repeat(np.where(ideal > 0, ideal, 1.0), queries.n_items)
         if not ideal.any():
-            raise DataError("no query has a relevant item; there is nothing to learn from or to measure by")
+            raise DataError("no query has a relevant item; so there is nothing to learn from")
         self.device = device
         self.chosen = np.flatnonzero(ideal > 0)
         self.lengths = queries.n_items[self.chosen]

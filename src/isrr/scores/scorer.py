@@ -83,7 +83,7 @@ class Scorer(Protocol):
 def scorer_class(kind: str) -> Any:
     """The class of a kind of scorer, its library being installed."""
     if kind not in _HOME:
-        raise ScorerError(f"there is no scorer {kind!r}; there are {', '.join(KINDS)}")
+        raise ScorerError(f"unknown scorer {kind!r}; expected one of {', '.join(KINDS)}")
     module, name, extra = _HOME[kind]
     if find_spec(extra) is None:
         raise MissingExtraError(extra, extra)

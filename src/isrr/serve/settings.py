@@ -48,6 +48,6 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.api_key is not None and not self.api_key.strip():
-            raise ValueError("`api_key=` is empty, which would let everybody in; give a key, or leave it out")
+            raise ValueError("`api_key=` is empty, which would let everybody in; expected a key, or no option")
         if self.log_hottest is not None and not self.log_hottest > 0:
             raise ValueError(f"`log_hottest=` must be a temperature > 0, got {self.log_hottest:g}")
