@@ -254,7 +254,7 @@ class Certificate(Outcome):
     """A promise that holds with the stated confidence, and the ranker that keeps it.
 
     Attributes:
-        utility, disparity: What the ranker was measured to do.
+        utility, disparity: Of the ranker, as measured.
         fairness_gain: Share of the disparity of the order by score that it removes.
         deterministic_utility, deterministic_disparity: Of the order by score.
     """
@@ -267,7 +267,7 @@ class Certificate(Outcome):
 
     @property
     def warnings(self) -> list[str]:
-        """What a reader must know before trusting the certificate."""
+        """What to know before you trust the certificate."""
         found = super().warnings
         if self.provenance.clicks is not None and self.provenance.clicks.assumption:
             found.append(CASCADE)
@@ -300,12 +300,12 @@ class Abstention(Outcome):
     """Nothing could be certified; the ranker is the order by score.
 
     Attributes:
-        cause: Why, for machines: "too_few_queries" (promises are met, but not proven), "out_of_reach" (a promise is not
+        cause: Why, for programs: "too_few_queries" (promises are met, but not proven), "out_of_reach" (a promise is not
             even met), or "conflicting_promises" (each can be kept, but not together).
         reason: Why, in words.
-        queries_needed: Judged queries that would be enough, with 80 % chance, those set aside and those without a
-            relevant item included; None when no number is.
-        frontier: What seems to be within reach of two promises that cannot be kept together, as sentences; estimates.
+        queries_needed: Judged queries that would be enough, with 80 % probability, including those set aside and
+            those without a relevant item; None if no number is enough.
+        frontier: Estimates of what two promises that conflict could reach together, as sentences.
     """
 
     cause: Cause
@@ -348,7 +348,7 @@ class Abstention(Outcome):
 
 @dataclass(frozen=True, repr=False)
 class Start(Outcome):
-    """A promise that holds by construction on every query, so that no judged query was needed.
+    """A promise that holds on every query by construction, so that no judged query was needed.
 
     Attributes:
         moved: Share of all exposure that the ranker gives to other items than the order by score does.
@@ -392,7 +392,7 @@ def load(
 
     Args:
         path: A file written by `save`.
-        metrics: Metrics of your own that its promises are about, where they are to be measured again.
+        metrics: Your custom metrics that its promises use, if they are to be measured again.
         trust_edited: Accept a file whose content no longer matches its digest.
     """
     try:

@@ -61,29 +61,29 @@ def calibrate(
     engine: str = "local",
     **where: Unpack[Where],
 ) -> Certificate | Abstention:
-    """Choose the fairest ranker whose promise holds with the given confidence; or, promising fairness, the most useful.
+    """Find the fairest ranker that keeps a promise (or, for promises of fairness, the most useful), and certify it.
 
     Args:
         queries: Judged queries, a random sample of those to come: `Queries`, or the path of a file, a glob of Parquet
             files, a table of pandas, polars, pyarrow or Spark; None with `run=` and `qrels=`.
         promise: One promise or several, as text or as `Promise`; several must all hold.
         confidence: Probability, over the judged queries, with which the promise holds.
-        validation: Other judged queries, which may fix the path and the score map freely; given like `queries`.
+        validation: Other judged queries, which fix the path and the score map; in the same form as `queries`.
         path: "auto", "temperature", "front", "thresholds", "paper", or rankers in the order to be tested. "auto" is
             "front" on validation queries; without any, from 300 judged queries on, a share of them is set aside for it,
             and below that "temperature".
         evidence: Name of the test, see `isrr.risk.evidence`.
         selection: How several configurations are tested together: "fixed_sequence", "holm", "bonferroni", or
             "pointwise" (the paper's, without a guarantee over the path).
-        seed: Random seed, used only where rankings are drawn.
+        seed: Random seed, used only when rankings are sampled.
         attempts: Number of planned analyses of this data; delta is split over them.
-        floor: Share of the utility of the order by score that every single query keeps, surely; 0 for none. Unless
-            given, promises "of deterministic" take one where it makes the test sharper.
+        floor: Share of its deterministic utility that every query keeps, averaged over draws; 0 for none. By
+            default chosen from the number of queries, for promises "of deterministic".
         distinct: Count queries with the same scores and relevance once: for judged queries that were copied, under
             whatever ids. It takes 16 bytes per query.
         count_look: Called with what is asked of which data; returns which analysis of these judgments it is, and the
-            tolerated chance of error of all of them. The Python API keeps no ledger of its own.
-        progress: Called with (done, in all), anew in each pass: queries at hand, else files or Spark's tasks.
+            tolerated chance of error of all of them. The Python API keeps no ledger.
+        progress: Called with (done, total) in each pass: queries in memory, otherwise files or Spark tasks.
         engine: "local", or "spark" (or "dask") to calibrate where the queries are. All give identical results.
         where: Names of columns (`query="search_id"`), `run` and `qrels`, `unjudged`, `ties`, `trust_layout`, `master`
             and `partitions`, for queries that are not at hand; see `isrr.engines.source.Where`.

@@ -330,13 +330,13 @@ def check(
     progress: Progress | None = None,
     **where: Unpack[Where],
 ) -> Check:
-    """Measure an outcome's ranker and promises on judged queries, under the promise's own k, gain and policy.
+    """Check the promises of an outcome on new judged queries, and measure its ranker.
 
     Args:
-        outcome: What calibration said.
+        outcome: What calibration returned.
         queries: New judged queries, as `calibrate` takes them. Items without a grade count as they did there.
         engine: "local", "spark" or "dask".
-        progress: Called with (done, in all).
+        progress: Called with (done, total).
         where: See `isrr.engines.source.Where`.
     """
     columns = [column for promise in outcome.promises for column in promise.columns]

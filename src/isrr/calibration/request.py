@@ -25,7 +25,7 @@ class Request:
         path: Name of the path, or rankers in the order to be tested.
         evidence: Name of the test.
         selection: How several configurations are tested together.
-        seed: Random seed, used only where rankings are drawn.
+        seed: Random seed, used only when rankings are sampled.
         attempts: Number of planned analyses of the same data; delta is split over them.
         floor: Share of the utility of the order by score that every query keeps; None for the default.
         distinct: Whether queries with the same scores and relevance count once.

@@ -365,7 +365,7 @@ def smallest_keys(
         digest: Of ids and scores; see `isrr.calibration.table.shuffled`.
         columns: Further columns to fetch.
         found: What `enough` has fetched, where it has been run already.
-        progress: Called with (done, in all).
+        progress: Called with (done, total).
     """
     task, wanted = enough(n_wanted, n_queries, digest, columns), min(n_wanted, n_queries)
     found = source.run(task, progress) if found is None else found
@@ -393,7 +393,7 @@ class Fill:
         reported: The utility and the disparity that are reported.
         n_tested: Queries that will be tested on, in all.
         summed: Whether values are summed up as they come, not kept.
-        seed: Random seed, used only where rankings are drawn.
+        seed: Random seed, used only when rankings are sampled.
         digest: Of ids and scores; see `isrr.calibration.table.shuffled`.
         aside_below: Queries whose shuffled key is below this were set aside.
     """
@@ -427,7 +427,7 @@ class Fill:
 
     @property
     def n_draws(self) -> int:
-        """Rankings drawn per query where any are."""
+        """Rankings drawn per query, if any are drawn."""
         return SMOOTHING_DRAWS if self.n_tested <= LARGEST_EXACT else DRAWS
 
     def summary(self, blocks: Iterable[Queries]) -> Table:

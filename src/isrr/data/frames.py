@@ -1,6 +1,6 @@
 """Tables → Queries, and back: Parquet, Arrow, CSV, JSONL, LETOR text; frames of pandas, polars and pyarrow.
 
-`read_queries` is the one entrance. A table has one row an item; its columns are found by their usual names or
+`read_queries` is the one entrance. A table has one row per item; its columns are found by their usual names or
 named by the caller. `read_blocks` streams a Parquet file in pieces that hold whole queries, `write_queries`
 makes a copy that loads without parsing.
 """
@@ -54,13 +54,13 @@ def read_queries(
 ) -> Queries:
     """Read queries from a file (Parquet, Arrow, CSV, JSONL, LETOR text) or a pandas, polars or pyarrow table.
 
-    Or from a run and its judgments, each a file or an object of its own: TREC text, BEIR's files, dicts
+    Or from a run and its judgments, each a file or an object: TREC text, BEIR's files, dicts
     `{query: {item: number}}`, tables, Quepid's ratings, judgments of OpenSearch's Search Relevance Workbench, requests
     to Elasticsearch's `_rank_eval`. They are joined as evaluation tools do; `Queries.notes` says what was left out.
 
     Args:
         source: Path of the file, or the table.
-        run: In place of `source`: items retrieved for each query, with their scores.
+        run: Instead of `source`: items retrieved for each query, with their scores.
         qrels: The judgments of the run; without them the queries are unjudged.
         query: Column with the query of each row; by default `query_id`, `qid` or `query`.
         item: Column with the item; by default `item_id`, `doc_id`, `docid` or `item`, where there is one.
@@ -77,8 +77,8 @@ def read_queries(
         values: Further columns of numbers to read, such as ["margin"]; a column with another role may be among them.
         unjudged: How items without a grade count: "refuse" (the default for tables), "zero" (the default for qrels),
             "drop" or "worst"; see `isrr.data.unjudged`.
-        ties: "trec" orders equal scores as trec_eval does, for figures equal to its own.
-        run_format: "trec", "table" or "json", where the format should not be inferred from the content.
+        ties: "trec" orders equal scores as trec_eval does, to get the same figures.
+        run_format: "trec", "table" or "json"; by default inferred from the content.
         qrels_format: The same for the judgments.
 
     Example:
@@ -148,7 +148,7 @@ def read_blocks(
 
 
 def write_queries(queries: Queries, path: str | os.PathLike[str]) -> None:
-    """Write queries to Parquet or Arrow, by suffix; the file appears whole or not at all.
+    """Write queries to Parquet or Arrow, depending on the suffix. The file is written atomically.
 
     `read_queries` reads the same queries back, rows in query order. Arrow (.arrow) loads fastest: its feature
     matrix is mapped, read-only, not copied.

@@ -32,18 +32,18 @@ Index = int | np.integer[Any] | slice | Sequence[int] | NDArray[Any]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Queries:
-    """Lists to rank: scores, and where known relevance, ids, segments, item groups and features.
+    """Lists to rank: scores and, if known, relevance, ids, segments, item groups and features.
 
     Made by `Queries.from_arrays` or `isrr.read_queries`; the fields hold rows grouped by query.
 
     Attributes:
         offsets: Where each query's rows begin and end, (n_queries + 1,).
-        query_ids: One id a query, integers or text; 7 and "7" are the same id.
-        scores: Raw scores, one a row, or None before scoring.
-        relevance: Grades ≥ 0, one a row, or None when unjudged.
-        items: Ids of the items, one a row, distinct within a query; `item_ids` has them as an array.
-        item_groups: Provider or group of the items, one a row.
-        segments: Segment of the query, one a query.
+        query_ids: One id per query, integers or text; 7 and "7" are the same id.
+        scores: Raw scores, one per row, or None before scoring.
+        relevance: Grades ≥ 0, one per row, or None when unjudged.
+        items: Ids of the items, one per row, distinct within a query; `item_ids` has them as an array.
+        item_groups: Provider or group of the items, one per row.
+        segments: Segment of the query, one per query.
         features: float32 matrix, (n_rows, n_features).
         rows: The caller's row number of each stored row; None when rows are stored as given.
         made_ids: Whether the query ids were made from positions because none were given.
@@ -52,12 +52,12 @@ class Queries:
         values: Further columns of numbers, one per row, by name: a margin, a price.
         unretrieved: Grades that count in the ideal beside those of the list, a list per query: relevant items that
             were judged but not retrieved.
-        judged: Whether an item has a grade of its own, one per row; None where all have.
+        judged: Whether an item was graded, one per row; None if all were.
         unjudged: How items without a grade count; see `isrr.data.unjudged`.
         tie_order: Items with equal scores are ordered by this, rising, one per row; None for the usual order.
         notes: What the reader should tell the user about the source, a sentence each.
         grade_column: Name of the column that the relevance comes from; empty where it is not known.
-        has_positions: Whether a column with the position of each item stands beside it.
+        has_positions: Whether the source has a column with the position of each item.
     """
 
     offsets: IntArray
@@ -99,7 +99,7 @@ class Queries:
         features: ArrayLike | None = None,
         values: Mapping[str, ArrayLike] | None = None,
     ) -> "Queries":
-        """Build queries from columns of equal length, one row an item.
+        """Build queries from columns of equal length, one row per item.
 
         Args:
             scores: Raw scores of a ranking model, finite, within ±1e50.
@@ -109,7 +109,7 @@ class Queries:
             item_ids: Ids of the items. With ids, the order of rows matters nowhere, even where scores are equal.
             item_groups: Provider or group of each item, or a list of several groups, for exposure by group.
             segments: Segment of the query, the same on all rows of a query.
-            features: Matrix of numbers, one row an item.
+            features: Matrix of numbers, one row per item.
             values: Further columns of finite numbers by name, such as {"margin": [...]}.
 
         Example:
@@ -168,7 +168,7 @@ class Queries:
 
     @property
     def item_ids(self) -> NDArray[Any] | None:
-        """Ids of the items, one a row, integers or text."""
+        """Ids of the items, one per row, integers or text."""
         return None if self.items is None else self.items.array
 
     @property
@@ -362,7 +362,7 @@ class Queries:
         return replace(self, scores=_finite(Grouping(self.offsets, self.query_ids, self.rows), scores, "scores"))
 
     def with_features(self, names: Sequence[str]) -> "Queries":
-        """The same queries with these features alone, in this order; the same where their features have no names."""
+        """The same queries with only these features, in this order; unchanged if features have no names."""
         if not self.feature_names or self.feature_names == tuple(names):
             return self
         missing = [name for name in names if name not in self.feature_names]

@@ -44,7 +44,7 @@ _PARTITION = re.compile(r"partition (\d+)")
 
 @dataclass(frozen=True, eq=False)
 class SparkRows:
-    """A Spark table of one row an item.
+    """A Spark table of one row per item.
 
     Attributes:
         rows: The table as given.

@@ -66,10 +66,10 @@ def retrace(
     """Find the tested queries among the judged ones and evaluate the path on them, as calibration did.
 
     Args:
-        outcome: What calibration said.
+        outcome: What calibration returned.
         queries: The judged queries it was given.
         validation: Other judged queries, to shape the simultaneous band.
-        progress: Called with (queries done, queries in all).
+        progress: Called with (queries done, queries in total).
     """
     p, path = outcome.provenance, path_of(outcome)
     if queries.fingerprint != p.data:

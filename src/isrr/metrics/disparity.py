@@ -80,7 +80,7 @@ class Disparity(Measurable):
     """Disparity between items or between groups of items.
 
     Attributes:
-        name: What promises call it.
+        name: Its name in promises.
         gain, discount: What items deserve, and what places give.
         normalized: Whether it is divided by the largest value any ranker can have on the query.
         between_groups: Whether items are pooled by group first.
@@ -111,7 +111,7 @@ class Disparity(Measurable):
 
     @property
     def bounded(self) -> bool:
-        """Whether it lies between 0 and 1 by itself."""
+        """Whether it always lies between 0 and 1."""
         return self.normalized
 
     def counts(self, queries: Queries, k: int) -> NDArray[np.bool_]:

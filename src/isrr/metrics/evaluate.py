@@ -38,7 +38,7 @@ def kernels_are_compiled() -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What each ranker of a grid does on each query.
+    """The metrics of each ranker of a grid on each query.
 
     Attributes:
         measures: What was measured.
@@ -63,7 +63,7 @@ class Evaluation:
         return frame_of({"query": query, "ranker": ranker} | measured)
 
     def mean(self, name: str | Measure) -> FloatArray:
-        """The mean over the queries that count, (n_grid,); NaN where none does."""
+        """The mean over the queries that count, (n_grid,); NaN if none does."""
         values = self[name]
         counted = ~np.isnan(values)
         n, mean = counted.sum(axis=0), np.full(values.shape[1:], np.nan)
@@ -89,15 +89,15 @@ def evaluate(
     Args:
         queries: Queries, with the columns that the metrics read.
         grid: Rankers with the same k; they may differ in everything else.
-        metrics: Names ("ndcg", "precision@3", "exposure(new)") or objects; over the rankers' own k unless they say so.
+        metrics: Names ("ndcg", "precision@3", "exposure(new)") or objects; by default over the rankers' k.
         method: "exact": no sampling for decay 1, Rao–Blackwellised draws below 1. "draws": plain rankings drawn,
             disparity debiased. "plugin": the same, disparity of the averaged exposures, biased upward, as in the paper.
-        n_draws: Rankings drawn per query where any are.
-        seed: Random seed, used only where rankings are drawn.
+        n_draws: Rankings drawn per query, if any are drawn.
+        seed: Random seed, used only when rankings are sampled.
         gain, discount: Of metrics given by name.
-        empty_query: What a query counts as that has nothing to divide by, for metrics given by name: "skip" (NaN),
-            "zero" or "one"; each metric's own policy unless given.
-        progress: Called with (queries done, queries in all).
+        empty_query: For metrics given by name, how queries without a relevant item count: "skip" (NaN),
+            "zero" or "one"; by default each metric's policy.
+        progress: Called with (queries done, queries in total).
 
     Example:
         >>> queries = Queries.from_arrays(scores=[2, 1, 0], relevance=[0, 2, 1], query_ids=[7, 7, 7])

@@ -32,25 +32,25 @@ from isrr.metrics.measure import Kind, Measurable, Measure
 
 @dataclass(frozen=True)
 class Metric(Measurable):
-    """Something that is linear in exposure.
+    """A metric that is linear in exposure.
 
-    Metrics are equal when name and settings are: a name stands for one function.
+    Metrics with the same name and settings are equal.
 
     Attributes:
-        name: What promises call it.
+        name: Its name in promises.
         value: Value of each row's item, in query order, (n_rows,); a function of the queries.
         weights: Weight of the places 1 … k, (k,); a function of k.
         whole: What 1 means for each query, (n_queries,), and 0 where there is nothing to divide by; a function of
             queries and k. None: the metric is not divided, and a promise about it needs a bound on an item's value.
         columns: Columns it reads beside query, item and score: "relevance", "item_group", "value:NAME".
-        kind: "utility" where the order by score is expected to be the best, "share" where nothing is expected.
-        title: As sentences call it; the name unless given.
-        empty_query: What queries count as for which `whole` is 0, unless a promise says otherwise.
+        kind: "utility" if the order by score is expected to be best, otherwise "share".
+        title: Its name in sentences; by default `name`.
+        empty_query: How queries count for which `whole` is 0, unless a promise says otherwise.
         merit: What each query's items deserve of the metric, (n_queries,), for promises "of merit"; a function of
             queries and k.
         group: The group of items whose exposure it is; a boost moves it.
-        gain: What disparity is reported by beside it.
-        settings: What distinguishes it from others of the same name, as text.
+        gain: The gain used for the disparity that is reported with it.
+        settings: What distinguishes it from metrics of the same name, as text.
 
     Example:
         >>> margin = Metric("margin", value=lambda queries: queries.column("margin"), columns=("value:margin",))
@@ -79,7 +79,7 @@ class Metric(Measurable):
 
     @property
     def bounded(self) -> bool:
-        """Whether it lies between 0 and 1 by itself."""
+        """Whether it always lies between 0 and 1."""
         return self.whole is not None
 
     def counts(self, queries: Queries, k: int) -> NDArray[np.bool_]:
@@ -248,13 +248,13 @@ NAMES = (*PLAIN, "value(COLUMN)", "exposure(GROUP)")
 
 
 def metric(name: str, *, gain: Gain = "exponential", discount: Discount = "log2") -> Metric | Disparity:
-    """The metric of that name.
+    """The metric with this name.
 
     Args:
         name: "ndcg", "dcg", "precision", "recall", "kept", "clicks", "value(COLUMN)", "exposure(GROUP)", "disparity",
             "normalized_disparity" or "group_disparity".
-        gain: Gain of a grade: "exponential", "linear", "equal" or a function.
-        discount: Weight of a place: "log2", "reciprocal", "uniform" or a function; precision and recall have their own.
+        gain: How much a grade is worth: "exponential", "linear", "equal" or a function.
+        discount: How much a place is worth: "log2", "reciprocal", "uniform" or a function; not for precision and recall.
 
     Example:
         >>> metric("exposure(new)").title

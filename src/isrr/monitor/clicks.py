@@ -29,7 +29,7 @@ class ClickMonitor:
 
     Args:
         certificate: What was promised, of a ranker with an anchor.
-        delta: Probability of ever raising a false alarm; the certificate's own 1 − confidence unless given.
+        delta: Probability of ever raising a false alarm; by default 1 − confidence.
 
     Attributes:
         n_units: Sessions (or impressions) counted.

@@ -100,13 +100,13 @@ def watchable(promise: Promise) -> bool:
 
 
 class Monitor:
-    """Watches one certificate.
+    """Monitors the promise of one certificate.
 
     Args:
         certificate: What was promised.
-        delta: Probability of ever raising a false alarm; the certificate's own 1 − confidence unless given.
-        state: File that remembers what was counted; read if it is there, and written after each batch. Several
-            monitors may share one: each counts on from what the others have counted.
+        delta: Probability of ever raising a false alarm; by default 1 − confidence.
+        state: File with the state; read if it exists, and written after each batch. Several
+            monitors may share one: each continues from what the others have counted.
 
     Attributes:
         alarm: The alarm, once raised; it stays.
@@ -118,7 +118,7 @@ class Monitor:
         n_served, n_unjudged: Places of the lists counted in the last batch, and those that hold such an item.
         n_unwatched: Judged queries in segments that the promise does not name, in the last batch.
         note: Why nothing of the last batch could be counted, which judgment is lacking, or which segment is not
-            watched; empty where all is well.
+            monitored; empty if there is nothing to say.
     """
 
     def __init__(

@@ -81,11 +81,11 @@ class Promise:
         at_least, at_most: The target, one of the two: a value of the metric, or a share where it is relative.
         of: What the target is a share of: None (a plain value), "deterministic" (the metric of the order by score on
             the same queries) or "merit" (what the group's items earn by their gain).
-        bound: For metrics that are not between 0 and 1 by themselves: the largest value an item can have (`dcg`,
+        bound: For metrics without natural bounds: the largest value an item can have (`dcg`,
             `value(COLUMN)`), or a query (`disparity`); a pair where values may be negative.
         per: None, or "segment": the promise holds in every segment, each tested on its own queries.
-        empty_query: What queries count as that have nothing to divide by: "skip", "zero" or "one"; the metric's own
-            policy unless given.
+        empty_query: How queries without a relevant item count: "skip", "zero" or "one"; by default the metric's
+            policy.
 
     Example:
         >>> Promise("ndcg", 5, at_least=0.95, of="deterministic")
@@ -140,7 +140,7 @@ class Promise:
         discount: Discount = "log2",
         empty_query: EmptyQuery | None = None,
     ) -> "Promise":
-        """Read a promise as people write it.
+        """Read a promise from text.
 
         Args:
             text: The promise.

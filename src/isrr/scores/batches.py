@@ -51,7 +51,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some queries: their features, one row an item, and the buckets in which their lists are padded."""
+    """Some queries: their features, one row per item, and the buckets in which their lists are padded."""
 
     features: Tensor
     n_queries: int

@@ -94,7 +94,7 @@ def load_scorer(folder: str | PathLike[str]) -> Scorer:
     """Load a saved scorer of any kind. Nothing is unpickled.
 
     Args:
-        folder: What `Scorer.save` wrote, or a training was told to keep.
+        folder: A folder written by `Scorer.save` or by training.
     """
     from isrr.scores.manifest import read_manifest
 

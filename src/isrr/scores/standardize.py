@@ -29,9 +29,9 @@ FLAT = 1e-3  # how much scores rise beyond the usual ones, as a share of the ran
 
 @dataclass(frozen=True)
 class ScoreMap:
-    """A strictly increasing, piecewise linear map of raw scores; beyond its ends it goes on straight.
+    """A strictly increasing, piecewise linear map of raw scores, extended linearly beyond its ends.
 
-    Two raw scores next to each other may be rounded to one; never does the smaller come out larger.
+    Two adjacent raw scores may be rounded to the same value, but never change their order.
 
     Attributes:
         inputs: Raw scores at the knots, strictly increasing, two or more.
