@@ -1,6 +1,6 @@
 """What was promised, chosen and measured, on which data, under which assumptions; or why nothing was.
 
-A certificate is a value, printed as text and kept as JSON. The file carries a digest of its own content: one edited by
+A certificate is a value, printed as text and kept as JSON. The file carries a digest of its content: one edited by
 hand is refused unless the reader says otherwise.
 """
 
@@ -81,7 +81,7 @@ class Outcome:
 
     @property
     def k(self) -> int:
-        """Length of the lists the promise speaks of."""
+        """Length of the lists that the promise is about."""
         return self.ranker.k
 
     @cached_property
@@ -109,7 +109,7 @@ class Outcome:
         """Draw disparity removed against utility along the path with matplotlib; returns the Axes.
 
         Args:
-            ax: Axes to draw on; new ones unless given.
+            ax: Axes to draw on; by default new ones.
         """
         return plot(self.curve, self._used, self.utility_name, ax)
 
@@ -171,7 +171,7 @@ class Outcome:
         if said := mostly_single(p.share_single):
             found.append(said)
         if p.selection == "pointwise":
-            found.append("pointwise selection carries no guarantee for the whole path, only for each single test")
+            found.append("pointwise selection carries no guarantee over the path, only for each single test")
         if p.path_saw_the_tested:
             found.append("a path fixed by the tested queries carries no guarantee; expected `validation=`")
         if any(test.evidence == "normal_approximation" for test in self.tests):

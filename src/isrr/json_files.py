@@ -25,7 +25,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 
 
 def read_json_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The objects of a file with one a line; a line that was cut off, or is no object, is passed over."""
+    """The objects of a file with one per line; lines that were cut off, or are not objects, are skipped."""
     found = []
     for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
         try:

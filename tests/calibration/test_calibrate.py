@@ -122,7 +122,7 @@ def table(**columns):
         (table(), "ndcg >= 0.3", {}, PromiseError, "cannot read the promise"),
         (table(), "ndcg@5 <= 0.3", {}, PromiseError, "did you mean 'ndcg@5 >= 0.3'"),
         (table(), "disparity@5 <= 0.3", {}, PromiseError, "has no natural bound; expected 'with bound B'"),
-        (table(), [], {}, PromiseError, "nothing is promised"),
+        (table(), [], {}, PromiseError, "no promise; expected"),
         (table(), "ndcg@5 >= 95%", {}, PromiseError, "percent of what"),
         (table(), "ndcg@5.5 >= 0.9", {}, PromiseError, "whole number of places"),
         (table(), "ndcg@5 >= 0.95 of deterministic", {}, PromiseError, "did you mean 'ndcg@5 >= 95% of deterministic'"),

@@ -93,7 +93,7 @@ def test_letor_text_is_recognised_whatever_its_name(tmp_path):
         assert read_queries(tmp_path / name).features.tolist() == [[0.5, 0], [0, 1]]
     (tmp_path / "rank.test").write_text("2 1:0.5\n0 2:1\n")
     assert len(read_queries(tmp_path / "rank.test", group=[1, 1])) == 2
-    with pytest.raises(DataError, match="leave out `score=`"):
+    with pytest.raises(DataError, match="omit `score=`"):
         read_queries(tmp_path / "train.txt", score="score")
 
 
@@ -178,7 +178,7 @@ def test_dates_as_jsonl_ids_stay_as_written(tmp_path):
         (
             {"relevance": [0, 1, 1e300, 0]},
             {},
-            r"row 3, column 'relevance', query '.': 1e\+300; it must .* at most 1e\+50",
+            r"row 3, column 'relevance', query '.': 1e\+300; expected .* at most 1e\+50",
         ),
         ({"item_id": ["x", "x", "x", "z"]}, {}, r"item 'x' appears twice in query 'a'; .* and 1 row repeats one"),
         ({"segment": ["de", "fr", "fr", "fr"]}, {}, r"query 'a' has two segments"),

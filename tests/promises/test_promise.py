@@ -138,7 +138,7 @@ def test_the_order_by_score_keeps_what_is_promised_relative_to_it(promise, kept)
         (lambda: Promise("ndcg", True, at_least=0.5), "expected a whole number of places"),
         (lambda: Promise("ndcg", 5, at_least=0.5, of="merit"), "ndcg cannot be compared with merit"),
         (lambda: Promise("ndcg", 5, at_least=0.5, of="random"), "share of deterministic or merit"),
-        (lambda: Promise("ndcg", 5, at_least=0.5, bound=3.0), "lies between 0 and 1 by itself"),
+        (lambda: Promise("ndcg", 5, at_least=0.5, bound=3.0), "always lies between 0 and 1"),
         (lambda: Promise("dcg", 5, at_least=0.5), "largest value an item can have"),
         (lambda: Promise("dcg", 5, at_least=0.5, bound=-1.0), "bound must be a positive number"),
         (lambda: Promise("ndcg", 5, at_least=float("nan")), "cannot be tested"),

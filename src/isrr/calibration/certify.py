@@ -146,7 +146,7 @@ class KeptSample(Sample):
 
     @classmethod
     def of(cls, promise: Promise, segment: str | None, evidence: str, found: Values, path: SearchPath) -> "KeptSample":
-        """On the queries that count; values have the deterministic ranker in a first column of its own."""
+        """On the queries that count; values have the deterministic ranker in the first column."""
         counted = found.counted
         if not counted.any():
             where = "no query" if segment is None else f"segment {segment!r} has no query"
@@ -267,7 +267,7 @@ class SummedSample(Sample):
     def of(
         cls, promise: Promise, segment: str | None, evidence: str, found: PowerSums, path: SearchPath
     ) -> "SummedSample":
-        """On sums that have the deterministic ranker in a first column of its own."""
+        """On sums that have the deterministic ranker in the first column."""
         exempt = np.array([promise.kept_by_definition(ranker) for ranker in path.rankers])
         return cls(promise, segment, evidence, exempt, PowerSums(found.n_queries, found.unit, found.sums[1:]))
 

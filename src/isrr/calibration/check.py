@@ -200,7 +200,7 @@ class MeasureOutcome:
         }
 
     def _segments(self, queries: Queries, promise: Promise) -> dict[str, NDArray[np.bool_]]:
-        """All queries, "", where the promise speaks of them, and every segment there is."""
+        """All queries, "", if the promise is about them, and every segment there is."""
         everywhere = {} if promise.per else {"": np.ones(len(queries), bool)}
         if queries.segments is None:
             return everywhere

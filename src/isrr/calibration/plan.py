@@ -138,7 +138,7 @@ class _Pilot:
     Attributes:
         request: What is asked.
         path: The configurations.
-        losses: In each segment that the promise speaks of, (n_queries there, n_grid).
+        losses: In each segment that the promise is about, (n_queries there, n_grid).
         share_counted: Share of the pilot queries that count.
         utility_name: What utility is measured by.
         utility: Of each configuration, (n_grid,).

@@ -187,7 +187,7 @@ class Table:
     Attributes:
         n_skipped: Queries that count for no promise.
         keys: Hashes of the other queries' ids, (n_queries,), where values are kept.
-        segments: Their segments, (n_queries,), where a promise speaks of segments.
+        segments: Their segments, (n_queries,), if a promise is about segments.
         kept: One entry per promise, where values are kept.
         powers: Sums per promise and segment, where values are summed up; "" stands for all queries.
         utility, disparity: What is reported of each configuration, beside the deterministic ranker's.

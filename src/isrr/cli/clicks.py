@@ -21,7 +21,7 @@ SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 
 def seconds(text: str | None) -> float | None:
-    """A length of time as people write it.
+    """A length of time from text, in seconds.
 
     Example:
         >>> seconds("90s"), seconds("1.5h")

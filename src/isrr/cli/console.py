@@ -126,7 +126,7 @@ def progress(what: str, then: str = "finishing") -> Iterator["Callback"]:
         uncounted = bar.add_task(then, total=None, visible=False, count="")
 
         def advance(done: int, total: int) -> None:
-            if done < bar.tasks[counted].completed:  # a new pass, with a pace of its own
+            if done < bar.tasks[counted].completed:  # a new pass, with its own pace
                 bar.reset(counted)
             bar.update(counted, completed=done, total=total, visible=done < total, count=f"{done:,}/{total:,}")
             if done < total:

@@ -174,7 +174,7 @@ def click_path(found: Impressions, k: int, anchor: float = 0.0) -> SearchPath:
 
 
 def click_sample(measured: Estimated, promise: Promise, path: SearchPath, anchor: float, first: int) -> KeptSample:
-    """Estimated clicks on the promise's own scale, on which the order by score gets at most all of it, surely."""
+    """Estimated clicks on the promise's own scale, on which the order by score gets at most 1."""
     most = promise.k * first * (1.0 if promise.bound is None else promise.bound[1]) / anchor
     scale = promise.range[1] / most
     exempt = np.array([promise.kept_by_definition(ranker) for ranker in path.rankers])

@@ -272,7 +272,7 @@ def impressions_of_table(source: Any, ranker: GPLRanker, rules: Rules, *, value:
             where the candidate was not shown) and click; time, session and user where there are any.
         ranker: The logger.
         rules: What counts.
-        value: Column with what a clicked row is worth; 1 unless given.
+        value: Column with what a clicked row is worth; by default 1.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -169,7 +169,7 @@ def simulate(
 
     Args:
         queries: Judged queries; a click goes by the gain of the item.
-        ranker: Plackett–Luce, at a temperature, with an anchor and a floor of its own.
+        ranker: Plackett–Luce, at a temperature, optionally with an anchor and a floor.
         n: Impressions.
         users: How they click.
         zipf: The r-th most frequent query is asked with a frequency of 1/(r + zipf).
@@ -213,7 +213,7 @@ def simulate(
 
 
 def frequencies(n_queries: int, zipf: float = 10.0) -> FloatArray:
-    """How often each query is asked, (n_queries,); which ones are frequent is fixed by a seed of its own."""
+    """How often each query is asked, (n_queries,); which ones are frequent is fixed by a separate seed."""
     share = 1.0 / (zipf + np.arange(n_queries))
     return np.random.default_rng(5).permutation(share / share.sum())
 

@@ -218,7 +218,7 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
 
 
 def located(error: DataError, name: str, column: str | None) -> DataError:
-    """The same error, told by the file or table and by its own name of the column."""
+    """The same error, with the file or table and its name of the column."""
     header = KINDS.get(PurePath(name.removesuffix(".gz")).suffix.lower()) == "csv"
     return DataError(
         error.args[0],

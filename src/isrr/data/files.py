@@ -1,6 +1,6 @@
 """Files of tables: what kind a file is, which columns it has, and those columns as an Arrow table.
 
-A kind is told by the file's suffix, else by its first bytes. Columns that hold ids are read from CSV as text,
+The format is inferred from the file name, otherwise from the first bytes. Columns of ids are read from CSV as text,
 so that 007 stays 007, and become integers only where every one is written as an integer would be. What a file claims of
 itself (lengths, offsets, codes, that text is text) is held against what it holds before anything is read by it.
 """

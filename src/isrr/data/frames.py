@@ -127,7 +127,7 @@ def read_blocks(
 ) -> Iterator[Queries]:
     """Stream a Parquet file, row group by row group, as queries of about `rows` rows together.
 
-    Every query comes whole, in one block, so its rows must stand together in the file. Memory holds a block,
+    Every query comes whole, in one block, so its rows must be adjacent in the file. Memory holds a block,
     the query cut by its end and a key of each query seen. Columns are named as for `read_queries`.
     """
     need_parquet(file := Path(path))

@@ -316,7 +316,7 @@ class Coded(NamedTuple):
         return cls(names, place[codes])
 
     def rows_of(self, group: str) -> NDArray[np.bool_]:
-        """Which rows belong to a group, be it one of several, (n_rows,)."""
+        """Which rows belong to a group, possibly one of several, (n_rows,)."""
         held = [group == name or group in name.split(BETWEEN_GROUPS) for name in self.names.tolist()]
         return np.array(held, bool)[self.codes]
 

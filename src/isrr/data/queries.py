@@ -195,7 +195,7 @@ class Queries:
     def judgments(self) -> str:
         """32 hex digits that name the query ids, the item ids where there are any, and relevance, whatever the scores.
 
-        Queries judged once keep it when they are scored anew.
+        Queries judged once keep it when they get new scores.
         """
         if self.items is None:
             return self._fingerprint(None)
@@ -312,7 +312,7 @@ class Queries:
     def concatenate(parts: Sequence["Queries"]) -> "Queries":
         """All queries of the parts, in order. A column is kept where every part has it.
 
-        Ids that were made from positions are made anew where they meet.
+        Ids that were made from positions are made again if they clash.
         """
         if not parts:
             raise DataError("nothing to concatenate: expected at least one part")
@@ -397,7 +397,7 @@ class Queries:
     def need_relevance(self) -> FloatArray:
         """The relevance grades, or an error that says they are missing."""
         if self.relevance is None:
-            raise DataError(self.absent.get("relevance", "these queries are not judged; expected relevance grades"))
+            raise DataError(self.absent.get("relevance", "these queries are unjudged; expected relevance grades"))
         return self.relevance
 
     def need_segments(self) -> NDArray[Any]:

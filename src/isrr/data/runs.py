@@ -71,7 +71,7 @@ class _Lists:
 
     @classmethod
     def of(cls, run: Pairs) -> "_Lists":
-        """All queries of a run, in order of first appearance; an item may stand once in each."""
+        """All queries of a run, in order of first appearance; an item may appear once in each."""
         heads = np.concatenate(([0], np.flatnonzero(np.diff(run.queries)) + 1))
         codes, rows, hashes = run.queries[heads], np.arange(len(run)), hashes_of(run.items)
         offsets = np.append(heads, len(run))

@@ -213,7 +213,7 @@ def _floats(text: str | None) -> bytes | None:
 
 
 def _checked(table: pa.Table, n_damaged: int) -> ServedLists:
-    """The rows that hold together: nothing that is needed is missing, and lengths and positions fit."""
+    """The consistent rows: no field is missing, and lengths and positions fit."""
     good = np.ones(table.num_rows, bool)
     for name in NEEDED:
         good &= table[name].is_valid().to_numpy()

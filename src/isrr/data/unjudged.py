@@ -131,7 +131,7 @@ def refuse_other_policy(here: str, then: str) -> None:
 
 
 def n_unjudged(queries: Queries, k: int) -> int:
-    """How many of the first k items by score have no grade of their own, over all queries together.
+    """How many of the first k items by score were not graded, over all queries together.
 
     Example:
         >>> queries = Queries.from_arrays(scores=[3, 2, 1], relevance=[0, 2, 1], query_ids=[7, 7, 7])

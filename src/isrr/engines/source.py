@@ -27,11 +27,11 @@ class Where(TypedDict, total=False):
         query, item, score, relevance, segment, item_group: Names of columns, as for `read_queries`, where they are not
             the usual ones.
         values: Further columns of numbers to read, as for `read_queries`.
-        trust_layout: The rows of a query stand together in one file (of a Spark table, in one partition): stream them
+        trust_layout: All rows of a query are in one file (of a Spark table, in one partition): stream them
             as they are. It is checked that no query is cut in two. Otherwise rows are brought together: in memory, or
             on Spark by a shuffle.
         master: Spark's master, where there is no session yet: "spark://…", "yarn", "local[4]".
-        partitions: On Spark, into how many partitions scattered rows are brought; as many as they lie in, unless given.
+        partitions: On Spark, into how many partitions scattered rows are brought; by default unchanged.
         run, qrels, run_format, qrels_format: In place of a table (give None for it): a run and its judgments, as for
             `read_queries`.
         unjudged, ties: How items without a grade count, and how equal scores are ordered, as for `read_queries`; in

@@ -124,7 +124,7 @@ class SparkRows:
             raise self._located(split_query(twice[0]["query"]))
 
     def _located(self, error: DataError) -> DataError:
-        """The error, told by the files that hold the query at fault."""
+        """The error, with the files that contain the query."""
         from pyspark.sql import functions
 
         partition = _PARTITION.match(str(error))
@@ -191,7 +191,7 @@ def spark_files(spark: Any, name: str) -> tuple[Any, Sequence[Any], list[Footer]
     """The Parquet files that a path names: their rows, what they are called, what their ends say.
 
     Files of this machine are found here, as the local engine finds them, and Spark is given each by its name: left to
-    itself it passes over some and takes others for patterns. A path with a scheme, or where another file system is
+    itself it ignores some and takes others for patterns. A path with a scheme, or where another file system is
     Spark's own, is for Spark to resolve.
     """
     if _SCHEME.match(name) or not spark._jsc.hadoopConfiguration().get("fs.defaultFS").startswith("file:"):

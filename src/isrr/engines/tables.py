@@ -1,7 +1,7 @@
 """What makes one table of several files or partitions: the same columns, and every query whole.
 
 Columns are compared by the footers of Parquet files. Streams of rows are cut into queries, so the rows of a query must
-stand together in one partition. Every partition reports its first and last query: where queries come in rising order
+are in one partition. Every partition reports its first and last query: where queries come in rising order
 and no two spans overlap, each query is whole. Otherwise the ids decide: one that comes twice is a query cut in two.
 """
 
@@ -182,7 +182,7 @@ def ids_by_block(batches: Iterable[Any], columns: Cast, name: str) -> Iterator[l
 
 
 def split_query(query: str, files: Sequence[str] = ()) -> DataError:
-    """The refusal of a query whose rows stand in two places."""
+    """The refusal of a query whose rows are in two places."""
     where = f"{' and '.join(files)}: " if files else ""
     return DataError(
         f"{where}query {query!r} appears in two places; with trust_layout, the rows of a query must be adjacent in "

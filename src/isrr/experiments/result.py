@@ -1,4 +1,4 @@
-"""A result on disk: one JSON a result and pool, with everything needed to redo it; made once, then read."""
+"""A result on disk: one JSON file per result and pool, with everything needed to redo it; made once, then read."""
 
 import json
 import platform

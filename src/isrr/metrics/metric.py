@@ -254,7 +254,7 @@ def metric(name: str, *, gain: Gain = "exponential", discount: Discount = "log2"
         name: "ndcg", "dcg", "precision", "recall", "kept", "clicks", "value(COLUMN)", "exposure(GROUP)", "disparity",
             "normalized_disparity" or "group_disparity".
         gain: How much a grade is worth: "exponential", "linear", "equal" or a function.
-        discount: How much a place is worth: "log2", "reciprocal", "uniform" or a function; not for precision and recall.
+        discount: How much a place is worth: "log2", "reciprocal", "uniform" or a function (not for precision, recall).
 
     Example:
         >>> metric("exposure(new)").title

@@ -6,7 +6,7 @@ estimated from the same lists, by the anchor λ with which the ranker serves it 
     Z = s · V̂_det − V ∈ [−k, s·k/λ],       X = (Z + k) / (k + s·k/λ),       α = 1 / (1 + s/λ)
 
 and the promise holds exactly when E X ≤ α. While it does, an alarm is raised with probability at most δ, however often
-and however long one looks (`isrr.risk.eprocess`). The evidence is computed anew from the log, which must be kept whole.
+and however long one looks (`isrr.risk.eprocess`). The evidence is computed from the whole log, which must be kept.
 """
 
 from os import PathLike

@@ -1,4 +1,4 @@
-"""Which served lists a judgment speaks of, and how good they were.
+"""Which served lists a judgment belongs to, and how good they were.
 
 A judged query counts once, with all the lists it was served under the promise; a session's pages are one list. Served
 items without a judgment count as unjudged items did in calibration. Where each had a grade there, a query that lacks
@@ -33,7 +33,7 @@ class JudgedQuery:
         segment: Its segment, where the judgments have one.
         lists: What it was served, oldest first.
         rows: The row of each of its candidates, by item id.
-        unknown: The row of items without a judgment: None where they are passed over.
+        unknown: The row of items without a judgment: None if they are skipped.
     """
 
     key: int

@@ -432,8 +432,8 @@ def promises(given: "str | Promise | Sequence[str | Promise]") -> tuple[Promise,
 def objectives(several: Sequence[Promise], *, judged: bool = True) -> tuple[Measure, Measure]:
     """The utility and the disparity that are reported, and weighed against each other, beside some promises.
 
-    Utility is what the first promise on utility speaks of, else NDCG. Without judgments it is how much exposure stays
-    where the order by score puts it, and disparity takes all items as equally worthy.
+    Utility is what the first promise on utility is about, otherwise NDCG. Without judgments it is how much exposure
+    stays where the order by score puts it, and disparity takes all items as equally worthy.
     """
     k, gain = max(promise.k for promise in several), several[0].metric.gain if judged else "equal"
     policies: list[EmptyQuery] = [p.empty_query for p in several if "relevance" in p.metric.columns]

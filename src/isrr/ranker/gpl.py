@@ -376,10 +376,10 @@ class GPLRanker:
 
         Args:
             scores: Raw scores of the candidates, (n_items,); finite numbers.
-            query_id: The query; with a session it names the draw, and is needed there.
+            query_id: The query; required with a session, as both together determine the draw.
             session: With the same session, the same query gets the same order, however often and however far it is
                 asked for; another session gets another draw. Without one, every call is a fresh draw.
-            k: How many places to fill, the ranker's own k unless given; the first places do not depend on it.
+            k: How many places to fill, by default the ranker's k; the first places do not depend on it.
             item_ids: Ids of the candidates, (n_items,). Equal scores are ordered by a hash of the query's id, its
                 scores and these ids (without ids, the candidates' positions), as at calibration.
             groups: For each candidate its group, a list of groups, or None where it is missing; read by a ranker with

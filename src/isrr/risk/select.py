@@ -1,4 +1,4 @@
-"""Which configurations survive together, given one p-value each.
+"""How several configurations are tested together, given one p-value each.
 
 A p-value below delta is proof for one configuration chosen beforehand. Here a whole grid is tested, and the
 procedures differ in how they keep the chance of any false survivor below delta. Survivors come as sorted

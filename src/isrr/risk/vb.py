@@ -140,7 +140,7 @@ def pvalue(losses: FloatArray, alpha: ArrayLike, delta: float = 0.05) -> FloatAr
 
 
 def upper_bound(losses: FloatArray, delta: float, tuned_delta: float | None = None) -> FloatArray:
-    """The smallest alpha with p ≤ delta, to six digits; the sums are taken anew for every alpha tried."""
+    """The smallest alpha with p ≤ delta, to six digits; the sums are computed again for every alpha tried."""
     tuned = delta if tuned_delta is None else tuned_delta
 
     def certifies(alpha: FloatArray) -> BoolArray:

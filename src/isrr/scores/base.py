@@ -44,7 +44,7 @@ class BaseScorer(ABC):
     learnt_from: str = field(default="", init=False)
 
     def score(self, queries: Queries) -> FloatArray:
-        """Raw scores, one an item, in the caller's row order; features that have names may come in any order."""
+        """Raw scores, one per item, in the caller's row order; features that have names may come in any order."""
         matrix = feature_matrix(queries, self.normalize, self._fitted(), self.feature_names)
         scores: FloatArray = queries.in_caller_order(np.asarray(self._predict(matrix), np.float64))
         return scores

@@ -28,7 +28,7 @@ class Bucket:
     """Queries of similar length, padded together.
 
     Attributes:
-        rows: Where their items stand among the rows of the batch.
+        rows: Where their items are among the rows of the batch.
         index: Where each of those rows goes in the flattened padded array.
         gains: Gain of each item by the ideal DCG of its query, (n_queries, width).
         mask: True at items, (n_queries, width).

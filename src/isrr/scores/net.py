@@ -130,7 +130,7 @@ class NetScorer(BaseScorer):
         return keep
 
     def score(self, queries: Queries) -> FloatArray:
-        """Raw scores, one an item, in the caller's row order."""
+        """Raw scores, one per item, in the caller's row order."""
         refuse_gaps(queries)
         return super().score(queries)
 

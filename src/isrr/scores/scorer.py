@@ -63,7 +63,7 @@ class Scorer(Protocol):
         ...
 
     def score(self, queries: Queries) -> FloatArray:
-        """Raw scores, one an item, in the caller's row order."""
+        """Raw scores, one per item, in the caller's row order."""
         ...
 
     def share_learnt_from(self, queries: Queries) -> float:

@@ -1,6 +1,6 @@
 """The endpoints of a worker.
 
-POST /rank, /rank/batch       candidates with scores in, an order with a certificate behind it out
+POST /rank, /rank/batch       candidates with scores to a certified order
 POST /v2/rerank               the same in Cohere's shape
 POST /rerank                  the same in text-embeddings-inference's shape
 GET  /health, /ready, /info, /metrics, /openapi.json, /

@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
         names: The same as text; they decide between equal scores.
         scores: Their scores.
         query: The query.
-        session: Names the draw; None for a fresh one.
+        session: Determines the draw; None for a fresh one.
         start, stop: The places asked for, 0-based, half open.
         groups: The groups of each candidate, where any were given.
         frozen: Whether the caller pinned one draw for everybody.

@@ -16,7 +16,7 @@ class Settings:
         log_bytes: A log file is closed and another begun at this size.
         log_hottest: Leave candidates out of the log that no ranker up to this temperature can bring to the first k
             places; None logs all.
-        rollout: Whether sessions are split by lot, as the rollout's state beside the ranker file says.
+        rollout: Whether sessions are split at random, as the rollout's state beside the ranker file says.
         max_body: Largest request body, bytes.
         max_items: Longest list of candidates.
         max_queries: Most queries in a batch.

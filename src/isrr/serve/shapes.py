@@ -1,7 +1,7 @@
 """The request and response shapes of other rerank services, so that their clients work unchanged.
 
 Those clients sort by the score they get back. Served ranks are turned into 1 / rank, which falls strictly: sorting by
-it cannot undo the draw. The model's own score stands beside it.
+it cannot undo the draw. The model's score is in another field.
 """
 
 from hashlib import blake2b
