@@ -276,7 +276,7 @@ def test_worst_is_a_bound_whatever_the_missing_grades():
 
 
 def test_policies_apply_to_runs():
-    with pytest.raises(DataError, match="run with qrels: item 'a' of query 'q1' has no grade; give"):
+    with pytest.raises(DataError, match="run with qrels: item 'a' of query 'q1' has no grade; expected"):
         read_queries(run=RUN, qrels=QRELS, unjudged="refuse")
     assert read_queries(run=RUN, qrels=QRELS, unjudged="drop").item_ids.tolist() == ["b", "c", "b", "a"]
     worst = read_queries(run=RUN, qrels=QRELS, unjudged="worst")
