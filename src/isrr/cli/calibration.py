@@ -244,7 +244,7 @@ def check(
     warn_of_single_items(found.single_items, name)
     for warning in found.warnings:
         warn(warning)
-        warn_of_no_promise(ranker, outcome, outcome.ranker, "measuring")
+    warn_of_no_promise(ranker, outcome, outcome.ranker, "measuring")
     if as_json:
         show_json(asdict(found))
     else:
