@@ -61,15 +61,15 @@ def test_gains_and_ideals():
 @pytest.mark.parametrize(
     ("rankings", "said"),
     [
-        ([[3, 4, 5], [0, 1, 2]], r"ranking \[3, 4, 5\] of query 'a' names an item that is not there"),
-        ([[0, 1, 2], [0, -2, 1]], r"ranking \[0, -2, 1\] of query 'b' names an item that is not there"),
-        ([[0, 1, 2], [2, 1, 2]], r"ranking \[2, 1, 2\] of query 'b' names an item twice"),
-        ([[[0, 1], [1, 1]], [[0, 1], [1, 0]]], r"ranking \[1, 1\] of query 'a' names an item twice"),
+        ([[3, 4, 5], [0, 1, 2]], r"ranking \[3, 4, 5\] of query 'a' has an item that does not exist"),
+        ([[0, 1, 2], [0, -2, 1]], r"ranking \[0, -2, 1\] of query 'b' has an item that does not exist"),
+        ([[0, 1, 2], [2, 1, 2]], r"ranking \[2, 1, 2\] of query 'b' has an item twice"),
+        ([[[0, 1], [1, 1]], [[0, 1], [1, 0]]], r"ranking \[1, 1\] of query 'a' has an item twice"),
         ([[0.9, 1.9], [0.0, 1.0]], "rankings hold float64; expected whole numbers, positions within the query"),
         ([[True, False], [True, False]], "rankings hold bool; expected whole numbers"),
         ([0, 1], r"rankings have shape \(2,\); expected \(2, …, places\)"),
         ([[0, 1, 2]], r"rankings have shape \(1, 3\); expected \(2, …, places\)"),
-        ([[0, 1], [0]], "rankings must be equally long, -1 where a list is shorter"),
+        ([[0, 1], [0]], "expected rankings of equal length, filled up with -1"),
     ],
 )
 def test_rankings_that_cannot_be_are_refused(rankings, said):

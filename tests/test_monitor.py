@@ -125,9 +125,12 @@ def test_queries_without_a_relevant_item_or_a_judgment_are_left_out_and_counted(
     ("served", "said"),
     [
         ([], "the log holds no served list yet"),
-        ([("Q7", "a", "valid")], "1 list served, of queries such as 'Q7'; judged are queries such as 'q0'"),
+        ([("Q7", "a", "valid")], "1 list served, of queries such as 'Q7'; judgments are for queries such as 'q0'"),
         ([("q0", "a", "uncovered")], "the first is uncovered under certificate"),
-        ([("q0", "A", "valid")], "query 'q0' was served item 'A', which is not judged; judged are items such as 'a'"),
+        (
+            [("q0", "A", "valid")],
+            "query 'q0' was served item 'A', which is not judged; judgments are for items such as 'a'",
+        ),
         ([("q0", "a", "valid"), ("Q7", "a", "valid")], ""),
     ],
 )
@@ -152,7 +155,7 @@ def test_a_killed_monitor_goes_on_where_it_stopped(certificate, tmp_path):
         part.update(lists[:end], queries)
     assert part.evidence == whole.evidence
     assert part.n_judged == 60
-    again = "passed over  45 queries counted before: each counts once, as it was first judged\n"
+    again = "ignored      45 queries counted before: each counts once, as first judged\n"
     assert str(part).replace(again, "") == str(whole) != str(part)
 
 

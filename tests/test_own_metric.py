@@ -50,7 +50,7 @@ def test_a_metric_of_one_s_own_goes_from_evaluation_to_the_report(judged, tmp_pa
     assert "discounted margin@5" in page(outcome, explore(found), portray(found))
     outcome.save(tmp_path / "ranker.json")
     assert isrr.load(tmp_path / "ranker.json", metrics=[promise.metric]) == outcome
-    with pytest.raises(isrr.PromiseError, match="'margin' is a metric of somebody's own"):
+    with pytest.raises(isrr.PromiseError, match="'margin' is a custom metric"):
         isrr.check(isrr.load(tmp_path / "ranker.json"), judged)
     isrr.write_queries(judged, tmp_path / "judged.parquet")
     for where in ({}, {"trust_layout": True}):

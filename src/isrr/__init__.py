@@ -1,4 +1,4 @@
-"""Stochastic ranking at inference time, with guarantees.
+"""Fairer exposure from any ranking model, with a guarantee on quality.
 
 Names are resolved on first use, so that importing the package costs next to nothing.
 """

@@ -1,6 +1,6 @@
 """What was promised, chosen and measured, on which data, under which assumptions; or why nothing was.
 
-A certificate is a value, printed as text and kept as JSON. The file carries a digest of its own content: one edited by
+A certificate is a value, printed as text and kept as JSON. The file carries a digest of its content: one edited by
 hand is refused unless the reader says otherwise.
 """
 
@@ -81,7 +81,7 @@ class Outcome:
 
     @property
     def k(self) -> int:
-        """Length of the lists the promise speaks of."""
+        """Length of the lists that the promise is about."""
         return self.ranker.k
 
     @cached_property
@@ -109,7 +109,7 @@ class Outcome:
         """Draw disparity removed against utility along the path with matplotlib; returns the Axes.
 
         Args:
-            ax: Axes to draw on; new ones unless given.
+            ax: Axes to draw on; by default new ones.
         """
         return plot(self.curve, self._used, self.utility_name, ax)
 
@@ -171,9 +171,9 @@ class Outcome:
         if said := mostly_single(p.share_single):
             found.append(said)
         if p.selection == "pointwise":
-            found.append("pointwise selection carries no guarantee over the path, only at each test alone")
+            found.append("pointwise selection carries no guarantee over the path, only for each single test")
         if p.path_saw_the_tested:
-            found.append("a path fixed by the tested queries carries no guarantee: give `validation=`")
+            found.append("a path fixed by the tested queries carries no guarantee; expected `validation=`")
         if any(test.evidence == "normal_approximation" for test in self.tests):
             found.append("the normal approximation is not valid for any given number of queries")
         if self._spent > (1 - self.confidence) * (1 + 1e-9):  # more than rounding
@@ -188,8 +188,9 @@ class Outcome:
             )
         if not p.distinct and p.n_repeated >= MANY_REPEATS * p.n_judged:
             found.append(
-                f"repeated queries: {p.n_repeated:,} of {p.n_judged:,} have the scores and relevance of another; "
-                "copies are not evidence of their own, so if these are copies, count each query once (`distinct=`)"
+                f"repeated queries: {p.n_repeated:,} of {p.n_judged:,} have the same scores and relevance as "
+                "another; copies are no additional evidence, so if these are copies, count each query once "
+                "(`distinct=`)"
             )
         if p.looks_clicked:
             found.append(p.looks_clicked)
@@ -253,7 +254,7 @@ class Certificate(Outcome):
     """A promise that holds with the stated confidence, and the ranker that keeps it.
 
     Attributes:
-        utility, disparity: What the ranker was measured to do.
+        utility, disparity: Of the ranker, as measured.
         fairness_gain: Share of the disparity of the order by score that it removes.
         deterministic_utility, deterministic_disparity: Of the order by score.
     """
@@ -266,7 +267,7 @@ class Certificate(Outcome):
 
     @property
     def warnings(self) -> list[str]:
-        """What a reader must know before trusting the certificate."""
+        """What to know before you trust the certificate."""
         found = super().warnings
         if self.provenance.clicks is not None and self.provenance.clicks.assumption:
             found.append(CASCADE)
@@ -287,7 +288,7 @@ class Certificate(Outcome):
         lines += [
             f"{self.utility_name:<12} {self.utility.value:.4f}; order by score {self.deterministic_utility.value:.4f}",
             f"disparity    {self.disparity.value:.4g}; order by score {before:.4g}",
-            f"fairer by    {percent(gain.value)} [{100 * gain.low:.1f}, {100 * gain.high:.1f}]: so much less disparity "
+            f"fairer by    {percent(gain.value)} [{100 * gain.low:.1f}, {100 * gain.high:.1f}] less disparity "
             "than the order by score",
             f"ranker       {self.ranker.in_words}",
         ]
@@ -299,12 +300,12 @@ class Abstention(Outcome):
     """Nothing could be certified; the ranker is the order by score.
 
     Attributes:
-        cause: Why, for machines: "too_few_queries" (promises are met, but not proven), "out_of_reach" (a promise is not
+        cause: Why, for programs: "too_few_queries" (promises are met, but not proven), "out_of_reach" (a promise is not
             even met), or "conflicting_promises" (each can be kept, but not together).
         reason: Why, in words.
-        queries_needed: Judged queries that would be enough, with 80 % chance, those set aside and those without a
-            relevant item included; None when no number is.
-        frontier: What seems to be within reach of two promises that cannot be kept together, as sentences; estimates.
+        queries_needed: Judged queries that would be enough, with 80 % probability, including those set aside and
+            those without a relevant item; None if no number is enough.
+        frontier: Estimates of what two promises that conflict could reach together, as sentences.
     """
 
     cause: Cause
@@ -347,7 +348,7 @@ class Abstention(Outcome):
 
 @dataclass(frozen=True, repr=False)
 class Start(Outcome):
-    """A promise that holds by construction on every query, so that no judged query was needed.
+    """A promise that holds on every query by construction, so that no judged query was needed.
 
     Attributes:
         moved: Share of all exposure that the ranker gives to other items than the order by score does.
@@ -391,17 +392,17 @@ def load(
 
     Args:
         path: A file written by `save`.
-        metrics: Metrics of your own that its promises are about, where they are to be measured again.
+        metrics: Your custom metrics that its promises use, if they are to be measured again.
         trust_edited: Accept a file whose content no longer matches its digest.
     """
     try:
         document = read_json(path)
     except FileNotFoundError:
-        raise CertificateError(f"{path}: there is no such file") from None
+        raise CertificateError(f"{path}: no such file") from None
     except ValueError as error:
         raise CertificateError(f"{path}: not a certificate: {error}") from None
     if not isinstance(document, dict) or document.get("kind") not in tuple(KINDS):
-        raise CertificateError(f"{path}: not a certificate: it names no kind")
+        raise CertificateError(f"{path}: not a certificate: it has no kind")
     if document.get("schema") != SCHEMA:
         raise CertificateError(f"{path}: schema {document.get('schema')!r}; this version of isrr reads schema {SCHEMA}")
     integrity = document.pop("integrity", None)
@@ -417,7 +418,7 @@ def load(
         raise CertificateError(f"{path}: damaged certificate: {error!r}") from None
     for name in content.keys() | document.keys():
         if name not in document or name not in content or _digest(content[name]) != _digest(document[name]):
-            raise CertificateError(f"{path}: damaged certificate: {name!r} is not as isrr writes it")
+            raise CertificateError(f"{path}: damaged certificate: {name!r} is not in the form isrr writes")
     return outcome
 
 

@@ -1,4 +1,4 @@
-"""What isrr raises over data, promises, files and clusters. A message says where, what was found and what is needed.
+"""What isrr raises over data, promises, files and clusters. A message says where, what was found and what is expected.
 
     IsrrError
     ├── DataError (ValueError)         a table, a file or an array that cannot be queries
@@ -13,9 +13,13 @@ An argument outside its range (a temperature of 0, a grid without rankers) is a 
 Failing to certify is no error at all: it is an outcome, `isrr.Abstention`.
 """
 
+import json
 import reprlib
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib import metadata
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 
 class IsrrError(Exception):
@@ -83,7 +87,19 @@ class MissingExtraError(IsrrError, ImportError):
     """An optional dependency is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package} is not installed: pip install 'isrr[{extra}]', in a clone '.[{extra}]'")
+        super().__init__(f"{package} is not installed: {install_command(extra)}")
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an extra, from the same clone that isrr was installed from, if it was."""
+    try:
+        record = json.loads(metadata.distribution("isrr").read_text("direct_url.json") or "{}")
+    except metadata.PackageNotFoundError:
+        record = {}
+    if "dir_info" not in record:
+        return f"pip install 'isrr[{extra}]'"
+    editable = "-e " if record["dir_info"].get("editable") else ""
+    return f"pip install {editable}'{url2pathname(urlsplit(record['url']).path)}[{extra}]'"
 
 
 def did_you_mean(wanted: str, known: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ def exact_sums(values: NDArray[np.float64], row_of: NDArray[Any] | None = None, 
 
     Args:
         values: Finite numbers, (n, m).
-        row_of: The group of each, (n,); one group unless given.
+        row_of: The group of each, (n,); by default one group.
         n_rows: Number of groups.
 
     Example:

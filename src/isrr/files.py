@@ -93,7 +93,7 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
 def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     """Hold the lock of a file for as long as the body runs; others who ask for it wait.
 
-    The lock is a file of its own beside it, as one that is renamed over cannot be locked.
+    The lock is a separate file beside it, as one that is renamed over cannot be locked.
     """
     import fcntl  # not everywhere
 

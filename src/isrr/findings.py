@@ -26,7 +26,7 @@ class Estimate:
     def __post_init__(self) -> None:
         check_fields(self)
         if not self.low <= self.value <= self.high:
-            raise ValueError(f"{self.value!r} lies outside its own interval")
+            raise ValueError(f"{self.value!r} lies outside its interval")
 
     @classmethod
     def around(cls, value: float, error: float) -> "Estimate":

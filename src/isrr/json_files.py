@@ -18,14 +18,14 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     except UnicodeDecodeError:
         raise ValueError("it is not text") from None
     except json.JSONDecodeError as error:
-        where = f"no JSON, or cut off, at line {error.lineno}, column {error.colno}" if text.strip() else "empty"
+        where = f"not JSON, or cut off, at line {error.lineno}, column {error.colno}" if text.strip() else "empty"
         raise ValueError(f"it is {where}") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
 def read_json_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The objects of a file with one a line; a line that was cut off, or is no object, is passed over."""
+    """The objects of a file with one per line; lines that were cut off, or are not objects, are skipped."""
     found = []
     for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
         try:

@@ -1,7 +1,7 @@
 """Eight numbers side by side, as a type of numba's: what LLVM puts into vector registers, however wide they are.
 
 A compiler leaves loops over short lists, or with a recurrence inside, as they are. Here the order of every operation is
-written out, so the same bits come out on every machine, whether a kernel is compiled alone or inside another.
+written out, so results are the same on every machine, whether a kernel is compiled alone or inside another.
 
 `load` and `store` move eight numbers at a time and check no bounds: they are for scratch arrays made to measure.
 """

@@ -104,7 +104,7 @@ def plot(curve: Sequence[Point], used: Point | None, utility_name: str, ax: Any 
         curve: The configurations that were tried.
         used: The one in use, where one is.
         utility_name: What utility is measured by.
-        ax: Axes to draw on; new ones unless given.
+        ax: Axes to draw on; by default new ones.
 
     Returns:
         The axes.

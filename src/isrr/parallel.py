@@ -23,7 +23,7 @@ def threads() -> int:
     """Threads in use: `use_threads`, else the variable ISRR_THREADS, else the cores this process may run on."""
     asked = os.environ.get("ISRR_THREADS") or "0"
     if not asked.isdecimal():
-        raise ValueError(f"ISRR_THREADS is {asked!r}; needed is a whole number, 0 for all cores")
+        raise ValueError(f"ISRR_THREADS is {asked!r}; expected a whole number, 0 for all cores")
     return _threads.get() or int(asked) or available_cores()
 
 

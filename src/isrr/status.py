@@ -2,8 +2,8 @@
 
 Certificates are checked against their own digest and never edited. What happens to one afterwards (the monitor revokes
 it, its term ends) is written next to it, `ranker.json` → `ranker.status.json`, by the monitor, and read by the service
-and by every command that uses the certificate. A status speaks of one certificate by id: a new certificate in the same
-place starts valid.
+and by every command that uses the certificate. A status belongs to one certificate, by id: a new certificate in the
+same place starts valid.
 """
 
 import json
@@ -54,7 +54,7 @@ class Status:
         if self.status == "revoked":
             return "revoked", self.reason
         if self.expires is not None and now >= moment(self.expires):
-            return "expired", f"the certificate's term ended on {self.expires}"
+            return "expired", f"the certificate expired on {self.expires}"
         return "valid", ""
 
     def in_words(self, now: datetime) -> str:
@@ -86,7 +86,7 @@ def status_file(ranker_file: str | PathLike[str]) -> Path:
 
 
 def beside(ranker_file: str | PathLike[str], what: str) -> Path:
-    """A file of its own beside a ranker file: `ranker.json` → `ranker.status.json`."""
+    """A file beside a ranker file: `ranker.json` → `ranker.status.json`."""
     file = ranker_path(ranker_file)
     return file.with_name(f"{file.name.removesuffix('.json')}.{what}.json")
 

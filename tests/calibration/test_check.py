@@ -69,4 +69,4 @@ def test_shares_of_groups_are_shares_whatever_the_unit_of_relevance(unit):
 def test_few_queries_are_too_few_to_tell(judged, n_queries, told):
     outcome = calibrate(judged, "ndcg@5 >= 70% of deterministic", path="temperature")
     found = check(outcome, judged[:n_queries])
-    assert (found.promises[0].verdict != "too few to tell") == told
+    assert (found.promises[0].verdict != "too few to say") == told

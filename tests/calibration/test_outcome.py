@@ -83,7 +83,7 @@ def test_an_edited_or_damaged_certificate_is_refused(judged, tmp_path):
     with pytest.raises(CertificateError, match="not a certificate"):
         load(file)
     file.write_text("[]")
-    with pytest.raises(CertificateError, match="names no kind"):
+    with pytest.raises(CertificateError, match="it has no kind"):
         load(file)
     with pytest.raises(CertificateError, match="no such file"):
         load(tmp_path / "nowhere.json")

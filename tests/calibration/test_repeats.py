@@ -32,7 +32,7 @@ def test_repeats_are_told_of_and_left_out_on_demand(thrice):
     outcome = calibrate(thrice, PROMISE)
     assert outcome.provenance.n_repeated == 400
     (said,) = (warning for warning in outcome.warnings if "repeated" in warning)
-    assert said.startswith("repeated queries: 400 of 600 have the scores and relevance of another")
+    assert said.startswith("repeated queries: 400 of 600 have the same scores and relevance as another")
     once = calibrate(thrice, PROMISE, distinct=True)
     assert once.provenance.n_repeated == 400
     assert once.provenance.n_judged == 200

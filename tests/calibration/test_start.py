@@ -30,7 +30,7 @@ def test_a_start_keeps_its_promise_on_every_query(judged, tmp_path):
 
 @pytest.mark.parametrize("text", ["ndcg@5 >= 0.7", "normalized_disparity@5 <= 0.5", "exposure(new)@5 >= 20%"])
 def test_what_takes_labels_or_a_test_cannot_be_started_with(judged, text):
-    with pytest.raises(PromiseError, match="without any, at least a share of the order by score"):
+    with pytest.raises(PromiseError, match="without them, only a share of the order by score"):
         start(judged, text)
 
 

@@ -64,7 +64,7 @@ def test_clicks_end_in_a_ranker_file(explored):
 def test_what_cannot_be_done_with_clicks_is_said(explored):
     for options, said in (
         (("-p", "ndcg@3 >= 80% of deterministic"), "needs judged queries"),
-        (("-p", "clicks@3 >= 80% of deterministic", "--within", "soon"), "no length of time"),
+        (("-p", "clicks@3 >= 80% of deterministic", "--within", "soon"), "not a length of time"),
         (("-p", "clicks@3 >= 80% of deterministic", "--unit", "user"), "names sessions, not users"),
     ):
         done = calibrated(explored, *options)

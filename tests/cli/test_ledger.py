@@ -149,4 +149,4 @@ def test_a_ledger_that_cannot_be_written_is_told_before_the_work(tmp_path, monke
     Path(NAME).mkdir()
     done = CliRunner().invoke(app, ["calibrate", "nowhere.parquet", "-p", PROMISE])
     assert done.exit_code == 2
-    assert "looks at the judged queries are counted here, and it is no file" in done.stderr
+    assert "expected a file that you can read and write" in done.stderr

@@ -50,12 +50,12 @@ def made(tmp_path_factory):
     [
         (["show", "."], ".: not a certificate: it cannot be read: Is a directory"),
         (["show", "empty.json"], "empty.json: not a certificate: it is empty"),
-        (["show", "cut.json"], "cut.json: not a certificate: it is no JSON, or cut off, at line"),
+        (["show", "cut.json"], "cut.json: not a certificate: it is not JSON, or cut off, at line"),
         (["show", "deep.json"], "nested too deeply"),
         (["show", "latin.json"], "latin.json: not a certificate: it is not text"),
         (["serve", "empty.json"], "it is empty"),
         (["calibrate", "latin.csv", "-p", PROMISE], "latin.csv: cannot be read"),
-        (["calibrate", ".", "-p", PROMISE], "this is a folder"),
+        (["calibrate", ".", "-p", PROMISE], "found a folder"),
         (["calibrate", "judged.parquet", "-p", PROMISE, "-o", "judged.parquet"], "would be overwritten"),
         (["rank", "ranker.json", "judged.parquet", "-o", "judged.parquet"], "would be overwritten"),
         (["report", "ranker.json", "-o", "ranker.json"], "would be overwritten"),
@@ -67,23 +67,26 @@ def made(tmp_path_factory):
             ["calibrate", "judged.parquet", "-p", PROMISE, "--per-segment"],
             "no segment column (segment, or named by --seg",
         ),
-        (["calibrate", "judged.parquet", "-p", f"{PROMISE}, ndcg@9 >= 0.5"], "several promises; give each by itself"),
+        (
+            ["calibrate", "judged.parquet", "-p", f"{PROMISE}, ndcg@9 >= 0.5"],
+            "several promises; expected one at a time",
+        ),
         (["calibrate", "judged.parquet", "-p", PROMISE, "-o", "/dev/full"], "/dev/full: No space left on device"),
         (["calibrate", "nowhere.parquet", "-p", PROMISE, "-o", "ranker.eu"], "must end in .json; this one ends in .eu"),
         (["calibrate", "judged.parquet", "-p", PROMISE, "--relevance", "rel"], "there is no column 'rel'"),
         (["rank", "ranker.json", "no-score.csv", "-o", "x.parquet"], "no score column (score, or named by --score)"),
-        ([*RANK, "--engine", "sprak"], "no engine is called 'sprak'"),
-        ([*RANK, "--engine", "dask", "--trust-layout"], "rankings are made by engine 'local' or 'spark'"),
-        ([*RANK, "--trust-layout"], "rankings by engine 'local' are made in memory"),
+        ([*RANK, "--engine", "sprak"], "unknown engine 'sprak'"),
+        ([*RANK, "--engine", "dask", "--trust-layout"], "--engine dask cannot write rankings"),
+        ([*RANK, "--trust-layout"], "--trust-layout needs --engine spark"),
         ([*RANK, "--partitions", "7"], "partitions is for engine 'spark'"),
-        (["demo", "--out", "ranker.json"], "ranker.json: this is a file; name a folder"),
-        (["demo", "--out", "ranker.json/x"], "ranker.json is a file; name a folder"),
+        (["demo", "--out", "ranker.json"], "ranker.json: expected a folder, but it is a file"),
+        (["demo", "--out", "ranker.json/x"], "ranker.json is a file"),
         (["demo", "-p", "ndcg@5 >= 95"], "write 0.95, or 95% of deterministic"),
         (["demo", "-p", "group_disparity@5 <= 0.2"], "the demo's items have no item group"),
-        (["train", "judged.parquet", "--out", "ranker.json"], "ranker.json: this is a file; name a folder"),
+        (["train", "judged.parquet", "--out", "ranker.json"], "ranker.json: expected a folder, but it is a file"),
         (["data", "show", "no-score.csv", "--score", "Score"], "did you mean 'Score_'?"),
-        (["data", "convert", "no-score.csv", "x.csv"], "the name must end in .arrow or .parquet"),
-        (["reproduce", "everything"], "there is no result 'everything'"),
+        (["data", "convert", "no-score.csv", "x.csv"], "the file name must end in .arrow or .parquet"),
+        (["reproduce", "everything"], "unknown result 'everything'"),
     ],
 )
 def test_what_a_user_can_put_right_is_one_line_and_exit_code_two(made, arguments, said):
@@ -102,7 +105,7 @@ def test_a_port_that_is_taken_is_refused_at_once(made):
         done = isrr("serve", made / "ranker.json", "--port", port)
     assert done.returncode == 2
     assert done.stderr == (
-        f"isrr: 127.0.0.1, port {port}: cannot be listened on: Address already in use; name another --host or --port\n"
+        f"isrr: 127.0.0.1, port {port}: cannot listen: Address already in use; choose another --host or --port\n"
     )
 
 
@@ -120,8 +123,8 @@ def test_without_permission_nothing_is_begun(made, tmp_path):
     held = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
     for arguments, said in (
         (["data", "show", secret], "is not readable"),
-        (["calibrate", made / "judged.parquet", "-p", PROMISE, "-o", tmp_path / "r.json"], "nothing may be written to"),
-        (["demo", "--out", tmp_path / "demo"], "nothing may be written to"),
+        (["calibrate", made / "judged.parquet", "-p", PROMISE, "-o", tmp_path / "r.json"], "is not writable"),
+        (["demo", "--out", tmp_path / "demo"], "is not writable"),
     ):
         wide = {**os.environ, "COLUMNS": "300"}
         done = subprocess.run([*held, *ISRR, *map(str, arguments)], capture_output=True, text=True, env=wide)

@@ -83,14 +83,14 @@ def test_check_plan_and_report_take_the_run_as_calibrate_does(told, files, ranke
 
 def test_a_table_or_a_run_with_judgments_but_not_half_of_each(files):
     for given, said in [
-        ((), "name a table of judged queries, or give --run and --qrels"),
-        ((files.table, "--qrels", files.qrels), "judgments (--qrels) belong to a run"),
-        (("--run", files.run), "give the judgments too: --qrels"),
+        ((), "expected a table of judged queries, or --run and --qrels"),
+        ((files.table, "--qrels", files.qrels), "found a table together with --qrels"),
+        (("--run", files.run), "expected the judgments as --qrels"),
     ]:
         found = isrr("calibrate", *given, "-p", PROMISE, "-o", files.folder / "none.json")
         assert found.exit_code == 2
         assert said in " ".join(found.output.split())
-    with pytest.raises(PromiseError, match="`run=` is for queries that are read into memory"):
+    with pytest.raises(PromiseError, match="`run=` works only with data in memory"):
         calibrate(None, PROMISE, run=files.run, qrels=files.qrels, engine="spark")
 
 

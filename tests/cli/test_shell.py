@@ -21,6 +21,7 @@ from isrr.cli import console, exits
 from isrr.cli.choices import CHOICES, LOSSES, PROMISES
 from isrr.cli.main import app
 from isrr.cli.options import COLUMNS
+from isrr.errors import install_command
 from isrr.promises.promise import Promise
 
 SOURCE = Path(isrr.__file__).parent
@@ -134,7 +135,7 @@ def test_the_doctor_names_what_is_there_and_how_to_get_the_rest():
     assert {"lightgbm", "report", "serve", "torch"} <= found["extras"].keys()
     said = CliRunner().invoke(app, ["doctor"]).stdout
     for extra, packages in found["extras"].items():
-        assert (f"pip install 'isrr[{extra}]'" in said) == (None in packages.values())
+        assert (install_command(extra) in said) == (None in packages.values())
 
 
 def test_where_nothing_can_be_cached_kernels_are_compiled_all_the_same(tmp_path):

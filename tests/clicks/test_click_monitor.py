@@ -146,6 +146,6 @@ def test_harm_in_a_rollout_raises_an_alarm(certificate, queries, tmp_path):
 def test_what_cannot_be_watched_is_refused(certificate):
     with pytest.raises(PromiseError, match="has no anchor"):
         ClickMonitor(replace(certificate, ranker=replace(certificate.ranker, anchor=0.0)))
-    with pytest.raises(PromiseError, match="watch it by `clicks=`"):
+    with pytest.raises(PromiseError, match="monitor it with `clicks=`"):
         Monitor(certificate)
     assert read_clicks(pa.table({"list_id": ["a"], "item_id": ["b"]})).value.tolist() == [1.0]

@@ -75,7 +75,7 @@ def test_clicks_that_do_not_count_are_counted(tmp_path, clicks, rules, reason, n
         (line("bad", certificate="stranger"), "lists not drawn by a known ranker"),
         (line("bad", first_rank=2, n_shown=2), "lists that do not show the first 2 places"),
         (line("bad", n_shown=1), "lists that do not show the first 2 places"),
-        (line("bad", deterministic=[1, 0]), "lists whose order by score cannot be told"),
+        (line("bad", deterministic=[1, 0]), "lists whose order by score is unknown"),
     ],
 )
 def test_lists_that_do_not_count_are_counted(tmp_path, bad, reason):

@@ -85,7 +85,7 @@ def test_a_missing_benchmark_says_where_it_comes_from(tmp_path):
 
 
 def test_unknown_names_and_folds_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="no benchmark is called 'msn'; there are yahoo, mslr-web10k"):
+    with pytest.raises(ValueError, match="unknown benchmark 'msn'; expected one of yahoo, mslr-web10k"):
         load("msn", tmp_path)
     with pytest.raises(ValueError, match="fold 6 of mq2007: its folds are 1 to 5"):
         load("mq2007", tmp_path, fold=6)

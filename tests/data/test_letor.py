@@ -107,7 +107,7 @@ def test_a_cut_gzip_file_is_refused(tmp_path):
         (b"1 qid:1 14:2 12:3\n", r"text:1: column 14: feature 12 follows feature 14; indices must increase"),
         (b"1 qid:1 2:2 2:3\n", r"text:1: column 13: feature 2 appears twice"),
         (b"1 qid:1 0:2\n", r"text:1: column 9: feature 0, but indices start at 1"),
-        (b"1 qid:1 100001:2\n", r"text:1: column 9: feature 100001, but indices end at 100000"),
+        (b"1 qid:1 100001:2\n", r"text:1: column 9: feature 100001, but the largest index is 100000"),
         (b"1 qid:1 1:NaN\n", r"text:1: column 11: feature 1 is 'NaN'; expected a finite number"),
         (b"1 qid:1 1:-inf\n", r"feature 1 is '-inf'; expected a finite number"),
         (b"1 qid:1 1:1e39\n", r"feature 1 is '1e39', too large for a float32"),
@@ -123,7 +123,7 @@ def test_a_bad_line_is_refused_by_name_line_and_column(text, message):
 
 
 def test_a_missing_and_an_empty_file_are_named(tmp_path):
-    with pytest.raises(DataError, match=r"nowhere\.txt: there is no such file"):
+    with pytest.raises(DataError, match=r"nowhere\.txt: no such file"):
         read_letor(tmp_path / "nowhere.txt")
     (tmp_path / "empty.txt").touch()
     with pytest.raises(DataError, match=r"empty\.txt: no rows"):

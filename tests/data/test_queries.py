@@ -273,7 +273,7 @@ def test_items_whose_hashes_meet_stay_different(monkeypatch):
         ({"scores": [np.inf, 1], "query_ids": [3, 3]}, r"row 1, column 'scores', query '3': inf"),
         (
             {"relevance": [0, -1, 2], "query_ids": [3, 4, 3]},
-            r"row 2, column 'relevance', query '4': -1; it must be .* ≥ 0",
+            r"row 2, column 'relevance', query '4': -1; expected .* ≥ 0",
         ),
         (
             {"scores": [1, 2, 3], "relevance": [0, 1, np.nan], "query_ids": [3, 4, 3]},
@@ -310,15 +310,15 @@ def test_items_whose_hashes_meet_stay_different(monkeypatch):
         ),
         (
             {"scores": [1, 2**53 + 1], "query_ids": [1, 1]},
-            "row 2, column 'scores', query '1': 9007199254740993; .*give floats",
+            "row 2, column 'scores', query '1': 9007199254740993; .*or floats",
         ),
         (
             {"scores": [0.5, 2**53 + 1], "query_ids": [1, 1]},
-            "row 2, column 'scores', query '1': 9007199254740993; .*give floats",
+            "row 2, column 'scores', query '1': 9007199254740993; .*or floats",
         ),
         (
             {"scores": np.array([1, 2**63], np.uint64), "query_ids": [1, 1]},
-            "row 2, column 'scores', query '1': 92.*; .*give floats",
+            "row 2, column 'scores', query '1': 92.*; .*or floats",
         ),
         (
             {"scores": [0.5, -1e308], "query_ids": [1, 1]},

@@ -158,7 +158,7 @@ def test_ids_are_integers_where_all_are_written_as_such():
 
 
 def test_a_run_alone_is_unjudged():
-    with pytest.raises(DataError, match="give the judgments too: `qrels=`"):
+    with pytest.raises(DataError, match="expected the judgments as `qrels=`"):
         read_queries(run=RUN).need_relevance()
 
 
@@ -171,7 +171,7 @@ def test_a_run_alone_is_unjudged():
         ({"q": {"a": "high"}}, QRELS, "found 'high'; expected a number"),
         ({"q": 3}, QRELS, "query 'q' has a int"),
         ({}, QRELS, "run: there are no results"),
-        (None, QRELS, "give the run they judge too: `run=`"),
+        (None, QRELS, "expected the run they belong to, as `run=`"),
         (RUN, judgment_list({"q1": {"a": 1}})[0] | {"requests": 3}, 'expected {"id"'),
         (RUN, {"judgmentRatings": [{"query": "q1", "ratings": [{"rating": 1}]}]}, "entry 1: found"),
         ({"judgmentRatings": judgment_list(QRELS)}, QRELS, "these are judgments, not a run"),
@@ -276,7 +276,7 @@ def test_worst_is_a_bound_whatever_the_missing_grades():
 
 
 def test_policies_apply_to_runs():
-    with pytest.raises(DataError, match="run with qrels: item 'a' of query 'q1' has no grade; give"):
+    with pytest.raises(DataError, match="run with qrels: item 'a' of query 'q1' has no grade; expected"):
         read_queries(run=RUN, qrels=QRELS, unjudged="refuse")
     assert read_queries(run=RUN, qrels=QRELS, unjudged="drop").item_ids.tolist() == ["b", "c", "b", "a"]
     worst = read_queries(run=RUN, qrels=QRELS, unjudged="worst")

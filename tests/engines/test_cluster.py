@@ -28,7 +28,7 @@ def test_masters_that_are_none_or_do_not_answer_are_refused_before_java_starts()
         check_master(f"spark://127.0.0.1:no,{there}")
     with pytest.raises(EngineError, match=f"no Spark master answers at {there}"):
         check_master(f"spark://{there}")
-    with pytest.raises(EngineError, match=r"'nonsense' names no master of Spark; expected one like local\[4\]"):
+    with pytest.raises(EngineError, match=r"'nonsense' is not a Spark master; expected something like local\[4\]"):
         check_master("nonsense")
 
 

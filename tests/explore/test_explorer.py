@@ -129,7 +129,7 @@ def test_other_queries_than_the_calibrations_are_refused():
     outcome = calibrate(queries, "ndcg@5 >= 80% of deterministic")
     with pytest.raises(DataError, match="not the judged queries of the calibration"):
         retrace(outcome, judged(200, seed=8))
-    with pytest.raises(DataError, match="among those tested on"):
+    with pytest.raises(DataError, match="are also tested on"):
         retrace(outcome, queries, queries)
 
 
@@ -203,5 +203,5 @@ def test_validation_queries_shape_the_band_where_ids_were_made_unless_they_were_
     tested, others = (replace(judged(400, seed), query_ids=np.arange(400), made_ids=True) for seed in (20230, 20231))
     outcome = calibrate(tested, "ndcg@5 >= 90% of deterministic", path="temperature")
     assert len(retrace(outcome, tested, others).others) == 400
-    with pytest.raises(DataError, match="stand among those tested on"):
+    with pytest.raises(DataError, match="are also tested on"):
         retrace(outcome, tested, tested[np.argsort(tested.keys)[300:]])

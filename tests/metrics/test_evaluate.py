@@ -129,7 +129,7 @@ def test_arguments_of_another_kind_are_refused_with_the_call_that_was_meant(many
     ("grid", "options", "said"),
     [
         ([], {}, "grid is empty"),
-        ([GPLRanker(k=3), GPLRanker(k=5)], {}, "share one k"),
+        ([GPLRanker(k=3), GPLRanker(k=5)], {}, "with the same k"),
         ([GPLRanker()], {"method": "magic"}, "method must be one of"),
         ([GPLRanker()], {"method": "draws", "n_draws": 1}, "n_draws must be ≥ 2"),
     ],

@@ -177,5 +177,5 @@ def test_values_are_checked(queries):
     broken = Metric("broken", value=lambda queries: np.full(queries.n_rows, np.nan))
     with pytest.raises(ValueError, match="metric 'broken' must be one finite number per row"):
         evaluate(queries, GRID, [broken])
-    with pytest.raises(PromiseError, match="named like ndcg or value"):
+    with pytest.raises(PromiseError, match="name such as ndcg or value"):
         Metric("two words", value=partial(np.ones, 3))

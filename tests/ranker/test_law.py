@@ -95,7 +95,7 @@ def test_another_seed_gives_other_draws(many_queries):
     ("rankings", "said"),
     [
         ([[[0, 0]]], "twice"),
-        ([[[0, 9]]], "not there"),
+        ([[[0, 9]]], "does not exist"),
         ([[0, 1, 2]], "expected"),
         ([[[0]], [[0]]], "expected"),
     ],

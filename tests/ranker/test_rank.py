@@ -67,7 +67,7 @@ def test_a_session_names_one_query_and_one_session_unambiguously():
 
 def test_a_session_without_a_query_id_is_refused():
     for serve in (GPLRanker().rank, GPLRanker().rank_with_propensity):
-        with pytest.raises(DataError, match="session 'u42' is given without a query id"):
+        with pytest.raises(DataError, match="session 'u42' without a query id"):
             serve(SCORES, session="u42")
     assert GPLRanker(k=3).rank(SCORES, query_id="None", session="u42").size == 3
 

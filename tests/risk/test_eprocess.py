@@ -19,5 +19,5 @@ def test_evidence_is_the_wealth_of_all_gamblers_after_every_loss():
 
 @pytest.mark.parametrize("loss", [-0.1, 1.1, np.nan])
 def test_what_is_no_loss_is_refused(loss):
-    with pytest.raises(ValueError, match=r"the watch needs losses in \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"expected losses in \[0, 1\]"):
         EProcess.start(0.3).after(loss)

@@ -62,7 +62,7 @@ def test_priors_and_spans_are_passed_on():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: evidence("bayes"), r"no evidence is called 'bayes'; there are bentkus, betting, .*, wsr"),
+        (lambda: evidence("bayes"), r"unknown evidence 'bayes'; expected one of bentkus, betting, .*, wsr"),
         (lambda: evidence("vb").pvalue(LOSSES, 1.2), r"alpha must lie in \(0, 1\), got 1.2; it is the"),
         (lambda: evidence("vb").pvalue(LOSSES, float("nan")), r"alpha must lie in \(0, 1\), got nan"),
         (lambda: evidence("vb").upper_bound(LOSSES, 0.0), r"delta must lie in \(0, 1\), got 0.0"),

@@ -92,11 +92,11 @@ def test_vb_does_not_depend_on_its_blocks(monkeypatch):
 
 def test_summaries_of_other_bets_grids_or_levels_do_not_merge():
     losses = np.full((10, 2), 0.3)
-    with pytest.raises(MergeError, match="other bets"):
+    with pytest.raises(MergeError, match="different bets"):
         mixture.Summary.of(losses, 0.05) + mixture.Summary.of(losses, 0.1)
-    with pytest.raises(MergeError, match="other grids: 2 configurations here, 1 there"):
+    with pytest.raises(MergeError, match="different grids: 2 configurations here, 1 there"):
         mixture.Summary.of(losses, 0.05) + mixture.Summary.of(losses[:, :1], 0.05)
-    with pytest.raises(MergeError, match="other levels"):
+    with pytest.raises(MergeError, match="different levels"):
         vb.Summary.of(losses, 0.3, 0.05) + vb.Summary.of(losses, 0.31, 0.05)
 
 

@@ -66,8 +66,8 @@ def test_codes(client, body, code):
 @pytest.mark.parametrize(
     ("path", "body", "said"),
     [
-        ("/rank", b"", "the body is empty; needed is a JSON object with query_id and items"),
-        ("/rank/batch", b" ", "the body is empty; needed is a JSON object with queries"),
+        ("/rank", b"", "the body is empty; expected a JSON object with query_id and items"),
+        ("/rank/batch", b" ", "the body is empty; expected a JSON object with queries"),
         ("/rank", b'{"query_id": 1, "items": [], "sesion": 1}', "`sesion`; the fields are query_id, items, session,"),
         ("/rank", b'{"query_id": 1, "items": [], "sesion": 1}', "did you mean session?"),
         ("/rank/batch", b'{"queries": [{"query_id": 1, "items": [{"ID": 1}]}]}', "the fields are id, score"),

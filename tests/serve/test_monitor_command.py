@@ -80,7 +80,7 @@ def test_judgments_of_which_none_counts_watch_nothing_and_say_so(served):
     found = run(served, "other.parquet", "--score", "model")
     assert found.exit_code == 2
     assert "alarm        none (nothing was judged)" in found.stdout
-    assert "nothing is watched, for no judgment counts: no judgment is of a served query" in found.stderr
+    assert "no judgment counts, so nothing is monitored: no judgment belongs to a served query" in found.stderr
     assert run(served, "good.parquet").exit_code == 0
     assert run(served, "other.parquet").exit_code == 0  # what was counted before is watched
 

@@ -47,7 +47,7 @@ def test_the_small_endpoints_answer(client, certificate):
     assert info["content"]["utility"]["value"] == certificate.utility.value
     page = client.get("/")
     assert page.headers["content-type"].startswith("text/html")
-    assert "Draw a hundred rankings" in page.text
+    assert "Draw 100 rankings" in page.text
 
 
 def test_what_info_says_is_made_once_for_each_status(ranker_file, certificate, monkeypatch):
@@ -227,7 +227,7 @@ def test_the_ledger_adds_up_exposure_and_gain(tmp_path):
     table = pq.read_table(tmp_path / "ledger.parquet")
     assert table["kind"].to_pylist() == ["item"] * 3 + ["group"] * 2
     assert sum(table["exposure_share"].to_pylist()) == pytest.approx(2.0)
-    with pytest.raises(DataError, match="no served list belongs to a judged query: there is nothing to account for"):
+    with pytest.raises(DataError, match="no served list belongs to a judged query, so there is nothing to show"):
         ledger(lines[3:], judged)
-    with pytest.raises(DataError, match="no item of a served list is judged: there is nothing to account for"):
+    with pytest.raises(DataError, match="no item of a served list is judged, so there is nothing to show"):
         ledger([{**lines[0], "items": ["d", "e"]}], judged)

@@ -50,12 +50,16 @@ def test_tei_returns_its_own_shape_with_the_models_score_beside(client, certific
 @pytest.mark.parametrize(
     ("path", "body", "why"),
     [
-        ("/v2/rerank", {"query": "q", "documents": TEXTS}, "reads no text"),
+        ("/v2/rerank", {"query": "q", "documents": TEXTS}, "not by text"),
         ("/v2/rerank", {"query": "q", "documents": TEXTS, "scores": [1.0]}, "1 scores for 8 documents"),
-        ("/v2/rerank", {"query": "q", "documents": [DOCUMENTS[0]] * 2}, "'d0' is given twice"),
-        ("/v2/rerank", {"query": "q", "documents": DOCUMENTS, "scores": SCORES}, "documents[0] has a score of its own"),
+        ("/v2/rerank", {"query": "q", "documents": [DOCUMENTS[0]] * 2}, "'d0' appears twice"),
+        (
+            "/v2/rerank",
+            {"query": "q", "documents": DOCUMENTS, "scores": SCORES},
+            "documents[0] has a score, and so has",
+        ),
         ("/v2/rerank", {"query": "q", "documents": ["a", {"score": 1}], "scores": [1, 2]}, "documents[1] has a score"),
-        ("/rerank", {"query": "q", "texts": TEXTS}, "reads no text"),
+        ("/rerank", {"query": "q", "texts": TEXTS}, "not by text"),
         ("/rerank", {"query": "q", "texts": TEXTS, "scores": ["1.0"] * 8}, "Expected `float`"),
     ],
 )

@@ -82,7 +82,7 @@ def test_scores_far_from_calibration_are_served_and_marked(client, certificate):
     assert mere_maximum["status"] == "valid"
     far = ask(client, items=items([*SCORES, high + 1.1 * width])).json()
     assert far["certificate"]["status"] == "uncovered"
-    assert "than that range is wide" in far["certificate"]["reason"]
+    assert "lies far outside" in far["certificate"]["reason"]
     assert len(far["items"]) == 5
     moved = ask(client, items=items((np.linspace(0.1, 0.9, 9) * width + high).tolist())).json()["certificate"]
     assert moved["status"] == "uncovered"

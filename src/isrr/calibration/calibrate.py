@@ -61,29 +61,29 @@ def calibrate(
     engine: str = "local",
     **where: Unpack[Where],
 ) -> Certificate | Abstention:
-    """Choose the fairest ranker whose promise holds with the given confidence; or, promising fairness, the most useful.
+    """Find the fairest ranker that keeps a promise (or, for promises of fairness, the most useful), and certify it.
 
     Args:
         queries: Judged queries, a random sample of those to come: `Queries`, or the path of a file, a glob of Parquet
             files, a table of pandas, polars, pyarrow or Spark; None with `run=` and `qrels=`.
         promise: One promise or several, as text or as `Promise`; several must all hold.
         confidence: Probability, over the judged queries, with which the promise holds.
-        validation: Other judged queries, which may fix the path and the score map freely; given like `queries`.
+        validation: Other judged queries, which fix the path and the score map; in the same form as `queries`.
         path: "auto", "temperature", "front", "thresholds", "paper", or rankers in the order to be tested. "auto" is
             "front" on validation queries; without any, from 300 judged queries on, a share of them is set aside for it,
             and below that "temperature".
         evidence: Name of the test, see `isrr.risk.evidence`.
         selection: How several configurations are tested together: "fixed_sequence", "holm", "bonferroni", or
             "pointwise" (the paper's, without a guarantee over the path).
-        seed: Random seed, used only where rankings are drawn.
+        seed: Random seed, used only when rankings are sampled.
         attempts: Number of planned analyses of this data; delta is split over them.
-        floor: Share of the utility of the order by score that every single query keeps, surely; 0 for none. Unless
-            given, promises "of deterministic" take one where it makes the test sharper.
+        floor: Share of its deterministic utility that every query keeps, averaged over draws; 0 for none. By
+            default chosen from the number of queries, for promises "of deterministic".
         distinct: Count queries with the same scores and relevance once: for judged queries that were copied, under
             whatever ids. It takes 16 bytes per query.
         count_look: Called with what is asked of which data; returns which analysis of these judgments it is, and the
-            tolerated chance of error of all of them. The Python API keeps no ledger of its own.
-        progress: Called with (done, in all), anew in each pass: queries at hand, else files or Spark's tasks.
+            tolerated chance of error of all of them. The Python API keeps no ledger.
+        progress: Called with (done, total) in each pass: queries in memory, otherwise files or Spark tasks.
         engine: "local", or "spark" (or "dask") to calibrate where the queries are. All give identical results.
         where: Names of columns (`query="search_id"`), `run` and `qrels`, `unjudged`, `ties`, `trust_layout`, `master`
             and `partitions`, for queries that are not at hand; see `isrr.engines.source.Where`.
@@ -95,7 +95,7 @@ def calibrate(
     request = Request(promises(promise), confidence, chosen_path, evidence, selection, seed, attempts, floor, distinct)
     others = None if validation is None else read_any(validation, request.columns, **without_run(where))
     if progress is None and interactive() and not kernels_are_compiled():
-        print("isrr: compiling kernels, which the first call here does: about half a minute more", file=sys.stderr)
+        print("isrr: compiling kernels, only this first time: about half a minute", file=sys.stderr)
     with closing(open_source(queries, engine, **with_values(where, request.columns))) as source:
         return _calibrated(source, request, others, count_look, progress)
 
@@ -199,15 +199,15 @@ def _look(findings: Findings, data: str, judgments: str, validation: Queries | N
 def _refuse_unusable(census: Census, request: Request) -> None:
     if census.n_queries < 2:
         found = "is one query" if census.n_queries else "are no queries"
-        raise DataError(f"there {found}; a promise about new queries needs many")
+        raise DataError(f"there {found}; expected many, to promise something about new queries")
     refuse_single(census.n_single, census.n_queries)
     if census.lowest == census.highest:
-        raise DataError("all scores are equal: they rank nothing")
+        raise DataError("all scores are equal, so there is nothing to rank by")
     if census.n_relevant == 0 and "relevance" in request.columns:
-        raise DataError("no query has a relevant item: there is no utility to promise anything about")
+        raise DataError("no query has a relevant item, so there is no utility to promise")
     for promise, n_counted in zip(request.promises, census.n_counted, strict=True):
         if n_counted == 0:
-            raise DataError(f"no query counts for '{promise}': none has anything to measure it on")
+            raise DataError(f"no query counts for '{promise}': none of them can be measured by it")
 
 
 def _refuse_untested(census: Census, findings: Findings) -> None:

@@ -146,7 +146,7 @@ class KeptSample(Sample):
 
     @classmethod
     def of(cls, promise: Promise, segment: str | None, evidence: str, found: Values, path: SearchPath) -> "KeptSample":
-        """On the queries that count; values have the deterministic ranker in a first column of its own."""
+        """On the queries that count; values have the deterministic ranker in the first column."""
         counted = found.counted
         if not counted.any():
             where = "no query" if segment is None else f"segment {segment!r} has no query"
@@ -267,7 +267,7 @@ class SummedSample(Sample):
     def of(
         cls, promise: Promise, segment: str | None, evidence: str, found: PowerSums, path: SearchPath
     ) -> "SummedSample":
-        """On sums that have the deterministic ranker in a first column of its own."""
+        """On sums that have the deterministic ranker in the first column."""
         exempt = np.array([promise.kept_by_definition(ranker) for ranker in path.rankers])
         return cls(promise, segment, evidence, exempt, PowerSums(found.n_queries, found.unit, found.sums[1:]))
 
@@ -415,7 +415,7 @@ def certify(found: Sequence[Sample], rule: Rule, *, delta: float, selection: str
     rejection of the one promise that is broken, so testing several costs nothing.
     """
     if selection not in SELECTIONS:
-        raise PromiseError(f"no selection is called {selection!r}; there are {', '.join(SELECTIONS)}")
+        raise PromiseError(f"unknown selection {selection!r}; expected one of {', '.join(SELECTIONS)}")
     n_grid = len(rule.free)
     if selection in ("fixed_sequence", "pointwise"):
         passing = np.ones(n_grid, bool)

@@ -54,7 +54,7 @@ class Measured:
         n_single: Queries with a single item.
         n_places, n_unjudged: The first k places by score, and those that hold an item without a grade.
         unjudged: How such items count; "refuse" where there are none.
-        n_rows, n_outside: Scores, and those beyond where calibration saw 99.8 % of them.
+        n_rows, n_outside: Scores, and those beyond the range of 99.8 % of the calibration scores.
         score_bins: Scores below, in equal bins of, and above the range in which calibration saw 98 % of them.
         groups: Exposure under either ranker, and gain, of each group of items, and of all under "", in units of 2⁻¹⁰⁷⁴.
         lowest: The least that a query keeps of what the order by score gives it, by metrics that the floor is about.
@@ -212,7 +212,7 @@ class MeasureOutcome:
         }
 
     def _segments(self, queries: Queries, promise: Promise) -> dict[str, NDArray[np.bool_]]:
-        """All queries, "", where the promise speaks of them, and every segment there is."""
+        """All queries, "", if the promise is about them, and every segment there is."""
         everywhere = {} if promise.per else {"": np.ones(len(queries), bool)}
         if queries.segments is None:
             return everywhere
@@ -236,7 +236,7 @@ class Kept:
         n_queries: Queries measured.
         value: The promised quantity on the new queries: the metric's mean, or its share of what it is compared with.
         target: What was promised.
-        verdict: "kept", "broken", "unclear" when the interval contains the target, or "too few to tell".
+        verdict: "kept", "broken", "unclear" when the interval contains the target, or "too few to say".
     """
 
     promise: str
@@ -265,7 +265,7 @@ class Check:
         floor: Share of what the order by score gives it that every query keeps by construction.
         lowest: The least that any query here keeps; None where there is no floor.
         data: Fingerprint of the queries; that of the outcome's provenance where they are those calibrated on.
-        scores_outside: Share of the scores beyond where calibration saw 99.8 % of them.
+        scores_outside: Share of the scores beyond the range of 99.8 % of the calibration scores.
         single_items: Share of the queries that have a single item, which any order ranks perfectly.
         unjudged: How items without a grade count, as in calibration; "refuse" where there are none.
         unjudged_share: Share of the first k places by score that hold such an item.
@@ -325,7 +325,7 @@ class Check:
         lines += [
             f"{self.utility_name:<12} {self.utility}; order by score {self.deterministic_utility.value:.4f}",
             f"disparity    {self.disparity}; order by score {before:.4f}",
-            f"fairer by    {percent(self.fairness_gain)}: so much less disparity than the order by score",
+            f"fairer by    {percent(self.fairness_gain)} less disparity than the order by score",
         ]
         if self.unjudged != "refuse":
             lines.append(f"unjudged     {unjudged_in_words(self.unjudged, self.unjudged_share, self.k)}")
@@ -346,13 +346,13 @@ def check(
     progress: Progress | None = None,
     **where: Unpack[Where],
 ) -> Check:
-    """Measure an outcome's ranker and promises on judged queries, under the promise's own k, gain and policy.
+    """Check the promises of an outcome on new judged queries, and measure its ranker.
 
     Args:
-        outcome: What calibration said.
+        outcome: What calibration returned.
         queries: New judged queries, as `calibrate` takes them. Items without a grade count as they did there.
         engine: "local", "spark" or "dask".
-        progress: Called with (done, in all).
+        progress: Called with (done, total).
         where: See `isrr.engines.source.Where`.
     """
     columns = [column for promise in outcome.promises for column in promise.columns]
@@ -363,7 +363,9 @@ def check(
     refuse_other_policy(found.unjudged, then)
     n_all = found.n_queries + found.n_skipped
     if found.n_queries < 2:
-        raise DataError(f"queries with a relevant item: {found.n_queries} of {n_all}; to judge a promise takes several")
+        raise DataError(
+            f"queries with a relevant item: {found.n_queries} of {n_all}; expected several, to check a promise"
+        )
     refuse_single(found.n_single, n_all)
     utility, disparity = (_beside(sums) for sums in (found.utility, found.disparity))
     promises: list[Kept] = []
@@ -417,16 +419,16 @@ def _warnings(outcome: Outcome, now: Estimate, found: Measured) -> Iterator[str]
     for i, promise in enumerate(outcome.promises):
         for segment in _promised_in(outcome, promise):
             if (i, segment) not in found.promised:
-                yield f"no query here that counts is of segment {segment!r}: of '{promise}' there, nothing is known"
+                yield f"no query counts in segment {segment!r}, so '{promise}' cannot be checked there"
     before = _deterministic_utility(outcome)
     if before is not None and abs(now.value - before.value) > 0.2 * before.value:
         if now.high < before.low or now.low > before.high:
             was = f"{outcome.utility_name} of the order by score was {before.value:.4f} at calibration"
-            yield f"{was}, is {now.value:.4f} here: the queries or the scores are of another kind"
+            yield f"{was}, is {now.value:.4f} here; queries or scores have changed"
     _, bottom, _, top, _ = outcome.provenance.score_quantiles
     spread = found.score_spread() if bottom < top else None
     if spread is not None and spread < 0.5:
-        yield f"scores are spread about {spread:.1g} times as wide as at calibration; a promise covers its own scale"
+        yield f"scores are spread {spread:.1g} times as wide as at calibration; the promise covers only that scale"
 
 
 def _deterministic_utility(outcome: Outcome) -> Estimate | None:
@@ -451,4 +453,4 @@ def _kept(promise: Promise, segment: str | None, sums: Sums) -> Kept:
     if promise.at_least is None:
         good, bad = found.high <= promise.target, found.low > promise.target
     verdict = "kept" if good else "broken" if bad else "unclear"
-    return Kept(str(promise), segment, n, found, promise.target, "too few to tell" if n < LEAST_TO_TELL else verdict)
+    return Kept(str(promise), segment, n, found, promise.target, "too few to say" if n < LEAST_TO_TELL else verdict)

@@ -347,7 +347,7 @@ def fixed_path(
 def _fixed_by(
     source: Source, aside: Queries | None, validation: Queries | None, columns: tuple[str, ...]
 ) -> tuple[Queries, str]:
-    """The queries that fix the path, in the order in which sums over them have the same bits, and a name for them."""
+    """The queries that fix the path, in an order that makes sums over them reproducible, and a name for them."""
     if validation is not None:
         return in_order(validation), counted(len(validation), "validation query")
     if aside is not None:

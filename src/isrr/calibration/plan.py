@@ -42,11 +42,11 @@ class Plan:
 
     Attributes:
         promise: The promise.
-        confidence, power: With which it is to hold, and with which probability it is to be certified.
-        queries_needed: Judged queries for the safest configuration: with fewer, expect an abstention.
-        pessimistic: The same, if the pilot was one standard error too kind.
+        confidence, power: Confidence of the certificate, and probability that calibration succeeds.
+        queries_needed: Judged queries needed for the safest configuration; with fewer, expect an abstention.
+        pessimistic: The same, if the pilot was one standard error too optimistic.
         utility_name: What the milestones' utility is measured by.
-        milestones: What more queries buy, from safe to fair; empty without pilot queries.
+        milestones: What more queries gain, from safe to fair; empty without pilot queries.
         n_pilot: Pilot queries used.
     """
 
@@ -100,12 +100,12 @@ def plan(
 
     Args:
         queries: Some judged queries, as a pilot: `Queries`, a path or a table, as `calibrate` takes them; or None, with
-            `utility=`, or `run=` and `qrels=`. A promise per segment is planned for by its neediest segment.
+            `utility=`, or `run=` and `qrels=`. For a promise per segment, the segment that needs most decides.
         promise: The promise, as text or as `Promise`.
-        confidence: With which the promise is to hold.
-        power: Probability with which it is to be certified.
-        utility: Expected NDCG of the order by score, where there is no pilot.
-        deviation: Its deviation over queries, where there is no pilot (0.28 on MQ2007).
+        confidence: How sure the certificate must be.
+        power: Probability that calibration then succeeds.
+        utility: Without a pilot: expected NDCG of the order by score.
+        deviation: Without a pilot: its standard deviation over queries (0.28 on MQ2007).
         where: Names of columns, see `isrr.engines.source.Where`.
 
     Example:
@@ -138,7 +138,7 @@ class _Pilot:
     Attributes:
         request: What is asked.
         path: The configurations.
-        losses: In each segment that the promise speaks of, (n_queries there, n_grid).
+        losses: In each segment that the promise is about, (n_queries there, n_grid).
         share_counted: Share of the pilot queries that count.
         utility_name: What utility is measured by.
         utility: Of each configuration, (n_grid,).
@@ -186,7 +186,7 @@ class _Pilot:
 
         Args:
             c: Which configuration.
-            power: Probability with which it is to be certified.
+            power: Probability that calibration then succeeds.
             errors: By how many standard errors the true risk lies above the one measured.
         """
         (promise,) = self.request.promises

@@ -25,7 +25,7 @@ class Request:
         path: Name of the path, or rankers in the order to be tested.
         evidence: Name of the test.
         selection: How several configurations are tested together.
-        seed: Random seed, used only where rankings are drawn.
+        seed: Random seed, used only when rankings are sampled.
         attempts: Number of planned analyses of the same data; delta is split over them.
         floor: Share of the utility of the order by score that every query keeps; None for the default.
         distinct: Whether queries with the same scores and relevance count once.
@@ -43,30 +43,30 @@ class Request:
 
     def __post_init__(self) -> None:
         if not self.promises:
-            raise PromiseError("nothing is promised: give at least one promise")
+            raise PromiseError("no promise; expected at least one")
         gains = {dict(promise.metric.settings).get("gain") for promise in self.promises}
         if len(gains) > 1:
-            raise PromiseError("promises made together share one gain; these do not")
+            raise PromiseError("found promises with different gains; expected one gain for all")
         check_probability("confidence", self.confidence)
         if self.attempts < 1:
             raise PromiseError(f"attempts must be ≥ 1, got {self.attempts}; it is the number of planned analyses")
         check_delta(self.delta)
         named_evidence(self.evidence)
         if self.selection not in SELECTIONS:
-            raise PromiseError(f"no selection is called {self.selection!r}; there are {', '.join(SELECTIONS)}")
+            raise PromiseError(f"unknown selection {self.selection!r}; expected one of {', '.join(SELECTIONS)}")
         if isinstance(self.path, str):
             if self.path not in PATHS:
-                raise PromiseError(f"no path is called {self.path!r}; there are {', '.join(PATHS)}")
+                raise PromiseError(f"unknown path {self.path!r}; expected one of {', '.join(PATHS)}")
             if self.floor is not None and not 0 <= self.floor < 1:
                 raise PromiseError(
                     f"floor must lie in [0, 1), got {self.floor}; it is the share that every query keeps"
                 )
             if self.floor and self.path == "paper":
-                raise PromiseError("the paper's path has no floor; leave it out, or take another path")
+                raise PromiseError("the paper's path has no floor; omit it, or use another path")
         elif self.floor is not None:
-            raise PromiseError("the rankers of the path have floors of their own; leave out `floor=`")
+            raise PromiseError("the rankers of the path have their own floors; omit `floor=`")
         elif not self.path or any(ranker.k != self.k for ranker in self.path):
-            raise PromiseError(f"a path needs rankers with the promise's own k = {self.k}")
+            raise PromiseError(f"expected rankers with k = {self.k}, as promised")
 
     @property
     def k(self) -> int:

@@ -30,13 +30,13 @@ SHOWN = 1e-3  # chance of being shown from which an item counts as shown
 
 
 def start(queries: Any, promise: str | Promise, *, explore: bool = False, **where: Unpack[Where]) -> Start:
-    """A ranker that keeps a share of the order by score on every query, surely, without a single label.
+    """A ranker that is certain to keep the promised share on every query, without a single label.
 
     Args:
         queries: Scored queries: `Queries`, a path or a table, as `calibrate` takes them; relevance is not read.
         promise: At least a share of the order by score, such as "ndcg@5 >= 95% of deterministic".
-        explore: Make a log that clicks can be certified from: serve the order by score with a fixed chance (an anchor
-            of 0.8), else draw at a mild temperature. It keeps about 99 % of the clicks.
+        explore: Explore, so that clicks can be certified later: serve the order by score with a fixed probability
+            (anchor 0.8), otherwise draw at a mild temperature. It keeps about 99 % of the clicks.
         where: Names of columns, see `isrr.engines.source.Where`.
 
     Example:
@@ -47,7 +47,7 @@ def start(queries: Any, promise: str | Promise, *, explore: bool = False, **wher
     (promised,) = promises(promise)
     if not promised.can_be_floored:
         raise PromiseError(
-            f"'{promised}' needs judged queries; without any, at least a share of the order by score can be promised, "
+            f"'{promised}' needs judged queries; without them, only a share of the order by score can be promised, "
             "such as 'ndcg@5 >= 95% of deterministic'"
         )
     request = Request((promised,), floor=promised.target)

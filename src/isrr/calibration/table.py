@@ -130,7 +130,7 @@ class PowerSums:
 
     def __add__(self, other: "PowerSums") -> "PowerSums":
         if self.unit != other.unit or self.sums.shape != other.sums.shape:
-            raise MergeError("sums of other units, powers or paths do not add up; measure all shards the same way")
+            raise MergeError("found shards of different units, powers or paths; expected the same for all")
         return PowerSums(self.n_queries + other.n_queries, self.unit, self.sums + other.sums)
 
     def mean(self, a: int = 1, b: int = 0) -> FloatArray:
@@ -187,7 +187,7 @@ class Table:
     Attributes:
         n_skipped: Queries that count for no promise.
         keys: Hashes of the other queries' ids, (n_queries,), where values are kept.
-        segments: Their segments, (n_queries,), where a promise speaks of segments.
+        segments: Their segments, (n_queries,), if a promise is about segments.
         kept: One entry per promise, where values are kept.
         powers: Sums per promise and segment, where values are summed up; "" stands for all queries.
         utility, disparity: What is reported of each configuration, beside the deterministic ranker's.
@@ -215,9 +215,9 @@ class Table:
 def merge(shards: Sequence[Table]) -> Table:
     """One table from shards over disjoint queries, in any order."""
     if not shards:
-        raise MergeError("there is nothing to merge: the sequence of shards is empty")
+        raise MergeError("nothing to merge: expected at least one shard")
     if len({len(shard.utility.sums) for shard in shards}) > 1:
-        raise MergeError("shards of other paths; measure all shards along one path")
+        raise MergeError("found shards of different paths; expected one path for all")
     first, powers = shards[0], dict[tuple[int, str], PowerSums]()
     for shard in shards:
         for name, sums in shard.powers.items():

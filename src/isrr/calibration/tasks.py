@@ -3,7 +3,7 @@
 * `TakeCensus` counts them: what must be known of all queries before any is tested.
 * `Gather` fetches the queries of smallest key. Keys are hashes of query ids, mixed with a digest of all ids and scores,
   so those below a cutoff are a random sample that is the same whatever order or partition they come in.
-* `FindRepeats` finds queries that repeat another under an id of their own, and `Without` leaves queries out.
+* `FindRepeats` finds queries that repeat another under a different id, and `Without` leaves queries out.
 * `FindShared` finds validation queries among the judged ones, `NameJudgments` names the judgments.
 * `Fill` evaluates every configuration on every query that was not set aside.
 
@@ -50,7 +50,7 @@ class Census:
         n_judged: Queries with relevance, all or none.
         n_relevant: Queries with a relevant item.
         n_counted: Queries that count for each promise.
-        segments: The segments there are, where a promise speaks of them.
+        segments: The segments there are, if a promise is about them.
         lowest, highest: Scores.
         near_bound: How near values come to the declared bounds, as a share; 0 where none is declared.
         n_tied: Of the first k places in the order by score, those that hold an item whose score another item shares.
@@ -154,7 +154,7 @@ class TakeCensus:
 class NameJudgments:
     """The task: the fingerprint of query ids, item ids where there are any, and relevance, whatever the scores.
 
-    Queries that are scored anew are looked at again. Item ids take long to read, so this is asked in a pass that reads
+    Queries with new scores are analysed again. Item ids take long to read, so this is asked in a pass that reads
     them anyway.
     """
 
@@ -231,7 +231,7 @@ class Contents:
 
 @dataclass(frozen=True)
 class FindRepeats:
-    """The task: what queries of several items hold, to find those that repeat another under an id of their own.
+    """The task: what queries of several items hold, to find those that repeat another under a different id.
 
     Attributes:
         most: So many queries are looked at, those of smallest hash: a query and its repeats, or none of them.
@@ -365,13 +365,13 @@ def smallest_keys(
         digest: Of ids and scores; see `isrr.calibration.table.shuffled`.
         columns: Further columns to fetch.
         found: What `enough` has fetched, where it has been run already.
-        progress: Called with (done, in all).
+        progress: Called with (done, total).
     """
     task, wanted = enough(n_wanted, n_queries, digest, columns), min(n_wanted, n_queries)
     found = source.run(task, progress) if found is None else found
     while found is None or len(found) < wanted:
         if task.below == ALL:
-            raise DataError(f"there were {n_queries:,} queries at first, then fewer: the data change while being read")
+            raise DataError(f"there were {n_queries:,} queries at first, then fewer: the data changed while being read")
         task = Gather(min(2 * task.below, ALL), digest, columns)
         found = source.run(task, progress)
     order = canonical_order(found.keys, digest)
@@ -379,7 +379,7 @@ def smallest_keys(
     twice = np.flatnonzero(keys[1:] == keys[:-1])
     if twice.size:
         query = str(found.query_ids[order[twice[0]]])
-        raise DataError(f"query {query!r} shares its key with another; a query may stand in one place only", query)
+        raise DataError(f"query {query!r} shares its key with another; expected each query in one place", query)
     return found[order[:wanted]]
 
 
@@ -393,7 +393,7 @@ class Fill:
         reported: The utility and the disparity that are reported.
         n_tested: Queries that will be tested on, in all.
         summed: Whether values are summed up as they come, not kept.
-        seed: Random seed, used only where rankings are drawn.
+        seed: Random seed, used only when rankings are sampled.
         digest: Of ids and scores; see `isrr.calibration.table.shuffled`.
         aside_below: Queries whose shuffled key is below this were set aside.
     """
@@ -427,7 +427,7 @@ class Fill:
 
     @property
     def n_draws(self) -> int:
-        """Rankings drawn per query where any are."""
+        """Rankings drawn per query, if any are drawn."""
         return SMOOTHING_DRAWS if self.n_tested <= LARGEST_EXACT else DRAWS
 
     def summary(self, blocks: Iterable[Queries]) -> Table:

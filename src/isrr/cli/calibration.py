@@ -25,6 +25,7 @@ from isrr.cli.inputs import (
 )
 from isrr.cli.ledger import check_ledger, ledger_at
 from isrr.cli.options import (
+    TESTING,
     AsJson,
     Judged,
     Promise,
@@ -54,29 +55,37 @@ def calibrate(
     judged_run: dict[str, Any],
     clicked: dict[str, Any],
     judged: Judged = None,
-    out_file: Annotated[Path, typer.Option("--out", "-o", help="The ranker to write: .json.")] = Path("ranker.json"),
-    confidence: Annotated[float, typer.Option(help="Probability with which the promise holds.")] = 0.95,
+    out_file: Annotated[Path, typer.Option("--out", "-o", help="Ranker file to write (.json).")] = Path("ranker.json"),
+    confidence: Annotated[float, typer.Option(help="How sure the certificate must be.")] = 0.95,
     validation: Annotated[
-        Path | None, typer.Option(help="Other judged queries, to fix the path; else some of the judged are set aside.")
+        Path | None,
+        typer.Option(
+            help="Other judged queries, which decide what is tested in which order. Without them, some of the judged "
+            "queries are set aside for that."
+        ),
     ] = None,
-    path: Annotated[str, choice("path", "The order in which rankers are tested")] = "auto",
-    evidence: Annotated[str, choice("evidence", "The test")] = "betting",
-    selection: Annotated[str, choice("selection", "How several configurations are tested together")] = "fixed_sequence",
     floor: Annotated[
         float | None,
         typer.Option(
-            help="Share of the utility of the order by score that every single query keeps; 0 for none. Unless given, "
-            "promises 'of deterministic' take one where it makes the test sharper."
+            help="Least share of its deterministic utility that each single query keeps, averaged over draws; 0 for "
+            "none. By default chosen from the number of queries, for promises 'of deterministic'."
         ),
     ] = None,
     attempts: Annotated[int, typer.Option(help="Number of planned analyses of this data; δ is split over them.")] = 1,
     distinct: Annotated[
-        bool, typer.Option("--distinct", help="Count queries with the same scores and relevance once.")
+        bool, typer.Option("--distinct", help="Count queries with identical scores and relevance once.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Random seed, used only where rankings are drawn.")] = 0,
+    path: Annotated[str, choice("path", "Which rankers are tested, from safe to fair", TESTING)] = "auto",
+    evidence: Annotated[str, choice("evidence", "Statistical test", TESTING)] = "betting",
+    selection: Annotated[
+        str, choice("selection", "How several configurations are tested together (multiple testing)", TESTING)
+    ] = "fixed_sequence",
+    seed: Annotated[
+        int, typer.Option(help="Random seed, used only when rankings are sampled.", rich_help_panel=TESTING)
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Certify the fairest ranker that keeps a promise; exit code 3 when none can be certified.
+    """Find the fairest ranker that keeps a promise, and certify it. Exit code 3 if nothing can be certified.
 
     isrr calibrate judged.parquet -p 'ndcg@5 >= 95% of deterministic'
 
@@ -86,13 +95,13 @@ def calibrate(
     """
     if clicked["clicks"] is not None:
         if judged is not None:
-            raise PromiseError(f"{judged}: judged queries or --clicks, not both; they are two kinds of evidence")
+            raise PromiseError(f"{judged}: give judged queries or --clicks, not both")
         calibrate_by_clicks(promise, meaning, clicked, out_file, confidence, attempts, as_json)
         return
     if judged is None and judged_run["run"] is None:
         raise PromiseError(
-            "there is nothing to calibrate on; name a table of judged queries, or give `run=` and `qrels=`, or `log=` "
-            "and `clicks=`"
+            "no data to calibrate on; expected a table of judged queries, or `run=` and `qrels=`, or `log=` and "
+            "`clicks=`"
         )
     from isrr.calibration.calibrate import calibrate as run
     from isrr.calibration.request import Request
@@ -104,7 +113,7 @@ def calibrate(
     ranker_path(out_file)
     request = Request(
         tuple(promises), confidence, path, evidence, selection, seed, attempts, floor, distinct
-    )  # slips are told before reading
+    )  # refuses mistakes before reading
     queries, named, name = judged_or_run(judged, judged_run, columns, request.columns)
     check_ledger(Path(name), out_file)
     unjudged = {} if judged_run["unjudged"] is None else {"unjudged": judged_run["unjudged"]}
@@ -132,12 +141,12 @@ def start(
     promise: Promise,
     columns: dict[str, Any],
     explore: Annotated[
-        bool, typer.Option("--explore", help="Explore a little, so that clicks on the lists can be certified from.")
+        bool, typer.Option("--explore", help="Explore a little, so that you can later certify from clicks.")
     ] = False,
-    out_file: Annotated[Path, typer.Option("--out", "-o", help="The ranker to write: .json.")] = Path("ranker.json"),
+    out_file: Annotated[Path, typer.Option("--out", "-o", help="Ranker file to write (.json).")] = Path("ranker.json"),
     as_json: AsJson = False,
 ) -> None:
-    """Start without labels: a ranker that keeps a share of the order by score on every query, surely.
+    """Start without labels: a ranker that is certain to keep the promised share on every query.
 
     isrr start scored.parquet -p 'ndcg@5 >= 95% of deterministic' -o ranker.json
     """
@@ -168,22 +177,20 @@ def rank(
     out_file: Annotated[
         Path,
         typer.Option(
-            "--out", "-o", help="Where to write the ranking: .parquet, .csv or .jsonl; on Spark, a new folder."
+            "--out", "-o", help="File to write the rankings to: .parquet, .csv or .jsonl; on Spark, a new folder."
         ),
     ],
-    k: Annotated[int | None, typer.Option(help="Places to fill; the promise's own k unless given.", min=1)] = None,
+    k: Annotated[int | None, typer.Option(help="Places to fill; by default the k of the promise.", min=1)] = None,
     session: Annotated[
-        str | None, typer.Option(help="Name of the session: the same name, the same lists; without one, a fresh draw.")
+        str | None, typer.Option(help="Session id: the same id gives the same lists. Without one, a fresh draw.")
     ] = None,
     trust_edited: Trust = False,
 ) -> None:
-    """Rank scored queries: one row a place, with the propensity of each placement.
+    """Rank scored queries: one row per place, with the propensity of each placement.
 
-    Written are, whatever the columns were called: query_id, rank (from 1),
-    item_id (item, the position in the query, where there are no ids),
-    score, propensity, session. Every run draws afresh, unless --session
-    names the draw. An abstention, and a certificate that was revoked or has
-    expired, rank by score as `isrr serve` does, with a warning.
+    The output has the columns query_id, rank (from 1), item_id (or item, the position in the query, if there are no
+    ids), score, propensity and session. Each run draws new lists unless you pass --session. With an abstention, or a
+    certificate that was revoked or has expired, items are ranked by score, with a warning.
 
     isrr rank ranker.json scored.parquet -o ranked.parquet
     """
@@ -195,7 +202,7 @@ def rank(
     check_file(out_file, *kinds, read=(ranker, scored))
     places = k or outcome.k
     in_force = ranker_in_force(outcome, status_of(ranker, outcome)[0])
-    warn_of_no_promise(ranker, outcome, in_force, "what ranks is")
+    warn_of_no_promise(ranker, outcome, in_force, "using")
     with opened_rows(scored, columns, where) as rows:
         with progress("looking") as advance:
             seen = rows.run(TakeGlance.of(outcome, places), advance)
@@ -217,11 +224,10 @@ def check(
     as_json: AsJson = False,
     trust_edited: Trust = False,
 ) -> None:
-    """Does the promise hold on new judged queries? With utility, disparity, and exposure by group where given.
+    """Check a promise on new judged queries; also prints utility, disparity and exposure by group.
 
-    Exit code 4 where a promise is broken (its whole interval is on the
-    wrong side), 3 where nothing was promised: of an abstention, the
-    deterministic order is measured.
+    Exit code 4 if a promise is broken (its whole interval is on the wrong side), 3 if the file is an abstention, which
+    promises nothing; the order by score is measured then.
 
     isrr check ranker.json new-judged.parquet
     """
@@ -233,12 +239,12 @@ def check(
     with progress("checking") as advance:
         found = run(outcome, queries, progress=advance, **named, **where)
     if found.data == outcome.provenance.data:
-        warn("these are the queries it was calibrated on, and chosen by; only new ones tell whether the promise holds")
+        warn("these are the calibration queries, on which the ranker was chosen; use new ones to check the promise")
     warn_of_drift(outcome, found.scores_outside)
     warn_of_single_items(found.single_items, name)
     for warning in found.warnings:
         warn(warning)
-    warn_of_no_promise(ranker, outcome, outcome.ranker, "what is measured is")
+    warn_of_no_promise(ranker, outcome, outcome.ranker, "measuring")
     if as_json:
         show_json(asdict(found))
     else:
@@ -250,7 +256,7 @@ def check(
 
 
 def show(ranker: RankerFile, as_json: AsJson = False, trust_edited: Trust = False) -> None:
-    """Show a ranker file in readable form, and whether its promise still stands."""
+    """Show a ranker file in readable form, and whether its certificate is still valid."""
     outcome = opened(ranker, trust_edited)
     standing, words = status_of(ranker, outcome)
     if not as_json:
@@ -269,14 +275,14 @@ def plan(
     meaning: dict[str, Any],
     columns: dict[str, Any],
     judged_run: dict[str, Any],
-    pilot: Annotated[str | None, typer.Argument(help="Some judged queries; without them, give --utility.")] = None,
-    confidence: Annotated[float, typer.Option(help="Probability with which the promise is to hold.")] = 0.95,
-    power: Annotated[float, typer.Option(help="Probability with which it is to be certified.")] = 0.8,
-    utility: Annotated[float | None, typer.Option(help="Expected NDCG of the scores, where there is no pilot.")] = None,
-    deviation: Annotated[float, typer.Option(help="Its deviation over queries, where there is no pilot.")] = 0.28,
+    pilot: Annotated[str | None, typer.Argument(help="A few judged queries; without them, give --utility.")] = None,
+    confidence: Annotated[float, typer.Option(help="How sure the certificate must be.")] = 0.95,
+    power: Annotated[float, typer.Option(help="Probability that calibration then succeeds.")] = 0.8,
+    utility: Annotated[float | None, typer.Option(help="Without a pilot: expected NDCG of the scores.")] = None,
+    deviation: Annotated[float, typer.Option(help="Without a pilot: standard deviation of NDCG over queries.")] = 0.28,
     as_json: AsJson = False,
 ) -> None:
-    """How many judged queries a promise needs, before paying for labels.
+    """Estimate how many judged queries a promise needs, before paying for labels.
 
     isrr plan -p 'ndcg@5 >= 0.50' --utility 0.55
     """

@@ -21,7 +21,7 @@ SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 
 def seconds(text: str | None) -> float | None:
-    """A length of time as people write it.
+    """A length of time from text, in seconds.
 
     Example:
         >>> seconds("90s"), seconds("1.5h")
@@ -31,7 +31,7 @@ def seconds(text: str | None) -> float | None:
         return None
     found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([smhd])\s*", text)
     if not found:
-        raise PromiseError(f"{text!r} is no length of time; expected one like 90s, 30m, 1h or 2d")
+        raise PromiseError(f"{text!r} is not a length of time; expected something like 90s, 30m, 1h or 2d")
     return float(found[1]) * SECONDS[found[2]]
 
 
@@ -49,7 +49,7 @@ def calibrate_by_clicks(
     from isrr.clicks.calibrate import calibrate_clicks, checked_promise
 
     if len(promise) != 1:
-        raise PromiseError(f"clicks prove one promise at a time; {len(promise)} were given")
+        raise PromiseError(f"expected one promise with --clicks, found {len(promise)}")
     asked = checked_promise(promised(promise[0], meaning))
     log, clicks, within = clicked.pop("log"), clicked.pop("clicks"), seconds(clicked.pop("within"))
     check_file(out_file, read=(clicks, log))
@@ -103,7 +103,7 @@ def watch_clicks(
         raise typer.Exit(BROKEN)
 
 
-rollout = typer.Typer(no_args_is_help=True, help="A live rollout against the order by score.")
+rollout = typer.Typer(no_args_is_help=True, help="Compare a ranker with the order by score on live traffic.")
 
 
 @rollout.command()
@@ -126,11 +126,10 @@ def status(
     as_json: AsJson = False,
     trust_edited: Trust = False,
 ) -> None:
-    """Look at a rollout: certify the present step, or end it, and tell the service, which follows within a second.
+    """Show how a rollout stands, and move it on: the service follows within a second.
 
-    Look as often as you like: the evidence allows for it. Exit code 4 when
-    a step has failed. When the last step is certified, the certificate, for
-    which nothing is assumed of users, is written to ranker.confirmed.json.
+    Run it as often as you like; the statistics allow for it. Exit code 4 if a step failed. When the last step is
+    certified, the new certificate, which assumes nothing about users, is written to ranker.confirmed.json.
 
     isrr rollout status ranker.json --log served/ --clicks clicks.parquet
     """
@@ -146,7 +145,7 @@ def status(
     with locked(beside(ranker, "rollout")):
         state = read_rollout(ranker, outcome.id)
         if state is None or not isinstance(outcome, Certificate):
-            raise CertificateError(f"{ranker}: there is no rollout of it; isrr serve {ranker} --rollout begins one")
+            raise CertificateError(f"{ranker}: no rollout has begun; start one: isrr serve {ranker} --rollout")
         state = state.ruled(seconds(within), first)
         made = read_clicks(clicks, value=value_column(outcome.promises[0]))
         found = looked_at(outcome, state, sessions_of(log, made, state, outcome.k, now=time.time()))

@@ -126,7 +126,7 @@ def progress(what: str, then: str = "finishing") -> Iterator["Callback"]:
         uncounted = bar.add_task(then, total=None, visible=False, count="")
 
         def advance(done: int, total: int) -> None:
-            if done < bar.tasks[counted].completed:  # a new pass, with a pace of its own
+            if done < bar.tasks[counted].completed:  # a new pass, with its own pace
                 bar.reset(counted)
             bar.update(counted, completed=done, total=total, visible=done < total, count=f"{done:,}/{total:,}")
             if done < total:
@@ -145,7 +145,7 @@ def tell_of_compiling() -> None:
     from isrr.metrics.evaluate import kernels_are_compiled
 
     if not kernels_are_compiled():
-        say_aside("compiling kernels, which the first command here does: about half a minute more")
+        say_aside("compiling kernels, only this first time: about half a minute")
 
 
 def show_outcome(outcome: "Outcome", status: str | None = None) -> None:

@@ -19,7 +19,7 @@ app = typer.Typer(no_args_is_help=True, help="Look at files of queries and conve
 Source = Annotated[
     Path | None,
     typer.Argument(
-        help="Queries: LETOR or SVMLight text (also .gz), Parquet, CSV, JSONL or Arrow. Leave it out with --run.",
+        help="Queries: LETOR or SVMLight text (also .gz), Parquet, CSV, JSONL or Arrow. Omit it with --run.",
         show_default=False,
     ),
 ]
@@ -38,12 +38,12 @@ def convert(
             help="Where to write them: .arrow (fastest to load) or .parquet; or use -o.", show_default=False
         ),
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="The same as TARGET.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Same as TARGET.")] = None,
     features: Features = None,
     group: Sizes = None,
     zero_based: ZeroBased = False,
 ) -> None:
-    """Write a copy that loads many times faster than text, its columns under their usual names.
+    """Convert queries to a file that loads many times faster than text, with the usual column names.
 
     isrr data convert train.txt train.arrow
 
@@ -54,10 +54,10 @@ def convert(
     if judged_run["run"] is not None and target is None:
         source, target = None, source
     if output is not None and target is not None:
-        raise DataError(f"{target} and {output} are both named as the file to write; name one")
+        raise DataError(f"found two output files, {target} and {output}; expected one")
     written = output or target
     if written is None:
-        raise DataError("name the file to write, .arrow or .parquet: `output=`")
+        raise DataError("no output file; expected an .arrow or .parquet file as `output=`")
     check_file(written, ".arrow", ".parquet", read=(source, judged_run["run"], judged_run["qrels"]))
     queries = _read(source, judged_run, columns, features=features, group=group, zero_based=zero_based)
     write_queries(queries, written)
@@ -75,7 +75,7 @@ def show(
     group: Sizes = None,
     zero_based: ZeroBased = False,
 ) -> None:
-    """What a file holds: queries, items, grades, list lengths, scores."""
+    """Show what a file contains: queries, items, grades, list lengths, scores."""
     import numpy as np
 
     from isrr.gains import relevant_total
@@ -83,7 +83,7 @@ def show(
     queries = _read(source, judged_run, columns, features=features, group=group, zero_based=zero_based)
     lengths = queries.n_items
     say(f"{source or judged_run['run']}: {queries!r}")
-    say(f"items a query   {lengths.mean():.1f} on average, {lengths.min()} to {lengths.max()}")
+    say(f"items per query {lengths.mean():.1f} on average, {lengths.min()} to {lengths.max()}")
     if queries.relevance is not None:
         grades, counts = np.unique(queries.relevance, return_counts=True)
         shares = ", ".join(f"{g:g}: {c / counts.sum():.1%}" for g, c in zip(grades[:10], counts[:10], strict=True))
@@ -101,7 +101,7 @@ def show(
 
 @app.command()
 def benchmarks() -> None:
-    """The benchmarks isrr knows, with their published sizes and where to get them."""
+    """List the benchmarks isrr knows, and where to get them."""
     from isrr.data.catalog import CATALOG
 
     for name, published in CATALOG.items():
@@ -113,7 +113,7 @@ def _read(source: Path | None, judged_run: dict[str, Any], columns: dict[str, An
     from isrr.data.frames import read_queries
 
     if source is None and judged_run["run"] is None and judged_run["qrels"] is None:
-        raise DataError("name a file of queries, or a run with its judgments: `run=` and `qrels=`")
+        raise DataError("no input; expected a file of queries, or `run=` and `qrels=`")
     queries = read_queries(source, **judged_run, **columns, **letor, comment_ids=True)
     warn_of_notes(queries)
     return queries

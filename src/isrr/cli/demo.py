@@ -1,5 +1,8 @@
 """`isrr demo`: the main job, end to end, on data made on the spot."""
 
+import shlex
+import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +24,11 @@ if TYPE_CHECKING:
 
 
 def demo(
-    folder: Annotated[Path, typer.Option("--out", "-o", help="Where to write the results.")] = Path("isrr-demo"),
+    folder: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("isrr-demo"),
     promise: Promise = PROMISES[0],
-    seed: Annotated[int, typer.Option(help="Names the data.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the data.")] = 0,
 ) -> None:
-    """Make queries, train a scorer, calibrate, print certificate and trade-off, draw the figure and the page."""
+    """Run the whole job on generated data: train, calibrate, print the certificate, draw the figure and the report."""
     from isrr.calibration.calibrate import calibrate
     from isrr.data.frames import write_queries
 
@@ -42,15 +45,30 @@ def demo(
     outcome.save(folder / "ranker.json")
 
     thresholds = _thresholds_alone(judged, validation, outcome.k)
-    out.print(_table(thresholds, outcome.k))
+    say("\nHow the cost grows with fairness, as measured (only the certificate is a promise):")
+    out.print(_table(outcome))
     written = ["judged.parquet", "validation.parquet", "ranker.json"]
     if _drawn(folder / "tradeoff.png", outcome, thresholds):
         written.append("tradeoff.png")
     write_page(folder / "report.html", outcome, judged, validation, f"isrr demo --out {folder}")
+    place, command = shlex.quote(str(folder)), _command()
     say(f"\nwritten: {', '.join(str(folder / name) for name in written)}")
-    say(f"to look at, in any browser: {folder}/report.html")
-    files = f"{folder}/judged.parquet --validation {folder}/validation.parquet"
-    say(f"again, by hand: isrr calibrate {files} -p '{promise}' -o {folder}/again.json")
+    say(f"open in a browser: {folder}/report.html")
+    say("\nNext, try:")
+    say(f"  {command} show {place}/ranker.json")
+    data = f"{place}/judged.parquet --validation {place}/validation.parquet"
+    say(f"  {command} calibrate {data} -p '{promise}' -o {place}/again.json")
+
+
+def _command() -> str:
+    """How to call isrr from the present folder, so that the commands printed can be pasted as they are."""
+    script = Path(sys.executable).with_name("isrr")
+    if shutil.which("isrr") == str(script):
+        return "isrr"
+    if not script.exists():
+        return f"{shlex.quote(sys.executable)} -m isrr"
+    here = Path.cwd()
+    return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
 
 
 def _refuse_unpromised(text: str) -> None:
@@ -61,10 +79,13 @@ def _refuse_unpromised(text: str) -> None:
         lacking = set(Promise.parse(text).columns) - {"relevance"}
     except PromiseError as error:
         if "`bound=`" in str(error):
-            raise PromiseError(f"write the bound into the promise, as in '{text.strip()} with bound 10'") from None
+            raise PromiseError(f"expected a bound in the promise, as in '{text.strip()} with bound 10'") from None
         raise
     if lacking:
-        raise PromiseError(f"the demo's items have no {lacking.pop().replace('_', ' ')}; promise ndcg, for example")
+        raise PromiseError(
+            f"the demo's items have no {lacking.pop().replace('_', ' ')}; expected another promise, such as one "
+            "about ndcg"
+        )
 
 
 def _scored_queries(seed: int) -> "tuple[Queries, Queries]":
@@ -75,19 +96,19 @@ def _scored_queries(seed: int) -> "tuple[Queries, Queries]":
     from isrr.gains import ndcg
 
     made = generate("small", seed=seed)
-    say(f"queries: {len(made.train)} to train, {len(made.validation)} to validate, {len(made.test)} judged")
-    with err.status("training and compiling kernels (compiled once, then cached)"):
+    say(f"queries: {len(made.train)} for training, {len(made.validation)} for validation, {len(made.test)} judged")
+    with err.status("training, and compiling kernels (only the first time)"):
         scorer, score = _fitted(made.train.features, made.train.relevance, seed)
         validation = made.validation.with_scores(score(made.validation.features))
         judged = made.test.with_scores(score(made.test.features))
         utility = float(np.nanmean(ndcg(judged)))
-    say(f"scores:  {scorer}, NDCG@5 {utility:.4f} on the judged queries, in the deterministic order\n")
+    say(f"scores:  {scorer}, NDCG@5 {utility:.4f} on the judged queries, sorted by score\n")
     return judged, validation
 
 
 @dataclass(frozen=True)
 class _Curve:
-    """GPL at temperature 1 by threshold alone, the paper's own search, and the deterministic order's utility."""
+    """What the paper's search, by threshold alone at temperature 1, finds; and the utility of the order by score."""
 
     thresholds: "FloatArray"
     utility: "FloatArray"
@@ -106,7 +127,7 @@ def _thresholds_alone(judged: "Queries", validation: "Queries", k: int) -> _Curv
     mean, deviation = overall_mean_and_deviation(validation)
     thresholds = uniform_grid(GPLRanker(k=k, mean=mean, deviation=deviation).eligibility(judged))
     grid = [GPLRanker(k=k, threshold=float(t), mean=mean, deviation=deviation) for t in thresholds]
-    with progress("the paper's thresholds") as advance:
+    with progress("measuring thresholds") as advance:
         found = evaluate(judged, [GPLRanker.deterministic(k), *grid], progress=advance)
     reference, *disparities = found["disparity"].T
     gains = [fairness_gain(disparity, reference) for disparity in disparities]
@@ -149,10 +170,13 @@ def _fitted(features: Any, relevance: Any, seed: int) -> tuple[str, Callable[[An
     return "LightGBM", lambda rows: model.predict(rows)
 
 
-def _table(curve: _Curve, k: int) -> Any:
+def _table(outcome: "Certificate | Abstention") -> Any:
+    """A few configurations of the path: how much utility each keeps, and how much disparity it removes."""
     from rich.table import Table
 
-    table = Table("threshold", f"NDCG@{k}", "disparity", "fairer by", title="GPL by threshold, temperature 1", box=None)
-    for *values, gain in zip(curve.thresholds, curve.utility, curve.disparity, curve.gains, strict=True):
-        table.add_row(*(f"{value:.4f}" for value in values), percent(gain))
+    table = Table(f"{outcome.utility_name} kept", "less disparity", box=None)
+    best = outcome.curve[0].utility.value
+    for share in (0.99, 0.98, 0.97, 0.96, 0.95, 0.9):
+        point = min(outcome.curve, key=lambda point: abs(point.utility.value - share * best))
+        table.add_row(percent(point.utility.value / best), percent(point.fairness_gain.value))
     return table

@@ -13,12 +13,13 @@ from typing import Any
 from isrr.cli.console import say, show_json
 from isrr.cli.options import AsJson
 from isrr.counting import counted
+from isrr.errors import install_command
 
 MEMORY, CONTAINER_LIMIT = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """What is installed, which extras are missing and how to get them; threads, kernel cache, GPU, memory."""
+    """Show what is installed, how to install missing extras, and the threads, kernel cache, GPU and memory in use."""
     found = findings()
     if as_json:
         show_json(found)
@@ -53,12 +54,12 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     yield f"core         {_listed(found['core'])}"
     for extra, packages in found["extras"].items():
         missing = [name for name, version in packages.items() if version is None]
-        remedy = f"missing: {', '.join(missing)}; pip install 'isrr[{extra}]', in a clone '.[{extra}]'"
+        remedy = f"missing: {', '.join(missing)}; {install_command(extra)}"
         yield f"{extra:12} {remedy if missing else _listed(packages)}"
     yield f"threads      {found['threads']} on {counted(found['cores'], 'core')} (ISRR_THREADS changes it)"
-    nowhere = "none: kernels are compiled in every process; set NUMBA_CACHE_DIR to a folder that may be written to"
+    nowhere = "none: kernels are compiled in every process; set NUMBA_CACHE_DIR to a writable folder"
     yield f"kernel cache {found['kernel_cache'] or nowhere}"
-    yield f"gpu          {found['gpu'] or 'none that torch can use'}"
+    yield f"gpu          {found['gpu'] or 'none usable by torch'}"
     free, total = (found["memory_gib"][name] for name in ("available", "total"))
     yield f"memory       {'unknown' if total is None else f'{free:.1f} of {total:.1f} GiB free'}"
 

@@ -29,13 +29,13 @@ def opened(ranker: Path, trust_edited: bool) -> "Outcome":
     except CertificateError:
         if ranker.is_file() and ranker.suffix.lower() in KINDS:
             raise CertificateError(
-                f"{ranker}: not a certificate: by its name it is a table of queries; what it holds is told by: "
-                f"isrr data show {ranker}"
+                f"{ranker}: expected a ranker file (.json), found a table of queries; to look at it: isrr data show "
+                f"{ranker}"
             ) from None
         if not trust_edited:
             raise
     outcome = load(ranker, trust_edited=True)
-    warn(f"{ranker} was edited by hand; its promise does not cover what it says now")
+    warn(f"{ranker} was edited by hand; the certificate does not cover its present content")
     return outcome
 
 
@@ -61,9 +61,9 @@ def opened_rows(scored: str, columns: dict[str, Any], where: dict[str, Any]) -> 
     from isrr.engines.spark import SparkRows
 
     if where["engine"] == "dask":
-        raise PromiseError("rankings are made by engine 'local' or 'spark', not by 'dask'")
+        raise PromiseError("`engine=dask` cannot write rankings; expected local or spark")
     if where["engine"] == "local" and where["trust_layout"]:
-        raise PromiseError("rankings by engine 'local' are made in memory; leave out --trust-layout, or use 'spark'")
+        raise PromiseError("`trust_layout=` needs `engine=spark` here: the local engine ranks in memory")
     with closing(open_source(scored, **columns, **where)) as rows:
         assert isinstance(rows, InMemory | SparkRows)
         yield rows
@@ -80,16 +80,16 @@ def status_of(ranker: Path, outcome: "Outcome") -> "tuple[Standing, str]":
 
 
 def warn_of_no_promise(ranker: Path, outcome: "Outcome", used: "GPLRanker", what: str) -> None:
-    """Say so where nothing was promised, or the promise no longer stands, and what is used all the same.
+    """Warn if nothing was promised, or the promise is no longer valid, and say what is used instead.
 
     Args:
         ranker: The ranker file.
         outcome: What it holds.
         used: What ranks in this command.
-        what: What is told of its order, as in "what is measured is".
+        what: What the command does with it, as in "measuring".
     """
     standing, words = status_of(ranker, outcome)
-    order = "the deterministic order" if used.is_deterministic else "its own ranker, all the same"
+    order = "the order by score" if used.is_deterministic else "its ranker anyway"
     if outcome.abstained:
         warn(f"{ranker} is an abstention: nothing was promised; {what} {order}")
     elif standing != "valid":
@@ -123,11 +123,11 @@ def judged_or_run(
 
     run, qrels = judged_run["run"], judged_run["qrels"]
     if (judged is None) == (run is None):
-        raise DataError("name a table of judged queries, or give `run=` and `qrels=`")
+        raise DataError("expected either a table of judged queries, or `run=` and `qrels=`")
     if judged is not None and qrels is not None:
-        raise DataError(f"{judged}: judgments (`qrels=`) belong to a run; give it as `run=`")
+        raise DataError(f"{judged}: found a table together with `qrels=`; expected the run as `run=`")
     if run is not None and qrels is None:
-        raise DataError(f"{run}: a run has no grades; give the judgments too: `qrels=`")
+        raise DataError(f"{run}: a run has no grades; expected the judgments as `qrels=`")
     name = str(judged or run)
     if judged is not None and all(value is None for value in judged_run.values()):
         return judged, columns, name
@@ -145,15 +145,15 @@ def warn_of_notes(queries: "Queries") -> None:
 def check_file(file: Path, *suffixes: str, read: Iterable[str | Path | None] = ()) -> None:
     """Refuse a file that could not be written at the end, or is one of those read: better now than after the work."""
     if suffixes and file.suffix.lower() not in suffixes:
-        raise DataError(f"{file}: the name must end in {' or '.join(suffixes)}")
+        raise DataError(f"{file}: the file name must end in {' or '.join(suffixes)}")
     if file.is_dir():
-        raise DataError(f"{file}: this is a folder; name a file")
+        raise DataError(f"{file}: expected a file, found a folder")
     if not file.absolute().parent.is_dir():
-        raise DataError(f"{file}: the folder {file.parent} does not exist; make it first")
+        raise DataError(f"{file}: the folder {file.parent} does not exist; create it first")
     if not os.access(file.absolute().parent, os.W_OK):
-        raise DataError(f"{file}: nothing may be written to the folder {file.parent}; name another")
+        raise DataError(f"{file}: the folder {file.parent} is not writable; choose another")
     if file.exists() and any(source is not None and _is(file, source) for source in read):
-        raise DataError(f"{file}: this file is read, and would be overwritten; name another to write to")
+        raise DataError(f"{file}: this is an input file, and would be overwritten; choose another output file")
 
 
 def _is(file: Path, other: str | Path) -> bool:
@@ -165,9 +165,9 @@ def check_folder(folder: Path) -> None:
     """Refuse a folder that could not be made or filled at the end."""
     there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     if not there.is_dir():
-        raise DataError(f"{folder}: {'this' if there == folder.absolute() else there} is a file; name a folder")
+        raise DataError(f"{folder}: expected a folder, but {'it' if there == folder.absolute() else there} is a file")
     if not os.access(there, os.W_OK):
-        raise DataError(f"{folder}: nothing may be written to {there}; name another folder")
+        raise DataError(f"{folder}: {there} is not writable; choose another folder")
 
 
 def warn_of_drift(outcome: "Outcome", outside: float) -> None:
@@ -175,6 +175,6 @@ def warn_of_drift(outcome: "Outcome", outside: float) -> None:
     if outside > 0.02:
         low, _, _, _, high = outcome.provenance.score_quantiles
         warn(
-            f"{outside:.0%} of the scores lie outside [{low:.4g}, {high:.4g}], where calibration saw 99.8 % of them; "
-            "a promise covers scores on its own scale only"
+            f"{outside:.0%} of the scores lie outside [{low:.4g}, {high:.4g}], the range of 99.8 % of the scores at "
+            "calibration; the promise covers only scores on that scale"
         )

@@ -1,10 +1,10 @@
 """The ledger of looks: which judged queries were looked at before, for what, and at which chance of error.
 
-Trying again on the same judged queries until something certifies is not what the confidence speaks of. The ledger
-counts looks at the same queries, told by their fingerprint whatever the file is called, so that a certificate can say
-it is not the first, and what holds for all looks together. Scoring the queries anew changes nothing: what is looked at
+Trying again on the same judged queries until something certifies voids the confidence. The ledger
+counts looks at the same queries, recognised by their fingerprint, not by the file name, so that a certificate can say
+it is not the first, and what holds for all looks together. New scores change nothing: what counts
 is their judgments. The ledger lies beside the judged queries, where everybody who looks at them finds it; where nothing
-may be written there, beside the ranker file. A copy of the data in another folder starts a count of its own.
+may be written there, beside the ranker file. A copy of the data in another folder starts a new count.
 """
 
 import json
@@ -27,8 +27,8 @@ def check_ledger(judged: Path, out_file: Path) -> None:
     ledger = _home(judged, out_file) / NAME
     if ledger.exists() and not (ledger.is_file() and os.access(ledger, os.R_OK | os.W_OK)):
         raise DataError(
-            f"{ledger}: looks at the judged queries are counted here, and it is no file that you may read and write; "
-            "make it one"
+            f"{ledger}: analyses of the judged queries are counted in this file; expected a file that you can read and "
+            "write"
         )
 
 
@@ -85,7 +85,7 @@ def _alone_with(ledger: Path) -> Iterator[IO[bytes]]:
 
 
 def _append(file: IO[bytes], line: str) -> None:
-    """Add a line of its own, also after one that was cut off."""
+    """Add a new line, also after one that was cut off."""
     if file.tell():
         file.seek(-1, os.SEEK_END)
         line = line if file.read(1) == b"\n" else f"\n{line}"

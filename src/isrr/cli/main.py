@@ -1,4 +1,4 @@
-"""The command line: one verb per job. What a command ends with is told in `isrr.cli.exits`."""
+"""The command line: one verb per job. `isrr.cli.exits` lists the exit codes."""
 
 from typing import Any
 
@@ -17,8 +17,8 @@ from isrr.cli.scoring import score, train
 from isrr.cli.serving import monitor, serve
 
 COMMANDS = {
-    "To begin with": (demo, doctor),
-    "From judged queries to ranked lists": (start, calibrate, rank, show, check, plan),
+    "First steps": (demo, doctor),
+    "Certify and rank": (start, calibrate, rank, show, check, plan),
     "From features to scores": (train, score),
     "In production": (serve, monitor, report),
     "For research": (reproduce,),
@@ -54,13 +54,17 @@ def _version(wanted: bool) -> None:
 def options(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
-    """Stochastic ranking at inference time, with guarantees.
+    """Fairer exposure from any ranking model, with a guarantee on quality.
 
-    Begin with `isrr demo`, or with judged queries of your own:
+    Try `isrr demo`. With your own scores, but no labels:
+
+    isrr start scored.parquet -p 'ndcg@5 >= 95% of deterministic'
+
+    With judged queries:
+
     isrr calibrate judged.parquet -p 'ndcg@5 >= 95% of deterministic'
 
-    Exit codes: 0 done, 1 a service that could not start, 2 input that
-    cannot be used, 3 an abstention, 4 a promise found broken, 130 Ctrl-C.
+    Exit codes: 0 success, 1 the service could not start, 2 unusable input, 3 abstention, 4 broken promise, 130 Ctrl-C.
     """
 
 

@@ -19,20 +19,21 @@ COLUMNS = {  # what a column holds, and the names under which it is found by its
     "item_group": ("the item's provider or group", ("group", "provider", "item_group")),
 }
 ENGINE = {  # where the work is done
-    "engine": (str, "local", "local; or spark or dask, to work where the table is, with the same bits."),
-    "master": (str | None, None, "Spark's master, e.g. spark://host:7077, yarn or local[4]."),
-    "trust_layout": (bool, False, "The rows of a query stand together in one file: stream them as they lie."),
-    "partitions": (int | None, None, "On Spark: how many partitions scattered rows are brought into."),
+    "engine": (str, "local", "local, spark or dask; results are bit-for-bit identical."),
+    "master": (str | None, None, "Spark master, e.g. spark://host:7077, yarn or local[4]."),
+    "trust_layout": (bool, False, "Assume that all rows of a query are adjacent in one file, and stream them."),
+    "partitions": (int | None, None, "On Spark: number of partitions when rows must be regrouped."),
 }
+TESTING, MEANING = "How it is tested", "What the promise means"  # panels of the help
 Judged = Annotated[
     str | None,
     typer.Argument(
-        help="Judged queries, one row per item: query, item, score, relevance. Parquet (several files by a pattern), "
-        "CSV, JSONL or Arrow. Leave it out with --run and --qrels, or with --log and --clicks.",
+        help="Judged queries, one row per item: query, item, score, relevance. Parquet (also a pattern such as "
+        "'judged/*.parquet'), CSV, JSONL or Arrow. Omit it with --run and --qrels, or with --log and --clicks.",
         show_default=False,
     ),
 ]
-RankerFile = Annotated[Path, typer.Argument(help="A ranker file, written by `isrr calibrate`.")]
+RankerFile = Annotated[Path, typer.Argument(help="Ranker file, from `isrr calibrate` or `isrr start`.")]
 Promise = Annotated[
     str,
     typer.Option(
@@ -47,14 +48,14 @@ Promises = Annotated[
     typer.Option(
         "--promise",
         "-p",
-        help=f"A promise: {'; '.join(PROMISES)}. Repeat for several that must hold together.",
+        help=f"The promise. Examples: {'; '.join(PROMISES)}. Repeat the option for several that must all hold.",
         autocompletion=offered_promises,
     ),
 ]
 Loss = Annotated[
     str,
     typer.Option(
-        help="What to train for; the first unless named. "
+        help="Training loss; by default the first of its kind. "
         + "; ".join(f"{kind}: {', '.join(losses)}" for kind, losses in LOSSES.items()),
         autocompletion=offered(tuple(loss for losses in LOSSES.values() for loss in losses)),
     ),
@@ -62,16 +63,17 @@ Loss = Annotated[
 Features = Annotated[
     list[str] | None,
     typer.Option(
-        help="For tables: a column of lists (`features` unless named), or columns of numbers; repeat it, or name "
-        "several by a pattern such as 'f*'."
+        help="For tables: a column of lists (by default `features`), or columns of numbers. Repeat it, or use a "
+        "pattern "
+        "such as 'f*'."
     ),
 ]
 ZeroBased = Annotated[bool, typer.Option("--zero-based", help="For LETOR text whose first feature has index 0.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Trust = Annotated[bool, typer.Option("--trust-edited", help="Accept a ranker file that was edited by hand.")]
 Sizes = Annotated[
     Path | None,
-    typer.Option("--group", help="For LETOR text without qid: file with the sizes of consecutive queries, one a line."),
+    typer.Option("--group", help="For LETOR text without qid: file with the size of each query, one per line."),
 ]
 
 
@@ -79,20 +81,26 @@ def with_meaning(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say what a promise means; it takes them together, as the dict `meaning`."""
     options = {
         "per_segment": (
-            Annotated[bool, typer.Option("--per-segment", help="The promise must hold in every segment.")],
+            Annotated[
+                bool,
+                typer.Option("--per-segment", help="The promise must hold in every segment.", rich_help_panel=MEANING),
+            ],
             False,
         ),
         "bound": (
             Annotated[
                 float | None,
-                typer.Option(help="Largest value an item can have (dcg, value), or a query (disparity)."),
+                typer.Option(
+                    help="Largest possible value of an item (dcg, value) or of a query (disparity).",
+                    rich_help_panel=MEANING,
+                ),
             ],
             None,
         ),
-        "gain": (Annotated[str, choice("gain", "Gain of a grade")], "exponential"),
-        "discount": (Annotated[str, choice("discount", "Weight of a place")], "log2"),
+        "gain": (Annotated[str, choice("gain", "How much a grade is worth", MEANING)], "exponential"),
+        "discount": (Annotated[str, choice("discount", "How much a place is worth", MEANING)], "log2"),
         "empty_query": (
-            Annotated[str | None, choice("empty_query", "What a query with nothing to measure counts as")],
+            Annotated[str | None, choice("empty_query", "How queries without a relevant item count", MEANING)],
             None,
         ),
     }
@@ -104,7 +112,7 @@ def with_run(command: Callable[..., None]) -> Callable[..., None]:
 
     They are named as the arguments of `read_queries`, and are None where they were not given.
     """
-    panel = "A run with its judgments, in place of a table"
+    panel = "A run with its judgments, instead of a table"
     formats = "TREC text (also .gz), BEIR's TSV, a table, or JSON {query: {item: number}}"
     others = "Quepid's CSV, OpenSearch's judgments, an Elasticsearch _rank_eval request"
 
@@ -117,7 +125,7 @@ def with_run(command: Callable[..., None]) -> Callable[..., None]:
     options = {
         "run": (source(f"Items retrieved for each query, with their scores: {formats}."), None),
         "qrels": (source(f"The judgments of the run: the same formats, {others}."), None),
-        "ties": (one_of("ties", "Order equal scores as trec_eval does, for figures equal to its own"), None),
+        "ties": (one_of("ties", "Order equal scores as trec_eval does, to get the same figures"), None),
         "unjudged": (
             one_of("unjudged", "How items without a grade count; by default zero with --qrels, else refuse"),
             None,
@@ -130,7 +138,7 @@ def with_run(command: Callable[..., None]) -> Callable[..., None]:
 
 def with_clicks(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options for clicks in place of judgments; it takes them together, as the dict `clicked`."""
-    panel = "Clicks, in place of judged queries"
+    panel = "Clicks, instead of judged queries"
 
     def option(kind: Any, text: str) -> Any:
         return Annotated[kind, typer.Option(help=text, rich_help_panel=panel)]
@@ -146,18 +154,20 @@ def with_clicks(command: Callable[..., None]) -> Callable[..., None]:
             None,
         ),
         "logger": (
-            option(list[Path] | None, "Ranker file of what served, or several; by default those kept in the log."),
+            option(list[Path] | None, "Ranker file (or several) that served the lists; by default those in the log."),
             None,
         ),
         "unit": (
-            Annotated[str | None, choice("unit", "What is independent of one another; sessions, if logged", panel)],
+            Annotated[
+                str | None, choice("unit", "What is independent of each other; by default sessions, if logged", panel)
+            ],
             None,
         ),
-        "first": (option(int, "Lists of each unit that count, the earliest ones."), 1),
+        "first": (option(int, "How many lists of each unit count, from the earliest on."), 1),
         "within": (option(str | None, "How long after its list a click counts, e.g. 30m, 1h or 2d."), None),
-        "most_clicks": (option(int, "Clicks on one list beyond which none of them counts: a machine made them."), 30),
-        "kind": (option(str | None, "Count clicks of this kind alone, such as purchase."), None),
-        "anchor": (option(float, "Share of lists that the new ranker keeps in the order by score."), 0.0),
+        "most_clicks": (option(int, "If a list has more clicks than this, none of them count (a bot)."), 30),
+        "kind": (option(str | None, "Count only clicks of this kind, such as purchase."), None),
+        "anchor": (option(float, "Share of lists that the new ranker serves in the order by score."), 0.0),
     }
     return _together("clicked", options)(command)
 
@@ -169,7 +179,7 @@ def with_columns(*roles: str) -> Callable[[Callable[..., None]], Callable[..., N
 
 def with_engine(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say where the work is done; it takes them together, as the dict `where`."""
-    panel = "Where the work is done"
+    panel = "Where it runs"
     options = {
         name: (Annotated[kind, typer.Option(f"--{name.replace('_', '-')}", help=text, rich_help_panel=panel)], default)
         for name, (kind, default, text) in ENGINE.items()
@@ -204,6 +214,6 @@ def _together(
 
 def _column(role: str) -> Any:
     meaning, names = COLUMNS[role]
-    help_text = f"Column with {meaning}; without it, {', '.join(names)}."
-    option = typer.Option(help=help_text, metavar="NAME", rich_help_panel="Columns, where they have other names")
+    help_text = f"Column with {meaning}; by default {' or '.join(names)}."
+    option = typer.Option(help=help_text, metavar="NAME", rich_help_panel="Columns, if they have other names")
     return Annotated[str | None, option]

@@ -26,17 +26,18 @@ def report(
     judged: Annotated[
         str | None,
         typer.Argument(
-            help="The judged queries it was calibrated on, several Parquet files by a pattern; without them the page "
-            "stands still."
+            help="The judged queries it was calibrated on (a pattern for several Parquet files). Without them the page "
+            "is not interactive."
         ),
     ] = None,
     out_file: Annotated[Path, typer.Option("--out", "-o", help="Where to write the page.")] = Path("report.html"),
     validation: Annotated[
-        Path | None, typer.Option(help="Other judged queries, to shape the band that holds for all promises at once.")
+        Path | None,
+        typer.Option(help="Other judged queries; they tighten the bounds that hold for all promises at once."),
     ] = None,
     trust_edited: Trust = False,
 ) -> None:
-    """Write one HTML file with the verdict, the trade-off explorer and who gains and loses exposure.
+    """Write an HTML report: the promise, the trade-off, and who gains and loses exposure.
 
     isrr report ranker.json judged.parquet -o report.html
     """
@@ -47,7 +48,7 @@ def report(
     outcome = opened(ranker, trust_edited)
     if not isinstance(outcome, Certificate | Abstention):
         raise CertificateError(
-            f"{ranker}: made by isrr start, before anything was judged; see it by: isrr show {ranker}"
+            f"{ranker}: made by isrr start, without judged queries to report on; to look at it: isrr show {ranker}"
         )
     if outcome.provenance.clicks is not None:
         raise CertificateError(

@@ -1,6 +1,6 @@
-"""`isrr reproduce`: the paper's tables and figures, one command a result.
+"""`isrr reproduce`: the paper's tables and figures, one command per result.
 
-Every result is kept as JSON in the output folder, one file a data set and scorer: a second run reads what is there,
+Every result is kept as JSON in the output folder, one file per data set and scorer: a second run reads what is there,
 unless the data or the settings are others.
 """
 
@@ -38,30 +38,33 @@ def reproduce(
         list[str] | None,
         typer.Option(
             help="A data set: its folder (named as in `isrr data benchmarks`), NAME=FOLDER, a folder of such folders, "
-            "or a file of judged queries with scores. Repeat for several. runtime needs none."
+            "or a file of judged queries with scores. Repeat for several. Not needed for runtime."
         ),
     ] = None,
-    folder: Annotated[Path, typer.Option("--out", "-o", help="Where results go.")] = Path("reproduction"),
+    folder: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("reproduction"),
     scorer: Annotated[
-        list[str] | None, typer.Option(help="Scorers to use in place of the result's own. Repeat for several.")
+        list[str] | None, typer.Option(help="Scorers to use instead of the default ones. Repeat for several.")
     ] = None,
-    splits: Annotated[int, typer.Option(help="Random splits of a table, as in the paper.")] = 50,
-    many: Annotated[int, typer.Option(help="Splits of the long-run columns.")] = 1_000,
-    bootstrap: Annotated[int, typer.Option(help="Bootstrap repetitions.")] = 1_000,
-    epochs: Annotated[int, typer.Option(help="Epochs of the nets.")] = 100,
-    threads: Annotated[int, typer.Option(help="Threads of boosted trees; 0 takes all cores.")] = 0,
-    sample: Annotated[int, typer.Option(help="Training queries that runtime times epochs on.")] = 2_000,
+    splits: Annotated[int, typer.Option(help="Number of random splits, as in the paper.")] = 50,
+    many: Annotated[int, typer.Option(help="Number of splits for the long-run columns.")] = 1_000,
+    bootstrap: Annotated[int, typer.Option(help="Number of bootstrap repetitions.")] = 1_000,
+    epochs: Annotated[int, typer.Option(help="Training epochs of the neural nets.")] = 100,
+    threads: Annotated[int, typer.Option(help="Threads for boosted trees; 0 means all cores.")] = 0,
+    sample: Annotated[int, typer.Option(help="For runtime: number of training queries to time.")] = 2_000,
 ) -> None:
-    """Reproduce tables and figures of the paper, ours beside the paper's."""
+    """Reproduce the tables and figures of the paper, next to the published ones.
+
+    The paper: R. Guo, J.-F. Ton, Y. Liu and H. Li, Inference-time Stochastic Ranking with Risk Control, 2023.
+    """
     from isrr.experiments.datasets import data_sets
     from isrr.experiments.pools import Pools
 
     if result not in CHOICES["result"]:
-        raise ValueError(f"there is no result {result!r}; there are {', '.join(CHOICES['result'])}")
+        raise ValueError(f"unknown result {result!r}; expected one of {', '.join(CHOICES['result'])}")
     wanted = RESULTS if result == ALL else [result]
     found = data_sets(data or [])
     if not found and wanted != ["runtime"]:
-        raise ValueError("name a data set: --data FOLDER; `isrr data benchmarks` lists those of the catalog")
+        raise ValueError("no data set; expected --data FOLDER (`isrr data benchmarks` lists known ones)")
     check_folder(folder)
     pools = Pools(folder / "pools", epochs=epochs, threads=threads, say=lambda text: err.print(text))
     sizes = {"n_splits": splits, "many_splits": many, "n_bootstrap": bootstrap}

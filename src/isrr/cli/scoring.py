@@ -30,19 +30,20 @@ def train(
     loss: Loss = "",
     validation: Annotated[
         list[Path] | None,
-        typer.Option(help="Queries to stop and choose by; without them a fifth of the data is set aside."),
+        typer.Option(help="Queries for early stopping; by default a fifth of the data."),
     ] = None,
-    test: Annotated[list[Path] | None, typer.Option(help="Queries to print NDCG@5 for at the end.")] = None,
+    test: Annotated[list[Path] | None, typer.Option(help="Queries on which to print NDCG@5 at the end.")] = None,
     grid: Annotated[
-        bool, typer.Option("--grid", help="Search the paper's grid, less what --set fixes; resumable.")
+        bool,
+        typer.Option("--grid", help="Search the paper's grid of parameters, except those given by --set; resumable."),
     ] = False,
-    normalize: Annotated[str, choice("normalize", "Features as they are, or to [0, 1] in each query")] = "",
-    seed: Annotated[int, typer.Option(help="Seed of all chance in training.")] = 0,
-    threads: Annotated[int, typer.Option(help="Threads for boosted trees; 0 takes all cores.")] = 0,
+    normalize: Annotated[str, choice("normalize", "Scale features to [0, 1] within each query, or not")] = "",
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    threads: Annotated[int, typer.Option(help="Threads for boosted trees; 0 means all cores.")] = 0,
     set_: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="A parameter, NAME=VALUE: rounds=200, epochs=50, hidden=[64,64]. Repeat for several."
+            "--set", help="A parameter as NAME=VALUE, e.g. rounds=200, epochs=50, hidden=[64,64]. Repeat for several."
         ),
     ] = None,
     features: Features = None,
@@ -82,11 +83,11 @@ def score(
     out: Annotated[Path, typer.Option("--out", "-o", help="File for the scored queries, .parquet or .arrow.")],
     features: Features = None,
 ) -> None:
-    """Score queries with a trained scorer; features are left out of the result.
+    """Score queries with a trained scorer; the output has no features.
 
     isrr score model/ judged.txt --out judged.parquet
 
-    Of a table, the columns it was trained on are taken, in whatever order they stand.
+    From a table, the columns used in training are read by name, in any order.
     """
     from isrr.data.frames import read_queries, write_queries
     from isrr.scores.base import mean_ndcg
@@ -99,8 +100,9 @@ def score(
     raw_scores = scorer.score(queries)
     if (share := scorer.share_learnt_from(queries)) > 0:
         warn(
-            f"about {share:.0%} of these queries trained the scorer or told it when to stop: it scores them too well, "
-            "and a promise calibrated on them does not hold for new ones"
+            f"about {share:.0%} of these queries were used to train the scorer or to stop its training; its scores "
+            "for them "
+            "are too good, and a promise calibrated on them does not hold for new queries"
         )
     write_queries(replace(queries.with_scores(raw_scores), features=None), out)
     judged = "" if queries.relevance is None else f"; NDCG@5 {mean_ndcg(queries, raw_scores):.4f}"
@@ -118,8 +120,7 @@ def _trained_columns(names: tuple[str, ...], data: Path) -> list[str] | None:
     missing = ", ".join(repr(name) for name in names if name not in have)
     if missing:
         raise ScorerError(
-            f"{data}: the scorer was trained on {missing}, which the table does not have; the columns are "
-            f"{', '.join(have)}"
+            f"{data}: no column {missing}, which the scorer was trained on; the columns are {', '.join(have)}"
         )
     return list(names)
 
@@ -133,8 +134,9 @@ def _training_queries(
         learnt, held_out = read(data), read(validation)
         if (share := share_in(sample_of([learnt]), held_out)) > 0:
             warn(
-                f"about {share:.0%} of the validation queries are trained on as well: training stops too late, and its "
-                "NDCG@5 is too high"
+                f"about {share:.0%} of the validation queries are also training queries; training will stop too "
+                "late, and the "
+                "NDCG@5 it prints is too high"
             )
         return learnt, held_out
     from isrr.data.split import split
@@ -155,7 +157,7 @@ def _search(kind: Any, settings: dict[str, Any], learnt: "Queries", held_out: "Q
     from isrr.scores.search import PAPER_GRID, search
 
     if kind.kind == "net":
-        raise ValueError("--grid searches boosted trees; a net has no such grid")
+        raise ValueError("--grid works with boosted trees only, not with a net")
     grid = {name: values for name, values in PAPER_GRID.items() if name not in settings}
     with _bar("points") as advance:
         finished = search(kind, learnt, held_out, out, grid=grid, settings=settings, progress=advance)
@@ -181,9 +183,9 @@ def _parsed(kind: Any, settings: list[str]) -> dict[str, Any]:
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
-            raise ValueError(f"--set takes NAME=VALUE, got {setting!r}")
+            raise ValueError(f"--set: expected NAME=VALUE, got {setting!r}")
         if name not in known:
-            raise ValueError(f"{kind.kind} has no parameter {name!r}; it has {', '.join(known)}")
+            raise ValueError(f"{kind.kind} has no parameter {name!r}; expected one of {', '.join(known)}")
         try:
             parsed[name] = json.loads(value)
         except ValueError:

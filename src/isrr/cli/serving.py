@@ -22,34 +22,36 @@ if TYPE_CHECKING:
 
 def serve(
     ranker: RankerFile,
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for every one.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.", min=0, max=65535)] = 8080,
-    workers: Annotated[int, typer.Option(help="Processes that serve.", min=1)] = 1,
+    workers: Annotated[int, typer.Option(help="Number of server processes.", min=1)] = 1,
     log: Annotated[Path | None, typer.Option(help="Folder for the served-ranking log.")] = None,
-    log_megabytes: Annotated[int, typer.Option(help="A log file is closed at this size.", min=1)] = 256,
+    log_megabytes: Annotated[int, typer.Option(help="Size at which a new log file is started.", min=1)] = 256,
     log_hottest: Annotated[
         float | None,
         typer.Option(
-            help="Leave out of the log the candidates that no ranker up to this temperature can show in the first k "
-            "places; hotter rankers can then not be judged by the log. All candidates are logged unless given."
+            help="Log only candidates that a ranker up to this temperature could show in the first k places. Hotter "
+            "rankers can then not be evaluated from the log. By default all candidates are logged."
         ),
     ] = None,
     rollout: Annotated[
         bool,
-        typer.Option("--rollout", help="Split sessions by lot, along the path of a certificate of clicks."),
+        typer.Option("--rollout", help="Roll out a certificate from clicks: split sessions at random."),
     ] = False,
-    control: Annotated[float, typer.Option(help="In a rollout: share of sessions in the order by score.")] = 0.5,
-    budget: Annotated[int, typer.Option(help="In a rollout: sessions after which a step has failed.", min=1)] = 200_000,
+    control: Annotated[float, typer.Option(help="In a rollout: share of sessions that get the order by score.")] = 0.5,
+    budget: Annotated[
+        int, typer.Option(help="In a rollout: number of sessions after which a step fails.", min=1)
+    ] = 200_000,
     api_key: Annotated[
-        str | None, typer.Option(help="What clients must send; better given in ISRR_API_KEY.", show_default=False)
+        str | None, typer.Option(help="Key that clients must send; safer in ISRR_API_KEY.", show_default=False)
     ] = None,
     max_items: Annotated[int, typer.Option(help="Longest list of candidates.", min=1)] = 10_000,
     max_body_megabytes: Annotated[int, typer.Option(help="Largest request body.", min=1)] = 16,
-    max_concurrency: Annotated[int, typer.Option(help="Requests a worker takes at a time.", min=1)] = 256,
+    max_concurrency: Annotated[int, typer.Option(help="Concurrent requests per worker.", min=1)] = 256,
     access_log: Annotated[bool, typer.Option("--access-log", help="Log every request.")] = False,
     trust_edited: Trust = False,
 ) -> None:
-    """Rank over HTTP: candidates with scores in, an order with a certificate behind it out.
+    """Serve rankings over HTTP: send candidates with scores, get them in order.
 
     isrr serve ranker.json --port 8080 --workers 2 --log served/
     """
@@ -77,7 +79,7 @@ def _begin_rollout(ranker: Path, outcome: "Outcome", log: Path | None, control: 
     from isrr.clicks.rollout import Rollout, read_rollout
 
     if log is None:
-        raise PromiseError("a rollout is decided by the log; give a folder for it (`log=`)")
+        raise PromiseError("a rollout needs a served-ranking log; expected a folder as `log=`")
     if read_rollout(ranker, outcome.id) is None:
         Rollout.begin(outcome, control, budget).save(ranker)
 
@@ -86,12 +88,12 @@ def _begin_rollout(ranker: Path, outcome: "Outcome", log: Path | None, control: 
 def monitor(
     ranker: RankerFile,
     columns: dict[str, Any],
-    log: Annotated[Path, typer.Option(help="The served-ranking log: its folder, or a JSONL or Parquet file.")],
+    log: Annotated[Path, typer.Option(help="Served-ranking log: a folder, or a JSONL or Parquet file.")],
     judgments: Annotated[
-        Path | None, typer.Option(help="Judged candidates: query, item, relevance; segment and group.")
+        Path | None, typer.Option(help="Judged candidates: query, item, relevance; optionally segment and group.")
     ] = None,
     clicks: Annotated[
-        Path | None, typer.Option(help="For a promise about clicks: clicks on the lists: list_id, item_id, time.")
+        Path | None, typer.Option(help="For a promise about clicks: table with list_id, item_id, time.")
     ] = None,
     within: Annotated[
         str | None,
@@ -101,22 +103,22 @@ def monitor(
         ),
     ] = None,
     state: Annotated[
-        Path | None, typer.Option(help="What was counted so far; beside the ranker file unless given.")
+        Path | None, typer.Option(help="File with the monitor's state; by default beside the ranker file.")
     ] = None,
     delta: Annotated[
-        float | None, typer.Option(help="Chance of ever raising a false alarm; 1 − confidence unless given.")
+        float | None, typer.Option(help="Probability of ever raising a false alarm; by default 1 − confidence.")
     ] = None,
-    expires: Annotated[str | None, typer.Option(help="End of the certificate's term, e.g. 2027-01-31.")] = None,
-    ledger_file: Annotated[Path | None, typer.Option("--ledger", help="Write the exposure ledger: Parquet.")] = None,
-    figure: Annotated[Path | None, typer.Option(help="Draw the ledger's disparity over time: PNG, SVG or PDF.")] = None,
-    parquet: Annotated[Path | None, typer.Option(help="Keep the log as one Parquet file.")] = None,
+    expires: Annotated[str | None, typer.Option(help="Date on which the certificate expires, e.g. 2027-01-31.")] = None,
+    ledger_file: Annotated[Path | None, typer.Option("--ledger", help="Write the exposure ledger (Parquet).")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw disparity over time: PNG, SVG or PDF.")] = None,
+    parquet: Annotated[Path | None, typer.Option(help="Also write the log as one Parquet file.")] = None,
     as_json: AsJson = False,
     trust_edited: Trust = False,
 ) -> None:
-    """Watch the promise as judgments or clicks arrive; exit code 4 and a revoked certificate on an alarm.
+    """Check the promise as judgments or clicks arrive; on an alarm, revoke the certificate (exit code 4).
 
-    Exit code 2 where no judgment has counted so far, with a warning that says why. Shares of exposure of groups are
-    watched by the log alone.
+    Exit code 2 if no judgment counts yet; a warning says why. Without judgments or clicks, shares of exposure of groups
+    are monitored with the log alone.
 
     isrr monitor ranker.json --log served/ --judgments new.parquet
 
@@ -166,9 +168,8 @@ def monitor(
     if watch.selected:
         warn(as_options(watch.selected))
     if not watch.n_counted:
-        warn(
-            f"{judgments or log}: nothing is watched, for {'no list' if by_log else 'no judgment'} counts: {watch.note}"
-        )
+        what = "list" if by_log else "judgment"
+        warn(f"{judgments or log}: no {what} counts, so nothing is monitored: {watch.note}")
     if expires is not None:
         set_term(ranker, outcome.id, expires)
     if parquet is not None:

@@ -56,7 +56,7 @@ def calibrate_clicks(
     count_look: Callable[[Look], tuple[int, float | None]] | None = None,
     progress: Progress | None = None,
 ) -> Certificate | Abstention:
-    """Choose the fairest ranker that keeps a share of the clicks of the order by score, by clicks on explored lists.
+    """Find the fairest ranker that keeps a share of the clicks, and certify it from a log that explored.
 
     Args:
         clicks: With a log: a table of clicks (list_id, item_id, time). Without: a table with one row per impression and
@@ -66,19 +66,19 @@ def calibrate_clicks(
             deterministic with bound 40", the column `margin` of the clicks added up over clicked items.
         confidence: Probability with which the promise holds.
         log: The served-ranking log, a folder or a file.
-        logger: Ranker file of what served, or several, or rankers by the id they are logged under; unless given, the
+        logger: Ranker file (or several) that served the lists, or rankers by their id in the log; by default the
             files that `isrr serve` left in the log's folder.
-        unit: What is independent of one another: "impression", "session" or "user"; the session unless given, where
-            sessions are logged, else the impression.
-        first: Impressions of each unit that count, the earliest ones; the promise is about their sum.
+        unit: What is independent of each other: "impression", "session" or "user"; by default the session, if
+            sessions are logged, otherwise the impression.
+        first: How many impressions of each unit count, from the earliest on; the promise is about their sum.
         within: Seconds after a list was served within which clicks on it count.
-        most_clicks: Clicks on one list beyond which none of them counts: a machine made them.
-        kind: Count clicks of this kind alone, such as "purchase".
-        anchor: Share of lists that the new ranker goes on serving in the order by score. With one, its promise can be
-            watched by clicks (`isrr monitor --clicks`) without a control arm.
+        most_clicks: If a list has more clicks than this, none of them count (a bot).
+        kind: Count only clicks of this kind, such as "purchase".
+        anchor: Share of lists that the new ranker serves in the order by score. With one, its promise can be
+            monitored with clicks (`isrr monitor --clicks`), without a control arm.
         attempts: Number of planned analyses of this log; delta is split over them.
         count_look: As for `calibrate`.
-        progress: Called with (rankers estimated, rankers in all).
+        progress: Called with (rankers estimated, rankers in total).
 
     Returns:
         A `Certificate`, or an `Abstention` with its reason and the order by score.
@@ -89,7 +89,7 @@ def calibrate_clicks(
     loggers = _loggers(logger, log)
     if log is None:
         if len(loggers) != 1:
-            raise DataError(f"a table of impressions is drawn by one logger; {len(loggers)} were given")
+            raise DataError(f"a table of impressions has one logger; found {len(loggers)}")
         found = impressions_of_table(clicks, next(iter(loggers.values())), rules, value=value)
     else:
         found = impressions(log, read_clicks(clicks, value=value, kind=kind), loggers, rules)
@@ -174,7 +174,7 @@ def click_path(found: Impressions, k: int, anchor: float = 0.0) -> SearchPath:
 
 
 def click_sample(measured: Estimated, promise: Promise, path: SearchPath, anchor: float, first: int) -> KeptSample:
-    """Estimated clicks on the promise's own scale, on which the order by score gets at most all of it, surely."""
+    """Estimated clicks on the promise's own scale, on which the order by score gets at most 1."""
     most = promise.k * first * (1.0 if promise.bound is None else promise.bound[1]) / anchor
     scale = promise.range[1] / most
     exempt = np.array([promise.kept_by_definition(ranker) for ranker in path.rankers])

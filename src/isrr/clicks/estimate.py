@@ -6,7 +6,7 @@ and its place, and on nothing else that was shown, then with exact placements P 
     V̂(π) = Σ over clicks on item d at place j ≤ k of  P_π(d, j) / P_0(d, j)
 
 has the clicks that ranker π would get as its expectation, whatever users examine or trust. For the order by score the
-ratio is at most 1/λ, so that V̂_det ≤ k/λ per list, surely, if each place counts one click. The paired loss
+ratio is at most 1/λ, so that V̂_det ≤ k/λ per list if each place counts one click. The paired loss
 
     s · V̂_det − V̂_π ≤ s · k / λ
 
@@ -75,7 +75,7 @@ def estimated(
 
 
 def _clicked_lists(found: Impressions) -> tuple[IntArray, IntArray]:
-    """The lists that were clicked on, and where the row of each click stands among their rows."""
+    """The lists that were clicked on, and which of their rows each click belongs to."""
     list_of_click = found.list_of[found.impression].astype(np.int64)
     which = np.unique(list_of_click)
     sizes = found.lists.n_items[which]

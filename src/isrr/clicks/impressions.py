@@ -272,7 +272,7 @@ def impressions_of_table(source: Any, ranker: GPLRanker, rules: Rules, *, value:
             where the candidate was not shown) and click; time, session and user where there are any.
         ranker: The logger.
         rules: What counts.
-        value: Column with what a clicked row is worth; 1 unless given.
+        value: Column with what a clicked row is worth; by default 1.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -379,7 +379,7 @@ def _gathered(
     line, position, place, value = (np.concatenate(column) for column in zip(*clicked, strict=True))
     lists, logger_of, as_logged = _lists(texts)
     head = _heads(keys, group, times, list_of, counts)
-    counts["lists whose order by score cannot be told"] += int((~as_logged[list_of]).sum())
+    counts["lists whose order by score is unknown"] += int((~as_logged[list_of]).sum())
     head[~as_logged[list_of]] = -1
     unit: Unit = rules.unit or ("session" if (sessions != NOBODY).any() else "impression")
     named = {"impression": group, "session": sessions, "user": users}[unit]

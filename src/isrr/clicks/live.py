@@ -1,4 +1,4 @@
-"""The evidence of a live rollout: sessions split by lot, nothing assumed of users.
+"""The evidence of a live rollout: sessions split at random, with no assumption about users.
 
 With p the share of the treatment, A whether a session is in it, Y its clicks, c the mean of Y over earlier sessions,
 and the treatment's list drawn before the lot:
@@ -234,7 +234,7 @@ class Progress:
             f"sessions     {len(found):,} counted ({int(found.treated.sum()):,} treated), {found.n_open:,} too recent, "
             f"{found.n_excluded:,} known from earlier steps; at most {state.budget:,} per step",
             f"clicks       {kept}",
-            f"evidence     {self.evidence:.3g} of what is needed",
+            f"evidence     {self.evidence:.3g} of what certifies",
         ]
         return "\n".join(lines + ([f"result       {state.reason}"] if state.reason else []))
 

@@ -1,7 +1,7 @@
 """A live rollout: where it stands, and which arm a session is in. Light enough for the service.
 
-Along the path of a certificate, step by step, sessions are split by lot: control gets the order by score, treatment the
-step's ranker. The state lies beside the ranker file, `ranker.json` → `ranker.rollout.json`; `isrr rollout status`
+Along the path of a certificate, step by step, sessions are split at random: control gets the order by score, treatment
+the step's ranker. The state lies beside the ranker file, `ranker.json` → `ranker.rollout.json`; `isrr rollout status`
 writes it, the service reads it.
 """
 
@@ -151,5 +151,5 @@ def step_and_arm(name: str) -> tuple[int, bool]:
     """The step and whether it is the treatment, from a name in the log."""
     arm, _, step = name.partition(" ")
     if arm not in ("treatment", "control") or not step.isdecimal():
-        raise DataError(f"{name!r} is no arm of a rollout; expected one like 'treatment 2'")
+        raise DataError(f"{name!r} is not an arm of a rollout; expected something like 'treatment 2'")
     return int(step), arm == "treatment"

@@ -171,7 +171,7 @@ def simulate(
 
     Args:
         queries: Judged queries; a click goes by the gain of the item.
-        ranker: Plackett–Luce, at a temperature, with an anchor and a floor of its own.
+        ranker: Plackett–Luce, at a temperature, optionally with an anchor and a floor.
         n: Impressions.
         users: How they click.
         zipf: The r-th most frequent query is asked with a frequency of 1/(r + zipf).
@@ -184,7 +184,7 @@ def simulate(
         array([0.16, 0.44])
     """
     if ranker.threshold or ranker.boost:
-        raise ValueError("lists are simulated for Plackett–Luce with an anchor or a floor; leave out the other dials")
+        raise ValueError("lists are simulated for Plackett–Luce with an anchor or a floor; omit the other settings")
     if queries.items is None:
         queries = replace(queries, items=Ids(np.arange(queries.n_rows)))
     rng, k = np.random.default_rng(seed), ranker.k
@@ -215,7 +215,7 @@ def simulate(
 
 
 def frequencies(n_queries: int, zipf: float = 10.0) -> FloatArray:
-    """How often each query is asked, (n_queries,); which ones are frequent is fixed by a seed of its own."""
+    """How often each query is asked, (n_queries,); which ones are frequent is fixed by a separate seed."""
     share = 1.0 / (zipf + np.arange(n_queries))
     return np.random.default_rng(5).permutation(share / share.sum())
 

@@ -65,7 +65,7 @@ def read_clicks(source: Any, *, value: str | None = None, kind: str | None = Non
     Args:
         source: A Parquet, CSV, JSONL or Arrow file, or a table of pandas, polars or pyarrow; `Clicks` are returned as
             they are.
-        value: Column with what a click is worth, ≥ 0; every click counts 1 unless given.
+        value: Column with what a click is worth, ≥ 0; by default every click counts 1.
         kind: Count the rows of this `kind` alone.
     """
     if isinstance(source, Clicks):

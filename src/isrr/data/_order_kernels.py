@@ -4,7 +4,7 @@ finding those that repeat one.
 Short lists are ranked by counting, for every item, the items that precede it: n² comparisons without a branch beat
 n·log n comparisons with one up to a few hundred items.
 
-Equal scores are ordered by lot. A lot depends on the query's id, on all of its scores (in any order) and on the item's
+Equal scores are ordered by a hash. It depends on the query's id, on all of its scores (in any order) and on the item's
 id, or its place in the list where items have no ids: on nothing that knows how relevant the item is. Were ties left in
 the order of the rows, a table sorted by relevance would make the order by score look better than it is.
 """
@@ -62,7 +62,7 @@ def sort_query(scores, query, items, order):
     # scores (n,)
     # query             64 bits that name the query, 0 where it has no id
     # items  (n,) or () 64 bits that name each item; empty where items have no ids
-    # order  (n,)       out: positions by falling score, equal ones by lot
+    # order  (n,)       out: positions by falling score, equal ones by a hash
     # Returns whether two scores are equal.
     sort_falling(scores, order)
     tied, lots, head = False, np.uint64(0), 0
@@ -86,7 +86,7 @@ def sort_query(scores, query, items, order):
 @njit(cache=True, nogil=True)
 def sort_queries(offsets, scores, queries, items, start, stop, order, tied):
     # queries (n_queries,), items (n_rows,) or ()  names, as for `sort_query`
-    # order   (n_rows,)     out: positions within the query by falling score, equal ones by lot
+    # order   (n_rows,)     out: positions within the query by falling score, equal ones by a hash
     # tied    (n_queries,)  in: which queries to sort; out: in which of them two scores are equal
     for q in range(start, stop):
         first, last = offsets[q], offsets[q + 1]

@@ -1,6 +1,6 @@
 """Record batches, cut anywhere, into blocks of whole queries.
 
-Rows of a query must stand together. A batch that ends inside a query waits with that query for the next one, so memory
+Rows of a query must be adjacent. A batch that ends inside a query waits with that query for the next one, so memory
 holds one block and the query cut by its end, however long the stream.
 """
 

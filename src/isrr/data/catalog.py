@@ -122,7 +122,7 @@ def load(name: str, path: str | os.PathLike[str], fold: int = 1) -> Splits:
 def located(name: str, path: str | os.PathLike[str], fold: int = 1) -> list[list[Path]]:
     """The files that `load` reads: those of train, validation and test, or Jester's one."""
     if name not in (*CATALOG, JESTER):
-        raise ValueError(f"no benchmark is called {name!r}; there are {', '.join(CATALOG)}, {JESTER}")
+        raise ValueError(f"unknown benchmark {name!r}; expected one of {', '.join(CATALOG)}, {JESTER}")
     n_folds = 1 if name == JESTER else CATALOG[name].n_folds
     if not 1 <= fold <= n_folds:
         raise ValueError(f"fold {fold} of {name}: its folds are 1 to {n_folds}")

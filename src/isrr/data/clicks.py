@@ -18,7 +18,7 @@ def looks_like_clicks(queries: Queries, column_name: str, k: int, has_position: 
         queries: The queries, with relevance.
         column_name: The name of the column that the relevance comes from; empty where it is not known.
         k: How many places a promise counts.
-        has_position: Whether a column with the position of each item stands beside it.
+        has_position: Whether the source has a column with the position of each item.
 
     Example:
         >>> queries = Queries.from_arrays(scores=[2.0, 1.0], relevance=[1, 0], query_ids=[7, 7])

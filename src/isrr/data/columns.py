@@ -218,7 +218,7 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
 
 
 def located(error: DataError, name: str, column: str | None) -> DataError:
-    """The same error, told by the file or table and by its own name of the column."""
+    """The same error, with the file or table and its name of the column."""
     header = KINDS.get(PurePath(name.removesuffix(".gz")).suffix.lower()) == "csv"
     return DataError(
         error.args[0],
@@ -295,7 +295,7 @@ def _lists(values: Any, column: str) -> NDArray[np.float32]:
 
     if values.null_count:
         row = int(np.argmax(values.is_null().to_numpy()))
-        raise DataError("no value; every row needs one", row=row, column=column)
+        raise DataError("no value; expected one in every row", row=row, column=column)
     if pa.types.is_fixed_size_list(values.type):
         width = values.type.list_size
     else:

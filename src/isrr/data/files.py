@@ -1,6 +1,6 @@
 """Files of tables: what kind a file is, which columns it has, and those columns as an Arrow table.
 
-A kind is told by the file's suffix, else by its first bytes. Columns that hold ids are read from CSV as text,
+The format is inferred from the file name, otherwise from the first bytes. Columns of ids are read from CSV as text,
 so that 007 stays 007, and become integers only where every one is written as an integer would be. What a file claims of
 itself (lengths, offsets, codes, that text is text) is held against what it holds before anything is read by it.
 """
@@ -53,10 +53,10 @@ class Table:
 def kind_of(path: Path) -> str:
     """One of "parquet", "arrow", "csv", "jsonl" and "letor"."""
     if path.is_dir():
-        raise DataError(f"{path}: this is a folder; name the file, or its files: '{path}/*.parquet'")
+        raise DataError(f"{path}: expected a file, found a folder; give its files: '{path}/*.parquet'")
     if not path.exists():
-        pattern = "; here a pattern is not followed, name one file" if set("*?[") & set(path.name) else ""
-        raise DataError(f"{path}: there is no such file{pattern}")
+        pattern = "; patterns are not supported here, expected one file" if set("*?[") & set(path.name) else ""
+        raise DataError(f"{path}: no such file{pattern}")
     if path.stat().st_size == 0:
         raise DataError(f"{path}: the file is empty")
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
@@ -80,7 +80,9 @@ def _sniffed(path: Path) -> str:
     if b"," in first or b"\t" in first:
         return "csv"
     suffixes = ", ".join(KINDS)
-    raise DataError(f"{path}: neither Parquet, Arrow, CSV, JSONL nor LETOR text; a suffix tells the kind ({suffixes})")
+    raise DataError(
+        f"{path}: neither Parquet, Arrow, CSV, JSONL nor LETOR text; expected one of these suffixes ({suffixes})"
+    )
 
 
 def open_table(path: Path, kind: str) -> Table:
@@ -261,5 +263,5 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     row = dict(pairs)
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is given twice")
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} appears twice")
     return row

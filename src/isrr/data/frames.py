@@ -1,6 +1,6 @@
 """Tables → Queries, and back: Parquet, Arrow, CSV, JSONL, LETOR text; frames of pandas, polars and pyarrow.
 
-`read_queries` is the one entrance. A table has one row an item; its columns are found by their usual names or
+`read_queries` is the one entrance. A table has one row per item; its columns are found by their usual names or
 named by the caller. `read_blocks` streams a Parquet file in pieces that hold whole queries, `write_queries`
 makes a copy that loads without parsing.
 """
@@ -54,13 +54,13 @@ def read_queries(
 ) -> Queries:
     """Read queries from a file (Parquet, Arrow, CSV, JSONL, LETOR text) or a pandas, polars or pyarrow table.
 
-    Or from a run and its judgments, each a file or an object of its own: TREC text, BEIR's files, dicts
+    Or from a run and its judgments, each a file or an object: TREC text, BEIR's files, dicts
     `{query: {item: number}}`, tables, Quepid's ratings, judgments of OpenSearch's Search Relevance Workbench, requests
     to Elasticsearch's `_rank_eval`. They are joined as evaluation tools do; `Queries.notes` says what was left out.
 
     Args:
         source: Path of the file, or the table.
-        run: In place of `source`: items retrieved for each query, with their scores.
+        run: Instead of `source`: items retrieved for each query, with their scores.
         qrels: The judgments of the run; without them the queries are unjudged.
         query: Column with the query of each row; by default `query_id`, `qid` or `query`.
         item: Column with the item; by default `item_id`, `doc_id`, `docid` or `item`, where there is one.
@@ -77,8 +77,8 @@ def read_queries(
         values: Further columns of numbers to read, such as ["margin"]; a column with another role may be among them.
         unjudged: How items without a grade count: "refuse" (the default for tables), "zero" (the default for qrels),
             "drop" or "worst"; see `isrr.data.unjudged`.
-        ties: "trec" orders equal scores as trec_eval does, for figures equal to its own.
-        run_format: "trec", "table" or "json", where the format should not be inferred from the content.
+        ties: "trec" orders equal scores as trec_eval does, to get the same figures.
+        run_format: "trec", "table" or "json"; by default inferred from the content.
         qrels_format: The same for the judgments.
 
     Example:
@@ -89,7 +89,7 @@ def read_queries(
     named = {"query": query, "item": item, "score": score, "relevance": relevance}
     if run is not None or qrels is not None:
         if source is not None:
-            raise DataError("give a table of judged queries, or `run=` and `qrels=`, not both")
+            raise DataError("expected either a table of judged queries, or `run=` and `qrels=`")
         formats = {"run_format": run_format, "qrels_format": qrels_format}
         return read_run(run, qrels, unjudged=unjudged or "zero", ties=ties, **formats, **named)  # type: ignore[arg-type]
     named |= {"segment": segment, "item_group": item_group} | value_roles(values)
@@ -99,13 +99,13 @@ def read_queries(
         unused = [role for role, name in (named | {"features": features}).items() if name is not None]
         if unused:
             name = "values" if unused[0].startswith(VALUE) else unused[0]
-            raise DataError(f"{path}: LETOR text has no named columns; leave out `{name}=`")
+            raise DataError(f"{path}: LETOR text has no named columns; omit `{name}=`")
         return read_letor(path, group=group, n_features=n_features, zero_based=zero_based, comment_ids=comment_ids)
     else:
         table = open_table(path, kind)
     if n_features is not None or zero_based:
         which = "zero_based" if zero_based else "n_features"
-        raise DataError(f"{table.name}: `{which}=` is for LETOR text; a table names its features")
+        raise DataError(f"{table.name}: `{which}=` is for LETOR text only")
     columns = cast(table, value_roles(table.values) | named, features, need_query=group is None, unjudged=unjudged)
     with reading(table.name):
         rows = table.read(columns.names, columns.ids)
@@ -127,7 +127,7 @@ def read_blocks(
 ) -> Iterator[Queries]:
     """Stream a Parquet file, row group by row group, as queries of about `rows` rows together.
 
-    Every query comes whole, in one block, so its rows must stand together in the file. Memory holds a block,
+    Every query comes whole, in one block, so its rows must be adjacent in the file. Memory holds a block,
     the query cut by its end and a key of each query seen. Columns are named as for `read_queries`.
     """
     need_parquet(file := Path(path))
@@ -140,7 +140,7 @@ def read_blocks(
         for key, query_id in zip(block.keys.tolist(), block.query_ids, strict=True):
             if key in seen:
                 where = f"{file}: query {str(query_id)!r}"
-                raise DataError(f"{where} stands in two places; blocks need a file sorted by query", str(query_id))
+                raise DataError(f"{where} appears in two places; expected a file sorted by query", str(query_id))
             seen.add(key)
         yield block
     if not seen:
@@ -148,7 +148,7 @@ def read_blocks(
 
 
 def write_queries(queries: Queries, path: str | os.PathLike[str]) -> None:
-    """Write queries to Parquet or Arrow, by suffix; the file appears whole or not at all.
+    """Write queries to Parquet or Arrow, depending on the suffix. The file is written atomically.
 
     `read_queries` reads the same queries back, rows in query order. Arrow (.arrow) loads fastest: its feature
     matrix is mapped, read-only, not copied.
@@ -158,9 +158,9 @@ def write_queries(queries: Queries, path: str | os.PathLike[str]) -> None:
     file = Path(path)
     kind = WRITTEN.get(file.suffix.lower())
     if not file.parent.is_dir():
-        raise DataError(f"{file}: there is no folder {file.parent}")
+        raise DataError(f"{file}: the folder {file.parent} does not exist")
     if kind is None:
-        raise DataError(f"{file}: queries are written to {' or '.join(WRITTEN)}, told by the suffix")
+        raise DataError(f"{file}: queries are written to {' or '.join(WRITTEN)}, inferred from the file name")
 
     def per_query(values: NDArray[Any]) -> Any:
         if values.dtype.kind == "i":

@@ -1,7 +1,7 @@
 """What a table says of its grades beside the grades: which items lack one, and which grades lie outside the lists.
 
 A copy that isrr writes has two columns for it. `unretrieved` is a list of grades on any rows of a query. `unjudged` is
-null where an item has a grade of its own, else it names how the item was counted. How ties are broken, and a policy
+null where an item was graded, otherwise it names how the item was counted. How ties are broken, and a policy
 that no row shows, are schema metadata.
 """
 
@@ -64,7 +64,7 @@ def stored_policy(table: Any, columns: Sequence[str]) -> Unjudged | None:
     marks = _marks(table, columns)
     said = [] if marks is None else marks.drop_null().unique().to_pylist()
     if len(said) > 1:
-        raise DataError(f"column {UNJUDGED!r} names several policies: {', '.join(said)}; expected one")
+        raise DataError(f"column {UNJUDGED!r} has several policies: {', '.join(said)}; expected one")
     stored = said[0] if said else (table.schema.metadata or {}).get(_POLICY, b"").decode(errors="replace")
     try:
         return checked_policy(stored) if stored else None
@@ -73,7 +73,7 @@ def stored_policy(table: Any, columns: Sequence[str]) -> Unjudged | None:
 
 
 def judged_rows(table: Any, columns: Sequence[str], grades: str) -> NDArray[np.bool_] | None:
-    """Which rows have a grade of their own, in the table's order; None where all have.
+    """Which rows were graded, in the table's order; None if all were.
 
     Args:
         table: The table.

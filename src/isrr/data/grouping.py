@@ -48,7 +48,7 @@ class Grouping:
         runs = ids.runs()
         names, codes = ids.take(runs).by_appearance()
         lengths = np.diff(runs, append=len(ids))
-        if len(names) == runs.size:  # the rows of each query already stand together
+        if len(names) == runs.size:  # the rows of each query are already adjacent
             return cls(np.append(runs, len(ids)), names.array, None)
         offsets = np.concatenate(([0], np.cumsum(np.bincount(codes, lengths).astype(np.int64))))
         return cls(offsets, names.array, count_into_place(np.repeat(codes, lengths), offsets[:-1].copy()))
@@ -69,7 +69,7 @@ class Grouping:
         if differs.size:
             q = int(np.searchsorted(self.offsets, differs[0], side="right")) - 1
             found, query = f"{str(heads[q])!r} and {str(column[differs[0]])!r}", str(self.query_ids[q])
-            raise DataError(f"query {query!r} has two segments, {found}; a query belongs to one", query)
+            raise DataError(f"query {query!r} has two segments, {found}; expected one", query)
         return heads
 
 

@@ -263,7 +263,7 @@ def _is_missing(value: object) -> bool:
 
 
 def _missing(row: int, column: str) -> DataError:
-    return DataError("no value; every row needs one", row=row, column=column)
+    return DataError("no value; expected one in every row", row=row, column=column)
 
 
 def _unusable(row: int, column: str, found: str) -> DataError:
@@ -316,7 +316,7 @@ class Coded(NamedTuple):
         return cls(names, place[codes])
 
     def rows_of(self, group: str) -> NDArray[np.bool_]:
-        """Which rows belong to a group, be it one of several, (n_rows,)."""
+        """Which rows belong to a group, possibly one of several, (n_rows,)."""
         held = [group == name or group in name.split(BETWEEN_GROUPS) for name in self.names.tolist()]
         return np.array(held, bool)[self.codes]
 

@@ -81,7 +81,7 @@ def bytes_of(file: Path) -> Bytes:
     try:
         return _unpacked(file) if file.suffix == ".gz" else _mapped(file)
     except FileNotFoundError:
-        raise DataError(f"{file}: there is no such file") from None
+        raise DataError(f"{file}: no such file") from None
     except OSError as error:
         raise DataError(f"{file}: cannot be read: {error.strerror or error}") from None
 
@@ -124,7 +124,7 @@ def _offsets(group: Group, n_rows: int, name: str) -> IntArray:
         try:
             sizes = np.array([int(line) for line in Path(group).read_text(encoding="ascii").split()], np.int64)
         except (OSError, ValueError, OverflowError) as error:
-            raise DataError(f"{group}: not a list of group sizes, one whole number a line: {error}") from None
+            raise DataError(f"{group}: not a list of group sizes, one whole number per line: {error}") from None
     else:
         sizes = group
     try:

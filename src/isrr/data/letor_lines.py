@@ -124,7 +124,11 @@ def lines_of(data: Bytes, ranges: list[Range], syntax: Syntax) -> Lines:
 
         for part, (runs, (code, byte, previous)) in zip(ranges, each(parse, range(len(ranges))), strict=True):
             if code:
-                most = f"n_features is {syntax.n_features}" if syntax.n_features else f"indices end at {MAX_FEATURES}"
+                most = (
+                    f"n_features is {syntax.n_features}"
+                    if syntax.n_features
+                    else f"the largest index is {MAX_FEATURES}"
+                )
                 raise bad_line(data, syntax.name, code, part.start + byte, previous, most)
             lines.runs.append(runs)
     return lines

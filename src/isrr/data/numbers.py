@@ -78,17 +78,17 @@ def unfit(values: NDArray[Any], least: float = -LARGEST) -> NDArray[np.bool_]:
 def _expected(found: Any, least: float = -LARGEST) -> str:
     """What is expected in place of a number found unfit."""
     if isinstance(found, int | np.integer) and abs(int(found)) > EXACT:
-        return "as a float it may lose digits; integers must lie within ±2^53, give floats"
+        return "it may lose digits as a float; expected integers within ±2^53, or floats"
     if isinstance(found, Decimal) and found.is_finite():
-        return "as a float it would lose digits; decimals must keep theirs (15 always do), round them or give floats"
-    return f"it must be a finite number {'within ±' if least < 0 else '≥ 0, at most '}{LARGEST:g}"
+        return "it would lose digits as a float; expected at most 15 digits, or floats"
+    return f"expected a finite number {'within ±' if least < 0 else '≥ 0, at most '}{LARGEST:g}"
 
 
 def _as_numbers(values: ArrayLike, column: str) -> NDArray[Any]:
     """An array of integers as they are, or of float64."""
     if isinstance(values, np.ma.MaskedArray) and values.mask.any():
         row = int(np.argwhere(values.mask)[0, 0])
-        raise DataError("no value; every row needs one", row=row, column=column)
+        raise DataError("no value; expected one in every row", row=row, column=column)
     try:
         given = np.asarray(values)
         floats = given if given.dtype.kind in "iucMmUS" else np.asarray(given, np.float64)

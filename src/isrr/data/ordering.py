@@ -20,7 +20,7 @@ def falling_order(
 ) -> NDArray[np.int32]:
     """Positions within the query by falling score, (n_rows,).
 
-    Equal scores are ordered by lot: a hash of the query's id, of all its scores and of the item's id, or of its place
+    Equal scores are ordered by a hash of the query's id, of all its scores and of the item's id, or of its place
     in the list where there are no item ids.
 
     Example:

@@ -59,7 +59,7 @@ def read_pairs(
         return checked(_from_table(from_frame(source), what, named), what)
     path = Path(source)
     if not path.is_file():
-        problem = "this is a folder; name the file" if path.is_dir() else "there is no such file"
+        problem = "expected a file, found a folder" if path.is_dir() else "no such file"
         raise DataError(f"{path}: {problem}")
     match format or _format_of(path, what):
         case "trec":

@@ -32,18 +32,18 @@ Index = int | np.integer[Any] | slice | Sequence[int] | NDArray[Any]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Queries:
-    """Lists to rank: scores, and where known relevance, ids, segments, item groups and features.
+    """Lists to rank: scores and, if known, relevance, ids, segments, item groups and features.
 
     Made by `Queries.from_arrays` or `isrr.read_queries`; the fields hold rows grouped by query.
 
     Attributes:
         offsets: Where each query's rows begin and end, (n_queries + 1,).
-        query_ids: One id a query, integers or text; 7 and "7" are the same id.
-        scores: Raw scores, one a row, or None before scoring.
-        relevance: Grades ≥ 0, one a row, or None when unjudged.
-        items: Ids of the items, one a row, distinct within a query; `item_ids` has them as an array.
-        item_groups: Provider or group of the items, one a row.
-        segments: Segment of the query, one a query.
+        query_ids: One id per query, integers or text; 7 and "7" are the same id.
+        scores: Raw scores, one per row, or None before scoring.
+        relevance: Grades ≥ 0, one per row, or None when unjudged.
+        items: Ids of the items, one per row, distinct within a query; `item_ids` has them as an array.
+        item_groups: Provider or group of the items, one per row.
+        segments: Segment of the query, one per query.
         features: float32 matrix, (n_rows, n_features).
         rows: The caller's row number of each stored row; None when rows are stored as given.
         made_ids: Whether the query ids were made from positions because none were given.
@@ -52,12 +52,12 @@ class Queries:
         values: Further columns of numbers, one per row, by name: a margin, a price.
         unretrieved: Grades that count in the ideal beside those of the list, a list per query: relevant items that
             were judged but not retrieved.
-        judged: Whether an item has a grade of its own, one per row; None where all have.
+        judged: Whether an item was graded, one per row; None if all were.
         unjudged: How items without a grade count; see `isrr.data.unjudged`.
         tie_order: Items with equal scores are ordered by this, rising, one per row; None for the usual order.
         notes: What the reader should tell the user about the source, a sentence each.
         grade_column: Name of the column that the relevance comes from; empty where it is not known.
-        has_positions: Whether a column with the position of each item stands beside it.
+        has_positions: Whether the source has a column with the position of each item.
     """
 
     offsets: IntArray
@@ -99,7 +99,7 @@ class Queries:
         features: ArrayLike | None = None,
         values: Mapping[str, ArrayLike] | None = None,
     ) -> "Queries":
-        """Build queries from columns of equal length, one row an item.
+        """Build queries from columns of equal length, one row per item.
 
         Args:
             scores: Raw scores of a ranking model, finite, within ±1e50.
@@ -109,7 +109,7 @@ class Queries:
             item_ids: Ids of the items. With ids, the order of rows matters nowhere, even where scores are equal.
             item_groups: Provider or group of each item, or a list of several groups, for exposure by group.
             segments: Segment of the query, the same on all rows of a query.
-            features: Matrix of numbers, one row an item.
+            features: Matrix of numbers, one row per item.
             values: Further columns of finite numbers by name, such as {"margin": [...]}.
 
         Example:
@@ -119,7 +119,7 @@ class Queries:
         columns = {"scores": scores, "relevance": relevance, "features": features, "query_ids": query_ids}
         n_rows = next((_length(c, name) for name, c in columns.items() if c is not None), None)
         if n_rows is None:
-            raise DataError("nothing to rank: give scores, relevance or features, one row an item")
+            raise DataError("nothing to rank: expected scores, relevance or features, one row per item")
         if n_rows == 0:
             raise DataError("nothing to rank: the columns have no rows")
         grouping = Grouping.of(query_ids, group, n_rows)
@@ -168,7 +168,7 @@ class Queries:
 
     @property
     def item_ids(self) -> NDArray[Any] | None:
-        """Ids of the items, one a row, integers or text."""
+        """Ids of the items, one per row, integers or text."""
         return None if self.items is None else self.items.array
 
     @property
@@ -195,7 +195,7 @@ class Queries:
     def judgments(self) -> str:
         """32 hex digits that name the query ids, the item ids where there are any, and relevance, whatever the scores.
 
-        Queries judged once keep it when they are scored anew.
+        Queries judged once keep it when they get new scores.
         """
         if self.items is None:
             return self._fingerprint(None)
@@ -236,7 +236,7 @@ class Queries:
     def coded_groups(self) -> Coded:
         """The item groups by numbers, or an error that says they are missing."""
         if self.item_groups is None:
-            unnamed = "these queries have no item groups; give them some, the provider of each item (`item_groups`)"
+            unnamed = "these queries have no item groups; expected the provider or group of each item (`item_groups`)"
             raise DataError(self.absent.get("item_group", unnamed))
         return Coded.of(self.item_groups)
 
@@ -278,7 +278,7 @@ class Queries:
         if np.unique(chosen).size < chosen.size:
             raise DataError("a query is chosen twice; repeated queries are not independent evidence")
         if chosen.size == 0:
-            raise DataError("no query is chosen; a selection must hold at least one")
+            raise DataError("no query is chosen; expected at least one")
         lengths = self.n_items[chosen]
         offsets = np.concatenate(([0], np.cumsum(lengths)))
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
@@ -312,10 +312,10 @@ class Queries:
     def concatenate(parts: Sequence["Queries"]) -> "Queries":
         """All queries of the parts, in order. A column is kept where every part has it.
 
-        Ids that were made from positions are made anew where they meet.
+        Ids that were made from positions are made again if they clash.
         """
         if not parts:
-            raise DataError("nothing to concatenate: the sequence of queries is empty")
+            raise DataError("nothing to concatenate: expected at least one part")
         names = next((part.feature_names for part in parts if part.feature_names), ())
         parts = [part.with_features(names) for part in parts]
 
@@ -331,7 +331,7 @@ class Queries:
         ids = joined_identifiers([part.query_ids for part in parts])
         texts, counts = np.unique(ids.astype(str), return_counts=True)
         if counts.max() > 1 and not made:
-            raise DataError(f"query {str(texts[counts > 1][0])!r} stands in more than one part")
+            raise DataError(f"query {str(texts[counts > 1][0])!r} appears in more than one part")
         if counts.max() > 1:
             ids = np.arange(len(ids))
         of_numbers = ("scores", "relevance", "features", "tie_order")
@@ -362,13 +362,13 @@ class Queries:
         return replace(self, scores=_finite(Grouping(self.offsets, self.query_ids, self.rows), scores, "scores"))
 
     def with_features(self, names: Sequence[str]) -> "Queries":
-        """The same queries with these features alone, in this order; the same where their features have no names."""
+        """The same queries with only these features, in this order; unchanged if features have no names."""
         if not self.feature_names or self.feature_names == tuple(names):
             return self
         missing = [name for name in names if name not in self.feature_names]
         if missing:
             raise DataError(
-                f"features {', '.join(map(repr, missing))} are needed and missing; these queries have "
+                f"features {', '.join(map(repr, missing))} are missing; these queries have "
                 f"{', '.join(self.feature_names)}"
             )
         chosen = [self.feature_names.index(name) for name in names]
@@ -391,21 +391,19 @@ class Queries:
     def need_scores(self) -> FloatArray:
         """The scores, or an error that says they are missing."""
         if self.scores is None:
-            raise DataError(self.absent.get("score", "these queries have no scores; give them some (`with_scores`)"))
+            raise DataError(self.absent.get("score", "these queries have no scores; expected scores (`with_scores`)"))
         return self.scores
 
     def need_relevance(self) -> FloatArray:
         """The relevance grades, or an error that says they are missing."""
         if self.relevance is None:
-            raise DataError(
-                self.absent.get("relevance", "these queries are unjudged; relevance grades are needed here")
-            )
+            raise DataError(self.absent.get("relevance", "these queries are unjudged; expected relevance grades"))
         return self.relevance
 
     def need_segments(self) -> NDArray[Any]:
         """The segment of each query, or an error that says they are missing."""
         if self.segments is None:
-            unnamed = "these queries have none; name their column (`segment=`)"
+            unnamed = "these queries have none; expected its column as `segment=`"
             raise DataError(
                 f"a promise per segment needs a segment for each query: {self.absent.get('segment', unnamed)}"
             )

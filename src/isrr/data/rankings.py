@@ -17,7 +17,7 @@ def checked_rankings(rankings: ArrayLike, queries: Queries) -> IntArray:
     try:
         given = np.asarray(rankings)
     except ValueError:
-        raise DataError("rankings must be equally long, -1 where a list is shorter") from None
+        raise DataError("expected rankings of equal length, filled up with -1") from None
     if given.dtype.kind not in "iu":
         raise DataError(f"rankings hold {given.dtype}; expected whole numbers, positions within the query")
     if given.ndim < 2 or len(given) != len(queries) or given.shape[-1] == 0:
@@ -26,7 +26,7 @@ def checked_rankings(rankings: ArrayLike, queries: Queries) -> IntArray:
     outside = (lists < -1) | (lists >= queries.n_items[:, None, None])
     ordered = np.sort(lists, axis=-1)
     twice = (ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] >= 0)
-    for bad, what in ((outside, "names an item that is not there"), (twice, "names an item twice")):
+    for bad, what in ((outside, "has an item that does not exist"), (twice, "has an item twice")):
         if bad.any():
             q, draw = (int(place) for place in np.argwhere(bad.any(axis=-1))[0])
             query = str(queries.query_ids[q])

@@ -43,7 +43,7 @@ def read_run(
         array([0., 1.])
     """
     if run is None:
-        raise DataError("qrels hold grades but no scores; give the run they judge too: `run=`")
+        raise DataError("qrels hold grades but no scores; expected the run they belong to, as `run=`")
     results = read_pairs(run, "run", format=run_format, query=query, item=item, value=score)
     if qrels is None:
         return with_ties(_Lists.of(results).queries(), ties)
@@ -71,7 +71,7 @@ class _Lists:
 
     @classmethod
     def of(cls, run: Pairs) -> "_Lists":
-        """All queries of a run, in order of first appearance; an item may stand once in each."""
+        """All queries of a run, in order of first appearance; an item may appear once in each."""
         heads = np.concatenate(([0], np.flatnonzero(np.diff(run.queries)) + 1))
         codes, rows, hashes = run.queries[heads], np.arange(len(run)), hashes_of(run.items)
         offsets = np.append(heads, len(run))
@@ -118,7 +118,7 @@ class _Lists:
             query_ids=identifiers_of(names).array,
             scores=self.run.values[self.rows],
             items=identifiers_of(items),
-            absent={"relevance": f"{self.run.name}: a run has no grades; give the judgments too: `qrels=`"},
+            absent={"relevance": f"{self.run.name}: a run has no grades; expected the judgments as `qrels=`"},
         )
 
 
@@ -202,7 +202,7 @@ def _graded(lists: _Lists, query_codes: IntArray, qrels: Pairs) -> tuple[FloatAr
         row, before = int(judgments[again]), int(judgments[first[again]])
         raise DataError(
             f"{qrels.where(row)}: {qrels.pair(row)} has grade {qrels.values[row]:g}, but {qrels.values[before]:g} at "
-            f"{qrels.where(before)}; a pair has one grade"
+            f"{qrels.where(before)}; expected one grade per pair"
         )
     missed = (grades > 0) & (first == np.arange(len(first)))
     missed[found[found >= 0]] = False

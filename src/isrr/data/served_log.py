@@ -144,7 +144,7 @@ def log_parts(source: str | os.PathLike[str]) -> Iterator[ServedLists]:
                 if any(b'"top":' in line and b'"list_id"' not in line for line in lines[:1]):
                     raise DataError(
                         f"{file}: this log was written by an earlier version and has the scores of shown items only; "
-                        "expected all candidates with their scores, without which no other ranker can be judged by it"
+                        "expected all candidates with their scores, which are needed to evaluate other rankers"
                     )
                 yield _checked(*_with_scores(*_parsed(lines)))
         except DataError:
@@ -157,7 +157,7 @@ def _files(source: Path) -> list[Path]:
     """The files of a log: a folder's, by time, or the one file that is named."""
     files = sorted(source.glob("served-*.jsonl")) if source.is_dir() else [source]
     if not files or not all(file.is_file() for file in files):
-        raise DataError(f"{source}: there is no served-ranking log here; `isrr serve --log FOLDER` writes one")
+        raise DataError(f"{source}: no served-ranking log found; `isrr serve --log FOLDER` writes one")
     return files
 
 
@@ -213,7 +213,7 @@ def _floats(text: str | None) -> bytes | None:
 
 
 def _checked(table: pa.Table, n_damaged: int) -> ServedLists:
-    """The rows that hold together: nothing that is needed is missing, and lengths and positions fit."""
+    """The consistent rows: no field is missing, and lengths and positions fit."""
     good = np.ones(table.num_rows, bool)
     for name in NEEDED:
         good &= table[name].is_valid().to_numpy()

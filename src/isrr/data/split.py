@@ -49,5 +49,5 @@ def split(
     if (sizes == 0).any():
         empty = int(np.argmin(sizes))
         found = f"part {empty} (a share of {shares[empty]}) gets none of the {len(queries)} queries"
-        raise DataError(f"{found}; it needs a larger share or another seed")
+        raise DataError(f"{found}; expected a larger share, or another seed")
     return tuple(queries[np.flatnonzero(part == place)] for place in range(len(shares)))

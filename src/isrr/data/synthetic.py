@@ -48,8 +48,8 @@ def generate(shape: str = "small", n_queries: int | None = None, seed: int = 0) 
 
     Args:
         shape: "yahoo", "mslr", "istella" or "small".
-        n_queries: Queries in all, in the benchmark's proportions; the benchmark's own number unless given.
-        seed: Names the data; the same seed gives the same queries.
+        n_queries: Queries in all, in the benchmark's proportions; by default the benchmark's number.
+        seed: Random seed; the same seed gives the same queries.
 
     Example:
         >>> generate("small", n_queries=16).test

@@ -41,7 +41,7 @@ def with_ties(queries: "Queries", ties: Ties | None) -> "Queries":
     if ties != "trec":
         raise ValueError(f"`ties=` must be trec or left out, got {ties!r}")
     if queries.items is None:
-        raise DataError("ties as in trec_eval go by item id, and these queries have no item ids")
+        raise DataError("`ties=trec` orders by item id; expected queries with item ids")
     names = queries.items.texts.dictionary_encode()
     falling = pc.array_sort_indices(names.dictionary, order="descending").to_numpy()
     place = np.empty(falling.size, np.int64)

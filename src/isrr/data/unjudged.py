@@ -22,7 +22,7 @@ from isrr.data.ragged import offsets_from, side_by_side
 from isrr.errors import DataError
 
 Unjudged = Literal["refuse", "zero", "drop", "worst"]
-OPTIONS = "say how unjudged items count: `unjudged=zero`, `unjudged=drop` or `unjudged=worst`"
+OPTIONS = "choose how unjudged items count: `unjudged=zero`, `unjudged=drop` or `unjudged=worst`"
 _COUNTED = {"zero": "counted as irrelevant", "drop": "dropped", "worst": "counted as the worst they could be"}
 
 
@@ -55,7 +55,7 @@ def settled(queries: Queries, judged: NDArray[np.bool_], policy: Unjudged) -> Qu
         query = str(queries.query_ids[np.searchsorted(queries.offsets, row, side="right") - 1])
         item = "an item" if queries.items is None else f"item {queries.items.texts[row].as_py()!r}"
         others = f", nor have {missing - 1:,} others" if missing > 1 else ""
-        raise DataError(f"{item} of query {query!r} has no grade{others}; give them grades, or {OPTIONS}", query)
+        raise DataError(f"{item} of query {query!r} has no grade{others}; expected a grade, or {OPTIONS}", query)
     marked = replace(queries, judged=judged, unjudged=policy)
     note = f"{counted(missing, 'item')} without a grade ({percent(missing / judged.size)}): {_COUNTED[policy]}"
     notes = (*queries.notes, f"{note} (`unjudged={policy}`)")
@@ -125,13 +125,13 @@ def refuse_other_policy(here: str, then: str) -> None:
     if here not in ("refuse", then):
         counted_then = "every item had a grade" if then == "refuse" else f"they were {_COUNTED[then]} ({then})"
         raise DataError(
-            f"unjudged items are {_COUNTED[here]} here ({here}), but in calibration {counted_then}; a promise holds "
-            "for one way of counting: use the same, or calibrate again"
+            f"unjudged items are {_COUNTED[here]} here ({here}), but in calibration {counted_then}; expected the "
+            "same policy, or a new calibration"
         )
 
 
 def n_unjudged(queries: Queries, k: int) -> int:
-    """How many of the first k items by score have no grade of their own, over all queries together.
+    """How many of the first k items by score were not graded, over all queries together.
 
     Example:
         >>> queries = Queries.from_arrays(scores=[3, 2, 1], relevance=[0, 2, 1], query_ids=[7, 7, 7])

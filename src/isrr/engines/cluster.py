@@ -1,4 +1,4 @@
-"""Spark as isrr uses it: the session there is, else one of its own; jobs with progress that stop on Ctrl-C.
+"""Spark as isrr uses it: the current session, or a new one; jobs with progress that stop on Ctrl-C.
 
 What goes wrong in Java becomes one line.
 """
@@ -42,7 +42,7 @@ _UNREADABLE = ("FAILED_READ_FILE", "PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "
 
 
 class Call(Generic[Answer]):
-    """A call made in a thread of its own, so that Ctrl-C reaches the thread that waits, and never a socket of py4j."""
+    """A call made in a separate thread, so that Ctrl-C reaches the thread that waits, and never a socket of py4j."""
 
     def __init__(self, action: Callable[[], Answer]):
         self._action = action
@@ -63,7 +63,7 @@ class Call(Generic[Answer]):
 
 
 def session(master: str | None) -> Any:
-    """The session there is, else a new one; workers run the interpreter that this is, unless told otherwise."""
+    """The current session, or a new one; by default workers run the same interpreter as this process."""
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -79,9 +79,11 @@ def session(master: str | None) -> Any:
 
 
 def check_master(master: str) -> None:
-    """Refuse what Java would end for with a stack trace of its own, or after a minute without naming the cause."""
+    """Refuse what Java would end for with a stack trace, or after a minute without naming the cause."""
     if not master.startswith(MASTERS):
-        raise EngineError(f"{master!r} names no master of Spark; expected one like local[4], spark://host:7077 or yarn")
+        raise EngineError(
+            f"{master!r} is not a Spark master; expected something like local[4], spark://host:7077 or yarn"
+        )
     if master.startswith("spark://"):
         addresses = master.removeprefix("spark://").split(",")
         for host, _, port in (address.rpartition(":") for address in addresses):
@@ -91,7 +93,7 @@ def check_master(master: str) -> None:
 
 
 def _started(start: Callable[[], Answer]) -> Answer:
-    """Start a session in a thread of its own; Ctrl-C waits for Java to be up, which from then on ends with us.
+    """Start a session in a separate thread; Ctrl-C waits for Java to be up, which from then on ends with us.
 
     Interrupted before, however often, PySpark would leave behind a process that nobody ends.
     """
@@ -162,7 +164,7 @@ def run_job(action: Callable[[], Answer], name: str, spark: Any = None, progress
 
 
 def _followed(action: Callable[[], Answer], context: Any, progress: Progress | None) -> Answer:
-    """Run the action in a thread of its own, so that this one can watch it and stop it."""
+    """Run the action in a separate thread, so that this one can watch it and stop it."""
     from pyspark import InheritableThread
 
     group = uuid.uuid4().hex

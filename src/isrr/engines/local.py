@@ -55,10 +55,10 @@ class InMemory:
 
 @dataclass(frozen=True, eq=False)
 class Files:
-    """Parquet files in which the rows of every query stand together; each file is a partition.
+    """Parquet files in which the rows of every query are adjacent; each file is a partition.
 
     Attributes:
-        files: The files; a query stands in one of them.
+        files: The files; each query is in one of them.
         named: Columns by role, where they have other than their usual names.
         spread: How a function is applied to all files: `map`, or what does the same on several machines.
     """

@@ -44,8 +44,8 @@ def unpack(kind: Any, row: Mapping[str, Any]) -> Any:
     """
     document = json.loads(row["summary"])
     if document["version"] != version("isrr"):
-        found = f"isrr {document['version']} there, {version('isrr')} here"
-        raise MergeError(f"a summary was made by another version: {found}; install one version everywhere")
+        found = f"isrr {document['version']} on the worker, {version('isrr')} here"
+        raise MergeError(f"workers run another version of isrr ({found}); expected the same version everywhere")
     return _whole(document["value"], row["arrays"], _classes(kind))
 
 

@@ -26,7 +26,7 @@ class Glance:
 
     Attributes:
         n_queries, n_rows: Queries and their items.
-        n_outside: Scores beyond where calibration saw 99.8 % of them.
+        n_outside: Scores beyond the range of 99.8 % of the calibration scores.
         n_places: Rows a ranking of all queries has.
     """
 
@@ -86,7 +86,7 @@ def _rank_on_spark(
 ) -> None:
     columns = rows.columns.only(("query", "item", "score"))
     if "item" not in columns.roles:
-        raise DataError(f"{rows.name}: rankings on Spark need item ids: a position means nothing once rows have moved")
+        raise DataError(f"{rows.name}: rankings on Spark need item ids: positions change when rows are moved")
     if rows.job(rows.gathered.isEmpty):
         raise DataError(f"{rows.name}: the table has no rows")
     kinds = dict(rows.rows.dtypes)

@@ -27,11 +27,11 @@ class Where(TypedDict, total=False):
         query, item, score, relevance, segment, item_group: Names of columns, as for `read_queries`, where they are not
             the usual ones.
         values: Further columns of numbers to read, as for `read_queries`.
-        trust_layout: The rows of a query stand together in one file (of a Spark table, in one partition): stream them
+        trust_layout: All rows of a query are in one file (of a Spark table, in one partition): stream them
             as they are. It is checked that no query is cut in two. Otherwise rows are brought together: in memory, or
             on Spark by a shuffle.
         master: Spark's master, where there is no session yet: "spark://…", "yarn", "local[4]".
-        partitions: On Spark, into how many partitions scattered rows are brought; as many as they lie in, unless given.
+        partitions: On Spark, into how many partitions scattered rows are brought; by default unchanged.
         run, qrels, run_format, qrels_format: In place of a table (give None for it): a run and its judgments, as for
             `read_queries`.
         unjudged, ties: How items without a grade count, and how equal scores are ordered, as for `read_queries`; in
@@ -71,7 +71,7 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
     """
     named = named_columns(where)
     if engine not in ENGINES:
-        raise PromiseError(f"no engine is called {engine!r}; there are {', '.join(ENGINES)}")
+        raise PromiseError(f"unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
     unused = [name for name in ("master", "partitions") if where.get(name) is not None]
     if unused and engine != "spark":
         raise PromiseError(f"{unused[0]} is for engine 'spark'; the engine is {engine!r}")
@@ -82,19 +82,20 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
     given = [name for name in IN_MEMORY if where.get(name) is not None]
     if elsewhere and given:
         raise PromiseError(
-            f"`{given[0]}=` is for queries that are read into memory; write a copy with `isrr data convert`, which "
-            "remembers how unjudged items and ties count, and give that"
+            f"`{given[0]}=` works only with data in memory; expected a copy written by `isrr data convert`, which "
+            "stores "
+            "how unjudged items and ties count"
         )
     if engine == "spark":
         from isrr.engines.spark import SparkRows
 
         return SparkRows.open(data, **where)
     if engine == "dask" and not (where.get("trust_layout") and isinstance(data, str | os.PathLike)):
-        raise DataError("on Dask, give the path of Parquet files, and trust_layout: rows are not moved there")
+        raise DataError("on Dask, expected paths of Parquet files and trust_layout; rows are not regrouped there")
     if isinstance(data, Queries):
         given = [role for role, name in named.items() if name is not None and not role.startswith(VALUE)]
         if given:
-            raise DataError(f"`{given[0]}=` names a column of a table, but these queries were read already")
+            raise DataError(f"`{given[0]}=` is for tables; these queries are already in memory")
     if where.get("trust_layout") and isinstance(data, str | os.PathLike):
         return Files(matching_files(data), named, on_dask if engine == "dask" else map)
     return InMemory(read_any(data, **where))
@@ -112,10 +113,10 @@ def read_any(data: Any, columns: Sequence[str] = (), **where: Unpack[Where]) -> 
     options: dict[str, Any] = {name: where.get(name) for name in IN_MEMORY if where.get(name) is not None}
     if isinstance(data, Queries):
         if options:
-            raise DataError(f"`{next(iter(options))}=` says how to read queries, but these were read already")
+            raise DataError(f"`{next(iter(options))}=` is for reading queries; these are already in memory")
         given = next((role for role, name in named.items() if name is not None and not role.startswith(VALUE)), None)
         if given is not None:
-            raise DataError(f"`{given}=` names a column of a table; these are Queries, whose columns have their roles")
+            raise DataError(f"`{given}=` is for tables; these are Queries already")
         for name in where.get("values", ()):
             data.column(name)
         return data
@@ -151,7 +152,7 @@ def named_columns(where: Where) -> dict[str, str | None]:
     unknown = sorted(set(where) - set(Where.__annotations__))
     if unknown:
         raise TypeError(
-            f"unexpected keyword argument {unknown[0]!r}; where data are: {', '.join(Where.__annotations__)}"
+            f"unexpected keyword argument {unknown[0]!r}; expected one of {', '.join(Where.__annotations__)}"
         )
     named = {role: where.get(role) for role in ROLES if role in where}
     return named | value_roles(where.get("values", ()))  # type: ignore[return-value]

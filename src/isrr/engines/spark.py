@@ -44,7 +44,7 @@ _PARTITION = re.compile(r"partition (\d+)")
 
 @dataclass(frozen=True, eq=False)
 class SparkRows:
-    """A Spark table of one row an item.
+    """A Spark table of one row per item.
 
     Attributes:
         rows: The table as given.
@@ -70,7 +70,7 @@ class SparkRows:
         in_files = isinstance(data, str | os.PathLike)
         name = os.fspath(data) if in_files else "table"
         if not in_files and not hasattr(data, "mapInArrow"):
-            raise DataError(f"a {type(data).__name__} is neither a path nor a Spark table; read it with engine='local'")
+            raise DataError(f"a {type(data).__name__} is not a path or a Spark table; use engine='local'")
         spark = run_job(lambda: reading_session(master, whole_files=trusted), name) if in_files else data.sparkSession
         refuse_other_master(spark, master)
         if in_files:
@@ -124,7 +124,7 @@ class SparkRows:
             raise self._located(split_query(twice[0]["query"]))
 
     def _located(self, error: DataError) -> DataError:
-        """The error, told by the files that hold the query at fault."""
+        """The error, with the files that contain the query."""
         from pyspark.sql import functions
 
         partition = _PARTITION.match(str(error))
@@ -191,7 +191,7 @@ def spark_files(spark: Any, name: str) -> tuple[Any, Sequence[Any], list[Footer]
     """The Parquet files that a path names: their rows, what they are called, what their ends say.
 
     Files of this machine are found here, as the local engine finds them, and Spark is given each by its name: left to
-    itself it passes over some and takes others for patterns. A path with a scheme, or where another file system is
+    itself it ignores some and takes others for patterns. A path with a scheme, or where another file system is
     Spark's own, is for Spark to resolve.
     """
     if _SCHEME.match(name) or not spark._jsc.hadoopConfiguration().get("fs.defaultFS").startswith("file:"):
@@ -210,7 +210,7 @@ def spark_files(spark: Any, name: str) -> tuple[Any, Sequence[Any], list[Footer]
     taken = {unquote(urlsplit(file).path) for file in rows.inputFiles()}
     for file in given:
         if file not in taken:
-            raise DataError(f"{file}: Spark passes over this file; give it a plain name")
+            raise DataError(f"{file}: Spark ignores this file because of its name; rename it")
     return rows, files, footers
 
 

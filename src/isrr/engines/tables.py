@@ -1,7 +1,7 @@
 """What makes one table of several files or partitions: the same columns, and every query whole.
 
 Columns are compared by the footers of Parquet files. Streams of rows are cut into queries, so the rows of a query must
-stand together in one partition. Every partition reports its first and last query: where queries come in rising order
+are in one partition. Every partition reports its first and last query: where queries come in rising order
 and no two spans overlap, each query is whole. Otherwise the ids decide: one that comes twice is a query cut in two.
 """
 
@@ -44,7 +44,7 @@ def matching_files(path: str | os.PathLike[str]) -> list[Path]:
         return [Path(text)]
     found = sorted(glob.glob(text))
     if not found:
-        raise DataError(f"{text}: no file has such a name")
+        raise DataError(f"{text}: no such file")
     return [Path(name) for name in found]
 
 
@@ -58,7 +58,7 @@ def footer_of(file: Path) -> Footer:
         schema = said.schema.to_arrow_schema()
     for name in schema.names:
         if schema.names.count(name) > 1:
-            raise DataError(f"{file}: two columns are called {name!r}; which one is meant cannot be told")
+            raise DataError(f"{file}: two columns are called {name!r}; expected distinct names")
     return Footer({field.name: str(plain(field.type)) for field in schema}, has_made_ids(schema), said.num_rows)
 
 
@@ -77,7 +77,9 @@ def shared_columns(files: Sequence[object], footers: Sequence[Footer], named: Ma
     columns = columns_of(first, footers[0].columns, named)
     for file, footer in zip(others, footers[1:], strict=True):
         for difference in _differences(columns, footers[0], footer, file, named):
-            raise DataError(f"{file}: has other columns than {first}: {difference}; files of one table share theirs")
+            raise DataError(
+                f"{file}: has other columns than {first}: {difference}; expected the same columns in all files"
+            )
     if others:
         for file, footer in zip(files, footers, strict=True):
             _refuse_made_ids(file, footer)
@@ -89,8 +91,9 @@ def refuse_without_rows(files: Sequence[object], footers: Sequence[Footer]) -> N
     for file, footer in zip(files, footers, strict=True):
         if footer.n_rows == 0:
             raise DataError(
-                f"{file}: the table has no rows, so no query stands in it; with trust_layout every file holds whole "
-                "queries: take this one away, or leave trust_layout out"
+                f"{file}: the table has no rows; with trust_layout, every file must have queries: remove this one, "
+                "or omit "
+                "trust_layout"
             )
 
 
@@ -117,8 +120,8 @@ def _differences(
 def _refuse_made_ids(file: object, footer: Footer) -> None:
     if footer.made_ids:
         raise DataError(
-            f"{file}: its query ids were made from positions, and name other queries in the next file; give every "
-            "query an id of its own, or write all queries to one file"
+            f"{file}: its query ids were made from positions, so they clash with those of the next file; expected "
+            "real query ids, or all queries in one file"
         )
 
 
@@ -179,10 +182,10 @@ def ids_by_block(batches: Iterable[Any], columns: Cast, name: str) -> Iterator[l
 
 
 def split_query(query: str, files: Sequence[str] = ()) -> DataError:
-    """The refusal of a query whose rows stand in two places."""
+    """The refusal of a query whose rows are in two places."""
     where = f"{' and '.join(files)}: " if files else ""
     return DataError(
-        f"{where}query {query!r} stands in two places; with trust_layout the rows of a query must stand together in "
-        "one file: write the files sorted by query, or leave trust_layout out",
+        f"{where}query {query!r} appears in two places; with trust_layout, the rows of a query must be adjacent in "
+        "one file: write the files sorted by query, or omit trust_layout",
         query,
     )

@@ -88,7 +88,7 @@ def summarise(batches: Iterable[Any], task: Task[Sum], columns: Cast, name: str)
     that cannot end otherwise.
 
     Args:
-        batches: Arrow record batches; rows of a query stand together.
+        batches: Arrow record batches; rows of a query are adjacent.
         task: What to sum up.
         columns: Which column plays which role.
         name: What errors call the partition.
@@ -134,7 +134,7 @@ class Refusal:
     query: str | None
 
     def error(self) -> IsrrError:
-        """The error, of its own kind; a kind that has no meaning away from there is the engine's."""
+        """The error, with its original class if that is known here, otherwise an engine error."""
         if self.kind == DataError.__name__:
             return DataError(self.said, self.query)
         return _ERRORS.get(self.kind, EngineError)(self.said)

@@ -1,1 +1,1 @@
-"""Every table and figure of the paper, one file a result."""
+"""Every table and figure of the paper, one file per result."""

@@ -50,8 +50,8 @@ def data_sets(paths: Sequence[str]) -> list[DataSet]:
             inside = [DataSet(entry.name.lower(), entry) for entry in sorted(path.iterdir()) if entry.is_dir()]
             inside = [data_set for data_set in inside if data_set.name in (*CATALOG, JESTER)]
             if not inside:
-                raise DataError(f"{path}: no data set of the catalog is here; name it: mq2007={path}")
+                raise DataError(f"{path}: no known data set found; give its name: mq2007={path}")
             found += inside
         else:
-            raise DataError(f"{path}: is not there")
+            raise DataError(f"{path}: does not exist")
     return found

@@ -34,7 +34,7 @@ def recipe(scorer: str, data: str) -> Recipe:
     if scorer == GIVEN:
         return Recipe("given scores", GIVEN, {})
     if scorer not in RECIPES:
-        raise ValueError(f"there is no scorer {scorer!r} here; there are {', '.join(RECIPES)}")
+        raise ValueError(f"unknown scorer {scorer!r}; expected one of {', '.join(RECIPES)}")
     chosen = RECIPES[scorer]
     return (
         replace(RECIPES["catboost-yetirank"], title="CatBoost") if (scorer, data) == ("catboost", "yahoo") else chosen

@@ -1,4 +1,4 @@
-"""A result on disk: one JSON a result and pool, with everything needed to redo it; made once, then read."""
+"""A result on disk: one JSON file per result and pool, with everything needed to redo it; made once, then read."""
 
 import json
 import platform
@@ -42,7 +42,7 @@ class Job:
         try:
             found: Record = json.loads(self.file.read_text())
         except ValueError as error:
-            raise DataError(f"{self.file}: is no JSON ({error}); delete it to measure again") from None
+            raise DataError(f"{self.file}: not JSON ({error}); delete it to measure again") from None
         return found if {name: found.get(name) for name in self.identity} == self.identity else None
 
     def measure(self) -> Record:

@@ -66,16 +66,16 @@ def retrace(
     """Find the tested queries among the judged ones and evaluate the path on them, as calibration did.
 
     Args:
-        outcome: What calibration said.
+        outcome: What calibration returned.
         queries: The judged queries it was given.
         validation: Other judged queries, to shape the simultaneous band.
-        progress: Called with (queries done, queries in all).
+        progress: Called with (queries done, queries in total).
     """
     p, path = outcome.provenance, path_of(outcome)
     if queries.fingerprint != p.data:
         raise DataError(
             f"these are not the judged queries of the calibration: their fingerprint is {queries.fingerprint[:12]}…, "
-            f"the outcome's {p.data[:12]}…; give the same table, or ask `isrr check` about new queries"
+            f"the outcome's {p.data[:12]}…; expected the same table; for new queries use `isrr check`"
         )
     refuse_other_policy(policy_needed(queries), p.unjudged)
     if p.distinct:
@@ -110,7 +110,7 @@ def _found_again(
     counted = np.any([promise.measure.counts(tested) for promise in outcome.promises], axis=0)
     tested = tested if counted.all() else tested[counted]
     if validation is not None and _shared(tested, validation):
-        raise DataError("validation queries stand among those tested on; a band needs other queries for its shape")
+        raise DataError("some validation queries are also tested on; expected other queries")
     return tested, others
 
 

@@ -80,7 +80,7 @@ class Disparity(Measurable):
     """Disparity between items or between groups of items.
 
     Attributes:
-        name: What promises call it.
+        name: Its name in promises.
         gain, discount: What items deserve, and what places give.
         normalized: Whether it is divided by the largest value any ranker can have on the query.
         between_groups: Whether items are pooled by group first.
@@ -111,7 +111,7 @@ class Disparity(Measurable):
 
     @property
     def bounded(self) -> bool:
-        """Whether it lies between 0 and 1 by itself."""
+        """Whether it always lies between 0 and 1."""
         return self.normalized
 
     def counts(self, queries: Queries, k: int) -> NDArray[np.bool_]:
@@ -127,8 +127,8 @@ class Disparity(Measurable):
         largest = float(self.largest(queries, k).max())
         if largest > bound[1]:
             raise PromiseError(
-                f"a query can have a disparity of {largest:.6g}, above the declared bound {bound[1]:g}; the bound must "
-                "hold for every query there can be"
+                f"a query can have a disparity of {largest:.6g}, above the declared bound {bound[1]:g}; expected a "
+                "bound that holds for every possible query"
             )
         return largest / bound[1]
 

@@ -39,7 +39,7 @@ def kernels_are_compiled() -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What each ranker of a grid does on each query.
+    """The metrics of each ranker of a grid on each query.
 
     Attributes:
         measures: What was measured.
@@ -54,7 +54,7 @@ class Evaluation:
         for measure, values in zip(self.measures, self.values, strict=True):
             if name in (measure, str(measure), measure.metric.name):
                 return values
-        raise KeyError(f"{name} was not measured; measured were {', '.join(map(str, self.measures))}")
+        raise KeyError(f"{name} was not measured; expected one of {', '.join(map(str, self.measures))}")
 
     def to_frame(self) -> Any:
         """One row per query and ranker, one column per measure, as a frame of pandas, or polars without it."""
@@ -64,7 +64,7 @@ class Evaluation:
         return frame_of({"query": query, "ranker": ranker} | measured)
 
     def mean(self, name: str | Measure) -> FloatArray:
-        """The mean over the queries that count, (n_grid,); NaN where none does."""
+        """The mean over the queries that count, (n_grid,); NaN if none does."""
         values = self[name]
         counted = ~np.isnan(values)
         n, mean = counted.sum(axis=0), np.full(values.shape[1:], np.nan)
@@ -90,16 +90,15 @@ def evaluate(
     Args:
         queries: Queries, with the columns that the metrics read.
         grid: Rankers with the same k; they may differ in everything else.
-        metrics: Names ("ndcg", "precision@3", "exposure(new)", "awrf") or objects; over the rankers' own k unless they
-            say so.
+        metrics: Names ("ndcg", "precision@3", "exposure(new)", "awrf") or objects; by default over the rankers' k.
         method: "exact": no sampling for decay 1, Rao–Blackwellised draws below 1. "draws": plain rankings drawn,
             disparity debiased. "plugin": the same, disparity of the averaged exposures, biased upward, as in the paper.
-        n_draws: Rankings drawn per query where any are.
-        seed: Random seed, used only where rankings are drawn.
+        n_draws: Rankings drawn per query, if any are drawn.
+        seed: Random seed, used only when rankings are sampled.
         gain, discount: Of metrics given by name.
-        empty_query: What a query counts as that has nothing to divide by, for metrics given by name: "skip" (NaN),
-            "zero" or "one"; each metric's own policy unless given.
-        progress: Called with (queries done, queries in all).
+        empty_query: For metrics given by name, how queries without a relevant item count: "skip" (NaN),
+            "zero" or "one"; by default each metric's policy.
+        progress: Called with (queries done, queries in total).
 
     Example:
         >>> queries = Queries.from_arrays(scores=[2, 1, 0], relevance=[0, 2, 1], query_ids=[7, 7, 7])
@@ -283,9 +282,9 @@ def _check_kinds(queries: object, grid: object) -> None:
 
 def _check(grid: Sequence[GPLRanker], method: str, n_draws: int) -> None:
     if not grid:
-        raise ValueError("the grid is empty; give at least one ranker")
+        raise ValueError("the grid is empty; expected at least one ranker")
     if len({ranker.k for ranker in grid}) > 1:
-        raise ValueError(f"the rankers of a grid share one k; got {sorted({ranker.k for ranker in grid})}")
+        raise ValueError(f"expected rankers with the same k, got {sorted({ranker.k for ranker in grid})}")
     if method not in get_args(Method):
         raise ValueError(f"method must be one of {', '.join(get_args(Method))}; got {method!r}")
     least = 2 if method == "draws" else 1
@@ -295,10 +294,12 @@ def _check(grid: Sequence[GPLRanker], method: str, n_draws: int) -> None:
 
 def _check_cuts(chosen: Sequence[Measure], k: int) -> None:
     if not chosen:
-        raise ValueError("nothing to measure; give at least one metric")
+        raise ValueError("nothing to measure; expected at least one metric")
     longer = [measure for measure in chosen if measure.k > k]
     if longer:
-        raise ValueError(f"{longer[0]} looks at more places than the rankers fill (k = {k}); give them a larger k")
+        raise ValueError(
+            f"{longer[0]} looks at more places than the rankers fill; expected rankers with a larger k than {k}"
+        )
 
 
 def _family(ranker: GPLRanker) -> tuple[object, ...]:
@@ -335,7 +336,7 @@ def _evaluate_family(
     linear = np.empty((len(queries), len(grid), work.n_linear))
     quadratic = np.empty((len(queries), len(grid), work.n_quadratic))
     if drawn and (floors.any() or anchors.any()):
-        raise ValueError("rankers with a floor or an anchor are evaluated exactly; leave out method=")
+        raise ValueError("rankers with a floor or an anchor are always evaluated exactly; omit method=")
     measured, configurations = tuple(work.measured), (scales, scale_of[by_work], thresholds, decay[by_work])
 
     def block(start: int, stop: int) -> None:

@@ -25,7 +25,7 @@ class Measurable:
 
     @property
     def bounded(self) -> bool:
-        """Whether it lies between 0 and 1 by itself."""
+        """Whether it always lies between 0 and 1."""
         raise NotImplementedError
 
     def counts(self, queries: Queries, k: int) -> NDArray[np.bool_]:

@@ -33,25 +33,25 @@ from isrr.metrics.measure import Kind, Measurable, Measure
 
 @dataclass(frozen=True)
 class Metric(Measurable):
-    """Something that is linear in exposure.
+    """A metric that is linear in exposure.
 
-    Metrics are equal when name and settings are: a name stands for one function.
+    Metrics with the same name and settings are equal.
 
     Attributes:
-        name: What promises call it.
+        name: Its name in promises.
         value: Value of each row's item, in query order, (n_rows,); a function of the queries.
         weights: Weight of the places 1 … k, (k,); a function of k.
         whole: What 1 means for each query, (n_queries,), and 0 where there is nothing to divide by; a function of
             queries and k. None: the metric is not divided, and a promise about it needs a bound on an item's value.
         columns: Columns it reads beside query, item and score: "relevance", "item_group", "value:NAME".
-        kind: "utility" where the order by score is expected to be the best, "share" where nothing is expected.
-        title: As sentences call it; the name unless given.
-        empty_query: What queries count as for which `whole` is 0, unless a promise says otherwise.
+        kind: "utility" if the order by score is expected to be best, otherwise "share".
+        title: Its name in sentences; by default `name`.
+        empty_query: How queries count for which `whole` is 0, unless a promise says otherwise.
         merit: What each query's items deserve of the metric, (n_queries,), for promises "of merit"; a function of
             queries and k.
         group: The group of items whose exposure it is; a boost moves it.
-        gain: What disparity is reported by beside it.
-        settings: What distinguishes it from others of the same name, as text.
+        gain: The gain used for the disparity that is reported with it.
+        settings: What distinguishes it from metrics of the same name, as text.
 
     Example:
         >>> margin = Metric("margin", value=lambda queries: queries.column("margin"), columns=("value:margin",))
@@ -76,11 +76,11 @@ class Metric(Measurable):
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z_]\w*(\([^()]*\))?", self.name):
-            raise PromiseError(f"a metric is named like ndcg or value(margin), got {self.name!r}")
+            raise PromiseError(f"expected a metric name such as ndcg or value(margin), got {self.name!r}")
 
     @property
     def bounded(self) -> bool:
-        """Whether it lies between 0 and 1 by itself."""
+        """Whether it always lies between 0 and 1."""
         return self.whole is not None
 
     def counts(self, queries: Queries, k: int) -> NDArray[np.bool_]:
@@ -101,8 +101,8 @@ class Metric(Measurable):
         if low < bound[0] or high > bound[1]:
             found = low if low < bound[0] else high
             raise PromiseError(
-                f"an item has {self.name} {found:.6g}, outside the declared bound {_range(bound)}; the bound must hold "
-                "for every item there can be"
+                f"an item has {self.name} {found:.6g}, outside the declared bound {_range(bound)}; expected a bound "
+                "that holds for every possible item"
             )
         return high / bound[1]
 
@@ -249,13 +249,13 @@ NAMES = (*PLAIN, "value(COLUMN)", "exposure(GROUP)")
 
 
 def metric(name: str, *, gain: Gain = "exponential", discount: Discount = "log2") -> Metric | Disparity:
-    """The metric of that name, one that can be promised.
+    """The metric with this name, one that can be promised.
 
     Args:
         name: "ndcg", "dcg", "precision", "recall", "kept", "clicks", "value(COLUMN)", "exposure(GROUP)", "disparity",
             "normalized_disparity" or "group_disparity".
-        gain: Gain of a grade: "exponential", "linear", "equal" or a function.
-        discount: Weight of a place: "log2", "reciprocal", "uniform" or a function; precision and recall have their own.
+        gain: How much a grade is worth: "exponential", "linear", "equal" or a function.
+        discount: How much a place is worth: "log2", "reciprocal", "uniform" or a function (not for precision, recall).
 
     Example:
         >>> metric("exposure(new)").title
@@ -275,7 +275,7 @@ def metric(name: str, *, gain: Gain = "exponential", discount: Discount = "log2"
         known = [known.split("(")[0] for known in NAMES]
         close = get_close_matches(name.split("(")[0].lower(), known, 1, 0.5)
         meant = f"; did you mean {NAMES[known.index(close[0])]}?" if close else ""
-        raise PromiseError(f"no metric is called {name!r}; there are {', '.join(NAMES)}{meant}")
+        raise PromiseError(f"unknown metric {name!r}; expected one of {', '.join(NAMES)}{meant}")
     object.__setattr__(made, "settings", settings)
     object.__setattr__(made, "gain", gain)
     return made

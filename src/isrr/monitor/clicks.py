@@ -63,14 +63,14 @@ class ClickMonitor:
         state: str | PathLike[str] | None = None,
     ) -> None:
         if not isinstance(certificate, Certificate):
-            raise CertificateError("nothing was certified, so there is no promise to watch")
+            raise CertificateError("nothing was certified, so there is no promise to monitor")
         log = certificate.provenance.clicks
         if log is None:
-            raise PromiseError(f"'{certificate.promises[0]}' is not about clicks; watch it by judgments")
+            raise PromiseError(f"'{certificate.promises[0]}' is not about clicks; monitor it with judgments")
         if certificate.ranker.anchor == 0.0 and rollout is None:
             raise PromiseError(
-                "the ranker has no anchor, so its lists do not tell what the order by score would get; calibrate with "
-                "`anchor=` (0.1, say) to watch it by clicks, or watch it in a rollout against control"
+                "the ranker has no anchor, so its lists do not show what the order by score would get; calibrate with "
+                "an `anchor=` such as 0.1, or run a rollout"
             )
         self._outcome, self._promise = certificate, certificate.promises[0]
         self._rollout = None if rollout is None else rollout.ruled(within)

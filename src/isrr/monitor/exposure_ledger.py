@@ -66,7 +66,7 @@ def ledger(
     gains = gain_of(judgments.need_relevance(), gain)
     lines = sorted((line for line in served if str(line["query_id"]) in query_of), key=lambda line: line["time"])
     if not lines:
-        raise DataError("no served list belongs to a judged query: there is nothing to account for")
+        raise DataError("no served list belongs to a judged query, so there is nothing to show")
     checkpoints = np.unique(np.linspace(0, len(lines), min(N_MOMENTS, len(lines)) + 1).astype(int)[1:])
     exposure, credit = np.zeros(names.size), np.zeros(names.size)
     states, due = [], set(checkpoints.tolist())
@@ -82,7 +82,7 @@ def ledger(
         if number in due:
             states.append((exposure.copy(), credit.copy()))
     if not exposure.any():
-        raise DataError("no item of a served list is judged: there is nothing to account for")
+        raise DataError("no item of a served list is judged, so there is nothing to show")
     moments = np.array([lines[number - 1]["time"] for number in checkpoints])
     items = _account(names, states, moments)
     if judgments.item_groups is None:

@@ -1,4 +1,4 @@
-"""Which served lists a judgment speaks of, and how good they were.
+"""Which served lists a judgment belongs to, and how good they were.
 
 A judged query counts once, with all the lists it was served under the promise; a session's pages are one list. Served
 items without a judgment count as unjudged items did in calibration. Where each had a grade there, a query that lacks
@@ -34,7 +34,7 @@ class JudgedQuery:
         segment: Its segment, where the judgments have one.
         lists: What it was served, oldest first.
         rows: The row of each of its candidates, by item id.
-        unknown: The row of items without a judgment: None where they are passed over.
+        unknown: The row of items without a judgment: None if they are skipped.
     """
 
     key: int
@@ -119,8 +119,8 @@ def match(
         if unjudged and (policy == "refuse" or (policy == "drop" and nothing_left)):
             n_incomplete += 1
             note = note or (
-                f"query {str(judgments.query_ids[q])!r} was served item {min(unjudged)!r}, which is not judged; judged "
-                f"are items such as {next(iter(rows))!r}"
+                f"query {str(judgments.query_ids[q])!r} was served item {min(unjudged)!r}, which is not judged; "
+                f"judgments are for items such as {next(iter(rows))!r}"
             )
             continue
         segment = None if judgments.segments is None else str(judgments.segments[q])
@@ -157,7 +157,7 @@ def candidates(logged: ServedLists) -> Queries:
 def need_item_ids(judgments: Queries) -> NDArray[Any]:
     """The item ids of judgments; refused where there are none."""
     if judgments.item_ids is None:
-        unnamed = "the judgments have no item ids; they are needed to find served items among them"
+        unnamed = "the judgments have no item ids; expected item ids, to match them with served items"
         raise DataError(judgments.absent.get("item", unnamed))
     return judgments.item_ids
 
@@ -196,6 +196,6 @@ def _why_nothing(n_lists: int, served: str, passed_over: str, judged: str) -> st
             "the certificate watched do"
         )
     return (
-        f"no judgment is of a served query: {counted(n_lists, 'list')} served, of queries such as {served!r}; "
-        f"judged are queries such as {judged!r}"
+        f"no judgment belongs to a served query: {counted(n_lists, 'list')} served, of queries such as {served!r}; "
+        f"judgments are for queries such as {judged!r}"
     )

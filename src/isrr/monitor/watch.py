@@ -100,15 +100,15 @@ def watchable(promise: Promise) -> bool:
 
 
 class Monitor:
-    """Watches one certificate.
+    """Monitors the promise of one certificate.
 
     Args:
         certificate: What was promised.
-        delta: Probability of ever raising a false alarm; the certificate's own 1 − confidence unless given.
-        state: File that remembers what was counted; read if it is there, and written after each batch. Several
-            monitors may share one: each counts on from what the others have counted.
-        judged: Whether judgments will be given; without any, promises that need none are watched (shares of exposure),
-            on the candidates of the log (`isrr.monitor.matching.candidates`).
+        delta: Probability of ever raising a false alarm; by default 1 − confidence.
+        state: File with the state; read if it exists, and written after each batch. Several
+            monitors may share one: each continues from what the others have counted.
+        judged: Whether judgments will be given; without any, promises that need none are monitored (shares of
+            exposure), with the candidates of the log (`isrr.monitor.matching.candidates`).
 
     Attributes:
         alarm: The alarm, once raised; it stays.
@@ -120,7 +120,7 @@ class Monitor:
         n_served, n_unjudged: Places of the lists counted in the last batch, and those that hold such an item.
         n_unwatched: Judged queries in segments that the promise does not name, in the last batch.
         note: Why nothing of the last batch could be counted, which judgment is lacking, or which segment is not
-            watched; empty where all is well.
+            monitored; empty if there is nothing to say.
     """
 
     def __init__(
@@ -132,10 +132,10 @@ class Monitor:
         judged: bool = True,
     ) -> None:
         if not isinstance(certificate, Certificate):
-            raise CertificateError("nothing was certified, so there is no promise to watch")
+            raise CertificateError("nothing was certified, so there is no promise to monitor")
         if certificate.provenance.clicks is not None:
             raise PromiseError(
-                f"'{certificate.promises[0]}' is about clicks, which judgments do not show; watch it by `clicks=`"
+                f"'{certificate.promises[0]}' is about clicks, which judgments do not show; monitor it with `clicks=`"
             )
         cells = [
             (test.promise, test.segment)
@@ -144,8 +144,8 @@ class Monitor:
         ]
         if not cells and not judged:
             raise PromiseError(
-                f"'{certificate.promises[0]}' is watched by judgments (`judgments=`) or clicks (`clicks=`); the log "
-                "alone shows shares of exposure of groups"
+                f"'{certificate.promises[0]}' is monitored with judgments (`judgments=`) or clicks (`clicks=`); the "
+                "log alone shows shares of exposure of groups"
             )
         if not cells:
             raise PromiseError(
@@ -210,7 +210,7 @@ class Monitor:
             if self._segments and query.segment not in self._segments:
                 self.n_unwatched += 1
                 self.note = self.note or (
-                    f"judged queries are in segments that are not watched, such as {query.segment!r}; watched are "
+                    f"judged queries are in segments that are not monitored, such as {query.segment!r}; watched are "
                     f"{', '.join(map(repr, self._segments))}"
                 )
             if concerned := [watch for watch in self._watches if watch.segment in (None, query.segment)]:
@@ -234,7 +234,7 @@ class Monitor:
         ]
         if self.n_before:
             again = counted(self.n_before, "query")
-            lines.append(f"passed over  {again} counted before: each counts once, as it was first judged")
+            lines.append(f"ignored      {again} counted before: each counts once, as first judged")
         if self.n_unjudged:
             share = percent(self.n_unjudged / self.n_served)
             lines.append(f"unjudged     {share} of the places served hold items without a grade ({self.unjudged})")
@@ -264,7 +264,7 @@ class Monitor:
 
     def _need_segments(self, judgments: Queries) -> None:
         if judgments.segments is None and self._segments:
-            unnamed = "the judgments have no segments; name the column that holds them (`segment=`)"
+            unnamed = "the judgments have no segments; expected their column as `segment=`"
             raise DataError(
                 f"{judgments.absent.get('segment', unnamed)}; the promise is watched in each segment: "
                 f"{', '.join(self._segments)}"
@@ -312,7 +312,7 @@ class Monitor:
             if state["schema"] != SCHEMA or state["certificate"] != self.certificate or state["delta"] != self.delta:
                 raise DataError(
                     f"{file}: the state of another watch (certificate {state['certificate']}, delta {state['delta']}); "
-                    f"this one is about {self.certificate} at {self.delta:g}: give it a file of its own"
+                    f"this one is about {self.certificate} at {self.delta:g}: use another file"
                 )
             kept = [_kept(watch, found) for watch, found in zip(self._watches, state["watches"], strict=True)]
             seen, n_empty = state["seen"], state["n_empty"]

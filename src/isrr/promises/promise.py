@@ -68,7 +68,7 @@ def check_probability(name: str, value: float) -> None:
         raise PromiseError(f"{name} must lie in (0, 1), got {value:g}{slip}")
     if value < 0.5:
         slip = f"; did you mean {1 - value:g}?" if value <= 0.2 else ""
-        raise PromiseError(f"{name} {value:g} is less than an even chance{slip}")
+        raise PromiseError(f"{name} {value:g} is below 0.5{slip}")
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -81,11 +81,11 @@ class Promise:
         at_least, at_most: The target, one of the two: a value of the metric, or a share where it is relative.
         of: What the target is a share of: None (a plain value), "deterministic" (the metric of the order by score on
             the same queries) or "merit" (what the group's items earn by their gain).
-        bound: For metrics that are not between 0 and 1 by themselves: the largest value an item can have (`dcg`,
+        bound: For metrics without natural bounds: the largest value an item can have (`dcg`,
             `value(COLUMN)`), or a query (`disparity`); a pair where values may be negative.
         per: None, or "segment": the promise holds in every segment, each tested on its own queries.
-        empty_query: What queries count as that have nothing to divide by: "skip", "zero" or "one"; the metric's own
-            policy unless given.
+        empty_query: How queries without a relevant item count: "skip", "zero" or "one"; by default the metric's
+            policy.
 
     Example:
         >>> Promise("ndcg", 5, at_least=0.95, of="deterministic")
@@ -140,7 +140,7 @@ class Promise:
         discount: Discount = "log2",
         empty_query: EmptyQuery | None = None,
     ) -> "Promise":
-        """Read a promise as people write it.
+        """Read a promise from text.
 
         Args:
             text: The promise.
@@ -169,7 +169,7 @@ class Promise:
         target, at_least = float(found["number"]), found["relation"] in (">=", "≥")
         if about.rising != at_least and about.kind != "share":
             turned = text.replace(found["relation"], "<=" if at_least else ">=")
-            raise PromiseError(f"{text!r} promises nothing worth having; did you mean {turned!r}?")
+            raise PromiseError(f"{text!r} is always true of a bad ranker too; did you mean {turned!r}?")
         if found["of"] and not found["percent"]:
             share = text.replace(found["number"], f"{100 * target:g}%", 1) if target <= 1 else f"{found['number']}%"
             raise PromiseError(f"{text!r}: a share is written with a percent sign; did you mean {share!r}?")
@@ -318,7 +318,9 @@ class Promise:
             losses = self.alpha + (losses - self.alpha) * stretch
         largest = losses.max(initial=-np.inf)
         if largest > 1.0 + INEXACTNESS * np.max(stretch):
-            raise PromiseError(f"'{self}': a query has a loss of {largest:.9g}; {self.metric.name} leaves its bounds")
+            raise PromiseError(
+                f"'{self}': a query has a loss of {largest:.9g}; {self.metric.name} lies outside its bounds"
+            )
         return np.minimum(losses, 1.0, out=losses)  # exposures are exact to some 1e-7
 
     def queries_needed(
@@ -416,7 +418,7 @@ class Promise:
 
 def _unavailable(name: str) -> Callable[..., FloatArray]:
     def value(*_: object) -> FloatArray:
-        raise PromiseError(f"{name!r} is a metric of somebody's own; pass it as load(…, metrics=[…]) to measure it")
+        raise PromiseError(f"{name!r} is a custom metric; pass it as load(…, metrics=[…]) to measure it")
 
     return value
 
@@ -430,8 +432,8 @@ def promises(given: "str | Promise | Sequence[str | Promise]") -> tuple[Promise,
 def objectives(several: Sequence[Promise], *, judged: bool = True) -> tuple[Measure, Measure]:
     """The utility and the disparity that are reported, and weighed against each other, beside some promises.
 
-    Utility is what the first promise on utility speaks of, else NDCG. Without judgments it is how much exposure stays
-    where the order by score puts it, and disparity takes all items as equally worthy.
+    Utility is what the first promise on utility is about, otherwise NDCG. Without judgments it is how much exposure
+    stays where the order by score puts it, and disparity takes all items as equally worthy.
     """
     k, gain = max(promise.k for promise in several), several[0].metric.gain if judged else "equal"
     policies: list[EmptyQuery] = [p.empty_query for p in several if "relevance" in p.metric.columns]
@@ -450,12 +452,12 @@ def move_together(several: Sequence[Promise]) -> bool:
 def _unread(text: str) -> str:
     if _SEVERAL.search(text):
         how = "a list of texts in Python, -p repeated on the command line"
-        return f"{text!r} holds several promises; give each by itself: {how}"
+        return f"{text!r} contains several promises; expected one at a time: {how}"
     return f"cannot read the promise {text!r}; {_examples()}"
 
 
 def _examples() -> str:
-    return "what can be promised, for example: " + "; ".join(EXAMPLES.values())
+    return "promises look like this: " + "; ".join(EXAMPLES.values())
 
 
 def _unknown(name: str, own: Iterable[str]) -> str:
@@ -474,7 +476,7 @@ def _check(promise: Promise) -> None:
         raise PromiseError(f"{name}@{promise.k}: expected a whole number of places k ≥ 1")
     object.__setattr__(promise, "k", int(promise.k))
     if (promise.at_least is None) == (promise.at_most is None):
-        raise PromiseError(f"a promise about {name} is either at_least or at_most a target; give one of them")
+        raise PromiseError(f"a promise about {name} is either at_least or at_most a target; expected one of them")
     if promise.metric.kind != "share" and promise.metric.rising != (promise.at_least is not None):
         way = "at_least" if promise.metric.rising else "at_most"
         raise PromiseError(
@@ -483,7 +485,7 @@ def _check(promise: Promise) -> None:
     if promise.of not in (None, *REFERENCES):
         raise PromiseError(f"a target is a share of {' or '.join(REFERENCES)}, got {promise.of!r}")
     if promise.of == "merit" and getattr(promise.metric, "merit", None) is None:
-        raise PromiseError(f"{name} has no merit to compare with; exposure(GROUP) has")
+        raise PromiseError(f"{name} cannot be compared with merit; only exposure(GROUP) can")
     if promise.per not in (None, "segment"):
         raise PromiseError(f"per must be 'segment' or left out, got {promise.per!r}")
     empty_value(promise.empty_query)
@@ -494,13 +496,14 @@ def _check(promise: Promise) -> None:
 def _check_bound(promise: Promise) -> None:
     if promise.metric.bounded:
         if promise.bound is not None:
-            raise PromiseError(f"{promise.metric.name} lies between 0 and 1 by itself: leave out the bound")
+            raise PromiseError(f"{promise.metric.name} always lies between 0 and 1; omit the bound")
         return
     if promise.bound is None:
         whose = "a query" if isinstance(promise.metric, Disparity) else "an item"
         other = ", or promise normalized_disparity" if isinstance(promise.metric, Disparity) else ""
         raise PromiseError(
-            f"{promise.metric.name} has no bound of its own: add 'with bound B', B the largest value {whose} can "
+            f"{promise.metric.name} has no natural bound; expected 'with bound B', where B is the largest value "
+            f"{whose} can "
             f"have{other}"
         )
     if len(promise.bound) != 2 or not np.isfinite(promise.bound).all() or promise.bound[0] > 0 or promise.bound[1] <= 0:
@@ -513,7 +516,7 @@ def _check_target(promise: Promise) -> None:
     open_above = of is not None and (of == "merit" or (promise.metric.kind == "share" and promise.at_most is not None))
     if not (low < target < high or (open_above and 0 < target < np.inf)):
         if target == high or (of is not None and target >= 1):
-            why = "nothing random keeps all of it" if promise.at_least is not None else "it holds by itself"
+            why = "no random ranker can keep it" if promise.at_least is not None else "it always holds"
         elif 1 < target <= 100 and of is None and promise.metric.bounded:
             why = f"write {target / 100:g}, or {target:g}% of deterministic"
         else:

@@ -22,7 +22,7 @@ weight. When the two are close, Gauss–Laguerre nodes for t² e^{−t}, scaled 
 a fixed number of nodes per octave of W/R; it begins where three items can have arrived.
 
 Bits. A kernel may be compiled alone or inside the kernel that calls it. Every sum therefore names its own order, and no
-compiler flag lets arithmetic be rearranged: the same bits come out either way.
+compiler flag lets arithmetic be rearranged: results are bit-for-bit identical either way.
 """
 
 import numpy as np

@@ -22,7 +22,7 @@ from isrr.data._order_kernels import longest_query, sort_falling
 @njit(cache=True, nogil=True, error_model="numpy")
 def floor_share(exposure, place_weights, leading, floor):
     # exposure (n_weights, ≥ n)     of draws alone, in each of the weightings that the floor is promised for
-    # place_weights (n_weights, k)  zeros beyond the k of its own that a weighting has
+    # place_weights (n_weights, k)  zeros beyond a weighting's own k
     # leading (n,)                  the column of exposure that belongs to each place of the order by score
     # Returns the least share of the order, 0 where draws alone keep the floor, never more than the floor.
     share = 0.0

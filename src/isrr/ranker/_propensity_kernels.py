@@ -74,7 +74,7 @@ def place_chances(weights, heads, n_admitted, ranking, chances):
     # ranking (places,)  items by falling score
     # chances (places,)  out: chance of each placed item given those above it; 0 from an item on that cannot be drawn
     #
-    # The weight left is kept by adding who is admitted and subtracting who is placed, and summed afresh before the
+    # The weight left is kept by adding who is admitted and subtracting who is placed, and summed again before the
     # differences cancel.
     placed = np.zeros(weights.size, np.bool_)
     head, end, left, peak = -1, 0, 0.0, 0.0

@@ -70,18 +70,18 @@ class GPLRanker:
     """Generalized Plackett–Luce, on top of the scores of any model.
 
     Attributes:
-        k: Length of the lists that are evaluated; longer ones can still be asked for when serving.
-        threshold: Least eligibility at the first position, ≥ 0.
+        k: Length of the lists that are evaluated; when serving, longer ones are possible.
+        threshold: Smallest eligibility admitted at the first position, ≥ 0.
         decay: Factor from one position's threshold to the next, in (0, 1].
         temperature: Softness of the draw, > 0; small values approach the deterministic order.
         mean, deviation: Standardisation of the (mapped) raw scores.
         score_map: Strictly increasing map of raw scores, applied first.
-        floor: Share of the utility of the order by score that every query keeps, whatever items are worth, in [0, 1].
-        anchor: Least chance of serving the order by score, in [0, 1].
+        floor: Share of the deterministic utility that every query keeps, whatever is relevant, in [0, 1].
+        anchor: Smallest probability of serving the order by score, in [0, 1].
         floor_weights: Weights of the places in each metric that the floor is promised for, each with its own k; empty
             for the discounts 1/log2(1 + j) of k places.
-        boost: Addition to the standardised scores of the items of a group, by group. The floor, the anchor and the
-            deterministic order go by the scores without it.
+        boost: What is added to the standardised scores of a group's items, by group. The floor, the anchor and the
+            deterministic order use the scores without it.
         boost_missing: What an item without a known group means: "refuse" raises an error, "none" adds nothing.
 
     Example:
@@ -130,7 +130,7 @@ class GPLRanker:
         if not (0 < softness < np.inf and self.scale < np.inf):
             raise ValueError(
                 f"temperature {self.temperature:g} times deviation {self.deviation:g} is {softness:g}; scores are "
-                "divided by it, and it must neither vanish nor run over"
+                "divided by it, expected a normal number"
             )
 
     @classmethod
@@ -140,7 +140,7 @@ class GPLRanker:
 
     @classmethod
     def deterministic(cls, k: int = 5) -> GPLRanker:
-        """The limit in which nobody is eligible and the best item is placed: the order by score."""
+        """The limit in which no item is eligible, so the best one is placed: the order by score."""
         return cls(k=k, threshold=DETERMINISTIC)
 
     def __repr__(self) -> str:
@@ -162,7 +162,7 @@ class GPLRanker:
         return self.floor_weights or ((tuple(discount(self.k).tolist()),) if self.floor > 0.0 else ())
 
     def protects(self, weights: FloatArray) -> bool:
-        """Whether the floor holds for metrics that weight places so, (k,); a common factor is no matter."""
+        """Whether the floor holds for metrics with these weights of places, (k,), up to a common factor."""
         if self.floor == 0.0:
             return False
         for promised in map(np.array, self._promised_weights):
@@ -204,7 +204,7 @@ class GPLRanker:
         return raw_scores if self.score_map is None else self.score_map(raw_scores)
 
     def drawn_scores(self, queries: Queries) -> FloatArray:
-        """What the draw goes by: mapped and boosted scores, in query order, (n_rows,)."""
+        """The scores used for drawing: mapped and boosted, in query order, (n_rows,)."""
         scores = self.mapped(queries.need_scores())
         if not self.boost:
             return scores
@@ -255,7 +255,7 @@ class GPLRanker:
             weights: What each place is worth, from the first on; the discounts 1/log2(1 + j) of k places by default.
             n_draws: Draws per query for decay below 1.
             seed: Random seed, used only when rankings are sampled.
-            progress: Called with (queries done, queries in all).
+            progress: Called with (queries done, queries in total).
         """
         return np.asarray(self._expected(queries, self._place_weights(weights)[None], n_draws, seed, progress)[0][0])
 
@@ -264,7 +264,7 @@ class GPLRanker:
         return np.ascontiguousarray(self._expected(queries, np.eye(self.k), n_draws, seed, None)[0].T)
 
     def order_share(self, queries: Queries) -> FloatArray:
-        """Chance that a query is served its order by score in place of a draw, (n_queries,).
+        """Probability that a query gets its order by score instead of a draw, (n_queries,).
 
         It depends on the scores alone: the least that keeps the floor on the query, and the anchor at least.
 
@@ -376,10 +376,10 @@ class GPLRanker:
 
         Args:
             scores: Raw scores of the candidates, (n_items,); finite numbers.
-            query_id: The query; with a session it names the draw, and is needed there.
+            query_id: The query; required with a session, as both together determine the draw.
             session: With the same session, the same query gets the same order, however often and however far it is
                 asked for; another session gets another draw. Without one, every call is a fresh draw.
-            k: How many places to fill, the ranker's own k unless given; the first places do not depend on it.
+            k: How many places to fill, by default the ranker's k; the first places do not depend on it.
             item_ids: Ids of the candidates, (n_items,). Equal scores are ordered by a hash of the query's id, its
                 scores and these ids (without ids, the candidates' positions), as at calibration.
             groups: For each candidate its group, a list of groups, or None where it is missing; read by a ranker with
@@ -404,7 +404,7 @@ class GPLRanker:
         item_ids: Sequence[Any] | NDArray[Any] | None = None,
         groups: object = None,
     ) -> ServedList:
-        """What `rank` returns, with the propensity of each place and the order by score beside it.
+        """What `rank` returns, with the propensity of each place and the order by score.
 
         Example:
             >>> GPLRanker().rank_with_propensity([0.3, 2.0, 1.1], "q7", "u42", k=3).propensity.round(3)

@@ -1,4 +1,4 @@
-"""Rankings of many queries as a table: one row a place."""
+"""Rankings of many queries as a table: one row per place."""
 
 from typing import Any
 

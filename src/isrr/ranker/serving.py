@@ -50,8 +50,8 @@ def refuse_infinite(raw: FloatArray) -> None:
     """Say which score cannot be ranked."""
     bad = np.flatnonzero(~np.isfinite(raw))
     if bad.size:
-        raise DataError(f"score {int(bad[0])} is {raw[bad[0]]}; it must be a finite number")
-    raise DataError(f"scores up to {np.abs(raw).max():.3g} leave the range of numbers under the score map")
+        raise DataError(f"score {int(bad[0])} is {raw[bad[0]]}; expected a finite number")
+    raise DataError(f"scores up to {np.abs(raw).max():.3g} are too large for the score map")
 
 
 def session_key(identity: str) -> bytes:
@@ -65,8 +65,9 @@ def session_noise(key: bytes, query_id: object, session: object) -> np.uint64:
         return np.uint64(secrets.randbits(64))
     if query_id is None:
         raise DataError(
-            f"session {session!r} is given without a query id; the two name the draw together, and a session alone "
-            "would draw the same for every query"
+            f"session {session!r} without a query id; expected both, because with a session alone every query would "
+            "get "
+            "the same draw"
         )
     name = (identifier_text(session) if isinstance(session, Number) else str(session)).encode()
     query = identifier_text(query_id).encode()

@@ -67,7 +67,7 @@ class EProcess:
         """The evidence after one more loss of each stream."""
         found = np.asarray(losses, np.float64)
         if not ((found >= 0) & (found <= 1)).all():
-            raise ValueError(f"a loss is {found[~((found >= 0) & (found <= 1))][0]}; the watch needs losses in [0, 1]")
+            raise ValueError(f"a loss is {found[~((found >= 0) & (found <= 1))][0]}; expected losses in [0, 1]")
         start = 1.0 / ((self.n + 1) * (self.n + 2) * N_BETS)
         grown = (self.wealth + start) * (1.0 + bets(self.alpha) * (found[..., None] - self.alpha))
         return EProcess(self.alpha, np.minimum(grown, MOST_WEALTH), self.n + 1)

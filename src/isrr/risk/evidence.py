@@ -160,7 +160,7 @@ def evidence(
                 lambda losses, alpha: test(*_mean_and_variance(losses), len(losses), alpha),
                 lambda losses, level: bound(*_mean_and_variance(losses), len(losses), level),
             )
-    raise PromiseError(f"no evidence is called {name!r}; there are {', '.join(NAMES)}")
+    raise PromiseError(f"unknown evidence {name!r}; expected one of {', '.join(NAMES)}")
 
 
 def check_alpha(alpha: float) -> None:

@@ -1,4 +1,4 @@
-"""What counts as losses: numbers of at most 1, one a query and configuration. Anything else voids a test."""
+"""What counts as losses: numbers of at most 1, one per query and configuration. Anything else voids a test."""
 
 import numpy as np
 from numpy.typing import ArrayLike

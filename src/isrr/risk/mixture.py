@@ -102,10 +102,12 @@ class Summary:
     def __add__(self, other: "Summary") -> "Summary":
         ours, theirs = (self.planned_queries, self.delta), (other.planned_queries, other.delta)
         if ours != theirs:
-            raise MergeError(f"summaries of other bets: (queries planned, delta) is {ours} here, {theirs} there")
+            raise MergeError(
+                f"found summaries of different bets: (queries planned, delta) is {ours} here, {theirs} there"
+            )
         if self.log_sums.shape != other.log_sums.shape:
             here, there = len(self.log_sums), len(other.log_sums)
-            raise MergeError(f"summaries of other grids: {here} configurations here, {there} there")
+            raise MergeError(f"found summaries of different grids: {here} configurations here, {there} there")
         n_queries = self.n_queries + other.n_queries
         return Summary(*ours, n_queries, self.log_sums + other.log_sums, self.moments + other.moments)
 

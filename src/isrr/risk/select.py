@@ -1,4 +1,4 @@
-"""Which configurations survive together, given one p-value each.
+"""How several configurations are tested together, given one p-value each.
 
 A p-value below delta is proof for one configuration chosen beforehand. Here a whole grid is tested, and the
 procedures differ in how they keep the chance of any false survivor below delta. Survivors come as sorted
@@ -90,7 +90,9 @@ def split_mask(keys: ArrayLike, share: float) -> BoolArray:
     key = np.asarray(keys)
     order = np.argsort(key, kind="stable")
     if np.any(key[order][1:] == key[order][:-1]):
-        raise PromiseError("two queries share a key; average the losses of repeated queries first")
+        raise PromiseError(
+            "two queries share a key; expected distinct keys; average the losses of repeated queries first"
+        )
     learns = np.zeros(key.size, np.bool_)
     learns[order[: round(share * key.size)]] = True
     return learns

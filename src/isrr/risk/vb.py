@@ -85,7 +85,7 @@ class Summary:
 
     def __add__(self, other: "Summary") -> "Summary":
         if not np.array_equal(self.alpha, other.alpha):
-            raise MergeError(f"summaries of other levels: alpha is {self.alpha} here, {other.alpha} there")
+            raise MergeError(f"found summaries of different levels: alpha is {self.alpha} here, {other.alpha} there")
         return Summary(self.alpha, self.loss_sums + other.loss_sums, self.squares + other.squares)
 
     def mean_and_deviation(self) -> tuple[FloatArray, FloatArray]:
@@ -140,7 +140,7 @@ def pvalue(losses: FloatArray, alpha: ArrayLike, delta: float = 0.05) -> FloatAr
 
 
 def upper_bound(losses: FloatArray, delta: float, tuned_delta: float | None = None) -> FloatArray:
-    """The smallest alpha with p ≤ delta, to six digits; the sums are taken anew for every alpha tried."""
+    """The smallest alpha with p ≤ delta, to six digits; the sums are computed again for every alpha tried."""
     tuned = delta if tuned_delta is None else tuned_delta
 
     def certifies(alpha: FloatArray) -> BoolArray:

@@ -44,7 +44,7 @@ class BaseScorer(ABC):
     learnt_from: str = field(default="", init=False)
 
     def score(self, queries: Queries) -> FloatArray:
-        """Raw scores, one an item, in the caller's row order; features that have names may come in any order."""
+        """Raw scores, one per item, in the caller's row order; features that have names may come in any order."""
         matrix = feature_matrix(queries, self.normalize, self._fitted(), self.feature_names)
         scores: FloatArray = queries.in_caller_order(np.asarray(self._predict(matrix), np.float64))
         return scores
@@ -120,5 +120,5 @@ def mean_ndcg(queries: Queries, raw_scores: FloatArray, k: int = 5) -> float:
     """Mean NDCG@k over the queries that have a relevant item; scores in the caller's row order."""
     values = ndcg(queries.with_scores(raw_scores), k=k)
     if np.isnan(values).all():
-        raise DataError("no query has a relevant item; NDCG needs at least one that does")
+        raise DataError("no query has a relevant item; expected at least one")
     return float(np.nanmean(values))

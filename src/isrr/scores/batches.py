@@ -28,7 +28,7 @@ class Bucket:
     """Queries of similar length, padded together.
 
     Attributes:
-        rows: Where their items stand among the rows of the batch.
+        rows: Where their items are among the rows of the batch.
         index: Where each of those rows goes in the flattened padded array.
         gains: Gain of each item by the ideal DCG of its query, (n_queries, width).
         mask: True at items, (n_queries, width).
@@ -51,7 +51,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some queries: their features, one row an item, and the buckets in which their lists are padded."""
+    """Some queries: their features, one row per item, and the buckets in which their lists are padded."""
 
     features: Tensor
     n_queries: int
@@ -72,7 +72,7 @@ class DeviceQueries:
         ideal = ideal_dcg(queries, k=k)
         gains = gain_of(queries.need_relevance()) / np.repeat(np.where(ideal > 0, ideal, 1.0), queries.n_items)
         if not ideal.any():
-            raise DataError("no query has a relevant item; there is nothing to learn from or to measure by")
+            raise DataError("no query has a relevant item; so there is nothing to learn from")
         self.device = device
         self.chosen = np.flatnonzero(ideal > 0)
         self.lengths = queries.n_items[self.chosen]

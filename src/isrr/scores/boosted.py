@@ -64,7 +64,7 @@ class BoostedScorer(BaseScorer):
     def __post_init__(self) -> None:
         self.loss = self.loss or self.losses[0]
         if self.loss not in self.losses:
-            raise ValueError(f"{self.kind} has no loss {self.loss!r}; it has {', '.join(self.losses)}")
+            raise ValueError(f"{self.kind} has no loss {self.loss!r}; expected one of {', '.join(self.losses)}")
 
     def fit(
         self,

@@ -34,13 +34,15 @@ def feature_matrix(
     """
     features = (queries.with_features(names) if names else queries).features
     if features is None:
-        unnamed = "these queries have no features; a scorer needs a feature matrix, one row an item (`features=`)"
+        unnamed = "these queries have no features; expected a feature matrix, one row per item (`features=`)"
         raise DataError(queries.absent.get("features", unnamed))
     if features.shape[1] == 0:
-        raise DataError("these queries have a feature matrix without columns; a scorer needs at least one feature")
+        raise DataError("these queries have a feature matrix without columns; expected at least one feature")
     if n_features is not None and features.shape[1] != n_features:
         found = f"these queries have {features.shape[1]} features"
-        raise ScorerError(f"{found}, the scorer was trained on {n_features}; give the same columns in the same order")
+        raise ScorerError(
+            f"{found}, the scorer was trained on {n_features}; expected the same columns in the same order"
+        )
     if normalize == "none":
         return features
     if normalize == "query":
@@ -51,7 +53,7 @@ def feature_matrix(
 def refuse_constant(matrix: FeatureMatrix) -> None:
     """Refuse to learn from features that are the same on every row."""
     if not (matrix[:1000] != matrix[0]).any() and not (matrix != matrix[0]).any():
-        raise DataError("every feature, as the scorer sees it, is the same on all rows; there is nothing to learn from")
+        raise DataError("every feature has the same value in all rows; there is nothing to learn from")
 
 
 def refuse_gaps(queries: Queries) -> None:
@@ -61,7 +63,7 @@ def refuse_gaps(queries: Queries) -> None:
     stored, feature = np.argwhere(~np.isfinite(queries.features))[0]
     row = stored if queries.rows is None else queries.rows[stored]
     found = f"row {row + 1}: feature {feature} is {queries.features[stored, feature]}"
-    raise DataError(f"{found}, missing or infinite; a net needs finite features")
+    raise DataError(f"{found}, missing or infinite; expected finite features")
 
 
 def normalized_by_query(features: FeatureMatrix, offsets: IntArray) -> FeatureMatrix:

@@ -48,7 +48,7 @@ class LightGBMScorer(BoostedScorer):
         from lightgbm.callback import CallbackEnv, EarlyStopException
 
         if any((part.relevance != np.round(part.relevance)).any() for part in (train, validation)):
-            raise DataError("LightGBM watches NDCG of whole relevance grades (0, 1, 2, …); CatBoost and a net take any")
+            raise DataError("LightGBM needs whole relevance grades (0, 1, 2, …); CatBoost and a net accept any")
         parameters = self.library_parameters()
         dataset = lightgbm.Dataset(train.matrix, train.relevance, group=train.n_items, params=parameters)
         held = dataset.create_valid(validation.matrix, validation.relevance, group=validation.n_items)

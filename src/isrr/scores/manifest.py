@@ -92,7 +92,7 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         found = read_json(file)
     except FileNotFoundError:
-        raise ScorerError(f"{folder}: no scorer here; a trained one has a {NAME}") from None
+        raise ScorerError(f"{folder}: no trained scorer found; expected a file {NAME}") from None
     except ValueError as error:
         raise ScorerError(f"{file}: damaged: {error}") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
@@ -116,10 +116,10 @@ def read_manifest(folder: Path) -> Manifest:
 def _check_model(manifest: Manifest, folder: Path) -> None:
     file = folder / manifest.model
     if Path(manifest.model).name != manifest.model:
-        raise ScorerError(f"{folder / NAME}: damaged, model is {manifest.model!r}; it must lie beside the manifest")
+        raise ScorerError(f"{folder / NAME}: damaged, model is {manifest.model!r}; expected a file in the same folder")
     try:
         digest = sha256(file.read_bytes()).hexdigest()
     except OSError:
-        raise ScorerError(f"{file}: missing; the manifest beside it names it as the model") from None
+        raise ScorerError(f"{file}: missing; expected the model that the manifest names") from None
     if digest != manifest.sha256:
-        raise ScorerError(f"{file}: damaged, its contents are not those the manifest was written for")
+        raise ScorerError(f"{file}: damaged, it does not match the manifest")

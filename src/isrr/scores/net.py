@@ -58,7 +58,7 @@ class NetScorer(BaseScorer):
         self.loss = self.loss or self.losses[0]
         self.hidden = tuple(int(size) for size in self.hidden)
         if self.loss not in self.losses:
-            raise ValueError(f"a net has no loss {self.loss!r}; it has {', '.join(self.losses)}")
+            raise ValueError(f"a net has no loss {self.loss!r}; expected one of {', '.join(self.losses)}")
         if self.optimizer not in ("adam", "sgd"):
             raise ValueError(f"optimizer must be 'adam' or 'sgd', got {self.optimizer!r}")
 
@@ -130,7 +130,7 @@ class NetScorer(BaseScorer):
         return keep
 
     def score(self, queries: Queries) -> FloatArray:
-        """Raw scores, one an item, in the caller's row order."""
+        """Raw scores, one per item, in the caller's row order."""
         refuse_gaps(queries)
         return super().score(queries)
 
@@ -166,7 +166,7 @@ def _device(name: str) -> Any:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device is 'cuda', but torch finds no CUDA device; 'auto' takes what there is")
+        raise ValueError("device is 'cuda', but torch finds no CUDA device; use 'auto' or 'cpu'")
     if name not in ("cpu", "cuda"):
         raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', got {name!r}")
     return torch.device(name)

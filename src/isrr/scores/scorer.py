@@ -63,7 +63,7 @@ class Scorer(Protocol):
         ...
 
     def score(self, queries: Queries) -> FloatArray:
-        """Raw scores, one an item, in the caller's row order."""
+        """Raw scores, one per item, in the caller's row order."""
         ...
 
     def share_learnt_from(self, queries: Queries) -> float:
@@ -83,7 +83,7 @@ class Scorer(Protocol):
 def scorer_class(kind: str) -> Any:
     """The class of a kind of scorer, its library being installed."""
     if kind not in _HOME:
-        raise ScorerError(f"there is no scorer {kind!r}; there are {', '.join(KINDS)}")
+        raise ScorerError(f"unknown scorer {kind!r}; expected one of {', '.join(KINDS)}")
     module, name, extra = _HOME[kind]
     if find_spec(extra) is None:
         raise MissingExtraError(extra, extra)
@@ -94,7 +94,7 @@ def load_scorer(folder: str | PathLike[str]) -> Scorer:
     """Load a saved scorer of any kind. Nothing is unpickled.
 
     Args:
-        folder: What `Scorer.save` wrote, or a training was told to keep.
+        folder: A folder written by `Scorer.save` or by training.
     """
     from isrr.scores.manifest import read_manifest
 

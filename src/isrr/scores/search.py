@@ -121,7 +121,7 @@ class _Ledger:
             try:
                 self.entries = [Finished(**line) for line in found[1:]]
             except TypeError:
-                raise ScorerError(f"{file}: damaged; remove it to search anew") from None
+                raise ScorerError(f"{file}: damaged; remove it to start a new search") from None
         # A line cut off by a kill goes.
         lines = [heading, *map(asdict, self.entries)]
         write_atomically(file, "".join(json.dumps(line) + "\n" for line in lines).encode())

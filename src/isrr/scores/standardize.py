@@ -29,9 +29,9 @@ FLAT = 1e-3  # how much scores rise beyond the usual ones, as a share of the ran
 
 @dataclass(frozen=True)
 class ScoreMap:
-    """A strictly increasing, piecewise linear map of raw scores; beyond its ends it goes on straight.
+    """A strictly increasing, piecewise linear map of raw scores, extended linearly beyond its ends.
 
-    Two raw scores next to each other may be rounded to one; never does the smaller come out larger.
+    Two adjacent raw scores may be rounded to the same value, but never change their order.
 
     Attributes:
         inputs: Raw scores at the knots, strictly increasing, two or more.
@@ -51,7 +51,7 @@ class ScoreMap:
         for name in ("inputs", "outputs"):
             knots = np.array(getattr(self, name))
             if len(self.inputs) != len(self.outputs) or knots.size < 2:
-                raise ValueError("a score map needs equally many inputs and outputs, two or more")
+                raise ValueError("expected a score map with as many inputs as outputs, at least two")
             if not np.isfinite(knots).all() or (np.diff(knots) <= 0).any():
                 raise ValueError(f"the {name} of a score map must be finite and strictly increasing")
 
@@ -112,7 +112,7 @@ def overall_mean_and_deviation(queries: Queries) -> tuple[float, float]:
 def _checked(scores: FloatArray, mean: float, deviation: float) -> tuple[float, float]:
     low, high = float(scores.min()), float(scores.max())
     if low == high:
-        raise DataError("all scores are equal: they rank nothing, and have no deviation to divide by")
+        raise DataError("all scores are equal, so there is nothing to rank by")
     if deviation < LEAST_STEP:
         raise DataError(
             f"the scores lie between {low:g} and {high:g}; a deviation below {LEAST_STEP:g} is too small to divide by: "

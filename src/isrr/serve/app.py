@@ -1,6 +1,6 @@
 """The endpoints of a worker.
 
-POST /rank, /rank/batch       candidates with scores in, an order with a certificate behind it out
+POST /rank, /rank/batch       candidates with scores to a certified order
 POST /v2/rerank               the same in Cohere's shape
 POST /rerank                  the same in text-embeddings-inference's shape
 GET  /health, /ready, /info, /metrics, /openapi.json, /
@@ -80,7 +80,7 @@ class Service:
         request = decoded(BATCH, body)
         n_queries, most = len(request.queries), self.settings.max_queries
         if n_queries > most:
-            raise Refusal(413, f"there are {n_queries:,} queries; a batch takes {most:,}", connection="close")
+            raise Refusal(413, f"found {n_queries:,} queries; expected at most {most:,} per batch", connection="close")
         snapshot = self.current.now
         asks = []
         for position, query in enumerate(request.queries):  # all of them before the first list is made, and logged
@@ -95,14 +95,14 @@ class Service:
         return Answer(encode(BatchResponse(results)))
 
     async def cohere(self, body: bytes) -> Answer:
-        """Rank documents, in Cohere's shape."""
+        """Rank documents, in Cohere's format."""
         documents, ask = shapes.from_cohere(decoded(COHERE, body), self.settings.max_items)
         made = self._made(self.current.now, ask)
         results, meta = shapes.to_cohere(documents, ask, made), {"api_version": {"version": "2"}}
         return Answer(encode(CohereResponse(made.list_id, results, meta, made.note)))
 
     async def tei(self, body: bytes) -> Answer:
-        """Rank texts, in text-embeddings-inference's shape; list and certificate are named in headers."""
+        """Rank texts, in the format of text-embeddings-inference; list id and certificate are in headers."""
         request = decoded(TEI, body)
         ask = shapes.from_tei(request, self.settings.max_items)
         made = self._made(self.current.now, ask)
@@ -111,11 +111,11 @@ class Service:
         return Answer(encode(shapes.to_tei(request, ask, made)), headers=headers)
 
     async def health(self, body: bytes) -> Answer:
-        """Whether the process lives."""
+        """Whether the process is alive."""
         return Answer(encode(Health("ok")))
 
     async def readiness(self, body: bytes) -> Answer:
-        """Whether it serves: certificate loaded and watched, kernels compiled, and the log can be written."""
+        """Whether it is ready: certificate loaded, kernels compiled, log writable."""
         readiness, unlogged = self.worker.readiness()
         reload_error = self.current.reload_error
         found = Health(
@@ -127,7 +127,7 @@ class Service:
         return Answer(encode(found), 200 if readiness == "ok" else 503)
 
     async def info(self, body: bytes) -> Answer:
-        """The certificate in use: what answers say of it, its text, and what it says in full."""
+        """The certificate in use: summary, text and full content."""
         snapshot = self.current.now
         content, text = snapshot.in_full
         found = {
@@ -150,7 +150,7 @@ class Service:
         return Answer(self._openapi)
 
     async def page(self, body: bytes) -> Answer:
-        """A page to try it."""
+        """A page to try the service."""
         return Answer(PAGE.encode(), kind="text/html; charset=utf-8")
 
     def _ranked(self, snapshot: Snapshot, ask: Wanted) -> RankResponse:

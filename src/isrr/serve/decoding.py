@@ -25,7 +25,7 @@ def decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     except ValueError as error:  # malformed JSON, or text that is not UTF-8
         if not body.strip():
             needed = " and ".join(field.name for field in _fields(decoder.type, "") if field.required)
-            raise Refusal(400, f"the body is empty; needed is a JSON object with {needed}; see /openapi.json") from None
+            raise Refusal(400, f"the body is empty; expected a JSON object with {needed}; see /openapi.json") from None
         hint = "; JSON has no NaN or Infinity, though Python writes them" if _NO_JSON.search(body) else ""
         raise Refusal(400, f"the body cannot be read as JSON: {error}{hint}") from None
 

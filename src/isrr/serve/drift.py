@@ -33,14 +33,14 @@ class Drift:
         low, high = self.quantiles[0], self.quantiles[4]
         if far:
             return counts.tolist(), (
-                f"score {worst:.6g} lies further from [{low:.6g}, {high:.6g}], where calibration saw 99.8 % of the "
-                "scores, than that range is wide"
+                f"score {worst:.6g} lies far outside [{low:.6g}, {high:.6g}], the range of 99.8 % of the calibration "
+                "scores"
             )
         outside = int(counts[0] + counts[5])
         if outside >= FEWEST and 2 * outside > scores.size:
             return counts.tolist(), (
-                f"{outside} of {scores.size} scores lie outside [{low:.6g}, {high:.6g}], where calibration saw 99.8 % "
-                "of them"
+                f"{outside} of {scores.size} scores lie outside [{low:.6g}, {high:.6g}], the range of 99.8 % of the "
+                "calibration scores"
             )
         return counts.tolist(), None
 

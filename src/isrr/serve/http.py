@@ -153,7 +153,7 @@ class App:
         finally:
             end.cancel()
         if size > most:
-            raise Refusal(413, f"the body has more than the {most:,} bytes this service takes", connection="close")
+            raise Refusal(413, f"the body is too long; expected at most {most:,} bytes", connection="close")
         return b"".join(chunks)
 
     async def _live(self, receive: Receive, send: Send) -> None:

@@ -47,8 +47,8 @@ def document(endpoints: Iterable[Endpoint], settings: Settings) -> bytes:
         "info": {
             "title": "isrr",
             "version": version("isrr"),
-            "description": "Candidates with scores in, an order with a certificate behind it out. Other paths are "
-            f"answered 404, other methods 405. Lists of up to {settings.max_items:,} candidates, batches of up to "
+            "description": "Send candidates with scores, get them in certified order. Other paths return 404, other "
+            f"methods 405. Lists of up to {settings.max_items:,} candidates, batches of up to "
             f"{settings.max_queries:,} queries, bodies of up to {settings.max_body:,} bytes.",
         },
         "paths": paths,

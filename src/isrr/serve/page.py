@@ -18,15 +18,15 @@ PAGE = """<!doctype html>
 </style>
 <h1>isrr</h1>
 <p id="certificate" class="note">…</p>
-<p><label for="items">Candidates, one a line: id, score</label></p>
+<p><label for="items">Candidates, one per line: id, score</label></p>
 <textarea id="items">alpha, 2.1
 bravo, 1.9
 charlie, 1.8
 delta, 0.4
 echo, 0.1</textarea>
-<p><label>API key, where one is set: <input id="key" type="password" autocomplete="off"></label></p>
-<p><button id="draw">Draw a hundred rankings</button> <span id="said" role="status"></span></p>
-<table hidden><thead><tr><th>item<th>score<th>exposure drawn<th>in the order by score</tr></thead><tbody></tbody></table>
+<p><label>API key, if the service has one: <input id="key" type="password" autocomplete="off"></label></p>
+<p><button id="draw">Draw 100 rankings</button> <span id="said" role="status"></span></p>
+<table hidden><thead><tr><th>item<th>score<th>exposure<th>exposure if sorted by score</tr></thead><tbody></tbody></table>
 <script>
 const at = id => document.getElementById(id), discount = rank => 1 / Math.log2(1 + rank);
 const cell = (row, content) => row.insertCell().append(content);

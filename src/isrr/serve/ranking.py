@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
         names: The same as text; they decide between equal scores.
         scores: Their scores.
         query: The query.
-        session: Names the draw; None for a fresh one.
+        session: Determines the draw; None for a fresh one.
         start, stop: The places asked for, 0-based, half open.
         groups: The groups of each candidate, None for one without; None where none were given.
         frozen: Whether the caller pinned one draw for everybody.
@@ -105,7 +105,7 @@ def wanted(request: RankRequest, k: int, max_items: int) -> Wanted:
 def checked_names(ids: list[Id], max_items: int) -> list[str]:
     """Ids as text; refuses lists that are too long or name an item twice. 7 and "7" are the same id."""
     if len(ids) > max_items:
-        raise Refusal(413, f"there are {len(ids):,} candidates; this service takes up to {max_items:,} a query")
+        raise Refusal(413, f"there are {len(ids):,} candidates; expected at most {max_items:,} per query")
     try:
         "".join(ids)  # type: ignore[arg-type] # the quickest way to see that all of them are text
         names: list[str] = ids  # type: ignore[assignment]
@@ -113,7 +113,7 @@ def checked_names(ids: list[Id], max_items: int) -> list[str]:
         names = [*map(str, ids)]
     if len(set(names)) < len(ids):
         twice = next(name for name, times in Counter(names).items() if times > 1)
-        raise Refusal(422, f"item id {twice!r} is given twice; ids must differ within a query")
+        raise Refusal(422, f"item id {twice!r} appears twice; expected distinct ids within a query")
     return names
 
 
@@ -141,7 +141,9 @@ def make(snapshot: Snapshot, wanted: Wanted) -> Made:
         if drifted is not None:
             note = snapshot.uncovered(drifted)
         elif wanted.frozen:
-            note = snapshot.uncovered("a seed without a session is one draw for everybody; the promise is about draws")
+            note = snapshot.uncovered(
+                "a seed without a session gives everybody the same draw; the promise is about random draws"
+            )
     made = Made(
         list_id, scores, served.ranking.tolist(), served.propensity.tolist(), served.deterministic.tolist(), note, bins,
         served.eligibility,

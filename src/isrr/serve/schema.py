@@ -66,7 +66,7 @@ class CertificateNote(Struct, frozen=True, gc=False):
 
 
 class RankResponse(Struct, gc=False):
-    """A ranked list and what stands behind it; clicks refer to its `list_id`."""
+    """A ranked list with its certificate; clicks refer to its `list_id`."""
 
     list_id: str
     items: list[RankedItem]

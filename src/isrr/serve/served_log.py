@@ -1,6 +1,6 @@
 """Writing the served-ranking log: one JSON line per list, in its file before the answer leaves.
 
-Each worker appends to files of its own, one write per line, so lines of two workers never mix. A worker that is killed
+Each worker appends to its own files, one write per line, so lines of two workers never mix. A worker that is killed
 in the middle of a line leaves a tail without an end, for an answer that was never sent; the writer holds a lock on its
 file for as long as it lives, and whoever starts next cuts the tails of files that nobody holds.
 
@@ -196,7 +196,7 @@ def prepare(folder: Path) -> None:
 def mend(folder: Path) -> int:
     """Cut unfinished last lines off files that no living worker holds; how many were cut.
 
-    A file that cannot be opened or cut is passed over with a line in the log: readers pass over unfinished lines.
+    A file that cannot be opened or cut is skipped with a line in the log: readers skip unfinished lines.
     """
     cut = 0
     for path in sorted(folder.glob("served-*.jsonl")):

@@ -155,9 +155,7 @@ def _refuse_taken(host: str, port: int) -> None:
         socket.create_server((host, port), family=family).close()
     except OSError as error:
         said = str(error.strerror).partition(" (")[0]
-        raise ValueError(
-            f"{host}, port {port}: cannot be listened on: {said}; name another `host=` or `port=`"
-        ) from None
+        raise ValueError(f"{host}, port {port}: cannot listen: {said}; choose another `host=` or `port=`") from None
 
 
 def serve_alone(config: Config) -> None:

@@ -16,7 +16,7 @@ class Settings:
         log_bytes: A log file is closed and another begun at this size.
         log_hottest: Leave candidates out of the log that no ranker up to this temperature can bring to the first k
             places; None logs all.
-        rollout: Whether sessions are split by lot, as the rollout's state beside the ranker file says.
+        rollout: Whether sessions are split at random, as the rollout's state beside the ranker file says.
         max_body: Largest request body, bytes.
         max_items: Longest list of candidates.
         max_queries: Most queries in a batch.
@@ -48,6 +48,6 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.api_key is not None and not self.api_key.strip():
-            raise ValueError("`api_key=` is empty, which would let everybody in; give a key, or leave it out")
+            raise ValueError("`api_key=` is empty, which would let everybody in; expected a key, or no option")
         if self.log_hottest is not None and not self.log_hottest > 0:
             raise ValueError(f"`log_hottest=` must be a temperature > 0, got {self.log_hottest:g}")

@@ -1,7 +1,7 @@
 """The request and response shapes of other rerank services, so that their clients work unchanged.
 
 Those clients sort by the score they get back. Served ranks are turned into 1 / rank, which falls strictly: sorting by
-it cannot undo the draw. The model's own score stands beside it.
+it cannot undo the draw. The model's score is in another field.
 """
 
 from hashlib import blake2b
@@ -12,7 +12,9 @@ import msgspec
 from isrr.serve.ranking import Made, Refusal, Wanted, checked_names, grouped
 from isrr.serve.schema import CohereRequest, CohereResult, Document, Groups, Id, TeiRequest, TeiResult
 
-NO_SCORES = "this service orders by scores and reads no text: give each document its score, or 'scores', one for each"
+NO_SCORES = (
+    "this service ranks by scores, not by text; expected a score in each document, or 'scores' with one per document"
+)
 T = TypeVar("T")
 DOCUMENT = msgspec.json.Decoder(Document)
 
@@ -23,7 +25,7 @@ def from_cohere(request: CohereRequest, max_items: int) -> tuple[list[Document],
     given = _one_each(request.scores, n, "scores")
     own = next((i for i, entry in enumerate(request.documents) if isinstance(entry, Document)), None)
     if given is not None and own is not None:
-        raise Refusal(422, f"documents[{own}] has a score of its own beside the one in 'scores'; send one of the two")
+        raise Refusal(422, f"documents[{own}] has a score, and so has 'scores'; expected one of the two")
     documents = [_document(entry, given[i] if given else None) for i, entry in enumerate(request.documents)]
     unnamed = iter(_names([doc.text or "" for doc in documents if doc.id is msgspec.UNSET]))
     ids: list[Id] = [next(unnamed) if doc.id is msgspec.UNSET else doc.id for doc in documents]
