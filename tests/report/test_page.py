@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from isrr import Queries
+from isrr import Queries, start
 from isrr.calibration.calibrate import calibrate
 from isrr.explore.explorer import explore
 from isrr.explore.portrait import portray
 from isrr.explore.retrace import retrace
+from isrr.report.made import report_start
 from isrr.report.page import page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -180,6 +181,20 @@ def test_the_abstention_region_is_shown(opened, relative, absolute):
         assert "no guarantee" in said["text"]
         assert "it abstains" in tab.text_content("#tradeoff .chart")
         assert tab.locator("#tradeoff .chart rect").count() > 0
+
+
+def test_a_start_shows_who_is_seen_without_a_label(opened):
+    outcome = start(judged(groups=("<b>new</b>", "known")), "ndcg@5 >= 90% of deterministic")
+    tab = opened(
+        report_start(outcome, judged(groups=("<b>new</b>", "known"))).html, viewport={"width": 390, "height": 844}
+    )
+    assert tab.asked == []
+    assert tab.complaints == []
+    assert tab.locator("svg[role=img]").count() == 2
+    assert tab.inner_text("h1") == "Every query keeps at least 90\xa0% of the NDCG@5 it has in the order by score."
+    assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    tab.locator("#by-group summary").click()
+    assert "<b>new</b>" in tab.inner_text("#by-group")
 
 
 def test_the_page_says_what_every_query_keeps(opened, relative):

@@ -41,15 +41,21 @@ def report(
 
     isrr report ranker.json judged.parquet -o report.html
     """
-    from isrr.certificate import Abstention, Certificate
+    from isrr.certificate import Abstention, Certificate, Start
     from isrr.engines.source import counting_alike, read_any
     from isrr.errors import CertificateError
+    from isrr.report.made import report_start
 
     outcome = opened(ranker, trust_edited)
-    if not isinstance(outcome, Certificate | Abstention):
-        raise CertificateError(
-            f"{ranker}: made by isrr start, without judged queries to report on; to look at it: isrr show {ranker}"
-        )
+    command = shlex.join(["isrr", *sys.argv[1:]])
+    if isinstance(outcome, Start):
+        if judged is None:
+            raise CertificateError(f"{ranker}: made by isrr start; give the scored queries too, to show who is seen")
+        check_file(out_file, read=(ranker, judged))
+        report_start(outcome, judged, command=command, **columns).save(out_file)
+        say(f"written to {out_file}")
+        return
+    assert isinstance(outcome, Certificate | Abstention)
     if outcome.provenance.clicks is not None:
         raise CertificateError(
             f"{ranker}: about clicks, and the page is about judged queries; see it by: isrr show {ranker}"
@@ -65,7 +71,7 @@ def report(
     )
     standing, said = status_of(ranker, outcome)
     fallen = "" if standing == "valid" else said
-    write_page(out_file, outcome, queries, others, shlex.join(["isrr", *sys.argv[1:]]), fallen)
+    write_page(out_file, outcome, queries, others, command, fallen)
     say(f"written to {out_file}")
 
 

@@ -1,7 +1,7 @@
 """Who gains and who loses exposure under a ranker, one query in full, and how utility is spread over queries."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,13 +26,13 @@ SAMPLE_LENGTHS = (6, 40)
 
 @dataclass(frozen=True)
 class Share:
-    """Part of all exposure that a kind of item has, before and after, beside its part of all gain."""
+    """Part of all exposure that a kind of item has, before and after, beside its part of all gain if that is known."""
 
     name: str
     n_items: int
     before: float
     after: float
-    deserved: float
+    deserved: float | None
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,22 @@ def portray(found: Retraced) -> Portrait:
     )
 
 
+def shown_by(queries: Queries, ranker: GPLRanker) -> tuple[tuple[Share, ...], tuple[Share, ...]]:
+    """Shares of exposure by place in the order by score and by group; nothing is said about what anyone deserves."""
+    places, groups = _Tally(), _Tally()
+    for start in range(0, len(queries), BLOCK):
+        part = queries[start : start + BLOCK]
+        before = part.in_query_order(GPLRanker.deterministic(ranker.k).exposure(part), "exposure")
+        after = part.in_query_order(ranker.exposure(part), "exposure")
+        places.add(_place(part), before, after, np.zeros(part.n_rows))
+        if part.item_groups is not None:
+            names, rows, number = part.coded_groups.by_group()
+            groups.add(np.array(names, object)[number], before[rows], after[rows], np.zeros(rows.size))
+    by_place = places.shares(lambda place: _PLACE_NAMES[int(place)])
+    by_group = _largest(groups.shares(str, places.whole))
+    return tuple(replace(s, deserved=None) for s in by_place), tuple(replace(s, deserved=None) for s in by_group)
+
+
 def _unequal(
     query: IntArray, grade: NDArray[Any], before: FloatArray, after: FloatArray
 ) -> tuple[NDArray[Any], FloatArray, FloatArray, FloatArray]:
@@ -205,7 +221,7 @@ def _between(intervals: FloatArray, i: int) -> str:
 
 def _largest(groups: tuple[Share, ...]) -> tuple[Share, ...]:
     """The groups with the largest part of gain or exposure; the others pooled."""
-    ordered = sorted(groups, key=lambda share: -max(share.deserved, share.before))
+    ordered = sorted(groups, key=lambda share: -max(share.deserved or 0.0, share.before))
     rest = ordered[MOST_GROUPS:]
     if len(rest) < 2:
         return tuple(ordered)

@@ -1,19 +1,19 @@
 """`isrr.report(outcome, queries)`: the page, made from what is at hand."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
 
-from isrr.certificate import Abstention, Certificate
+from isrr.certificate import Abstention, Certificate, Start
 from isrr.engines.source import Where, counting_alike, read_any
 from isrr.explore.explorer import explore
-from isrr.explore.portrait import portray
+from isrr.explore.portrait import portray, shown_by
 from isrr.explore.retrace import retrace
 from isrr.files import write_atomically
 from isrr.parallel import Progress
-from isrr.report.page import page
+from isrr.report.page import page, start_page
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,3 +67,9 @@ def report(
         found = retrace(outcome, judged, others, progress)
         explorer, portrait = explore(found), portray(found)
     return Report(page(outcome, explorer, portrait, command=command, fallen=fallen))
+
+
+def report_start(outcome: Start, queries: Any, *, command: str = "isrr.report(…)", **where: Unpack[Where]) -> Report:
+    """The page of a ranker made by `isrr start`: who is seen, before and after, among scored queries."""
+    scored = replace(read_any(queries, **where), relevance=None)
+    return Report(start_page(outcome, *shown_by(scored, outcome.ranker), command))

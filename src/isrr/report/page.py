@@ -11,10 +11,10 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from isrr.certificate import Abstention, Certificate
-from isrr.counting import counted
+from isrr.certificate import Abstention, Certificate, Start
+from isrr.counting import counted, percent
 from isrr.explore.explorer import Explorer
-from isrr.explore.portrait import Portrait
+from isrr.explore.portrait import Portrait, Share
 from isrr.findings import Estimate
 from isrr.metrics.metric import Metric
 from isrr.report import words
@@ -70,8 +70,53 @@ def page(
         "data": _script_safe(_data(outcome, explorer, portrait)),
         "scripts": "\n".join(f"<script>{_asset(name)}</script>" for name in SCRIPTS),
     }
-    parts = _asset("page.html").split("@@")
-    for i in range(1, len(parts), 2):  # every second part is a name; filled-in text is never searched again
+    return _filled("page.html", filled, blocks)
+
+
+def start_page(outcome: Start, places: tuple[Share, ...], groups: tuple[Share, ...], command: str) -> str:
+    """The page of a ranker that keeps its promise by construction: who is seen, before and after."""
+    promise = outcome.promises[0]
+    share = words.level(promise.target)
+    tiles = [
+        ("Promise", str(promise)),
+        ("Exposure that moves", words.unbroken(percent(outcome.moved))),
+        ("Items with a chance to be shown", f"{percent(outcome.shown_before)} → {percent(outcome.shown)}"),
+    ]
+    facts = [
+        ("Outcome", f"start {outcome.id}"),
+        ("Ranker", outcome.ranker.in_words),
+        ("Fixed by", f"the scores of {counted(outcome.provenance.n_queries, 'query')}"),
+        ("Data", outcome.provenance.data),
+        ("Made by", command),
+    ]
+    return _filled(
+        "start.html",
+        {
+            "title": f"isrr: start {outcome.id}",
+            "first": f"Every query keeps at least {share} of the {promise.measure.title} it has in the order by score.",
+            "second": "This holds by construction: no label was needed, and nothing is assumed.",
+        },
+        {
+            "tiles": "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in tiles),
+            "warnings": _list([f"{said[0].upper()}{said[1:]}." for said in outcome.warnings], "help"),
+            "facts": "".join(f"<dt>{escape(n)}</dt><dd><bdi>{escape(v)}</bdi></dd>" for n, v in facts),
+            "css": _asset("page.css"),
+            "data": _script_safe(
+                {"promised_groups": {}}
+                | {
+                    name: _shortened([asdict(kind) for kind in kinds])
+                    for name, kinds in (("places", places), ("groups", groups))
+                }
+            ),
+            "scripts": "\n".join(f"<script>{_asset(name)}</script>" for name in SCRIPTS[:3]),
+        },
+    )
+
+
+def _filled(template: str, filled: dict[str, str], blocks: dict[str, str]) -> str:
+    """A template with its names replaced: text escaped, blocks as they are; neither is searched for names again."""
+    parts = _asset(template).split("@@")
+    for i in range(1, len(parts), 2):  # every second part is a name
         name = parts[i]
         parts[i] = escape(filled[name]) if name in filled else blocks[name]
     return "".join(parts)
