@@ -95,7 +95,8 @@ def evaluate(
             disparity debiased. "plugin": the same, disparity of the averaged exposures, biased upward, as in the paper.
         n_draws: Rankings drawn per query, if any are drawn.
         seed: Random seed, used only when rankings are sampled.
-        gain, discount: Of metrics given by name.
+        gain: Gain of a grade, for metrics given by name.
+        discount: Weight of a place, for metrics given by name.
         empty_query: For metrics given by name, how queries without a relevant item count: "skip" (NaN),
             "zero" or "one"; by default each metric's policy.
         progress: Called with (queries done, queries in total).

@@ -146,8 +146,10 @@ class Promise:
             text: The promise.
             metrics: Metrics of your own that it may name.
             bound: Largest value of an item (or a query, for disparity); used where the metric needs one.
-            per, empty_query: As the attributes.
-            gain, discount: Of the metric.
+            per: "segment" for a promise that holds in every segment.
+            gain: Gain of a grade, in metrics that use grades.
+            discount: Weight of a place.
+            empty_query: How queries without a relevant item count; by default as the metric says.
 
         Example:
             >>> Promise.parse("exposure(new)@10 >= 20%")
