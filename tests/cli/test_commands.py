@@ -107,7 +107,7 @@ def test_a_promise_that_no_longer_stands_is_said_to_and_ranks_by_score(folder, r
 def test_check_says_whether_the_promise_holds_and_who_is_seen(folder, ranker):
     done = isrr("check", ranker, folder / "judged.parquet")
     assert done.returncode == 0, done.stderr
-    assert "these are the queries it was calibrated on" in done.stderr
+    assert "these are the calibration queries" in done.stderr
     assert "kept" in done.stdout
     assert "theirs" in done.stdout
     assert "Intervals in brackets have about 95 % confidence.\n" in done.stdout
