@@ -328,7 +328,7 @@ def test_a_run_with_its_judgments_is_converted(tmp_path):
     for wrong, said in (
         ([tmp_path / "run.txt", judged], "this looks like a TREC run; give its judgments too: --run"),
         ([*given, "--unjudged", "refuse", "-o", judged], "--unjudged zero, --unjudged drop or --unjudged worst"),
-        (["-o", judged], "or a run with its judgments: --run and --qrels"),
+        (["-o", judged], "expected a file of queries, or --run and --qrels"),
         ([tmp_path / "run.txt"], "no output file; expected an .arrow or .parquet file as --output"),
         ([tmp_path / "x.txt", judged, "-o", judged], "both named as the file to write"),
         ([*given, "-o", tmp_path / "run.txt"], "must end in"),

@@ -123,7 +123,7 @@ def test_scoring_queries_that_were_learnt_from_is_warned_of(files):
         scored = isrr("score", files / "model", files / f"{name}.parquet", "--out", files / "scored.parquet")
         assert scored.exit_code == 0
         assert (
-            scored.stderr.startswith(f"isrr: warning: about {share} of these queries trained")
+            scored.stderr.startswith(f"isrr: warning: about {share} of these queries were used to train")
             if share
             else (scored.stderr == "")
         )
@@ -159,7 +159,7 @@ def test_a_grid_is_searched_and_its_best_point_told(files):
     [
         (("--features", "nowhere"), "isrr: {files}/a.parquet: there is no column 'nowhere'; the columns are"),
         (("--model", "forest"), "isrr: unknown scorer 'forest'; expected one of catboost, lightgbm, net, xgboost"),
-        (("--loss", "hinge"), "isrr: lightgbm has no loss 'hinge'; it has lambdarank, regression"),
+        (("--loss", "hinge"), "isrr: lightgbm has no loss 'hinge'; expected one of lambdarank, regression"),
         (("--set", "rounds"), "isrr: --set: expected NAME=VALUE, got 'rounds'"),
         (("--set", "round=5"), "isrr: lightgbm has no parameter 'round'; expected one of seed, normalize, loss"),
         (("--normalize", "rows"), "isrr: normalize must be one of none, query; got 'rows'"),
