@@ -330,7 +330,7 @@ def test_a_run_with_its_judgments_is_converted(tmp_path):
         ([*given, "--unjudged", "refuse", "-o", judged], "--unjudged zero, --unjudged drop or --unjudged worst"),
         (["-o", judged], "expected a file of queries, or --run and --qrels"),
         ([tmp_path / "run.txt"], "no output file; expected an .arrow or .parquet file as --output"),
-        ([tmp_path / "x.txt", judged, "-o", judged], "both named as the file to write"),
+        ([tmp_path / "x.txt", judged, "-o", judged], "found two output files"),
         ([*given, "-o", tmp_path / "run.txt"], "must end in"),
     ):
         done = isrr("data", "convert", *wrong)
