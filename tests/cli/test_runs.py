@@ -70,7 +70,7 @@ def test_check_plan_and_report_take_the_run_as_calibrate_does(told, files, ranke
     given = ("--run", files.run, "--qrels", files.qrels)
     checked = isrr("check", ranker, *given)
     assert checked.exit_code == 0, checked.output
-    assert "these are the queries it was calibrated on" in checked.output
+    assert "these are the calibration queries" in checked.output
     assert "such items are counted as irrelevant (zero)" in checked.output
     planned = isrr("plan", *given, "-p", PROMISE)
     assert "to certify anything" in planned.output, planned.output
