@@ -9,7 +9,7 @@ number of abstentions stands behind it. The oracle is that of the relative promi
 fix; the joint oracle also chooses the family.
 
 With `--floors`: the gain of relative promises by the number of judged queries tested on, without a floor, with floors
-of 50 % and 70 %, and with the floor that `calibrate` takes for that number; measured on the pool's other queries, or on
+of 30 % to 70 %, and with the floor that `calibrate` takes for that number; measured on the pool's other queries, or on
 all of them where all are tested on.
 """
 
@@ -39,7 +39,7 @@ POOLS = Pools(ROOT / "out" / "reproduction" / "pools")
 SETS = ("mq2007", "nfcorpus")
 SCORERS = ("lightgbm", "lightgbm-lambdarank", "catboost", "catboost-yetirank")
 
-FLOORS, SHARES, SIZES = (0.0, 0.5, 0.7), (0.9, 0.95), (60, 100, 200, 300)
+FLOORS, SHARES, SIZES = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7), (0.9, 0.95), (60, 100, 200, 300)
 
 
 def row(protocol: Protocol, n_splits: int) -> dict[str, str]:
