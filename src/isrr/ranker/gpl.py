@@ -51,6 +51,7 @@ from isrr.scores.standardize import ScoreMap
 
 DETERMINISTIC = 2.0  # eligibility is a probability: a threshold above 1 admits nobody
 SMOOTHING_DRAWS = 100
+NO_QUERY = np.uint64(0)
 DIALS = ("floor", "anchor", "floor_weights", "boost", "boost_missing")  # not shown where they are off
 
 
@@ -434,7 +435,7 @@ class GPLRanker:
         else:
             kernel = rank_mixed_with_propensity if propensities else rank_mixed
             arguments = *self._request(raw, k, groups), noise, *self.mixture
-        found = kernel(*arguments, np.uint64(0), NO_IDS)
+        found = kernel(*arguments, NO_QUERY, NO_IDS)
         ranking, tied = found[0], found[-1]
         if ranking.size == 0:
             refuse_infinite(raw)

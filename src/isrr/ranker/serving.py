@@ -69,7 +69,8 @@ def session_noise(key: bytes, query_id: object, session: object) -> np.uint64:
             "get "
             "the same draw"
         )
-    name = (identifier_text(session) if isinstance(session, Number) else str(session)).encode()
+    as_it_is = type(session) in (str, int) or not isinstance(session, Number)  # the first is quick, and usual
+    name = (str(session) if as_it_is else identifier_text(session)).encode()
     query = identifier_text(query_id).encode()
     digest = blake2b(len(query).to_bytes(8, "little") + query + name, digest_size=8, key=key)
     return np.uint64(int.from_bytes(digest.digest(), "little"))
