@@ -113,3 +113,8 @@ def test_an_item_may_belong_to_several_groups_or_to_none(tmp_path):
         assert (read_queries(tmp_path / file).item_groups == queries.item_groups).all()
     with pytest.raises(DataError, match="expected a list of groups in every row"):
         Queries.from_arrays(scores=[1.0, 2.0], query_ids=[1, 1], item_groups=[["new"], None])
+
+
+def test_a_group_that_no_item_is_in_is_refused_with_those_there_are():
+    with pytest.raises(DataError, match="no item is in group 'nwe'; groups are, for example, 'known', 'new'"):
+        calibrate(market(50), "exposure(nwe)@5 >= 20%")

@@ -14,6 +14,7 @@ from isrr.calibration.request import Request
 from isrr.calibration.table import Table
 from isrr.calibration.tasks import (
     ALL,
+    SOME_GROUPS,
     Census,
     Distinct,
     Fill,
@@ -205,6 +206,10 @@ def _refuse_unusable(census: Census, request: Request) -> None:
         raise DataError("all scores are equal, so there is nothing to rank by")
     if census.n_relevant == 0 and "relevance" in request.columns:
         raise DataError("no query has a relevant item, so there is no utility to promise")
+    for promise in request.promises:
+        if promise.group is not None and promise.group not in census.groups:
+            there = ", ".join(map(repr, sorted(census.groups)[:SOME_GROUPS]))
+            raise DataError(f"'{promise}': no item is in group {promise.group!r}; groups are, for example, {there}")
     for promise, n_counted in zip(request.promises, census.n_counted, strict=True):
         if n_counted == 0:
             raise DataError(f"no query counts for '{promise}': none of them can be measured by it")

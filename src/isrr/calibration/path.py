@@ -36,7 +36,6 @@ from isrr.errors import DataError
 from isrr.findings import THE_TESTED
 from isrr.gains import has_relevant
 from isrr.metrics.evaluate import evaluate
-from isrr.metrics.metric import Metric
 from isrr.parallel import Progress
 from isrr.promises.promise import Promise, move_together, objectives
 from isrr.ranker.gpl import GPLRanker
@@ -181,9 +180,9 @@ def _families(
 def _boosts(promises: Sequence[Promise]) -> list[dict[str, float]]:
     """Additions to the scores of the groups that promises name: up where at least a share is promised, else down."""
     signs = {
-        promise.metric.group: 1.0 if promise.at_least is not None else -1.0
+        promise.group: 1.0 if promise.at_least is not None else -1.0
         for promise in promises
-        if isinstance(promise.metric, Metric) and promise.metric.group is not None
+        if promise.group is not None
     }
     if not signs:
         return []

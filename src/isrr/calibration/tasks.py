@@ -35,6 +35,7 @@ from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
 
 LARGEST_EXACT = 50_000
 DRAWS = 4
+SOME_GROUPS = 5  # names of groups that an error shows
 NOTHING = np.empty(0, np.uint64)
 ALL = 2**64
 CHANCE = 6.0  # standard deviations by which the cutoff is put higher than it would have to be on average
@@ -51,6 +52,7 @@ class Census:
         n_relevant: Queries with a relevant item.
         n_counted: Queries that count for each promise.
         segments: The segments there are, if a promise is about them.
+        groups: Of the groups of items, those that promises name, and a few others.
         lowest, highest: Scores.
         near_bound: How near values come to the declared bounds, as a share; 0 where none is declared.
         n_tied: Of the first k places in the order by score, those that hold an item whose score another item shares.
@@ -67,6 +69,7 @@ class Census:
     n_relevant: int = 0
     n_counted: tuple[int, ...] = ()
     segments: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
     lowest: float = np.inf
     highest: float = -np.inf
     near_bound: float = 0.0
@@ -85,6 +88,7 @@ class Census:
             self.n_relevant + other.n_relevant,
             tuple(a + b for a, b in zip(self.n_counted, other.n_counted, strict=True)),
             self.segments | other.segments,
+            self.groups | other.groups,
             min(self.lowest, other.lowest),
             max(self.highest, other.highest),
             max(self.near_bound, other.near_bound),
@@ -138,6 +142,7 @@ class TakeCensus:
             int(has_relevant(queries, gain=gain).sum()),
             tuple(int(promise.measure.counts(queries).sum()) for promise in self.promises),
             frozenset(queries.need_segments().astype(str).tolist() if segmented else ()),
+            self._groups(queries),
             float(scores.min()),
             float(scores.max()),
             max((p.metric.check_bound(queries, p.k, p.bound) for p in declared if p.bound is not None), default=0.0),
@@ -148,6 +153,11 @@ class TakeCensus:
             queries.fingerprint,
             queries.scores_fingerprint,
         )
+
+    def _groups(self, queries: Queries) -> frozenset[str]:
+        promised = {promise.group for promise in self.promises} - {None}
+        names = queries.coded_groups.by_group()[0] if promised else []
+        return frozenset([name for name in names if name in promised] + names[:SOME_GROUPS])
 
 
 @dataclass(frozen=True)

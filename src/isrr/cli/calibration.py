@@ -9,7 +9,7 @@ import typer
 
 from isrr.cli.choices import choice
 from isrr.cli.clicks import calibrate_by_clicks
-from isrr.cli.console import progress, say, show_json, show_outcome, tell_of_compiling, warn
+from isrr.cli.console import keep_outcome, progress, say, show_json, show_outcome, tell_of_compiling, warn
 from isrr.cli.exits import ABSTAINED, BROKEN
 from isrr.cli.inputs import (
     as_calibrated,
@@ -125,14 +125,7 @@ def calibrate(
             seed=seed, attempts=attempts, floor=floor, distinct=distinct, count_look=ledger_at(Path(name), out_file),
             progress=advance, **named, **where,
         )  # fmt: skip
-    outcome.save(out_file)
-    if as_json:
-        show_json(outcome.document())
-    else:
-        show_outcome(outcome)
-        say(f"written to {out_file}")
-    if outcome.abstained:
-        raise typer.Exit(ABSTAINED)
+    keep_outcome(outcome, out_file, as_json=as_json)
 
 
 @with_columns("query", "item", "score", "item_group")
@@ -158,16 +151,10 @@ def start(
     check_file(out_file, read=(scored,))
     ranker_path(out_file)
     tell_of_compiling()
-    made = run(scored, asked, explore=explore, **columns)
-    made.save(out_file)
-    if as_json:
-        show_json(made.document())
-    else:
-        show_outcome(made)
-        say(f"written to {out_file}")
+    keep_outcome(run(scored, asked, explore=explore, **columns), out_file, as_json=as_json)
 
 
-@with_columns("query", "item", "score", "relevance")
+@with_columns("query", "item", "score", "relevance", "item_group")
 @with_engine
 def rank(
     ranker: RankerFile,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from isrr.cli.console import progress, say, show_json, show_outcome, tell_of_compiling
-from isrr.cli.exits import ABSTAINED, BROKEN
+from isrr.cli.console import keep_outcome, progress, say, show_json, tell_of_compiling
+from isrr.cli.exits import BROKEN
 from isrr.cli.inputs import check_file, opened, promised
 from isrr.cli.ledger import check_ledger, ledger_at
 from isrr.cli.options import AsJson, RankerFile, Trust
@@ -61,14 +61,7 @@ def calibrate_by_clicks(
             clicks, asked, confidence, log=log, within=within, attempts=attempts,
             count_look=ledger_at(clicks, out_file), progress=advance, **clicked,
         )  # fmt: skip
-    outcome.save(out_file)
-    if as_json:
-        show_json(outcome.document())
-    else:
-        show_outcome(outcome)
-        say(f"written to {out_file}")
-    if outcome.abstained:
-        raise typer.Exit(ABSTAINED)
+    keep_outcome(outcome, out_file, as_json=as_json)
 
 
 def watch_clicks(

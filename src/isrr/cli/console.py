@@ -11,11 +11,13 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.console import Console
 
-from isrr.cli.exits import INTERRUPTED, UNUSABLE
+from isrr.cli.exits import ABSTAINED, INTERRUPTED, UNUSABLE
 from isrr.cli.interrupts import stop_if_interrupted
 from isrr.errors import IsrrError
 
@@ -170,6 +172,18 @@ def show_outcome(outcome: "Outcome", status: str | None = None) -> None:
         named.add_row(Text(line[:12], no_wrap=True), Text(line[13:]))
     style = "yellow" if outcome.abstained else "green"
     out.print(Panel(named, title=Text(title), border_style=style, expand=False, title_align="left"))
+
+
+def keep_outcome(outcome: "Outcome", out_file: Path, *, as_json: bool) -> None:
+    """Write an outcome to its file and print it; exit code 3 for an abstention."""
+    outcome.save(out_file)
+    if as_json:
+        show_json(outcome.document())
+    else:
+        show_outcome(outcome)
+        say(f"written to {out_file}")
+    if outcome.abstained:
+        raise typer.Exit(ABSTAINED)
 
 
 def show_json(value: Any) -> None:

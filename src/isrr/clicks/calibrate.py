@@ -245,13 +245,15 @@ def value_column(promise: Promise) -> str | None:
 
 def _loggers(given: Loggers | None, log: str | os.PathLike[str] | None) -> Mapping[str, GPLRanker]:
     """The rankers that served, by the id of their certificate."""
+    if log is not None and not Path(log).exists():
+        raise DataError(f"{log}: no such served-ranking log; `isrr serve --log FOLDER` writes one")
     if given is None:
         folder = None if log is None else Path(log) if Path(log).is_dir() else Path(log).parent
         files: list[Any] = [] if folder is None else sorted(folder.glob("ranker-*.json"))
         if not files:
             raise DataError(
-                f"{'a table of impressions' if folder is None else folder}: the ranker that drew these lists is not "
-                "there; name its ranker file (`logger=`)"
+                f"{'a table of impressions' if folder is None else folder}: found no file of the ranker that drew the "
+                "lists; give it as `logger=`"
             )
     elif isinstance(given, Mapping):
         return given

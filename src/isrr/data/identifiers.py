@@ -345,10 +345,12 @@ def joined_groups(column: Any) -> Any:
         >>> joined_groups([["new", "local"], [], ["new"]]) == ["local" + BETWEEN_GROUPS + "new", "", "new"]
         True
     """
-    kind = str(getattr(column, "type", ""))
-    if kind.startswith(("list", "large_list", "fixed_size_list")):
+    if kind := str(getattr(column, "type", "")):  # of Arrow
+        if not kind.startswith(("list", "large_list", "fixed_size_list")):
+            return column
         column = column.to_pylist()
-    elif kind or not any(isinstance(entry, list | tuple | set | frozenset | np.ndarray) for entry in column):
+    first = next((entry for entry in column if entry is not None), None)
+    if not isinstance(first, list | tuple | set | frozenset | np.ndarray):
         return column
     found = []
     for row, entry in enumerate(column):

@@ -111,7 +111,7 @@ def evaluate(
     chosen = measures(metrics, grid[0].k, gain=gain, discount=discount, empty_query=empty_query)
     _check_cuts(chosen, grid[0].k)
     need_columns(queries, chosen)
-    exposed = {m: _exposed(queries, grid, m, n_draws, seed) for m in chosen if isinstance(m.metric, Exposed)}
+    exposed = _exposed(queries, grid, chosen, n_draws, seed)
     if len(exposed) == len(chosen):
         return Evaluation(chosen, tuple(exposed.values()))
     work = _Work.of(queries, [m for m in chosen if m not in exposed], grid[0].k)
@@ -128,16 +128,21 @@ def evaluate(
     )
 
 
-def _exposed(queries: Queries, grid: Sequence[GPLRanker], measure: Measure, n_draws: int, seed: int) -> FloatArray:
-    """A measure of expected exposure, (n_queries, n_grid)."""
-    metric = measure.metric
-    assert isinstance(metric, Exposed)
-    weights = metric.weights(measure.k)
-    columns = []
-    for ranker in grid:
-        shown = ranker.exposure(queries, weights=np.pad(weights, (0, ranker.k - measure.k)), n_draws=n_draws, seed=seed)
-        columns.append(metric.values(queries, measure.k, queries.in_query_order(shown, "exposure")))
-    return np.stack(columns, axis=1)
+def _exposed(
+    queries: Queries, grid: Sequence[GPLRanker], chosen: Sequence[Measure], n_draws: int, seed: int
+) -> dict[Measure, FloatArray]:
+    """The measures of expected exposure among those chosen, (n_queries, n_grid) each; exposure is computed once."""
+    metrics = {measure: measure.metric for measure in chosen if isinstance(measure.metric, Exposed)}
+    found = {measure: np.empty((len(queries), len(grid))) for measure in metrics}
+    for column, ranker in enumerate(grid):
+        shown: dict[bytes, FloatArray] = {}
+        for measure, metric in metrics.items():
+            weights = np.pad(metric.weights(measure.k), (0, ranker.k - measure.k))
+            if (way := weights.tobytes()) not in shown:
+                exposure = ranker.exposure(queries, weights=weights, n_draws=n_draws, seed=seed)
+                shown[way] = queries.in_query_order(exposure, "exposure")
+            found[measure][:, column] = metric.values(queries, measure.k, shown[way])
+    return found
 
 
 class _Measured(NamedTuple):

@@ -6,7 +6,7 @@ one waits.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -136,14 +136,14 @@ def candidates(logged: ServedLists) -> Queries:
 
     Where a query was served several times, its candidates are those of all its lists.
     """
+    logged = replace(logged, table=logged.table.filter(logged.table["groups"].is_valid()))
+    if not len(logged):
+        raise DataError("no list in the log has the groups of its items; send each item's group in the request")
     groups = logged.table["groups"]
-    if groups.null_count == len(groups):
-        raise DataError("no list of the log names the groups of its items; send each item's `group` to be ranked")
     n_candidates = np.diff(logged.offsets)
     query = np.repeat(np.array(logged.table["query_id"].cast("string").to_pylist(), object), n_candidates)
     items = np.array(logged.item_ids.to_pylist(), object)
-    named = [names or [] for line, n in zip(groups.to_pylist(), n_candidates.tolist(), strict=True)
-             for names in (line or [[]] * n)]  # fmt: skip
+    named = [names or [] for line in groups.to_pylist() for names in line]
     first = list({pair: row for row, pair in reversed(list(enumerate(zip(query, items, strict=True))))}.values())
     rows = np.sort(np.array(first, np.int64))
     return Queries.from_arrays(

@@ -223,6 +223,11 @@ class Promise:
         return Measure(self.metric, self.k, self.empty_query)
 
     @property
+    def group(self) -> str | None:
+        """The group of items whose exposure it is about."""
+        return self.metric.group if isinstance(self.metric, Metric) else None
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Columns it reads beside query, item and score."""
         merit = ("relevance",) if self.of == "merit" else ()

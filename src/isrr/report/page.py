@@ -16,7 +16,6 @@ from isrr.counting import counted, percent
 from isrr.explore.explorer import Explorer
 from isrr.explore.portrait import Portrait, Share
 from isrr.findings import Estimate
-from isrr.metrics.metric import Metric
 from isrr.report import words
 
 LONGEST_NAME = 160  # characters of an id or a group that are carried
@@ -115,7 +114,7 @@ def start_page(outcome: Start, places: tuple[Share, ...], groups: tuple[Share, .
 
 def _filled(template: str, filled: dict[str, str], blocks: dict[str, str]) -> str:
     """A template with its names replaced: text escaped, blocks as they are; neither is searched for names again."""
-    parts = _asset(template).split("@@")
+    parts = (_asset("head.html") + _asset(template)).split("@@")
     for i in range(1, len(parts), 2):  # every second part is a name
         name = parts[i]
         parts[i] = escape(filled[name]) if name in filled else blocks[name]
@@ -141,11 +140,7 @@ def _data(outcome: Certificate | Abstention, explorer: Explorer | None, portrait
         "spreads": any(promise.safe_end == "cold" for promise in outcome.promises),
         "others": [str(promise) for promise in outcome.promises[1:]],
         "second": _second(outcome),
-        "promised_groups": {
-            p.metric.group: p.target
-            for p in outcome.promises
-            if p.of is None and isinstance(p.metric, Metric) and p.metric.group is not None
-        },
+        "promised_groups": {p.group: p.target for p in outcome.promises if p.of is None and p.group is not None},
         "chosen": rankers.index(outcome.ranker) if outcome.ranker in rankers and not outcome.abstained else None,
         "configurations": [
             {

@@ -75,7 +75,7 @@ function drawShares(figure, shares, changed) {
     y: { type: "band", label: null, domain: rows.map((r) => r.key), tickFormat: (i) => name(rows[i]), tickSize: 0 },
     marks: [
       Plot.tickX(rows.filter((r) => r.deserved !== null), { x: "deserved", y: "key", stroke: colour.alone, strokeWidth: 3, insetTop: 3, insetBottom: 3 }),
-      Plot.tickX(rows.filter((r) => figure.id === "by-group" && r.name in data.promised_groups), { x: (r) => data.promised_groups[r.name], y: "key", stroke: colour.promise, strokeWidth: 3 }),
+      Plot.tickX(rows.filter((r) => figure.id === "by-group" && Object.hasOwn(data.promised_groups, r.name)), { x: (r) => data.promised_groups[r.name], y: "key", stroke: colour.promise, strokeWidth: 3 }),
       ...(changed ? [Plot.arrow(rows.filter((r) => Math.abs(r.after - r.before) > 0.004), { x1: "before", x2: "after", y: "key", stroke: colour.measured, strokeWidth: 2, headLength: 0, insetStart: 6, insetEnd: 6 })] : []),
       Plot.dot(rows, { x: "before", y: "key", r: 5, stroke: colour.before, strokeWidth: 2 }),
       ...(changed ? [Plot.dot(rows, { x: "after", y: "key", r: 5.5, fill: colour.measured })] : []),
