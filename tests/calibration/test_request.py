@@ -86,19 +86,17 @@ def test_planned_attempts_split_delta(judged):
     assert thrice.tests[0].bound > once.tests[0].bound
 
 
-@pytest.mark.parametrize("n_queries", [400, 10_000])
-def test_disparity_between_groups_is_tested_on_plain_data(n_queries):
-    rng = np.random.default_rng(n_queries)
-    relevance = rng.integers(0, 3, 8 * n_queries)
+@pytest.mark.parametrize(("n_items", "k"), [(8, 3), (4, 2)])
+def test_disparity_between_groups_is_tested_on_plain_data(n_items, k):
+    rng = np.random.default_rng(0)  # rounding lifts the largest possible loss of some query above 1
+    relevance = rng.integers(0, 2, n_items * 10_000)
     queries = Queries.from_arrays(
-        scores=relevance + rng.normal(size=relevance.size),
+        scores=rng.normal(size=relevance.size) + relevance,
         relevance=relevance,
-        group=[8] * n_queries,
+        group=[n_items] * 10_000,
         item_groups=rng.choice(["a", "b"], relevance.size),
     )
-    path = [GPLRanker(k=3, temperature=t) for t in (2.0, 0.5, 0.05)]
-    outcome = calibrate(queries, "group_disparity@3 <= 0.3", path=[*path, GPLRanker.deterministic(3)])
-    assert not outcome.abstained
+    assert not calibrate(queries, f"group_disparity@{k} <= 0.4", path="temperature").abstained
 
 
 def test_values_near_a_declared_bound_are_warned_of():
