@@ -28,21 +28,27 @@ def longest_query(offsets, start, stop):
 @njit(cache=True, nogil=True)
 def sort_falling(values, order):
     # order (n,)  out: positions by falling value, equal ones in input order
+    # Returns whether two values are equal.
     n = values.size
     if n > COUNTING:
+        tied = False
         by_value = np.argsort(-values, kind="mergesort")
         for i in range(n):
             order[i] = by_value[i]
-        return
+            tied |= i > 0 and values[by_value[i]] == values[by_value[i - 1]]
+        return tied
     for i in range(n):
         order[i] = -1
+    above = 0
     for i in range(n):
         value, place = values[i], 0
         for j in range(n):
             place += 1 if values[j] > value else 0
+        above += place
         while order[place] >= 0:  # taken by an equal value that came before
             place += 1
         order[place] = i
+    return above < n * (n - 1) // 2  # unequal values lie one above the other in every pair
 
 
 @njit(cache=True, nogil=True)
@@ -64,14 +70,13 @@ def sort_query(scores, query, items, order):
     # items  (n,) or () 64 bits that name each item; empty where items have no ids
     # order  (n,)       out: positions by falling score, equal ones by a hash
     # Returns whether two scores are equal.
-    sort_falling(scores, order)
-    tied, lots, head = False, np.uint64(0), 0
+    if not sort_falling(scores, order):
+        return False
+    lots, head = _lots_of(scores, query), 0
     for i in range(1, scores.size + 1):
         if i < scores.size and scores[order[i]] == scores[order[head]]:
             continue
         if i - head > 1:
-            if not tied:
-                tied, lots = True, _lots_of(scores, query)
             run = order[head:i].copy()
             drawn, places = np.empty(run.size), np.empty(run.size, np.int32)
             for j in range(run.size):
@@ -80,7 +85,7 @@ def sort_query(scores, query, items, order):
             for j in range(run.size):
                 order[head + j] = run[places[j]]
         head = i
-    return tied
+    return True
 
 
 @njit(cache=True, nogil=True)

@@ -174,32 +174,41 @@ def sample_queries(offsets, order, scores, scale, thresholds, noise, by_score, s
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def drawn_list(raw, scores, scale, thresholds, noise, query, items):
+def sort_named(scores, names, order):
+    # As `sort_query`, with `names` of the query and its items, (1 + n,), of the query alone, (1,), or none.
+    return sort_query(scores, names[0] if names.size else np.uint64(0), names[1:], order)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def drawn_list(names, raw, scores, scale, thresholds, noise):
+    # names                as for `sort_named`
     # raw, scores (n,)     before and after the score map, which may round two raw scores to one
     # thresholds (places,)
-    # query, items         names, as for `sort_query`
+    # noise                name of a noise stream
     # Returns order, weights, eligibility and heads (n,), n_admitted and ranking (places,), items by falling raw score,
     # and whether two raw scores are equal.
     n, places = scores.size, thresholds.size
     order = np.empty(n, np.int32)
-    tied = sort_query(raw, query, items, order)
+    tied = sort_named(raw, names, order)
     weights, eligibility, heads = np.empty(n), np.empty(n), np.empty(n, np.int64)
     weigh(scores, order, scale, weights, eligibility, heads)
     n_admitted = np.empty(places, np.int64)
     admit(eligibility, thresholds, n_admitted)
     arrivals, ranking = np.empty(places), np.empty(places, np.int64)
-    draw(weights, heads, n_admitted, noise, places, arrivals, ranking)
+    draw(weights, heads, n_admitted, np.uint64(noise), places, arrivals, ranking)
     return order, weights, eligibility, heads, n_admitted, ranking, tied
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def rank_one(raw, scores, scale, thresholds, noise, query, items):
-    # Returns a position within the query for each threshold, or none at all when a score is not finite; and whether two
-    # raw scores are equal.
+def rank_one(names, raw, scores, scale, thresholds, noise):
+    # Returns a position within the query for each threshold; none at all where a score is not finite, or where two raw
+    # scores are equal and there are no names to tell them apart.
     for score in scores:
         if not np.isfinite(score):
-            return np.empty(0, np.int64), False
-    order, _, _, _, _, ranking, tied = drawn_list(raw, scores, scale, thresholds, noise, query, items)
+            return (np.empty(0, np.int64),)
+    order, _, _, _, _, ranking, tied = drawn_list(names, raw, scores, scale, thresholds, noise)
+    if tied and names.size == 0:
+        return (np.empty(0, np.int64),)
     for j in range(ranking.size):
         ranking[j] = order[ranking[j]]
-    return ranking, tied
+    return (ranking,)

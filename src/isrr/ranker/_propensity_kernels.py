@@ -104,7 +104,7 @@ def place_chances(weights, heads, n_admitted, ranking, chances):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def rank_one_with_propensity(raw, scores, scale, thresholds, noise, query, items):
+def rank_one_with_propensity(names, raw, scores, scale, thresholds, noise):
     # Returns the ranking as `rank_one` does, the chance of each place given those above it, the first places of the
     # order by score, the best item's chance of first place, the share of the order by score (0), and whether two raw
     # scores are equal.
@@ -112,8 +112,10 @@ def rank_one_with_propensity(raw, scores, scale, thresholds, noise, query, items
         if not np.isfinite(score):
             return np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64), 0.0, 0.0, False
     order, weights, eligibility, heads, n_admitted, ranking, tied = drawn_list(
-        raw, scores, scale, thresholds, noise, query, items
+        names, raw, scores, scale, thresholds, noise
     )
+    if tied and names.size == 0:
+        return np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64), 0.0, 0.0, True
     chances = np.empty(ranking.size)
     place_chances(weights, heads, n_admitted, ranking, chances)
     leading = np.empty(ranking.size, np.int64)

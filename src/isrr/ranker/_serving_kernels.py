@@ -7,11 +7,10 @@ the share need not be computed, unless propensities are asked for.
 import numpy as np
 
 from isrr.compiled import njit
-from isrr.data._order_kernels import sort_query
 from isrr.noise import coin
 from isrr.ranker._exact_kernels import scratch_size
 from isrr.ranker._exposure_kernels import exact_exposure
-from isrr.ranker._kernels import admit, count_eligible, draw, weigh
+from isrr.ranker._kernels import admit, count_eligible, draw, sort_named, weigh
 from isrr.ranker._mixture_kernels import find_leading, floor_share, mix_chances, sort_drawn
 from isrr.ranker._propensity_kernels import place_chances
 
@@ -28,15 +27,13 @@ def share_of_list(weights, eligibility, heads, threshold, leading, floor, floor_
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _list(
-    raw, scores, boosted, scale, thresholds, noise, floor, anchor, floor_weights, laguerre, query, items, needs_share
-):
+def _list(names, raw, scores, scale, thresholds, noise, boosted, floor, anchor, floor_weights, laguerre, needs_share):
     # raw, scores (n,)  raw scores give the order by score; the draw goes by the others, mapped and perhaps boosted
     # Returns order, by_score, weights, eligibility, heads, leading (n,), n_admitted and ranking (places,), items as the
     # draw has them, the share of the order, and whether two raw scores are equal.
     n, places = scores.size, thresholds.size
     by_score, spare = np.empty(n, np.int32), np.empty(n, np.int32)
-    tied = sort_query(raw, query, items, by_score)
+    tied = sort_named(raw, names, by_score)
     weights, eligibility, heads, leading = np.empty(n), np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64)
     order = by_score
     if boosted:
@@ -44,7 +41,8 @@ def _list(
         sort_drawn(scores, by_score, weights, order)
     find_leading(order, by_score, spare, leading)
     weigh(scores, order, scale, weights, eligibility, heads)
-    flip, share = coin(noise), anchor
+    stream = np.uint64(noise)
+    flip, share = coin(stream), anchor
     if anchor < floor and (needs_share or anchor <= flip < floor):
         found = share_of_list(weights, eligibility, heads, thresholds[0], leading, floor, floor_weights, laguerre)
         share = max(anchor, found)
@@ -55,35 +53,39 @@ def _list(
         for j in range(places):
             ranking[j] = leading[j]
     else:
-        draw(weights, heads, n_admitted, noise, places, arrivals, ranking)
+        draw(weights, heads, n_admitted, stream, places, arrivals, ranking)
     return order, by_score, weights, eligibility, heads, leading, n_admitted, ranking, share, tied
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def rank_mixed(raw, scores, boosted, scale, thresholds, noise, floor, anchor, floor_weights, laguerre, query, items):
+def rank_mixed(names, raw, scores, scale, thresholds, noise, boosted, floor, anchor, floor_weights, laguerre):
     # As `isrr.ranker._kernels.rank_one`, for any ranker.
     for score in scores:
         if not np.isfinite(score):
-            return np.empty(0, np.int64), False
+            return (np.empty(0, np.int64),)
     order, _, _, _, _, _, _, ranking, _, tied = _list(
-        raw, scores, boosted, scale, thresholds, noise, floor, anchor, floor_weights, laguerre, query, items, False
+        names, raw, scores, scale, thresholds, noise, boosted, floor, anchor, floor_weights, laguerre, False
     )
+    if tied and names.size == 0:
+        return (np.empty(0, np.int64),)
     for j in range(ranking.size):
         ranking[j] = order[ranking[j]]
-    return ranking, tied
+    return (ranking,)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def rank_mixed_with_propensity(
-    raw, scores, boosted, scale, thresholds, noise, floor, anchor, floor_weights, laguerre, query, items
+    names, raw, scores, scale, thresholds, noise, boosted, floor, anchor, floor_weights, laguerre
 ):
     # As `isrr.ranker._propensity_kernels.rank_one_with_propensity`, for any ranker.
     for score in scores:
         if not np.isfinite(score):
             return np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64), 0.0, 0.0, False
     order, by_score, weights, eligibility, heads, leading, n_admitted, ranking, share, tied = _list(
-        raw, scores, boosted, scale, thresholds, noise, floor, anchor, floor_weights, laguerre, query, items, True
+        names, raw, scores, scale, thresholds, noise, boosted, floor, anchor, floor_weights, laguerre, True
     )
+    if tied and names.size == 0:
+        return np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64), 0.0, 0.0, True
     chances, first = np.empty(ranking.size), np.empty(ranking.size, np.int64)
     place_chances(weights, heads, n_admitted, ranking, chances)
     mix_chances(ranking, leading, share, chances)

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isrr.data.identifiers import Ids, identifier_key, identifier_text
-from isrr.data.ordering import NO_IDS
+from isrr.data.identifiers import Ids, identifier_key
 from isrr.data.queries import FloatArray, Queries
 from isrr.data.rankings import checked_rankings
 from isrr.errors import DataError
@@ -51,7 +50,7 @@ from isrr.scores.standardize import ScoreMap
 
 DETERMINISTIC = 2.0  # eligibility is a probability: a threshold above 1 admits nobody
 SMOOTHING_DRAWS = 100
-NO_QUERY = np.uint64(0)
+NO_NAMES = np.empty(0, np.uint64)
 DIALS = ("floor", "anchor", "floor_weights", "boost", "boost_missing")  # not shown where they are off
 
 
@@ -346,7 +345,7 @@ class GPLRanker:
         −1 beyond the end of a list.
         """
         names = [[session_noise(self._key, query_id, session)] for query_id in queries.query_ids]
-        return self._drawn(queries, np.array(names, np.uint64), progress)[:, 0]
+        return self._drawn(queries, np.array(names, np.int64).view(np.uint64), progress)[:, 0]
 
     def _drawn(self, queries: Queries, noise: NDArray[np.uint64], progress: Progress | None) -> NDArray[np.int64]:
         scores, order = self._drawn_by(queries)
@@ -427,36 +426,32 @@ class GPLRanker:
         raw = servable(scores)
         if item_ids is not None and len(item_ids) != raw.size:
             raise DataError(f"there are {len(item_ids)} item ids and {raw.size} scores; expected one id per score")
+        kernel, mixture = self._kernels[propensities]
         noise = session_noise(self._key, query_id, session)
-        arguments: tuple[Any, ...]
-        if self._only_draws:
-            kernel = rank_one_with_propensity if propensities else rank_one
-            arguments = raw, self.mapped(raw), self.scale, self._served(raw, k), noise
-        else:
-            kernel = rank_mixed_with_propensity if propensities else rank_mixed
-            arguments = *self._request(raw, k, groups), noise, *self.mixture
-        found = kernel(*arguments, NO_QUERY, NO_IDS)
-        ranking, tied = found[0], found[-1]
-        if ranking.size == 0:
-            refuse_infinite(raw)
-        if tied and not (query_id is None and item_ids is None):
-            query = 0 if query_id is None else identifier_key(identifier_text(query_id))
-            items = NO_IDS if item_ids is None else Ids.of(item_ids, "item_ids", raw.size).hashes()
-            found = kernel(*arguments, np.uint64(query), items)
+        arguments = raw, self._requested(raw, groups), self.scale, self._served(raw, k), noise, *mixture
+        found = kernel(NO_NAMES, *arguments)
+        if found[0].size == 0:
+            query = np.array([0 if query_id is None else identifier_key(query_id)], np.uint64)
+            items = NO_NAMES if item_ids is None else Ids.of(item_ids, "item_ids", raw.size).hashes()
+            found = kernel(np.concatenate((query, items)), *arguments)
+            if found[0].size == 0:
+                refuse_infinite(raw)
         return found
 
     @cached_property
-    def _only_draws(self) -> bool:
-        return self.floor == 0.0 and self.anchor == 0.0 and not self.boost
+    def _kernels(self) -> tuple[tuple[Any, tuple[Any, ...]], tuple[Any, tuple[Any, ...]]]:
+        """What serves a list, and a list with propensities; each with its last arguments."""
+        if self.floor == 0.0 and self.anchor == 0.0 and not self.boost:
+            return (rank_one, ()), (rank_one_with_propensity, ())
+        mixture = bool(self.boost), *self.mixture
+        return (rank_mixed, mixture), (rank_mixed_with_propensity, mixture)
 
-    def _request(
-        self, raw: FloatArray, k: int | None, groups: object
-    ) -> tuple[FloatArray, FloatArray, bool, float, FloatArray]:
-        """Raw scores, what the draw goes by, whether the two may differ in order, the scale, and thresholds."""
-        drawn = self.mapped(raw)
-        if self.boost:
-            drawn = drawn + self.deviation * additions_of_request(self.boost, self.boost_missing, groups, raw.size)
-        return raw, drawn, bool(self.boost), self.scale, self._served(raw, k)
+    def _requested(self, raw: FloatArray, groups: object) -> FloatArray:
+        """The scores of one request used for drawing: mapped and boosted, (n_items,)."""
+        if not self.boost:
+            return self.mapped(raw)
+        additions = additions_of_request(self.boost, self.boost_missing, groups, raw.size)
+        return self.mapped(raw) + self.deviation * additions
 
     def _served(self, raw: FloatArray, k: int | None) -> FloatArray:
         """The thresholds of the places to fill, (places,)."""
