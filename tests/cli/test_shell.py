@@ -58,6 +58,7 @@ def test_what_is_offered_is_what_the_library_knows():
     from isrr.calibration.request import PATHS
     from isrr.clicks.impressions import Unit
     from isrr.data.columns import USUAL_NAMES
+    from isrr.data.identifiers import MissingGroup
     from isrr.data.pair_files import Format
     from isrr.data.ties import Ties
     from isrr.data.unjudged import Unjudged
@@ -71,7 +72,7 @@ def test_what_is_offered_is_what_the_library_knows():
     known |= {"discount": tuple(DISCOUNTS), "empty_query": tuple(EMPTY_VALUES)}
     known |= {"model": KINDS, "normalize": get_args(Normalize)}
     known |= {"unjudged": get_args(Unjudged), "ties": get_args(Ties), "format": get_args(Format)}
-    known |= {"unit": get_args(Unit)}
+    known |= {"unit": get_args(Unit), "missing_group": get_args(MissingGroup)}
     assert {name: values for name, values in CHOICES.items() if name != "result"} == known
     assert {kind: scorer_class(kind).losses for kind in KINDS if find_spec(kind.replace("net", "torch"))} == LOSSES
     assert {role: names for role, (_, names) in COLUMNS.items()} == {role: USUAL_NAMES[role] for role in COLUMNS}

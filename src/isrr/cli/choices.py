@@ -30,6 +30,7 @@ CHOICES = {
     "empty_query": ("skip", "zero", "one"),
     "unjudged": ("refuse", "zero", "drop", "worst"),
     "ties": ("trec",),
+    "missing_group": ("refuse", "none"),
     "unit": ("impression", "session", "user"),
     "format": ("trec", "table", "json"),
     "model": tuple(LOSSES),

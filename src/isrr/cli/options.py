@@ -24,6 +24,7 @@ ENGINE = {  # where the work is done
     "trust_layout": (bool, False, "Assume that all rows of a query are adjacent in one file, and stream them."),
     "partitions": (int | None, None, "On Spark: number of partitions when rows must be regrouped."),
 }
+GROUPS = "Groups of items"
 TESTING, MEANING = "How it is tested", "What the promise means"  # panels of the help
 Judged = Annotated[
     str | None,
@@ -174,7 +175,13 @@ def with_clicks(command: Callable[..., None]) -> Callable[..., None]:
 
 def with_columns(*roles: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command one option for each role a column can play; it takes them together, as the dict `columns`."""
-    return _together("columns", {role: (_column(role), None) for role in roles})
+    options = {role: (_column(role), None) for role in roles}
+    if "item_group" in roles:
+        between = "What stands between the groups of an item that has several, e.g. '|'."
+        options["group_separator"] = (Annotated[str | None, typer.Option(help=between, rich_help_panel=GROUPS)], None)
+        missing = choice("missing_group", "Refuse items without a group (the default), or put them in none", GROUPS)
+        options["missing_group"] = (Annotated[str | None, missing], None)
+    return _together("columns", options)
 
 
 def with_engine(command: Callable[..., None]) -> Callable[..., None]:

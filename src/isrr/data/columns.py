@@ -9,14 +9,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isrr.counting import counted
 from isrr.data.files import KINDS, Table, written_names
 from isrr.data.grades import BESIDE_GRADES, judged_rows, stored_policy, with_grades
-from isrr.data.identifiers import decoded
+from isrr.data.identifiers import MissingGroup, decoded, joined_groups
 from isrr.data.letor import Group
 from isrr.data.numbers import features as as_features
 from isrr.data.queries import Queries
@@ -51,6 +52,8 @@ class Cast:
     with_grades: tuple[str, ...] = ()  # columns that go where the grades go
     unjudged: Unjudged | None = None  # None: as the table says, else refused
     has_positions: bool = False  # whether a column says where each item was shown
+    group_separator: str | None = None
+    missing_group: MissingGroup = "refuse"
 
     @property
     def names(self) -> list[str]:
@@ -63,6 +66,14 @@ class Cast:
         played = {role: name for role, name in self.roles.items() if role in roles}
         with_grades = self.with_grades if "relevance" in played else ()
         return replace(self, roles=played, features=None, with_grades=with_grades)
+
+    def with_groups(self, separator: str | None, missing: MissingGroup) -> "Cast":
+        """The same, with what `joined_groups` is told of the groups."""
+        if missing not in get_args(MissingGroup):
+            raise ValueError(f"`missing_group=` must be one of {', '.join(get_args(MissingGroup))}; got {missing!r}")
+        if separator == "":
+            raise DataError("`group_separator=` is empty; expected what stands between two groups, such as '|'")
+        return replace(self, group_separator=separator, missing_group=missing)
 
     @property
     def ids(self) -> list[str]:
@@ -168,6 +179,13 @@ def _matched(table: Table, features: str | Sequence[str] | None) -> str | Sequen
     return names[0] if len(names) == 1 else names
 
 
+def _notes_on_groups(column: Any) -> tuple[str, ...]:
+    if column is None or not column.null_count:
+        return ()
+    n = column.null_count
+    return (f"{counted(n, 'item')} without a group {'belongs' if n == 1 else 'belong'} to none (`missing_group=none`)",)
+
+
 def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Queries:
     """Queries from the columns of an Arrow table."""
     if table.num_rows == 0:
@@ -179,6 +197,10 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
     def ids(role: str) -> Any:
         return table[columns.roles[role]] if role in columns.roles else None
 
+    def groups() -> Any:
+        column = ids("item_group")
+        return None if column is None else joined_groups(column, columns.group_separator, columns.missing_group)
+
     arguments = {"query_ids": "query", "item_ids": "item", "item_groups": "item_group", "segments": "segment"}
     judged = None
     try:
@@ -189,7 +211,7 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
             if judged is not None and policy != "refuse":
                 relevance = _zero_elsewhere(table[grades], judged, grades)
         queries = Queries.from_arrays(
-            **{argument: ids(role) for argument, role in arguments.items()},
+            **{argument: groups() if role == "item_group" else ids(role) for argument, role in arguments.items()},
             scores=numbers("score"),
             relevance=relevance,
             features=None if columns.features is None else _matrix(table, columns.features),
@@ -207,6 +229,7 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
         absent=columns.absent,
         grade_column=columns.roles.get("relevance", ""),
         has_positions=columns.has_positions,
+        notes=_notes_on_groups(ids("item_group")),
         feature_names=()
         if queries.features is None
         else _feature_names(table, columns, name, queries.features.shape[1]),

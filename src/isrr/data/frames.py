@@ -19,6 +19,7 @@ from isrr.data.columns import FEATURE_NAMES, MADE_IDS, OWN_NAMES, VALUE, cast, q
 from isrr.data.dataframes import from_frame
 from isrr.data.files import VALUES, kind_of, open_table, reading, write_table
 from isrr.data.grades import BESIDE_GRADES, columns_of, metadata_of
+from isrr.data.identifiers import MissingGroup
 from isrr.data.letor import Group, read_letor
 from isrr.data.pair_files import Format
 from isrr.data.queries import Queries
@@ -49,6 +50,8 @@ def read_queries(
     values: Sequence[str] = (),
     unjudged: Unjudged | None = None,
     ties: Ties | None = None,
+    group_separator: str | None = None,
+    missing_group: MissingGroup | None = None,
     run_format: Format | None = None,
     qrels_format: Format | None = None,
 ) -> Queries:
@@ -78,6 +81,9 @@ def read_queries(
         unjudged: How items without a grade count: "refuse" (the default for tables), "zero" (the default for qrels),
             "drop" or "worst"; see `isrr.data.unjudged`.
         ties: "trec" orders equal scores as trec_eval does, to get the same figures.
+        group_separator: What stands between the groups of an item that has several, such as "|"; a column of lists
+            needs none.
+        missing_group: "refuse" (the default) or "none": items without a group belong to none.
         run_format: "trec", "table" or "json"; by default inferred from the content.
         qrels_format: The same for the judgments.
 
@@ -107,6 +113,7 @@ def read_queries(
         which = "zero_based" if zero_based else "n_features"
         raise DataError(f"{table.name}: `{which}=` is for LETOR text only")
     columns = cast(table, value_roles(table.values) | named, features, need_query=group is None, unjudged=unjudged)
+    columns = columns.with_groups(group_separator, missing_group or "refuse")
     with reading(table.name):
         rows = table.read(columns.names, columns.ids)
     return with_ties(queries_of(rows, columns, table.name, group), ties)

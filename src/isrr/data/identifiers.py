@@ -5,13 +5,13 @@ are made when somebody asks for them. A refusal names the row and the column; `i
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -290,6 +290,8 @@ def joined_identifiers(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 BETWEEN_GROUPS = "\x1f"  # what keeps the groups of one item apart
+NO_GROUP = "`missing_group=none` for items that belong to no group"
+MissingGroup = Literal["refuse", "none"]
 
 
 class Coded(NamedTuple):
@@ -338,8 +340,13 @@ class Coded(NamedTuple):
         return groups, rows, numbers[np.repeat((np.cumsum(n_held) - n_held)[self.codes], n_held[self.codes]) + place]
 
 
-def joined_groups(column: Any) -> Any:
-    """A column of lists of groups as text; any other column as it is.
+def joined_groups(column: Any, separator: str | None = None, missing: MissingGroup = "refuse") -> Any:
+    """The groups of each item as one text; a column with one group per item as it is.
+
+    Args:
+        column: One group per item, or a list of groups.
+        separator: What stands between several groups in a text, such as "|"; for columns of Arrow.
+        missing: Whether rows without a value are left to be refused, or belong to no group.
 
     Example:
         >>> joined_groups([["new", "local"], [], ["new"]]) == ["local" + BETWEEN_GROUPS + "new", "", "new"]
@@ -347,19 +354,42 @@ def joined_groups(column: Any) -> Any:
     """
     if kind := str(getattr(column, "type", "")):  # of Arrow
         if not kind.startswith(("list", "large_list", "fixed_size_list")):
-            return column
+            return _separated(column, separator, missing)
         column = column.to_pylist()
     first = next((entry for entry in column if entry is not None), None)
     if not isinstance(first, list | tuple | set | frozenset | np.ndarray):
         return column
     found = []
     for row, entry in enumerate(column):
-        if entry is None or isinstance(entry, str):
+        if isinstance(entry, str) or (entry is None and missing == "refuse"):
             raise DataError(
-                f"{entry!r}; expected a list of groups in every row, [] for none", row=row, column="item_groups"
-            )
-        found.append(BETWEEN_GROUPS.join(sorted(set(map(identifier_text, entry)))))
+                f"{entry!r}; expected a list of groups in every row, [] for none, or {NO_GROUP}",
+                row=row, column="item_groups",
+            )  # fmt: skip
+        found.append(_one_text(map(identifier_text, entry or ())))
     return found
+
+
+def _separated(column: Any, separator: str | None, missing: MissingGroup) -> Any:
+    """A column of texts with the groups of each in one text, as `joined_groups` has it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if column.null_count:
+        if missing == "refuse":
+            row = pc.index(pc.is_null(column), True).as_py()
+            raise DataError(f"no value; expected a group in every row, or {NO_GROUP}", row=row, column="item_groups")
+        column = column.cast(pa.large_string()).fill_null("")
+    if separator is None:
+        return column
+    texts = column.cast(pa.large_string()).dictionary_encode()
+    texts = texts.unify_dictionaries().combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    groups = [_one_text(map(str.strip, text.split(separator))) for text in texts.dictionary.to_pylist()]
+    return pa.array(groups, pa.large_string()).take(texts.indices)
+
+
+def _one_text(groups: Iterable[str]) -> str:
+    return BETWEEN_GROUPS.join(sorted(set(groups) - {""}))
 
 
 def identifier_text(identifier: object) -> str:

@@ -8,6 +8,7 @@ from typing import Any, TypedDict, Unpack
 from isrr.data.columns import ROLES, VALUE, value_roles
 from isrr.data.files import open_table, reading
 from isrr.data.frames import read_queries
+from isrr.data.identifiers import MissingGroup
 from isrr.data.pair_files import Format
 from isrr.data.queries import Queries
 from isrr.data.ties import Ties
@@ -34,8 +35,9 @@ class Where(TypedDict, total=False):
         partitions: On Spark, into how many partitions scattered rows are brought; by default unchanged.
         run, qrels, run_format, qrels_format: In place of a table (give None for it): a run and its judgments, as for
             `read_queries`.
-        unjudged, ties: How items without a grade count, and how equal scores are ordered, as for `read_queries`; in
-            memory only. A copy that `isrr data convert` writes remembers both.
+        unjudged, ties, group_separator, missing_group: How items without a grade count, how equal scores are ordered,
+            and how groups are written, as for `read_queries`; in memory only. A copy that `isrr data convert` writes
+            remembers them.
     """
 
     query: str | None
@@ -54,10 +56,12 @@ class Where(TypedDict, total=False):
     qrels_format: Format | None
     unjudged: Unjudged | None
     ties: Ties | None
+    group_separator: str | None
+    missing_group: MissingGroup | None
 
 
 THE_RUN = ("run", "qrels", "run_format", "qrels_format")
-IN_MEMORY = (*THE_RUN, "unjudged", "ties")
+IN_MEMORY = (*THE_RUN, "unjudged", "ties", "group_separator", "missing_group")
 
 
 def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Source:
@@ -83,8 +87,7 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
     if elsewhere and given:
         raise PromiseError(
             f"`{given[0]}=` works only with data in memory; expected a copy written by `isrr data convert`, which "
-            "stores "
-            "how unjudged items and ties count"
+            "stores what it says"
         )
     if engine == "spark":
         from isrr.engines.spark import SparkRows
