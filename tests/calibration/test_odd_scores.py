@@ -65,6 +65,15 @@ def test_promoted_items_leave_the_certificate_within_a_point(pool, plain, number
     assert not [warning for warning in plain.warnings if "spreads" in warning]
 
 
+@pytest.mark.parametrize("number", [1, 4, 16])  # 200 would put other items first in a tenth of the queries
+def test_promoted_items_from_anywhere_leave_it_within_a_point(pool, plain, number):
+    n_judged, rows = pool[0].n_rows, sum(part.n_rows for part in pool)
+    scores = np.concatenate([part.scores for part in pool])
+    scores[np.random.default_rng(1).choice(rows, number, replace=False)] += 1_000
+    outcome = certified(pool, (scores[:n_judged], scores[n_judged:]))
+    assert outcome.fairness_gain.value == pytest.approx(plain.fairness_gain.value, abs=0.01)
+
+
 @pytest.mark.parametrize("filled", [-100.0, -1e9])
 def test_missing_scores_that_were_filled_in_leave_it_within_a_point(pool, plain, filled):
     rng = np.random.default_rng(2)

@@ -170,7 +170,7 @@ class Findings:
             if any(n is None for _, n in needed):
                 return "too_few_queries", reason, None
             in_all = [n * self.table.n_queries / n_queries for n_queries, n in needed if n is not None]
-            return "too_few_queries", reason, max(in_all, default=float(self.table.n_queries))
+            return "too_few_queries", reason, max(in_all, default=None)  # none: one before it on the path failed
         unmet = [
             f"'{sample.promise}'{_where(sample)} is not met by any configuration; the best reaches "
             f"{sample.promise.shown(float(sample.measured()[int(np.argmax(self._better(sample)))]))}"
