@@ -3,8 +3,8 @@
 python -m benchmarks.clicks POOL.parquet [REPETITIONS [IMPRESSIONS …]]   the power table: fairness gain by impressions
 python -m benchmarks.clicks cascade POOL.parquet                         how far a cascade of users misleads, exactly
 
-Simulated clicks: Zipf traffic, examination 1/j, 10 % noise clicks; the logger has anchor 0.8 and temperature 0.4,
-in deviations of the scores over all rows.
+Simulated clicks: Zipf traffic, examination 1/j, 10 % noise clicks; the logger is that of `isrr start --explore`
+without its floor.
 """
 
 import resource
@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 
 from isrr import GPLRanker, read_queries
+from isrr.calibration.start import exploring
 from isrr.clicks.calibrate import certified as certify
 from isrr.clicks.calibrate import checked_promise, click_path, click_sample
 from isrr.clicks.estimate import estimated
 from isrr.clicks.simulate import Users, expected_clicks, shares_by_enumeration, simulate
 from isrr.data.queries import Queries
 from isrr.metrics.disparity import disparity
-from isrr.scores.standardize import mean_and_deviation, overall_mean_and_deviation
+from isrr.scores.standardize import mean_and_deviation, scale_of
 
 SIZES = (3_000, 10_000, 30_000, 100_000, 1_000_000)
 ANCHOR, TEMPERATURE = 0.8, 0.4
@@ -88,8 +89,7 @@ def power(pool: str, repetitions: int = 10, sizes: tuple[int, ...] = SIZES) -> N
     """Print the fairness gain of the ranker that is certified, in %, by number of impressions."""
     queries, users = read_queries(pool), Users()
     queries = queries[np.arange(len(queries))]
-    mean, deviation = overall_mean_and_deviation(queries)
-    logger = GPLRanker(temperature=TEMPERATURE, mean=mean, deviation=deviation, anchor=ANCHOR)
+    logger = exploring(GPLRanker(**scale_of(queries)), queries)
     path = click_path(simulate(queries, logger, 10, users).impressions(), 5)
     before = disparity(path.rankers[0].exposure(queries), queries).mean()
     gain = [100 * (1 - disparity(ranker.exposure(queries), queries).mean() / before) for ranker in path.rankers]

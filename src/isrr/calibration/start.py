@@ -24,7 +24,8 @@ from isrr.ranker.gpl import GPLRanker
 from isrr.scores.standardize import scale_of
 
 N_TEMPERATURES = 24
-EXPLORING_ANCHOR, EXPLORING_TEMPERATURE = 0.8, 0.4
+EXPLORING_ANCHOR = 0.8
+EXPLORED = 0.4  # share of exposure that draws of an exploring ranker move
 SAMPLE = 5_000  # queries that the temperature is chosen on
 SHOWN = 1e-3  # chance of being shown from which an item counts as shown
 
@@ -36,7 +37,7 @@ def start(queries: Any, promise: str | Promise, *, explore: bool = False, **wher
         queries: Scored queries: `Queries`, a path or a table, as `calibrate` takes them; relevance is not read.
         promise: At least a share of the order by score, such as "ndcg@5 >= 95% of deterministic".
         explore: Explore, so that clicks can be certified later: serve the order by score with a fixed probability
-            (anchor 0.8), otherwise draw at a mild temperature. It keeps about 99 % of the clicks.
+            (anchor 0.8), otherwise draw at a mild temperature, see `exploring`. It keeps about 99 % of the clicks.
         where: Names of columns, see `isrr.engines.source.Where`.
 
     Example:
@@ -56,14 +57,26 @@ def start(queries: Any, promise: str | Promise, *, explore: bool = False, **wher
     floor: Floor = {"floor": promised.target, "floor_weights": request.floor_weights}
     base = GPLRanker(k=request.k, **scale_of(sample), **floor)
     if explore:
-        ranker = replace(base, temperature=EXPLORING_TEMPERATURE, anchor=EXPLORING_ANCHOR)
-        return _made(promised, scored, sample, ranker)
+        return _made(promised, scored, sample, exploring(base, sample))
     temperatures = np.geomspace(COLDEST, HOTTEST, N_TEMPERATURES).tolist()
     grid = [replace(base, temperature=temperature) for temperature in temperatures]
     _, disparity = objectives((promised,), judged=False)
     normalized = replace(disparity.metric, name="normalized_disparity", normalized=True).at(disparity.k)  # type: ignore[type-var]
     ranker = grid[int(np.argmin(evaluate(sample, grid, [normalized]).mean(normalized)))]
     return _made(promised, scored, sample, ranker)
+
+
+def exploring(base: GPLRanker, queries: Queries) -> GPLRanker:
+    """The same ranker with an anchor, and with the temperature at which draws move 40 % of the exposure.
+
+    The temperature is told by what it does, because deviations mean little across scorers: the scores of one list may
+    lie close together and those of all lists far apart.
+    """
+    alone = replace(base, floor=0.0, anchor=0.0)
+    temperatures = np.geomspace(COLDEST, HOTTEST, N_TEMPERATURES)
+    moved = [_moved(queries, replace(alone, temperature=temperature))[0] for temperature in temperatures.tolist()]
+    temperature = np.exp(np.interp(EXPLORED, moved, np.log(temperatures)))
+    return replace(base, temperature=float(temperature), anchor=EXPLORING_ANCHOR)
 
 
 def _made(promised: Promise, scored: Queries, sample: Queries, ranker: GPLRanker) -> Start:
