@@ -28,6 +28,17 @@ def test_a_start_keeps_its_promise_on_every_query(judged, tmp_path):
     assert found.fairness_gain > 0.02
 
 
+@pytest.mark.parametrize("scale", [1.0, 0.01])
+def test_an_exploring_start_is_as_hot_as_moves_two_fifths_of_the_exposure(judged, scale):
+    spread = np.repeat(np.random.default_rng(20230).normal(scale=9.0, size=len(judged)), judged.n_items)
+    queries = judged.with_scores(scale * (judged.scores + spread))  # lists apart from each other
+    made = start(queries, PROMISE, explore=True)
+    assert (made.ranker.anchor, made.ranker.floor) == (0.8, 0.95)
+    draws = replace(made.ranker, anchor=0.0, floor=0.0)
+    first = GPLRanker.deterministic().exposure(queries)
+    assert np.abs(draws.exposure(queries) - first).sum() / 2 / first.sum() == pytest.approx(0.4, abs=0.01)
+
+
 @pytest.mark.parametrize("text", ["ndcg@5 >= 0.7", "normalized_disparity@5 <= 0.5", "exposure(new)@5 >= 20%"])
 def test_what_takes_labels_or_a_test_cannot_be_started_with(judged, text):
     with pytest.raises(PromiseError, match="without them, only a share of the order by score"):

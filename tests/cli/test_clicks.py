@@ -31,7 +31,7 @@ def explored(tmp_path_factory):
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     start = isrr.load(folder / "explore.json")
-    assert (start.ranker.anchor, start.ranker.temperature, start.ranker.floor) == (0.8, 0.4, 0.9)
+    assert (start.ranker.anchor, start.ranker.floor) == (0.8, 0.9)
     start.save(folder / f"ranker-{start.id}.json")
     queries = isrr.read_queries(folder / "scored.parquet")
     shown = simulate(queries, start.ranker, 20_000, Users(), seed=20230)
