@@ -138,6 +138,25 @@ def test_events_of_user_behavior_insights_are_clicks(tmp_path):
     assert impressions(log, found, {"c": RANKER}, Rules(2)).row.tolist() == [1]
 
 
+def test_queries_of_user_behavior_insights_name_the_answers(tmp_path):
+    clicked = {"object": {"object_id": "b"}}
+    events = [
+        {"action_name": "click", "query_id": query, "timestamp": "1970-01-01T00:01:41Z", "event_attributes": clicked}
+        for query in ("asked", "asked elsewhere")
+    ]
+    asked = [{"query_id": "asked", "query_response_id": "one", "query_response_hit_ids": ["a", "b"]}]
+    for name, lines in (("ubi_events", events), ("ubi_queries", asked)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = read_clicks(tmp_path)
+    assert (len(found), found.times.tolist()) == (1, [101.0])
+    log = tmp_path / "log.parquet"
+    pq.write_table(pa.Table.from_pylist([line("one")], COLUMNS), log)
+    assert impressions(log, found, {"c": RANKER}, Rules(2)).row.tolist() == [1]
+    (tmp_path / "ubi_queries.jsonl").unlink()
+    with pytest.raises(DataError, match=r"found none; expected one file ubi_queries\.jsonl"):
+        read_clicks(tmp_path)
+
+
 def test_what_is_missing_is_named(tmp_path):
     with pytest.raises(DataError, match="there is no column 'list_id' or 'impression_id'"):
         read_clicks(pa.table({"item_id": ["b"]}))

@@ -8,7 +8,8 @@
 
 Events of OpenSearch's User Behavior Insights (`ubi_events`) are read too, where their `query_id` is the `list_id` of
 the answer: the item is `event_attributes.object.object_id`, the kind `action_name`, and clicks are counted unless
-another kind is asked for.
+another kind is asked for. Where the engine made up `query_id`, give a folder that holds `ubi_queries` beside
+`ubi_events`: the answer of a query is then its `query_response_id`.
 
 Which of the clicks count is decided when they meet the lists, in `isrr.clicks.impressions`.
 """
@@ -64,15 +65,18 @@ def read_clicks(source: Any, *, value: str | None = None, kind: str | None = Non
 
     Args:
         source: A Parquet, CSV, JSONL or Arrow file, or a table of pandas, polars or pyarrow; `Clicks` are returned as
-            they are.
+            they are. Or a folder with the files `ubi_events` and `ubi_queries`, of any of these formats.
         value: Column with what a click is worth, ≥ 0; by default every click counts 1.
         kind: Count the rows of this `kind` alone.
     """
     if isinstance(source, Clicks):
         return source
+    answers = None
+    if isinstance(source, str | os.PathLike) and Path(source).is_dir():
+        source, answers = (_file_in(Path(source), name) for name in ("ubi_events", "ubi_queries"))
     table = opened(source)
     if {"action_name", "event_attributes"} <= set(table.columns):
-        table, kind = _from_ubi(table), kind or "click"
+        table, kind = _from_ubi(table, answers), kind or "click"
     listed = need(table, *LIST_NAMES)
     item = need(table, "item_id")
     wanted = [listed, item, *(name for name in ("time", "kind", value) if name is not None and name in table.columns)]
@@ -155,8 +159,22 @@ def seconds(column: Any, source: str) -> FloatArray:
         ) from None
 
 
-def _from_ubi(table: Table) -> Table:
-    """Events of User Behavior Insights as a click table; events that name no list or no item are no clicks."""
+def _file_in(folder: Path, name: str) -> Path:
+    """The file of that name in a folder, whatever its suffix."""
+    found = sorted(file for file in folder.iterdir() if file.name.partition(".")[0] == name)
+    if len(found) != 1:
+        has = ", ".join(file.name for file in found) or "none"
+        raise DataError(f"{folder}: found {has}; expected one file {name}.jsonl (or .parquet, .csv, .arrow)")
+    return found[0]
+
+
+def _from_ubi(table: Table, answers: Path | None) -> Table:
+    """Events of User Behavior Insights as a click table; events that name no list or no item are no clicks.
+
+    Args:
+        table: `ubi_events`.
+        answers: `ubi_queries`, where the events do not name lists themselves.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -165,7 +183,13 @@ def _from_ubi(table: Table) -> Table:
         item = pc.struct_field(rows["event_attributes"], ["object", "object_id"])
     except pa.ArrowException:
         raise DataError(f"{table.name}: expected event_attributes.object.object_id, the item of each event") from None
-    named = {"list_id": rows["query_id"], "item_id": item, "kind": rows["action_name"], "time": rows["timestamp"]}
+    lists = rows["query_id"]
+    if answers is not None:
+        queries = opened(answers)
+        asked = read(queries, [need(queries, name) for name in ("query_id", "query_response_id")], [])
+        at = pc.index_in(lists.cast(pa.string()), asked["query_id"].combine_chunks().cast(pa.string()))
+        lists = asked["query_response_id"].take(at)
+    named = {"list_id": lists, "item_id": item, "kind": rows["action_name"], "time": rows["timestamp"]}
     made = pa.table(named)
     made = made.filter(pc.and_(made["list_id"].is_valid(), made["item_id"].is_valid()))
     return Table(table.name, made.column_names, lambda columns, _: made.select(columns))
