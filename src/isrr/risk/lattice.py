@@ -21,6 +21,7 @@ WholeNumberArray = NDArray[np.object_]  # Python integers, of any size
 SMALLEST = float(np.finfo(np.float64).tiny)
 SIGNIFICANT_BITS = 32
 _FLOAT_BITS = 53
+STRIDE = 4  # lattice points; how far a gallop goes first, and by what factor further each time
 
 
 def whole_numbers(values: FloatArray) -> WholeNumberArray:
@@ -69,6 +70,7 @@ def smallest_yes(
     high: ArrayLike,
     n_grid: int,
     significant_bits: int = SIGNIFICANT_BITS,
+    guess: FloatArray | None = None,
 ) -> FloatArray:
     """The smallest lattice point in [low, high] that answers yes, for each configuration.
 
@@ -82,16 +84,27 @@ def smallest_yes(
         high: Returned where no smaller point answers yes; a scalar or (n_grid,).
         n_grid: Number of configurations.
         significant_bits: How fine the lattice is; fewer bits need fewer questions.
+        guess: Where to ask first, (n_grid,), positive: from there the search gallops until the answer changes. A good
+            guess saves questions; the result is the same.
     """
     shift = _FLOAT_BITS - significant_bits
     first = np.broadcast_to(_code(np.asarray(low, np.float64), shift), n_grid)
     no = first - 1
     yes = np.maximum(np.broadcast_to(_code(np.asarray(high, np.float64), shift), n_grid), first)
+    asked = np.zeros((2, n_grid), np.bool_)  # whether a no, and a yes, was heard
+    if guess is None:
+        asked[:] = True
+        guess = np.ones(n_grid)
+    near, stride = _code(np.asarray(guess, np.float64), shift), STRIDE
     while np.any(open_ := yes - no > 1):
-        middle = np.where(open_, (no + yes) // 2, first)
+        further = np.where(asked[0], no + stride, np.where(asked[1], yes - stride, near))
+        middle = np.where(asked.all(axis=0), (no + yes) // 2, np.clip(further, no + 1, yes - 1))
+        middle = np.where(open_, middle, np.maximum(yes - 1, first))  # a closed one is asked for nothing
+        stride = min(STRIDE * stride, 1 << 60)
         answer = answers(_point(middle, shift))
         yes = np.where(open_ & answer, middle, yes)
         no = np.where(open_ & ~answer, middle, no)
+        asked |= np.stack([~answer, answer])
     return _point(yes, shift)
 
 
