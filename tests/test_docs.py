@@ -55,6 +55,8 @@ def library(tmp_path_factory):
     folder = tmp_path_factory.mktemp("library")
     judged = judged_queries(600, 20230)
     write_queries(judged, folder / "judged.parquet")
+    (folder / "isrr-demo").mkdir()
+    write_queries(judged, folder / "isrr-demo" / "judged.parquet")
     write_queries(judged_queries(200, 20231, 1_000), folder / "validation.parquet")
     new = judged_queries(150, 20232, 2_000)
     write_queries(new, folder / "new-judged.parquet")

@@ -60,18 +60,20 @@ def calibrate(
     validation: Annotated[
         Path | None,
         typer.Option(
-            help="Other judged queries, which decide what is tested in which order. Without them, some of the judged "
-            "queries are set aside for that."
+            help="Other judged queries, used to decide which rankers are tested, and in which order. Without them, "
+            "some of the judged queries are set aside for this."
         ),
     ] = None,
     floor: Annotated[
         float | None,
         typer.Option(
-            help="Least share of its deterministic utility that each single query keeps, averaged over draws; 0 for "
-            "none. By default chosen from the number of queries, for promises 'of deterministic'."
+            help="Smallest share of its quality in the order by score that each query keeps, averaged over its random "
+            "lists; 0 for none. For promises 'of deterministic', the default depends on the number of queries."
         ),
     ] = None,
-    attempts: Annotated[int, typer.Option(help="Number of planned analyses of this data; δ is split over them.")] = 1,
+    attempts: Annotated[
+        int, typer.Option(help="Number of planned analyses of this data; each gets its part of the allowed error.")
+    ] = 1,
     distinct: Annotated[
         bool, typer.Option("--distinct", help="Count queries with identical scores and relevance once.")
     ] = False,

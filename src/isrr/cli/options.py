@@ -30,7 +30,7 @@ Judged = Annotated[
     str | None,
     typer.Argument(
         help="Judged queries, one row per item: query, item, score, relevance. Parquet (also a pattern such as "
-        "'judged/*.parquet'), CSV, JSONL or Arrow. Omit it with --run and --qrels, or with --log and --clicks.",
+        "'judged/*.parquet'), CSV, JSONL or Arrow. Omit it with --run and --qrels, or with --clicks.",
         show_default=False,
     ),
 ]
@@ -49,7 +49,8 @@ Promises = Annotated[
     typer.Option(
         "--promise",
         "-p",
-        help=f"The promise. Examples: {'; '.join(PROMISES)}. Repeat the option for several that must all hold.",
+        help=f"The promise; 'deterministic' is the order by score. Examples: {'; '.join(PROMISES)}. Repeat the option "
+        "for several that must all hold.",
         autocompletion=offered_promises,
     ),
 ]
@@ -159,16 +160,14 @@ def with_clicks(command: Callable[..., None]) -> Callable[..., None]:
             None,
         ),
         "unit": (
-            Annotated[
-                str | None, choice("unit", "What is independent of each other; by default sessions, if logged", panel)
-            ],
+            Annotated[str | None, choice("unit", "Which units are independent; by default sessions, if logged", panel)],
             None,
         ),
         "first": (option(int, "How many lists of each unit count, from the earliest on."), 1),
         "within": (option(str | None, "How long after its list a click counts, e.g. 30m, 1h or 2d."), None),
         "most_clicks": (option(int, "If a list has more clicks than this, none of them count (a bot)."), 30),
         "kind": (option(str | None, "Count only clicks of this kind, such as purchase."), None),
-        "anchor": (option(float, "Share of lists that the new ranker serves in the order by score."), 0.0),
+        "anchor": (option(float, "Share of lists that the new ranker keeps in the order by score."), 0.0),
     }
     return _together("clicked", options)(command)
 
@@ -179,7 +178,9 @@ def with_columns(*roles: str) -> Callable[[Callable[..., None]], Callable[..., N
     if "item_group" in roles:
         between = "What stands between the groups of an item that has several, e.g. '|'."
         options["group_separator"] = (Annotated[str | None, typer.Option(help=between, rich_help_panel=GROUPS)], None)
-        missing = choice("missing_group", "Refuse items without a group (the default), or put them in none", GROUPS)
+        missing = choice(
+            "missing_group", "Refuse items without a group (the default), or treat them as belonging to none", GROUPS
+        )
         options["missing_group"] = (Annotated[str | None, missing], None)
     return _together("columns", options)
 
