@@ -26,17 +26,37 @@ def longest_query(offsets, start, stop):
 
 
 @njit(cache=True, nogil=True)
+def _sort_long(values, order):
+    # As `sort_falling`, by Shell's method: numba compiles its own sorts for seconds.
+    n = values.size
+    for i in range(n):
+        order[i] = i
+    gap = n
+    while gap > 1:
+        gap = 1 if gap < 5 else gap * 5 // 11
+        for i in range(gap, n):
+            item, at = order[i], i
+            value = values[item]
+            while at >= gap:
+                other = order[at - gap]
+                if values[other] > value or (values[other] == value and other < item):
+                    break
+                order[at] = other
+                at -= gap
+            order[at] = item
+    tied = False
+    for i in range(1, n):
+        tied |= values[order[i]] == values[order[i - 1]]
+    return tied
+
+
+@njit(cache=True, nogil=True)
 def sort_falling(values, order):
     # order (n,)  out: positions by falling value, equal ones in input order
     # Returns whether two values are equal.
     n = values.size
     if n > COUNTING:
-        tied = False
-        by_value = np.argsort(-values, kind="mergesort")
-        for i in range(n):
-            order[i] = by_value[i]
-            tied |= i > 0 and values[by_value[i]] == values[by_value[i - 1]]
-        return tied
+        return _sort_long(values, order)
     for i in range(n):
         order[i] = -1
     above = 0

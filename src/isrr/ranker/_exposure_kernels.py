@@ -21,7 +21,7 @@ def exact_exposure(weights, heads, n_admitted, place_weights, laguerre_nodes, la
     # exposure (n_weights, ≥ n)     out: the expected weight of each item's place, items by falling score
     n, n_weights = weights.size, place_weights.shape[0]
     k = min(place_weights.shape[1], n)
-    first = 0
+    first = np.int64(0)  # not a literal, for which all of the exact evaluation would be compiled once more
     while first < min(n_admitted, k):
         last = first + 1
         while last < n_admitted and heads[last] == heads[first]:

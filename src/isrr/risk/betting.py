@@ -91,5 +91,5 @@ def _run(losses: FloatArray, alpha: ArrayLike, delta: ArrayLike, prior_deviation
     n_grid = losses.shape[1]
     certified = np.empty(n_grid, np.bool_)
     alphas, deltas = (np.array(np.broadcast_to(level, n_grid), np.float64) for level in (alpha, delta))
-    hedge(losses, alphas, deltas, prior_deviation, certified)
+    hedge(np.ascontiguousarray(losses), alphas, deltas, prior_deviation, certified)
     return certified
