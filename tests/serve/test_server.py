@@ -1,5 +1,6 @@
 """The service as processes: workers, reloads, kills, shutdown, a real client."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -21,7 +22,7 @@ from scipy.stats import chisquare
 import oracles
 from isrr import Queries
 from isrr.data.served_log import read_log
-from isrr.serve.connection import PIPELINED
+from isrr.serve.connection import PIPELINED, PromptConnection
 from isrr.serve.served_log import mend
 from isrr.serve.server import Supervisor
 from serving import Load, Server, unnamed
@@ -268,6 +269,18 @@ def test_a_client_that_asks_for_open_paths_and_never_reads_keeps_nobody_out_and_
     finally:
         deaf.close()
         assert server.stop() == 0
+
+
+def test_a_connection_that_is_closed_with_answers_unread_is_cut_off_in_time():
+    async def closed():
+        done, connection = [], object.__new__(PromptConnection)
+        connection.transport = SimpleNamespace(close=lambda: done.append("close"), abort=lambda: done.append("abort"))
+        connection.loop, connection._send_timeout, connection._unread = asyncio.get_running_loop(), 0.01, None
+        connection.timeout_keep_alive_handler()
+        await asyncio.sleep(0.05)
+        return done
+
+    assert asyncio.run(closed()) == ["close", "abort"]
 
 
 @pytest.mark.parametrize("given", ["", "  "])
