@@ -1,4 +1,4 @@
-"""What each count of this folder would notice: `pytest -v` lists the counts with their power against a level of 3δ."""
+"""What each count of this folder would notice: `pytest -vv` lists the counts with their power against a level of 3δ."""
 
 import pytest
 
