@@ -34,7 +34,7 @@ class Count(NamedTuple):
         return float(binom.sf(self.most, self.repeats, 3 * self.delta))
 
     def __str__(self) -> str:
-        return f"{self.most} of {self.repeats:,} at δ = {self.delta:g}: power {self.power:.4f}"
+        return f"{self.most} of {self.repeats:,} at delta = {self.delta:g}: power {self.power:.4f}"
 
 
 COUNTS = {
