@@ -14,7 +14,7 @@ from isrr.certificate import Certificate
 from isrr.errors import CertificateError, DataError, PromiseError
 from isrr.promises.promise import Promise
 from isrr.risk.eprocess import EProcess, bets
-from isrr.status import Status, read_status, set_term, status_file
+from isrr.status import Status, read_status, revoke, set_term, status_file
 
 
 @pytest.fixture(scope="module")
@@ -327,4 +327,26 @@ def test_a_damaged_status_blocks_no_revocation_but_no_term_is_written_over_it(ce
         assert read_status(file, promised.id).status == "revoked"
     set_term(file, promised.id, "2999-01-01")
     found = read_status(file, promised.id)
+    assert (found.status, found.expires) == ("revoked", "2999-01-01")
+
+
+def test_a_revocation_and_a_term_written_at_the_same_time_are_both_kept(tmp_path, monkeypatch):
+    file, both = tmp_path / "ranker.json", Barrier(2)
+
+    def read_and_wait(*asked):
+        found = read_status(*asked)
+        with suppress(BrokenBarrierError):
+            both.wait(0.2)  # where nobody waits for the other, each has read before the other writes
+        return found
+
+    monkeypatch.setattr("isrr.status.read_status", read_and_wait)
+    threads = [
+        Thread(target=revoke, args=(file, "x", "broken")),
+        Thread(target=set_term, args=(file, "x", "2999-01-01")),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = read_status(file, "x")
     assert (found.status, found.expires) == ("revoked", "2999-01-01")

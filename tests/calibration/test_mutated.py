@@ -96,3 +96,38 @@ def test_a_mutated_outcome_is_refused_or_read_as_what_it_says(outcomes, kind, tm
         ended["read"] += 1
     assert ended["refused"] > 0.4 * MUTATIONS
     assert ended["read"] > 0.02 * MUTATIONS
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "said"),
+    [
+        (("confidence",), 1.7, "confidence must lie in"),
+        (("provenance", "score_quantiles"), [0.0, 1.0, 2.0, 3.0], "score_quantiles must be five rising numbers"),
+        (
+            ("provenance", "eligibility_quantiles"),
+            [0.9, 0.5, 0.4, 0.3, 0.2],
+            "eligibility_quantiles must be five rising",
+        ),
+        (("provenance", "n_queries"), 0, "counts of queries must not be negative, and some must have been tested on"),
+        (("provenance", "n_repeated"), -1, "counts of queries must not be negative"),
+        (("provenance", "look"), 0, "analyses are counted from 1"),
+        (("tests", 0, "pvalue"), 1.5, "a test on .* queries with p = 1.5"),
+        (("tests", 0, "level"), -3.0, "-3"),
+        (("utility", "low"), 1e6, "lies outside its interval"),
+        (("ranker", "temperature"), -1.0, "temperature"),
+    ],
+    ids=lambda case: ".".join(map(str, case)) if isinstance(case, tuple) else None,
+)
+def test_what_cannot_be_is_refused_with_the_reason(outcomes, tmp_path, where, value, said):
+    file = tmp_path / "ranker.json"
+    outcomes["certificate"].save(file)
+    document = json.loads(file.read_text())
+    *to, last = where
+    holder = document
+    for key in to:
+        holder = holder[key]
+    assert holder[last] != value
+    holder[last] = value
+    file.write_text(json.dumps(document))
+    with pytest.raises(CertificateError, match=f"damaged certificate: .*{said}"):
+        load(file, trust_edited=True)

@@ -1,13 +1,16 @@
 """What an outcome says, and that it is the same again when it is loaded."""
 
 import json
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from isrr import Abstention, Certificate, CertificateError, calibrate, load
+from isrr import Abstention, Certificate, CertificateError, Promise, calibrate, load
+from isrr.calibration.path import n_set_aside
+from isrr.calibration.request import Request
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
 
@@ -40,6 +43,13 @@ def test_an_abstention_says_why_and_what_would_help(judged):
     assert impossible.queries_needed is None
     assert "not met even by the safest" in impossible.reason
     assert "these queries prove at most ndcg@5 >= 0." in str(impossible)
+
+
+def test_the_queries_that_an_abstention_asks_for_leave_enough_to_test_on(judged, monkeypatch):
+    in_all = calibrate(judged[:25], PROMISE, floor=0).queries_needed
+    monkeypatch.setattr("isrr.calibration.outcome.judged_in_all", lambda n_tested, *_, **__: math.ceil(n_tested))
+    tested = calibrate(judged[:25], PROMISE, floor=0).queries_needed
+    assert in_all - n_set_aside(in_all, Request((Promise.parse(PROMISE),)), given=False) >= tested
 
 
 def test_a_notebook_shows_the_outcome_and_a_shell_its_name(judged):

@@ -5,6 +5,8 @@ import pytest
 
 import isrr
 from isrr import PromiseError
+from isrr.calibration.path import n_set_aside
+from isrr.calibration.request import Request
 from isrr.promises.promise import Promise
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
@@ -55,6 +57,14 @@ def test_a_plan_per_segment_is_that_of_the_neediest_one(judged):
         isrr.plan(judged[few], segmented)
     with pytest.raises(PromiseError, match="a promise per segment needs pilot queries"):
         isrr.plan(None, segmented, utility=0.6)
+
+
+def test_a_plan_counts_the_queries_that_calibration_sets_aside(judged, monkeypatch):
+    needed, request = isrr.plan(judged, PROMISE).queries_needed, Request((Promise.parse(PROMISE),))
+    monkeypatch.setattr("isrr.calibration.path.n_set_aside", lambda *_, **__: 0)
+    tested = isrr.plan(judged, PROMISE).queries_needed
+    assert tested < needed
+    assert needed - n_set_aside(needed, request, given=False) - tested in (0, 1)
 
 
 def test_a_plan_reads_tables_with_columns_of_other_names(judged, tmp_path):

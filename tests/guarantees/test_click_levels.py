@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from counts import COUNTS, Count
 from isrr.calibration.path import SearchPath
 from isrr.clicks.calibrate import click_sample
 from isrr.clicks.estimate import estimated
@@ -23,9 +24,10 @@ from isrr.risk.eprocess import EProcess
 
 pytestmark = pytest.mark.guarantee
 
-N, REPEATS, AT_ONCE, DELTA, K = 10_000, 2_000, 50, 0.05, 3
-MOST = binom.ppf(0.999, REPEATS, DELTA)
-MOST_ANYTIME = binom.ppf(0.999, REPEATS, 0.4 * DELTA)  # they err less often than they may within 5,000 sessions
+N, AT_ONCE, K = 10_000, 50, 3
+REPEATS, DELTA, _ = COUNT = COUNTS["click certificates"]
+MOST = COUNT.most
+MOST_ANYTIME = Count(REPEATS, 0.4 * DELTA).most  # they err less often than they may within 5,000 sessions
 LOGGER = GPLRanker(k=K, temperature=0.4, anchor=0.8)
 HOT = GPLRanker(k=K, temperature=0.8)
 

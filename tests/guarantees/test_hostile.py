@@ -2,35 +2,33 @@
 
 * Rows sorted by relevance within a query, scores rounded, no item ids: whoever breaks ties by row knows the labels.
 * Every judged query copied five times, under fresh ids.
-* Ids chosen so that hard queries are set aside, which a public hash of the id would allow.
+* Ids chosen so that hard queries are set aside, which a public hash of the ids would allow.
 * Relevance in other units: click-through rates, or revenue.
 * A check on so few queries that no interval means anything.
 
 The population is a finite pool, drawn from with replacement, each draw under a fresh id. The promise is one that the
-tested ranker just does not keep on the pool, so that every certificate is false. Power: a level of 3δ would be counted
-as exceeding δ with a probability above 0.999 (500 repetitions).
+tested ranker just does not keep on the pool, so that every certificate is false.
 """
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 import isrr
+from counts import COUNTS
 from isrr import GPLRanker, Promise, Queries, calibrate, evaluate
 from isrr.calibration.check import LEAST_TO_TELL, _kept
 from isrr.calibration.path import n_set_aside
 from isrr.calibration.request import Request
 from isrr.calibration.table import Sums, canonical_order
 from isrr.calibration.tasks import ALL, FindRepeats
-from isrr.data.identifiers import identifier_key
 from isrr.risk import betting
 
 pytestmark = pytest.mark.guarantee
 
-DELTA, REPEATS, N, K, N_ITEMS = 0.1, 500, 200, 3, 6
-MOST_WRONG = binom.ppf(1 - 1e-4, REPEATS, DELTA)  # a procedure of level delta exceeds it once in ten thousand times
+N, K, N_ITEMS = 200, 3, 6
+REPEATS, DELTA, _ = COUNT = COUNTS["misleading data"]
 NDCG = Promise("ndcg", K, at_least=0.5)
 COLD, WARM = (GPLRanker(k=K, temperature=t) for t in (1e-3, 0.5))  # cold: items of equal scores share their places
 
@@ -74,7 +72,7 @@ def test_rows_sorted_by_relevance_do_not_leak_through_ties(pool):
     rows, ids = rng.integers(0, len(pool[0]), N * REPEATS), rng.integers(0, 2**60, N * REPEATS)
     queries = queries_of(pool[0][rows], pool[1][rows], ids)
     wrong = certified(promise, ndcg_of(queries, by_score).reshape(REPEATS, N).T)
-    assert DELTA / 4 * REPEATS < wrong.sum() <= MOST_WRONG
+    assert DELTA / 4 * REPEATS < wrong.sum() <= COUNT.most
     first = queries[:N]
     outcome = calibrate(first, promise, 1 - DELTA, path=[by_score])
     assert outcome.abstained != certified(promise, ndcg_of(first, by_score)[by_key(first), None])[0]
@@ -101,8 +99,8 @@ def test_copies_counted_once_are_false_at_most_delta_often(pool):
                 assert outcome.abstained != certified(promise, values[:, None])[0]
                 assert outcome.provenance.n_repeated == 4 * n
                 assert any("repeated queries" in warning for warning in outcome.warnings) != counted
-    assert certified(promise, np.transpose(wrong)).sum() <= MOST_WRONG
-    assert certified(promise, np.transpose(plain)).sum() > MOST_WRONG  # five copies are not five queries
+    assert certified(promise, np.transpose(wrong)).sum() <= COUNT.most
+    assert certified(promise, np.transpose(plain)).sum() > COUNT.most  # five copies are not five queries
 
 
 def test_whoever_picks_ids_does_not_pick_what_is_tested(pool):
@@ -113,13 +111,14 @@ def test_whoever_picks_ids_does_not_pick_what_is_tested(pool):
         rows, ids = rng.integers(0, len(pool[0]), N), rng.integers(0, 2**60, N)
         hardest = np.argsort(ndcg[rows])
         rows = rows[hardest]
-        ids = ids[np.argsort([identifier_key(each) for each in ids.tolist()])]  # the hardest has the smallest hash
+        named = replace(queries_of(pool[0][rows], pool[1][rows], ids), scores=None)
+        ids = ids[canonical_order(named.keys, named.scores_fingerprint)]  # the hardest first, as far as ids tell
         queries = queries_of(pool[0][rows], pool[1][rows], ids)
         wrong.append(ndcg[rows[by_key(queries)[n_aside:]]])
         unkeyed.append(rng.permutation(ndcg[rows[n_aside:]]))
     outcome = calibrate(queries, promise, path="front")
     assert outcome.provenance.n_set_aside == n_aside
-    assert certified(promise, np.transpose(wrong)).sum() <= MOST_WRONG
+    assert certified(promise, np.transpose(wrong)).sum() <= COUNT.most
     assert certified(promise, np.transpose(unkeyed)).mean() > 0.9
 
 

@@ -4,18 +4,20 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest
 
+from counts import COUNTS
 from isrr.risk import betting
 from isrr.risk.pvalues import hoeffding_bentkus
 from isrr.risk.select import SELECTIONS, fixed_sequence, pointwise
 
 pytestmark = pytest.mark.guarantee
 
-REPEATS, DELTA, SEED = 4_000, 0.05, 20230
+REPEATS, DELTA, _ = COUNT = COUNTS["survivors of a selection"]
+SEED = 20230
 CORRECTED = ["fixed_sequence", "holm", "bonferroni"]
 
 
-def holds(wrong, repeats=REPEATS):
-    return binomtest(int(wrong), repeats, DELTA, alternative="greater").pvalue > 1e-3
+def holds(wrong, count=COUNT):
+    return wrong <= count.most
 
 
 def false_survivors(select, pvalues, false):
@@ -61,10 +63,10 @@ def test_a_risk_that_rises_and_falls_is_no_exception():
 
 @pytest.mark.parametrize("n", [50, 200])
 def test_betting_along_a_sequence_keeps_the_promise_and_pointwise_breaks_it(n):
-    repeats, risk = 2_000, np.r_[0.01, np.full(20, 0.3 + 1e-9)]
-    losses = (np.random.default_rng(SEED).random((n, repeats, 21)) < risk).astype(float)
-    certified = betting.certifies(losses.reshape(n, -1), 0.3, DELTA).reshape(repeats, 21)
+    count, risk = COUNTS["survivors of betting"], np.r_[0.01, np.full(20, 0.3 + 1e-9)]
+    losses = (np.random.default_rng(SEED).random((n, count.repeats, 21)) < risk).astype(float)
+    certified = betting.certifies(losses.reshape(n, -1), 0.3, DELTA).reshape(count.repeats, 21)
     pvalues = np.where(certified, 0.0, 1.0)
-    assert holds(false_survivors(fixed_sequence, pvalues, risk > 0.3), repeats)
-    assert not holds(false_survivors(pointwise, pvalues, risk > 0.3), repeats)
+    assert holds(false_survivors(fixed_sequence, pvalues, risk > 0.3), count)
+    assert not holds(false_survivors(pointwise, pvalues, risk > 0.3), count)
     assert np.mean(certified[:, 0]) > 0.9

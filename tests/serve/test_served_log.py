@@ -184,6 +184,7 @@ def test_a_folder_that_is_gone_stops_the_service_until_it_is_back(logging, folde
     folder.rename(away)
     if how == "replaced":
         folder.mkdir()
+    assert (log.problem() is None) == (how == "replaced")  # noticed before anything is lost
     assert ask(logging).status_code == (200 if how == "replaced" else 503)
     assert (log.problem() is None) == (how == "replaced")
     if how == "moved":
@@ -199,11 +200,16 @@ def test_a_folder_that_is_gone_stops_the_service_until_it_is_back(logging, folde
     assert len(logged) == {"moved": 2, "removed": 1, "replaced": 3}[how]
 
 
-def test_a_file_that_is_gone_is_begun_anew_and_loses_nothing_that_is_acknowledged_later(logging, folder):
-    ask(logging)
-    next(folder.glob("*.jsonl")).unlink()
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_file_that_is_gone_is_begun_anew_and_loses_nothing_that_is_acknowledged_later(logging, folder, how):
+    first = ask(logging).json()["list_id"]
+    (file,) = folder.glob("*.jsonl")
+    if how == "replaced":  # by a copy under the same name
+        shutil.copy(file, folder / "copy").rename(file)
+    else:
+        file.unlink()
     later = [ask(logging).json()["list_id"] for _ in range(3)]
-    assert [line["list_id"] for line in raw(folder)] == later
+    assert [line["list_id"] for line in raw(folder)] == ([first] if how == "replaced" else []) + later
 
 
 def test_a_file_that_others_cut_is_never_filled_up_with_nothing(logging, folder, monkeypatch):

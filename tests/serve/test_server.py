@@ -1,5 +1,6 @@
 """The service as processes: workers, reloads, kills, shutdown, a real client."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -21,6 +22,7 @@ from scipy.stats import chisquare
 import oracles
 from isrr import Queries
 from isrr.data.served_log import read_log
+from isrr.serve.connection import PIPELINED, PromptConnection
 from isrr.serve.served_log import mend
 from isrr.serve.server import Supervisor
 from serving import Load, Server, unnamed
@@ -240,29 +242,45 @@ def test_a_damaged_ranker_file_is_refused_before_anything_starts(tmp_path):
     assert "not a certificate" in found.stderr
 
 
-def test_clients_that_ask_for_open_paths_and_never_read_keep_nobody_out_and_are_cut_off(ranker_file):
-    settings = 'Settings(Path(sys.argv[2]), api_key="x", max_concurrency=4, send_timeout=2.0)'
+@pytest.mark.parametrize("flooding", [False, True])
+def test_a_client_that_asks_for_open_paths_and_never_reads_keeps_nobody_out_and_is_cut_off(ranker_file, flooding):
+    settings = 'Settings(Path(sys.argv[2]), api_key="x", max_concurrency=1, send_timeout=3.0)'
     imports = "import sys; from pathlib import Path; from isrr.serve.server import run; from isrr.serve.settings import"
     server = Server(ranker_file, program=f'{imports} Settings; run({settings}, host="127.0.0.1", port=0)')
-    deaf = []
+    ask = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * (PIPELINED // 2)
+    deaf = socket.socket()
     try:
-        for _ in range(12):
-            client = socket.socket()
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            client.settimeout(1)
-            client.connect(("127.0.0.1", server.port))
-            deaf.append(client)
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.settimeout(1)
+        deaf.connect(("127.0.0.1", server.port))
+        with httpx.Client(base_url=server.url, headers={"X-API-Key": "x"}) as watching:
+            answered, end = documents_sent(watching), time.monotonic() + 1
+            while time.monotonic() < end:  # until answers fill all that lies between the two
+                deaf.sendall(ask)
+                answered, end = answered + PIPELINED // 2, time.monotonic() + 0.3
+                while documents_sent(watching) < answered and time.monotonic() < end:
+                    time.sleep(0.002)
+        if flooding:
             with contextlib.suppress(OSError):
-                for _ in range(200):
-                    client.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 10)
-                    time.sleep(0.001)
-        for _ in range(10):
+                deaf.sendall(2 * ask)
+        for _ in range(5):
             assert httpx.post(f"{server.url}/rank", json=BODY, headers={"X-API-Key": "x"}).status_code == 200
-        server.wait(lambda: established(server.port) == 0, 20)
+        server.wait(lambda: established(server.port) == 0, 10)
     finally:
-        for client in deaf:
-            client.close()
+        deaf.close()
         assert server.stop() == 0
+
+
+def test_a_connection_that_is_closed_with_answers_unread_is_cut_off_in_time():
+    async def closed():
+        done, connection = [], object.__new__(PromptConnection)
+        connection.transport = SimpleNamespace(close=lambda: done.append("close"), abort=lambda: done.append("abort"))
+        connection.loop, connection._send_timeout, connection._unread = asyncio.get_running_loop(), 0.01, None
+        connection.timeout_keep_alive_handler()
+        await asyncio.sleep(0.05)
+        return done
+
+    assert asyncio.run(closed()) == ["close", "abort"]
 
 
 @pytest.mark.parametrize("given", ["", "  "])
@@ -278,18 +296,20 @@ def test_an_empty_key_is_refused(ranker_file, given):
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_sighup_at_any_moment_of_the_start_ends_nothing(ranker_file, workers):
-    program = "import runpy, sys; sys.argv[0] = 'isrr'; runpy.run_module('isrr', run_name='__main__', alter_sys=True)"
+    early = "lambda event, args: args[:1] == ('isrr.cli.main',) and os.kill(os.getpid(), signal.SIGHUP)"
+    begin = "sys.argv[0] = 'isrr'; runpy.run_module('isrr', run_name='__main__', alter_sys=True)"
+    program = f"import os, runpy, signal, sys; sys.addaudithook({early}); {begin}"
     command = [sys.executable, "-c", program, "serve", str(ranker_file), "--port", "0", "--workers", workers]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
         blocked = re.compile(r"SigBlk:\s+[0-9a-f]*[13579bdf]\n|SigCgt:\s+[0-9a-f]*[13579bdf]\n")
-        while not blocked.search(Path(f"/proc/{process.pid}/status").read_text()):
+        while process.poll() is None and not blocked.search(Path(f"/proc/{process.pid}/status").read_text()):
             time.sleep(0.005)
         ready, end = 0, time.monotonic() + 60
         lines = []
         reader = threading.Thread(target=lambda: lines.extend(process.stderr))
         reader.start()
-        while ready < int(workers) and time.monotonic() < end:
+        while process.poll() is None and ready < int(workers) and time.monotonic() < end:
             os.killpg(process.pid, signal.SIGHUP)
             time.sleep(0.02)
             ready = sum('"message": "ready"' in line for line in lines)
@@ -349,6 +369,12 @@ def test_workers_count_together(lasting):
     server.wait(lambda: {lists() - before for _ in range(10)} == {40.0}, 5)  # they tell each other once a second
     assert counted()['isrr_certificate_status{status="valid"}'] == "1.0"
     assert float(counted()["isrr_score_drift"]) > 0
+
+
+def documents_sent(watching):
+    """How many answers to /openapi.json have left a service of one worker."""
+    counts = watching.get("/metrics").text.splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in counts if "openapi.json" in line and "_total" in line)
 
 
 def established(port):

@@ -1,0 +1,53 @@
+"""How many errors a count of false certificates or alarms tolerates, and how surely it notices a level of 3δ."""
+
+from typing import NamedTuple
+
+from scipy.stats import binom
+
+
+class Count(NamedTuple):
+    """Repetitions of a procedure that may err with probability delta.
+
+    Attributes:
+        repeats: How often it is repeated.
+        delta: How often it may err.
+        false_alarms: Probability with which a procedure that errs exactly so often exceeds the limit.
+    """
+
+    repeats: int
+    delta: float
+    false_alarms: float = 1e-3
+
+    @property
+    def most(self) -> int:
+        """The largest number of errors that is tolerated."""
+        return int(binom.ppf(1 - self.false_alarms, self.repeats, self.delta))
+
+    @property
+    def power(self) -> float:
+        """Probability with which a procedure that errs three times as often as it may exceeds the limit.
+
+        Example:
+            >>> round(Count(200, 0.05).power, 3)
+            0.959
+        """
+        return float(binom.sf(self.most, self.repeats, 3 * self.delta))
+
+    def __str__(self) -> str:
+        return f"{self.most} of {self.repeats:,} at delta = {self.delta:g}: power {self.power:.4f}"
+
+
+COUNTS = {
+    "all bounds of a band": Count(500, 0.05),
+    "kept shares of a band": Count(300, 0.05),
+    "certificates, any kind of promise": Count(2_000, 0.1),
+    "independent configurations": Count(500, 0.1),
+    "click certificates": Count(2_000, 0.05),
+    "misleading data": Count(250, 0.1),
+    "alarms of the monitor": Count(500, 0.05),
+    "every kind of evidence": Count(500, 0.05),
+    "survivors of a selection": Count(1_000, 0.05),
+    "survivors of betting": Count(500, 0.05),
+    "calibration by default": Count(120, 0.1),
+    "calibration by default, other promises": Count(90, 0.1),
+}
