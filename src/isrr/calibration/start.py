@@ -69,8 +69,8 @@ def start(queries: Any, promise: str | Promise, *, explore: bool = False, **wher
 def exploring(base: GPLRanker, queries: Queries) -> GPLRanker:
     """The same ranker with an anchor, and with the temperature at which draws move 40 % of the exposure.
 
-    The temperature is told by what it does, because deviations mean little across scorers: the scores of one list may
-    lie close together and those of all lists far apart.
+    It is chosen by its effect, because a deviation means little across scorers: the scores within one list may lie
+    close together, and those of different lists far apart.
     """
     alone = replace(base, floor=0.0, anchor=0.0)
     temperatures = np.geomspace(COLDEST, HOTTEST, N_TEMPERATURES)

@@ -107,13 +107,13 @@ def status(
     within: Annotated[
         str | None,
         typer.Option(
-            help="How long after its list a click counts, e.g. 30m, 1h or 2d; fixed by the first look. 1h unless given."
+            help="How long after its list a click counts, e.g. 30m, 1h or 2d; fixed by the first look. By default 1h."
         ),
     ] = None,
     first: Annotated[
         int | None,
         typer.Option(
-            help="Lists of each session that count, the earliest ones; fixed by the first look. 1 unless given.", min=1
+            help="Lists of each session that count, the earliest ones; fixed by the first look. By default 1.", min=1
         ),
     ] = None,
     as_json: AsJson = False,

@@ -98,8 +98,8 @@ def monitor(
     within: Annotated[
         str | None,
         typer.Option(
-            help="With --clicks: how long after its list a click counts, the same at every look. 1h, or as in the "
-            "rollout that runs, unless given."
+            help="With --clicks: how long after its list a click counts, the same at every look. By default 1h, "
+            "or as in the present rollout."
         ),
     ] = None,
     state: Annotated[

@@ -22,7 +22,7 @@ from isrr.status import beside
 
 MOST_STEPS = 20
 BUDGET = 200_000  # sessions after which a step has failed
-WITHIN = 3_600.0  # seconds after a list within which clicks count, unless given
+WITHIN = 3_600.0  # seconds after a list within which clicks count by default
 Stage = Literal["running", "done", "failed"]
 
 

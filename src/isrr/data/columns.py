@@ -68,7 +68,7 @@ class Cast:
         return replace(self, roles=played, features=None, with_grades=with_grades)
 
     def with_groups(self, separator: str | None, missing: MissingGroup) -> "Cast":
-        """The same, with what `joined_groups` is told of the groups."""
+        """The same, with how groups are written; see `joined_groups`."""
         if missing not in get_args(MissingGroup):
             raise ValueError(f"`missing_group=` must be one of {', '.join(get_args(MissingGroup))}; got {missing!r}")
         if separator == "":

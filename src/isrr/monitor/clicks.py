@@ -42,9 +42,9 @@ class ClickMonitor:
 
     Args:
         certificate: What was promised, of a ranker with an anchor, or in a rollout.
-        delta: Probability of ever raising a false alarm; the certificate's own 1 − confidence unless given.
+        delta: Probability of ever raising a false alarm; by default the certificate's 1 − confidence.
         rollout: The rollout whose control arm is compared with, in place of the anchor.
-        within: Seconds after a list within which clicks on it count; an hour, or as in the rollout, unless given.
+        within: Seconds after a list within which clicks on it count; by default an hour, or as in the rollout.
         state: File that remembers what was counted; read if it is there, and written after each look.
 
     Attributes:
@@ -202,7 +202,7 @@ class ClickMonitor:
                 if state[name] != expected:
                     raise DataError(
                         f"{file}: the state of another watch ({name} {state[name]}; this one has {expected}); expected "
-                        "the same at every look, or a file of its own (`state=`)"
+                        "the same at every look, or a separate file (`state=`)"
                     )
             wealth = np.array(state["wealth"], np.float64)
             numbers = np.array([state[name] for name in ("until", "ours", "theirs", "strongest")], np.float64)
