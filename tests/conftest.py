@@ -1,5 +1,6 @@
-"""Queries that several tests share, and freshly compiled kernels."""
+"""What several tests share: queries, a browser, freshly compiled kernels."""
 
+import shutil
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +10,12 @@ import pytest
 
 import isrr
 from isrr import Queries
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+SWITCHES = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
 
 
 def drop_stale_kernels():
@@ -40,3 +47,14 @@ def many_queries():
     relevance = rng.choice(5, sizes.sum(), p=[0.5, 0.2, 0.15, 0.1, 0.05])
     scores = 0.6 * relevance + rng.normal(size=relevance.size)
     return Queries.from_arrays(scores=scores, relevance=relevance, group=sizes)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
+        yield running
+        running.close()

@@ -350,3 +350,13 @@ def test_a_revocation_and_a_term_written_at_the_same_time_are_both_kept(tmp_path
         thread.join()
     found = read_status(file, "x")
     assert (found.status, found.expires) == ("revoked", "2999-01-01")
+
+
+def test_it_says_what_was_kept_beside_what_is_promised_and_remembers_it(certificate, tmp_path):
+    promised, queries = absolute(certificate), judged(10)
+    monitor = Monitor(promised, state=tmp_path / "state.json")
+    monitor.update([line(promised, f"q{i}", ["a" if i else "c", "b"], time=i) for i in range(10)], queries)
+    for found in (monitor, Monitor(promised, state=tmp_path / "state.json")):
+        assert "kept so far  0.9000, promised ≥ 0.6000; evidence against the promise 0." in str(found)
+        assert " of the 20 that revoke it\n" in str(found)
+    assert "kept so far  nothing, promised ≥ 0.6000" in str(Monitor(promised))

@@ -283,7 +283,7 @@ class Certificate(Outcome):
             f"promise      {self._promise()}",
             f"confidence   {self.confidence:.4g}: at most {wrong} of such certificates are wrong",
         ]
-        lines += [f"kept         {test.in_words}" for test in self.tests]
+        lines += [f"keeps        {test.in_words}" for test in self.tests]
         lines += [f"every query  {sentence}" for sentence in self.sure]
         lines += [
             f"{self.utility_name:<12} {self.utility.value:.4f}; order by score {self.deterministic_utility.value:.4f}",

@@ -1,4 +1,4 @@
-"""Numbers as people read them: with their nouns, and shares in percent."""
+"""Numbers as people read them: with their nouns, shares in percent, evidence beside what it takes."""
 
 
 def counted(number: int, noun: str) -> str:
@@ -21,3 +21,14 @@ def percent(share: float) -> str:
         ('17.3 %', '30.0 %')
     """
     return f"{100 * share:.1f} %"
+
+
+def against(evidence: float, alarm_at: float) -> str:
+    """Evidence against a promise, beside what revokes it.
+
+    Example:
+        >>> against(0.7512, 20.0)
+        'evidence against the promise 0.75 of the 20 that revoke it'
+    """
+    shown = f"{evidence:.2f}" if evidence < 100 else f"{evidence:,.0f}"
+    return f"evidence against the promise {shown} of the {alarm_at:.4g} that revoke it"

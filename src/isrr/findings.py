@@ -82,7 +82,9 @@ class Test:
         promised = f"promised {sign} {self.promise.shown(self.promise.target).removesuffix(unit)}"
         proven = "" if self.level is None else f", proven {sign} {self.promise.shown(self.level).removesuffix(unit)}"
         where = "" if self.segment is None else f" in segment {self.segment!r}"
-        return f"{shown}{where} ({promised}{proven})"
+        title = self.promise.measure.title
+        about = f"{shown} {title}" if self.promise.of == "deterministic" else f"{title} at {shown}"
+        return f"{about}{where} ({promised}{proven})"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from isrr import Certificate, DataError, GPLRanker, Queries, calibrate, write_queries
-from isrr.calibration.path import judged_in_all, n_set_aside
+from isrr.calibration.needed import judged_in_all
+from isrr.calibration.path import n_set_aside
 from isrr.calibration.request import Request
 from isrr.calibration.table import canonical_order
 from isrr.promises.promise import Promise

@@ -88,3 +88,16 @@ def test_a_planned_size_certifies_about_as_often_as_planned(promise):
     n = promise.queries_needed(losses, 0.05)
     held = betting.certifies(rng.choice(losses, (n, 1_000)), promise.tested_alpha(), 0.05, promise.prior_deviation())
     assert 0.74 < held.mean() < 0.9
+
+
+@pytest.mark.parametrize(
+    ("n", "promise"), [(60, "ndcg@5 >= 99% of deterministic"), (250, "ndcg@5 >= {:.3f}"), (400, "ndcg@5 >= {:.3f}")]
+)
+def test_a_plan_and_an_abstention_on_the_same_queries_name_one_number(judged, n, promise):
+    pilot = judged[:n]
+    reached = isrr.evaluate(pilot, [isrr.GPLRanker.deterministic(5)], ["ndcg@5"]).mean("ndcg@5")[0]
+    wanted = promise.format(reached - 0.012)
+    outcome = isrr.calibrate(pilot, wanted)
+    assert outcome.abstained
+    # the safest configurations differ in their scale and floor alone; the search for the number is exact to 2 %
+    assert isrr.plan(pilot, wanted).queries_needed == pytest.approx(outcome.queries_needed, rel=0.02)

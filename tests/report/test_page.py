@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -16,11 +15,6 @@ from isrr.explore.retrace import retrace
 from isrr.report.made import report_start
 from isrr.report.page import page
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-SWITCHES = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 HOSTILE = [
     "<script>window.broken = 1</script>",
     "</script><img src=x onerror='window.broken = 1'>",
@@ -48,17 +42,6 @@ def made(queries, promise, **options):
     outcome = calibrate(queries, promise, **options)
     found = retrace(outcome, queries)
     return outcome, explore(found), portray(found)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        running = driver.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
-        yield running
-        running.close()
 
 
 @pytest.fixture

@@ -196,7 +196,7 @@ FIELDS = st.sampled_from(["query_id", "items", "session", "k", "seed", "page", "
     max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
-    st.sampled_from(["/rank", "/rank/batch", "/v2/rerank", "/rerank"]),
+    st.sampled_from(["/rank", "/rank/batch", "/preview", "/v2/rerank", "/rerank"]),
     st.dictionaries(FIELDS, JSON, max_size=5),
     st.lists(st.tuples(st.text(max_size=3) | st.integers(), st.floats() | st.integers()), max_size=8),
 )
@@ -206,6 +206,7 @@ def test_any_json_is_answered_with_a_documented_code(client, path, fields, pairs
     shapes = {
         "/rank": {"query_id": "q", "items": items},
         "/rank/batch": {"queries": [{"query_id": "q", "items": items}]},
+        "/preview": {"queries": [{"query_id": "q", "items": items}]},
         "/v2/rerank": {"query": "q", "documents": items},
         "/rerank": {"query": "q", "texts": ids, "scores": [score for _, score in pairs]},
     }

@@ -78,8 +78,17 @@ class Sample(ABC):
     def upper_bound(self, columns: Sequence[int], delta: float, *, rough: bool = False) -> FloatArray:
         """Upper confidence bounds on the risk of configurations; NaN where sums give none."""
 
-    def queries_needed(self, column: int, delta: float, target: float | None = None) -> int | None:
-        """About how many queries like these certify a configuration 8 times out of 10; None when no number does."""
+    def queries_needed(
+        self, column: int, delta: float, target: float | None = None, floor: float | None = None
+    ) -> int | None:
+        """About how many queries like these certify a configuration 8 times out of 10; None when no number does.
+
+        Args:
+            column: The configuration.
+            delta: Level of the test.
+            target: Another target than the promise's.
+            floor: Another floor than the configuration's; sums know nothing of it.
+        """
         promise = self.promise if target is None else self.promise.at(target)
         mean, deviation = self.loss(column, promise.target)
         return size.needed(mean, deviation, promise.tested_alpha(), delta, paired=promise.of is not None)
@@ -192,11 +201,15 @@ class KeptSample(Sample):
         losses = self.promise.at(target).losses(self.values[:, [column]], self.reference)
         return float(losses.mean()), float(losses.std())
 
-    def queries_needed(self, column: int, delta: float, target: float | None = None) -> int | None:
+    def queries_needed(
+        self, column: int, delta: float, target: float | None = None, floor: float | None = None
+    ) -> int | None:
         """About how many queries like these certify a configuration 8 times out of 10; None when no number does."""
         promise = self.promise if target is None else self.promise.at(target)
         losses = promise.losses(self.values[:, [column]], self.reference)[:, 0]
-        needed = promise.queries_needed(losses, delta, stretch=promise.stretch(float(self.floors[column])))
+        if floor is None or self.evidence not in MAY_BE_STRETCHED:
+            floor = float(self.floors[column])
+        needed = promise.queries_needed(losses, delta, floor=floor)
         return None if needed is None else needed * self.block
 
     def holds(self, targets: FloatArray, delta: float, n_tests: int = 1) -> BoolArray:

@@ -1,12 +1,13 @@
 """What a calibration says in the end: a certificate or an abstention, drawn up from the verdict and the table."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from isrr.calibration.certify import BOUNDS_WITHIN, Rule, Sample, Verdict, certify, cost_of, samples
-from isrr.calibration.path import SearchPath, judged_in_all
+from isrr.calibration.needed import Span, judged_needed, spans
+from isrr.calibration.path import SearchPath
 from isrr.calibration.request import Request
 from isrr.calibration.table import Table
 from isrr.certificate import Abstention, Cause, Certificate
@@ -19,6 +20,7 @@ from isrr.promises.promise import move_together
 from isrr.ranker.gpl import GPLRanker
 
 LEVEL_STEPS = 1_000  # in which the strongest certified target is told
+TestedIn = Callable[[Span], float | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +71,9 @@ class Findings:
             )  # fmt: skip
         level = request.level_each(len(self.path.rankers))
         tests = tuple(self._test(sample, self._safest(sample), level) for sample in self.found)
-        cause, reason, n_tested = self._why()
-        needed = None
-        if n_tested is not None:
-            share = provenance.n_queries / (provenance.n_queries + provenance.n_skipped)
-            needed = judged_in_all(n_tested, request, given=provenance.n_set_aside == 0, share_counted=share)
+        cause, reason, tested_in = self._why()
+        share, given = provenance.n_queries / (provenance.n_queries + provenance.n_skipped), provenance.n_set_aside == 0
+        needed = judged_needed(spans(request, given=given), tested_in, request, given=given, share_counted=share)
         return Abstention(
             request.promises, request.confidence, self.ranker, utility.title, tests, points, provenance,
             cause, reason, needed, self._frontier() if cause == "conflicting_promises" else (),
@@ -129,48 +129,56 @@ class Findings:
         """The first configuration of the path that has to be tested."""
         return int(np.argmin(sample.exempt)) if not sample.exempt.all() else 0
 
-    def _why(self) -> tuple[Cause, str, float | None]:
+    def _why(self) -> tuple[Cause, str, TestedIn]:
         """Why nothing was certified, and how many queries to test on would do."""
         if not move_together(self.request.promises):
             return self._why_not_together()
         delta = self.request.level_each(len(self.path.rankers))
-        needed: list[float | None] = []
+        failing = [
+            (sample, c)
+            for sample, c in ((sample, self._safest(sample)) for sample in self.found)
+            if not sample.only(c).holds(np.array([sample.promise.target]), delta)[0]
+        ]
+        if not failing:
+            return "conflicting_promises", "no configuration keeps all promises together", _no_number
         unmet, unproven = [], []
-        for sample in self.found:
-            promise, c = sample.promise, self._safest(sample)
-            if sample.only(c).holds(np.array([promise.target]), delta)[0]:
-                continue
-            in_cell = sample.queries_needed(c, delta)
-            needed.append(None if in_cell is None else in_cell * self.table.n_queries / sample.n_queries)
+        for sample, c in failing:
+            promise, measured = sample.promise, sample.promise.shown(float(sample.measured()[c]))
             best = f"{'fairest' if promise.safe_end == 'hot' else 'safest'} configuration{_where(sample)}"
-            measured = promise.shown(float(sample.measured()[c]))
-            if in_cell is None:
+            if sample.queries_needed(c, delta) is None:
                 unmet.append(f"'{promise}' is not met even by the {best}, at {measured}")
             else:
                 tested = counted(sample.n_queries, self.unit)
                 unproven.append(f"'{promise}' is met by the {best}, at {measured}, but {tested} cannot prove it")
-        if not needed:
-            return "conflicting_promises", "no configuration keeps all promises together", None
         cause: Cause = "out_of_reach" if unmet else "too_few_queries"
-        return cause, "; ".join(unmet + unproven), None if None in needed else max(n for n in needed if n is not None)
+        return cause, "; ".join(unmet + unproven), _no_number if unmet else self._tested_in(failing, delta)
 
-    def _why_not_together(self) -> tuple[Cause, str, float | None]:
+    def _tested_in(self, failing: Sequence[tuple[Sample, int]], delta: float) -> TestedIn:
+        """How many queries must be tested on for configurations to be certified, each in its own cell."""
+
+        def tested_in(span: Span) -> float | None:
+            needed = [sample.queries_needed(c, delta, floor=span.floor) for sample, c in failing]
+            if any(n is None for n in needed):
+                return None
+            cells = zip(needed, failing, strict=True)
+            return max(n * self.table.n_queries / sample.n_queries for n, (sample, _) in cells if n is not None)
+
+        return tested_in
+
+    def _why_not_together(self) -> tuple[Cause, str, TestedIn]:
         """The same for promises whose safe configurations may lie anywhere on the path."""
         met = np.stack([self._better(sample) >= self._better_target(sample) for sample in self.found])
         together = np.flatnonzero(met.all(axis=0))
         if together.size:
             c, delta = int(together[0]), self.request.level_each(len(self.path.rankers))
-            needed = [
-                (sample.n_queries, sample.queries_needed(c, delta))
+            failing = [
+                (sample, c)
                 for sample in self.found
                 if not sample.only(c).holds(np.array([sample.promise.target]), delta)[0]
             ]
             tested = counted(self.table.n_queries, "query")
             reason = f"{self._measured(c)} is met, but {tested} cannot prove it"
-            if any(n is None for _, n in needed):
-                return "too_few_queries", reason, None
-            in_all = [n * self.table.n_queries / n_queries for n_queries, n in needed if n is not None]
-            return "too_few_queries", reason, max(in_all, default=None)  # none: one before it on the path failed
+            return "too_few_queries", reason, self._tested_in(failing, delta) if failing else _no_number
         unmet = [
             f"'{sample.promise}'{_where(sample)} is not met by any configuration; the best reaches "
             f"{sample.promise.shown(float(sample.measured()[int(np.argmax(self._better(sample)))]))}"
@@ -178,8 +186,8 @@ class Findings:
             if not ours.any()
         ]
         if unmet:
-            return "out_of_reach", "; ".join(unmet), None
-        return "conflicting_promises", "each promise can be kept by itself, but no configuration keeps all", None
+            return "out_of_reach", "; ".join(unmet), _no_number
+        return "conflicting_promises", "each promise can be kept by itself, but no configuration keeps all", _no_number
 
     def _measured(self, column: int) -> str:
         """What one configuration reaches, promise by promise."""
@@ -220,6 +228,10 @@ def _highest(given: FloatArray, reached: FloatArray, target: float) -> float:
     slope = (reached[above] - reached[below, None]) / (given[above] - given[below, None])
     between = reached[below, None] + (target - given[below, None]) * slope
     return float(max(reached[above].max(), between.max(initial=-np.inf)))
+
+
+def _no_number(span: Span) -> None:
+    """No number of queries to test on helps."""
 
 
 def _where(sample: Sample) -> str:

@@ -17,7 +17,6 @@ of the judged queries, those of smallest key, are set aside for it and not teste
 alone, a share of all when the path is learned from them.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -290,26 +289,6 @@ def set_aside(
     return None, 0
 
 
-def judged_in_all(n_tested: float, request: Request, *, given: bool = False, share_counted: float = 1.0) -> int:
-    """How many judged queries leave so many to test on.
-
-    Args:
-        n_tested: Queries to test on.
-        request: What is asked of the calibration.
-        given: Whether validation queries fix the path, or the caller, so that none is set aside.
-        share_counted: Share of the queries that are tested on, the others having no relevant item.
-
-    Example:
-        >>> judged_in_all(800, Request((Promise.parse("ndcg@5 >= 0.5"),)))
-        1000
-    """
-    wanted = math.ceil(n_tested / share_counted)
-    n_judged = wanted
-    while not given and (missing := wanted - n_judged + n_set_aside(n_judged, request, given=False)) > 0:
-        n_judged += missing
-    return n_judged
-
-
 def refuse_shared(source: Source, validation: Queries) -> None:
     """A path fixed on the very queries it is tested on would void the promise."""
     made_ids = source.made_ids or validation.made_ids
@@ -358,7 +337,11 @@ def _fixed_by(
 
 def floored(request: Request, n_tested: int) -> Floor:
     """The floor of every configuration but the order by score, as arguments of the ranker."""
-    floor = 0.0 if request.path == "paper" else request.floor_for(n_tested)
+    return floor_arguments(request, 0.0 if request.path == "paper" else request.floor_for(n_tested))
+
+
+def floor_arguments(request: Request, floor: float) -> Floor:
+    """A floor as arguments of the ranker."""
     return {"floor": floor, "floor_weights": request.floor_weights} if floor else NO_FLOOR
 
 

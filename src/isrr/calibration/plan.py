@@ -7,18 +7,21 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from isrr.calibration.path import SearchPath, floored, front_path, judged_in_all, learnable, temperature_path
+from isrr.calibration.needed import Span, judged_in_all, judged_needed, spans
+from isrr.calibration.path import floor_arguments, front_path, learnable, set_aside, temperature_path
 from isrr.calibration.request import Request
-from isrr.calibration.tasks import refuse_single
+from isrr.calibration.table import shuffled
+from isrr.calibration.tasks import TakeCensus, refuse_single
 from isrr.counting import counted
 from isrr.data.queries import FloatArray, Queries
-from isrr.engines.source import Where, read_any
+from isrr.engines.source import Where, open_source, read_any
 from isrr.errors import PromiseError
 from isrr.metrics.disparity import fairness_gain
 from isrr.metrics.evaluate import evaluate
 from isrr.promises.promise import Promise, check_probability, objectives
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk import size
+from isrr.risk.lattice import BoolArray
 from isrr.risk.size import POWER
 from isrr.scores.standardize import scale_of
 
@@ -43,7 +46,8 @@ class Plan:
     Attributes:
         promise: The promise.
         confidence, power: Confidence of the certificate, and probability that calibration succeeds.
-        queries_needed: Judged queries needed for the safest configuration; with fewer, expect an abstention.
+        queries_needed: Judged queries needed for the safest configuration, including those set aside and, with a pilot,
+            those without a relevant item; with fewer, expect an abstention. An abstention says the same number.
         pessimistic: The same, if the pilot was one standard error too optimistic.
         utility_name: What the milestones' utility is measured by.
         milestones: What more queries gain, from safe to fair; empty without pilot queries.
@@ -63,8 +67,8 @@ class Plan:
         def needed(n: int | None) -> str:
             return "no number is enough" if n is None else counted(n, "judged query")
 
-        judged = "relevance" in self.promise.columns and self.promise.empty_query == "skip"
-        remark = " (with a relevant item each)" if judged else ""
+        guessed = not self.n_pilot and self.promise.empty_query == "skip"
+        remark = " (with a relevant item each)" if guessed else ""
         if self.queries_needed is None:
             remark = f": promise less{', or improve the scores' if self.promise.metric.rising else ''}"
         lines = [
@@ -121,87 +125,151 @@ def plan(
     if queries is None and where.get("run") is None:
         needed = _guessed(promised, request, power, utility, deviation)
         return Plan(promised, confidence, power, needed, None, "", (), 0)
-    pilot = _Pilot.of(request, read_any(queries, request.columns, **where))
-    needs = [pilot.queries_needed(c, power) for c in range(len(pilot.path.rankers))]
-    safest = _safest(needs)
-    pessimistic = pilot.queries_needed(safest, power, errors=1.0)
+    judged = read_any(queries, request.columns, **where)
+    refuse_single(int((judged.n_items == 1).sum()), len(judged))
+    pilot = _Pilot.of(request, judged, power)
     return Plan(
-        promised, confidence, power, needs[safest], pessimistic, pilot.utility_name, _milestones(pilot, needs),
+        promised, confidence, power, pilot.needed(), pilot.needed(errors=1.0), pilot.utility_name, pilot.milestones(),
         pilot.n_queries,
     )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
-class _Pilot:
-    """Configurations of the path that calibration would take, on pilot queries.
+class _Measured:
+    """Configurations of the path that calibration takes within a span, on pilot queries.
 
     Attributes:
-        request: What is asked.
-        path: The configurations.
+        rankers: The configurations that have to be tested, safest first.
         losses: In each segment that the promise is about, (n_queries there, n_grid).
-        share_counted: Share of the pilot queries that count.
-        utility_name: What utility is measured by.
         utility: Of each configuration, (n_grid,).
         gains: Share of the disparity of the order by score that each removes.
     """
 
-    request: Request
-    path: SearchPath
+    rankers: tuple[GPLRanker, ...]
     losses: list[FloatArray]
-    share_counted: float
-    utility_name: str
     utility: FloatArray
     gains: list[float]
 
+
+@dataclass(frozen=True, eq=False)
+class _Pilot:
+    """What calibration would find in each span of numbers of queries.
+
+    Attributes:
+        request: What is asked.
+        power: Probability that calibration succeeds.
+        n_queries: Pilot queries that count.
+        share_counted: Their share of all, among those that calibration of the pilot would test on.
+        utility_name: What utility is measured by.
+        tested: Those of the queries that count which calibration of the pilot would test on.
+        measured: The configurations in each span.
+    """
+
+    request: Request
+    power: float
+    n_queries: int
+    share_counted: float
+    utility_name: str
+    tested: list[BoolArray]
+    measured: dict[Span, _Measured]
+
     @classmethod
-    def of(cls, request: Request, queries: Queries) -> "_Pilot":
+    def of(cls, request: Request, queries: Queries, power: float) -> "_Pilot":
         """Measured on these queries; too few are refused."""
-        refuse_single(int((queries.n_items == 1).sum()), len(queries))
         (promise,) = request.promises
-        floor = floored(request, len(queries))
-        path = temperature_path(promise.k, scale_of(queries), [promise], "the pilot", floor)
-        if learnable(queries, request.promises):
-            path = front_path(queries, promise.k, [promise], "the pilot", floor)
         reported = objectives(request.promises, judged=queries.relevance is not None)
-        grid = [GPLRanker.deterministic(promise.k), *path.rankers]
-        found = evaluate(queries, grid, dict.fromkeys([*reported, promise.measure]))
-        values = found[promise.measure]
-        reference, counts = promise.reference(queries, values[:, 0]), ~np.isnan(values[:, 0])
-        losses = []
-        for segment, rows in promise.segments(queries).items():
-            _refuse_few(int((rows & counts).sum()), segment, promise)
-            losses.append(promise.losses(values[rows & counts, 1:], reference[rows & counts]))
-        disparity = found[reported[1]]
-        gains = [fairness_gain(column, disparity[:, 0]) for column in disparity[:, 1:].T]
-        share = float(counts.mean())
-        return cls(request, path, losses, share, reported[0].title, found.mean(reported[0])[1:], gains)
+        counts = promise.measure.counts(queries)
+        cells = [rows & counts for rows in promise.segments(queries).values()]
+        for segment, rows in zip(promise.segments(queries), cells, strict=True):
+            _refuse_few(int(rows.sum()), segment, promise)
+        source = open_source(queries)
+        census = source.run(TakeCensus(request.promises))
+        _, first_tested = set_aside(source, census, request, given=False, progress=None)
+        tested = shuffled(queries.keys, census.digest) >= np.uint64(first_tested)
+        learns = learnable(queries, request.promises)
+        measured = {}
+        for span in spans(request):
+            floor = floor_arguments(request, span.floor or 0.0)
+            if span.learns and learns:
+                path = front_path(queries, promise.k, [promise], "the pilot", floor)
+            else:
+                path = temperature_path(promise.k, scale_of(queries), [promise], "the pilot", floor)
+            rankers = tuple(ranker for ranker in path.rankers if not promise.kept_by_definition(ranker))
+            grid = [GPLRanker.deterministic(promise.k), *rankers]
+            found = evaluate(queries, grid, dict.fromkeys([*reported, promise.measure]))
+            values, disparity = found[promise.measure], found[reported[1]]
+            reference = promise.reference(queries, values[:, 0])
+            measured[span] = _Measured(
+                rankers,
+                [promise.losses(values[rows, 1:], reference[rows]) for rows in cells],
+                found.mean(reported[0])[1:],
+                [fairness_gain(column, disparity[:, 0]) for column in disparity[:, 1:].T],
+            )
+        return cls(
+            request, power, sum(int(rows.sum()) for rows in cells), float(counts[tested].mean()), reported[0].title,
+            [tested[rows] for rows in cells], measured,
+        )  # fmt: skip
 
-    @property
-    def n_queries(self) -> int:
-        """Pilot queries that count."""
-        return sum(len(losses) for losses in self.losses)
-
-    def queries_needed(self, c: int, power: float, errors: float = 0.0) -> int | None:
-        """Judged queries that certify a configuration in every segment; None when no number is enough.
+    def needed(self, errors: float = 0.0) -> int | None:
+        """Judged queries that certify the safest configuration, from the queries that calibration would test on.
 
         Args:
-            c: Which configuration.
-            power: Probability that calibration then succeeds.
             errors: By how many standard errors the true risk lies above the one measured.
         """
+        return self._judged({span: 0 for span in self.measured}, self.tested, errors)
+
+    def milestones(self) -> tuple[Milestone, ...]:
+        """For each step of disparity to be removed, the first configurations of each span's path that remove it.
+
+        The steps are such that about six lead to the most that can be certified; one goes beyond.
+        """
+        widest = self.measured[max(self.measured, key=lambda span: span.first)]
         (promise,) = self.request.promises
-        ranker = self.path.rankers[c]
-        if promise.kept_by_definition(ranker):
-            return None  # there is nothing to certify about it
-        tested: list[float] = []
-        for losses in (cell[:, c] for cell in self.losses):
-            shifted = losses + errors * losses.std() / math.sqrt(losses.size)
-            floor = ranker.floor if promise.floored(ranker) else 0.0
-            needed = promise.queries_needed(shifted, self.request.delta, power, promise.stretch(floor))
-            if needed is None:
+        met = np.all([losses.mean(axis=0) < promise.tested_alpha() for losses in widest.losses], axis=0)
+        most = max((gain for gain, possible in zip(widest.gains, met, strict=True) if possible), default=0.0)
+        step = next((step for step in (0.01, 0.02, 0.05) if most <= 6 * step), 0.1)
+        every, least, chosen = [np.ones(mine.size, bool) for mine in self.tested], self.needed(), []
+        for n_steps in range(1, int(most / step) + 2):
+            reach = {span: _first(found.gains, n_steps * step) for span, found in self.measured.items()}
+            c = _first(widest.gains, n_steps * step)
+            if c is None or least is None:
+                break
+            needed = self._judged(reach, every)
+            chosen.append(
+                Milestone(
+                    widest.rankers[c].temperature, float(widest.utility[c]), widest.gains[c],
+                    None if needed is None else max(needed, least),
+                )
+            )  # fmt: skip
+        return tuple({milestone.fairness_gain: milestone for milestone in chosen}.values())
+
+    def _judged(self, columns: dict[Span, int | None], rows: list[BoolArray], errors: float = 0.0) -> int | None:
+        """Judged queries that certify one configuration in each span, in every segment."""
+
+        def tested_in(span: Span) -> float | None:
+            column = columns[span]
+            if column is None:
                 return None
-            tested.append(needed * self.n_queries / losses.size)
-        return judged_in_all(max(tested), self.request)
+            needed = [
+                self._needed(losses[mine, column], span.floor or 0.0, errors)
+                for losses, mine in zip(self.measured[span].losses, rows, strict=True)
+            ]
+            n_tested = sum(int(mine.sum()) for mine in rows)
+            if any(n is None for n in needed):
+                return None
+            return max(n * n_tested / int(mine.sum()) for n, mine in zip(needed, rows, strict=True) if n is not None)
+
+        return judged_needed(self.measured, tested_in, self.request, share_counted=self.share_counted)
+
+    def _needed(self, losses: FloatArray, floor: float, errors: float) -> int | None:
+        (promise,) = self.request.promises
+        shifted = losses + errors * losses.std() / math.sqrt(losses.size)
+        return promise.queries_needed(shifted, self.request.delta, self.power, floor)
+
+
+def _first(gains: Sequence[float], least: float) -> int | None:
+    """The first configuration that removes so much disparity."""
+    return next((c for c, gain in enumerate(gains) if gain >= least), None)
 
 
 def _refuse_few(n_queries: int, segment: str | None, promise: Promise) -> None:
@@ -211,29 +279,6 @@ def _refuse_few(n_queries: int, segment: str | None, promise: Promise) -> None:
         raise PromiseError(
             f"pilot queries with a relevant item{where}: {n_queries}; a plan needs {LEAST_PILOT}{without}"
         )
-
-
-def _safest(needs: Sequence[int | None]) -> int:
-    """The configuration that takes the fewest queries; the first where no number is enough for any."""
-    possible = {c: needed for c, needed in enumerate(needs) if needed is not None}
-    return min(possible, key=possible.__getitem__) if possible else 0
-
-
-def _milestones(pilot: _Pilot, needs: list[int | None]) -> tuple[Milestone, ...]:
-    """For each step of disparity to be removed, the most useful configuration that removes it.
-
-    The steps are such that about six lead to the most that can be certified; one goes beyond.
-    """
-    most = max((gain for gain, need in zip(pilot.gains, needs, strict=True) if need is not None), default=0.0)
-    step = next((step for step in (0.01, 0.02, 0.05) if most <= 6 * step), 0.1)
-    chosen = []
-    for n_steps in range(1, int(most / step) + 2):
-        reaching = [c for c, gain in enumerate(pilot.gains) if gain >= n_steps * step]
-        chosen += [max(reaching, key=lambda c: pilot.utility[c])] if reaching else []
-    return tuple(
-        Milestone(pilot.path.rankers[c].temperature, float(pilot.utility[c]), pilot.gains[c], needs[c])
-        for c in dict.fromkeys(chosen)
-    )
 
 
 def _guessed(promise: Promise, request: Request, power: float, utility: float | None, deviation: float) -> int | None:

@@ -149,7 +149,8 @@ def status(
         show_json(
             {
                 "stage": found.rollout.stage, "step": found.step, "steps": len(state.steps), "share": found.share,
-                "sessions": len(found.sessions), "evidence": found.evidence, "reason": found.rollout.reason,
+                "sessions": len(found.sessions), "evidence": found.evidence / found.certifies_at,
+                "reason": found.rollout.reason,
             }
         )  # fmt: skip
     else:

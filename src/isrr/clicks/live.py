@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from isrr.certificate import Certificate
 from isrr.clicks.rollout import Rollout, step_and_arm
 from isrr.clicks.table import Clicks
-from isrr.counting import counted, percent
+from isrr.counting import counted
 from isrr.data.identifiers import Ids
 from isrr.data.queries import FloatArray
 from isrr.errors import DataError, PromiseError
@@ -212,29 +212,31 @@ class Progress:
     """What a look at a rollout found.
 
     Attributes:
+        promise: What is promised.
         rollout: The state after it.
         sessions: The sessions of the step that was looked at.
         step: That step.
-        evidence: The strongest evidence for the promise so far, as a share of what certifies a step.
+        evidence: The strongest evidence for the promise so far; a step is certified at `certifies_at`.
         share: Clicks of the treatment as a share of control's; NaN where there is none.
     """
 
+    promise: Promise
     rollout: Rollout
     sessions: Sessions
     step: int
     evidence: float
+    certifies_at: float
     share: float
 
     def __str__(self) -> str:
         state, found = self.rollout, self.sessions
-        kept = "none so far" if np.isnan(self.share) else f"{percent(self.share)} of control's"
         lines = [
             f"Rollout of certificate {state.certificate}: {state.stage}",
             f"step         {self.step + 1} of {len(state.steps)}",
             f"sessions     {len(found):,} counted ({int(found.treated.sum()):,} treated), {found.n_open:,} too recent, "
             f"{found.n_excluded:,} known from earlier steps; at most {state.budget:,} per step",
-            f"clicks       {kept}",
-            f"evidence     {self.evidence:.3g} of what certifies",
+            f"kept so far  {self.promise.kept_so_far(self.share)}; evidence for the promise {self.evidence:.2f} of the "
+            f"{self.certifies_at:.4g} that certify the step",
         ]
         return "\n".join(lines + ([f"result       {state.reason}"] if state.reason else []))
 
@@ -274,7 +276,7 @@ def looked_at(outcome: Certificate, rollout: Rollout, sessions: Sessions) -> Pro
             state = rollout.after(certified=True, reason=f"step {step + 1} is certified after {tested}")
         elif len(counted_in) >= rollout.budget:
             state = rollout.after(certified=False, reason=f"step {step + 1} is not certified after {tested}")
-    return Progress(state, counted_in, step, float(np.exp(min(found, 700.0)) * delta), share)
+    return Progress(promise, state, counted_in, step, float(np.exp(min(found, 700.0))), 1 / delta, share)
 
 
 def confirmed(outcome: Certificate, found: Progress) -> Certificate:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from isrr.calibration.certify import KeptSample, Rule, Sample, cost_of
-from isrr.calibration.path import judged_in_all
+from isrr.calibration.needed import judged_in_all
 from isrr.calibration.request import Request
 from isrr.calibration.table import Values
 from isrr.certificate import Abstention, Certificate

@@ -27,7 +27,7 @@ from isrr.clicks.impressions import Rules, Unit, impressions
 from isrr.clicks.live import Sessions, centred, most_of, sessions_of
 from isrr.clicks.rollout import WITHIN, Rollout
 from isrr.clicks.table import Clicks
-from isrr.counting import percent
+from isrr.counting import against, percent
 from isrr.data.queries import FloatArray
 from isrr.errors import CertificateError, DataError, PromiseError
 from isrr.files import locked, write_atomically
@@ -169,14 +169,13 @@ class ClickMonitor:
         return losses
 
     def __str__(self) -> str:
-        compared = "by the lists its anchor leaves in that order" if self._rollout is None else "in the control arm"
-        kept = "nothing so far" if np.isnan(self.share) else f"{percent(self.share)} of what the order by score gets"
+        compared = "the lists its anchor leaves in that order" if self._rollout is None else "the control arm"
         return "\n".join(
             [
                 f"Monitor of certificate {self._outcome.id}",
-                f"watched      {self._promise}, by clicks on {self.n_units:,} {self.unit}s",
-                f"clicks       {kept}, {compared}",
-                f"evidence     {self.evidence:.3g} of what raises an alarm",
+                f"promise      {self._promise}",
+                f"counted      clicks on {self.n_units:,} {self.unit}s; the order by score is known from {compared}",
+                f"kept so far  {self._promise.kept_so_far(self.share)}; {against(self.strongest, 1 / self.delta)}",
                 f"alarm        {self.alarm or 'none'}",
             ]
         )

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from isrr.certificate import Certificate, Outcome
-from isrr.counting import counted, percent
+from isrr.counting import against, counted, percent
 from isrr.data.queries import Queries
 from isrr.data.unjudged import policy_needed, refuse_other_policy
 from isrr.errors import CertificateError, DataError, PromiseError
@@ -65,19 +65,37 @@ class Alarm:
 
 @dataclass(eq=False)
 class Watch:
-    """One promise, in one segment: its evidence, and the losses it came from."""
+    """One promise, in one segment: its evidence, the losses it came from, and what they add up to.
+
+    Attributes:
+        promise, segment: What is watched.
+        process: The evidence.
+        losses, times: Each query's loss, and when it was served.
+        value, reference: Sums over queries of the promised metric and of what it is compared with.
+    """
 
     promise: Promise
     segment: str | None
     process: EProcess
     losses: list[float] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
+    value: float = 0.0
+    reference: float = 0.0
 
-    def add(self, loss: float, time: float) -> None:
-        """Count one query's loss, served at a time."""
+    def add(self, value: float, reference: float, time: float) -> None:
+        """Count one query, served at a time."""
+        loss = float(np.clip(self.promise.losses(np.array([[value]]), np.array([reference]))[0, 0], 0.0, 1.0))
         self.process = self.process.after(loss)
         self.losses.append(loss)
         self.times.append(time)
+        self.value += value
+        self.reference += 0.0 if self.promise.of is None else reference
+
+    @property
+    def kept(self) -> float:
+        """The promised quantity so far; NaN before the first query."""
+        n = len(self.losses)
+        return self.promise.kept(self.value / n, self.reference / n) if n else float("nan")
 
     def alarm(self) -> Alarm:
         """What to say once the evidence is strong enough."""
@@ -239,16 +257,20 @@ class Monitor:
             share = percent(self.n_unjudged / self.n_served)
             lines.append(f"unjudged     {share} of the places served hold items without a grade ({self.unjudged})")
         lines += [f"warning      {self.selected}"] if self.selected else []
+        lines += dict.fromkeys(f"promise      {watch.promise}" for watch in self._watches)
         for watch in self._watches:
             where = "" if watch.segment is None else f" in segment {watch.segment!r}"
-            risk = f"risk {np.mean(watch.losses):.4f}, " if watch.losses else ""
             lines.append(
-                f"watched      {watch.promise}{where}: {risk}promised {watch.promise.alpha:.4f} at most; "
-                f"evidence {watch.process.evidence:.3g}, alarm at {len(self._watches) / self.delta:.4g}"
+                f"kept so far  {watch.promise.kept_so_far(watch.kept)}{where}; "
+                f"{against(float(watch.process.evidence), len(self._watches) / self.delta)}"
             )
-        lines += dict.fromkeys(f"risk         {watch.promise.risk_in_words}" for watch in self._watches)
         lines += [f"note         {self.note}"] if self.note else []
         lines.append(f"alarm        {self.alarm or ('none' if self.n_counted else 'none (nothing was judged)')}")
+        for watch in self._watches:
+            if watch.losses:
+                where = "" if watch.segment is None else f" in segment {watch.segment!r}"
+                lines.append(f"tested risk  {np.mean(watch.losses):.4f}{where}")
+        lines += dict.fromkeys(f"             {watch.promise.risk_in_words}" for watch in self._watches)
         return "\n".join(lines)
 
     @property
@@ -280,8 +302,7 @@ class Monitor:
         for watch, (drawn, by_score) in zip(concerned, values, strict=True):
             if np.isnan(drawn):
                 continue
-            loss = watch.promise.losses(np.array([[drawn]]), np.array([by_score]))[0, 0]
-            watch.add(float(np.clip(loss, 0.0, 1.0)), query.time)
+            watch.add(drawn, by_score, query.time)
             if self.alarm is None and watch.process.evidence >= len(self._watches) / self.delta:
                 self.alarm = watch.alarm()
 
@@ -299,6 +320,7 @@ class Monitor:
                     "wealth": watch.process.wealth.tolist(),
                     "losses": watch.losses,
                     "times": watch.times,
+                    "sums": [watch.value, watch.reference],
                 }
                 for watch in self._watches
             ],
@@ -330,14 +352,19 @@ class Monitor:
 
 def _kept(watch: Watch, found: Mapping[str, Any]) -> Watch:
     """A watch as a state file remembers it; a `ValueError` says what cannot be."""
-    numbers = {name: np.array(found[name], np.float64) for name in ("wealth", "losses", "times")}
+    numbers = {name: np.array(found[name], np.float64) for name in ("wealth", "losses", "times", "sums")}
     for name, values in numbers.items():
         if values.ndim != 1 or np.isnan(values).any():
             raise ValueError(f"'{name}' holds what is not a number")
-    wealth, losses, times = numbers.values()
+    wealth, losses, times, sums = numbers.values()
+    if sums.size != 2:
+        raise ValueError("'sums' must be two numbers")
     if wealth.shape != watch.process.wealth.shape or (wealth < 0).any():
         raise ValueError(f"'wealth' must be {watch.process.wealth.size} numbers ≥ 0")
     if losses.size != times.size or ((losses < 0) | (losses > 1)).any():
         raise ValueError("'losses' must lie in [0, 1], and have a time each")
     process = EProcess(watch.promise.alpha, wealth, losses.size)
-    return replace(watch, process=process, losses=losses.tolist(), times=times.tolist())
+    value, reference = sums.tolist()
+    return replace(
+        watch, process=process, losses=losses.tolist(), times=times.tolist(), value=value, reference=reference
+    )

@@ -331,9 +331,10 @@ class Promise:
         return np.minimum(losses, 1.0, out=losses)  # exposures are exact to some 1e-7
 
     def queries_needed(
-        self, losses: FloatArray, delta: float, power: float = size.POWER, stretch: float = 1.0
+        self, losses: FloatArray, delta: float, power: float = size.POWER, floor: float = 0.0
     ) -> int | None:
         """Queries to test on that certify a configuration with losses like these, (n_queries,); None when none do."""
+        stretch = self.stretch(floor) if self.can_be_floored else 1.0
         stretched = self.alpha + (losses - self.alpha) * stretch
         alpha, prior = self.tested_alpha(stretch), self.prior_deviation(stretch)
         return size.simulated(stretched, alpha, delta, prior, power, paired=self.of is not None)
@@ -368,6 +369,17 @@ class Promise:
         if self.of is not None:
             return f"{100 * target:.1f} % of {self.of}"
         return f"{100 * target:.1f} %" if self.metric.kind == "share" else f"{target:.4f}"
+
+    def kept_so_far(self, kept: float) -> str:
+        """A level that is measured beside the one that is promised, for a watch that goes on.
+
+        Example:
+            >>> Promise.parse("ndcg@5 >= 95% of deterministic").kept_so_far(0.951)
+            '95.1 % of deterministic, promised ≥ 95.0 %'
+        """
+        unit, sign = f" of {self.of}" if self.of else "", "≥" if self.at_least is not None else "≤"
+        measured = "nothing" if np.isnan(kept) else self.shown(kept)
+        return f"{measured}, promised {sign} {self.shown(self.target).removesuffix(unit)}"
 
     @property
     def in_words(self) -> str:

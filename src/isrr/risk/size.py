@@ -4,20 +4,24 @@
 
 R and sd are the mean and deviation of the loss; κ/√n is what betting needs beyond a normal test. Bets are capped, which
 adds log(1/δ)(1 − α)/gap where losses vary little beside their range, as paired ones do. Where losses are at hand, the
-number is then corrected by running the test itself on losses drawn from them.
+number is then corrected by running the test itself on losses drawn from them. They are a sample too, so each run draws
+from a resample of them: what they may be off by counts, and the power is that over all risks below alpha which they
+leave possible.
 """
 
 import math
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from isrr.risk import betting
 from isrr.risk.lattice import FloatArray
 
 POWER = 0.8
 TRIALS = 200  # tests that are simulated for each number of losses
-LARGEST_SIMULATED = 3_000  # losses; beyond, the formula is as good
+LARGEST_SIMULATED = 3_000  # losses; beyond, a normal test with betting's κ is as good
+LARGEST_RESAMPLED = 10_000  # losses at hand; more are taken as they are
+MOST = 10**9  # losses; no more are worth planning
 SEED = 20230
 
 
@@ -33,9 +37,8 @@ def needed(
     gap = alpha - mean
     if gap <= 0:
         return None
-    kappa = 4.0 if mean < 0.3 else 3.0
     linear = deviation * float(ndtri(1 - delta) + ndtri(power)) / gap
-    constant = deviation * kappa / gap
+    constant = deviation * _kappa(mean) / gap
     n = ((linear + math.sqrt(linear**2 + 4 * constant)) / 2) ** 2
     if paired:
         n += math.log(1 / delta) * (1 - alpha) / gap
@@ -52,21 +55,36 @@ def simulated(
     *,
     paired: bool = False,
 ) -> int | None:
-    """The same, found by testing on losses drawn with replacement from those at hand, (n_losses,)."""
+    """The same, found by testing on losses drawn with replacement from resamples of those at hand, (n_losses,)."""
     guess = needed(float(losses.mean()), float(losses.std()), alpha, delta, power, paired=paired)
-    if guess is None or guess > LARGEST_SIMULATED:
-        return guess
+    if guess is None:
+        return None
+    rng, n_losses, losses = np.random.default_rng(SEED), losses.size, np.sort(losses)  # in whatever order they come
+    pools = np.broadcast_to(losses[:, None], (n_losses, TRIALS))
+    if n_losses <= LARGEST_RESAMPLED:
+        pools = rng.choice(losses, (n_losses, TRIALS))
+    gap, deviation = alpha - pools.mean(axis=0), np.maximum(pools.std(axis=0), 1e-12)
+    wanted = power * float((gap > 0).mean())
 
     def certified(n: int) -> float:
-        drawn = np.random.default_rng([SEED, n]).choice(losses, (n, TRIALS))
+        if n > LARGEST_SIMULATED:
+            beyond = ndtri(1 - delta) + _kappa(alpha) / math.sqrt(n)
+            return float(np.where(gap > 0, ndtr(gap / deviation * math.sqrt(n) - beyond), 0.0).mean())
+        rows = np.random.default_rng([SEED, n]).integers(n_losses, size=(n, TRIALS))
+        drawn = np.take_along_axis(pools, rows, axis=0)
         return float(betting.certifies(drawn, alpha, delta, prior_deviation).mean())
 
     low, high = 0, guess
-    while certified(high) < power:
+    while certified(high) < wanted:
         low, high = high, 2 * high
-        if high > LARGEST_SIMULATED:
-            return high
+        if high > MOST:
+            return None
     while high - low > max(1, high // 50):  # to 2 %: the simulation itself is no more exact
         middle = (low + high) // 2
-        low, high = (low, middle) if certified(middle) >= power else (middle, high)
+        low, high = (low, middle) if certified(middle) >= wanted else (middle, high)
     return high
+
+
+def _kappa(mean: float) -> float:
+    """What betting needs beyond a normal test, times √n."""
+    return 4.0 if mean < 0.3 else 3.0

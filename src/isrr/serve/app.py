@@ -1,6 +1,7 @@
 """The endpoints of a worker.
 
 POST /rank, /rank/batch       candidates with scores to a certified order
+POST /preview                 the lists of a batch as they would be served, neither logged nor counted
 POST /v2/rerank               the same in Cohere's shape
 POST /rerank                  the same in text-embeddings-inference's shape
 GET  /health, /ready, /info, /metrics, /openapi.json, /
@@ -8,6 +9,7 @@ GET  /health, /ready, /info, /metrics, /openapi.json, /
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import asdict
 
 import msgspec
@@ -59,6 +61,7 @@ class Service:
         return [
             Endpoint("/rank", "POST", self.rank, RankRequest, RankResponse, ONE, codes=POSTED),
             Endpoint("/rank/batch", "POST", self.batch, BatchRequest, BatchResponse, {"queries": [ONE]}, codes=POSTED),
+            Endpoint("/preview", "POST", self.preview, BatchRequest, BatchResponse, {"queries": [ONE]}, codes=POSTED),
             Endpoint("/v2/rerank", "POST", self.cohere, CohereRequest, CohereResponse, IN_COHERES, codes=POSTED),
             Endpoint("/rerank", "POST", self.tei, TeiRequest, list[TeiResult], IN_TEIS, codes=POSTED),
             Endpoint("/health", "GET", self.health, gives=Health, open=True, codes=()),
@@ -73,10 +76,18 @@ class Service:
         """Rank one query."""
         request = decoded(RANK, body)
         snapshot = self.current.now
-        return Answer(encode(self._ranked(snapshot, wanted(request, snapshot.outcome.k, self.settings.max_items))))
+        ask = wanted(request, snapshot.outcome.k, self.settings.max_items)
+        return Answer(encode(_answered(ask, self._made(snapshot, ask))))
 
     async def batch(self, body: bytes) -> Answer:
         """Rank several queries; other requests get their turn between them."""
+        return await self._batch(body, self._made)
+
+    async def preview(self, body: bytes) -> Answer:
+        """Show the lists of a batch as they would be served, without logging or counting them."""
+        return await self._batch(body, lambda snapshot, ask: make(snapshot, ask)._replace(list_id="preview"))
+
+    async def _batch(self, body: bytes, made: Callable[[Snapshot, Wanted], Made]) -> Answer:
         request = decoded(BATCH, body)
         n_queries, most = len(request.queries), self.settings.max_queries
         if n_queries > most:
@@ -90,7 +101,7 @@ class Service:
                 raise Refusal(refusal.status, f"queries[{position}]: {refusal}", **refusal.headers) from None
         results = []
         for ask in asks:
-            results.append(self._ranked(snapshot, ask))
+            results.append(_answered(ask, made(snapshot, ask)))
             await asyncio.sleep(0)
         return Answer(encode(BatchResponse(results)))
 
@@ -153,14 +164,6 @@ class Service:
         """A page to try the service."""
         return Answer(PAGE.encode(), kind="text/html; charset=utf-8")
 
-    def _ranked(self, snapshot: Snapshot, ask: Wanted) -> RankResponse:
-        made = self._made(snapshot, ask)
-        items = [
-            RankedItem(ask.ids[i], place + 1, ask.scores[i], made.propensity[place])
-            for place, i in enumerate(made.ranking[ask.start : ask.stop], ask.start)
-        ]
-        return RankResponse(made.list_id, items, made.note)
-
     def _made(self, snapshot: Snapshot, ask: Wanted) -> Made:
         """Make the list, log it, count it; in this order, so that nothing is served that is not in the log."""
         made = make(snapshot, ask)
@@ -172,6 +175,15 @@ class Service:
                 raise Refusal(503, "the served-ranking log cannot be written, so nothing is served") from None
         self.worker.metrics.count_list(made, snapshot)
         return made
+
+
+def _answered(ask: Wanted, made: Made) -> RankResponse:
+    """The places asked for."""
+    items = [
+        RankedItem(ask.ids[i], place + 1, ask.scores[i], made.propensity[place])
+        for place, i in enumerate(made.ranking[ask.start : ask.stop], ask.start)
+    ]
+    return RankResponse(made.list_id, items, made.note)
 
 
 def create_app(settings: Settings) -> App:

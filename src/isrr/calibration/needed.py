@@ -1,0 +1,93 @@
+"""How many judged queries are enough: what `plan` says before, and an abstention afterwards.
+
+Calibration sets queries aside, and the number of queries decides what else it does: the floor, and whether it learns a
+path. A `Span` is a range of numbers that are treated alike. A number is enough when it leaves enough queries to test on
+in its own span, and every larger number does in its span.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import groupby
+
+from isrr.calibration.path import SET_ASIDE_FROM, n_set_aside
+from isrr.calibration.request import FLOORS, Request
+from isrr.promises.promise import move_together
+
+
+@dataclass(frozen=True)
+class Span:
+    """Numbers of judged queries that calibration treats alike.
+
+    Attributes:
+        first, last: The range.
+        floor: The floor of the configurations; None where the path comes with its own.
+        learns: Whether the path is learned from queries set aside.
+    """
+
+    first: int
+    last: float
+    floor: float | None
+    learns: bool
+
+
+def spans(request: Request, *, given: bool = False) -> list[Span]:
+    """The spans of a request, in order; `given` where the path is fixed by others, so that no query is set aside."""
+    if not isinstance(request.path, str) or not move_together(request.promises):
+        return [Span(2, math.inf, None, False)]
+
+    def kind(n_judged: int) -> tuple[float, bool]:
+        n_tested = n_judged - n_set_aside(n_judged, request, given=given)
+        floor = 0.0 if request.path == "paper" else request.floor_for(n_tested)
+        return floor, request.path == "front" or (request.path == "auto" and (given or n_judged >= SET_ASIDE_FROM))
+
+    sizes = range(2, 2 * FLOORS[-1][0])  # beyond, nothing changes
+    found = [(kind, [*group]) for kind, group in groupby(sizes, kind)]
+    lasts = [*(group[-1] for _, group in found[:-1]), math.inf]
+    return [Span(group[0], last, *kind) for (kind, group), last in zip(found, lasts, strict=True)]
+
+
+def judged_needed(
+    of: Iterable[Span],
+    tested_in: Callable[[Span], float | None],
+    request: Request,
+    *,
+    given: bool = False,
+    share_counted: float = 1.0,
+) -> int | None:
+    """The smallest number of judged queries from which on every number is enough; None when no number is.
+
+    Args:
+        of: The spans of the request.
+        tested_in: How many queries must be tested on in a span.
+        request: What is asked of the calibration.
+        given: Whether the path is fixed by others, so that no query is set aside.
+        share_counted: Share of the queries that are tested on, the others having no relevant item.
+    """
+    enough = None
+    for span in reversed([*of]):
+        n_tested = tested_in(span)
+        if n_tested is None:
+            return enough
+        judged = judged_in_all(n_tested, request, given=given, share_counted=share_counted)
+        if judged > span.last:
+            return enough
+        enough = max(judged, span.first)
+        if judged > span.first:
+            return enough
+    return enough
+
+
+def judged_in_all(n_tested: float, request: Request, *, given: bool = False, share_counted: float = 1.0) -> int:
+    """How many judged queries leave so many to test on; the arguments are those of `judged_needed`.
+
+    Example:
+        >>> from isrr.promises.promise import Promise
+        >>> judged_in_all(800, Request((Promise.parse("ndcg@5 >= 0.5"),)))
+        1000
+    """
+    wanted = math.ceil(n_tested / share_counted)
+    n_judged = wanted
+    while not given and (missing := wanted - n_judged + n_set_aside(n_judged, request, given=False)) > 0:
+        n_judged += missing
+    return n_judged
