@@ -61,7 +61,7 @@ def test_a_plan_per_segment_is_that_of_the_neediest_one(judged):
 
 def test_a_plan_counts_the_queries_that_calibration_sets_aside(judged, monkeypatch):
     needed, request = isrr.plan(judged, PROMISE).queries_needed, Request((Promise.parse(PROMISE),))
-    monkeypatch.setattr("isrr.calibration.path.n_set_aside", lambda *_, **__: 0)
+    monkeypatch.setattr("isrr.calibration.needed.n_set_aside", lambda *_, **__: 0)
     tested = isrr.plan(judged, PROMISE).queries_needed
     assert tested < needed
     assert needed - n_set_aside(needed, request, given=False) - tested in (0, 1)
