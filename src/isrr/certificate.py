@@ -159,8 +159,8 @@ class Outcome:
         """What holds on every single query, by the floor of the ranker, whatever is relevant."""
         floored = dict.fromkeys(p.measure.title for p in self.promises if p.floored(self.ranker))
         return [
-            f"no query's expected {title} falls below {100 * self.ranker.floor:.4g} % of what the order by score gives "
-            "it; this needs no assumption"
+            f"no query's expected {title} (over its random lists) falls below {100 * self.ranker.floor:.4g} % of what "
+            "the order by score gives it; this needs no assumption"
             for title in floored
         ]
 
@@ -227,9 +227,9 @@ class Outcome:
         if p.clicks is not None:
             tested += f": {p.clicks.n_impressions:,} lists with {counted(p.clicks.n_clicks, 'click')}"
         if p.n_skipped:
-            tested += f" ({p.n_skipped:,} more without a relevant item were left out)"
+            tested += f" ({p.n_skipped:,} more left out: no relevant item)"
         if p.distinct:
-            tested += f" ({p.n_repeated:,} that repeat another were left out)"
+            tested += f" ({p.n_repeated:,} left out: they repeat another)"
         if p.n_set_aside:
             tested += f", {p.n_set_aside:,} set aside to fix the path"
         lines = [
@@ -281,15 +281,16 @@ class Certificate(Outcome):
         lines = [
             f"Certificate {self.id}",
             f"promise      {self._promise()}",
-            f"confidence   {self.confidence:.4g}: at most {wrong} of such certificates are wrong",
+            f"confidence   {self.confidence:.4g}: at most {wrong} of calibrations like this one certify something "
+            "false",
         ]
         lines += [f"keeps        {test.in_words}" for test in self.tests]
         lines += [f"every query  {sentence}" for sentence in self.sure]
         lines += [
             f"{self.utility_name:<12} {self.utility.value:.4f}; order by score {self.deterministic_utility.value:.4f}",
             f"disparity    {self.disparity.value:.4g}; order by score {before:.4g}",
-            f"fairer by    {percent(gain.value)} [{100 * gain.low:.1f}, {100 * gain.high:.1f}] less disparity "
-            "than the order by score",
+            f"fairer by    {percent(gain.value)}: that much less disparity than the order by score (95 % interval "
+            f"{100 * gain.low:.1f} to {100 * gain.high:.1f} %)",
             f"ranker       {self.ranker.in_words}",
         ]
         return "\n".join(lines + self._provenance_lines() + self._risk_lines())

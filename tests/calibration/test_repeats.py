@@ -37,7 +37,7 @@ def test_repeats_are_told_of_and_left_out_on_demand(thrice):
     assert once.provenance.n_repeated == 400
     assert once.provenance.n_judged == 200
     assert not any("repeated" in warning for warning in once.warnings)
-    assert "(400 that repeat another were left out)" in str(once)
+    assert "(400 left out: they repeat another)" in str(once)
 
 
 def test_each_content_is_left_once(thrice):

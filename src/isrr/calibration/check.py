@@ -304,7 +304,7 @@ class Check:
         printer.text(str(self))
 
     def __str__(self) -> str:
-        left_out = f" ({self.n_skipped:,} without a relevant item were left out)" if self.n_skipped else ""
+        left_out = f" ({self.n_skipped:,} more left out: no relevant item)" if self.n_skipped else ""
         lines = [f"{counted(self.n_queries, 'judged query')}{left_out}"]
         for kept in self.promises:
             where = "" if kept.segment is None else f" in segment {kept.segment!r}"
@@ -325,7 +325,7 @@ class Check:
         lines += [
             f"{self.utility_name:<12} {self.utility}; order by score {self.deterministic_utility.value:.4f}",
             f"disparity    {self.disparity}; order by score {before:.4f}",
-            f"fairer by    {percent(self.fairness_gain)} less disparity than the order by score",
+            f"fairer by    {percent(self.fairness_gain)}: that much less disparity than the order by score",
         ]
         if self.unjudged != "refuse":
             lines.append(f"unjudged     {unjudged_in_words(self.unjudged, self.unjudged_share, self.k)}")

@@ -405,7 +405,7 @@ class Promise:
 
         Example:
             >>> Promise.parse("ndcg@5 >= 95% of deterministic").risk_in_words
-            'the mean of 0.5128 − 0.5128 · NDCG@5 + 0.4872 · deterministic NDCG@5; the promise holds up to 0.5128'
+            'risk = mean of 0.5128 − 0.5128 · NDCG@5 + 0.4872 · deterministic NDCG@5; the promise: at most 0.5128'
         """
         a, b, c = self.affine
         title = self.measure.title
@@ -414,7 +414,7 @@ class Promise:
             return f" {'−' if factor < 0 else '+'} {abs(factor):.4g} · {what}"
 
         compared = term(b, f"{self.of} {title}") if b else ""
-        return f"the mean of {c:.4g}{term(a, title)}{compared}; the promise holds up to {self.alpha:.4g}"
+        return f"risk = mean of {c:.4g}{term(a, title)}{compared}; the promise: at most {self.alpha:.4g}"
 
     def document(self) -> dict[str, Any]:
         """What is written to a file."""
