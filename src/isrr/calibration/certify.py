@@ -91,7 +91,8 @@ class Sample(ABC):
         """
         promise = self.promise if target is None else self.promise.at(target)
         mean, deviation = self.loss(column, promise.target)
-        return size.needed(mean, deviation, promise.tested_alpha(), delta, paired=promise.of is not None)
+        paired, n = promise.of is not None, self.n_queries
+        return size.needed(mean, deviation, promise.tested_alpha(), delta, paired=paired, n_losses=n)
 
     @abstractmethod
     def only(self, column: int) -> "Sample":

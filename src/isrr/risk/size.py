@@ -10,6 +10,7 @@ leave possible.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -26,9 +27,18 @@ SEED = 20230
 
 
 def needed(
-    mean: float, deviation: float, alpha: float, delta: float, power: float = POWER, *, paired: bool = False
+    mean: float,
+    deviation: float,
+    alpha: float,
+    delta: float,
+    power: float = POWER,
+    *,
+    paired: bool = False,
+    n_losses: int | None = None,
 ) -> int | None:
     """Losses with which betting certifies with probability `power`; None when no number is enough.
+
+    Mean and deviation are taken as true, or, with `n_losses`, as those of a sample of so many.
 
     Example:
         >>> needed(0.25, 0.28, alpha=0.3, delta=0.05)
@@ -43,7 +53,13 @@ def needed(
     if paired:
         n += math.log(1 / delta) * (1 - alpha) / gap
     floor = math.log(1 / delta) / -math.log1p(-alpha)  # wealth grows by at most 1/(1 − α) per loss
-    return math.ceil(max(n, floor))
+    n = math.ceil(max(n, floor))
+    if n_losses is None:
+        return n
+    quantiles = np.asarray(ndtri((np.arange(TRIALS) + 0.5) / TRIALS))
+    gaps = gap + deviation / math.sqrt(n_losses) * quantiles
+    spread = np.full(TRIALS, max(deviation, 1e-12))
+    return _searched(n, power * float((gaps > 0).mean()), lambda n: _beyond(gaps, spread, n, alpha, delta, paired))
 
 
 def simulated(
@@ -68,12 +84,16 @@ def simulated(
 
     def certified(n: int) -> float:
         if n > LARGEST_SIMULATED:
-            beyond = ndtri(1 - delta) + _kappa(alpha) / math.sqrt(n)
-            return float(np.where(gap > 0, ndtr(gap / deviation * math.sqrt(n) - beyond), 0.0).mean())
+            return _beyond(gap, deviation, n, alpha, delta, paired)
         rows = np.random.default_rng([SEED, n]).integers(n_losses, size=(n, TRIALS))
         drawn = np.take_along_axis(pools, rows, axis=0)
         return float(betting.certifies(drawn, alpha, delta, prior_deviation).mean())
 
+    return _searched(guess, wanted, certified)
+
+
+def _searched(guess: int, wanted: float, certified: Callable[[int], float]) -> int | None:
+    """The smallest number that certifies as often as wanted; None beyond any worth planning."""
     low, high = 0, guess
     while certified(high) < wanted:
         low, high = high, 2 * high
@@ -83,6 +103,15 @@ def simulated(
         middle = (low + high) // 2
         low, high = (low, middle) if certified(middle) >= wanted else (middle, high)
     return high
+
+
+def _beyond(gap: FloatArray, deviation: FloatArray, n: int, alpha: float, delta: float, paired: bool) -> float:
+    """How often so many losses are certified, by the formula: the mean over what gap and deviation may be."""
+    met = gap > 0
+    capped = math.log(1 / delta) * (1 - alpha) / gap[met] if paired else 0.0
+    root = np.sqrt(np.maximum(n - capped, 1.0))
+    found = ndtr(gap[met] / deviation[met] * root - ndtri(1 - delta) - _kappa(alpha) / root)
+    return float(found.sum()) / gap.size
 
 
 def _kappa(mean: float) -> float:

@@ -7,6 +7,7 @@ class TradeoffExplorer {
     this.explorer = data.explorer;
     this.rule = data.explorer.rule;
     this.stop = data.explorer.declared;
+    this.everything = false; // the band, the stops and the declared promise, on demand
     this.reading = data.explorer.readings.find((r) => r.confidence === data.confidence);
     this.unit = data.promise.of ? { factor: 100, digits: 1, text: `% of ${data.promise.of}` } : data.promise.percent ? { factor: 100, digits: 1, text: "%" } : { factor: 1, digits: 3, text: "" };
   }
@@ -76,6 +77,9 @@ class TradeoffExplorer {
       radio.addEventListener("change", () => { this.choose(reading.confidence); this.move(this.stop); });
       group.append(element("label", {}, radio, `${+(100 * reading.confidence).toFixed(3)} %`));
     }
+    const every = document.getElementById("every");
+    every.parentElement.hidden = Boolean(this.data.second);
+    every.addEventListener("change", () => { this.everything = every.checked; this.say(); this.draw(); });
     this.move(this.stop);
   }
 
@@ -131,8 +135,12 @@ class TradeoffExplorer {
         + (c !== null ? "To have it certified, on fresh queries:" : possible ? "To ask again, on enough fresh queries:" : "")));
       if (possible) lines.push(element("code", {}, `isrr calibrate fresh.parquet -p '${explorer.promises[this.stop]}' --confidence ${this.reading.confidence} ${this.data.settings}`));
     }
-    lines.push(element("p", { className: "small together" }, this.sayTogether(confidence)));
+    if (this.everything) lines.push(element("p", { className: "small together" }, this.sayTogether(confidence)));
     where.replaceChildren(...lines);
+  }
+
+  get banded() {
+    return this.everything && this.reading.band !== null;
   }
 
   get stopsKept() { // promises fixed beforehand that are certified
@@ -184,7 +192,7 @@ class TradeoffExplorer {
 
   // Measured values, their bounds and the band: lines along a curve, else a stem for each configuration.
   traces(points) {
-    const banded = this.reading.band !== null;
+    const banded = this.banded;
     if (this.data.second) {
       return [
         Plot.line(this.frontier(points), { x: "x", y: "measured", stroke: colour.measured, strokeWidth: 2.5 }),
@@ -236,9 +244,9 @@ class TradeoffExplorer {
           Plot.rect([none], { y1: none, y2: hard, fill: colour.before, fillOpacity: 0.16 }),
         ]),
         ...this.traces(points),
-        Plot.dot(this.stopsKept, { x: (s) => points[s.configuration].x, y: (s) => f * s.target, symbol: "square", r: 5, fill: colour.band }),
+        Plot.dot(this.everything ? this.stopsKept : [], { x: (s) => points[s.configuration].x, y: (s) => f * s.target, symbol: "square", r: 5, fill: colour.band }),
         ...(second ? [Plot.ruleX([other], { stroke: colour.promise, strokeWidth: 2 })] : []),
-        Plot.ruleY([declared], { stroke: colour.promise, strokeWidth: 1.5, strokeDasharray: "2 4" }),
+        Plot.ruleY(this.everything ? [declared] : [], { stroke: colour.promise, strokeWidth: 1.5, strokeDasharray: "2 4" }),
         ...(certificate === null ? [] : [Plot.dot([points[certificate]], { x: "x", y: "measured", symbol: "star", r: 7, fill: colour.promise })]),
         ...(none === null ? [] : [Plot.text([none === targets[0] ? "it abstains at every promise shown here" : `${rising ? "above" : "below"} this it abstains`],
           { x: reach[1], y: none, dy: (none === targets[0]) === rising ? -10 : 10, textAnchor: "end", dx: -4, fill: "currentColor", stroke: "var(--paper)", strokeWidth: 4 })]),
@@ -282,11 +290,11 @@ class TradeoffExplorer {
     if (this.data.second) return this.explainTwo();
     legend(document.querySelector("#tradeoff .legend"), [
       [trace, colour.measured, this.data.promise.per_segment ? "measured, in the worst segment" : "measured"],
-      [trace, colour.alone, this.explorer.n_tests > 1 ? `bound at 1/${this.explorer.n_tests} of the error (${confidence} in all)` : `bound, each alone (${confidence})`],
-      ...(this.reading.band !== null ? [[this.isCurve ? "dashed" : "stem", colour.band, `band: all of these hold together with ${confidence}`]]
-        : this.stopsKept.length ? [["square", colour.band, `declared stops: all of these hold together with ${confidence}`]] : []),
+      [trace, colour.alone, this.explorer.n_tests > 1 ? `bound at 1/${this.explorer.n_tests} of the error (${confidence} in all)` : `proven, each configuration alone (${confidence})`],
+      ...(this.banded ? [[this.isCurve ? "dashed" : "stem", colour.band, `band: all of these hold together with ${confidence}`]]
+        : this.everything && this.stopsKept.length ? [["square", colour.band, `declared stops: all of these hold together with ${confidence}`]] : []),
       ["line", colour.promise, "the promise on the slider"],
-      ["dotted", colour.promise, "declared"],
+      ...(this.everything ? [["dotted", colour.promise, "declared"]] : []),
       ...(this.data.chosen === null ? [] : [["star", colour.promise, "certified ranker"]]),
       ["ring", "currentColor", "ranker at the slider, with interval"],
       ["hatch", colour.before, "abstains"],
@@ -294,7 +302,7 @@ class TradeoffExplorer {
     document.querySelector("#tradeoff figcaption").textContent =
       `Each point${this.isCurve ? " of a curve" : ""} is one configuration of the path, between the order by score (“deterministic”) and the most random. `
       + (this.rule.one_by_one ? "Where the bound keeps the promise, a configuration is certified. " : "Where the promise line meets the bound, calibration stops. ")
-      + (this.reading.band === null ? "" : `The band was shaped by ${this.explorer.band_basis}. `)
+      + (!this.banded ? "" : `The band was shaped by ${this.explorer.band_basis}. `)
       + `Intervals are approximate 95 % intervals.`;
   }
 
