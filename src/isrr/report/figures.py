@@ -27,7 +27,7 @@ def axes(width: float = 6.4, height: float = 4.0) -> tuple[Any, Any]:
 
 
 def tradeoff(outcome: Certificate | Abstention, file: Path, reference: dict[str, Any]) -> None:
-    """Fairness gain against utility along the path, the promise and the ranker in use.
+    """Utility against fairness gain along the path, the promise and the ranker in use: the axes of the page.
 
     Args:
         outcome: What calibration said.
@@ -39,26 +39,26 @@ def tradeoff(outcome: Certificate | Abstention, file: Path, reference: dict[str,
     shown = 100 * np.array([point.fairness_gain.value for point in outcome.curve])
     certified = np.array([point.certified for point in outcome.curve])
     subplot.plot(
-        reference["utility"], 100 * np.asarray(reference["gain"]), color=GREY, lw=1.2, ls="--", label=reference["label"]
+        100 * np.asarray(reference["gain"]), reference["utility"], color=GREY, lw=1.2, ls="--", label=reference["label"]
     )
-    subplot.plot(utility, shown, color=BLUE, lw=1.5, label="searched path")
-    subplot.plot(utility[certified], shown[certified], color=GREEN, lw=4, alpha=0.6, label="certified")
+    subplot.plot(shown, utility, color=BLUE, lw=1.5, label="settings tried, as measured")
+    subplot.plot(shown[certified], utility[certified], color=GREEN, lw=4, alpha=0.6, label="proven to keep the promise")
     promise = outcome.promises[0]
     best, worst = float(np.max(utility)), float(np.min(utility))
     if promise.safe_end == "cold":
         level = promise.target * (reference["deterministic"] if promise.of else 1.0)
-        subplot.axvline(level, color=ORANGE, lw=1.2, label=str(promise))
+        subplot.axhline(level, color=ORANGE, lw=1.2, label=str(promise))
         worst = max(worst, level - 2.5 * (best - level))  # what lies far beyond the promise is of no interest
-        subplot.set_ylim(-3, 1.15 * float(np.max(shown[utility >= worst])))
-    subplot.set_xlim(best + 0.03 * (best - worst), worst)
+        subplot.set_xlim(-1.5, 1.08 * float(np.max(shown[utility >= worst])))
+    subplot.set_ylim(worst, best + 0.05 * (best - worst))
     if isinstance(outcome, Certificate):
-        point = (outcome.utility.value, 100 * outcome.fairness_gain.value)
-        subplot.plot(*point, "o", color=ORANGE, ms=8, zorder=5)
-        label = f"in use: {point[1]:.0f} % fairer"
-        subplot.annotate(label, point, xytext=(-12, 4), textcoords="offset points", ha="right", color=ORANGE)
-    subplot.set_xlabel(f"expected {outcome.utility_name} (order by score on the left)")
-    subplot.set_ylabel("disparity removed, %")
-    subplot.legend(frameon=False, fontsize=8, loc="lower right")
+        point = (100 * outcome.fairness_gain.value, outcome.utility.value)
+        subplot.plot(*point, "*", color=ORANGE, ms=14, zorder=5)
+        label = f"in use: {point[0]:.0f} % less disparity"
+        subplot.annotate(label, point, xytext=(8, 8), textcoords="offset points", color=ORANGE)
+    subplot.set_ylabel(f"expected {outcome.utility_name}")
+    subplot.set_xlabel("disparity removed, % (order by score on the left)")
+    subplot.legend(frameon=False, fontsize=8, loc="lower left")
     save(figure, file)
 
 

@@ -48,7 +48,8 @@ def page(
         "kind": "abstention" if outcome.abstained else "warned" if warned else "certificate",
         "badge": "Abstained" if outcome.abstained else certified,
         "first": first,
-        "second": second,
+        "second": f"{second} {words.who_gains(portrait, outcome.k)}".strip(),
+        "wrong": words.level(1 - outcome.confidence),
         "why": why,
         "instead": instead,
         "selected": words.how_selected(outcome),
@@ -127,6 +128,7 @@ def _data(outcome: Certificate | Abstention, explorer: Explorer | None, portrait
     return {
         "abstained": outcome.abstained,
         "k": outcome.k,
+        "mapped": outcome.ranker.score_map is not None,
         "confidence": outcome.confidence,
         "promise": {
             "title": first.measure.title,
@@ -180,8 +182,14 @@ def _tiles(outcome: Certificate | Abstention) -> str:
     promise = " and ".join(str(promise) for promise in outcome.promises)
     tiles = [("Promise", promise), ("Confidence", words.level(outcome.confidence))]
     if isinstance(outcome, Certificate):
+        before, after = outcome.deterministic_utility.value, outcome.utility.value
         tiles += [
-            (outcome.utility_name, words.interval(outcome.utility)),
+            (outcome.utility_name, f"{before:.4f} → {after:.4f}"),
+            *(
+                (f"Proven{f' in {test.segment}' if test.segment else ''}", proven)
+                for test in outcome.tests
+                if (proven := words.proven(test))
+            ),
             ("Disparity removed", words.interval(outcome.fairness_gain, shares=True)),
         ]
     else:

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 from isrr.certificate import Abstention, Certificate, Outcome
 from isrr.counting import counted, percent
-from isrr.findings import Estimate
+from isrr.explore.portrait import Portrait
+from isrr.findings import Estimate, Test
 from isrr.gains import described
 from isrr.risk.evidence import NAMES as EVIDENCE
 
 BREAKS = (
     "The judged queries are not a random sample: only hard ones were judged, or only one market, or last year's.",
-    "The same query stands in the table several times, or queries of one user depend on each other.",
+    "The same query appears in the table more than once, or queries of one user depend on each other.",
     "The scoring model was trained on these very queries, or was replaced since.",
     "The promise was chosen after trying several on these same queries.",
 )
@@ -20,7 +21,7 @@ _ARGUMENT = re.compile(r"`(\w+)=\w*`")  # as the library names its arguments
 
 SELECTED = {
     "fixed_sequence": "Configurations were put in an order, safest first, without looking at the judgments they are "
-    "tested on; each was tested in turn, and what stands before the first failure is certified.",
+    "tested on. Each was tested in turn, and all those before the first failure are certified.",
     "holm": "Configurations were tested by Holm's step-down: the clearest first, each at the part of the tolerated "
     "error that those still untested leave it, until one failed.",
     "bonferroni": "Every configuration was tested by itself, at the tolerated error divided by their number, so that "
@@ -67,6 +68,13 @@ def interval(estimate: Estimate, *, shares: bool = False) -> str:
     return str(estimate)
 
 
+def proven(test: Test) -> str:
+    """What one test proves of the promised quantity; nothing where the promise is kept by definition."""
+    if test.level is None:
+        return ""
+    return unbroken_units(f"{'≥' if test.promise.at_least is not None else '≤'} {test.promise.shown(test.level)}")
+
+
 def verdict(outcome: Certificate | Abstention) -> tuple[str, str]:
     """Two sentences: what is promised and how surely; what it costs and gains."""
     promise = " and ".join(unbroken_units(promise.in_words) for promise in outcome.promises)
@@ -85,11 +93,29 @@ def verdict(outcome: Certificate | Abstention) -> tuple[str, str]:
     )
 
 
+def who_gains(portrait: Portrait | None, k: int) -> str:
+    """Who is seen more, and who less, in one sentence; none where nothing moves."""
+    if portrait is None or len(portrait.places) <= k:
+        return ""
+    first, below = portrait.places[0], portrait.places[k:]
+    before, after = sum(share.before for share in below), sum(share.after for share in below)
+    if after <= before:
+        return ""
+    return (
+        f"Who gains: items that score below place {k} go from {unbroken(percent(before))} to "
+        f"{unbroken(percent(after))} of all exposure. Who gives: the first place goes from "
+        f"{unbroken(percent(first.before))} to {unbroken(percent(first.after))}."
+    )
+
+
 def glossary(outcome: Certificate | Abstention) -> str:
     """What utility and disparity are, in a line each."""
     k, title = outcome.k, outcome.utility_name
     ndcg = f"NDCG@{k}: how near the first {k} places come to the best possible order, from 0 to 1. "
-    disparity = "Disparity: how far the exposure of items is from what their relevance earns, pair by pair in a query."
+    disparity = (
+        "Disparity: how far the attention that items get (their exposure) is from what their relevance earns, "
+        "comparing two items of a query at a time; 0 is fair."
+    )
     return ndcg + disparity if title.startswith("NDCG") else disparity
 
 
@@ -118,15 +144,15 @@ def how_the_risk_decides(outcome: Certificate | Abstention) -> str:
         )
     else:
         said = (
-            "Configurations are tested from the safest on, at the declared promise and confidence. Testing stops at "
-            "the first whose upper bound exceeds the tolerated risk."
+            "Configurations are tested in turn, the safest first, at the declared promise and confidence. Testing "
+            "stops at the first whose upper bound exceeds the tolerated risk."
         )
-    first = outcome.promises[0]
+    first, shown = outcome.promises[0], "The chart shows the path near that limit; the table has all of it."
     if first.of is None:
-        return said
+        return f"{said} {shown}"
     drawn = 1 - first.target if first.at_least is not None else first.target
     return (
-        f"{said} The certificate gives the same risk on the scale it is tested on: "
+        f"{said} {shown} The certificate prints the risk on another scale, the one that the test uses: the limit of "
         f"{drawn:.4g} here is {first.alpha:.4f} there."
     )
 
@@ -167,8 +193,8 @@ def what_helps(outcome: Abstention) -> list[str]:
         lines.append("No number of judged queries would certify this promise: ask for less, or improve the scores.")
     else:
         lines.append(
-            f"About {counted(outcome.queries_needed, 'judged query')} in all would be enough, 8 times "
-            f"out of 10; this was tested on {outcome.provenance.n_queries:,}."
+            f"With about {counted(outcome.queries_needed, 'judged query')} in all, this promise would be certified 8 "
+            f"times out of 10; it was tested on {outcome.provenance.n_queries:,}."
         )
     for test in outcome.tests:
         if test.level is not None and test.promise.of is None:

@@ -66,12 +66,15 @@ function tableBehind(figure, heads, rows) {
 
 const cut = (text, n) => ([...text].length > n ? [...text].slice(0, n - 1).join("") + "…" : text);
 
+// Places and grades are numbers; a reader wants to know of what.
+const named = (id, name) => (id === "by-place" ? `place${/^\d+$/.test(name) ? "" : "s"} ${name}` : id === "by-grade" ? `grade ${name}` : name);
+
 function drawShares(figure, shares, changed) {
-  const rows = shares.map((s, i) => ({ ...s, key: i }));
+  const rows = shares.map((s, i) => ({ ...s, name: named(figure.id, s.name), key: i }));
   const longest = figure.clientWidth > 400 ? 17 : 12, name = (row) => cut(row.name, longest);
   draw(figure.querySelector(".chart"), {
     height: 62 + 28 * rows.length, marginLeft: 22 + 7.2 * Math.max(...rows.map((row) => [...name(row)].length)), marginRight: 16, marginBottom: 42,
-    x: { label: "share of all exposure, %", grid: true, zero: true, transform: (x) => 100 * x, nice: true },
+    x: { label: "share of the total, %", grid: true, zero: true, transform: (x) => 100 * x, nice: true },
     y: { type: "band", label: null, domain: rows.map((r) => r.key), tickFormat: (i) => name(rows[i]), tickSize: 0 },
     marks: [
       Plot.tickX(rows.filter((r) => r.deserved !== null), { x: "deserved", y: "key", stroke: colour.alone, strokeWidth: 3, insetTop: 3, insetBottom: 3 }),
@@ -102,7 +105,7 @@ function drawSpread(where, spread, changed) {
   const bins = spread.before.map((n, i) => ({ x1: spread.edges[i], x2: spread.edges[i + 1], before: n, after: spread.after[i] }));
   draw(where, {
     height: 260, marginTop: 32, marginLeft: 56, marginBottom: 42,
-    x: { label: `expected ${data.utility_name} of a query`, domain: [spread.edges[0], spread.edges.at(-1)] }, y: { label: "queries", grid: true, ticks: Math.min(6, d3.max(bins, (b) => Math.max(b.before, b.after))), tickFormat: "~s" },
+    x: { label: `expected ${data.utility_name} of a query`, domain: [spread.edges[0], spread.edges.at(-1)] }, y: { label: "queries", grid: true, nice: true, ticks: Math.min(6, d3.max(bins, (b) => Math.max(b.before, b.after))), tickFormat: "~s" },
     marks: [
       ...(changed ? [Plot.rectY(bins, { x1: "x1", x2: "x2", y: "after", fill: colour.measured, fillOpacity: 0.5, inset: 1 })] : []),
       Plot.rectY(bins, { x1: "x1", x2: "x2", y: "before", fill: "none", stroke: colour.before, strokeWidth: 2, inset: 1 }),

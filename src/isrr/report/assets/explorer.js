@@ -115,7 +115,7 @@ class TradeoffExplorer {
       where.dataset.needed = needed ?? "";
       lines.push(element("p", {}, needed === null
         ? "No number of judged queries would certify it: the safest configuration itself falls short. Ask for less, or improve the scores."
-        : `About ${count(needed, "judged query", "judged queries")} would be enough, 8 times out of 10. Until then the order by score is served.`));
+        : `With about ${count(needed, "judged query", "judged queries")}, this promise would be certified 8 times out of 10. Until then the order by score is served.`));
     } else {
       const point = this.data.configurations[c];
       lines.push(element("dl", {},
@@ -131,7 +131,7 @@ class TradeoffExplorer {
     } else {
       const possible = c !== null || this.needed !== null;
       lines.push(element("p", { className: "small" },
-        "This is what calibrating for this promise alone, on this path, would have said. Chosen after looking, it is no guarantee. "
+        "This is what calibrating for this promise alone, on this path, would have said. It is not a guarantee, because you chose the promise after looking. "
         + (c !== null ? "To have it certified, on fresh queries:" : possible ? "To ask again, on enough fresh queries:" : "")));
       if (possible) lines.push(element("code", {}, `isrr calibrate fresh.parquet -p '${explorer.promises[this.stop]}' --confidence ${this.reading.confidence} ${this.data.settings}`));
     }
@@ -153,9 +153,9 @@ class TradeoffExplorer {
       return `No band without other judged queries. Of ${this.reading.stops.length} promises fixed beforehand, ${kept ? `${kept} hold together with ${confidence}: the squares` : "none is certified"}.`;
     }
     const c = this.together();
-    if (c === null) return `Holding for all positions at once (${confidence}, the band): nothing is certified here.`;
+    if (c === null) return `The band, which holds for all positions of the slider at once (${confidence} confidence), certifies nothing here.`;
     const point = this.data.configurations[c];
-    return `Holding for all positions at once (${confidence}, the band): ${point.name}, disparity removed ${percent(point.gain[0])}. This one you may choose after looking${this.data.others.length ? ", for the first promise" : ""}.`;
+    return `To choose a promise after looking, use the band: it holds for all positions of the slider at once, with ${confidence} confidence. Here it allows ${point.name}, which removes ${percent(point.gain[0])} of the disparity${this.data.others.length ? "; this is for the first promise alone" : ""}.`;
   }
 
   // Prepared once per confidence: where the curves run and from which promise on nothing is certified.
@@ -248,7 +248,7 @@ class TradeoffExplorer {
         ...(second ? [Plot.ruleX([other], { stroke: colour.promise, strokeWidth: 2 })] : []),
         Plot.ruleY(this.everything ? [declared] : [], { stroke: colour.promise, strokeWidth: 1.5, strokeDasharray: "2 4" }),
         ...(certificate === null ? [] : [Plot.dot([points[certificate]], { x: "x", y: "measured", symbol: "star", r: 7, fill: colour.promise })]),
-        ...(none === null ? [] : [Plot.text([none === targets[0] ? "it abstains at every promise shown here" : `${rising ? "above" : "below"} this it abstains`],
+        ...(none === null ? [] : [Plot.text([none === targets[0] ? "it abstains at every promise shown here" : `grey: promises ${rising ? "above" : "below"} ${none.toFixed(this.unit.digits)}${this.unit.text.startsWith("%") ? " %" : ""} cannot be certified`],
           { x: reach[1], y: none, dy: (none === targets[0]) === rising ? -10 : 10, textAnchor: "end", dx: -4, fill: "currentColor", stroke: "var(--paper)", strokeWidth: 4 })]),
         Plot.tip(points, Plot.pointer({ x: "x", y: "measured", fill: "var(--paper)", title: (p) => `${p.name}\nmeasured ${p.measured.toFixed(this.unit.digits + 1)}${Number.isNaN(p.alone) ? "" : `\ncertified alone ${p.alone.toFixed(this.unit.digits + 1)}`}` })),
       ],
@@ -291,8 +291,8 @@ class TradeoffExplorer {
     legend(document.querySelector("#tradeoff .legend"), [
       [trace, colour.measured, this.data.promise.per_segment ? "measured, in the worst segment" : "measured"],
       [trace, colour.alone, this.explorer.n_tests > 1 ? `bound at 1/${this.explorer.n_tests} of the error (${confidence} in all)` : `proven, each configuration alone (${confidence})`],
-      ...(this.banded ? [[this.isCurve ? "dashed" : "stem", colour.band, `band: all of these hold together with ${confidence}`]]
-        : this.everything && this.stopsKept.length ? [["square", colour.band, `declared stops: all of these hold together with ${confidence}`]] : []),
+      ...(this.banded ? [[this.isCurve ? "dashed" : "stem", colour.band, `band: holds for all configurations at once (${confidence})`]]
+        : this.everything && this.stopsKept.length ? [["square", colour.band, `declared stops: they hold at once (${confidence})`]] : []),
       ["line", colour.promise, "the promise on the slider"],
       ...(this.everything ? [["dotted", colour.promise, "declared"]] : []),
       ...(this.data.chosen === null ? [] : [["star", colour.promise, "certified ranker"]]),
@@ -300,8 +300,8 @@ class TradeoffExplorer {
       ["hatch", colour.before, "abstains"],
     ]);
     document.querySelector("#tradeoff figcaption").textContent =
-      `Each point${this.isCurve ? " of a curve" : ""} is one configuration of the path, between the order by score (“deterministic”) and the most random. `
-      + (this.rule.one_by_one ? "Where the bound keeps the promise, a configuration is certified. " : "Where the promise line meets the bound, calibration stops. ")
+      `Each point${this.isCurve ? " of a curve" : ""} is one setting of the ranker (a configuration), from the order by score (“deterministic”) to the most random; temperature says how random. `
+      + (this.rule.one_by_one ? "Where the bound keeps the promise, a configuration is certified. " : "Calibration stops at the last one whose proven value still keeps the promise. ")
       + (!this.banded ? "" : `The band was shaped by ${this.explorer.band_basis}. `)
       + `Intervals are approximate 95 % intervals.`;
   }

@@ -35,16 +35,16 @@ function drawPortrait(portrait, first) {
     const figure = document.getElementById(id);
     if (figure === grades && !grades.open) grades.ontoggle = () => drawShares(grades, portrait.grades, changed);
     else drawShares(figure, shares, changed);
-    if (first) tableBehind(figure, ["kind", "items", "before", "after", "share of relevance"],
-      shares.map((s) => [s.name, s.n_items.toLocaleString("en"), percent(s.before), percent(s.after), percent(s.deserved)]));
+    if (first) tableBehind(figure, [id.slice(3), "items", "before", "after", "relevance"],
+      shares.map((s) => [named(id, s.name), s.n_items.toLocaleString("en"), percent(s.before), percent(s.after), percent(s.deserved)]));
   }
   const spread = portrait.spread, section = document.getElementById("spread");
   section.querySelector("#spread-words").textContent = changed
-    ? `The worst tenth of the ${count(portrait.n_queries, "query", "queries")} has a mean ${data.utility_name} of ${spread.worst_before.toFixed(3)} in the order by score and ${spread.worst_after.toFixed(3)} under the ranker in use; the median goes from ${spread.median_before.toFixed(3)} to ${spread.median_after.toFixed(3)}. ${percent(spread.losing)} of the queries lose more than 0.05, ${percent(spread.gaining)} gain more than 0.05. The promise is about the mean.`
+    ? `The worst tenth of the ${count(portrait.n_queries, "query", "queries")} has a mean ${data.utility_name} of ${spread.worst_before.toFixed(3)} in the order by score. Under the ranker in use, the worst tenth (not always the same queries) has ${spread.worst_after.toFixed(3)}; the median goes from ${spread.median_before.toFixed(3)} to ${spread.median_after.toFixed(3)}. ${percent(spread.losing)} of the queries lose more than 0.05, ${percent(spread.gaining)} gain more than 0.05. The promise is about the mean.`
     : `In the order by score the worst tenth of the ${count(portrait.n_queries, "query", "queries")} has a mean ${data.utility_name} of ${spread.worst_before.toFixed(3)}, the median is ${spread.median_before.toFixed(3)}.`;
   legend(section.querySelector(".legend"), [
     ["outline", colour.before, "order by score"], ...(changed ? [["bar", colour.measured, "ranker in use"]] : []),
-    ["dotted", colour.before, `mean of the worst tenth${changed ? ", before" : ""}`], ...(changed ? [["line", colour.promise, "the same, after"]] : []),
+    ["dotted", colour.before, `mean of the worst tenth${changed ? ", before" : ""}`], ...(changed ? [["line", colour.promise, "worst tenth, after"]] : []),
   ]);
   drawSpread(section.querySelector(".chart"), spread, changed);
   if (first) {
@@ -57,7 +57,7 @@ function drawPortrait(portrait, first) {
 function sampleTable(sample) {
   const section = document.getElementById("sample"), k = data.k;
   section.querySelector("#sample-words").replaceChildren("Query ", element("bdi", {}, sample.query),
-    `, ${count(sample.n_items, "item", "items")}, ${sample.rows.length < sample.n_items ? `the first ${sample.rows.length} ` : ""}by falling score. Each cell is the chance that the item stands at that position; the framed cell is its place in the order by score.`);
+    `, ${count(sample.n_items, "item", "items")}, ${sample.rows.length < sample.n_items ? `the first ${sample.rows.length} ` : ""}highest score first. Each cell is the chance that the item is shown at that position; the framed cell is its place in the order by score.${data.mapped ? " Chances follow the scores after the score map, which rescales them, so a small gap in score can be a larger gap in chance." : ""}`);
   const grouped = sample.rows.some((row) => row.group !== null);
   const heads = [["item"], ...(grouped ? [["group", "words aside"]] : []), ["grade"], ["score", "aside"], ...d3.range(1, k + 1).map((j) => [`position ${j}`]), ["shown at all"]];
   const body = sample.rows.map((row, i) => {
@@ -87,7 +87,7 @@ function drawRest(first) {
     drawRisk(section.querySelector(".chart"), tradeoff);
     const { points } = riskPoints(tradeoff);
     if (first) tableBehind(section.querySelector("figure"), ["configuration", "risk", "bound", data.utility_name, "disparity removed"],
-      data.configurations.map((c, i) => [c.name, points[i].risk.toFixed(4), Number.isNaN(points[i].bound) ? "by definition" : points[i].bound.toFixed(4), c.utility[0].toFixed(4), percent(c.gain[0])]));
+      data.configurations.map((c, i) => [c.name, Math.max(points[i].risk, 0).toFixed(4), Number.isNaN(points[i].bound) ? "by definition" : points[i].bound.toFixed(4), c.utility[0].toFixed(4), percent(c.gain[0])]));
   }
 }
 drawRest(true);
