@@ -161,8 +161,8 @@ def test_the_abstention_region_is_shown(opened, relative, absolute):
         said = move(tab, len(explorer.targets) - 1, 0.99)
         assert "abstains" in said["kind"]
         assert "judged queries, this promise would be certified" in said["text"]
-        assert "no guarantee" in said["text"]
-        assert "it abstains" in tab.text_content("#tradeoff .chart")
+        assert "not a guarantee" in said["text"]
+        assert "cannot be certified" in tab.text_content("#tradeoff .chart")
         assert tab.locator("#tradeoff .chart rect").count() > 0
 
 
