@@ -11,7 +11,7 @@ from isrr.cli.console import one_line_errors
 from isrr.cli.data import app as data
 from isrr.cli.demo import demo
 from isrr.cli.doctor import doctor
-from isrr.cli.reporting import report
+from isrr.cli.reporting import choose, report
 from isrr.cli.reproduce import reproduce
 from isrr.cli.scoring import score, train
 from isrr.cli.serving import monitor, serve
@@ -20,7 +20,7 @@ COMMANDS = {
     "First steps": (demo, doctor),
     "Certify and rank": (start, calibrate, rank, show, check, plan),
     "From features to scores": (train, score),
-    "In production": (serve, monitor, report),
+    "In production": (serve, monitor, report, choose),
     "For research": (reproduce,),
 }
 

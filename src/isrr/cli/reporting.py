@@ -1,4 +1,4 @@
-"""`isrr report`: the page people look at."""
+"""`isrr report`: the page people look at. `isrr choose`: save what was chosen on it."""
 
 import shlex
 import sys
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from isrr.cli.console import progress, say
+from isrr.cli.console import keep_outcome, progress, say
 from isrr.cli.inputs import as_calibrated, check_file, judged_or_run, opened, status_of
-from isrr.cli.options import RankerFile, Trust, with_columns, with_run
+from isrr.cli.options import AsJson, Promise, RankerFile, Trust, with_columns, with_run
 
 if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate
@@ -42,7 +42,6 @@ def report(
     isrr report ranker.json judged.parquet -o report.html
     """
     from isrr.certificate import Abstention, Certificate, Start
-    from isrr.engines.source import counting_alike, read_any
     from isrr.errors import CertificateError
     from isrr.report.made import report_start
 
@@ -61,18 +60,67 @@ def report(
             f"{ranker}: about clicks, and the page is about judged queries; see it by: isrr show {ranker}"
         )
     check_file(out_file, read=(ranker, judged, judged_run["run"], judged_run["qrels"], validation))
-    then = outcome.provenance.unjudged
-    queries = None
+    queries = others = None
     if judged is not None or judged_run["run"] is not None:
-        source, named, _ = judged_or_run(judged, as_calibrated(judged_run, outcome), columns)
-        queries = read_any(source, **counting_alike(cast("Where", named), source, then))
-    others = (
-        None if validation is None else read_any(validation, **counting_alike(cast("Where", columns), validation, then))
-    )
+        queries, others = _read(outcome, judged, judged_run, columns, validation)
     standing, said = status_of(ranker, outcome)
     fallen = "" if standing == "valid" else said
     write_page(out_file, outcome, queries, others, command, fallen)
     say(f"written to {out_file}")
+
+
+@with_columns("query", "item", "score", "relevance", "segment", "item_group")
+@with_run
+def choose(
+    ranker: RankerFile,
+    promise: Promise,
+    columns: dict[str, Any],
+    judged_run: dict[str, Any],
+    judged: Annotated[str | None, typer.Argument(help="The judged queries it was calibrated on.")] = None,
+    out_file: Annotated[Path, typer.Option("--out", "-o", help="Ranker file to write (.json).")] = Path("chosen.json"),
+    validation: Annotated[
+        Path | None, typer.Option(help="The validation queries of the calibration, if it had any.")
+    ] = None,
+    trust_edited: Trust = False,
+    as_json: AsJson = False,
+) -> None:
+    """Certify another target of the declared promise, chosen after looking at the report.
+
+    Bounds that hold for all targets at once (the band of the report) certify it, with the same confidence.
+
+    isrr choose ranker.json judged.parquet -p 'ndcg@5 >= 97% of deterministic' -o chosen.json
+    """
+    from isrr.certificate import Abstention, Certificate
+    from isrr.errors import CertificateError
+    from isrr.explore.choose import choose as chosen
+    from isrr.explore.retrace import retrace
+
+    outcome = opened(ranker, trust_edited)
+    if not isinstance(outcome, Certificate | Abstention) or outcome.provenance.clicks is not None:
+        raise CertificateError(f"{ranker}: expected a certificate from judged queries")
+    check_file(out_file, read=(ranker, judged, judged_run["run"], judged_run["qrels"], validation))
+    queries, others = _read(outcome, judged, judged_run, columns, validation)
+    with progress("measuring the path") as advance:
+        found = retrace(outcome, queries, others, advance)
+    keep_outcome(chosen(found, promise), out_file, as_json=as_json)
+
+
+def _read(
+    outcome: "Certificate | Abstention",
+    judged: str | None,
+    judged_run: dict[str, Any],
+    columns: dict[str, Any],
+    validation: Path | None,
+) -> "tuple[Queries, Queries | None]":
+    """The queries of a calibration, and its validation queries."""
+    from isrr.engines.source import counting_alike, read_any
+
+    then, read = outcome.provenance.unjudged, [c for promise in outcome.promises for c in promise.columns]
+    source, named, _ = judged_or_run(judged, as_calibrated(judged_run, outcome), columns, read)
+    queries = read_any(source, read, **counting_alike(cast("Where", named), source, then))
+    if validation is None:
+        return queries, None
+    return queries, read_any(validation, read, **counting_alike(cast("Where", columns), validation, then))
 
 
 def write_page(

@@ -97,7 +97,7 @@ def explore(found: Retraced) -> Explorer | None:
     if selection == "holm":
         return None
     cells = [found.of(promise) for promise in outcome.promises]
-    lead, rule = cells[0][0], _rule(found)
+    lead, rule = cells[0][0], rule_of(found)
     n_tests = len(outcome.curve) if selection == "bonferroni" else 1
     measured = lead.target(np.min([cell.strength(cell.measured(), 1) for cell in cells[0]], axis=0), 1)
     confidences = sorted({*CONFIDENCES, outcome.confidence})
@@ -107,13 +107,13 @@ def explore(found: Retraced) -> Explorer | None:
     held = [_others_hold(cells[1:], found, delta, n_tests) for delta in deltas]
     useful = slice(0, _peak(found) + 1)
     targets = _slider(lead, np.concatenate([level[useful] for level in levels]), measured[useful])
-    shape = _shape(found, lead)
+    shape = band_shape(found, lead)
     readings = [
         Reading(
             confidence,
             tuple(int(x) for x in levels[i]),
             tuple(bool(x) for x in held[i]),
-            None if shape is None else _band(cells[0], deltas[i], levels[i] if n_tests == 1 else None, shape),
+            None if shape is None else banded(cells[0], deltas[i], levels[i] if n_tests == 1 else None, shape),
             _stops(cells, deltas[i], rule, found) if shape is None else (),
             _needed(cells, by_segment[i], held[i], deltas[i], n_tests, rule, targets, outcome),
         )
@@ -141,7 +141,7 @@ def _others_hold(cells: list[list[Sample]], found: Retraced, delta: float, n_tes
     return hold
 
 
-def _rule(found: Retraced) -> Rule:
+def rule_of(found: Retraced) -> Rule:
     """The rule that an outcome was chosen by."""
     outcome = found.outcome
     utility, disparity = (
@@ -170,7 +170,7 @@ def _slider(lead: Sample, levels: IntArray, measured: FloatArray) -> FloatArray:
     return targets[np.argsort(lead.strength(targets, STEPS))]
 
 
-def _shape(found: Retraced, lead: Sample) -> tuple[FloatArray, FloatArray] | None:
+def band_shape(found: Retraced, lead: Sample) -> tuple[FloatArray, FloatArray] | None:
     """Expected shortfall (1 − strength) and half-width of each configuration, from queries not tested on."""
     others, first = found.others, lead.promise
     if others is None or ("relevance" in first.columns and others.relevance is None):
@@ -186,7 +186,7 @@ def _shape(found: Retraced, lead: Sample) -> tuple[FloatArray, FloatArray] | Non
     return 1 - pilot.strength(pilot.measured(), 1), width
 
 
-def _band(
+def banded(
     cells: list[Sample],
     delta: float,
     levels: IntArray | None,
@@ -232,7 +232,8 @@ def _needed(
     """As an abstention says it: for the safest configuration, the largest number any promise asks for."""
     made = outcome.provenance
     path = "auto" if made.requested_path == "custom" else made.requested_path
-    request = Request(outcome.promises, outcome.confidence, path, made.evidence, made.selection)
+    selection = "fixed_sequence" if made.selection == "band" else made.selection
+    request = Request(outcome.promises, outcome.confidence, path, made.evidence, selection)
     share, given = made.n_queries / (made.n_queries + made.n_skipped), made.n_set_aside == 0
 
     def column(cell: Sample) -> int:

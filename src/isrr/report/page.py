@@ -155,6 +155,7 @@ def _data(outcome: Certificate | Abstention, explorer: Explorer | None, portrait
         ],
         "queries_needed": outcome.queries_needed if isinstance(outcome, Abstention) else None,
         "settings": words.settings(outcome),
+        "choose": words.choosing(outcome),
         "explorer": None if explorer is None else asdict(explorer),
         "portrait": None if portrait is None else _shortened(asdict(portrait)),
     }

@@ -26,6 +26,8 @@ SELECTED = {
     "error that those still untested leave it, until one failed.",
     "bonferroni": "Every configuration was tested by itself, at the tolerated error divided by their number, so that "
     "the answers hold together.",
+    "band": "The promise was chosen after looking at others: bounds that hold for all configurations at once certify "
+    "it.",
     "pointwise": "Every configuration was tested by itself at the whole tolerated error, as in the paper. Of many "
     "tests some err by chance: this carries no guarantee over the search.",
 }
@@ -178,12 +180,20 @@ def settings(outcome: Certificate | Abstention) -> str:
     options = (
         ("--path", p.path, ("paper", "thresholds")),
         ("--evidence", p.evidence, set(EVIDENCE) - {"betting"}),
-        ("--selection", p.selection, set(SELECTED) - {"fixed_sequence"}),
+        ("--selection", p.selection, set(SELECTED) - {"fixed_sequence", "band"}),
         ("--gain", described(first.metric.gain), ("linear", "equal")),
         ("--empty-query", first.empty_query, ("zero", "one")),
     )
     words += [word for name, value, unusual in options if value in unusual for word in (name, value)]
     return shlex.join([*words, "-o", "ranker.json"])
+
+
+def choosing(outcome: Certificate | Abstention) -> str:
+    """The command that saves what the band certifies, with @ for the promise; none where there is no such command."""
+    if outcome.abstained or len(outcome.promises) > 1:
+        return ""
+    others = "" if outcome.provenance.n_set_aside else " --validation validation.parquet"
+    return f"isrr choose ranker.json judged.parquet{others} -p '@' -o chosen.json"
 
 
 def what_helps(outcome: Abstention) -> list[str]:

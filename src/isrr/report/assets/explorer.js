@@ -135,7 +135,12 @@ class TradeoffExplorer {
         + (c !== null ? "To have it certified, on fresh queries:" : possible ? "To ask again, on enough fresh queries:" : "")));
       if (possible) lines.push(element("code", {}, `isrr calibrate fresh.parquet -p '${explorer.promises[this.stop]}' --confidence ${this.reading.confidence} ${this.data.settings}`));
     }
-    if (this.everything) lines.push(element("p", { className: "small together" }, this.sayTogether(confidence)));
+    if (this.everything) {
+      lines.push(element("p", { className: "small together" }, this.sayTogether(confidence)));
+      if (this.data.choose && !this.isDeclared && this.reading.confidence === this.data.confidence && this.banded && this.together() !== null) {
+        lines.push(element("p", { className: "small" }, "To save it as a certificate:"), element("code", {}, this.data.choose.replace("@", explorer.promises[this.stop])));
+      }
+    }
     where.replaceChildren(...lines);
   }
 
