@@ -67,8 +67,9 @@ def calibrate(
     floor: Annotated[
         float | None,
         typer.Option(
-            help="Smallest share of its quality in the order by score that each query keeps, averaged over its random "
-            "lists; 0 for none. For promises 'of deterministic', the default depends on the number of queries."
+            help="Each query keeps at least this share of the quality that the order by score gives it, averaged over "
+            "its random lists; 0: no floor. For promises 'of deterministic', the default depends on the number of "
+            "queries."
         ),
     ] = None,
     attempts: Annotated[
@@ -77,7 +78,7 @@ def calibrate(
     distinct: Annotated[
         bool, typer.Option("--distinct", help="Count queries with identical scores and relevance once.")
     ] = False,
-    path: Annotated[str, choice("path", "Which rankers are tested, from safe to fair", TESTING)] = "auto",
+    path: Annotated[str, choice("path", "The series of rankers to test, each from safe to fair", TESTING)] = "auto",
     evidence: Annotated[str, choice("evidence", "Statistical test", TESTING)] = "betting",
     selection: Annotated[
         str, choice("selection", "How several configurations are tested together (multiple testing)", TESTING)

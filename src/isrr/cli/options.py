@@ -121,15 +121,15 @@ def with_run(command: Callable[..., None]) -> Callable[..., None]:
     def source(text: str) -> Any:
         return Annotated[Path | None, typer.Option(help=text, rich_help_panel=panel)]
 
-    def one_of(name: str, text: str) -> Any:
-        return Annotated[str | None, choice(name, text, panel)]
+    def one_of(name: str, text: str, default: str = "") -> Any:
+        return Annotated[str | None, choice(name, text, panel, default)]
 
     options = {
         "run": (source(f"Items retrieved for each query, with their scores: {formats}."), None),
         "qrels": (source(f"The judgments of the run: the same formats, {others}."), None),
-        "ties": (one_of("ties", "Order equal scores as trec_eval does, to get the same figures"), None),
+        "ties": (one_of("ties", "How equal scores are ordered", "As trec_eval does, so that the figures match."), None),
         "unjudged": (
-            one_of("unjudged", "How items without a grade count; by default zero with --qrels, else refuse"),
+            one_of("unjudged", "How items without a grade count", "Default: zero with --qrels, otherwise refuse."),
             None,
         ),
         "run_format": (one_of("format", "Format of the run, if it is not inferred from the content"), None),
@@ -160,10 +160,10 @@ def with_clicks(command: Callable[..., None]) -> Callable[..., None]:
             None,
         ),
         "unit": (
-            Annotated[str | None, choice("unit", "Which units are independent; by default sessions, if logged", panel)],
+            Annotated[str | None, choice("unit", "Which units are independent", panel, "Default: session, if logged.")],
             None,
         ),
-        "first": (option(int, "How many lists of each unit count, from the earliest on."), 1),
+        "first": (option(int, "Use only this many lists of each unit, the earliest ones."), 1),
         "within": (option(str | None, "How long after its list a click counts, e.g. 30m, 1h or 2d."), None),
         "most_clicks": (option(int, "If a list has more clicks than this, none of them count (a bot)."), 30),
         "kind": (option(str | None, "Count only clicks of this kind, such as purchase."), None),
@@ -179,7 +179,7 @@ def with_columns(*roles: str) -> Callable[[Callable[..., None]], Callable[..., N
         between = "What stands between the groups of an item that has several, e.g. '|'."
         options["group_separator"] = (Annotated[str | None, typer.Option(help=between, rich_help_panel=GROUPS)], None)
         missing = choice(
-            "missing_group", "Refuse items without a group (the default), or treat them as belonging to none", GROUPS
+            "missing_group", "What items without a group are", GROUPS, "Default: refuse; none: they are in no group."
         )
         options["missing_group"] = (Annotated[str | None, missing], None)
     return _together("columns", options)

@@ -405,16 +405,19 @@ class Promise:
 
         Example:
             >>> Promise.parse("ndcg@5 >= 95% of deterministic").risk_in_words
-            'risk = mean of 0.5128 − 0.5128 · NDCG@5 + 0.4872 · deterministic NDCG@5; the promise: at most 0.5128'
+            'risk = 0.5128 · mean of (1 − NDCG@5 + 0.95 · deterministic NDCG@5); the promise holds if risk ≤ 0.5128'
         """
-        a, b, c = self.affine
-        title = self.measure.title
+        scale, title = abs(self.affine[0]), self.measure.title
+        a, b, c = (part / scale for part in self.affine)
+
+        def times(factor: float) -> str:
+            return "" if f"{factor:.4g}" == "1" else f"{factor:.4g} · "
 
         def term(factor: float, what: str) -> str:
-            return f" {'−' if factor < 0 else '+'} {abs(factor):.4g} · {what}"
+            return f" {'−' if factor < 0 else '+'} {times(abs(factor))}{what}" if factor else ""
 
-        compared = term(b, f"{self.of} {title}") if b else ""
-        return f"risk = mean of {c:.4g}{term(a, title)}{compared}; the promise: at most {self.alpha:.4g}"
+        inside = f"{f'{c:.4g}' if c else ''}{term(a, title)}{term(b, f'{self.of} {title}')}".removeprefix(" + ")
+        return f"risk = {times(scale)}mean of ({inside}); the promise holds if risk ≤ {self.alpha:.4g}"
 
     def document(self) -> dict[str, Any]:
         """What is written to a file."""

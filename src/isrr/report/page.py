@@ -187,7 +187,7 @@ def _tiles(outcome: Certificate | Abstention) -> str:
         tiles += [
             (outcome.utility_name, f"{before:.4f} → {after:.4f}"),
             *(
-                (f"Proven{f' in {test.segment}' if test.segment else ''}", proven)
+                (f"Proven{f' in {test.segment}' if test.segment else ''} (promised {words.promised(test)})", proven)
                 for test in outcome.tests
                 if (proven := words.proven(test))
             ),

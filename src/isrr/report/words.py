@@ -77,6 +77,13 @@ def proven(test: Test) -> str:
     return unbroken_units(f"{'≥' if test.promise.at_least is not None else '≤'} {test.promise.shown(test.level)}")
 
 
+def promised(test: Test) -> str:
+    """The promised level of one test."""
+    sign = "≥" if test.promise.at_least is not None else "≤"
+    unit = f" of {test.promise.of}" if test.promise.of else ""
+    return unbroken_units(f"{sign} {test.promise.shown(test.promise.target).removesuffix(unit)}")
+
+
 def verdict(outcome: Certificate | Abstention) -> tuple[str, str]:
     """Two sentences: what is promised and how surely; what it costs and gains."""
     promise = " and ".join(unbroken_units(promise.in_words) for promise in outcome.promises)
@@ -104,9 +111,9 @@ def who_gains(portrait: Portrait | None, k: int) -> str:
     if after <= before:
         return ""
     return (
-        f"Who gains: items that score below place {k} go from {unbroken(percent(before))} to "
-        f"{unbroken(percent(after))} of all exposure. Who gives: the first place goes from "
-        f"{unbroken(percent(first.before))} to {unbroken(percent(first.after))}."
+        f"Who gains: items that the order by score puts below place {k}; their share of all exposure goes from "
+        f"{unbroken(percent(before))} to {unbroken(percent(after))}. Who gives: the items in its first {k} places, the "
+        f"top one most ({unbroken(percent(first.before))} to {unbroken(percent(first.after))})."
     )
 
 

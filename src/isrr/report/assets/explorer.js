@@ -130,8 +130,10 @@ class TradeoffExplorer {
         ? "This is the outcome of the calibration." : "This position alone carries the certificate."));
     } else {
       const possible = c !== null || this.needed !== null;
+      const allowed = this.banded && c !== null && this.together() === c;
       lines.push(element("p", { className: "small" },
-        "This is what calibrating for this promise alone, on this path, would have said. It is not a guarantee, because you chose the promise after looking. "
+        "This is what calibrating for this promise alone, on this path, would have said. By itself it is not a guarantee, because you chose the promise after looking. "
+        + (allowed ? "The band below allows this very ranker, so you may choose it. " : "")
         + (c !== null ? "To have it certified, on fresh queries:" : possible ? "To ask again, on enough fresh queries:" : "")));
       if (possible) lines.push(element("code", {}, `isrr calibrate fresh.parquet -p '${explorer.promises[this.stop]}' --confidence ${this.reading.confidence} ${this.data.settings}`));
     }
@@ -253,7 +255,7 @@ class TradeoffExplorer {
         ...(second ? [Plot.ruleX([other], { stroke: colour.promise, strokeWidth: 2 })] : []),
         Plot.ruleY(this.everything ? [declared] : [], { stroke: colour.promise, strokeWidth: 1.5, strokeDasharray: "2 4" }),
         ...(certificate === null ? [] : [Plot.dot([points[certificate]], { x: "x", y: "measured", symbol: "star", r: 7, fill: colour.promise })]),
-        ...(none === null ? [] : [Plot.text([none === targets[0] ? "it abstains at every promise shown here" : `grey: promises ${rising ? "above" : "below"} ${none.toFixed(this.unit.digits)}${this.unit.text.startsWith("%") ? " %" : ""} cannot be certified`],
+        ...(none === null ? [] : [Plot.text([none === targets[0] ? "it abstains at every promise shown here" : `${rising ? "above" : "below"} ${none.toFixed(this.unit.digits)}${this.unit.text.startsWith("%") ? " %" : ""} it abstains`],
           { x: reach[1], y: none, dy: (none === targets[0]) === rising ? -10 : 10, textAnchor: "end", dx: -4, fill: "currentColor", stroke: "var(--paper)", strokeWidth: 4 })]),
         Plot.tip(points, Plot.pointer({ x: "x", y: "measured", fill: "var(--paper)", title: (p) => `${p.name}\nmeasured ${p.measured.toFixed(this.unit.digits + 1)}${Number.isNaN(p.alone) ? "" : `\ncertified alone ${p.alone.toFixed(this.unit.digits + 1)}`}` })),
       ],

@@ -57,7 +57,7 @@ function drawPortrait(portrait, first) {
 function sampleTable(sample) {
   const section = document.getElementById("sample"), k = data.k;
   section.querySelector("#sample-words").replaceChildren("Query ", element("bdi", {}, sample.query),
-    `, ${count(sample.n_items, "item", "items")}, ${sample.rows.length < sample.n_items ? `the first ${sample.rows.length} ` : ""}highest score first. Each cell is the chance that the item is shown at that position; the framed cell is its place in the order by score.${data.mapped ? " Chances follow the scores after the score map, which rescales them, so a small gap in score can be a larger gap in chance." : ""}`);
+    `: ${sample.rows.length < sample.n_items ? `the ${sample.rows.length} highest-scoring of its ${count(sample.n_items, "item", "items")}` : count(sample.n_items, "item", "items")}, best score first. Each cell is the chance that the item is shown at that position; the framed cell is its place in the order by score.${data.mapped ? " Chances follow the scores after the score map, which rescales them, so a small gap in score can be a larger gap in chance." : ""}`);
   const grouped = sample.rows.some((row) => row.group !== null);
   const heads = [["item"], ...(grouped ? [["group", "words aside"]] : []), ["grade"], ["score", "aside"], ...d3.range(1, k + 1).map((j) => [`position ${j}`]), ["shown at all"]];
   const body = sample.rows.map((row, i) => {
