@@ -78,7 +78,9 @@ def calibrate(
     distinct: Annotated[
         bool, typer.Option("--distinct", help="Count queries with identical scores and relevance once.")
     ] = False,
-    path: Annotated[str, choice("path", "The series of rankers to test, each from safe to fair", TESTING)] = "auto",
+    path: Annotated[
+        str, choice("path", "Which series of rankers to test; every series runs from safe to fair", TESTING)
+    ] = "auto",
     evidence: Annotated[str, choice("evidence", "Statistical test", TESTING)] = "betting",
     selection: Annotated[
         str, choice("selection", "How several configurations are tested together (multiple testing)", TESTING)

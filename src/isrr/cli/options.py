@@ -93,7 +93,8 @@ def with_meaning(command: Callable[..., None]) -> Callable[..., None]:
             Annotated[
                 float | None,
                 typer.Option(
-                    help="Largest possible value of an item (dcg, value) or of a query (disparity).",
+                    help="Largest possible value: of one item for dcg and value promises, of one query for "
+                    "disparity promises.",
                     rich_help_panel=MEANING,
                 ),
             ],
@@ -127,7 +128,14 @@ def with_run(command: Callable[..., None]) -> Callable[..., None]:
     options = {
         "run": (source(f"Items retrieved for each query, with their scores: {formats}."), None),
         "qrels": (source(f"The judgments of the run: the same formats, {others}."), None),
-        "ties": (one_of("ties", "How equal scores are ordered", "As trec_eval does, so that the figures match."), None),
+        "ties": (
+            one_of(
+                "ties",
+                "How equal scores are ordered, if not by a hash",
+                "That is as trec_eval does, so that figures match.",
+            ),
+            None,
+        ),
         "unjudged": (
             one_of("unjudged", "How items without a grade count", "Default: zero with --qrels, otherwise refuse."),
             None,
@@ -179,7 +187,7 @@ def with_columns(*roles: str) -> Callable[[Callable[..., None]], Callable[..., N
         between = "What stands between the groups of an item that has several, e.g. '|'."
         options["group_separator"] = (Annotated[str | None, typer.Option(help=between, rich_help_panel=GROUPS)], None)
         missing = choice(
-            "missing_group", "What items without a group are", GROUPS, "Default: refuse; none: they are in no group."
+            "missing_group", "What to do about items without a group", GROUPS, "Default: refuse. none: in no group."
         )
         options["missing_group"] = (Annotated[str | None, missing], None)
     return _together("columns", options)

@@ -112,8 +112,8 @@ def who_gains(portrait: Portrait | None, k: int) -> str:
         return ""
     return (
         f"Who gains: items that the order by score puts below place {k}; their share of all exposure goes from "
-        f"{unbroken(percent(before))} to {unbroken(percent(after))}. Who gives: the items in its first {k} places, the "
-        f"top one most ({unbroken(percent(first.before))} to {unbroken(percent(first.after))})."
+        f"{unbroken(percent(before))} to {unbroken(percent(after))}. Who gives: those that it puts in the first {k} "
+        f"places, the top one most ({unbroken(percent(first.before))} to {unbroken(percent(first.after))})."
     )
 
 
