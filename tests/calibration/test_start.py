@@ -28,6 +28,14 @@ def test_a_start_keeps_its_promise_on_every_query(judged, tmp_path):
     assert found.fairness_gain > 0.02
 
 
+def test_a_start_spreads_exposure_as_far_as_its_floor_lets_it_whatever_the_scores(judged):
+    queries = judged.with_scores(np.sinh(2.0 * judged.scores))  # some far above the spread of their query
+    made = start(queries, PROMISE)
+    even = replace(made.ranker, temperature=1e6).exposure(queries)
+    first = GPLRanker.deterministic().exposure(queries)
+    assert made.moved >= 0.98 * np.abs(even - first).sum() / 2 / first.sum()
+
+
 @pytest.mark.parametrize("scale", [1.0, 0.01])
 def test_an_exploring_start_is_as_hot_as_moves_two_fifths_of_the_exposure(judged, scale):
     spread = np.repeat(np.random.default_rng(20230).normal(scale=9.0, size=len(judged)), judged.n_items)

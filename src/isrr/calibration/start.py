@@ -11,7 +11,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from isrr.calibration.outcome import quantiles
-from isrr.calibration.path import COLDEST, HOTTEST, Floor, in_order
+from isrr.calibration.path import COLDEST, Floor, in_order
 from isrr.calibration.request import Request
 from isrr.certificate import Start
 from isrr.data.queries import Queries
@@ -23,7 +23,8 @@ from isrr.promises.promise import Promise, objectives, promises
 from isrr.ranker.gpl import GPLRanker
 from isrr.scores.standardize import scale_of
 
-N_TEMPERATURES = 24
+N_TEMPERATURES = 32
+HOTTEST = 100.0  # in deviations within a query: draws are next to even, however far lists lie apart
 EXPLORING_ANCHOR = 0.8
 EXPLORED = 0.4  # share of exposure that draws of an exploring ranker move
 SAMPLE = 5_000  # queries that the temperature is chosen on

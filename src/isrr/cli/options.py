@@ -131,13 +131,18 @@ def with_run(command: Callable[..., None]) -> Callable[..., None]:
         "ties": (
             one_of(
                 "ties",
-                "How equal scores are ordered, if not by a hash",
-                "That is as trec_eval does, so that figures match.",
+                "How equal scores are ordered; by default by a hash",
+                "trec: as trec_eval does, so that figures match.",
             ),
             None,
         ),
         "unjudged": (
-            one_of("unjudged", "How items without a grade count", "Default: zero with --qrels, otherwise refuse."),
+            one_of(
+                "unjudged",
+                "How items without a grade count",
+                "Default: zero with --qrels, otherwise refuse. worst: no gain where shown, the largest grade in the "
+                "ideal order.",
+            ),
             None,
         ),
         "run_format": (one_of("format", "Format of the run, if it is not inferred from the content"), None),
@@ -187,7 +192,7 @@ def with_columns(*roles: str) -> Callable[[Callable[..., None]], Callable[..., N
         between = "What stands between the groups of an item that has several, e.g. '|'."
         options["group_separator"] = (Annotated[str | None, typer.Option(help=between, rich_help_panel=GROUPS)], None)
         missing = choice(
-            "missing_group", "What to do about items without a group", GROUPS, "Default: refuse. none: in no group."
+            "missing_group", "Items without a group", GROUPS, "Default: refuse them; none: accept them, as in no group."
         )
         options["missing_group"] = (Annotated[str | None, missing], None)
     return _together("columns", options)

@@ -112,8 +112,9 @@ def who_gains(portrait: Portrait | None, k: int) -> str:
         return ""
     return (
         f"Who gains: items that the order by score puts below place {k}; their share of all exposure goes from "
-        f"{unbroken(percent(before))} to {unbroken(percent(after))}. Who gives: those that it puts in the first {k} "
-        f"places, the top one most ({unbroken(percent(first.before))} to {unbroken(percent(first.after))})."
+        f"{unbroken(percent(before))} to {unbroken(percent(after))}. Who gives: items that the order by score puts in "
+        f"the first {k} places, the top one most (its share goes from {unbroken(percent(first.before))} to "
+        f"{unbroken(percent(first.after))})."
     )
 
 
@@ -243,7 +244,7 @@ def facts(outcome: Certificate | Abstention, command: str) -> list[tuple[str, st
         ("Evidence", f"{evidence}, {p.selection}; {method}, seed {p.seed}"),
         ("Gain", f"{described(outcome.promises[0].metric.gain)}; empty queries: {outcome.promises[0].empty_query}"),
         ("Data", p.data),
-        ("Order key", p.hash_key or "none: losses were summed up"),
+        ("Key of the order in which queries were tested", p.hash_key or "none: losses were summed up"),
         ("Versions", ", ".join(f"{name} {number}" for name, number in p.versions.items())),
         ("Made by", command),
     ]
