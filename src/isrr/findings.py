@@ -75,12 +75,9 @@ class Test:
     @property
     def in_words(self) -> str:
         """What was kept, in the reader's units: measured, promised and proven."""
-        at_least = self.promise.at_least is not None
-        sign = "≥" if at_least else "≤"
         shown = self.promise.shown(self.measured)
-        unit = f" of {self.promise.of}" if self.promise.of else ""
-        promised = f"promised {sign} {self.promise.shown(self.promise.target).removesuffix(unit)}"
-        proven = "" if self.level is None else f", proven {sign} {self.promise.shown(self.level).removesuffix(unit)}"
+        promised = f"promised {self.promise.limit(self.promise.target)}"
+        proven = "" if self.level is None else f", proven {self.promise.limit(self.level)}"
         where = "" if self.segment is None else f" in segment {self.segment!r}"
         title = self.promise.measure.title
         about = f"{shown} {title}" if self.promise.of == "deterministic" else f"{title} at {shown}"

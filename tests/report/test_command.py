@@ -52,7 +52,25 @@ def test_several_files_are_named_by_a_pattern(folder, tmp_path):
 def test_validation_queries_shape_the_band(folder):
     options = ("--validation", folder / "other.parquet", "--out", folder / "r.html")
     assert run(folder / "ranker.json", folder / "judged.parquet", *options).exit_code == 0
-    assert "150 other judged queries" in (folder / "r.html").read_text()
+    assert '"shaped_by":150' in (folder / "r.html").read_text()
+
+
+def test_what_was_chosen_on_the_page_is_saved_unless_the_certificate_was_revoked(folder, tmp_path):
+    outcome = load(folder / "ranker.json")
+    outcome.save(tmp_path / "ranker.json")
+    promise = "ndcg@5 >= 85% of deterministic"
+    queries = (folder / "judged.parquet", "--validation", folder / "other.parquet")
+    arguments = ("choose", tmp_path / "ranker.json", *queries, "-p", promise, "-o", tmp_path / "chosen.json")
+    done = CliRunner().invoke(app, [*map(str, arguments)])
+    assert done.exit_code == 0, done.output
+    chosen = load(tmp_path / "chosen.json")
+    assert (str(chosen.promises[0]), chosen.provenance.selection) == (promise, "band")
+    (tmp_path / "chosen.json").unlink()
+    Status(outcome.id, "revoked", "the monitor raised an alarm", "2026-11-01").save(tmp_path / "ranker.json")
+    done = CliRunner().invoke(app, [*map(str, arguments)])
+    assert done.exit_code == 2
+    assert "revoked since 2026-11-01: the monitor raised an alarm; calibrate on new queries" in done.stderr
+    assert not (tmp_path / "chosen.json").exists()
 
 
 def test_a_certificate_alone_makes_a_page_without_a_slider(folder):

@@ -18,9 +18,9 @@ from isrr.cli.serving import monitor, serve
 
 COMMANDS = {
     "First steps": (demo, doctor),
-    "Certify and rank": (start, calibrate, rank, show, check, plan),
+    "Certify and rank": (start, calibrate, choose, rank, show, check, plan),
     "From features to scores": (train, score),
-    "In production": (serve, monitor, report, choose),
+    "In production": (serve, monitor, report),
     "For research": (reproduce,),
 }
 

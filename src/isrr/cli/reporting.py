@@ -98,6 +98,9 @@ def choose(
     outcome = opened(ranker, trust_edited)
     if not isinstance(outcome, Certificate | Abstention) or outcome.provenance.clicks is not None:
         raise CertificateError(f"{ranker}: expected a certificate from judged queries")
+    standing, said = status_of(ranker, outcome)
+    if standing != "valid":
+        raise CertificateError(f"{ranker}: the certificate is {said}; calibrate on new queries")
     check_file(out_file, read=(ranker, judged, judged_run["run"], judged_run["qrels"], validation))
     queries, others = _read(outcome, judged, judged_run, columns, validation)
     with progress("measuring the path") as advance:

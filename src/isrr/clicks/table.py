@@ -75,7 +75,7 @@ def read_clicks(source: Any, *, value: str | None = None, kind: str | None = Non
     if isinstance(source, str | os.PathLike) and Path(source).is_dir():
         source, answers = (_file_in(Path(source), name) for name in ("ubi_events", "ubi_queries"))
     table = opened(source)
-    if {"action_name", "event_attributes"} <= set(table.columns):
+    if answers is not None or {"action_name", "event_attributes"} <= set(table.columns):
         table, kind = _from_ubi(table, answers), kind or "click"
     listed = need(table, *LIST_NAMES)
     item = need(table, "item_id")

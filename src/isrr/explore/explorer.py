@@ -73,7 +73,7 @@ class Explorer:
         rule: How one configuration is chosen.
         by_definition: Configurations that keep the first promise by definition.
         n_tests: Over how many tests δ is split for `levels` and `others_hold`; 1 but for Bonferroni's selection.
-        band_basis: What shaped the band, in words; empty where there is none.
+        shaped_by: How many queries that were not tested on shaped the band; 0 where there is none.
         readings: One a confidence.
     """
 
@@ -86,7 +86,7 @@ class Explorer:
     rule: Rule
     by_definition: tuple[bool, ...]
     n_tests: int
-    band_basis: str
+    shaped_by: int
     readings: tuple[Reading, ...]
 
 
@@ -129,7 +129,7 @@ def explore(found: Retraced) -> Explorer | None:
         rule,
         tuple(lead.exempt.tolist()),
         n_tests,
-        "" if shape is None or found.others is None else f"{len(found.others):,} other judged queries",
+        0 if shape is None or found.others is None else len(found.others),
         tuple(readings),
     )
 

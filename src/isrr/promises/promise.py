@@ -370,6 +370,16 @@ class Promise:
             return f"{100 * target:.1f} % of {self.of}"
         return f"{100 * target:.1f} %" if self.metric.kind == "share" else f"{target:.4f}"
 
+    def limit(self, level: float) -> str:
+        """A level as the side on which it bounds, without what it is compared with.
+
+        Example:
+            >>> Promise.parse("ndcg@5 >= 95% of deterministic").limit(0.953)
+            '≥ 95.3 %'
+        """
+        sign = "≥" if self.at_least is not None else "≤"
+        return f"{sign} {self.shown(level).removesuffix(f' of {self.of}')}"
+
     def kept_so_far(self, kept: float) -> str:
         """A level that is measured beside the one that is promised, for a watch that goes on.
 
@@ -377,9 +387,7 @@ class Promise:
             >>> Promise.parse("ndcg@5 >= 95% of deterministic").kept_so_far(0.951)
             '95.1 % of deterministic, promised ≥ 95.0 %'
         """
-        unit, sign = f" of {self.of}" if self.of else "", "≥" if self.at_least is not None else "≤"
-        measured = "nothing" if np.isnan(kept) else self.shown(kept)
-        return f"{measured}, promised {sign} {self.shown(self.target).removesuffix(unit)}"
+        return f"{'nothing' if np.isnan(kept) else self.shown(kept)}, promised {self.limit(self.target)}"
 
     @property
     def in_words(self) -> str:

@@ -15,7 +15,7 @@ from isrr.certificate import Abstention, Certificate, Start
 from isrr.counting import counted, percent
 from isrr.explore.explorer import Explorer
 from isrr.explore.portrait import Portrait, Share
-from isrr.findings import Estimate
+from isrr.findings import Estimate, Test
 from isrr.report import words
 
 LONGEST_NAME = 160  # characters of an id or a group that are carried
@@ -155,7 +155,7 @@ def _data(outcome: Certificate | Abstention, explorer: Explorer | None, portrait
         ],
         "queries_needed": outcome.queries_needed if isinstance(outcome, Abstention) else None,
         "settings": words.settings(outcome),
-        "choose": words.choosing(outcome),
+        "choose": words.choosing(outcome, explorer),
         "explorer": None if explorer is None else asdict(explorer),
         "portrait": None if portrait is None else _shortened(asdict(portrait)),
     }
@@ -186,12 +186,8 @@ def _tiles(outcome: Certificate | Abstention) -> str:
         before, after = outcome.deterministic_utility.value, outcome.utility.value
         tiles += [
             (outcome.utility_name, f"{before:.4f} → {after:.4f}"),
-            *(
-                (f"Proven{f' in {test.segment}' if test.segment else ''} (promised {words.promised(test)})", proven)
-                for test in outcome.tests
-                if (proven := words.proven(test))
-            ),
-            ("Disparity removed", words.interval(outcome.fairness_gain, shares=True)),
+            *((_proven(test), test.promise.limit(test.level)) for test in outcome.tests if test.level is not None),
+            ("Disparity removed", words.interval(outcome.fairness_gain)),
         ]
     else:
         needed = "no number is enough" if outcome.queries_needed is None else f"about {outcome.queries_needed:,}"
@@ -200,6 +196,11 @@ def _tiles(outcome: Certificate | Abstention) -> str:
             ("Queries needed", needed),
         ]
     return "".join(f"<div><dt>{escape(name)}</dt><dd>{_unbroken(escape(value))}</dd></div>" for name, value in tiles)
+
+
+def _proven(test: Test) -> str:
+    where = "" if test.segment is None else f" in {test.segment}"
+    return f"Proven{where} (promised {test.promise.limit(test.promise.target)})"
 
 
 def _unbroken(text: str) -> str:

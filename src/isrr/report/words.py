@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from isrr.certificate import Abstention, Certificate, Outcome
 from isrr.counting import counted, percent
+from isrr.explore.explorer import Explorer
 from isrr.explore.portrait import Portrait
-from isrr.findings import Estimate, Test
+from isrr.findings import Estimate
 from isrr.gains import described
 from isrr.risk.evidence import NAMES as EVIDENCE
 
@@ -63,25 +64,9 @@ def level(share: float) -> str:
     return unbroken(f"{100 * share:.6g} %")
 
 
-def interval(estimate: Estimate, *, shares: bool = False) -> str:
-    """A value with its interval, as numbers or in percent."""
-    if shares:
-        return f"{unbroken(percent(estimate.value))} [{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
-    return str(estimate)
-
-
-def proven(test: Test) -> str:
-    """What one test proves of the promised quantity; nothing where the promise is kept by definition."""
-    if test.level is None:
-        return ""
-    return unbroken_units(f"{'≥' if test.promise.at_least is not None else '≤'} {test.promise.shown(test.level)}")
-
-
-def promised(test: Test) -> str:
-    """The promised level of one test."""
-    sign = "≥" if test.promise.at_least is not None else "≤"
-    unit = f" of {test.promise.of}" if test.promise.of else ""
-    return unbroken_units(f"{sign} {test.promise.shown(test.promise.target).removesuffix(unit)}")
+def interval(share: Estimate) -> str:
+    """A share with its interval, in percent."""
+    return f"{unbroken(percent(share.value))} [{100 * share.low:.1f}, {100 * share.high:.1f}]"
 
 
 def verdict(outcome: Certificate | Abstention) -> tuple[str, str]:
@@ -196,11 +181,11 @@ def settings(outcome: Certificate | Abstention) -> str:
     return shlex.join([*words, "-o", "ranker.json"])
 
 
-def choosing(outcome: Certificate | Abstention) -> str:
+def choosing(outcome: Certificate | Abstention, explorer: Explorer | None) -> str:
     """The command that saves what the band certifies, with @ for the promise; none where there is no such command."""
-    if outcome.abstained or len(outcome.promises) > 1:
+    if outcome.abstained or len(outcome.promises) > 1 or explorer is None:
         return ""
-    others = "" if outcome.provenance.n_set_aside else " --validation validation.parquet"
+    others = "" if explorer.shaped_by == outcome.provenance.n_set_aside else " --validation validation.parquet"
     return f"isrr choose ranker.json judged.parquet{others} -p '@' -o chosen.json"
 
 

@@ -309,7 +309,7 @@ class TradeoffExplorer {
     document.querySelector("#tradeoff figcaption").textContent =
       `Each point${this.isCurve ? " of a curve" : ""} is one setting of the ranker (a configuration), from the order by score (“deterministic”) to the most random; temperature says how random. `
       + (this.rule.one_by_one ? "Where the bound keeps the promise, a configuration is certified. " : "Calibration stops at the last one whose proven value still keeps the promise. ")
-      + (!this.banded ? "" : `The band was shaped by ${this.explorer.band_basis}. `)
+      + (!this.banded ? "" : `The band was shaped by ${count(this.explorer.shaped_by, "other judged query", "other judged queries")}. `)
       + `Intervals are approximate 95 % intervals.`;
   }
 
