@@ -79,11 +79,12 @@ def calibrate(
         bool, typer.Option("--distinct", help="Count queries with identical scores and relevance once.")
     ] = False,
     path: Annotated[
-        str, choice("path", "Which series of rankers to test; every series runs from safe to fair", TESTING)
+        str, choice("path", "Which series of rankers to test; every series runs from safe to fair: {values}.", TESTING)
     ] = "auto",
-    evidence: Annotated[str, choice("evidence", "Statistical test", TESTING)] = "betting",
+    evidence: Annotated[str, choice("evidence", "Statistical test: {values}.", TESTING)] = "betting",
     selection: Annotated[
-        str, choice("selection", "How several configurations are tested together (multiple testing)", TESTING)
+        str,
+        choice("selection", "How several configurations are tested together (multiple testing): {values}.", TESTING),
     ] = "fixed_sequence",
     seed: Annotated[
         int, typer.Option(help="Random seed, used only when rankings are sampled.", rich_help_panel=TESTING)

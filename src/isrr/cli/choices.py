@@ -70,7 +70,7 @@ def offered_promises(incomplete: str) -> list[str]:
     return offered(PROMISES)(incomplete) if quoted else [f"'{promise}'" for promise in PROMISES]
 
 
-def choice(name: str, help_text: str, panel: str | None = None, default: str = "") -> Any:
-    """An option whose values are known: its help lists them, in its panel, and the shell completes them."""
-    values, text = CHOICES[name], f"{help_text}: {', '.join(CHOICES[name])}. {default}".strip()
-    return typer.Option(help=text, autocompletion=offered(values), rich_help_panel=panel)
+def choice(name: str, help_text: str, panel: str | None = None) -> Any:
+    """An option whose values are known: `{values}` in its help lists them, and the shell completes them."""
+    text = help_text.replace("{values}", ", ".join(CHOICES[name]))
+    return typer.Option(help=text, autocompletion=offered(CHOICES[name]), rich_help_panel=panel)

@@ -79,6 +79,9 @@ Sizes = Annotated[
 ]
 
 
+GAIN = "How much a grade is worth: {values}. equal: every item is worth the same, whatever its grade."
+
+
 def with_meaning(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say what a promise means; it takes them together, as the dict `meaning`."""
     options = {
@@ -100,10 +103,12 @@ def with_meaning(command: Callable[..., None]) -> Callable[..., None]:
             ],
             None,
         ),
-        "gain": (Annotated[str, choice("gain", "How much a grade is worth", MEANING)], "exponential"),
-        "discount": (Annotated[str, choice("discount", "How much a place is worth", MEANING)], "log2"),
+        "gain": (Annotated[str, choice("gain", GAIN, MEANING)], "exponential"),
+        "discount": (Annotated[str, choice("discount", "How much a place is worth: {values}.", MEANING)], "log2"),
         "empty_query": (
-            Annotated[str | None, choice("empty_query", "How queries without a relevant item count", MEANING)],
+            Annotated[
+                str | None, choice("empty_query", "How queries without a relevant item count: {values}.", MEANING)
+            ],
             None,
         ),
     }
@@ -122,8 +127,8 @@ def with_run(command: Callable[..., None]) -> Callable[..., None]:
     def source(text: str) -> Any:
         return Annotated[Path | None, typer.Option(help=text, rich_help_panel=panel)]
 
-    def one_of(name: str, text: str, default: str = "") -> Any:
-        return Annotated[str | None, choice(name, text, panel, default)]
+    def one_of(name: str, text: str) -> Any:
+        return Annotated[str | None, choice(name, text, panel)]
 
     options = {
         "run": (source(f"Items retrieved for each query, with their scores: {formats}."), None),
@@ -131,22 +136,24 @@ def with_run(command: Callable[..., None]) -> Callable[..., None]:
         "ties": (
             one_of(
                 "ties",
-                "How equal scores are ordered; by default by a hash",
-                "trec: as trec_eval does, so that figures match.",
+                "How equal scores are ordered. Default: by a hash. trec: as trec_eval does, so that figures match.",
             ),
             None,
         ),
         "unjudged": (
             one_of(
                 "unjudged",
-                "How items without a grade count",
-                "Default: zero with --qrels, otherwise refuse. worst: no gain where shown, the largest grade in the "
+                "How items without a grade count: {values}. Default: zero with --qrels, otherwise refuse. worst: the "
+                "worst case for the ranker; the item gains nothing where it is shown, but has the largest grade in the "
                 "ideal order.",
             ),
             None,
         ),
-        "run_format": (one_of("format", "Format of the run, if it is not inferred from the content"), None),
-        "qrels_format": (one_of("format", "Format of the judgments, if it is not inferred from the content"), None),
+        "run_format": (one_of("format", "Format of the run, if it is not inferred from the content: {values}."), None),
+        "qrels_format": (
+            one_of("format", "Format of the judgments, if it is not inferred from the content: {values}."),
+            None,
+        ),
     }
     return _together("judged_run", options)(command)
 
@@ -173,7 +180,9 @@ def with_clicks(command: Callable[..., None]) -> Callable[..., None]:
             None,
         ),
         "unit": (
-            Annotated[str | None, choice("unit", "Which units are independent", panel, "Default: session, if logged.")],
+            Annotated[
+                str | None, choice("unit", "Which units are independent: {values}. Default: session, if logged.", panel)
+            ],
             None,
         ),
         "first": (option(int, "Use only this many lists of each unit, the earliest ones."), 1),
@@ -192,7 +201,10 @@ def with_columns(*roles: str) -> Callable[[Callable[..., None]], Callable[..., N
         between = "What stands between the groups of an item that has several, e.g. '|'."
         options["group_separator"] = (Annotated[str | None, typer.Option(help=between, rich_help_panel=GROUPS)], None)
         missing = choice(
-            "missing_group", "Items without a group", GROUPS, "Default: refuse them; none: accept them, as in no group."
+            "missing_group",
+            "What to do with items without a group. refuse (the default): reject the data. none: accept them, as items "
+            "that belong to no group.",
+            GROUPS,
         )
         options["missing_group"] = (Annotated[str | None, missing], None)
     return _together("columns", options)

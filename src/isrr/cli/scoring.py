@@ -26,7 +26,7 @@ def train(
     ],
     columns: dict[str, Any],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the scorer.")],
-    model: Annotated[str, choice("model", "Kind of scorer")] = "lightgbm",
+    model: Annotated[str, choice("model", "Kind of scorer: {values}.")] = "lightgbm",
     loss: Loss = "",
     validation: Annotated[
         list[Path] | None,
@@ -37,7 +37,9 @@ def train(
         bool,
         typer.Option("--grid", help="Search the paper's grid of parameters, except those given by --set; resumable."),
     ] = False,
-    normalize: Annotated[str, choice("normalize", "Scale features to [0, 1] within each query, or not")] = "",
+    normalize: Annotated[
+        str, choice("normalize", "Scaling of features: none, or query, to [0, 1] within each query.")
+    ] = "",
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     threads: Annotated[int, typer.Option(help="Threads for boosted trees; 0 means all cores.")] = 0,
     set_: Annotated[
