@@ -20,3 +20,13 @@ def njit(*, cache: bool, **options: Any) -> Callable[[Callable[..., Any]], Any]:
             return numba.njit(**options)(kernel)
 
     return compiled
+
+
+def kernel(loop: Callable[..., Any]) -> Any:
+    """Compile a loop over arrays it is given. It allocates none, so references to them need not be counted."""
+    return njit(cache=True, nogil=True, error_model="numpy", _nrt=False)(loop)
+
+
+def part(loop: Callable[..., Any]) -> Any:
+    """A piece of kernels: compiled as part of each one that calls it, never by itself."""
+    return njit(cache=True, nogil=True, error_model="numpy", _nrt=False, inline="always")(loop)

@@ -6,16 +6,15 @@ admitted set (many thresholds admit the same one), and, where rankings are drawn
 
 import numpy as np
 
-from isrr.compiled import njit
-from isrr.data._order_kernels import longest_query
+from isrr.compiled import kernel, njit
 from isrr.noise import stream, uniform
-from isrr.ranker._exact_kernels import dot, scratch_size
+from isrr.ranker._exact_kernels import dot
 from isrr.ranker._exposure_kernels import exact_exposure, smoothed_exposure
 from isrr.ranker._kernels import admit, count_eligible, draw, weigh
-from isrr.ranker._mixture_kernels import find_leading, floor_share, mix_with_order
+from isrr.ranker._mixture_kernels import find_leading, mix_with_order
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def squared_disparity(exposure_squares, gain_squares, product, n):
     # 2 × the mean over ordered pairs of (e_d g_d' − e_d' g_d)², as 4 (Σe² Σg² − (Σeg)²) / (n (n − 1))
     if n < 2:
@@ -23,7 +22,7 @@ def squared_disparity(exposure_squares, gain_squares, product, n):
     return 4.0 * max(exposure_squares * gain_squares - product * product, 0.0) / (n * (n - 1))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def disparity_of_queries(offsets, n_pools, exposure, deserved, out):
     # exposure, deserved (n_rows,)  of the pools, which are the first n_pools rows of each query
     for q in range(out.size):
@@ -50,15 +49,7 @@ def absolute_disparity_of_queries(offsets, n_pools, exposure, deserved, out):
         out[q] = 4.0 * max(total, 0.0) / (n * (n - 1)) if n > 1 else 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _by_falling_score(rows, order, sorted_rows):
-    # rows (n_metrics, n), sorted_rows (n_metrics, n)  out: the same by falling score
-    for m in range(rows.shape[0]):
-        for i in range(order.size):
-            sorted_rows[m, i] = rows[m, order[i]]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _pool(exposure, pool, n_pools, pooled):
     # pooled (≥ n_pools,)  out: exposure added up by pool
     for p in range(n_pools):
@@ -67,102 +58,129 @@ def _pool(exposure, pool, n_pools, pooled):
         pooled[pool[i]] += exposure[i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _measure(exposure, values, value_weights, deserved, pool, n_pools, pair_weights, pooled, linear, quadratic):
-    # exposure (n_weights, n)       by falling score, as all rows here but those of pools
-    # values (n_linear, n), value_weights (n_linear,)         which exposure each value is shown by
-    # deserved (n_quadratic, n)     of items by falling score, of pools in their own order
-    # pool (n_quadratic, n)         the pool of each item; −1 first where items are not pooled
-    # n_pools, pair_weights (n_quadratic,)
-    # pooled (n,)                   scratch
-    # linear (n_linear,), quadratic (n_quadratic,)  out
+def measuring_room(longest, measured):
+    """Arrays that the kernels below measure in, for queries of up to so many items."""
+    n_linear, n_quadratic = len(measured[1]), len(measured[5])
+    values, deserved = np.empty((n_linear, longest)), np.empty((n_quadratic, longest))
+    return values, deserved, np.empty((n_quadratic, longest), np.int32), np.empty(n_quadratic), np.empty(longest)
+
+
+@kernel
+def _gather(measured, q, first, order, values, deserved, pool, deserved_squares):
+    # order (n,)                        the query's items by falling score
+    # values, deserved, pool (…, ≥ n)   out: what is measured of the query, items by falling score; pools keep their own
+    #                                   order, and their items' pool numbers go by falling score
+    # deserved_squares (n_quadratic,)   out: Σ deserved² of items or pools
+    stored, _, stored_deserved, stored_pool, n_pools, _ = measured
+    for m in range(values.shape[0]):
+        for i in range(order.size):
+            values[m, i] = stored[m, first + order[i]]
+    for m in range(deserved.shape[0]):
+        unpooled = stored_pool[m, first] < 0
+        for i in range(order.size):
+            deserved[m, i] = stored_deserved[m, first + order[i] if unpooled else first + i]
+            pool[m, i] = stored_pool[m, first + order[i]]
+        gains = deserved[m, : n_pools[m, q]]
+        deserved_squares[m] = dot(gains, gains)
+
+
+@kernel
+def _measure(exposure, n, measured, q, values, deserved, pool, deserved_squares, pooled, linear, quadratic):
+    # exposure (n_weights, ≥ n)                      by falling score
+    # values, deserved, pool, deserved_squares       as `_gather` leaves them
+    # pooled (≥ n,)                                  scratch
+    # linear (n_linear,), quadratic (n_quadratic,)   out
+    _, value_weights, _, _, n_pools, pair_weights = measured
     for m in range(value_weights.size):
-        linear[m] = dot(exposure[value_weights[m]], values[m])
+        linear[m] = dot(exposure[value_weights[m], :n], values[m, :n])
     for m in range(pair_weights.size):
-        shown, n = exposure[pair_weights[m]], n_pools[m]
+        shown, n_shown = exposure[pair_weights[m], :n], n_pools[m, q]
         if pool[m, 0] >= 0:
-            _pool(shown, pool[m], n, pooled)
-            shown = pooled[:n]
-        gains = deserved[m, :n]
-        quadratic[m] = squared_disparity(dot(shown, shown), dot(gains, gains), dot(shown, gains), n)
+            _pool(shown, pool[m], n_shown, pooled)
+            shown = pooled[:n_shown]
+        product = dot(shown, deserved[m, :n_shown])
+        quadratic[m] = squared_disparity(dot(shown, shown), deserved_squares[m], product, n_shown)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def evaluate_exactly(
-    offsets, order, scores, by_score, places, n_promised, measured, scales, scale_of, thresholds, decays, floors,
-    anchors, laguerre, keys, seed, n_draws, start, stop, linear, quadratic,
+    offsets, order, scores, by_score, places, promised, measured, scales, scale_of, thresholds, floors, anchors,
+    laguerre, room, measuring, start, stop, linear, quadratic,
 ):  # fmt: skip
     # order, by_score (n_rows,)         positions within the query as draws and as the order by score have them
-    # places (n_weights, k)             weight of each place, one row for each distinct way of weighting them; the last
-    #                                   `n_promised` are those that floors are promised for
-    # measured                          values (n_linear, n_rows), value_weights (n_linear,), deserved
-    #                                   (n_quadratic, n_rows), pool (n_quadratic, n_rows), n_pools
-    #                                   (n_quadratic, n_queries), pair_weights (n_quadratic,): see `_measure`
+    # places (n_weights, k)             weight of each place, one row for each distinct way of weighting them
+    # promised                          which of these ways floors are promised for
+    # measured                          values (n_linear, n_rows), value_weights (n_linear,): by which way they are shown
+    #                                   deserved (n_quadratic, n_rows) of items or pools, pool (n_quadratic, n_rows) of
+    #                                   each item, −1 where items are not pooled, n_pools (n_quadratic, n_queries),
+    #                                   pair_weights (n_quadratic,)
     # scales (n_scales,)                1 / (deviation · temperature), distinct
     # scale_of (n_grid,)                which of them a configuration has; configurations come sorted by it
-    # thresholds (n_grid, k), decays, floors, anchors (n_grid,)
+    # thresholds, floors, anchors (n_grid,)
     # linear, quadratic (n_queries, n_grid, …)  out
-    values, value_weights, deserved, pool, n_pools, pair_weights = measured
-    longest, n_grid = longest_query(offsets, start, stop), scale_of.size
-    n_weights, k = places.shape
-    n_linear, n_quadratic = value_weights.size, pair_weights.size
-    weights, eligibility, exposure = np.empty(longest), np.empty(longest), np.empty((n_weights, longest))
-    heads, known = np.empty(longest, np.int64), np.empty(longest + 1, np.int64)
-    sorted_values, sorted_deserved = np.empty((n_linear, longest)), np.empty((n_quadratic, longest))
-    sorted_pool, pooled = np.empty((n_quadratic, longest), np.int32), np.empty(longest)
-    n_admitted = np.empty(k, np.int64)
-    scratch, noise = np.empty(scratch_size(longest, k, n_weights)), np.empty(n_draws, np.uint64)
-    n_asked, leading, where = n_weights - n_promised, np.empty(longest, np.int64), np.empty(longest, np.int32)
+    # room, measuring                           `isrr.ranker._exposure_kernels.room`, `measuring_room`
+    weights, eligibility, heads, exposure, leading, where, known, scratch, polynomials = room
+    values, deserved, pool, deserved_squares, pooled = measuring
     for q in range(start, stop):
         first, last = offsets[q], offsets[q + 1]
-        n, falling = last - first, order[first:last]
-        _by_falling_score(values[:, first:last], falling, sorted_values)
-        _sort_pools(deserved[:, first:last], pool[:, first:last], falling, sorted_deserved, sorted_pool)
-        find_leading(falling, by_score[first:last], where, leading[:n])
-        for d in range(n_draws):
-            noise[d] = stream(seed, keys[q], d)
+        n, falling, own = last - first, order[first:last], scores[first:last]
+        weight, eligible, head, lead = weights[:n], eligibility[:n], heads[:n], leading[:n]
+        _gather(measured, q, first, falling, values, deserved, pool, deserved_squares)
+        find_leading(falling, by_score[first:last], where, lead)
         weighed = -1
-        for c in range(n_grid):
+        for c in range(scale_of.size):
             if scale_of[c] != weighed:
                 weighed = scale_of[c]
-                weigh(scores[first:last], falling, scales[weighed], weights[:n], eligibility[:n], heads[:n])
+                weigh(own, falling, scales[weighed], weight, eligible, head)
                 for i in range(n + 1):
                     known[i] = -1
-            if decays[c] == 1.0:
-                admitted = max(count_eligible(eligibility[:n], thresholds[c, 0]), 1)
-                same = known[admitted]
-                if same >= 0 and floors[same] == floors[c] and anchors[same] == anchors[c]:
-                    for m in range(n_linear):
-                        linear[q, c, m] = linear[q, same, m]
-                    for m in range(n_quadratic):
-                        quadratic[q, c, m] = quadratic[q, same, m]
-                    continue
-                known[admitted] = c
-                exact_exposure(weights[:n], heads[:n], admitted, places, laguerre[0], laguerre[1], scratch, exposure)
-            else:
-                admit(eligibility[:n], thresholds[c], n_admitted)
-                smoothed_exposure(weights[:n], heads[:n], n_admitted, places, noise, exposure)
-            share = anchors[c]
-            if floors[c] > 0.0:
-                share = max(share, floor_share(exposure[n_asked:], places[n_asked:], leading[:n], floors[c]))
-            mix_with_order(exposure[:n_asked], places[:n_asked], leading[:n], share)
+            admitted = max(count_eligible(eligible, thresholds[c]), 1)
+            same = known[admitted]
+            if same >= 0 and floors[same] == floors[c] and anchors[same] == anchors[c]:
+                for m in range(linear.shape[2]):
+                    linear[q, c, m] = linear[q, same, m]
+                for m in range(quadratic.shape[2]):
+                    quadratic[q, c, m] = quadratic[q, same, m]
+                continue
+            known[admitted] = c
+            exact_exposure(weight, head, admitted, places, laguerre, scratch, polynomials, exposure)
+            mix_with_order(exposure, places, promised, lead, floors[c], anchors[c])
             _measure(
-                exposure[:, :n], sorted_values[:, :n], value_weights, sorted_deserved[:, :n], sorted_pool[:, :n],
-                n_pools[:, q], pair_weights, pooled, linear[q, c], quadratic[q, c],
+                exposure, n, measured, q, values, deserved, pool, deserved_squares, pooled, linear[q, c],
+                quadratic[q, c],
             )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _sort_pools(deserved, pool, order, sorted_deserved, sorted_pool):
-    # Items by falling score; pools keep their own order, and their items' pool numbers go by falling score.
-    for m in range(deserved.shape[0]):
-        unpooled = pool[m, 0] < 0
-        for i in range(order.size):
-            sorted_deserved[m, i] = deserved[m, order[i]] if unpooled else deserved[m, i]
-            sorted_pool[m, i] = pool[m, order[i]]
+def evaluate_smoothed(
+    offsets, order, scores, by_score, places, measured, scales, scale_of, thresholds, anchors,
+    keys, seed, n_draws, room, measuring, start, stop, linear, quadratic,
+):  # fmt: skip
+    # As `evaluate_exactly`, for decays below 1: averaged over draws, and a floor is promised for none of them.
+    # thresholds (n_grid, k)
+    weights, eligibility, heads, exposure, leading, where, n_admitted, _, _ = room
+    values, deserved, pool, deserved_squares, pooled = measuring
+    noise, promised = np.empty(n_draws, np.uint64), np.empty(0, np.int64)
+    for q in range(start, stop):
+        first, last = offsets[q], offsets[q + 1]
+        n, falling = last - first, order[first:last]
+        _gather(measured, q, first, falling, values, deserved, pool, deserved_squares)
+        find_leading(falling, by_score[first:last], where, leading[:n])
+        for d in range(n_draws):
+            noise[d] = stream(seed, keys[q], d)
+        for c in range(scale_of.size):
+            if c == 0 or scale_of[c] != scale_of[c - 1]:
+                weigh(scores[first:last], falling, scales[scale_of[c]], weights[:n], eligibility[:n], heads[:n])
+            admit(eligibility[:n], thresholds[c], n_admitted)
+            smoothed_exposure(weights[:n], heads[:n], n_admitted, places, noise, exposure)
+            mix_with_order(exposure, places, promised, leading[:n], 0.0, anchors[c])
+            _measure(
+                exposure, n, measured, q, values, deserved, pool, deserved_squares, pooled, linear[q, c],
+                quadratic[q, c],
+            )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _fill_clocks(noise, item, clocks, spare):
     # noise (n_draws,)   stream names
     # clocks (n_draws,)  out: −log of the streams' uniforms for one item; spare (n_draws,) scratch
@@ -183,7 +201,7 @@ def _fill_clocks(noise, item, clocks, spare):
         clocks[d] = -(exponent * 0.6931471805599453 + 2.0 * s * series)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _arrive(clocks, weight, item, index_bits, first, leaders, keys):
     # leaders (k, n_draws)  in and out: the earliest arrivals of each draw, rising; an item's number stands in the low
     #                       bits of its arrival time, so that sorting times sorts items, without a branch
@@ -201,7 +219,7 @@ def _arrive(clocks, weight, item, index_bits, first, leaders, keys):
             keys[d] = later
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _count(leaders, filled, index_bits, places, ranking, exposure):
     # filled                 how many places drawn items take; the others go to the items there by score
     # ranking (n_draws, k)   out: items by falling score
@@ -228,11 +246,10 @@ def _draw_each(weights, heads, n_admitted, noise, places, n_places, ranking, exp
                 exposure[w, ranking[d, j]] += places[w, j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _single_disparity(ranking, weights, deserved, pool, n_pools, pooled):
+@kernel
+def _single_disparity(ranking, weights, deserved, pool, n_pools, gain_squares, pooled):
     # The mean disparity of single rankings (n_draws, places), which is what averaging few draws adds to disparity.
     n_draws, n_places = ranking.shape
-    gain_squares = dot(deserved[:n_pools], deserved[:n_pools])
     by_group = pool[0] >= 0
     squares = 0.0
     for j in range(n_places):
@@ -259,21 +276,16 @@ def _single_disparity(ranking, weights, deserved, pool, n_pools, pooled):
 @njit(cache=True, nogil=True, error_model="numpy")
 def evaluate_by_drawing(
     offsets, order, scores, places, measured, scales, scale_of, thresholds, decays,
-    keys, seed, n_draws, debias, start, stop, linear, quadratic,
+    keys, seed, n_draws, debias, room, measuring, start, stop, linear, quadratic,
 ):  # fmt: skip
-    # Arguments as for `evaluate_exactly`. Configurations of one scale come with decay 1 first, thresholds falling.
+    # Arguments as for `evaluate_smoothed`. Configurations of one scale come with decay 1 first, thresholds falling.
     # debias  whether disparity is freed of the bias that exposures averaged over few draws give it
-    values, value_weights, deserved, pool, n_pools, pair_weights = measured
-    longest, n_grid = longest_query(offsets, start, stop), scale_of.size
+    weights, eligibility, heads, exposure, _, _, n_admitted, _, _ = room
+    values, deserved, pool, deserved_squares, pooled = measuring
+    n_pools, pair_weights = measured[4], measured[5]
     n_weights, k = places.shape
-    n_linear, n_quadratic = value_weights.size, pair_weights.size
-    weights, eligibility, heads = np.empty(longest), np.empty(longest), np.empty(longest, np.int64)
-    n_admitted = np.empty(k, np.int64)
-    sorted_values, sorted_deserved = np.empty((n_linear, longest)), np.empty((n_quadratic, longest))
-    sorted_pool, pooled = np.empty((n_quadratic, longest), np.int32), np.empty(longest)
-    clocks, leaders = np.empty((longest, n_draws)), np.empty((k, n_draws))
-    spare, noise = np.empty(n_draws), np.empty(n_draws, np.uint64)
-    exposure, ranking = np.empty((n_weights, longest)), np.empty((n_draws, k), np.int64)
+    clocks, leaders = np.empty((weights.size, n_draws)), np.empty((k, n_draws))
+    spare, noise, ranking = np.empty(n_draws), np.empty(n_draws, np.uint64), np.empty((n_draws, k), np.int64)
     for q in range(start, stop):
         first, last = offsets[q], offsets[q + 1]
         n, by_score = last - first, order[first:last]
@@ -281,12 +293,11 @@ def evaluate_by_drawing(
         index_bits = 1
         while (1 << index_bits) < n:
             index_bits += 1
-        _by_falling_score(values[:, first:last], by_score, sorted_values)
-        _sort_pools(deserved[:, first:last], pool[:, first:last], by_score, sorted_deserved, sorted_pool)
+        _gather(measured, q, first, by_score, values, deserved, pool, deserved_squares)
         for d in range(n_draws):
             noise[d] = stream(seed, keys[q], d)
         weighed, n_clocks, arrived = -1, 0, 0
-        for c in range(n_grid):
+        for c in range(scale_of.size):
             if scale_of[c] != weighed:
                 weighed, arrived = scale_of[c], 0
                 weigh(scores[first:last], by_score, scales[weighed], weights[:n], eligibility[:n], heads[:n])
@@ -294,9 +305,9 @@ def evaluate_by_drawing(
             if decays[c] == 1.0:
                 admitted = min(max(count_eligible(eligibility[:n], thresholds[c, 0]), 1), n)
                 if c > 0 and scale_of[c - 1] == weighed and decays[c - 1] == 1.0 and arrived == admitted:
-                    for m in range(n_linear):
+                    for m in range(linear.shape[2]):
                         linear[q, c, m] = linear[q, c - 1, m]
-                    for m in range(n_quadratic):
+                    for m in range(quadratic.shape[2]):
                         quadratic[q, c, m] = quadratic[q, c - 1, m]
                     continue
             for w in range(n_weights):
@@ -320,13 +331,13 @@ def evaluate_by_drawing(
                 for i in range(n):
                     exposure[w, i] /= n_draws
             _measure(
-                exposure[:, :n], sorted_values[:, :n], value_weights, sorted_deserved[:, :n], sorted_pool[:, :n],
-                n_pools[:, q], pair_weights, pooled, linear[q, c], quadratic[q, c],
+                exposure, n, measured, q, values, deserved, pool, deserved_squares, pooled, linear[q, c],
+                quadratic[q, c],
             )  # fmt: skip
             if debias:
-                for m in range(n_quadratic):
+                for m in range(quadratic.shape[2]):
                     single = _single_disparity(
-                        ranking[:, :filled_places], places[pair_weights[m]], sorted_deserved[m], sorted_pool[m],
-                        n_pools[m, q], pooled,
+                        ranking[:, :filled_places], places[pair_weights[m]], deserved[m], pool[m], n_pools[m, q],
+                        deserved_squares[m], pooled,
                     )  # fmt: skip
                     quadratic[q, c, m] = (n_draws * quadratic[q, c, m] - single) / (n_draws - 1)

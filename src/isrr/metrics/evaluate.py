@@ -23,6 +23,7 @@ from isrr.metrics.measure import Measure
 from isrr.metrics.metric import Metric, measures, need_columns
 from isrr.noise import CALIBRATION, stream_seed
 from isrr.parallel import Progress, over_queries
+from isrr.ranker._exposure_kernels import joined_weights, room
 from isrr.ranker._nodes import laguerre_rules
 from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
 from isrr.ranker.thresholds import expand
@@ -117,7 +118,7 @@ def evaluate(
     work = _Work.of(queries, [m for m in chosen if m not in exposed], grid[0].k)
     linear = np.empty((len(queries), len(grid), work.n_linear))
     quadratic = np.empty((len(queries), len(grid), work.n_quadratic))
-    families = [_family(ranker) for ranker in grid]
+    families = [_family(ranker, method) for ranker in grid]
     for family in dict.fromkeys(families):
         columns = [c for c, other in enumerate(families) if other == family]
         part = _evaluate_family(queries, [grid[c] for c in columns], work, method, n_draws, seed, progress)
@@ -308,9 +309,14 @@ def _check_cuts(chosen: Sequence[Measure], k: int) -> None:
         )
 
 
-def _family(ranker: GPLRanker) -> tuple[object, ...]:
-    """What rankers share that are evaluated together: what draws go by, and what the floor is promised for."""
-    return ranker.score_map, ranker.boost, ranker.boost_missing, ranker.mixture[2].tobytes()
+def _family(ranker: GPLRanker, method: Method) -> tuple[object, ...]:
+    """What rankers share that are evaluated together: what draws go by, what the floor is promised for, the kernel."""
+    smoothed = method == "exact" and _decay(ranker) != 1.0
+    return ranker.score_map, ranker.boost, ranker.boost_missing, ranker.mixture[2].tobytes(), smoothed
+
+
+def _decay(ranker: GPLRanker) -> float:
+    return 1.0 if ranker.is_deterministic or ranker.threshold == 0.0 else ranker.decay
 
 
 def _evaluate_family(
@@ -323,42 +329,41 @@ def _evaluate_family(
     progress: Progress | None,
 ) -> tuple[FloatArray, FloatArray]:
     """Sums of shape (n_queries, n_grid, …); configurations are handed to the kernels in the order they share work."""
-    decay = np.array([1.0 if r.is_deterministic or r.threshold == 0.0 else r.decay for r in grid])
+    decay = np.array([_decay(ranker) for ranker in grid])
     scales, scale_of = np.unique([r.scale for r in grid], return_inverse=True)
-    first_threshold = np.array([r.threshold for r in grid])
-    by_work = np.lexsort((-first_threshold, decay != 1.0, scale_of))
-    promised = grid[0].mixture[2]
-    places = np.zeros((len(work.places) + len(promised), max(work.places.shape[1], promised.shape[1])))
-    places[: len(work.places), : work.places.shape[1]] = work.places
-    places[len(work.places) :, : promised.shape[1]] = promised
+    by_work = np.lexsort((-np.array([r.threshold for r in grid]), decay != 1.0, scale_of))
+    places, promised = joined_weights(work.places, grid[0].mixture[2])
     thresholds = np.stack([expand(grid[c].threshold, grid[c].decay, places.shape[1]) for c in by_work])
     floors, anchors = (np.array([grid[c].mixture[part] for c in by_work]) for part in (0, 1))
+    if method != "exact" and (floors.any() or anchors.any()):
+        raise ValueError("rankers with a floor or an anchor are always evaluated exactly; omit method=")
     scores = grid[0].drawn_scores(queries)
-    order = grid[0].drawn_order(queries, scores)
-    drawn = method != "exact"
-    needs_noise = drawn or bool((decay != 1.0).any())
-    keys = queries.keys if needs_noise else np.zeros(len(queries), np.uint64)
-    name = stream_seed(seed, CALIBRATION)
+    order, by_score, offsets = grid[0].drawn_order(queries, scores), queries.by_score, queries.offsets
+    name, measured, scales_used = stream_seed(seed, CALIBRATION), tuple(work.measured), (scales, scale_of[by_work])
     linear = np.empty((len(queries), len(grid), work.n_linear))
     quadratic = np.empty((len(queries), len(grid), work.n_quadratic))
-    if drawn and (floors.any() or anchors.any()):
-        raise ValueError("rankers with a floor or an anchor are always evaluated exactly; omit method=")
-    measured, configurations = tuple(work.measured), (scales, scale_of[by_work], thresholds, decay[by_work])
 
     def block(start: int, stop: int) -> None:
-        if drawn:
+        inside = room(offsets, start, stop, *places.shape)
+        measuring = _kernels.measuring_room(inside[0].size, measured)
+        if method != "exact":
             _kernels.evaluate_by_drawing(
-                queries.offsets, order, scores, places, measured, *configurations,
-                keys, name, n_draws, method == "draws", start, stop, linear, quadratic,
+                offsets, order, scores, places, measured, *scales_used, thresholds, decay[by_work],
+                queries.keys, name, n_draws, method == "draws", inside, measuring, start, stop, linear, quadratic,
+            )  # fmt: skip
+        elif (decay != 1.0).any():
+            _kernels.evaluate_smoothed(
+                offsets, order, scores, by_score, places, measured, *scales_used, thresholds, anchors,
+                queries.keys, name, n_draws, inside, measuring, start, stop, linear, quadratic,
             )  # fmt: skip
         else:
             _kernels.evaluate_exactly(
-                queries.offsets, order, scores, queries.by_score, places, len(promised), measured, *configurations,
-                floors, anchors, laguerre_rules(), keys, name, n_draws if needs_noise else 0, start, stop, linear,
-                quadratic,
+                offsets, order, scores, by_score, places, promised, measured, *scales_used,
+                np.ascontiguousarray(thresholds[:, 0]), floors, anchors, laguerre_rules(), inside, measuring,
+                start, stop, linear, quadratic,
             )  # fmt: skip
 
-    over_queries(block, queries.offsets, progress)
+    over_queries(block, offsets, progress)
     if (by_work != np.arange(len(grid))).any():
         back = np.argsort(by_work)
         linear, quadratic = linear[:, back], quadratic[:, back]

@@ -25,19 +25,19 @@ Bits. A kernel may be compiled alone or inside the kernel that calls it. Every s
 compiler flag lets arithmetic be rearranged: results are bit-for-bit identical either way.
 """
 
-import numpy as np
+import math
 
-from isrr.compiled import njit
-from isrr.lanes import WIDTH, added_up, exp, exp_less_one, larger, load, splat, store
+from isrr.compiled import kernel, part
+from isrr.lanes import WIDTH, added_up, exp, exp_less_one, fma, larger, load, splat, store
 
-EARLY = 0.5  # w t above which an item counts as early …
-SURE = 36.0  # … and above which it has arrived for sure: e^−36 is below rounding
-ABSENT = 1e-12  # Σ w t of items that cannot have arrived yet
+EARLY, EARLY_LONG = 2.0, 0.5  # w t above which an item counts as early, for up to five places and for more …
+SURE = 22.0  # … and above which it has arrived for sure: e^−22 is below 1e-9
+ABSENT = 1e-10  # Σ w t of items that cannot have arrived yet
 LAGUERRE_MOST = 48  # nodes of the largest Gauss–Laguerre rule
 UNROLLED = 5  # places up to which polynomials stay in registers
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def dot(x, y):
     # Σ x·y in four lanes
     a0, a1, a2, a3 = 0.0, 0.0, 0.0, 0.0
@@ -50,17 +50,17 @@ def dot(x, y):
     return (a0 + a1) + (a2 + a3)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@part
 def _trapezoid_step(k):
-    return min(0.47, 1.05 / np.sqrt(k))  # the arrival of the k-th item is 1/√k wide in log t
+    return min(0.47, 1.05 / math.sqrt(k))  # the arrival of the k-th item is 1/√k wide in log t
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@part
 def _last_arrival(k):
-    return k + 6.0 * np.sqrt(k) + 12.0  # by this time, k items have arrived at unit rate but for 1e-9
+    return k + 6.0 * math.sqrt(k) + 12.0  # by this time, k items have arrived at unit rate but for 1e-9
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@part
 def _choose_nodes(trailing, k, laguerre_nodes, laguerre_weights, times, measures):
     # trailing (≥ k,)                                    the weight of item i and all below it
     # laguerre_nodes (LAGUERRE_MOST + 1, LAGUERRE_MOST)  row n: the n nodes for t² e^{−t}, then zeros
@@ -69,13 +69,13 @@ def _choose_nodes(trailing, k, laguerre_nodes, laguerre_weights, times, measures
     spread = max((total - slowest) / (total + slowest), 0.1)
     n = LAGUERRE_MOST + 1
     if spread < 0.99:
-        n = _whole_rows(int(np.ceil(max(2.0 + 0.25 * k, 0.5 * k) + 4.8 / -np.log(spread))))
+        n = _whole_rows(math.ceil(max(2.0 + 0.25 * k, 0.5 * k) + 4.8 / -math.log(spread)))
     low, high, n_trapezoid = 0.0, 0.0, n
     if n > 2 * WIDTH:  # the trapezoid rule never does with as few
         # P(three have arrived by t) ≤ t³ · trailing[0] · trailing[1] · trailing[2]
-        three = np.log(total) + np.log(max(trailing[1], 1e-300)) + np.log(max(trailing[2], 1e-300))
-        low = max(np.log(6e-3 / total), -5.81 - three / 3.0)
-        high = np.log(_last_arrival(k) / slowest)
+        three = math.log(total) + math.log(max(trailing[1], 1e-300)) + math.log(max(trailing[2], 1e-300))
+        low = max(math.log(6e-3 / total), -5.81 - three / 3.0)
+        high = math.log(_last_arrival(k) / slowest)
         n_trapezoid = _whole_rows(int((high - low) / _trapezoid_step(k)) + 2)
     if n <= min(LAGUERRE_MOST, n_trapezoid):
         stretch = (total + slowest) / (2.0 * total * slowest)
@@ -84,24 +84,24 @@ def _choose_nodes(trailing, k, laguerre_nodes, laguerre_weights, times, measures
             measures[s] = laguerre_weights[n, s] * stretch
         return n
     step = (high - low) / (n_trapezoid - 1)
-    time, ratio = np.exp(low), np.exp(step)
+    time, ratio = math.exp(low), math.exp(step)
     for s in range(n_trapezoid):
         times[s], measures[s] = time, step * time
         time *= ratio
     return n_trapezoid
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@part
 def _whole_rows(n):
     return (n + WIDTH - 1) // WIDTH * WIDTH
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@part
 def _carried(place_weights, m, first, k, place):
     return place_weights[m, first + place] if 2 <= place < k else 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _integrate(weights, trailing, place_weights, first, k, times, measures, n_nodes, odds, before, reached):
     # place_weights, first, k      as for `exposure_of_block`, k ≤ 5
     # odds (n rows of 8)           scratch: of a late item r, of an early one its chance to stay
@@ -128,7 +128,7 @@ def _integrate(weights, trailing, place_weights, first, k, times, measures, n_no
                 r = exp_less_one(time * splat(weights[i]))
                 square = r * r
                 store(odds, 8 * i, r)
-                s1, s2, s3, s4 = s1 + r, s2 + square, s3 + square * r, s4 + square * square
+                s1, s2, s3, s4 = s1 + r, s2 + square, fma(square, r, s3), fma(square, square, s4)
             e0 = exp(backward * splat(trailing[n_early]))  # Newton: j·e_j = Σ_i (−1)^{i−1} e_{j−i} s_i
             e1 = e0 * s1
             e2 = larger(e1 * s1 - e0 * s2, zero) * splat(1 / 2)
@@ -145,10 +145,10 @@ def _integrate(weights, trailing, place_weights, first, k, times, measures, n_no
             store(before, at + 16, p2)
             store(before, at + 24, p3)
             store(before, at + 32, p4)
-            p4 = p4 * stay + p3 * come
-            p3 = p3 * stay + p2 * come
-            p2 = p2 * stay + p1 * come
-            p1 = p1 * stay + p0 * come
+            p4 = fma(p4, stay, p3 * come)
+            p3 = fma(p3, stay, p2 * come)
+            p2 = fma(p2, stay, p1 * come)
+            p1 = fma(p1, stay, p0 * come)
             p0 = p0 * stay
         for m in range(place_weights.shape[0]):
             row = 8 * n * m
@@ -161,27 +161,28 @@ def _integrate(weights, trailing, place_weights, first, k, times, measures, n_no
                 at = 40 * (i - n_sure)
                 stay = load(odds, 8 * i)
                 come = one - stay
-                value = load(before, at) * c0 + load(before, at + 8) * c1 + load(before, at + 16) * c2
-                value = value + load(before, at + 24) * c3 + load(before, at + 32) * c4
-                store(reached, row + 8 * i, load(reached, row + 8 * i) + stay * value)
-                c0 = c0 * stay + c1 * come
-                c1 = c1 * stay + c2 * come
-                c2 = c2 * stay + c3 * come
-                c3 = c3 * stay + c4 * come
+                low = fma(load(before, at + 8), c1, load(before, at) * c0)
+                high = fma(load(before, at + 32), c4, load(before, at + 24) * c3)
+                value = fma(load(before, at + 16), c2, low) + high
+                store(reached, row + 8 * i, fma(stay, value, load(reached, row + 8 * i)))
+                c0 = fma(c0, stay, c1 * come)
+                c1 = fma(c1, stay, c2 * come)
+                c2 = fma(c2, stay, c3 * come)
+                c3 = fma(c3, stay, c4 * come)
                 c4 = c4 * stay
             if n_early < n_there:
-                l0 = c0 * e0 + c1 * e1 + c2 * e2 + c3 * e3 + c4 * e4
-                l1 = c1 * e0 + c2 * e1 + c3 * e2 + c4 * e3
-                l2 = c2 * e0 + c3 * e1 + c4 * e2
-                l3 = c3 * e0 + c4 * e1
+                l0 = fma(c0, e0, fma(c1, e1, fma(c2, e2, fma(c3, e3, c4 * e4))))
+                l1 = zero - fma(c1, e0, fma(c2, e1, fma(c3, e2, c4 * e3)))
+                l2 = fma(c2, e0, fma(c3, e1, c4 * e2))
+                l3 = zero - fma(c3, e0, c4 * e1)
                 l4 = c4 * e0
                 for i in range(n_early, n_there):
                     r = load(odds, 8 * i)
-                    value = l0 - r * (l1 - r * (l2 - r * (l3 - r * l4)))
+                    value = fma(r, fma(r, fma(r, fma(r, l4, l3), l2), l1), l0)
                     store(reached, row + 8 * i, load(reached, row + 8 * i) + value)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@part
 def _symmetric_sums(odds, n_early, n_there, scale, k, powers, sums, symmetric):
     # powers (n rows of 8), sums (k + 3 rows of 8)  scratch
     # symmetric (k rows of 8)                       out: e_0 … e_{k−1} of the late items' r, times a common scale
@@ -211,7 +212,7 @@ def _symmetric_sums(odds, n_early, n_there, scale, k, powers, sums, symmetric):
         store(symmetric, 8 * j, larger(plus - minus, zero) * splat(1.0 / j))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _integrate_long(weights, trailing, place_weights, first, k, times, measures, n_nodes, odds, before, reached, room):
     # As `_integrate`, for any k: polynomials are kept in memory.
     # before (n_early + 1 rows of 8·k)
@@ -225,7 +226,7 @@ def _integrate_long(weights, trailing, place_weights, first, k, times, measures,
     for g in range(0, n_nodes, WIDTH):
         while n_sure < n and weights[n_sure] * times[g] > SURE:
             n_sure += 1
-        while n_early < n and weights[n_early] * times[g + WIDTH - 1] > EARLY:
+        while n_early < n and weights[n_early] * times[g + WIDTH - 1] > EARLY_LONG:
             n_early += 1
         while n_there < n and trailing[n_there] * times[g + WIDTH - 1] > ABSENT:
             n_there += 1
@@ -281,7 +282,7 @@ def _integrate_long(weights, trailing, place_weights, first, k, times, measures,
                     store(reached, row + 8 * i, load(reached, row + 8 * i) + value)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@part
 def _first_two(weights, trailing, place_weights, first, k, shares, exposure):
     # shares (n,)              out: w / (W − w)
     # exposure (n_weights, …)  out: each item's exposure at the first two places
@@ -301,11 +302,15 @@ def _first_two(weights, trailing, place_weights, first, k, shares, exposure):
     return rest
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def exposure_of_block(weights, place_weights, first, k, laguerre_nodes, laguerre_weights, scratch, exposure):
+@kernel
+def exposure_of_block(
+    weights, place_weights, first, k, laguerre_nodes, laguerre_weights, scratch, polynomials, exposure
+):
     # weights (n,)                          falling, the first one 1; n ≥ 2
     # place_weights (n_weights, ≥ first + k), first, k ≤ n   items compete for the places first … first + k − 1
     # scratch                               `scratch_size(n, k, n_weights)` numbers
+    # polynomials                           None where k ≤ 5, else `polynomial_size(n, k)` numbers: for None, the kernel
+    #                                       is compiled without the loops for longer lists
     # exposure (n_weights, ≥ first + n)     out: in columns first …, the expected weight of each item's place
     n, n_weights = weights.size, place_weights.shape[0]
     trailing, shares = scratch[: n + 1], scratch[n + 1 : 2 * n + 1]
@@ -330,12 +335,12 @@ def exposure_of_block(weights, place_weights, first, k, laguerre_nodes, laguerre
     n_nodes = _choose_nodes(trailing, k, laguerre_nodes, laguerre_weights, times, measures)
     for i in range(reached.size):
         reached[i] = 0.0
-    if k <= UNROLLED:
+    if polynomials is None:
         before = scratch[at:]
         _integrate(weights, trailing, place_weights, first, k, times, measures, n_nodes, odds, before, reached)
     else:
         n_room = 8 * (n + 4 * k + 3)
-        room, before = scratch[at : at + n_room], scratch[at + n_room :]
+        room, before = polynomials[:n_room], polynomials[n_room:]
         _integrate_long(
             weights, trailing, place_weights, first, k, times, measures, n_nodes, odds, before, reached, room
         )
@@ -352,20 +357,23 @@ def exposure_of_block(weights, place_weights, first, k, laguerre_nodes, laguerre
             shown[i] += shares[i] * correction
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@part
 def most_nodes(k):
     # A block's weights span at most e^600 (see `isrr.ranker._kernels`), so this many nodes always suffice.
     return _whole_rows(max(int(650.0 / _trapezoid_step(k)), LAGUERRE_MOST)) + 2 * WIDTH
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def most_early(k):
+@part
+def _most_early(longest, k):
     # The items from the k-th on weigh `slowest` together, and no node lies beyond 177 / slowest and the last arrival.
-    return int(2.0 * max(_last_arrival(k), 177.0)) + k
+    return min(longest, int(2.0 * max(_last_arrival(k), 177.0)) + k) + 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def scratch_size(longest, k, n_weights):
-    rows = min(longest, most_early(k)) + 1
-    per_item = (2 + 8 * (n_weights + 1)) * longest + 8 * rows * max(k, UNROLLED)
-    return per_item + 1 + 2 * most_nodes(k) + (8 * (longest + 4 * k + 3) if k > UNROLLED else 0)
+    return (2 + 8 * (n_weights + 1)) * longest + 1 + 2 * most_nodes(k) + 8 * UNROLLED * _most_early(longest, UNROLLED)
+
+
+@kernel
+def polynomial_size(longest, k):
+    return 8 * (longest + 4 * k + 3) + 8 * k * _most_early(longest, k)

@@ -6,18 +6,50 @@ being drawn there. Items come by falling score, in blocks, as `isrr.ranker._kern
 
 import numpy as np
 
-from isrr.compiled import njit
-from isrr.data._order_kernels import longest_query
+from isrr.compiled import kernel, njit, part
 from isrr.noise import stream
-from isrr.ranker._exact_kernels import exposure_of_block, scratch_size
+from isrr.ranker._exact_kernels import UNROLLED, exposure_of_block, polynomial_size, scratch_size
 from isrr.ranker._kernels import admit, count_eligible, draw, weigh
-from isrr.ranker._mixture_kernels import find_leading, floor_share, mix_with_order
+from isrr.ranker._mixture_kernels import find_leading, mix_with_order
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def exact_exposure(weights, heads, n_admitted, place_weights, laguerre_nodes, laguerre_weights, scratch, exposure):
+def joined_weights(asked, promised):
+    """Ways of weighting the places that are asked for, (n_weights, k), and which of them floors are promised for.
+
+    A way that is promised but not asked for follows the others; each is filled up with zeros.
+    """
+    k = max(asked.shape[1], promised.shape[1])
+    ways = [np.pad(row, (0, k - row.size)) for row in (*asked, *promised)]
+    distinct, rows = ways[: len(asked)], []
+    for way in ways[len(asked) :]:
+        same = [i for i, other in enumerate(distinct) if (other == way).all()]
+        rows.append(same[0] if same else len(distinct))
+        if not same:
+            distinct.append(way)
+    return np.array(distinct).reshape(-1, k), np.array(rows, np.int64)
+
+
+def room(offsets, start, stop, n_weights, k):
+    """Arrays that kernels work in, for the longest of some queries."""
+    longest = int(np.diff(offsets[start : stop + 1]).max())
+    return (
+        np.empty(longest),  # weights
+        np.empty(longest),  # eligibility
+        np.empty(longest, np.int64),  # heads
+        np.empty((n_weights, longest)),  # exposure
+        np.empty(longest, np.int64),  # leading
+        np.empty(longest, np.int32),  # scratch of `find_leading`
+        np.empty(max(longest + 1, k), np.int64),  # counts of admitted items
+        np.empty(scratch_size(longest, k, n_weights)),
+        None if k <= UNROLLED else np.empty(polynomial_size(longest, k)),
+    )
+
+
+@part
+def exact_exposure(weights, heads, n_admitted, place_weights, laguerre, scratch, polynomials, exposure):
     # n_admitted                    one number: every position admits the same items (decay 1)
     # place_weights (n_weights, k)  what a place is worth, in several currencies
+    # laguerre, scratch, polynomials    as for `exposure_of_block`
     # exposure (n_weights, ≥ n)     out: the expected weight of each item's place, items by falling score
     n, n_weights = weights.size, place_weights.shape[0]
     k = min(place_weights.shape[1], n)
@@ -36,9 +68,10 @@ def exact_exposure(weights, heads, n_admitted, place_weights, laguerre_nodes, la
                 place_weights,
                 first,
                 places,
-                laguerre_nodes,
-                laguerre_weights,
+                laguerre[0],
+                laguerre[1],
                 scratch,
+                polynomials,
                 exposure,
             )
         first = last
@@ -47,7 +80,7 @@ def exact_exposure(weights, heads, n_admitted, place_weights, laguerre_nodes, la
             exposure[m, i] = place_weights[m, i] if i < k else 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _mass_left(weights, placed, first, last, total):
     # weight of the unplaced items in [first, last), of which `total` is the sum; never by a difference that cancels
     left = total
@@ -65,7 +98,7 @@ def _mass_left(weights, placed, first, last, total):
     return left
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _prospects(place_weights, n_admitted, k, prospects):
     # prospects (n_weights, k)  out: what an item that is passed over at a place may still expect, were all alike
     for m in range(place_weights.shape[0]):
@@ -135,38 +168,53 @@ def smoothed_exposure(weights, heads, n_admitted, place_weights, noise_of_draw, 
             exposure[m, i] /= n_draws
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
+def _hand_out(first, order, exposure, out):
+    # out (≤ n_weights, n_rows)  out: of the first ways of weighting, rows as stored
+    for m in range(out.shape[0]):
+        for i in range(order.size):
+            out[m, first + order[i]] = exposure[m, i]
+
+
+@kernel
 def exposure_of_queries(
-    offsets, order, scores, scale, thresholds, place_weights, laguerre, keys, seed, n_draws,
-    by_score, floor, anchor, start, stop, shares, out,
+    offsets, order, scores, scale, threshold, place_weights, promised, laguerre, by_score, floor, anchor, room,
+    start, stop, shares, out,
 ):  # fmt: skip
-    # place_weights (n_weights, k')   those asked for, then those that the floor is promised for
+    # place_weights (n_weights, k)    ways of weighting the places, those asked for first
+    # promised                        which of them the floor is promised for
     # laguerre (2, …)                 nodes and weights for the exact integral
-    # n_draws                         0: exact, for equal thresholds; else Rao–Blackwellised over so many draws
     # by_score (n_rows,)              as `order`, by raw score
     # shares (n_queries,)             out: chance of the order by score in place of a draw
     # out (≤ n_weights, n_rows)       out: of the weightings asked for, rows as stored
-    longest, (n_weights, k) = longest_query(offsets, start, stop), place_weights.shape
-    asked = out.shape[0]
-    weights, eligibility, exposure = np.empty(longest), np.empty(longest), np.empty((n_weights, longest))
-    heads, n_admitted = np.empty(longest, np.int64), np.empty(thresholds.size, np.int64)
-    where, leading = np.empty(longest, np.int64), np.empty(longest, np.int64)
-    scratch, noise = np.empty(scratch_size(longest, k, n_weights)), np.empty(n_draws, np.uint64)
+    weights, eligibility, heads, exposure, leading, where, _, scratch, polynomials = room
     for q in range(start, stop):
         first, last = offsets[q], offsets[q + 1]
-        n = last - first
-        weigh(scores[first:last], order[first:last], scale, weights[:n], eligibility[:n], heads[:n])
-        if n_draws == 0:
-            admitted = max(count_eligible(eligibility[:n], thresholds[0]), 1)
-            exact_exposure(weights[:n], heads[:n], admitted, place_weights, laguerre[0], laguerre[1], scratch, exposure)
-        else:
-            admit(eligibility[:n], thresholds, n_admitted)
-            for d in range(n_draws):
-                noise[d] = stream(seed, keys[q], d)
-            smoothed_exposure(weights[:n], heads[:n], n_admitted, place_weights, noise, exposure)
-        find_leading(order[first:last], by_score[first:last], where, leading[:n])
-        shares[q] = max(floor_share(exposure[asked:], place_weights[asked:], leading[:n], floor), anchor)
-        mix_with_order(exposure[:asked], place_weights[:asked], leading[:n], shares[q])
-        for m in range(asked):
-            for i in range(n):
-                out[m, first + order[first + i]] = exposure[m, i]
+        n, falling = last - first, order[first:last]
+        weigh(scores[first:last], falling, scale, weights[:n], eligibility[:n], heads[:n])
+        admitted = max(count_eligible(eligibility[:n], threshold), 1)
+        exact_exposure(weights[:n], heads[:n], admitted, place_weights, laguerre, scratch, polynomials, exposure)
+        find_leading(falling, by_score[first:last], where, leading[:n])
+        shares[q] = mix_with_order(exposure, place_weights, promised, leading[:n], floor, anchor)
+        _hand_out(first, falling, exposure, out)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def smoothed_exposure_of_queries(
+    offsets, order, scores, scale, thresholds, place_weights, keys, seed, n_draws, by_score, anchor, room,
+    start, stop, shares, out,
+):  # fmt: skip
+    # As `exposure_of_queries`, averaged over draws; a floor is promised for none of them.
+    weights, eligibility, heads, exposure, leading, where, n_admitted, _, _ = room
+    noise, promised = np.empty(n_draws, np.uint64), np.empty(0, np.int64)
+    for q in range(start, stop):
+        first, last = offsets[q], offsets[q + 1]
+        n, falling = last - first, order[first:last]
+        weigh(scores[first:last], falling, scale, weights[:n], eligibility[:n], heads[:n])
+        admit(eligibility[:n], thresholds, n_admitted)
+        for d in range(n_draws):
+            noise[d] = stream(seed, keys[q], d)
+        smoothed_exposure(weights[:n], heads[:n], n_admitted, place_weights, noise, exposure)
+        find_leading(falling, by_score[first:last], where, leading[:n])
+        shares[q] = mix_with_order(exposure, place_weights, promised, leading[:n], 0.0, anchor)
+        _hand_out(first, falling, exposure, out)

@@ -13,10 +13,13 @@ nothing beside the item above, they can only come after it: the list is cut ther
 head of each block, and blocks are ranked one after the other.
 """
 
+import math
+
 import numpy as np
 
-from isrr.compiled import njit
+from isrr.compiled import kernel, njit
 from isrr.data._order_kernels import longest_query, sort_query
+from isrr.lanes import WIDTH, exp, load, store
 from isrr.noise import coin, uniform
 
 SPLIT = -21.0  # log of the weight, relative to the item above, below which a list is cut: e^−21 < 1e-9
@@ -24,7 +27,7 @@ SPLIT_WEIGHT = float(np.exp(SPLIT))
 WIDEST = 600.0  # a block's weights span at most e^600, within reach of floating point
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def weigh(scores, order, scale, weights, eligibility, heads):
     # scores (n,), order (n,)  raw scores of a query, and its items by falling score
     # scale                    1 / (deviation · temperature)
@@ -33,15 +36,23 @@ def weigh(scores, order, scale, weights, eligibility, heads):
     # heads (n,)               out: for each item, where its block begins
     n = order.size
     top = scores[order[0]]
+    for i in range(n):
+        eligibility[i] = (scores[order[i]] - top) * scale
+    if n < WIDTH:
+        for i in range(n):
+            weights[i] = math.exp(eligibility[i])
+    else:
+        for i in range(0, n, WIDTH):
+            at = min(i, n - WIDTH)
+            store(weights, at, exp(load(eligibility, at)))
     total = 0.0
     for i in range(n):
-        weights[i] = np.exp((scores[order[i]] - top) * scale)
         total += weights[i]
     for i in range(n):
         eligibility[i] = weights[i] / total
         heads[i] = 0
     widest = (top - scores[order[n - 1]]) * scale
-    if widest < -SPLIT - np.log(n):
+    if widest < -SPLIT - math.log(n):
         return
     if widest > WIDEST:
         _weigh_widest(scores, order, scale, weights, heads)
@@ -58,14 +69,14 @@ def weigh(scores, order, scale, weights, eligibility, heads):
         weights[i] /= relative
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _weigh_widest(scores, order, scale, weights, heads):
     # Blocks where weights span more than floating point does: by their logarithms.
     n, top = order.size, scores[order[0]]
     below = -np.inf  # log weight of everything below, walking up
     for i in range(n - 1, 0, -1):
         here, above = (scores[order[i]] - top) * scale, (scores[order[i - 1]] - top) * scale
-        below = max(here, below) + np.log1p(np.exp(-abs(here - below)))
+        below = max(here, below) + math.log1p(math.exp(-abs(here - below)))
         if below - above < SPLIT:
             heads[i] = i
     head = 0
@@ -75,12 +86,14 @@ def _weigh_widest(scores, order, scale, weights, heads):
         if heads[i] == i:
             head = i
         heads[i] = head
-        weights[i] = np.exp((scores[order[i]] - scores[order[head]]) * scale)
+        weights[i] = math.exp((scores[order[i]] - scores[order[head]]) * scale)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def count_eligible(eligibility, threshold):
-    low, high = 0, eligibility.size
+    if eligibility[eligibility.size - 1] >= threshold:
+        return eligibility.size
+    low, high = 0, eligibility.size - 1
     while low < high:
         middle = (low + high) // 2
         if eligibility[middle] >= threshold:
@@ -90,7 +103,7 @@ def count_eligible(eligibility, threshold):
     return low
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def admit(eligibility, thresholds, n_admitted):
     # thresholds (k,), n_admitted (k,)  out: how many leading items each position draws from
     n = eligibility.size
@@ -111,7 +124,7 @@ def eligibility_of_queries(offsets, order, scores, scale, start, stop, out):
             out[first + order[first + i]] = eligibility[i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def draw(weights, heads, n_admitted, noise, k, arrivals, ranking):
     # n_admitted (k,)  how many leading items each position draws from, rising
     # noise            name of the noise stream of this draw

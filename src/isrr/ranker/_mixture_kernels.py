@@ -15,18 +15,19 @@ among those of the draw.
 
 import numpy as np
 
-from isrr.compiled import njit
+from isrr.compiled import kernel, njit, part
 from isrr.data._order_kernels import longest_query, sort_falling
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def floor_share(exposure, place_weights, leading, floor):
-    # exposure (n_weights, ≥ n)     of draws alone, in each of the weightings that the floor is promised for
-    # place_weights (n_weights, k)  zeros beyond a weighting's own k
+@part
+def floor_share(exposure, place_weights, promised, leading, floor):
+    # exposure (n_weights, ≥ n)     of draws alone
+    # place_weights (n_weights, k)  ways of weighting the places, zeros beyond a way's own k
+    # promised                      which of these ways the floor is promised for
     # leading (n,)                  the column of exposure that belongs to each place of the order by score
     # Returns the least share of the order, 0 where draws alone keep the floor, never more than the floor.
     share = 0.0
-    for m in range(place_weights.shape[0]):
+    for m in promised:
         for j in range(min(place_weights.shape[1], leading.size)):
             weight, drawn = place_weights[m, j], exposure[m, leading[j]]
             if drawn < floor * weight:
@@ -34,19 +35,23 @@ def floor_share(exposure, place_weights, leading, floor):
     return share
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def mix_with_order(exposure, place_weights, leading, share):
+@kernel
+def mix_with_order(exposure, place_weights, promised, leading, floor, anchor):
     # Arguments as for `floor_share`; exposure is in and out: of draws alone, then of the mixture.
+    # anchor  the least share of the order
+    # Returns its share.
+    share = max(floor_share(exposure, place_weights, promised, leading, floor), anchor) if floor > 0.0 else anchor
     if share == 0.0:
-        return
+        return share
     for m in range(place_weights.shape[0]):
         for i in range(leading.size):
             exposure[m, i] *= 1.0 - share
         for j in range(min(place_weights.shape[1], leading.size)):
             exposure[m, leading[j]] += share * place_weights[m, j]
+    return share
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def find_leading(order, by_score, where, leading):
     # order, by_score (n,)  positions within the query as the draw and as the order by score have them
     # where (n,)            scratch
@@ -57,7 +62,7 @@ def find_leading(order, by_score, where, leading):
         leading[j] = where[by_score[j]]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def sort_drawn(scores, by_score, falling, order):
     # scores (n,)   what the draw goes by
     # falling (n,)  scratch
@@ -80,7 +85,7 @@ def sort_drawn_queries(offsets, scores, by_score, start, stop, order):
         sort_drawn(scores[first:last], by_score[first:last], falling[:n], order[first:last])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def mix_chances(ranking, order, share, chances):
     # ranking (places,), order (≥ places,)  items of a list, and of the order by score
     # chances (places,)                     in and out: chance of each placed item given those above it
@@ -97,7 +102,7 @@ def mix_chances(ranking, order, share, chances):
             drawn = 1.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def mix_log_chances(ranking, order, share, chances):
     # As `mix_chances`, with logarithms, for lists that are next to impossible; −1 in `ranking` ends a list.
     drawn, ordered = np.log1p(-share), np.log(share)  # of the places so far together with where the list comes from

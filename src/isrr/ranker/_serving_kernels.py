@@ -8,7 +8,7 @@ import numpy as np
 
 from isrr.compiled import njit
 from isrr.noise import coin
-from isrr.ranker._exact_kernels import scratch_size
+from isrr.ranker._exact_kernels import polynomial_size, scratch_size
 from isrr.ranker._exposure_kernels import exact_exposure
 from isrr.ranker._kernels import admit, count_eligible, draw, sort_named, weigh
 from isrr.ranker._mixture_kernels import find_leading, floor_share, mix_chances, sort_drawn
@@ -16,18 +16,22 @@ from isrr.ranker._propensity_kernels import place_chances
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def share_of_list(weights, eligibility, heads, threshold, leading, floor, floor_weights, laguerre):
+def share_of_list(weights, eligibility, heads, threshold, leading, floor, floor_weights, laguerre, longer):
     # floor_weights (n_weights, k)  weights of the places that the floor is promised for
+    # longer                        None where they are five at most: loops for longer lists are then not compiled
     # Returns the share of the order by score that the floor takes.
     n, (n_weights, k) = weights.size, floor_weights.shape
     exposure, scratch = np.empty((n_weights, n)), np.empty(scratch_size(n, k, n_weights))
     admitted = max(count_eligible(eligibility, threshold), 1)
-    exact_exposure(weights, heads, admitted, floor_weights, laguerre[0], laguerre[1], scratch, exposure)
-    return floor_share(exposure, floor_weights, leading, floor)
+    polynomials = None if longer is None else np.empty(polynomial_size(n, k))
+    exact_exposure(weights, heads, admitted, floor_weights, laguerre, scratch, polynomials, exposure)
+    return floor_share(exposure, floor_weights, range(n_weights), leading, floor)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _list(names, raw, scores, scale, thresholds, noise, boosted, floor, anchor, floor_weights, laguerre, needs_share):
+def _list(
+    names, raw, scores, scale, thresholds, noise, boosted, floor, anchor, floor_weights, laguerre, longer, needs_share
+):
     # raw, scores (n,)  raw scores give the order by score; the draw goes by the others, mapped and perhaps boosted
     # Returns order, by_score, weights, eligibility, heads, leading (n,), n_admitted and ranking (places,), items as the
     # draw has them, the share of the order, and whether two raw scores are equal.
@@ -44,7 +48,9 @@ def _list(names, raw, scores, scale, thresholds, noise, boosted, floor, anchor, 
     stream = np.uint64(noise)
     flip, share = coin(stream), anchor
     if anchor < floor and (needs_share or anchor <= flip < floor):
-        found = share_of_list(weights, eligibility, heads, thresholds[0], leading, floor, floor_weights, laguerre)
+        found = share_of_list(
+            weights, eligibility, heads, thresholds[0], leading, floor, floor_weights, laguerre, longer
+        )
         share = max(anchor, found)
     n_admitted = np.empty(places, np.int64)
     admit(eligibility, thresholds, n_admitted)
@@ -58,13 +64,13 @@ def _list(names, raw, scores, scale, thresholds, noise, boosted, floor, anchor, 
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def rank_mixed(names, raw, scores, scale, thresholds, noise, boosted, floor, anchor, floor_weights, laguerre):
+def rank_mixed(names, raw, scores, scale, thresholds, noise, boosted, floor, anchor, floor_weights, laguerre, longer):
     # As `isrr.ranker._kernels.rank_one`, for any ranker.
     for score in scores:
         if not np.isfinite(score):
             return (np.empty(0, np.int64),)
     order, _, _, _, _, _, _, ranking, _, tied = _list(
-        names, raw, scores, scale, thresholds, noise, boosted, floor, anchor, floor_weights, laguerre, False
+        names, raw, scores, scale, thresholds, noise, boosted, floor, anchor, floor_weights, laguerre, longer, False
     )
     if tied and names.size == 0:
         return (np.empty(0, np.int64),)
@@ -75,14 +81,14 @@ def rank_mixed(names, raw, scores, scale, thresholds, noise, boosted, floor, anc
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def rank_mixed_with_propensity(
-    names, raw, scores, scale, thresholds, noise, boosted, floor, anchor, floor_weights, laguerre
+    names, raw, scores, scale, thresholds, noise, boosted, floor, anchor, floor_weights, laguerre, longer
 ):
     # As `isrr.ranker._propensity_kernels.rank_one_with_propensity`, for any ranker.
     for score in scores:
         if not np.isfinite(score):
             return np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64), 0.0, 0.0, False
     order, by_score, weights, eligibility, heads, leading, n_admitted, ranking, share, tied = _list(
-        names, raw, scores, scale, thresholds, noise, boosted, floor, anchor, floor_weights, laguerre, True
+        names, raw, scores, scale, thresholds, noise, boosted, floor, anchor, floor_weights, laguerre, longer, True
     )
     if tied and names.size == 0:
         return np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64), 0.0, 0.0, True

@@ -30,7 +30,8 @@ from isrr.errors import DataError
 from isrr.gains import discount, is_length
 from isrr.noise import CALIBRATION, stream_seed, streams
 from isrr.parallel import Progress, over_queries
-from isrr.ranker._exposure_kernels import exposure_of_queries
+from isrr.ranker._exact_kernels import UNROLLED
+from isrr.ranker._exposure_kernels import exposure_of_queries, joined_weights, room, smoothed_exposure_of_queries
 from isrr.ranker._kernels import eligibility_of_queries, rank_one, sample_queries
 from isrr.ranker._mixture_kernels import sort_drawn_queries
 from isrr.ranker._nodes import laguerre_rules
@@ -273,7 +274,7 @@ class GPLRanker:
             >>> GPLRanker(k=2, floor=0.95).order_share(queries).round(3)
             array([0.682])
         """
-        floor, anchor, _, _ = self.mixture
+        floor, anchor = self.mixture[:2]
         if floor == 0.0:
             return np.full(len(queries), anchor)
         return self._expected(queries, np.empty((0, 1)), 0, 0, None)[1]
@@ -282,8 +283,10 @@ class GPLRanker:
         return discount(self.k) if weights is None else checked_weights(weights, "weights")
 
     @cached_property
-    def mixture(self) -> tuple[float, float, FloatArray, tuple[FloatArray, FloatArray]]:
-        """The floor where it has to be computed, else 0; the anchor; the floor's weights, (n_weights, k); nodes."""
+    def mixture(self) -> tuple[float, float, FloatArray, tuple[FloatArray, FloatArray], bool | None]:
+        """What kernels take: the floor where it has to be computed, else 0; the anchor; the floor's weights,
+        (n_weights, k); nodes; and whether there are more than five places, None where not.
+        """
         floor, anchor = self.floor, self.anchor
         sampled = self.decay < 1.0 and self.threshold > 0.0  # exposures that are sampled give no sure floor
         if floor == 1.0 or sampled or anchor >= floor:  # the share of the order is never above the floor
@@ -292,7 +295,7 @@ class GPLRanker:
         padded = np.zeros((len(weights), max(map(len, weights), default=1)))
         for row, given in zip(padded, weights, strict=True):
             row[: len(given)] = given
-        return floor, anchor, padded, laguerre_rules()
+        return floor, anchor, padded, laguerre_rules(), True if padded.shape[1] > UNROLLED else None
 
     def _expected(
         self, queries: Queries, asked: FloatArray, n_draws: int, seed: int, progress: Progress | None
@@ -302,26 +305,30 @@ class GPLRanker:
         Returns:
             The weights, (n_weights, n_rows), and the share of the order by score of each query, (n_queries,).
         """
-        floor, anchor, promised, rules = self.mixture
-        place_weights = np.zeros((len(asked) + len(promised), max(asked.shape[1], promised.shape[1])))
-        place_weights[: len(asked), : asked.shape[1]] = asked
-        place_weights[len(asked) :, : promised.shape[1]] = promised
+        floor, anchor, promised, rules, _ = self.mixture
+        place_weights, rows = joined_weights(asked, promised)
         thresholds = expand(self.threshold, self.decay, place_weights.shape[1])
         exact = self.decay == 1.0 or self.threshold == 0.0 or bool(thresholds[-1] > 1.0)
         if not exact and n_draws < 1:
             raise ValueError(f"n_draws must be ≥ 1 for decay below 1, got {n_draws}")
         scores, order = self._drawn_by(queries)
-        keys = np.empty(0, np.uint64) if exact else queries.keys
-        name, by_score = stream_seed(seed, CALIBRATION), queries.by_score
+        offsets, by_score = queries.offsets, queries.by_score
         out, shares = np.empty((len(asked), queries.n_rows)), np.empty(len(queries))
-        over_queries(
-            lambda start, stop: exposure_of_queries(
-                queries.offsets, order, scores, self.scale, thresholds, place_weights, rules,
-                keys, name, 0 if exact else n_draws, by_score, floor, anchor, start, stop, shares, out,
-            ),
-            queries.offsets,
-            progress,
-        )  # fmt: skip
+
+        def block(start: int, stop: int) -> None:
+            inside = room(offsets, start, stop, *place_weights.shape)
+            if exact:
+                exposure_of_queries(
+                    offsets, order, scores, self.scale, thresholds[0], place_weights, rows, rules, by_score, floor,
+                    anchor, inside, start, stop, shares, out,
+                )  # fmt: skip
+            else:
+                smoothed_exposure_of_queries(
+                    offsets, order, scores, self.scale, thresholds, place_weights, queries.keys,
+                    stream_seed(seed, CALIBRATION), n_draws, by_score, anchor, inside, start, stop, shares, out,
+                )  # fmt: skip
+
+        over_queries(block, offsets, progress)
         for row in out:
             row[:] = queries.in_caller_order(row)
         return out, shares
