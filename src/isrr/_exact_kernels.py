@@ -1,12 +1,12 @@
 """The compiled loop of exact sums."""
 
-from isrr.compiled import njit
+from isrr.compiled import kernel
 
 N_LIMBS = 68
 LOW = 0xFFFFFFFF
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def add(bits, row_of, limbs):
     # bits (n, m)                   finite floats as their bit patterns
     # row_of (n,)                   the row that each adds to

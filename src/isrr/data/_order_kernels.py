@@ -11,13 +11,13 @@ the order of the rows, a table sorted by relevance would make the order by score
 
 import numpy as np
 
-from isrr.compiled import njit
+from isrr.compiled import kernel, njit, part
 from isrr.noise import GOLDEN, mix, stream, uniform
 
 COUNTING = 400  # lists up to this length are ranked by counting
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def longest_query(offsets, start, stop):
     longest = 0
     for q in range(start, stop):
@@ -25,7 +25,7 @@ def longest_query(offsets, start, stop):
     return longest
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sort_long(values, order):
     # As `sort_falling`, by Shell's method: numba compiles its own sorts for seconds.
     n = values.size
@@ -50,7 +50,7 @@ def _sort_long(values, order):
     return tied
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sort_falling(values, order):
     # order (n,)  out: positions by falling value, equal ones in input order
     # Returns whether two values are equal.
@@ -71,19 +71,45 @@ def sort_falling(values, order):
     return above < n * (n - 1) // 2  # unequal values lie one above the other in every pair
 
 
-@njit(cache=True, nogil=True)
+@part
+def _bits(number):
+    return np.float64(number + 0.0).view(np.uint64)  # −0 and 0 are the same number
+
+
+@part
 def _lots_of(scores, query):
     # The name of the lots that are drawn between equal scores of a query.
-    bits = np.empty(1, np.float64)
-    word = bits.view(np.uint64)
     content = np.uint64(0)
     for score in scores:
-        bits[0] = score + 0.0  # −0 and 0 are the same number
-        content += mix(word[0] + GOLDEN)
+        content += mix(_bits(score) + GOLDEN)
     return stream(query, content, 0)
 
 
-@njit(cache=True, nogil=True)
+@part
+def _lot(lots, items, item):
+    return uniform(lots, items[item] if items.size else np.uint64(item))
+
+
+@kernel
+def _sort_run(lots, items, run):
+    # run  in: items with equal scores, in input order; out: by falling lot, by Shell's method
+    gap = run.size
+    while gap > 1:
+        gap = 1 if gap < 5 else gap * 5 // 11
+        for i in range(gap, run.size):
+            item, at = run[i], i
+            lot = _lot(lots, items, item)
+            while at >= gap:
+                other = run[at - gap]
+                others = _lot(lots, items, other)
+                if others > lot or (others == lot and other < item):
+                    break
+                run[at] = other
+                at -= gap
+            run[at] = item
+
+
+@kernel
 def sort_query(scores, query, items, order):
     # scores (n,)
     # query             64 bits that name the query, 0 where it has no id
@@ -97,18 +123,12 @@ def sort_query(scores, query, items, order):
         if i < scores.size and scores[order[i]] == scores[order[head]]:
             continue
         if i - head > 1:
-            run = order[head:i].copy()
-            drawn, places = np.empty(run.size), np.empty(run.size, np.int32)
-            for j in range(run.size):
-                drawn[j] = uniform(lots, items[run[j]] if items.size else np.uint64(run[j]))
-            sort_falling(drawn, places)
-            for j in range(run.size):
-                order[head + j] = run[places[j]]
+            _sort_run(lots, items, order[head:i])
         head = i
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sort_queries(offsets, scores, queries, items, start, stop, order, tied):
     # queries (n_queries,), items (n_rows,) or ()  names, as for `sort_query`
     # order   (n_rows,)     out: positions within the query by falling score, equal ones by a hash
@@ -119,7 +139,7 @@ def sort_queries(offsets, scores, queries, items, start, stop, order, tied):
             tied[q] = sort_query(scores[first:last], queries[q], items[first:last], order[first:last])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_tied(offsets, scores, order, k, start, stop, counts):
     # order  (n_rows,)     positions within the query by falling score
     # counts (n_queries,)  out: of its first k places, those whose item has the score of a neighbour
@@ -169,11 +189,11 @@ def count_into_place(codes, free):
     return rows
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def sum_largest(offsets, values, factors, start, stop, out):
+@kernel
+def sum_largest(offsets, values, factors, largest, start, stop, out):
+    # largest (k,)      scratch
     # out (n_queries,)  Σ_j factors[j] · (the j-th largest value of the query), without sorting the rest
     k = factors.size
-    largest = np.empty(k)
     for q in range(start, stop):
         filled = 0
         for row in range(offsets[q], offsets[q + 1]):
@@ -197,23 +217,19 @@ def hash_queries(offsets, keys, first, second):
     # first, second (n_rows,)       columns of numbers; an empty one is left out
     # sums          (n_queries, 2)  over its rows, of hashes of (key, first, second): the order of rows is no matter
     sums = np.zeros((keys.size, 2), np.uint64)
-    bits = np.empty(1, np.float64)
-    word = bits.view(np.uint64)
     for q in range(keys.size):
         for row in range(offsets[q], offsets[q + 1]):
             name = mix(keys[q] + GOLDEN)
             if first.size > 0:
-                bits[0] = first[row] + 0.0  # −0 and 0 are the same number
-                name = mix(name ^ word[0]) + GOLDEN
+                name = mix(name ^ _bits(first[row])) + GOLDEN
             if second.size > 0:
-                bits[0] = second[row] + 0.0
-                name = mix(name ^ word[0]) + GOLDEN
+                name = mix(name ^ _bits(second[row])) + GOLDEN
             sums[q, 0] += mix(name)
             sums[q, 1] += mix(name ^ GOLDEN)
     return sums
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_texts(letters, offsets, hashes):
     # letters (n_bytes,), offsets (n_texts + 1,)  texts end to end
     # hashes  (n_texts,)                          out: FNV-1a of each

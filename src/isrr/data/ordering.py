@@ -73,5 +73,9 @@ def sum_largest(
     from isrr.data import _order_kernels
 
     out = np.empty(offsets.size - 1)
-    over_queries(lambda start, stop: _order_kernels.sum_largest(offsets, values, factors, start, stop, out), offsets)
+
+    def add_up(start: int, stop: int) -> None:
+        _order_kernels.sum_largest(offsets, values, factors, np.empty(factors.size), start, stop, out)
+
+    over_queries(add_up, offsets)
     return out

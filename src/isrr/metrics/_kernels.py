@@ -58,13 +58,6 @@ def _pool(exposure, pool, n_pools, pooled):
         pooled[pool[i]] += exposure[i]
 
 
-def measuring_room(longest, measured):
-    """Arrays that the kernels below measure in, for queries of up to so many items."""
-    n_linear, n_quadratic = len(measured[1]), len(measured[5])
-    values, deserved = np.empty((n_linear, longest)), np.empty((n_quadratic, longest))
-    return values, deserved, np.empty((n_quadratic, longest), np.int32), np.empty(n_quadratic), np.empty(longest)
-
-
 @kernel
 def _gather(measured, q, first, order, values, deserved, pool, deserved_squares):
     # order (n,)                        the query's items by falling score
@@ -110,7 +103,7 @@ def evaluate_exactly(
     # order, by_score (n_rows,)         positions within the query as draws and as the order by score have them
     # places (n_weights, k)             weight of each place, one row for each distinct way of weighting them
     # promised                          which of these ways floors are promised for
-    # measured                          values (n_linear, n_rows), value_weights (n_linear,): by which way they are shown
+    # measured                          values (n_linear, n_rows), value_weights (n_linear,): the way of each
     #                                   deserved (n_quadratic, n_rows) of items or pools, pool (n_quadratic, n_rows) of
     #                                   each item, −1 where items are not pooled, n_pools (n_quadratic, n_queries),
     #                                   pair_weights (n_quadratic,)
@@ -118,7 +111,7 @@ def evaluate_exactly(
     # scale_of (n_grid,)                which of them a configuration has; configurations come sorted by it
     # thresholds, floors, anchors (n_grid,)
     # linear, quadratic (n_queries, n_grid, …)  out
-    # room, measuring                           `isrr.ranker._exposure_kernels.room`, `measuring_room`
+    # room, measuring                           arrays to work in: `isrr.ranker.given.room`, `isrr.metrics.evaluate`
     weights, eligibility, heads, exposure, leading, where, known, scratch, polynomials = room
     values, deserved, pool, deserved_squares, pooled = measuring
     for q in range(start, stop):

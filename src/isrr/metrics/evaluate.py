@@ -23,8 +23,7 @@ from isrr.metrics.measure import Measure
 from isrr.metrics.metric import Metric, measures, need_columns
 from isrr.noise import CALIBRATION, stream_seed
 from isrr.parallel import Progress, over_queries
-from isrr.ranker._exposure_kernels import joined_weights, room
-from isrr.ranker._nodes import laguerre_rules
+from isrr.ranker.given import joined_weights, laguerre_rules, room
 from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
 from isrr.ranker.thresholds import expand
 
@@ -229,6 +228,12 @@ class _Work:
         )
         return cls(np.stack(places), measured, column, factor, pools)
 
+    def room(self, longest: int) -> tuple[FloatArray, FloatArray, NDArray[np.int32], FloatArray, FloatArray]:
+        """Arrays that the kernels measure in: values, deserved, pools and Σ deserved² of a query; exposure by pool."""
+        by_item = (self.n_quadratic, longest)
+        found = np.empty(by_item), np.empty(by_item, np.int32), np.empty(self.n_quadratic)
+        return np.empty((self.n_linear, longest)), *found, np.empty(longest)
+
     def finished(self, queries: Queries, measure: Measure, linear: FloatArray, quadratic: FloatArray) -> FloatArray:
         """One measure's values from the sums, (n_queries, n_grid)."""
         metric, column, factor = measure.metric, self.column[measure], self.factor[measure]
@@ -344,8 +349,8 @@ def _evaluate_family(
     quadratic = np.empty((len(queries), len(grid), work.n_quadratic))
 
     def block(start: int, stop: int) -> None:
-        inside = room(offsets, start, stop, *places.shape)
-        measuring = _kernels.measuring_room(inside[0].size, measured)
+        longest, inside = room(offsets, start, stop, *places.shape)
+        measuring = work.room(longest)
         if method != "exact":
             _kernels.evaluate_by_drawing(
                 offsets, order, scores, places, measured, *scales_used, thresholds, decay[by_work],

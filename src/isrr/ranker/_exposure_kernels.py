@@ -8,41 +8,9 @@ import numpy as np
 
 from isrr.compiled import kernel, njit, part
 from isrr.noise import stream
-from isrr.ranker._exact_kernels import UNROLLED, exposure_of_block, polynomial_size, scratch_size
+from isrr.ranker._exact_kernels import exposure_of_block
 from isrr.ranker._kernels import admit, count_eligible, draw, weigh
 from isrr.ranker._mixture_kernels import find_leading, mix_with_order
-
-
-def joined_weights(asked, promised):
-    """Ways of weighting the places that are asked for, (n_weights, k), and which of them floors are promised for.
-
-    A way that is promised but not asked for follows the others; each is filled up with zeros.
-    """
-    k = max(asked.shape[1], promised.shape[1])
-    ways = [np.pad(row, (0, k - row.size)) for row in (*asked, *promised)]
-    distinct, rows = ways[: len(asked)], []
-    for way in ways[len(asked) :]:
-        same = [i for i, other in enumerate(distinct) if (other == way).all()]
-        rows.append(same[0] if same else len(distinct))
-        if not same:
-            distinct.append(way)
-    return np.array(distinct).reshape(-1, k), np.array(rows, np.int64)
-
-
-def room(offsets, start, stop, n_weights, k):
-    """Arrays that kernels work in, for the longest of some queries."""
-    longest = int(np.diff(offsets[start : stop + 1]).max())
-    return (
-        np.empty(longest),  # weights
-        np.empty(longest),  # eligibility
-        np.empty(longest, np.int64),  # heads
-        np.empty((n_weights, longest)),  # exposure
-        np.empty(longest, np.int64),  # leading
-        np.empty(longest, np.int32),  # scratch of `find_leading`
-        np.empty(max(longest + 1, k), np.int64),  # counts of admitted items
-        np.empty(scratch_size(longest, k, n_weights)),
-        None if k <= UNROLLED else np.empty(polynomial_size(longest, k)),
-    )
 
 
 @part

@@ -111,11 +111,11 @@ def admit(eligibility, thresholds, n_admitted):
         n_admitted[j] = min(max(count_eligible(eligibility, thresholds[j]), j + 1), n)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def eligibility_of_queries(offsets, order, scores, scale, start, stop, out):
+@kernel
+def eligibility_of_queries(offsets, order, scores, scale, room, start, stop, out):
+    # room           arrays to work in: `isrr.ranker.given.room`
     # out (n_rows,)  each item's chance of first place, rows as stored
-    longest = longest_query(offsets, start, stop)
-    weights, eligibility, heads = np.empty(longest), np.empty(longest), np.empty(longest, np.int64)
+    weights, eligibility, heads = room[:3]
     for q in range(start, stop):
         first, last = offsets[q], offsets[q + 1]
         n = last - first

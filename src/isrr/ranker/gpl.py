@@ -31,10 +31,9 @@ from isrr.gains import discount, is_length
 from isrr.noise import CALIBRATION, stream_seed, streams
 from isrr.parallel import Progress, over_queries
 from isrr.ranker._exact_kernels import UNROLLED
-from isrr.ranker._exposure_kernels import exposure_of_queries, joined_weights, room, smoothed_exposure_of_queries
+from isrr.ranker._exposure_kernels import exposure_of_queries, smoothed_exposure_of_queries
 from isrr.ranker._kernels import eligibility_of_queries, rank_one, sample_queries
 from isrr.ranker._mixture_kernels import sort_drawn_queries
-from isrr.ranker._nodes import laguerre_rules
 from isrr.ranker._propensity_kernels import place_probabilities_of_queries, rank_one_with_propensity
 from isrr.ranker._serving_kernels import rank_mixed, rank_mixed_with_propensity
 from isrr.ranker.boost import (
@@ -45,6 +44,7 @@ from isrr.ranker.boost import (
     check_boost_missing,
     checked_boost,
 )
+from isrr.ranker.given import joined_weights, laguerre_rules, room
 from isrr.ranker.serving import ServedList, refuse_infinite, servable, session_key, session_noise
 from isrr.ranker.thresholds import expand
 from isrr.scores.standardize import ScoreMap
@@ -231,10 +231,12 @@ class GPLRanker:
         """Each row's chance of first place in a draw, were every item admitted."""
         scores, order = self._drawn_by(queries)
         out = np.empty(queries.n_rows)
-        over_queries(
-            lambda start, stop: eligibility_of_queries(queries.offsets, order, scores, self.scale, start, stop, out),
-            queries.offsets,
-        )
+
+        def block(start: int, stop: int) -> None:
+            _, inside = room(queries.offsets, start, stop, 1, 1)
+            eligibility_of_queries(queries.offsets, order, scores, self.scale, inside, start, stop, out)
+
+        over_queries(block, queries.offsets)
         return queries.in_caller_order(out)
 
     def exposure(
@@ -316,7 +318,7 @@ class GPLRanker:
         out, shares = np.empty((len(asked), queries.n_rows)), np.empty(len(queries))
 
         def block(start: int, stop: int) -> None:
-            inside = room(offsets, start, stop, *place_weights.shape)
+            _, inside = room(offsets, start, stop, *place_weights.shape)
             if exact:
                 exposure_of_queries(
                     offsets, order, scores, self.scale, thresholds[0], place_weights, rows, rules, by_score, floor,
