@@ -40,20 +40,22 @@ def test_the_order_of_queries_rows_and_shards_changes_no_bit(judged):
         np.testing.assert_array_equal(pvalues[0], pvalues[1])
 
 
-def test_large_samples_are_drawn_and_summed_up(judged, tmp_path, monkeypatch):
+def test_large_samples_are_summed_up(judged, tmp_path, monkeypatch):
     from isrr.calibration import certify, tasks
     from isrr.engines import local
 
-    monkeypatch.setattr(tasks, "LARGEST_EXACT", 100)
+    monkeypatch.setattr(tasks, "MANY", 100)
     monkeypatch.setattr(certify, "LARGEST_KEPT", 200)
     monkeypatch.setattr(local, "BLOCK", 128)
     outcome = calibrate(judged, PROMISE, floor=0)
     assert isinstance(outcome, Certificate)
-    assert outcome.provenance.method == "draws"
-    assert outcome.provenance.n_draws == tasks.DRAWS
+    assert outcome.provenance.method == "exact"
     assert outcome.tests[0].evidence == "vb"
     assert outcome.tests[0].level >= 0.9
-    fair = calibrate(judged, "normalized_disparity@5 <= 0.5")
+    path = [GPLRanker(temperature=5.0), *(GPLRanker(threshold=t, decay=0.5) for t in (0.05, 0.2, 0.9))]
+    fair = calibrate(judged, "normalized_disparity@5 <= 0.5", path=path)
+    assert fair.provenance.method == "draws"
+    assert fair.provenance.n_draws == tasks.FEW_DRAWS
     assert {test.evidence for test in fair.tests} == {"mixture"}  # drawn disparities may be negative
     fair.save(tmp_path / "fair.json")
     assert isrr.load(tmp_path / "fair.json") == fair

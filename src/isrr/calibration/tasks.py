@@ -7,8 +7,8 @@
 * `FindShared` finds validation queries among the judged ones, `NameJudgments` names the judgments.
 * `Fill` evaluates every configuration on every query that was not set aside.
 
-Up to 50,000 queries values are exact. Beyond, a few independent draws per query do: any number keeps a promise valid
-(losses stay unbiased and at most 1), and at that size the queries' own spread outweighs the draws'.
+Values are exact for decay 1. Below, they are averaged over draws, and beyond 50,000 queries over few: any number keeps
+a promise valid (losses stay unbiased and at most 1), and at that size the queries' own spread outweighs the draws'.
 """
 
 import math
@@ -33,8 +33,7 @@ from isrr.parallel import Progress
 from isrr.promises.promise import Promise, objectives
 from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
 
-LARGEST_EXACT = 50_000
-DRAWS = 4
+MANY, FEW_DRAWS = 50_000, 4  # queries beyond which so many draws of each are enough
 SOME_GROUPS = 5  # names of groups that an error shows
 NOTHING = np.empty(0, np.uint64)
 ALL = 2**64
@@ -429,8 +428,6 @@ class Fill:
         """How values are found."""
         if any(ranker.floor or ranker.anchor for ranker in self.grid):
             return "exact"  # the share of the order by score that a floor takes comes from exact exposures
-        if self.n_tested > LARGEST_EXACT:
-            return "draws"
         fair = any(isinstance(promise.metric, Disparity) for promise in self.promises)
         # smoothed exposures, which decay below 1 needs, are no losses for a promise about disparity
         return "draws" if fair and any(r.decay < 1 and r.threshold > 0 for r in self.grid) else "exact"
@@ -438,7 +435,7 @@ class Fill:
     @property
     def n_draws(self) -> int:
         """Rankings drawn per query, if any are drawn."""
-        return SMOOTHING_DRAWS if self.n_tested <= LARGEST_EXACT else DRAWS
+        return SMOOTHING_DRAWS if self.n_tested <= MANY else FEW_DRAWS
 
     def summary(self, blocks: Iterable[Queries]) -> Table:
         """The answer for these blocks."""

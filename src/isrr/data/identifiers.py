@@ -415,3 +415,14 @@ def identifier_key(identifier: object) -> int:
         True
     """
     return int.from_bytes(blake2b(identifier_text(identifier).encode(), digest_size=8).digest(), "little")
+
+
+def identifier_keys(identifiers: NDArray[Any]) -> NDArray[np.uint64]:
+    """`identifier_key` of each id, (n,).
+
+    Example:
+        >>> identifier_keys(np.array([7])) == identifier_keys(np.array(["7"]))
+        array([ True])
+    """
+    texts = (identifier_text(identifier).encode() for identifier in identifiers.tolist())
+    return np.frombuffer(b"".join(blake2b(text, digest_size=8).digest() for text in texts), "<u8").astype(np.uint64)

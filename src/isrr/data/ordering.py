@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.data.identifiers import Ids, identifier_key
+from isrr.data.identifiers import Ids, identifier_keys
 from isrr.parallel import over_queries
 
 NO_IDS = np.empty(0, np.uint64)  # names of items that have no ids
@@ -37,7 +37,7 @@ def falling_order(
 
     over_queries(sort, offsets)
     if tied.any():
-        queries[tied] = [identifier_key(query_id) for query_id in query_ids[tied]]
+        queries[tied] = identifier_keys(query_ids[tied])
         if items is not None:
             names, rows = np.zeros(scores.size, np.uint64), np.repeat(tied, np.diff(offsets))
             names[rows] = items.take(rows).hashes()

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isrr.counting import counted
 from isrr.data.grouping import Grouping
-from isrr.data.identifiers import Coded, Ids, identifier_key, joined_groups, joined_identifiers
+from isrr.data.identifiers import Coded, Ids, identifier_keys, joined_groups, joined_identifiers
 from isrr.data.numbers import LARGEST, finite, numbers
 from isrr.data.numbers import features as as_features
 from isrr.data.ordering import falling_order, repeats, sum_largest
@@ -184,7 +184,7 @@ class Queries:
     @cached_property
     def keys(self) -> NDArray[np.uint64]:
         """A 64-bit hash of each query id, the query's name in noise streams; 7 and "7" share it."""
-        return np.array([identifier_key(query_id) for query_id in self.query_ids], np.uint64)
+        return identifier_keys(self.query_ids)
 
     @cached_property
     def fingerprint(self) -> str:
