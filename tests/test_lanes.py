@@ -1,0 +1,58 @@
+"""Eight numbers side by side: what the vector functions return, against functions of one number."""
+
+from fractions import Fraction
+
+import numpy as np
+from numba import njit
+
+from isrr.lanes import WIDTH, added_up, exp, exp_less_one, fma, load, store
+
+
+@njit
+def each(x, exps, less_one, products, sums):
+    for i in range(0, x.size, WIDTH):
+        lanes = load(x, i)
+        store(exps, i, exp(lanes))
+        store(less_one, i, exp_less_one(lanes))
+        store(products, i, fma(lanes, lanes, exp(lanes)))
+        sums[i // WIDTH] = added_up(lanes)
+
+
+def applied(x):
+    found = [np.empty_like(x) for _ in range(3)]
+    sums = np.empty(x.size // WIDTH)
+    each(x, *found, sums)
+    return *found, sums
+
+
+def test_exponentials_are_right_to_the_last_digits():
+    rng = np.random.default_rng(20235)
+    x = np.concatenate([rng.uniform(-700, 0, 4_000), rng.uniform(0, 700, 4_000), -np.geomspace(1e-300, 1, 4_000)])
+    np.testing.assert_allclose(applied(x)[0], np.exp(x), rtol=5e-16)
+
+
+def test_exponentials_of_small_numbers_lose_nothing_beside_one():
+    x = np.concatenate([np.linspace(0, 2, 4_000), np.geomspace(1e-300, 2, 4_000)])
+    np.testing.assert_allclose(applied(x)[1], np.expm1(x), rtol=1e-11)
+
+
+def test_exponentials_stay_where_floating_point_ends():
+    x = np.full(WIDTH, -5_000.0)
+    assert (applied(x)[0] == applied(np.full(WIDTH, -700.0))[0]).all()
+
+
+def test_a_product_and_a_sum_are_rounded_once():
+    x = np.random.default_rng(20236).uniform(1, 2, 800)
+    exps, _, products, _ = applied(x)
+    exact = [float(Fraction(value) ** 2 + Fraction(added)) for value, added in zip(x, exps, strict=True)]
+    assert (products == exact).all()
+    assert (products != x * x + exps).any()
+
+
+def test_lanes_add_up_in_halves():
+    x = np.random.default_rng(20237).normal(size=80)
+    halves = x.reshape(-1, WIDTH)
+    while halves.shape[1] > 1:
+        half = halves.shape[1] // 2
+        halves = halves[:, :half] + halves[:, half:]
+    assert (applied(x)[3] == halves[:, 0]).all()
