@@ -22,6 +22,7 @@ from isrr.cli.choices import CHOICES, LOSSES, PROMISES
 from isrr.cli.main import app
 from isrr.cli.options import COLUMNS
 from isrr.errors import install_command
+from isrr.metrics import ahead
 from isrr.promises.promise import Promise
 
 SOURCE = Path(isrr.__file__).parent
@@ -173,5 +174,20 @@ def test_a_first_command_says_that_it_compiles(monkeypatch, kept):
     terminal = Console(file=io.StringIO(), force_terminal=True, width=100)
     monkeypatch.setattr(console, "err", terminal)
     monkeypatch.setattr(Path, "glob", lambda *_: iter(["kernel"] if kept else []))
-    console.tell_of_compiling()
+    monkeypatch.setattr(ahead, "COMMAND", [sys.executable, "-c", ""])
+    console.compile_first()
+    ahead.await_kernels()
     assert ("compiling kernels" in terminal.file.getvalue()) != kept
+
+
+def test_kernels_are_compiled_beside_a_first_command(tmp_path):
+    probe = (
+        "from isrr.metrics import ahead; assert ahead.compile_beside(); assert ahead.compile_beside(); "
+        "assert len(ahead._beside) == 1; ahead.await_kernels(); assert ahead.kernels_are_compiled()"
+    )
+    fresh = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-W", "error", "-c", probe], env=fresh, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    kept = {file.name.split("-")[0] for file in tmp_path.rglob("*.nbi")}
+    assert "_kernels.evaluate_exactly" in kept
+    assert "_order_kernels.sort_queries" not in kept  # that one is left to the command itself

@@ -32,7 +32,7 @@ from isrr.engines.source import Where, open_source, read_any, with_values, witho
 from isrr.engines.task import Source, Together
 from isrr.errors import DataError
 from isrr.findings import Provenance
-from isrr.metrics.evaluate import kernels_are_compiled
+from isrr.metrics.ahead import compile_beside
 from isrr.notebook import interactive
 from isrr.parallel import Progress
 from isrr.promises.promise import Promise, objectives, promises
@@ -95,8 +95,8 @@ def calibrate(
     chosen_path = path if isinstance(path, str) else tuple(path)
     request = Request(promises(promise), confidence, chosen_path, evidence, selection, seed, attempts, floor, distinct)
     others = None if validation is None else read_any(validation, request.columns, **without_run(where))
-    if progress is None and interactive() and not kernels_are_compiled():
-        print("isrr: compiling kernels, only this first time: about half a minute", file=sys.stderr)
+    if compile_beside() and progress is None and interactive():
+        print("isrr: compiling kernels, only this first time: about 15 seconds", file=sys.stderr)
     with closing(open_source(queries, engine, **with_values(where, request.columns))) as source:
         return _calibrated(source, request, others, count_look, progress)
 

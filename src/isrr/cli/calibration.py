@@ -9,7 +9,7 @@ import typer
 
 from isrr.cli.choices import choice
 from isrr.cli.clicks import calibrate_by_clicks
-from isrr.cli.console import keep_outcome, progress, say, show_json, show_outcome, tell_of_compiling, warn
+from isrr.cli.console import compile_first, keep_outcome, progress, say, show_json, show_outcome, warn
 from isrr.cli.exits import ABSTAINED, BROKEN
 from isrr.cli.inputs import (
     as_calibrated,
@@ -120,11 +120,11 @@ def calibrate(
     request = Request(
         tuple(promises), confidence, path, evidence, selection, seed, attempts, floor, distinct
     )  # refuses mistakes before reading
+    compile_first()
     queries, named, name = judged_or_run(judged, judged_run, columns, request.columns)
     check_ledger(Path(name), out_file)
     unjudged = {} if judged_run["unjudged"] is None else {"unjudged": judged_run["unjudged"]}
     others = None if validation is None else read_any(validation, request.columns, **columns, **unjudged)
-    tell_of_compiling()
     with progress("calibrating", "tuning and certifying") as advance:
         outcome = run(
             queries, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
@@ -156,7 +156,7 @@ def start(
     asked = Asked.parse(promise)
     check_file(out_file, read=(scored,))
     ranker_path(out_file)
-    tell_of_compiling()
+    compile_first()
     keep_outcome(run(scored, asked, explore=explore, **columns), out_file, as_json=as_json)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from isrr.cli.console import keep_outcome, progress, say, show_json, tell_of_compiling
+from isrr.cli.console import compile_first, keep_outcome, progress, say, show_json
 from isrr.cli.exits import BROKEN
 from isrr.cli.inputs import check_file, opened, promised
 from isrr.cli.ledger import check_ledger, ledger_at
@@ -55,7 +55,7 @@ def calibrate_by_clicks(
     check_file(out_file, read=(clicks, log))
     ranker_path(out_file)
     check_ledger(clicks, out_file)
-    tell_of_compiling()
+    compile_first()
     with progress("estimating clicks") as advance:
         outcome = calibrate_clicks(
             clicks, asked, confidence, log=log, within=within, attempts=attempts,

@@ -140,14 +140,12 @@ def progress(what: str, then: str = "finishing") -> Iterator["Callback"]:
     stop_if_interrupted()
 
 
-def tell_of_compiling() -> None:
-    """On a terminal, say why the first command takes longer than all later ones."""
-    if not err.is_terminal:
-        return
-    from isrr.metrics.evaluate import kernels_are_compiled
+def compile_first() -> None:
+    """Begin to compile what the first command has to; on a terminal, say why it takes longer than all later ones."""
+    from isrr.metrics.ahead import compile_beside
 
-    if not kernels_are_compiled():
-        say_aside("compiling kernels, only this first time: about half a minute")
+    if compile_beside() and err.is_terminal:
+        say_aside("compiling kernels, only this first time: about 15 seconds")
 
 
 def show_outcome(outcome: "Outcome", status: str | None = None) -> None:

@@ -7,7 +7,6 @@ paper, kept.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -17,6 +16,7 @@ from isrr.data.dataframes import frame_of
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.gains import Discount, EmptyQuery, Gain, discount, empty_value
 from isrr.metrics import _kernels
+from isrr.metrics.ahead import await_kernels
 from isrr.metrics.disparity import Disparity, Pools, share_of_bound
 from isrr.metrics.exposed import Exposed
 from isrr.metrics.measure import Measure
@@ -29,12 +29,6 @@ from isrr.ranker.thresholds import expand
 
 Method = Literal["exact", "draws", "plugin"]
 USUAL = ("ndcg", "disparity", "normalized_disparity")
-
-
-def kernels_are_compiled() -> bool:
-    """Whether the kernels of `evaluate` were compiled on this machine before."""
-    folder = _kernels.evaluate_exactly.stats.cache_path
-    return folder is not None and any(Path(folder).glob("_kernels.evaluate_exactly-*.nbi"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -368,8 +362,16 @@ def _evaluate_family(
                 start, stop, linear, quadratic,
             )  # fmt: skip
 
+    await_kernels()
     over_queries(block, offsets, progress)
     if (by_work != np.arange(len(grid))).any():
         back = np.argsort(by_work)
         linear, quadratic = linear[:, back], quadratic[:, back]
     return linear, quadratic
+
+
+def compile_kernels() -> None:
+    """Compile the kernels of `evaluate`, and no others: the order of the items below is given, not sorted."""
+    queries = Queries.from_arrays(scores=[1.0, 0.0], relevance=[1, 0], group=[2])
+    vars(queries)["by_score"] = np.array([0, 1], np.int32)
+    evaluate(queries, [GPLRanker()], ["dcg", "disparity"])
