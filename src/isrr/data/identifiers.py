@@ -199,12 +199,29 @@ def _from_objects(array: NDArray[Any], column: str) -> Any:
         return _text(array, column)
     if array.dtype == np.dtype("datetime64[D]"):
         array = array.astype(object)
-    if set(map(type, array)) == {str}:
-        return _text(array, column)
+    if array.dtype == object and (texts := _all_text(array, column)) is not None:
+        return texts
     plain = [_plain(value, row, column) for row, value in enumerate(array)]
     if all(isinstance(value, int) and abs(value) < _BEYOND_INT64 for value in plain):
         return np.array(plain, np.int64)
     return _text(np.array([str(value) for value in plain], dtype=object), column)
+
+
+def _all_text(array: NDArray[Any], column: str) -> Any | None:
+    """Objects that are strings throughout, in Arrow's memory; None where others are among them."""
+    import pyarrow as pa
+
+    try:
+        texts = pa.array(array)
+    except UnicodeEncodeError:
+        return _text(array, column) if all(isinstance(value, str) for value in array) else None
+    except (pa.ArrowException, OverflowError):
+        return None
+    return (
+        _checked_text(texts.cast(pa.large_string()), column)
+        if pa.types.is_string(texts.type) and not texts.null_count
+        else None
+    )
 
 
 def _text(array: NDArray[Any], column: str) -> Any:
