@@ -10,8 +10,8 @@ import numpy as np
 
 from isrr.data.letor import read_letor
 from isrr.data.queries import Queries
-from isrr.scores.base import mean_ndcg
 from isrr.scores.net import NetScorer
+from isrr.scores.scorer import mean_ndcg
 
 Parts = tuple[Queries, Queries, Queries]  # train, validation, test
 

@@ -9,8 +9,7 @@ torch = pytest.importorskip("torch", reason="the losses need torch: pip install 
 
 from isrr.scores.losses import LOSSES, gradient, gradient_of, lambdaloss  # noqa: E402
 from isrr.scores.losses.draws import draw, place_on_device, place_on_host  # noqa: E402
-from isrr.scores.losses.plrank import PL_RANK_3  # noqa: E402
-from isrr.scores.losses.policy_gradient import PLACEMENT, POLICY  # noqa: E402
+from isrr.scores.losses.gradient import PL_RANK_3, PLACEMENT, POLICY  # noqa: E402
 
 SCORES = np.array([0.3, -0.5, 1.2, 0.0, 0.7])
 GAINS = np.array([1.0, 3.0, 0.0, 7.0, 1.0])

@@ -15,11 +15,9 @@ from isrr.data.queries import Queries  # noqa: E402
 from isrr.errors import DataError, ScorerError  # noqa: E402
 from isrr.gains import gain_of, ideal_dcg  # noqa: E402
 from isrr.scores import net as net_module  # noqa: E402
-from isrr.scores.base import mean_ndcg  # noqa: E402
 from isrr.scores.batches import DeviceQueries  # noqa: E402
-from isrr.scores.interrupt import TrainingInterruptedError, interruptible  # noqa: E402
 from isrr.scores.net import NetScorer  # noqa: E402
-from isrr.scores.scorer import load_scorer  # noqa: E402
+from isrr.scores.scorer import TrainingInterruptedError, interruptible, load_scorer, mean_ndcg  # noqa: E402
 from isrr.scores.training import mlp, validation_ndcg  # noqa: E402
 
 TRAIN, VALIDATION = made_queries(150, seed=1), made_queries(50, seed=2, first_id=1_000)

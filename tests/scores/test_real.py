@@ -4,7 +4,7 @@ import pytest
 
 from isrr.data.letor import read_letor
 from isrr.data.queries import Queries
-from isrr.scores.base import mean_ndcg
+from isrr.scores.scorer import mean_ndcg
 from scores_data import real_files
 
 

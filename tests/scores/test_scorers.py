@@ -10,9 +10,7 @@ import pytest
 from isrr.data.queries import Queries
 from isrr.errors import DataError, MissingExtraError, ScorerError
 from isrr.scores import scorer as scorer_module
-from isrr.scores.base import mean_ndcg
-from isrr.scores.interrupt import TrainingInterruptedError
-from isrr.scores.scorer import KINDS, load_scorer, scorer_class
+from isrr.scores.scorer import KINDS, TrainingInterruptedError, load_scorer, mean_ndcg, scorer_class
 from scores_data import made_queries
 
 QUICK = {

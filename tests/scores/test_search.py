@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from isrr.errors import ScorerError
-from isrr.scores.interrupt import TrainingInterruptedError
-from isrr.scores.scorer import load_scorer
+from isrr.scores.scorer import TrainingInterruptedError, load_scorer
 from isrr.scores.search import PAPER_GRID, search
 from scores_data import made_queries
 

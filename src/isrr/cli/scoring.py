@@ -92,8 +92,7 @@ def score(
     From a table, the columns used in training are read by name, in any order.
     """
     from isrr.data.frames import read_queries, write_queries
-    from isrr.scores.base import mean_ndcg
-    from isrr.scores.scorer import load_scorer
+    from isrr.scores.scorer import load_scorer, mean_ndcg
 
     check_file(out, ".parquet", ".arrow", read=(data,))
     scorer = load_scorer(model)
@@ -169,8 +168,7 @@ def _search(kind: Any, settings: dict[str, Any], learnt: "Queries", held_out: "Q
 
 
 def _summarise(folder: Path, tested: "Queries | None") -> None:
-    from isrr.scores.base import mean_ndcg
-    from isrr.scores.scorer import load_scorer
+    from isrr.scores.scorer import load_scorer, mean_ndcg
 
     scorer = load_scorer(folder)
     figures = f"NDCG@5 {scorer.validation_ndcg:.4f} on the validation queries"

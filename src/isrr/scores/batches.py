@@ -17,7 +17,7 @@ from isrr.data.queries import IntArray, Queries
 from isrr.errors import DataError
 from isrr.gains import gain_of, ideal_dcg
 from isrr.scores.features import FeatureMatrix
-from isrr.scores.losses.discounts import discounts
+from isrr.scores.losses.draws import discounts
 
 # A query joins a bucket up to this many times its length. A GPU pays more for another bucket than for padding.
 _WIDEST = {"cpu": 1.5, "cuda": 4.0}

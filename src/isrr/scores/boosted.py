@@ -15,11 +15,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.errors import DataError, ScorerError
 from isrr.gains import LARGEST_GRADE
-from isrr.scores.base import BaseScorer, mean_ndcg
 from isrr.scores.features import FeatureMatrix, feature_matrix, refuse_constant
-from isrr.scores.interrupt import TrainingInterruptedError, interruptible
 from isrr.scores.learnt import sample_of
-from isrr.scores.scorer import TrainingProgress
+from isrr.scores.scorer import Scorer, TrainingInterruptedError, TrainingProgress, interruptible, mean_ndcg
 
 # Called after each round with (rounds done, NDCG@5 on the validation set); True asks to stop.
 AfterRound = Callable[[int, float], bool]
@@ -36,7 +34,7 @@ class Prepared(NamedTuple):
 
 
 @dataclass(kw_only=True, repr=False)
-class BoostedScorer(BaseScorer):
+class BoostedScorer(Scorer):
     """Parameters of all boosted trees.
 
     Attributes:

@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from isrr.data.queries import FloatArray, Queries
-from isrr.scores.base import BaseScorer, mean_ndcg
 from isrr.scores.features import FeatureMatrix, Normalize, feature_matrix, refuse_constant, refuse_gaps
-from isrr.scores.interrupt import TrainingInterruptedError, interruptible
 from isrr.scores.learnt import sample_of
 from isrr.scores.losses import LOSSES
 from isrr.scores.manifest import keep_model
-from isrr.scores.scorer import TrainingProgress
+from isrr.scores.scorer import Scorer, TrainingInterruptedError, TrainingProgress, interruptible, mean_ndcg
 
 
 @dataclass(kw_only=True, repr=False)
-class NetScorer(BaseScorer):
+class NetScorer(Scorer):
     """An MLP trained by gradients of a ranking loss.
 
     Attributes:
@@ -72,7 +70,7 @@ class NetScorer(BaseScorer):
     ) -> Self:
         """Train; arguments as in `Scorer.fit`. With a folder, each epoch leaves a checkpoint and a manifest there."""
         from isrr.scores.batches import DeviceQueries
-        from isrr.scores.training import Recipe, epochs, mlp, one_thread
+        from isrr.scores.training import epochs, mlp, one_thread
 
         device = _device(self.device)
         refuse_gaps(train)
@@ -82,7 +80,6 @@ class NetScorer(BaseScorer):
         refuse_constant(matrix)
         learnt = DeviceQueries(train, matrix, self.k, device)
         watched = DeviceQueries(validation, held_out, 5, device)
-        recipe = Recipe(**{name: getattr(self, name) for name in Recipe.__dataclass_fields__})
         net = mlp(matrix.shape[1], self.hidden, self.seed).to(device)
         self._weights, self.n_features = None, None
         self.feature_names, self.learnt_from = train.feature_names, sample_of([train, validation])
@@ -90,7 +87,7 @@ class NetScorer(BaseScorer):
         keep = self._keeper(matrix.shape[1], Path(folder) if folder is not None else None, progress)
         with interruptible() as interrupted, one_thread():
             done = 0
-            for done, value in enumerate(epochs(net, learnt, watched, recipe, interrupted), 1):
+            for done, value in enumerate(epochs(net, learnt, watched, self, interrupted), 1):
                 keep(done, value, net.state_dict())
             stopped = done < self.epochs
         if self._weights is None:

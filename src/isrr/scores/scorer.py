@@ -2,17 +2,32 @@
 
 lightgbm, catboost, xgboost   boosted trees
 net                           a small net, trained with one of `isrr.scores.losses`
+
+On Ctrl-C during training the round at hand is finished, what was learnt is kept, and the user is told; a second Ctrl-C
+interrupts at once.
 """
 
-from collections.abc import Callable
+import signal
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from types import FrameType
+from typing import Any, ClassVar, Self
+
+import numpy as np
 
 from isrr.data.queries import FloatArray, Queries
-from isrr.errors import MissingExtraError, ScorerError
+from isrr.errors import DataError, MissingExtraError, ScorerError
+from isrr.gains import ndcg
+from isrr.scores.features import FeatureMatrix, Normalize, feature_matrix
+from isrr.scores.learnt import share_in
+from isrr.scores.manifest import Manifest, keep_model, read_manifest, versions, write_manifest
 
 # Called with (rounds or epochs done, of how many at most, NDCG@5 on the validation set so far).
 TrainingProgress = Callable[[int, int, float], None]
@@ -26,21 +41,40 @@ _HOME = {
 KINDS = tuple(_HOME)
 
 
-class Scorer(Protocol):
+@dataclass(kw_only=True, repr=False)
+class Scorer(ABC):
     """Scores items by their features.
+
+    Dataclass fields that take part in `__init__` are the parameters of a scorer; they are stored and make it again.
 
     Attributes:
         kind: Name of the kind, one of `KINDS`.
         losses: Names of the losses it can be trained with; the first is the default.
-        feature_names: Names of the features it was trained on; empty where they had none.
-        validation_ndcg: Mean NDCG@5 over the validation queries, once fitted.
+        packages: What it needs installed; their versions are stored with it.
+        suffix: How the name of its model file ends.
+        seed: Seed of all chance in training.
+        normalize: How features are normalised, "none" or "query".
+        n_features: Features trained on; None before training.
+        feature_names: Their names; empty where they had none.
+        validation_ndcg: Mean NDCG@5 over the validation queries; NaN before training.
+        history: What happened in training.
+        learnt_from: Sample of the queries that trained it or told it when to stop, see `isrr.scores.learnt`.
     """
 
     kind: ClassVar[str]
     losses: ClassVar[tuple[str, ...]]
-    feature_names: tuple[str, ...]
-    validation_ndcg: float
+    packages: ClassVar[tuple[str, ...]]
+    suffix: ClassVar[str]
 
+    seed: int = 0
+    normalize: Normalize = "none"
+    n_features: int | None = field(default=None, init=False)
+    feature_names: tuple[str, ...] = field(default=(), init=False)
+    validation_ndcg: float = field(default=float("nan"), init=False)
+    history: dict[str, Any] = field(default_factory=dict, init=False)
+    learnt_from: str = field(default="", init=False)
+
+    @abstractmethod
     def fit(
         self,
         train: Queries,
@@ -60,24 +94,75 @@ class Scorer(Protocol):
         Raises:
             TrainingInterruptedError: After Ctrl-C, when what was learnt so far is in place.
         """
-        ...
 
     def score(self, queries: Queries) -> FloatArray:
-        """Raw scores, one per item, in the caller's row order."""
-        ...
+        """Raw scores, one per item, in the caller's row order; features that have names may come in any order."""
+        matrix = feature_matrix(queries, self.normalize, self._fitted(), self.feature_names)
+        scores: FloatArray = queries.in_caller_order(np.asarray(self._predict(matrix), np.float64))
+        return scores
 
     def share_learnt_from(self, queries: Queries) -> float:
         """Estimate which share of the queries trained the scorer or told it when to stop."""
-        ...
+        return share_in(self.learnt_from, queries)
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the model in its native format, and a manifest, to a folder."""
-        ...
+        self._fitted()
+        name, digest = keep_model(Path(folder), "model", self.suffix, self._write)
+        self._write_manifest(Path(folder), name, digest)
 
     @classmethod
     def load(cls, folder: str | PathLike[str]) -> Self:
         """Read back what `save` wrote."""
-        ...
+        path = Path(folder)
+        manifest = read_manifest(path)
+        if manifest.kind != cls.kind:
+            raise ScorerError(f"{path}: holds a scorer of kind {manifest.kind!r}, not {cls.kind!r}")
+        try:
+            scorer = cls(**manifest.parameters)
+            scorer.n_features = manifest.n_features
+            scorer.feature_names = tuple(manifest.feature_names)
+            scorer.validation_ndcg = float(manifest.validation_ndcg)
+            scorer.history = manifest.history
+            scorer.learnt_from = manifest.learnt_from
+            scorer._read(path / manifest.model)
+        except Exception as error:
+            reason = " ".join(str(error).split())
+            raise ScorerError(f"{path}: cannot be loaded as a {cls.kind} scorer: {reason}") from error
+        return scorer
+
+    def _write_manifest(self, folder: Path, model: str, digest: str) -> None:
+        checkpoints = [c for c in self.history.get("checkpoints", []) if (folder / c["file"]).is_file()]
+        held = {"checkpoints": checkpoints} if checkpoints else {}
+        manifest = Manifest(
+            kind=self.kind,
+            parameters={f.name: getattr(self, f.name) for f in fields(self) if f.init},
+            n_features=self._fitted(),
+            seed=self.seed,
+            normalize=self.normalize,
+            validation_ndcg=self.validation_ndcg,
+            model=model,
+            sha256=digest,
+            history={k: v for k, v in self.history.items() if k != "checkpoints"} | held,
+            versions=versions(*self.packages),
+            learnt_from=self.learnt_from,
+            feature_names=list(self.feature_names),
+        )
+        write_manifest(manifest, folder)
+
+    def _fitted(self) -> int:
+        if self.n_features is None:
+            raise ScorerError(f"this {self.kind} scorer is not trained yet; call fit, or load a trained one")
+        return self.n_features
+
+    @abstractmethod
+    def _predict(self, matrix: FeatureMatrix) -> Any: ...
+
+    @abstractmethod
+    def _write(self, file: Path) -> None: ...
+
+    @abstractmethod
+    def _read(self, file: Path) -> None: ...
 
 
 def scorer_class(kind: str) -> Any:
@@ -96,10 +181,43 @@ def load_scorer(folder: str | PathLike[str]) -> Scorer:
     Args:
         folder: A folder written by `Scorer.save` or by training.
     """
-    from isrr.scores.manifest import read_manifest
-
     kind = read_manifest(Path(folder)).kind
     if kind not in _HOME:
         raise ScorerError(f"{folder}: holds a scorer of kind {kind!r}; there are {', '.join(KINDS)}")
     loaded: Scorer = scorer_class(kind).load(folder)
     return loaded
+
+
+def mean_ndcg(queries: Queries, raw_scores: FloatArray, k: int = 5) -> float:
+    """Mean NDCG@k over the queries that have a relevant item; scores in the caller's row order."""
+    values = ndcg(queries.with_scores(raw_scores), k=k)
+    if np.isnan(values).all():
+        raise DataError("no query has a relevant item; expected at least one")
+    return float(np.nanmean(values))
+
+
+class TrainingInterruptedError(KeyboardInterrupt):
+    """Training was stopped early; its message says what was kept, and where."""
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Within the body, Ctrl-C only sets a flag; the value given tells whether it is set.
+
+    Signals reach the main thread alone; elsewhere the flag is never set.
+    """
+    asked = threading.Event()
+
+    def note(_signal: int, _frame: FrameType | None) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield asked.is_set
+        return
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield asked.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)

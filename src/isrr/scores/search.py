@@ -23,8 +23,7 @@ from isrr.data.queries import Queries
 from isrr.errors import ScorerError
 from isrr.files import write_atomically
 from isrr.json_files import read_json_lines
-from isrr.scores.interrupt import TrainingInterruptedError
-from isrr.scores.scorer import Scorer, TrainingProgress
+from isrr.scores.scorer import Scorer, TrainingInterruptedError, TrainingProgress
 
 Point = dict[str, Any]
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,23 +16,9 @@ from isrr.scores.replay import Replay
 
 if TYPE_CHECKING:
     from isrr.scores.losses import Gradient
+    from isrr.scores.net import NetScorer
 
 _ROWS_AT_ONCE = 1 << 18
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How a net is trained; the fields are those of `NetScorer`."""
-
-    loss: str
-    hidden: tuple[int, ...]
-    epochs: int
-    batch_queries: int
-    optimizer: str
-    learning_rate: float
-    n_draws: int
-    k: int
-    seed: int
 
 
 @contextmanager
@@ -63,18 +48,18 @@ def epochs(
     net: nn.Sequential,
     train: DeviceQueries,
     validation: DeviceQueries,
-    recipe: Recipe,
+    scorer: "NetScorer",
     interrupted: Callable[[], bool],
 ) -> Iterator[float]:
     """Train epoch by epoch; NDCG@5 on the validation queries after each. Ends within a batch when interrupted."""
     noise = torch.Generator(train.device)
-    step = partial(_step, net, _optimizer(net, recipe), gradient_of(recipe.loss), recipe, noise)
+    step = partial(_step, net, _optimizer(net, scorer), gradient_of(scorer.loss), scorer, noise)
     replay = Replay(train, step, noise) if train.device.type == "cuda" else None
-    for epoch in range(recipe.epochs):
-        order = np.random.default_rng((recipe.seed, epoch)).permutation(len(train))
-        noise.manual_seed(recipe.seed * 1_000_003 + epoch)
-        batches = (partial(step, batch) for batch in train.batches(recipe.batch_queries, order))
-        for take_step in replay.steps(recipe.batch_queries, order) if replay else batches:
+    for epoch in range(scorer.epochs):
+        order = np.random.default_rng((scorer.seed, epoch)).permutation(len(train))
+        noise.manual_seed(scorer.seed * 1_000_003 + epoch)
+        batches = (partial(step, batch) for batch in train.batches(scorer.batch_queries, order))
+        for take_step in replay.steps(scorer.batch_queries, order) if replay else batches:
             if interrupted():
                 return
             take_step()
@@ -82,25 +67,25 @@ def epochs(
         yield validation_ndcg(net, validation)
 
 
-def _optimizer(net: nn.Sequential, recipe: Recipe) -> torch.optim.Optimizer:
+def _optimizer(net: nn.Sequential, scorer: "NetScorer") -> torch.optim.Optimizer:
     on_gpu = next(net.parameters()).is_cuda
-    if recipe.optimizer == "sgd":
-        return torch.optim.SGD(net.parameters(), lr=recipe.learning_rate, fused=on_gpu)
-    return torch.optim.Adam(net.parameters(), lr=recipe.learning_rate, fused=on_gpu, capturable=on_gpu)
+    if scorer.optimizer == "sgd":
+        return torch.optim.SGD(net.parameters(), lr=scorer.learning_rate, fused=on_gpu)
+    return torch.optim.Adam(net.parameters(), lr=scorer.learning_rate, fused=on_gpu, capturable=on_gpu)
 
 
 def _step(
     net: nn.Sequential,
     optimizer: torch.optim.Optimizer,
     gradient: "Gradient",
-    recipe: Recipe,
+    scorer: "NetScorer",
     noise: torch.Generator,
     batch: Batch,
 ) -> None:
     scores = net(batch.features).squeeze(1)
     fixed = scores.detach()
     pulls = [
-        bucket.unpadded(gradient(bucket.padded(fixed), bucket.gains, bucket.mask, recipe.k, recipe.n_draws, noise))
+        bucket.unpadded(gradient(bucket.padded(fixed), bucket.gains, bucket.mask, scorer.k, scorer.n_draws, noise))
         for bucket in batch.buckets
     ]
     optimizer.zero_grad(set_to_none=True)

@@ -33,16 +33,15 @@ def gradient_of(loss: str) -> "Gradient":
     """The gradient function of a loss, by name; one of `LOSSES`."""
     from functools import partial
 
+    from isrr.scores.losses.gradient import PL_RANK_3, PLACEMENT, POLICY, expected_dcg_gradient
     from isrr.scores.losses.lambdaloss import lambdaloss
-    from isrr.scores.losses.plrank import plrank
-    from isrr.scores.losses.policy_gradient import placement_policy_gradient, policy_gradient
     from isrr.scores.losses.stochasticrank import stochasticrank
 
     named: dict[str, Gradient] = {
         "lambdaloss": lambdaloss,
-        "plrank": plrank,
-        "policy-gradient": policy_gradient,
-        "placement-policy-gradient": placement_policy_gradient,
+        "plrank": partial(expected_dcg_gradient, rule=PL_RANK_3),
+        "policy-gradient": partial(expected_dcg_gradient, rule=POLICY),
+        "placement-policy-gradient": partial(expected_dcg_gradient, rule=PLACEMENT),
         "stochasticrank": stochasticrank,
         "stochasticrank-normal": partial(stochasticrank, noise="normal"),
     }

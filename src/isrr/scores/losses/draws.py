@@ -8,12 +8,14 @@ precision, however much weight the placed items had: what lies above an item is 
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from isrr.errors import ScorerError
+from isrr.gains import discount
 from isrr.parallel import over_queries
 
 # Weights are kept above this share of the heaviest: a score 690 below the best would vanish in double precision.
@@ -125,6 +127,19 @@ def add_at(values: Tensor, items: Tensor, n_items: int) -> Tensor:
     sums = torch.zeros(len(items), n_items, dtype=torch.int64, device=items.device)
     sums.scatter_add_(1, items.flatten(1), (values / unit).round_().long().flatten(1))
     return sums.double() * unit
+
+
+def discounts(k: int, like: Tensor) -> Tensor:
+    """θ of the first k places, (k,), in the precision and on the device of a tensor.
+
+    They are held on the device: sending them at each step would make the host wait for it.
+    """
+    return _discounts(1 << max(6, (k - 1).bit_length()), like.dtype, like.device)[:k]
+
+
+@lru_cache(maxsize=64)
+def _discounts(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.as_tensor(discount(size), dtype=dtype, device=device)
 
 
 def _insert(ascending: Tensor, value: Tensor) -> None:

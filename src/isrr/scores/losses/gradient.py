@@ -1,4 +1,4 @@
-"""The gradient of expected DCG under Plackett–Luce, from drawn rankings: what PL-Rank and policy gradients share.
+"""The gradient of expected DCG under Plackett–Luce, from drawn rankings: PL-Rank and policy gradients.
 
 With Z_j the weight of the items unplaced before place j, a drawn ranking adds to item d
 
@@ -6,6 +6,15 @@ With Z_j the weight of the items unplaced before place j, a drawn ranking adds t
 
 sums over places up to k, credit only if it is placed. Items not placed share their sums over j, so a ranking costs k,
 not n_items. Estimators differ in which part of the ranking's DCG is credit and blame, and whether there is a pull.
+With R_j = Σ_{x ≥ j} θ_x gain(y_x) for a drawn ranking y,
+
+    PL-Rank-3        credit R_{rank(d)+1}, blame R_j, and a pull: little noise per drawn ranking
+    policy gradient  credit and blame R_1, the DCG of the whole ranking, on ∂ log P(y) (REINFORCE)
+    placement        credit and blame R_j, what that place can still change: the same expectation with less noise
+
+Oosterhuis, "Learning-to-Rank at the Speed of Sampling: Plackett-Luce Gradient Estimation With Minimal Computational
+Complexity", SIGIR 2022. Singh and Joachims, "Policy Learning for Fairness in Ranking", NeurIPS 2019; Oosterhuis, SIGIR
+2021.
 """
 
 from enum import IntEnum
@@ -17,8 +26,7 @@ from torch import Generator, Tensor
 
 from isrr.gains import discount
 from isrr.parallel import over_queries
-from isrr.scores.losses.discounts import discounts
-from isrr.scores.losses.draws import LIGHTEST, add_at, at, draw, refuse_divergence, uniforms
+from isrr.scores.losses.draws import LIGHTEST, add_at, at, discounts, draw, refuse_divergence, uniforms
 
 
 class Part(IntEnum):
@@ -35,6 +43,11 @@ class Rule(NamedTuple):
     pull: int
     credit: Part
     blame: Part
+
+
+PL_RANK_3 = Rule(pull=1, credit=Part.LATER, blame=Part.FROM_HERE)
+POLICY = Rule(pull=0, credit=Part.WHOLE, blame=Part.WHOLE)
+PLACEMENT = Rule(pull=0, credit=Part.FROM_HERE, blame=Part.FROM_HERE)
 
 
 def expected_dcg_gradient(

@@ -15,7 +15,7 @@ import torch
 from torch import Generator, Tensor
 
 from isrr.parallel import over_queries
-from isrr.scores.losses.discounts import discounts
+from isrr.scores.losses.draws import discounts
 
 
 def lambdaloss(

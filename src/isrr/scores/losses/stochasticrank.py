@@ -16,8 +16,7 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from isrr.scores.losses.discounts import discounts
-from isrr.scores.losses.draws import add_at, at, draw
+from isrr.scores.losses.draws import add_at, at, discounts, draw
 
 Noise = Literal["gumbel", "normal"]
 # Densities held at once: what a core's cache holds, what a GPU's memory holds.
