@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 def opened(ranker: Path, trust_edited: bool) -> "Outcome":
     """A ranker file; one that was edited by hand is read only on demand, and never without saying so."""
     from isrr.certificate import load
-    from isrr.data.files import KINDS
 
     try:
         return load(ranker)
     except CertificateError:
+        from isrr.data.files import KINDS
+
         if ranker.is_file() and ranker.suffix.lower() in KINDS:
             raise CertificateError(
                 f"{ranker}: expected a ranker file (.json), found a table of queries; to look at it: isrr data show "

@@ -20,12 +20,15 @@ from hashlib import blake2b
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrr.calibration.table import canonical_order
 from isrr.clicks.table import LIST_NAMES, Clicks, Keys, need, numbers, opened, read, seconds
 from isrr.data.identifiers import Ids
 from isrr.data.queries import FloatArray, IntArray, Queries
+from isrr.data.served_log import ServedLists, log_parts
 from isrr.errors import DataError
 from isrr.noise import GOLDEN, mixed
 from isrr.ranker.gpl import GPLRanker
@@ -175,11 +178,6 @@ def _parts_of_log(
     counts: Counter[str],
     hottest: list[float],
 ) -> Iterator[_Part]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from isrr.data.served_log import ServedLists, log_parts
-
     strangers: Counter[str] = Counter()
     for part in log_parts(log):
         table = part.table
@@ -274,9 +272,6 @@ def impressions_of_table(source: Any, ranker: GPLRanker, rules: Rules, *, value:
         rules: What counts.
         value: Column with what a clicked row is worth; by default 1.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     table = opened(source)
     listed = need(table, *LIST_NAMES)
     names = ["query_id", "item_id", "score", "position", "click", *([value] if value else [])]
@@ -323,8 +318,6 @@ def impressions_of_table(source: Any, ranker: GPLRanker, rules: Rules, *, value:
 
 def _leading(column: Any, k: int) -> IntArray:
     """A column of lists as a matrix of their first k entries, −1 where there are fewer."""
-    import pyarrow.compute as pc
-
     lengths = pc.list_value_length(column).to_numpy()
     flat = pc.list_flatten(column).to_numpy()
     place = np.arange(flat.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -336,9 +329,6 @@ def _leading(column: Any, k: int) -> IntArray:
 
 def _optional(column: Any, name: str) -> Keys:
     """Hashes of ids; `NOBODY` where there is none."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     absent = column.is_null().to_numpy()
     if absent.all():
         return np.zeros(len(column), np.uint64)

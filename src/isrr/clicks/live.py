@@ -17,6 +17,7 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrr.certificate import Certificate
@@ -25,6 +26,7 @@ from isrr.clicks.table import Clicks
 from isrr.counting import counted
 from isrr.data.identifiers import Ids
 from isrr.data.queries import FloatArray
+from isrr.data.served_log import ServedLists, log_parts
 from isrr.errors import DataError, PromiseError
 from isrr.findings import ClickLog, Estimate, Test
 from isrr.noise import mixed
@@ -126,10 +128,6 @@ def sessions_of(
         now: The present, in seconds since 1970.
         every_step: Return the sessions of all steps.
     """
-    import pyarrow.compute as pc
-
-    from isrr.data.served_log import log_parts
-
     within, first = rollout.rules
     parts: list[tuple[NDArray[Any], ...]] = []
     for part in log_parts(log):
@@ -170,8 +168,6 @@ def sessions_of(
 
 def _alike(rows: Any) -> NDArray[np.bool_]:
     """Whether each list equals the other arm's, over all that was shown, (n_lists,)."""
-    import pyarrow.compute as pc
-
     shown = rows["first_rank"].to_numpy() - 1 + rows["n_shown"].to_numpy()
     columns = [pc.fill_null(pc.list_value_length(rows[name]), 0).to_numpy() for name in ("ranking", "other_arm")]
     flat = [np.append(pc.list_flatten(rows[name]).to_numpy(), -1) for name in ("ranking", "other_arm")]
@@ -185,8 +181,6 @@ def _alike(rows: Any) -> NDArray[np.bool_]:
 
 def _clicks_on(rows: Any, lists: NDArray[np.uint64], clicks: Clicks, k: int, within: float) -> FloatArray:
     """What the clicks on the first k places of each list are worth, each place once, (n_lists,)."""
-    from isrr.data.served_log import ServedLists
-
     served = ServedLists(rows)
     lengths = np.diff(served.places)
     place = np.arange(served.ranking.size) - np.repeat(served.places[:-1], lengths)

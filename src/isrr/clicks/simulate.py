@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from isrr.clicks.estimate import order_placement
 from isrr.clicks.impressions import Impressions, Rules, Unit
+from isrr.data.files import write_table
 from isrr.data.identifiers import Ids
 from isrr.data.queries import FloatArray, IntArray, Queries
+from isrr.data.served_log import COLUMNS
 from isrr.gains import item_gains
 from isrr.ranker.gpl import GPLRanker
 
@@ -97,10 +100,6 @@ class Simulated:
 
     def log(self, certificate: str, *, start: float = 0.0) -> Any:
         """The served-ranking log of these lists, in Arrow, one list a second."""
-        import pyarrow as pa
-
-        from isrr.data.served_log import COLUMNS
-
         queries, n, k = self.queries, self.query_of.size, self.ranker.k
         sizes = queries.n_items[self.query_of]
         rows = np.repeat(queries.offsets[self.query_of] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
@@ -138,8 +137,6 @@ class Simulated:
 
     def clicks(self, *, start: float = 0.0) -> Any:
         """The click table, in Arrow; each click some seconds after its list."""
-        import pyarrow as pa
-
         impression, place = np.nonzero(self.clicked)
         rows = self.queries.offsets[self.query_of[impression]] + self.rankings[impression, place]
         assert self.queries.item_ids is not None
@@ -149,8 +146,6 @@ class Simulated:
 
     def save(self, folder: Path, certificate: str) -> tuple[Path, Path]:
         """Write log and clicks as Parquet; where they lie."""
-        from isrr.data.files import write_table
-
         log, clicks = folder / "served.parquet", folder / "clicks.parquet"
         write_table(self.log(certificate), log, "parquet")
         write_table(self.clicks(), clicks, "parquet")

@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from isrr.data.dataframes import from_frame
-from isrr.data.files import Table, kind_of, open_table, reading
+from isrr.data.files import Table, from_frame, kind_of, open_table, reading
 from isrr.data.identifiers import Ids
 from isrr.data.queries import FloatArray
 from isrr.errors import DataError
@@ -87,8 +88,6 @@ def read_clicks(source: Any, *, value: str | None = None, kind: str | None = Non
     rows = read(table, wanted, [listed, item])
     n_rows = rows.num_rows
     if kind is not None:
-        import pyarrow.compute as pc
-
         rows = rows.filter(pc.equal(rows["kind"], kind))
     n = rows.num_rows
     times = seconds(rows["time"], table.name) if "time" in wanted else np.full(n, np.nan)
@@ -130,8 +129,6 @@ def read(table: Table, columns: list[str], ids: list[str]) -> Any:
 
 def numbers(column: Any, name: str, source: str) -> FloatArray:
     """A column of finite numbers ≥ 0."""
-    import pyarrow as pa
-
     try:
         found = np.asarray(column.cast(pa.float64()).to_numpy(), np.float64)
     except pa.ArrowException:
@@ -144,8 +141,6 @@ def numbers(column: Any, name: str, source: str) -> FloatArray:
 
 def seconds(column: Any, source: str) -> FloatArray:
     """A column of times as seconds since 1970; NaN where there is none."""
-    import pyarrow as pa
-
     try:
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             column = column.cast(pa.timestamp("us", tz="UTC"))
@@ -175,9 +170,6 @@ def _from_ubi(table: Table, answers: Path | None) -> Table:
         table: `ubi_events`.
         answers: `ubi_queries`, where the events do not name lists themselves.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     rows = read(table, [need(table, name) for name in ("query_id", "action_name", "timestamp", "event_attributes")], [])
     try:
         item = pc.struct_field(rows["event_attributes"], ["object", "object_id"])

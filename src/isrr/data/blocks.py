@@ -8,6 +8,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from isrr.data.columns import Cast, located, queries_of
 from isrr.data.files import kind_of, reading, valid
 from isrr.data.identifiers import Ids
@@ -26,8 +29,6 @@ def whole_queries(batches: Iterable[Any], columns: Cast, name: str, rows: int = 
         name: What errors call the stream.
         rows: How many rows a block should have; a query longer than that still comes whole.
     """
-    import pyarrow as pa
-
     waiting: list[Any] = []
     done = 0
 
@@ -58,8 +59,6 @@ def need_parquet(file: Path) -> None:
 
 def parquet_batches(file: Path, columns: list[str], rows: int = ROWS) -> Iterator[Any]:
     """The record batches of a Parquet file, row group by row group."""
-    import pyarrow.parquet as pq
-
     # without pre_buffer: it would read ahead through the whole file
     with reading(str(file)), pq.ParquetFile(file, pre_buffer=False) as source:
         yield from map(valid, source.iter_batches(rows, columns=columns))

@@ -12,6 +12,8 @@ from pathlib import PurePath
 from typing import Any, get_args
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrr.counting import counted
@@ -260,8 +262,6 @@ def has_made_ids(schema: Any) -> bool:
 
 def as_array(column: Any, name: str) -> NDArray[Any]:
     """A column of Arrow as an array of numpy that loses nothing on the way; masked where values are missing."""
-    import pyarrow as pa
-
     column = decoded(column, name)
     if column.null_count:
         missing = column.is_null().to_numpy()
@@ -274,8 +274,6 @@ def as_array(column: Any, name: str) -> NDArray[Any]:
 
 def _zero_elsewhere(column: Any, chosen: NDArray[np.bool_], name: str) -> NDArray[Any]:
     """A column of numbers, 0 in all rows but the chosen ones."""
-    import pyarrow as pa
-
     given = as_array(column.filter(pa.array(chosen)), name)
     values = np.zeros(chosen.size, given.dtype)
     values[chosen] = given
@@ -295,9 +293,7 @@ def _feature_names(table: Any, columns: Cast, name: str, n_features: int) -> tup
 
 
 def _holds_lists(kind: Any) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _matrix(table: Any, features: str | list[str]) -> NDArray[np.float32]:
@@ -313,9 +309,6 @@ def _matrix(table: Any, features: str | list[str]) -> NDArray[np.float32]:
 
 def _lists(values: Any, column: str) -> NDArray[np.float32]:
     """Equally long lists as a matrix, without a copy where they are one piece of fixed-size float32 lists."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if values.null_count:
         row = int(np.argmax(values.is_null().to_numpy()))
         raise DataError("no value; expected one in every row", row=row, column=column)

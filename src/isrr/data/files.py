@@ -16,6 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
+import pyarrow.json as arrow_json
+import pyarrow.parquet as pq
+
 from isrr.data.identifiers import INTEGER
 from isrr.data.trec_lines import shape_of
 from isrr.errors import DataError
@@ -92,6 +98,33 @@ def open_table(path: Path, kind: str) -> Table:
         return opener(path)
 
 
+def from_frame(source: Any) -> Table:
+    """The table in a pandas, polars or pyarrow frame."""
+    import narwhals as nw
+    from narwhals.exceptions import DuplicateError
+
+    try:
+        frame = nw.from_native(source)
+        names = frame.collect_schema().names()
+    except DuplicateError as error:
+        raise DataError(f"table: a column appears twice: {' '.join(str(error).split())}") from None
+    except TypeError:
+        kind = type(source).__name__
+        raise DataError(f"a {kind} is neither a path nor a pandas, polars or pyarrow table") from None
+    odd = next((name for name in names if not isinstance(name, str)), None)
+    if odd is not None:
+        raise DataError(f"table: a column is named {odd!r}; names of columns must be text")
+
+    def read(columns: list[str], _: list[str]) -> Any:
+        chosen = frame.select(columns)
+        try:
+            return (chosen.collect() if isinstance(chosen, nw.LazyFrame) else chosen).to_arrow()
+        except (pa.ArrowException, OverflowError) as error:
+            raise DataError(f"table: a column mixes kinds of values: {error}") from None
+
+    return Table("table", names, read)
+
+
 def written_names(schema: Any, kind: bytes, source: str) -> tuple[str, ...]:
     """Names that queries left in a schema's metadata."""
     try:
@@ -112,23 +145,17 @@ def valid(rows: Any) -> Any:
 @contextmanager
 def reading(name: str) -> Iterator[None]:
     """Turn what goes wrong inside a file into one error that names the file."""
-    from pyarrow import ArrowException
-
     try:
         yield
     except DataError:
         raise
-    except (*_DAMAGED, ArrowException) as error:
+    except (*_DAMAGED, pa.ArrowException) as error:
         said = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{name}: cannot be read: {said[:MOST_SAID]}") from None
 
 
 def write_table(table: Any, path: Path, kind: str) -> None:
     """Write an Arrow table of some kind, Arrow as one record batch; the file appears whole or not at all."""
-    import pyarrow as pa
-    import pyarrow.csv as arrow_csv
-    import pyarrow.parquet as pq
-
     with replacing(path) as partial:
         if kind == "parquet":
             pq.write_table(table, partial)
@@ -148,16 +175,12 @@ def _opened(path: Path) -> Any:
 
 
 def _parquet(path: Path) -> Table:
-    import pyarrow.parquet as pq
-
     file = pq.ParquetFile(path, memory_map=True)
     values = written_names(file.schema_arrow, VALUES, str(path))
     return Table(str(path), file.schema_arrow.names, lambda columns, _: valid(file.read(columns)), values)
 
 
 def _arrow(path: Path) -> Table:
-    import pyarrow as pa
-
     file = pa.ipc.open_file(pa.memory_map(str(path)))
     table = pa.Table.from_batches((file.get_batch(i) for i in range(file.num_record_batches)), file.schema)
     values = written_names(table.schema, VALUES, str(path))
@@ -165,10 +188,6 @@ def _arrow(path: Path) -> Table:
 
 
 def _csv(path: Path) -> Table:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    from pyarrow import csv as arrow_csv
-
     with _opened(path) as file:
         header = file.readline().decode("utf-8-sig")
     delimiter = "\t" if ".tsv" in path.suffixes else max(",;\t", key=header.count)
@@ -194,9 +213,6 @@ def _csv(path: Path) -> Table:
 
 
 def _jsonl(path: Path) -> Table:
-    import pyarrow as pa
-    from pyarrow import json as arrow_json
-
     try:
         table = valid(arrow_json.read_json(path))
     except pa.ArrowInvalid as error:
@@ -218,8 +234,6 @@ def _jsonl(path: Path) -> Table:
 
 def _exact_kind(kind: Any) -> Any:
     """As what to read ids of JSON that were guessed to be dates, or numbers too large for an int64."""
-    import pyarrow as pa
-
     if pa.types.is_timestamp(kind):
         return pa.string()
     return pa.decimal128(38, 0) if pa.types.is_floating(kind) else None

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from isrr.data.blocks import need_parquet, parquet_batches, whole_queries
 from isrr.data.columns import FEATURE_NAMES, MADE_IDS, OWN_NAMES, VALUE, cast, queries_of, value_roles
-from isrr.data.dataframes import from_frame
-from isrr.data.files import VALUES, kind_of, open_table, reading, write_table
+from isrr.data.files import VALUES, from_frame, kind_of, open_table, reading, write_table
 from isrr.data.grades import BESIDE_GRADES, columns_of, metadata_of
 from isrr.data.identifiers import MissingGroup
 from isrr.data.letor import Group, read_letor
@@ -160,8 +160,6 @@ def write_queries(queries: Queries, path: str | os.PathLike[str]) -> None:
     `read_queries` reads the same queries back, rows in query order. Arrow (.arrow) loads fastest: its feature
     matrix is mapped, read-only, not copied.
     """
-    import pyarrow as pa
-
     file = Path(path)
     kind = WRITTEN.get(file.suffix.lower())
     if not file.parent.is_dir():

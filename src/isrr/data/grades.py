@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrr.data.identifiers import decoded
@@ -26,8 +28,6 @@ _POLICY, _TIES = b"isrr.unjudged", b"isrr.ties"
 
 def columns_of(queries: Queries) -> dict[str, Any]:
     """The columns that go with the grades of queries, where there is something to say."""
-    import pyarrow as pa
-
     columns = {}
     if queries.unretrieved is not None:
         offsets, grades = queries.unretrieved
@@ -50,8 +50,6 @@ def metadata_of(queries: Queries) -> dict[bytes, bytes]:
 
 def _marks(table: Any, columns: Sequence[str]) -> Any:
     """The column that names how unjudged items were counted; None where there is none of the kind."""
-    import pyarrow as pa
-
     if UNJUDGED not in columns:
         return None
     kind = table[UNJUDGED].type
@@ -113,9 +111,6 @@ def with_grades(
 
 def _unretrieved(column: Any, queries: Queries) -> Ragged | None:
     """The grades outside each query's list, from lists that any rows of the query have."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kind = column.type
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
         raise DataError(f"column {UNRETRIEVED!r} holds {kind}; expected lists of grades")

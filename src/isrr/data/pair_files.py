@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from isrr.data.columns import located
-from isrr.data.dataframes import from_frame
-from isrr.data.files import KINDS, Table, open_table, reading
+from isrr.data.files import KINDS, Table, from_frame, open_table, reading
 from isrr.data.identifiers import Ids
 from isrr.data.letor import bytes_of
 from isrr.data.pairs import Pairs, as_floats, checked, from_mapping, pairs_of
@@ -165,8 +165,6 @@ def _from_table(table: Table, what: What, named: Mapping[str, str | None]) -> Pa
 
 def _numbers(column: Any, where: Any) -> NDArray[np.float64]:
     """A column of numbers as floats; nulls are NaN."""
-    import pyarrow as pa
-
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return np.asarray(column.to_numpy(), np.float64)
     return as_floats(column.to_pylist(), where)
@@ -211,8 +209,6 @@ def _judgments_inside(document: Mapping[str, Any]) -> Any:
 
 def _rated(lists: Any, what: What, name: str, query_key: str, item_keys: tuple[str, ...]) -> Pairs:
     """Pairs from lists of rated documents, one list per query."""
-    import pyarrow as pa
-
     if what == "run":
         raise DataError(f"{name}: these are judgments, not a run; give them as `qrels=`")
     triples = list(_triples(lists, name, query_key, item_keys))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from isrr.data.identifiers import Ids
@@ -108,8 +109,6 @@ def from_mapping(table: Mapping[Any, Any], name: str) -> Pairs:
         >>> from_mapping({"q1": {"d1": 2, "d2": 0}}, "qrels").values
         array([2., 0.])
     """
-    import pyarrow as pa
-
     texts: list[str] = []
     items: list[Any] = []
     numbers: list[Any] = []

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrr.counting import counted
@@ -159,8 +161,6 @@ def _clamped(qrels: Pairs) -> tuple[Pairs, tuple[str, ...]]:
 
 def _codes_among(names: Any, others: Any) -> NDArray[np.int64]:
     """The number that each name has among others, −1 where it is not one of them."""
-    import pyarrow.compute as pc
-
     codes = pc.fill_null(pc.index_in(names, value_set=others), -1)
     return np.asarray(codes.to_numpy(), np.int64)
 
@@ -181,8 +181,6 @@ def _graded(lists: _Lists, query_codes: IntArray, qrels: Pairs) -> tuple[FloatAr
 
     Items are compared by hash, then by text where hashes agree; where two items share a hash, by exact numbers.
     """
-    import pyarrow as pa
-
     place = np.full(len(qrels.query_names), -1, np.int64)
     place[query_codes] = np.arange(query_codes.size)
     of_query = place[qrels.queries]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from isrr.counting import counted
@@ -67,8 +68,6 @@ def parse_trec(data: Bytes, what: What, name: str, n_threads: int = 1) -> Pairs:
         >>> parse_trec(np.frombuffer(b"q1 0 a 2\\nq1 0 b 0\\n", np.uint8), "qrels", "text").values
         array([2., 0.])
     """
-    import pyarrow as pa
-
     from isrr.data._trec_kernels import count_rows
 
     ranges = ranges_of(data, n_threads)
@@ -104,8 +103,6 @@ def _line(data: Bytes, byte: int) -> int:
 
 def _parsed(part: Range, values: FloatArray, data: Bytes, what: What, name: str) -> _Part:
     """Parse a range of lines, its numbers straight into `values`."""
-    import pyarrow as pa
-
     from isrr.data import _trec_kernels
 
     syntax, n_rows = SYNTAX[what], len(values)
@@ -145,8 +142,6 @@ def _slip(n_fields: int, what: What) -> str:
 
 def _texts(text: Bytes, spans: NDArray[Any]) -> tuple[Any, int | None]:
     """Words of the text as Arrow strings, or the first that is none."""
-    import pyarrow as pa
-
     from isrr.data._trec_kernels import gather
 
     offsets = np.concatenate(([0], np.cumsum(spans[:, 1] - spans[:, 0])))

@@ -16,6 +16,7 @@ from importlib.metadata import version
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
+import pyarrow as pa
 
 from isrr.data.identifiers import Ids
 from isrr.errors import MergeError
@@ -27,8 +28,6 @@ _SEQUENCES: dict[str, type[Any]] = {"tuple": tuple, "list": list, "set": set, "f
 
 def pack(value: Any) -> Any:
     """A record batch of one row."""
-    import pyarrow as pa
-
     arrays: list[bytes] = []
     text = json.dumps({"version": version("isrr"), "value": _plain(value, arrays)})
     schema = pa.schema([("summary", pa.string()), ("arrays", pa.list_(pa.binary()))])

@@ -7,6 +7,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from isrr.certificate import Outcome
 from isrr.data.blocks import whole_queries
 from isrr.data.columns import Cast
@@ -107,8 +109,6 @@ def _rank(batches: Iterable[Any], columns: Cast, ranker: GPLRanker, k: int, sess
 
 def _with_kinds(table: Any, kinds: dict[str, Any]) -> Any:
     """The table with columns of these types: ids are integers or text while queries are ranked."""
-    import pyarrow as pa
-
     for name, kind in kinds.items():
         if table.schema.field(name).type != kind:  # by way of text: whole numbers are no decimals of every width
             place = table.column_names.index(name)

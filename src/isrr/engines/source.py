@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
+import pyarrow as pa
+
 from isrr.data.columns import ROLES, VALUE, value_roles
 from isrr.data.files import open_table, reading
 from isrr.data.frames import read_queries
@@ -162,8 +164,6 @@ def named_columns(where: Where) -> dict[str, str | None]:
 
 
 def _one_table(files: list[Path], named: Mapping[str, str | None]) -> Any:
-    import pyarrow as pa
-
     columns = shared_columns(files, [footer_of(file) for file in files], named)
 
     def read(file: Path) -> Any:

@@ -15,6 +15,8 @@ from functools import partial
 from typing import Any, Unpack
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
+
 from isrr.data.columns import MADE_IDS, Cast
 from isrr.engines.cluster import pandas_unmentioned, reading_session, refuse_other_master, run_job
 from isrr.engines.packing import SUMMARY_COLUMNS
@@ -174,8 +176,6 @@ def _summarise(batches: Iterable[Any], task: Task[Sum], columns: Cast) -> Iterat
 
 
 def _query_ids(batches: Iterable[Any], columns: Cast) -> Iterator[Any]:
-    import pyarrow as pa
-
     for ids in ids_by_block(batches, columns, _task_name()):
         yield pa.RecordBatch.from_pydict({"query": ids}, pa.schema([("query", pa.string())]))
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from isrr.data.blocks import need_parquet, whole_queries
 from isrr.data.columns import ROLES, Cast, cast, has_made_ids
@@ -50,8 +52,6 @@ def matching_files(path: str | os.PathLike[str]) -> list[Path]:
 
 def footer_of(file: Path) -> Footer:
     """The footer of a file; one that is missing, empty or not Parquet is refused."""
-    import pyarrow.parquet as pq
-
     need_parquet(file)
     with reading(str(file)):
         said = pq.read_metadata(file)
@@ -64,8 +64,6 @@ def footer_of(file: Path) -> Footer:
 
 def plain(kind: Any) -> Any:
     """An Arrow type as Parquet knows it: how text is encoded in memory is no matter of the file."""
-    import pyarrow as pa
-
     if pa.types.is_dictionary(kind):
         return plain(kind.value_type)
     return pa.string() if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) else kind

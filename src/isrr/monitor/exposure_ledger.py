@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 
+from isrr.data.files import write_table
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
 from isrr.gains import Gain, discount, gain_of
@@ -99,10 +101,6 @@ def ledger(
 
 def write_ledger(items: Account, groups: Account | None, file: str | PathLike[str]) -> None:
     """Both accounts as one Parquet table: kind, name, exposure, gain, and their shares."""
-    import pyarrow
-
-    from isrr.data.files import write_table
-
     accounts = [("item", items), *([] if groups is None else [("group", groups)])]
     columns: dict[str, Any] = {
         "kind": [kind for kind, account in accounts for _ in account.names],
