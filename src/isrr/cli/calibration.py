@@ -7,10 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from isrr.cli.choices import choice
 from isrr.cli.clicks import calibrate_by_clicks
-from isrr.cli.console import compile_first, keep_outcome, progress, say, show_json, show_outcome, warn
-from isrr.cli.exits import ABSTAINED, BROKEN
+from isrr.cli.console import (
+    ABSTAINED,
+    BROKEN,
+    compile_first,
+    keep_outcome,
+    progress,
+    say,
+    show_json,
+    show_outcome,
+    warn,
+)
 from isrr.cli.inputs import (
     as_calibrated,
     check_file,
@@ -28,10 +36,13 @@ from isrr.cli.options import (
     TESTING,
     AsJson,
     Judged,
+    NewRankerFile,
     Promise,
     Promises,
     RankerFile,
+    Scored,
     Trust,
+    choice,
     with_clicks,
     with_columns,
     with_engine,
@@ -55,7 +66,7 @@ def calibrate(
     judged_run: dict[str, Any],
     clicked: dict[str, Any],
     judged: Judged = None,
-    out_file: Annotated[Path, typer.Option("--out", "-o", help="Ranker file to write (.json).")] = Path("ranker.json"),
+    out_file: NewRankerFile = Path("ranker.json"),
     confidence: Annotated[float, typer.Option(help="How sure the certificate must be.")] = 0.95,
     validation: Annotated[
         Path | None,
@@ -136,13 +147,13 @@ def calibrate(
 
 @with_columns("query", "item", "score", "item_group")
 def start(
-    scored: Annotated[str, typer.Argument(help="Scored queries: query, item, score. Parquet, CSV, JSONL or Arrow.")],
+    scored: Scored,
     promise: Promise,
     columns: dict[str, Any],
     explore: Annotated[
         bool, typer.Option("--explore", help="Explore a little, so that you can later certify from clicks.")
     ] = False,
-    out_file: Annotated[Path, typer.Option("--out", "-o", help="Ranker file to write (.json).")] = Path("ranker.json"),
+    out_file: NewRankerFile = Path("ranker.json"),
     as_json: AsJson = False,
 ) -> None:
     """Start without labels: a ranker that is certain to keep the promised share on every query.
@@ -164,7 +175,7 @@ def start(
 @with_engine
 def rank(
     ranker: RankerFile,
-    scored: Annotated[str, typer.Argument(help="Scored queries: query, item, score. Parquet, CSV, JSONL or Arrow.")],
+    scored: Scored,
     columns: dict[str, Any],
     where: dict[str, Any],
     out_file: Annotated[

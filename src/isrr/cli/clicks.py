@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from isrr.cli.console import compile_first, keep_outcome, progress, say, show_json
-from isrr.cli.exits import BROKEN
+from isrr.cli.console import BROKEN, compile_first, keep_outcome, progress, say, show_json
 from isrr.cli.inputs import check_file, opened, promised
 from isrr.cli.ledger import check_ledger, ledger_at
 from isrr.cli.options import AsJson, RankerFile, Trust

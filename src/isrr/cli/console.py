@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from isrr.cli.exits import ABSTAINED, INTERRUPTED, UNUSABLE
 from isrr.cli.interrupts import stop_if_interrupted
 from isrr.errors import IsrrError
 
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from isrr.certificate import Outcome
     from isrr.parallel import Progress as Callback
 
+# Exit codes, one meaning each in all commands; docs/index.md lists them. 0 is done, 1 a service that could not start.
+UNUSABLE, ABSTAINED, BROKEN, INTERRUPTED = 2, 3, 4, 130
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _ARGUMENT = re.compile(r"`(\w+)=(\w*)`")
 
@@ -92,10 +93,8 @@ def one_line_errors() -> Iterator[None]:
 
 
 def _refuse(reason: str, code: int) -> None:
-    from typer import Exit
-
     say_aside(" ".join(reason.split()))
-    raise Exit(code) from None
+    raise typer.Exit(code) from None
 
 
 def _system_words(error: OSError) -> str:

@@ -4,23 +4,21 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from isrr.cli.choices import PROMISES
 from isrr.cli.console import err, out, progress, say, show_outcome
 from isrr.cli.inputs import check_folder
-from isrr.cli.options import Promise
+from isrr.cli.options import PROMISES, Promise
 from isrr.cli.reporting import write_page
 from isrr.counting import percent
 from isrr.errors import MissingExtraError, PromiseError
 
 if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate
-    from isrr.data.queries import FloatArray, Queries
+    from isrr.data.queries import Queries
 
 
 def demo(
@@ -106,18 +104,8 @@ def _scored_queries(seed: int) -> "tuple[Queries, Queries]":
     return judged, validation
 
 
-@dataclass(frozen=True)
-class _Curve:
+def _thresholds_alone(judged: "Queries", validation: "Queries", k: int) -> dict[str, Any]:
     """What the paper's search, by threshold alone at temperature 1, finds; and the utility of the order by score."""
-
-    thresholds: "FloatArray"
-    utility: "FloatArray"
-    disparity: "FloatArray"
-    gains: list[float]
-    deterministic: float
-
-
-def _thresholds_alone(judged: "Queries", validation: "Queries", k: int) -> _Curve:
     from isrr.metrics.disparity import fairness_gain
     from isrr.metrics.evaluate import evaluate
     from isrr.ranker.gpl import GPLRanker
@@ -129,22 +117,20 @@ def _thresholds_alone(judged: "Queries", validation: "Queries", k: int) -> _Curv
     grid = [GPLRanker(k=k, threshold=float(t), mean=mean, deviation=deviation) for t in thresholds]
     with progress("measuring thresholds") as advance:
         found = evaluate(judged, [GPLRanker.deterministic(k), *grid], progress=advance)
+    deterministic, *utility = found.mean("ndcg").tolist()
     reference, *disparities = found["disparity"].T
-    gains = [fairness_gain(disparity, reference) for disparity in disparities]
-    utility, disparity = found.mean("ndcg"), found.mean("disparity")
-    return _Curve(thresholds, utility[1:], disparity[1:], gains, float(utility[0]))
+    return {
+        "label": "threshold alone, temperature 1",
+        "utility": utility,
+        "gain": [fairness_gain(disparity, reference) for disparity in disparities],
+        "deterministic": deterministic,
+    }
 
 
-def _drawn(file: Path, outcome: "Certificate | Abstention", thresholds: _Curve) -> bool:
+def _drawn(file: Path, outcome: "Certificate | Abstention", reference: dict[str, Any]) -> bool:
     """Draw the trade-off; False where nothing is there to draw with."""
     from isrr.report.figures import tradeoff
 
-    reference = {
-        "label": "threshold alone, temperature 1",
-        "utility": thresholds.utility,
-        "gain": thresholds.gains,
-        "deterministic": thresholds.deterministic,
-    }
     try:
         tradeoff(outcome, file, reference)
     except MissingExtraError as missing:

@@ -44,14 +44,8 @@ def promised(text: str, meaning: dict[str, Any]) -> "Promise":
     """A promise as it was written, and meant by the options of `with_meaning`."""
     from isrr.promises.promise import Promise
 
-    return Promise.parse(
-        text,
-        bound=meaning["bound"],
-        per="segment" if meaning["per_segment"] else None,
-        gain=meaning["gain"],
-        discount=meaning["discount"],
-        empty_query=meaning["empty_query"],
-    )
+    others = {name: value for name, value in meaning.items() if name != "per_segment"}
+    return Promise.parse(text, per="segment" if meaning["per_segment"] else None, **others)
 
 
 @contextmanager

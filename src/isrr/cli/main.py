@@ -1,4 +1,4 @@
-"""The command line: one verb per job. `isrr.cli.exits` lists the exit codes."""
+"""The command line: one verb per job. `isrr.cli.console` lists the exit codes."""
 
 from typing import Any
 

@@ -1,5 +1,9 @@
-"""Arguments and options that several commands share, each described once."""
+"""Arguments and options that several commands share, each described once, and the values that options can be set to.
 
+Those values are written out here so that neither help nor completion waits for the library; the tests hold them to it.
+"""
+
+import os
 from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, signature
@@ -8,8 +12,47 @@ from typing import Annotated, Any
 
 import typer
 
-from isrr.cli.choices import LOSSES, PROMISES, choice, offered, offered_promises
-
+LOSSES = {
+    "catboost": ("YetiRank", "QueryRMSE", "StochasticRank"),
+    "lightgbm": ("lambdarank", "regression"),
+    "net": (
+        "lambdaloss", "plrank", "policy-gradient", "placement-policy-gradient", "stochasticrank",
+        "stochasticrank-normal",
+    ),
+    "xgboost": ("rank:ndcg", "reg:squarederror"),
+}  # fmt: skip
+CHOICES = {
+    "path": ("auto", "temperature", "front", "thresholds", "paper"),
+    "evidence": (
+        "bentkus", "betting", "dkwm", "empirical_bernstein", "hb_plus", "hoeffding", "hoeffding_bentkus", "mixture",
+        "normal_approximation", "vb", "wsr",
+    ),
+    "selection": ("fixed_sequence", "holm", "bonferroni", "pointwise"),
+    "gain": ("exponential", "linear", "equal"),
+    "discount": ("log2", "reciprocal", "uniform", "trec"),
+    "empty_query": ("skip", "zero", "one"),
+    "unjudged": ("refuse", "zero", "drop", "worst"),
+    "ties": ("trec",),
+    "missing_group": ("refuse", "none"),
+    "unit": ("impression", "session", "user"),
+    "format": ("trec", "table", "json"),
+    "model": tuple(LOSSES),
+    "normalize": ("none", "query"),
+    "result": ("tradeoff", "coverage", "decay", "stochastic", "rcscore", "runtime", "all"),
+}  # fmt: skip
+PROMISES = (
+    "ndcg@5 >= 95% of deterministic",
+    "ndcg@5 >= 0.70",
+    "exposure(new)@10 >= 20%",
+    "precision@10 >= 0.6",
+    "recall@20 >= 98% of deterministic",
+    "clicks@5 >= 95% of deterministic",
+    "value(margin)@10 >= 97% of deterministic with bound 40",
+    "normalized_disparity@5 <= 50% of deterministic",
+    "normalized_disparity@5 <= 0.2",
+    "disparity@5 <= 0.2 with bound 10",
+    "group_disparity@5 <= 0.2",
+)
 COLUMNS = {  # what a column holds, and the names under which it is found by itself
     "query": ("query ids", ("query_id", "qid", "query")),
     "item": ("item ids", ("item_id", "doc_id", "docid", "item")),
@@ -18,14 +61,38 @@ COLUMNS = {  # what a column holds, and the names under which it is found by its
     "segment": ("the query's segment", ("segment",)),
     "item_group": ("the item's provider or group", ("group", "provider", "item_group")),
 }
-ENGINE = {  # where the work is done
-    "engine": (str, "local", "local, spark or dask; results are bit-for-bit identical."),
-    "master": (str | None, None, "Spark master, e.g. spark://host:7077, yarn or local[4]."),
-    "trust_layout": (bool, False, "Assume that all rows of a query are adjacent in one file, and stream them."),
-    "partitions": (int | None, None, "On Spark: number of partitions when rows must be regrouped."),
-}
-GROUPS = "Groups of items"
-TESTING, MEANING = "How it is tested", "What the promise means"  # panels of the help
+# Panels of the help.
+TESTING, MEANING = "How it is tested", "What the promise means"
+RUN, CLICKS = "A run with its judgments, instead of a table", "Clicks, instead of judged queries"
+NAMES, GROUPS, WHERE = "Columns, if they have other names", "Groups of items", "Where it runs"
+
+Command = Callable[..., None]
+
+
+def offered(values: tuple[str, ...]) -> Callable[[str], list[str]]:
+    """Completion of an option from a list of values."""
+
+    def completed(incomplete: str) -> list[str]:
+        return [value for value in values if value.startswith(incomplete)]
+
+    return completed
+
+
+def offered_promises(incomplete: str) -> list[str]:
+    """Completion of a promise, within quotes only: bash puts in what it is given, and `>` would be a redirection."""
+    line = os.environ.get("COMP_WORDS", "'")
+    quoted = line.removesuffix(incomplete).endswith(("'", '"'))
+    if not quoted and incomplete:
+        return []
+    return offered(PROMISES)(incomplete) if quoted else [f"'{promise}'" for promise in PROMISES]
+
+
+def choice(name: str, help_text: str, panel: str | None = None) -> Any:
+    """An option whose values are known: `{values}` in its help lists them, and the shell completes them."""
+    text = help_text.replace("{values}", ", ".join(CHOICES[name]))
+    return typer.Option(help=text, autocompletion=offered(CHOICES[name]), rich_help_panel=panel)
+
+
 Judged = Annotated[
     str | None,
     typer.Argument(
@@ -34,7 +101,9 @@ Judged = Annotated[
         show_default=False,
     ),
 ]
+Scored = Annotated[str, typer.Argument(help="Scored queries: query, item, score. Parquet, CSV, JSONL or Arrow.")]
 RankerFile = Annotated[Path, typer.Argument(help="Ranker file, from `isrr calibrate` or `isrr start`.")]
+NewRankerFile = Annotated[Path, typer.Option("--out", "-o", help="Ranker file to write (.json).")]
 Promise = Annotated[
     str,
     typer.Option(
@@ -66,8 +135,7 @@ Features = Annotated[
     list[str] | None,
     typer.Option(
         help="For tables: a column of lists (by default `features`), or columns of numbers. Repeat it, or use a "
-        "pattern "
-        "such as 'f*'."
+        "pattern such as 'f*'."
     ),
 ]
 ZeroBased = Annotated[bool, typer.Option("--zero-based", help="For LETOR text whose first feature has index 0.")]
@@ -79,153 +147,10 @@ Sizes = Annotated[
 ]
 
 
-GAIN = "How much a grade is worth: {values}. equal: every item is worth the same, whatever its grade."
+def _together(taken_as: str, options: dict[str, tuple[Any, Any]]) -> Callable[[Command], Command]:
+    """Give a command options, each an annotation and a default, that it takes together, in one dict."""
 
-
-def with_meaning(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say what a promise means; it takes them together, as the dict `meaning`."""
-    options = {
-        "per_segment": (
-            Annotated[
-                bool,
-                typer.Option("--per-segment", help="The promise must hold in every segment.", rich_help_panel=MEANING),
-            ],
-            False,
-        ),
-        "bound": (
-            Annotated[
-                float | None,
-                typer.Option(
-                    help="Largest possible value: of one item for dcg and value promises, of one query for "
-                    "disparity promises.",
-                    rich_help_panel=MEANING,
-                ),
-            ],
-            None,
-        ),
-        "gain": (Annotated[str, choice("gain", GAIN, MEANING)], "exponential"),
-        "discount": (Annotated[str, choice("discount", "How much a place is worth: {values}.", MEANING)], "log2"),
-        "empty_query": (
-            Annotated[
-                str | None, choice("empty_query", "How queries without a relevant item count: {values}.", MEANING)
-            ],
-            None,
-        ),
-    }
-    return _together("meaning", options)(command)
-
-
-def with_run(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options for a run and its judgments; it takes them together, as the dict `judged_run`.
-
-    They are named as the arguments of `read_queries`, and are None where they were not given.
-    """
-    panel = "A run with its judgments, instead of a table"
-    formats = "TREC text (also .gz), BEIR's TSV, a table, or JSON {query: {item: number}}"
-    others = "Quepid's CSV, OpenSearch's judgments, an Elasticsearch _rank_eval request"
-
-    def source(text: str) -> Any:
-        return Annotated[Path | None, typer.Option(help=text, rich_help_panel=panel)]
-
-    def one_of(name: str, text: str) -> Any:
-        return Annotated[str | None, choice(name, text, panel)]
-
-    options = {
-        "run": (source(f"Items retrieved for each query, with their scores: {formats}."), None),
-        "qrels": (source(f"The judgments of the run: the same formats, {others}."), None),
-        "ties": (
-            one_of(
-                "ties",
-                "How equal scores are ordered. Default: by a hash. trec: as trec_eval does, so that figures match.",
-            ),
-            None,
-        ),
-        "unjudged": (
-            one_of(
-                "unjudged",
-                "How items without a grade count: {values}. Default: zero with --qrels, otherwise refuse. worst: the "
-                "worst case for the ranker; the item gains nothing where it is shown, but has the largest grade in the "
-                "ideal order.",
-            ),
-            None,
-        ),
-        "run_format": (one_of("format", "Format of the run, if it is not inferred from the content: {values}."), None),
-        "qrels_format": (
-            one_of("format", "Format of the judgments, if it is not inferred from the content: {values}."),
-            None,
-        ),
-    }
-    return _together("judged_run", options)(command)
-
-
-def with_clicks(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options for clicks in place of judgments; it takes them together, as the dict `clicked`."""
-    panel = "Clicks, instead of judged queries"
-
-    def option(kind: Any, text: str) -> Any:
-        return Annotated[kind, typer.Option(help=text, rich_help_panel=panel)]
-
-    options = {
-        "log": (option(Path | None, "The served-ranking log that `isrr serve --log` wrote."), None),
-        "clicks": (
-            option(
-                Path | None,
-                "Clicks on those lists: list_id, item_id, time. Without --log, one row per impression and candidate: "
-                "impression_id, query_id, item_id, score, position, click.",
-            ),
-            None,
-        ),
-        "logger": (
-            option(list[Path] | None, "Ranker file (or several) that served the lists; by default those in the log."),
-            None,
-        ),
-        "unit": (
-            Annotated[
-                str | None, choice("unit", "Which units are independent: {values}. Default: session, if logged.", panel)
-            ],
-            None,
-        ),
-        "first": (option(int, "Use only this many lists of each unit, the earliest ones."), 1),
-        "within": (option(str | None, "How long after its list a click counts, e.g. 30m, 1h or 2d."), None),
-        "most_clicks": (option(int, "If a list has more clicks than this, none of them count (a bot)."), 30),
-        "kind": (option(str | None, "Count only clicks of this kind, such as purchase."), None),
-        "anchor": (option(float, "Share of lists that the new ranker keeps in the order by score."), 0.0),
-    }
-    return _together("clicked", options)(command)
-
-
-def with_columns(*roles: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command one option for each role a column can play; it takes them together, as the dict `columns`."""
-    options = {role: (_column(role), None) for role in roles}
-    if "item_group" in roles:
-        between = "What stands between the groups of an item that has several, e.g. '|'."
-        options["group_separator"] = (Annotated[str | None, typer.Option(help=between, rich_help_panel=GROUPS)], None)
-        missing = choice(
-            "missing_group",
-            "What to do with items without a group. refuse (the default): reject the data. none: accept them, as items "
-            "that belong to no group.",
-            GROUPS,
-        )
-        options["missing_group"] = (Annotated[str | None, missing], None)
-    return _together("columns", options)
-
-
-def with_engine(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say where the work is done; it takes them together, as the dict `where`."""
-    panel = "Where it runs"
-    options = {
-        name: (Annotated[kind, typer.Option(f"--{name.replace('_', '-')}", help=text, rich_help_panel=panel)], default)
-        for name, (kind, default, text) in ENGINE.items()
-    }
-    return _together("where", options)(command)
-
-
-def _together(
-    taken_as: str, options: dict[str, tuple[Any, Any]]
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add options, each with its annotation and default, that the command takes together in one dict."""
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Command) -> Command:
         own = [parameter for parameter in signature(command).parameters.values() if parameter.name != taken_as]
         added = [
             Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
@@ -245,8 +170,116 @@ def _together(
     return decorate
 
 
-def _column(role: str) -> Any:
-    meaning, names = COLUMNS[role]
-    help_text = f"Column with {meaning}; by default {' or '.join(names)}."
-    option = typer.Option(help=help_text, metavar="NAME", rich_help_panel="Columns, if they have other names")
-    return Annotated[str | None, option]
+def _option(panel: str, kind: Any, text: str, default: Any = None, *names: str, **more: Any) -> tuple[Any, Any]:
+    return Annotated[kind, typer.Option(*names, help=text, rich_help_panel=panel, **more)], default
+
+
+def _choice(panel: str, name: str, text: str, default: str | None = None) -> tuple[Any, Any]:
+    return Annotated[str if default else str | None, choice(name, text, panel)], default
+
+
+# The options that say what a promise means, named as the arguments of `Promise.parse`.
+with_meaning = _together(
+    "meaning",
+    {
+        "per_segment": _option(MEANING, bool, "The promise must hold in every segment.", False, "--per-segment"),
+        "bound": _option(
+            MEANING,
+            float | None,
+            "Largest possible value: of one item for dcg and value promises, of one query for disparity promises.",
+        ),
+        "gain": _choice(
+            MEANING,
+            "gain",
+            "How much a grade is worth: {values}. equal: every item is worth the same, whatever its grade.",
+            "exponential",
+        ),
+        "discount": _choice(MEANING, "discount", "How much a place is worth: {values}.", "log2"),
+        "empty_query": _choice(MEANING, "empty_query", "How queries without a relevant item count: {values}."),
+    },
+)
+
+# The options for a run and its judgments, named as the arguments of `read_queries`; None where they were not given.
+_FORMATS = "TREC text (also .gz), BEIR's TSV, a table, or JSON {query: {item: number}}"
+_OTHERS = "Quepid's CSV, OpenSearch's judgments, an Elasticsearch _rank_eval request"
+with_run = _together(
+    "judged_run",
+    {
+        "run": _option(RUN, Path | None, f"Items retrieved for each query, with their scores: {_FORMATS}."),
+        "qrels": _option(RUN, Path | None, f"The judgments of the run: the same formats, {_OTHERS}."),
+        "ties": _choice(
+            RUN,
+            "ties",
+            "How equal scores are ordered. Default: by a hash. trec: as trec_eval does, so that figures match.",
+        ),
+        "unjudged": _choice(
+            RUN,
+            "unjudged",
+            "How items without a grade count: {values}. Default: zero with --qrels, otherwise refuse. worst: the worst "
+            "case for the ranker; the item gains nothing where it is shown, but has the largest grade in the ideal "
+            "order.",
+        ),
+        "run_format": _choice(RUN, "format", "Format of the run, if it is not inferred from the content: {values}."),
+        "qrels_format": _choice(
+            RUN, "format", "Format of the judgments, if it is not inferred from the content: {values}."
+        ),
+    },
+)
+
+# The options for clicks in place of judgments.
+with_clicks = _together(
+    "clicked",
+    {
+        "log": _option(CLICKS, Path | None, "The served-ranking log that `isrr serve --log` wrote."),
+        "clicks": _option(
+            CLICKS,
+            Path | None,
+            "Clicks on those lists: list_id, item_id, time. Without --log, one row per impression and candidate: "
+            "impression_id, query_id, item_id, score, position, click.",
+        ),
+        "logger": _option(
+            CLICKS, list[Path] | None, "Ranker file (or several) that served the lists; by default those in the log."
+        ),
+        "unit": _choice(CLICKS, "unit", "Which units are independent: {values}. Default: session, if logged."),
+        "first": _option(CLICKS, int, "Use only this many lists of each unit, the earliest ones.", 1),
+        "within": _option(CLICKS, str | None, "How long after its list a click counts, e.g. 30m, 1h or 2d."),
+        "most_clicks": _option(CLICKS, int, "If a list has more clicks than this, none of them count (a bot).", 30),
+        "kind": _option(CLICKS, str | None, "Count only clicks of this kind, such as purchase."),
+        "anchor": _option(CLICKS, float, "Share of lists that the new ranker keeps in the order by score.", 0.0),
+    },
+)
+
+# The options that say where the work is done.
+with_engine = _together(
+    "where",
+    {
+        "engine": _option(WHERE, str, "local, spark or dask; results are bit-for-bit identical.", "local"),
+        "master": _option(WHERE, str | None, "Spark master, e.g. spark://host:7077, yarn or local[4]."),
+        "trust_layout": _option(
+            WHERE,
+            bool,
+            "Assume that all rows of a query are adjacent in one file, and stream them.",
+            False,
+            "--trust-layout",
+        ),
+        "partitions": _option(WHERE, int | None, "On Spark: number of partitions when rows must be regrouped."),
+    },
+)
+
+
+def with_columns(*roles: str) -> Callable[[Command], Command]:
+    """Give a command one option for each role a column can play; it takes them together, as the dict `columns`."""
+    options = {}
+    for role in roles:
+        meaning, names = COLUMNS[role]
+        text = f"Column with {meaning}; by default {' or '.join(names)}."
+        options[role] = _option(NAMES, str | None, text, metavar="NAME")
+    if "item_group" in roles:
+        between = "What stands between the groups of an item that has several, e.g. '|'."
+        options["group_separator"] = _option(GROUPS, str | None, between)
+        missing = (
+            "What to do with items without a group. refuse (the default): reject the data. none: accept them, as items "
+            "that belong to no group."
+        )
+        options["missing_group"] = _choice(GROUPS, "missing_group", missing)
+    return _together("columns", options)

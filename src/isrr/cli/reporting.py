@@ -9,7 +9,7 @@ import typer
 
 from isrr.cli.console import keep_outcome, progress, say
 from isrr.cli.inputs import as_calibrated, check_file, judged_or_run, opened, status_of
-from isrr.cli.options import AsJson, Promise, RankerFile, Trust, with_columns, with_run
+from isrr.cli.options import AsJson, NewRankerFile, Promise, RankerFile, Trust, with_columns, with_run
 
 if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate
@@ -77,7 +77,7 @@ def choose(
     columns: dict[str, Any],
     judged_run: dict[str, Any],
     judged: Annotated[str | None, typer.Argument(help="The judged queries it was calibrated on.")] = None,
-    out_file: Annotated[Path, typer.Option("--out", "-o", help="Ranker file to write (.json).")] = Path("chosen.json"),
+    out_file: NewRankerFile = Path("chosen.json"),
     validation: Annotated[
         Path | None, typer.Option(help="The validation queries of the calibration, if it had any.")
     ] = None,

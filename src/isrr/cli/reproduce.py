@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import isrr
-from isrr.cli.choices import CHOICES, offered
 from isrr.cli.console import err, out, warn
 from isrr.cli.inputs import check_folder
+from isrr.cli.options import CHOICES, offered
 
 if TYPE_CHECKING:
     from isrr.experiments.datasets import DataSet

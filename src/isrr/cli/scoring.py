@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from isrr.cli.choices import choice
 from isrr.cli.console import progress, say, warn
 from isrr.cli.inputs import check_file, check_folder
-from isrr.cli.options import Features, Loss, with_columns
+from isrr.cli.options import Features, Loss, choice, with_columns
 from isrr.counting import counted
 
 if TYPE_CHECKING:

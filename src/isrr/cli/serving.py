@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from isrr.cli.clicks import watch_clicks
-from isrr.cli.console import as_options, say, show_json, warn
-from isrr.cli.exits import BROKEN, UNUSABLE
+from isrr.cli.console import BROKEN, UNUSABLE, as_options, say, show_json, warn
 from isrr.cli.inputs import check_file, check_folder, opened
 from isrr.cli.options import AsJson, RankerFile, Trust, with_columns
 from isrr.counting import counted
