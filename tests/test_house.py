@@ -9,7 +9,7 @@ import isrr
 
 SOURCE = Path(isrr.__file__).parent
 LAYERS = [
-    "errors", "counting", "files", "json_files", "compiled", "lanes", "parallel", "noise", "_exact_kernels", "exact",
+    "errors", "counting", "files", "compiled", "lanes", "parallel", "noise", "_exact_kernels", "exact",
     "data", "gains", "scores", "ranker", "metrics", "risk", "promises", "findings", "notebook", "certificate", "status",
     "engines", "calibration", "clicks", "explore", "monitor", "report", "serve", "pyterrier", "experiments", "cli",
 ]  # fmt: skip

@@ -19,9 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from isrr.counting import counted, percent
 from isrr.data.unjudged import unjudged_in_words
 from isrr.errors import CertificateError
-from isrr.files import write_atomically
+from isrr.files import read_json, write_atomically
 from isrr.findings import ClickLog, Estimate, Point, Provenance, Test, check_fields, far_off, mostly_single
-from isrr.json_files import read_json
 from isrr.metrics.disparity import Disparity
 from isrr.metrics.metric import Metric
 from isrr.notebook import card, curve_frame, plot

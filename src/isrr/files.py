@@ -1,7 +1,11 @@
-"""Files are written whole or not at all, whatever happens on the way, and by one process at a time on demand."""
+"""Files are written whole or not at all, whatever happens on the way, and by one process at a time on demand.
+
+JSON is read with a word on what is wrong, or line by line past what was cut off.
+"""
 
 import errno
 import glob
+import json
 import os
 import secrets
 import stat
@@ -10,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 OLD = 3600.0  # seconds after which an unfinished file belongs to nobody
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what writing runs into, and nothing else
@@ -116,3 +121,34 @@ def hold(file: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """What a JSON file holds; a `ValueError` says in words why it holds nothing, a `FileNotFoundError` stays one."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        return json.loads(text)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ValueError(f"it cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError("it is not text") from None
+    except json.JSONDecodeError as error:
+        where = f"not JSON, or cut off, at line {error.lineno}, column {error.colno}" if text.strip() else "empty"
+        raise ValueError(f"it is {where}") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def read_json_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """The objects of a file with one per line; lines that were cut off, or are not objects, are skipped."""
+    found = []
+    for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict):
+            found.append(entry)
+    return found

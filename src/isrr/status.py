@@ -15,8 +15,7 @@ from typing import Literal
 
 from isrr.certificate import Outcome, ranker_path
 from isrr.errors import CertificateError
-from isrr.files import locked, write_atomically
-from isrr.json_files import read_json
+from isrr.files import locked, read_json, write_atomically
 from isrr.ranker.gpl import GPLRanker
 
 Standing = Literal["valid", "revoked", "expired"]

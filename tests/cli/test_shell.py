@@ -59,8 +59,8 @@ def test_what_is_offered_is_what_the_library_knows():
     from isrr.clicks.impressions import Unit
     from isrr.data.columns import USUAL_NAMES
     from isrr.data.identifiers import MissingGroup
+    from isrr.data.ordering import Ties
     from isrr.data.pair_files import Format
-    from isrr.data.ties import Ties
     from isrr.data.unjudged import Unjudged
     from isrr.gains import DISCOUNTS, EMPTY_VALUES, GAINS
     from isrr.risk.evidence import NAMES as EVIDENCE

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 import isrr
-from isrr.report.exposure import exposure_over_time
-from isrr.report.figures import threshold_curves, tradeoff
+from isrr.report.figures import exposure_over_time, threshold_curves, tradeoff
 
 pytest.importorskip("matplotlib")
 

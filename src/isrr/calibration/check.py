@@ -1,11 +1,11 @@
 """Does a promise hold on new judged queries? An estimate, not a certificate."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import reduce
-from typing import Any, TypeVar, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,6 @@ from isrr.parallel import Progress
 from isrr.promises.promise import Promise, objectives
 from isrr.ranker.gpl import GPLRanker
 
-Key = TypeVar("Key")
 SPREAD_BINS = 64  # between the 1 % and the 99 % quantile of the scores at calibration
 LEAST_TO_TELL = 30  # queries below which a normal interval errs too often to call a promise broken
 BESIDE = ("expected_exposure_loss", "expected_exposure_disparity", "expected_exposure_relevance")
@@ -80,27 +79,13 @@ class Measured:
     fingerprint: str = "0" * 32
 
     def __add__(self, other: "Measured") -> "Measured":
-        def all_of(ours: dict[Key, Any], theirs: dict[Key, Any]) -> dict[Key, Any]:
-            return {key: _sum(ours.get(key), theirs.get(key)) for key in ours | theirs}
-
-        return Measured(
-            self.n_queries + other.n_queries,
-            self.n_skipped + other.n_skipped,
-            self.utility + other.utility,
-            self.disparity + other.disparity,
-            all_of(self.promised, other.promised),
-            self.n_single + other.n_single,
-            self.n_places + other.n_places,
-            self.n_unjudged + other.n_unjudged,
-            one_policy(self.unjudged, other.unjudged),
-            self.n_rows + other.n_rows,
-            self.n_outside + other.n_outside,
-            tuple(a + b for a, b in zip(self.score_bins, other.score_bins, strict=True)),
-            all_of(self.groups, other.groups),
-            min(self.lowest, other.lowest),
-            all_of(self.beside, other.beside),
-            joint_fingerprint(self.fingerprint, other.fingerprint),
-        )
+        rules: dict[str, Callable[[Any, Any], Any]] = {
+            "unjudged": one_policy,
+            "lowest": min,
+            "fingerprint": joint_fingerprint,
+        }
+        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
+        return Measured(**{name: rules.get(name, _sum)(*pair) for name, pair in pairs.items()})
 
     def score_spread(self) -> float | None:
         """How wide the middle 98 % of the scores are, as a share of how wide they were at calibration.
@@ -126,9 +111,12 @@ class Measured:
 
 
 def _sum(ours: Any, theirs: Any) -> Any:
-    if ours is None or theirs is None:
-        return theirs if ours is None else ours
-    return tuple(a + b for a, b in zip(ours, theirs, strict=True)) if isinstance(ours, tuple) else ours + theirs
+    """Numbers added up; in tuples place by place, in dicts name by name."""
+    if isinstance(ours, dict):
+        return ours | {name: _sum(ours[name], part) if name in ours else part for name, part in theirs.items()}
+    if isinstance(ours, tuple):
+        return tuple(a + b for a, b in zip(ours, theirs, strict=True))
+    return ours + theirs
 
 
 @dataclass(frozen=True)

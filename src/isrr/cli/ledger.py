@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from isrr.cli.console import say_aside
 from isrr.errors import DataError
-from isrr.json_files import read_json_lines
+from isrr.files import read_json_lines
 
 NAME = ".isrr-looks.jsonl"
 Look = dict[str, Any]

@@ -101,8 +101,7 @@ def score(
     if (share := scorer.share_learnt_from(queries)) > 0:
         warn(
             f"about {share:.0%} of these queries were used to train the scorer or to stop its training; its scores "
-            "for them "
-            "are too good, and a promise calibrated on them does not hold for new queries"
+            "for them are too good, and a promise calibrated on them does not hold for new queries"
         )
     write_queries(replace(queries.with_scores(raw_scores), features=None), out)
     judged = "" if queries.relevance is None else f"; NDCG@5 {mean_ndcg(queries, raw_scores):.4f}"
@@ -135,8 +134,7 @@ def _training_queries(
         if (share := share_in(sample_of([learnt]), held_out)) > 0:
             warn(
                 f"about {share:.0%} of the validation queries are also training queries; training will stop too "
-                "late, and the "
-                "NDCG@5 it prints is too high"
+                "late, and the NDCG@5 it prints is too high"
             )
         return learnt, held_out
     from isrr.data.split import split

@@ -184,7 +184,7 @@ def monitor(
         if ledger_file is not None:
             write_ledger(items, groups, ledger_file)
         if figure is not None:
-            from isrr.report.exposure import exposure_over_time
+            from isrr.report.figures import exposure_over_time
 
             by_group = None if groups is None else groups.disparity
             exposure_over_time(items.moments, items.disparity, by_group, figure)

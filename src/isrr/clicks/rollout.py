@@ -15,8 +15,7 @@ import numpy as np
 
 from isrr.certificate import Certificate, Outcome
 from isrr.errors import CertificateError, DataError, PromiseError
-from isrr.files import write_atomically
-from isrr.json_files import read_json
+from isrr.files import read_json, write_atomically
 from isrr.ranker.gpl import GPLRanker
 from isrr.status import beside
 

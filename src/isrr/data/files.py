@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +23,6 @@ import pyarrow.json as arrow_json
 import pyarrow.parquet as pq
 
 from isrr.data.identifiers import INTEGER
-from isrr.data.trec_lines import shape_of
 from isrr.errors import DataError
 from isrr.files import replacing
 
@@ -37,6 +36,12 @@ VALUES = b"isrr.values"  # schema metadata: names of further columns of numbers
 MOST_SAID = 300  # letters of what Arrow says of a damaged file
 _DAMAGED = (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error, KeyError, MemoryError, OverflowError)
 _LETOR_LINE = re.compile(rb"[-+.\deE]+[ \t]+(qid:|\d+:)")
+What = Literal["run", "qrels"]  # of TREC text
+_NUMBER = rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
+_TREC_LINES: dict[What, re.Pattern[bytes]] = {
+    "run": re.compile(rb"\S+[ \t]+\S+[ \t]+\S+[ \t]+\d+[ \t]+" + _NUMBER + rb"[ \t]+\S+[ \t]*\r?"),
+    "qrels": re.compile(rb"\S+[ \t]+(\d+|Q0)[ \t]+\S+[ \t]+" + _NUMBER + rb"[ \t]*\r?"),
+}
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,16 @@ def _sniffed(path: Path) -> str:
     raise DataError(
         f"{path}: neither Parquet, Arrow, CSV, JSONL nor LETOR text; expected one of these suffixes ({suffixes})"
     )
+
+
+def shape_of(line: bytes) -> What | None:
+    """Whether a line looks like one of a TREC run or of qrels.
+
+    Example:
+        >>> shape_of(b"q1 Q0 doc7 1 12.5 bm25"), shape_of(b"q1 0 doc7 2"), shape_of(b"query,docid")
+        ('run', 'qrels', None)
+    """
+    return next((what for what, pattern in _TREC_LINES.items() if pattern.fullmatch(line)), None)
 
 
 def open_table(path: Path, kind: str) -> Table:

@@ -21,10 +21,10 @@ from isrr.data.files import VALUES, from_frame, kind_of, open_table, reading, wr
 from isrr.data.grades import BESIDE_GRADES, columns_of, metadata_of
 from isrr.data.identifiers import MissingGroup
 from isrr.data.letor import Group, read_letor
+from isrr.data.ordering import Ties
 from isrr.data.pair_files import Format
 from isrr.data.queries import Queries
 from isrr.data.runs import read_run
-from isrr.data.ties import Ties, with_ties
 from isrr.data.unjudged import Unjudged
 from isrr.errors import DataError
 
@@ -116,7 +116,7 @@ def read_queries(
     columns = columns.with_groups(group_separator, missing_group or "refuse")
     with reading(table.name):
         rows = table.read(columns.names, columns.ids)
-    return with_ties(queries_of(rows, columns, table.name, group), ties)
+    return queries_of(rows, columns, table.name, group).with_ties(ties)
 
 
 def read_blocks(

@@ -18,7 +18,6 @@ from isrr.data.identifiers import decoded
 from isrr.data.numbers import unfit
 from isrr.data.queries import Queries
 from isrr.data.ragged import Ragged, lists_of
-from isrr.data.ties import with_ties
 from isrr.data.unjudged import Unjudged, checked_policy, settled
 from isrr.errors import DataError
 
@@ -106,7 +105,7 @@ def with_grades(
             raise DataError(f"unjudged items were counted as {stored} when this was written; expected `unjudged=worst`")
         counted_already = _marks(table, columns) is not None and stored == policy
         queries = replace(queries, judged=judged) if counted_already else settled(queries, judged, policy)
-    return with_ties(queries, "trec") if (table.schema.metadata or {}).get(_TIES) == b"trec" else queries
+    return queries.with_ties("trec") if (table.schema.metadata or {}).get(_TIES) == b"trec" else queries
 
 
 def _unretrieved(column: Any, queries: Queries) -> Ragged | None:

@@ -4,7 +4,7 @@ Only the ids of queries with tied scores are hashed, and only queries in which h
 text costs far more than everything else that is done to a row.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from isrr.data.identifiers import Ids, identifier_keys
 from isrr.parallel import over_queries
 
+Ties = Literal["trec"]  # orders of equal scores beside the usual one
 NO_IDS = np.empty(0, np.uint64)  # names of items that have no ids
 
 
@@ -43,6 +44,20 @@ def falling_order(
             names[rows] = items.take(rows).hashes()
         over_queries(sort, offsets)
     return order
+
+
+def order_with_ties(
+    offsets: NDArray[np.int64], values: NDArray[np.float64], tie_order: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    """Positions within the query by falling value, equal values by rising tie order, (n_rows,).
+
+    Example:
+        >>> order_with_ties(np.array([0, 3]), np.array([1.0, 2.0, 1.0]), np.array([5, 0, 3]))
+        array([1, 2, 0], dtype=int32)
+    """
+    n_items = np.diff(offsets)
+    rows = np.lexsort((tie_order, -values, np.repeat(np.arange(n_items.size), n_items)))
+    return (rows - np.repeat(offsets[:-1], n_items)).astype(np.int32)
 
 
 def repeats(offsets: NDArray[np.int64], items: Ids) -> NDArray[np.int64]:

@@ -17,12 +17,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from isrr.data.columns import located
-from isrr.data.files import KINDS, Table, from_frame, open_table, reading
+from isrr.data.files import KINDS, Table, What, from_frame, open_table, reading, shape_of
 from isrr.data.identifiers import Ids
 from isrr.data.letor import bytes_of
 from isrr.data.pairs import Pairs, as_floats, checked, from_mapping, pairs_of
 from isrr.data.trec import SYNTAX, read_trec
-from isrr.data.trec_lines import What, shape_of
 from isrr.errors import DataError
 
 Format = Literal["trec", "table", "json"]

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from isrr.data.files import What
 from isrr.data.identifiers import Ids
 from isrr.data.numbers import unfit
 from isrr.data.queries import FloatArray, IntArray
-from isrr.data.trec_lines import What
 from isrr.errors import DataError
 
 

@@ -19,9 +19,8 @@ from isrr.data.grouping import Grouping
 from isrr.data.identifiers import Coded, Ids, identifier_keys, joined_groups, joined_identifiers
 from isrr.data.numbers import LARGEST, finite, numbers
 from isrr.data.numbers import features as as_features
-from isrr.data.ordering import falling_order, repeats, sum_largest
-from isrr.data.ragged import Ragged, chosen_lists, joined_lists
-from isrr.data.ties import order_with_ties
+from isrr.data.ordering import Ties, falling_order, order_with_ties, repeats, sum_largest
+from isrr.data.ragged import Ragged, chosen_lists, joined_lists, rows_within
 from isrr.errors import DataError, did_you_mean
 from isrr.parallel import over_queries
 
@@ -279,33 +278,24 @@ class Queries:
             raise DataError("a query is chosen twice; repeated queries are not independent evidence")
         if chosen.size == 0:
             raise DataError("no query is chosen; expected at least one")
-        lengths = self.n_items[chosen]
-        offsets = np.concatenate(([0], np.cumsum(lengths)))
-        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
-        take = np.repeat(self.offsets[:-1][chosen], lengths) + within
-
-        def rows_of(column: NDArray[Any] | None) -> NDArray[Any] | None:
-            return None if column is None else column[take]
-
-        return Queries(
-            offsets=offsets,
+        offsets, take = rows_within(self.offsets, chosen)
+        return self.of_rows(
+            take,
+            offsets,
             query_ids=self.query_ids[chosen],
-            scores=rows_of(self.scores),
-            relevance=rows_of(self.relevance),
-            items=None if self.items is None else self.items.take(take),
-            item_groups=rows_of(self.item_groups),
             segments=None if self.segments is None else self.segments[chosen],
-            features=rows_of(self.features),
-            made_ids=self.made_ids,
-            absent=self.absent,
-            feature_names=self.feature_names,
-            values={name: column[take] for name, column in self.values.items()},
             unretrieved=None if self.unretrieved is None else chosen_lists(self.unretrieved, chosen),
-            judged=rows_of(self.judged),
-            unjudged=self.unjudged,
-            tie_order=rows_of(self.tie_order),
-            grade_column=self.grade_column,
-            has_positions=self.has_positions,
+            notes=(),
+        )
+
+    def of_rows(self, take: NDArray[Any], offsets: IntArray, **changes: Any) -> "Queries":
+        """The same queries with some of their rows, by number or by a mask, and other changes to their fields."""
+        names = ("scores", "relevance", "item_groups", "features", "judged", "tie_order")
+        columns = {name: column[take] for name in names if (column := getattr(self, name)) is not None}
+        items = None if self.items is None else self.items.take(take)
+        values = {name: column[take] for name, column in self.values.items()}
+        return replace(
+            self, **(columns | {"offsets": offsets, "items": items, "values": values, "rows": None} | changes)
         )
 
     @staticmethod
@@ -360,6 +350,27 @@ class Queries:
     def with_scores(self, scores: ArrayLike) -> "Queries":
         """The same queries with new scores, given in the caller's row order."""
         return replace(self, scores=_finite(Grouping(self.offsets, self.query_ids, self.rows), scores, "scores"))
+
+    def with_ties(self, ties: Ties | None) -> "Queries":
+        """The same queries with equal scores ordered as asked: "trec" as trec_eval does, None in the usual order.
+
+        trec_eval sorts a run by score, equal scores by document id, last ids first, and keeps scores as 32-bit floats:
+        scores that agree in about seven digits are ties to it.
+        """
+        import pyarrow.compute as pc
+
+        if ties is None:
+            return self
+        if ties != "trec":
+            raise ValueError(f"`ties=` must be trec or left out, got {ties!r}")
+        if self.items is None:
+            raise DataError("`ties=trec` orders by item id; expected queries with item ids")
+        names = self.items.texts.dictionary_encode()
+        falling = pc.array_sort_indices(names.dictionary, order="descending").to_numpy()
+        place = np.empty(falling.size, np.int64)
+        place[falling] = np.arange(falling.size)
+        scores = self.need_scores().astype(np.float32).astype(np.float64)
+        return replace(self, scores=scores, tie_order=place[names.indices.to_numpy()])
 
     def with_features(self, names: Sequence[str]) -> "Queries":
         """The same queries with only these features, in this order; unchanged if features have no names."""

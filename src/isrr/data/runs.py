@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrr.counting import counted
+from isrr.data.ordering import Ties
 from isrr.data.pair_files import Format, read_pairs
 from isrr.data.pairs import Pairs, hashes_of, identifiers_of, some
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.data.ragged import Ragged, lists_of, offsets_from, rows_within
-from isrr.data.ties import Ties, with_ties
 from isrr.data.unjudged import Unjudged, settled
 from isrr.errors import DataError
 from isrr.parallel import over_queries
@@ -48,9 +48,9 @@ def read_run(
         raise DataError("qrels hold grades but no scores; expected the run they belong to, as `run=`")
     results = read_pairs(run, "run", format=run_format, query=query, item=item, value=score)
     if qrels is None:
-        return with_ties(_Lists.of(results).queries(), ties)
+        return _Lists.of(results).queries().with_ties(ties)
     judgments = read_pairs(qrels, "qrels", format=qrels_format, query=query, item=item, value=relevance)
-    return with_ties(judged_run(results, judgments, unjudged), ties)
+    return judged_run(results, judgments, unjudged).with_ties(ties)
 
 
 @dataclass(frozen=True, eq=False)

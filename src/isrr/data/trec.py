@@ -17,11 +17,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from isrr.counting import counted
+from isrr.data.files import What
 from isrr.data.letor import bytes_of
 from isrr.data.letor_lines import Bytes, Range, ranges_of
 from isrr.data.pairs import Pairs
 from isrr.data.queries import FloatArray, IntArray
-from isrr.data.trec_lines import What
 from isrr.errors import DataError
 from isrr.parallel import threads
 

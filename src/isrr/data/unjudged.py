@@ -80,17 +80,7 @@ def _without(queries: Queries, kept: NDArray[np.bool_]) -> Queries:
     left = np.flatnonzero(lengths)
     if left.size == 0:
         raise DataError("no item has a grade, so none is left when unjudged items are dropped")
-    per_row = ("scores", "relevance", "item_groups", "features", "tie_order")
-    columns = {name: column[kept] for name in per_row if (column := getattr(queries, name)) is not None}
-    fewer = replace(
-        queries,
-        offsets=offsets_from(lengths),
-        items=None if queries.items is None else queries.items.take(kept),
-        values={name: column[kept] for name, column in queries.values.items()},
-        rows=None,
-        judged=None,
-        **columns,
-    )
+    fewer = queries.of_rows(kept, offsets_from(lengths), judged=None)
     if left.size == len(queries):
         return fewer
     empty = f"{counted(len(queries) - left.size, 'query')} without a graded item left out"

@@ -11,9 +11,9 @@ from isrr.data.columns import ROLES, VALUE, value_roles
 from isrr.data.files import open_table, reading
 from isrr.data.frames import read_queries
 from isrr.data.identifiers import MissingGroup
+from isrr.data.ordering import Ties
 from isrr.data.pair_files import Format
 from isrr.data.queries import Queries
-from isrr.data.ties import Ties
 from isrr.data.unjudged import Unjudged
 from isrr.engines.local import Files, InMemory, on_dask
 from isrr.engines.tables import footer_of, matching_files, plain, shared_columns

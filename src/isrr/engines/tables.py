@@ -1,7 +1,7 @@
 """What makes one table of several files or partitions: the same columns, and every query whole.
 
 Columns are compared by the footers of Parquet files. Streams of rows are cut into queries, so the rows of a query must
-are in one partition. Every partition reports its first and last query: where queries come in rising order
+be in one partition. Every partition reports its first and last query: where queries come in rising order
 and no two spans overlap, each query is whole. Otherwise the ids decide: one that comes twice is a query cut in two.
 """
 
@@ -90,8 +90,7 @@ def refuse_without_rows(files: Sequence[object], footers: Sequence[Footer]) -> N
         if footer.n_rows == 0:
             raise DataError(
                 f"{file}: the table has no rows; with trust_layout, every file must have queries: remove this one, "
-                "or omit "
-                "trust_layout"
+                "or omit trust_layout"
             )
 
 

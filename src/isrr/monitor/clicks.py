@@ -30,8 +30,7 @@ from isrr.clicks.table import Clicks
 from isrr.counting import against, percent
 from isrr.data.queries import FloatArray
 from isrr.errors import CertificateError, DataError, PromiseError
-from isrr.files import locked, write_atomically
-from isrr.json_files import read_json
+from isrr.files import locked, read_json, write_atomically
 from isrr.risk.eprocess import EProcess
 
 SCHEMA = 1

@@ -21,8 +21,7 @@ from isrr.counting import against, counted, percent
 from isrr.data.queries import Queries
 from isrr.data.unjudged import policy_needed, refuse_other_policy
 from isrr.errors import CertificateError, DataError, PromiseError
-from isrr.files import locked, write_atomically
-from isrr.json_files import read_json
+from isrr.files import locked, read_json, write_atomically
 from isrr.metrics.metric import Metric
 from isrr.monitor.matching import Judged, JudgedQuery, match
 from isrr.promises.promise import Promise

@@ -533,8 +533,7 @@ def _check_bound(promise: Promise) -> None:
         other = ", or promise normalized_disparity" if isinstance(promise.metric, Disparity) else ""
         raise PromiseError(
             f"{promise.metric.name} has no natural bound; expected 'with bound B', where B is the largest value "
-            f"{whose} can "
-            f"have{other}"
+            f"{whose} can have{other}"
         )
     if len(promise.bound) != 2 or not np.isfinite(promise.bound).all() or promise.bound[0] > 0 or promise.bound[1] <= 0:
         raise PromiseError(f"bound must be a positive number, or a pair (low ≤ 0, high > 0); got {promise.bound}")

@@ -1,10 +1,12 @@
 """Figures. They draw what is handed to them and compute nothing."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from isrr.certificate import Abstention, Certificate
 from isrr.errors import MissingExtraError
@@ -163,6 +165,31 @@ def decay_curves(records: Sequence[Mapping[str, Any]], title: str, file: Path) -
     figure.suptitle(title, fontsize=10)
     figure.legend(*handles, frameon=False, fontsize=8, loc="outside lower center", ncols=4)
     _save_both(figure, file)
+
+
+def exposure_over_time(moments: ArrayLike, items: ArrayLike, groups: ArrayLike | None, file: Path) -> None:
+    """Disparity of cumulated exposure over time, among items and among groups.
+
+    Args:
+        moments: When, seconds since 1970.
+        items: Share of exposure in the wrong place up to each moment, among items.
+        groups: The same among groups, or None.
+        file: Where to write the picture; the suffix says how.
+    """
+    from matplotlib.dates import ConciseDateFormatter
+
+    figure, subplot = axes()
+    when = [datetime.fromtimestamp(moment, UTC) for moment in np.asarray(moments, float).tolist()]
+    subplot.plot(np.array(when), 100 * np.asarray(items), color=BLUE, lw=1.5, label="items")
+    if groups is not None:
+        subplot.plot(np.array(when), 100 * np.asarray(groups), color=ORANGE, lw=1.5, label="groups")
+    subplot.set_ylim(0, 1.1 * subplot.get_ylim()[1])
+    subplot.set_ylabel("exposure in the wrong place, %")
+    subplot.set_xlabel("when lists were served, UTC")
+    dates = ConciseDateFormatter(subplot.xaxis.get_major_locator())  # type: ignore[no-untyped-call]
+    subplot.xaxis.set_major_formatter(dates)
+    subplot.legend(frameon=False, fontsize=8)
+    save(figure, file)
 
 
 def _shades(n: int) -> list[Any]:

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from isrr.errors import ScorerError
-from isrr.files import write_atomically
-from isrr.json_files import read_json
+from isrr.files import read_json, write_atomically
 
 NAME = "manifest.json"
 FORMAT = 1

@@ -21,8 +21,7 @@ import numpy as np
 from isrr.counting import counted
 from isrr.data.queries import Queries
 from isrr.errors import ScorerError
-from isrr.files import write_atomically
-from isrr.json_files import read_json_lines
+from isrr.files import read_json_lines, write_atomically
 from isrr.scores.scorer import Scorer, TrainingInterruptedError, TrainingProgress
 
 Point = dict[str, Any]
