@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,12 @@ from isrr.calibration.start import exploring
 from isrr.clicks.calibrate import certified as certify
 from isrr.clicks.calibrate import checked_promise, click_path, click_sample
 from isrr.clicks.estimate import estimated
-from isrr.clicks.simulate import Users, expected_clicks, shares_by_enumeration, simulate
+from isrr.clicks.simulate import Users, simulate
 from isrr.data.queries import Queries
 from isrr.metrics.disparity import disparity
 from isrr.scores.standardize import mean_and_deviation, scale_of
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 SIZES = (3_000, 10_000, 30_000, 100_000, 1_000_000)
 ANCHOR, TEMPERATURE = 0.8, 0.4
 
@@ -60,6 +62,8 @@ def cascade(pool: str, n_items: int = 8, n_queries: int = 150) -> None:
 
     Some items of each query, evenly from best to worst score, and every list weighed by its chance: no noise.
     """
+    from click_oracles import shares_by_enumeration
+
     queries = read_queries(pool)
     queries = queries[np.flatnonzero(queries.n_items >= n_items)[:n_queries]]
     ranks = np.linspace(0, queries.n_items - 1, n_items, axis=1).astype(np.int64) + queries.offsets[:-1, None]
@@ -87,6 +91,8 @@ def cascade(pool: str, n_items: int = 8, n_queries: int = 150) -> None:
 
 def power(pool: str, repetitions: int = 10, sizes: tuple[int, ...] = SIZES) -> None:
     """Print the fairness gain of the ranker that is certified, in %, by number of impressions."""
+    from click_oracles import expected_clicks
+
     queries, users = read_queries(pool), Users()
     queries = queries[np.arange(len(queries))]
     logger = exploring(GPLRanker(**scale_of(queries)), queries)

@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.power import DATA, POOLS
 from isrr import Abstention, GPLRanker, Queries, calibrate, check, evaluate
-from isrr.experiments.datasets import data_sets
+from isrr.experiments.pools import data_sets
 from isrr.experiments.repetition import SEED
 from isrr.parallel import use_threads
 from isrr.promises.promise import promises

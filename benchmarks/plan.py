@@ -17,7 +17,7 @@ from isrr.calibration.calibrate import calibrate
 from isrr.calibration.plan import plan
 from isrr.certificate import Certificate
 from isrr.data.queries import Queries
-from isrr.experiments.datasets import data_sets
+from isrr.experiments.pools import data_sets
 from isrr.metrics.evaluate import evaluate
 from isrr.promises.promise import Promise
 from isrr.ranker.gpl import GPLRanker

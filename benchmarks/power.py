@@ -22,10 +22,8 @@ import numpy as np
 
 from isrr.calibration.path import Floor, SearchPath, _families, front_path, temperature_path
 from isrr.calibration.request import Request
-from isrr.experiments.datasets import data_sets
-from isrr.experiments.pools import Pool, Pools
-from isrr.experiments.procedure import EvaluatedPath, Procedure, always
-from isrr.experiments.protocol import K, Protocol
+from isrr.experiments.pools import Pool, Pools, data_sets
+from isrr.experiments.protocol import EvaluatedPath, K, Procedure, Protocol, always
 from isrr.experiments.repetition import SEED, bootstrap_violations, run_splits
 from isrr.gains import discount
 from isrr.promises.promise import Promise

@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.power import DATA, POOLS
 from isrr import GPLRanker, Queries, calibrate, evaluate
 from isrr.calibration import path as fixed
-from isrr.experiments.datasets import data_sets
+from isrr.experiments.pools import data_sets
 from isrr.metrics.disparity import fairness_gain
 
 CHOSEN = (("mq2007", "lightgbm"), ("mq2007", "catboost-yetirank"), ("nfcorpus", "lightgbm"))

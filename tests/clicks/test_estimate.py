@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from click_oracles import expected_clicks, shares_by_enumeration
 from isrr.clicks.calibrate import certified, checked_promise, click_path, click_sample
 from isrr.clicks.estimate import check_anchor, check_loggers, estimated, gains
-from isrr.clicks.simulate import Users, expected_clicks, shares_by_enumeration, simulate
+from isrr.clicks.simulate import Users, simulate
 from isrr.data.queries import Queries
 from isrr.errors import DataError, PromiseError
 from isrr.promises.promise import INEXACTNESS, Promise

@@ -8,10 +8,8 @@ import pytest
 
 from isrr import GPLRanker, Queries, evaluate
 from isrr.experiments import coverage, decay, rcscore, tradeoff
-from isrr.experiments.datasets import data_sets
-from isrr.experiments.pools import Pool, Pools
-from isrr.experiments.procedure import DELTA
-from isrr.experiments.protocol import Protocol
+from isrr.experiments.pools import Pool, Pools, data_sets
+from isrr.experiments.protocol import DELTA, Protocol
 from isrr.experiments.repetition import bootstrap_violations, run_splits, splits
 from isrr.gains import ideal_dcg
 

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from click_oracles import expected_clicks
 from counts import COUNTS, Count
 from isrr.calibration.path import SearchPath
 from isrr.clicks.calibrate import click_sample
 from isrr.clicks.estimate import estimated
 from isrr.clicks.live import Sessions, differences, evidence
-from isrr.clicks.simulate import Users, expected_clicks, simulate
+from isrr.clicks.simulate import Users, simulate
 from isrr.data.queries import Queries
 from isrr.monitor.clicks import control_losses, watched_losses
 from isrr.promises.promise import Promise

@@ -20,8 +20,7 @@ from isrr.cli.inputs import check_folder
 from isrr.cli.options import CHOICES, offered
 
 if TYPE_CHECKING:
-    from isrr.experiments.datasets import DataSet
-    from isrr.experiments.pools import Pools
+    from isrr.experiments.pools import DataSet, Pools
     from isrr.experiments.result import Job
 
 *RESULTS, ALL = CHOICES["result"]
@@ -56,8 +55,7 @@ def reproduce(
 
     The paper: R. Guo, J.-F. Ton, Y. Liu and H. Li, Inference-time Stochastic Ranking with Risk Control, 2023.
     """
-    from isrr.experiments.datasets import data_sets
-    from isrr.experiments.pools import Pools
+    from isrr.experiments.pools import Pools, data_sets
 
     if result not in CHOICES["result"]:
         raise ValueError(f"unknown result {result!r}; expected one of {', '.join(CHOICES['result'])}")
@@ -85,7 +83,7 @@ def _jobs(
     from importlib import import_module
 
     from isrr.experiments import runtime
-    from isrr.experiments.recipes import DETERMINISTIC_SCORERS, GIVEN, STOCHASTIC_SCORERS
+    from isrr.experiments.pools import DETERMINISTIC_SCORERS, GIVEN, STOCHASTIC_SCORERS
     from isrr.experiments.result import on_pool
 
     if result == "runtime":

@@ -7,8 +7,7 @@ import numpy as np
 
 from isrr.counting import percent
 from isrr.experiments.pools import Pool
-from isrr.experiments.procedure import Procedure
-from isrr.experiments.protocol import PAPER_TESTS, Protocol
+from isrr.experiments.protocol import PAPER_TESTS, Procedure, Protocol
 from isrr.experiments.repetition import Runs, bootstrap_violations, run_splits
 from isrr.experiments.result import Rows
 
@@ -58,13 +57,17 @@ def _figures(
 
 
 def summary(runs: Runs) -> dict[str, Any]:
-    """The paper's columns, and FairGain with abstentions counted."""
+    """The paper's columns, and FairGain with abstentions counted.
+
+    Coverage is the share of the runs with a certificate in which the promise held on the test part, as in the paper;
+    violations are the share of all runs in which a promise was made and did not hold there.
+    """
     return {
         "runs": len(runs.utility),
-        "coverage": runs.coverage,
-        "violations": runs.violations,
-        "utility": runs.mean_utility,
-        "utility_deviation": runs.utility_deviation,
+        "coverage": runs.over_certified(runs.kept),
+        "violations": float((~runs.kept & ~runs.abstained).mean()),
+        "utility": runs.over_certified(runs.utility),
+        "utility_deviation": runs.over_certified(runs.utility, np.std),
         "gain": runs.gain_certified,
         "gain_overall": runs.gain_overall,
         "abstentions": int(runs.abstained.sum()),

@@ -6,8 +6,7 @@ from typing import Any
 from isrr.counting import percent
 from isrr.experiments import coverage, tradeoff
 from isrr.experiments.pools import Pool
-from isrr.experiments.procedure import always
-from isrr.experiments.protocol import Protocol
+from isrr.experiments.protocol import Protocol, always
 from isrr.experiments.repetition import run_splits
 from isrr.experiments.result import Rows
 

@@ -1,4 +1,4 @@
-"""Pools of judged queries, each scored by a scorer that never saw it.
+"""From a data set on disk and a scorer's recipe to a pool: judged queries, scored by a scorer that never saw them.
 
 The paper's benchmarks are large: a scorer learns on their training part, is chosen on their validation part, and their
 test part is the pool. A small data set has too few test queries for that: its queries fall into five folds by a hash of
@@ -7,20 +7,21 @@ together are the pool. Scores are standardised by the validation queries of the 
 a fifth of such a pool, the same in every experiment, then serves as validation queries.
 """
 
+import hashlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from isrr.data.catalog import JESTER, BenchmarkCountsWarning, load
+from isrr.data.catalog import CATALOG, JESTER, BenchmarkCountsWarning, load, located
 from isrr.data.frames import read_queries, write_queries
 from isrr.data.queries import FloatArray, Queries
-from isrr.experiments.datasets import DataSet
+from isrr.errors import DataError
 from isrr.experiments.jester import with_features
-from isrr.experiments.recipes import GIVEN, recipe
 from isrr.gains import has_relevant
 from isrr.noise import stream_seed
 from isrr.risk.select import split_mask
@@ -32,6 +33,89 @@ FOLDS = 5
 VALIDATION_SHARE = 0.2
 
 Say = Callable[[str], None]
+GIVEN = "given"
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set on disk: a benchmark's folder, or a file of judged queries that have scores already."""
+
+    name: str
+    path: Path
+
+    @property
+    def scored(self) -> bool:
+        """Whether the queries bring their scores."""
+        return self.path.is_file()
+
+    @cached_property
+    def content(self) -> str:
+        """32 hex digits that name what its files hold, whatever they are called."""
+        files = [self.path] if self.scored else [file for part in located(self.name, self.path) for file in part]
+        of_files = [_digest(file) for file in files]
+        return hashlib.sha256(b"".join(of_files)).hexdigest()[:32]
+
+
+def _digest(file: Path) -> bytes:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").digest()
+
+
+def data_sets(paths: Sequence[str]) -> list[DataSet]:
+    """Data sets from what a user names: folders called as in the catalog, NAME=FOLDER, a folder of folders, files."""
+    found: list[DataSet] = []
+    for text in paths:
+        name, equals, rest = text.partition("=")
+        path = Path(rest if equals else text)
+        name = name if equals else path.resolve().name.lower()
+        if path.is_file():
+            found.append(DataSet(name.removesuffix(path.suffix), path))
+        elif name in (*CATALOG, JESTER):
+            found.append(DataSet(name, path))
+        elif path.is_dir():
+            inside = [DataSet(entry.name.lower(), entry) for entry in sorted(path.iterdir()) if entry.is_dir()]
+            inside = [data_set for data_set in inside if data_set.name in (*CATALOG, JESTER)]
+            if not inside:
+                raise DataError(f"{path}: no known data set found; give its name: mq2007={path}")
+            found += inside
+        else:
+            raise DataError(f"{path}: does not exist")
+    return found
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A scorer to train: its name in tables, and how it is made."""
+
+    title: str
+    kind: str
+    settings: dict[str, Any]
+
+
+RECIPES = {
+    "lightgbm": Recipe("LightGBM", "lightgbm", {"loss": "regression"}),
+    "lightgbm-lambdarank": Recipe("LightGBM lambdarank", "lightgbm", {"loss": "lambdarank"}),
+    "catboost": Recipe("CatBoost", "catboost", {"loss": "QueryRMSE"}),
+    "catboost-yetirank": Recipe("CatBoost YetiRank", "catboost", {"loss": "YetiRank"}),
+    "lambdaloss": Recipe("NN", "net", {"loss": "lambdaloss"}),
+    "plrank": Recipe("PL-Rank-3", "net", {"loss": "plrank"}),
+    "policy-gradient": Recipe("Policy Gradient", "net", {"loss": "policy-gradient"}),
+    "stochasticrank": Recipe("StochasticRank", "net", {"loss": "stochasticrank"}),
+}
+DETERMINISTIC_SCORERS = ("catboost", "lightgbm", "lambdaloss")
+STOCHASTIC_SCORERS = ("plrank", "policy-gradient", "stochasticrank")
+
+
+def recipe(scorer: str, data: str) -> Recipe:
+    """How a scorer is made for a data set: CatBoost is trained with YetiRank on Yahoo, QueryRMSE elsewhere."""
+    if scorer == GIVEN:
+        return Recipe("given scores", GIVEN, {})
+    if scorer not in RECIPES:
+        raise ValueError(f"unknown scorer {scorer!r}; expected one of {', '.join(RECIPES)}")
+    chosen = RECIPES[scorer]
+    return (
+        replace(RECIPES["catboost-yetirank"], title="CatBoost") if (scorer, data) == ("catboost", "yahoo") else chosen
+    )
 
 
 @dataclass(frozen=True, eq=False)

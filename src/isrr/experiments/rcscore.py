@@ -17,8 +17,7 @@ from isrr.counting import percent
 from isrr.data.queries import FloatArray, Queries
 from isrr.experiments import coverage
 from isrr.experiments.pools import Pool
-from isrr.experiments.procedure import EvaluatedPath, always
-from isrr.experiments.protocol import N_THRESHOLDS, K, Protocol
+from isrr.experiments.protocol import N_THRESHOLDS, EvaluatedPath, K, Protocol, always
 from isrr.experiments.repetition import run_splits
 from isrr.experiments.result import Rows
 from isrr.gains import discount, gain_of, ideal_dcg

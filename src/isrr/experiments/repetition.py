@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from isrr.data.queries import FloatArray, IntArray
 from isrr.experiments.pools import Pool
-from isrr.experiments.procedure import Procedure
+from isrr.experiments.protocol import Procedure
 
 CALIBRATION_SHARE, SEED = 0.25, 20230
 
@@ -36,33 +36,14 @@ class Runs:
         """Where nothing was certified."""
         return np.isnan(self.utility)
 
-    @property
-    def coverage(self) -> float | None:
-        """Share of the runs with a certificate in which the promise held on the test part, as in the paper."""
-        return self._over_certified(self.kept, np.mean)
-
-    @property
-    def violations(self) -> float:
-        """Share of all runs in which a promise was made and did not hold on the test part."""
-        return float((~self.kept & ~self.abstained).mean())
-
-    @property
-    def mean_utility(self) -> float | None:
-        """Over the runs with a certificate."""
-        return self._over_certified(self.utility, np.mean)
-
-    @property
-    def utility_deviation(self) -> float | None:
-        """Over the runs with a certificate."""
-        return self._over_certified(self.utility, np.std)
+    def over_certified(self, values: NDArray[Any], statistic: Callable[..., Any] = np.mean) -> float | None:
+        """A statistic over the runs with a certificate; None where there is none."""
+        return None if self.abstained.all() else float(statistic(values[~self.abstained]))
 
     @property
     def gain_certified(self) -> float | None:
         """FairGain over the runs with a certificate, as in the paper."""
-        return self._over_certified(self.gain, np.mean)
-
-    def _over_certified(self, values: NDArray[Any], statistic: Callable[..., Any]) -> float | None:
-        return None if self.abstained.all() else float(statistic(values[~self.abstained]))
+        return self.over_certified(self.gain)
 
     @property
     def gain_overall(self) -> float:

@@ -10,8 +10,7 @@ from typing import Any
 
 import isrr
 from isrr.errors import DataError
-from isrr.experiments.datasets import DataSet
-from isrr.experiments.pools import Pool, Pools
+from isrr.experiments.pools import DataSet, Pool, Pools
 from isrr.files import write_atomically
 from isrr.parallel import available_cores
 

@@ -13,8 +13,8 @@ import numpy as np
 from isrr.calibration.calibrate import calibrate
 from isrr.data.queries import Queries
 from isrr.data.synthetic import SHAPES, generate
+from isrr.experiments.pools import RECIPES
 from isrr.experiments.protocol import KEEP, K
-from isrr.experiments.recipes import RECIPES
 from isrr.experiments.repetition import CALIBRATION_SHARE
 from isrr.experiments.result import Job, Record, Rows
 from isrr.gains import ndcg

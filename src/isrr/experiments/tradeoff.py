@@ -6,8 +6,7 @@ import numpy as np
 
 from isrr.calibration.path import SearchPath
 from isrr.experiments.pools import Pool
-from isrr.experiments.procedure import EvaluatedPath
-from isrr.experiments.protocol import K, Protocol
+from isrr.experiments.protocol import EvaluatedPath, K, Protocol
 from isrr.experiments.repetition import splits
 from isrr.experiments.result import Rows
 from isrr.ranker.gpl import GPLRanker
