@@ -102,7 +102,7 @@ def _jobs(
 
 def _work(jobs: dict[str, list["Job"]], folder: Path) -> None:
     """Do what is not remembered, saying how much is left, and draw each result when its pieces are there."""
-    from isrr.experiments.output import draw
+    from isrr.experiments.result import draw
 
     clock = _Clock({result: sum(job.remembered() is None for job in pieces) for result, pieces in jobs.items()})
     for result, pieces in jobs.items():

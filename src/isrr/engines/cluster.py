@@ -11,10 +11,11 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from isrr.errors import DataError, EngineError, MissingExtraError
 from isrr.parallel import Progress
@@ -41,25 +42,12 @@ _IN_PYTHON = re.compile(r"^Traceback .*?\n(?P<said>[\w.]+: [^\n]+)", re.DOTALL |
 _UNREADABLE = ("FAILED_READ_FILE", "PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "CANNOT_READ_FILE_FOOTER")
 
 
-class Call(Generic[Answer]):
-    """A call made in a separate thread, so that Ctrl-C reaches the thread that waits, and never a socket of py4j."""
-
-    def __init__(self, action: Callable[[], Answer]):
-        self._action = action
-        self._answers: list[Answer] = []
-        self._failures: list[BaseException] = []
-
-    def __call__(self) -> None:
-        try:
-            self._answers.append(self._action())
-        except BaseException as error:
-            self._failures.append(error)
-
-    def answer(self) -> Answer:
-        """What it returned; or what it raised."""
-        if self._failures:
-            raise self._failures[0]
-        return self._answers[0]
+def _answer(action: Callable[[], Answer], answer: Future[Answer]) -> None:
+    """Call in a separate thread, so that Ctrl-C reaches the thread that waits, and never a socket of py4j."""
+    try:
+        answer.set_result(action())
+    except BaseException as error:
+        answer.set_exception(error)
 
 
 def session(master: str | None) -> Any:
@@ -99,8 +87,8 @@ def _started(start: Callable[[], Answer]) -> Answer:
     """
     from pyspark import SparkContext
 
-    call = Call(start)
-    thread = Thread(target=call, daemon=True)
+    answer = Future[Answer]()
+    thread = Thread(target=_answer, args=(start, answer), daemon=True)
     thread.start()
     try:
         while thread.is_alive():
@@ -110,7 +98,7 @@ def _started(start: Callable[[], Answer]) -> Answer:
             with suppress(KeyboardInterrupt):
                 time.sleep(POLL)
         raise
-    return call.answer()
+    return answer.result()
 
 
 def reading_session(master: str | None, *, whole_files: bool) -> Any:
@@ -179,11 +167,11 @@ def _followed(action: Callable[[], Answer], context: Any, progress: Progress | N
             seen[0] = _tasks(context.statusTracker(), group)
             thread.join(POLL)
 
-    call = Call(work)
-    thread = InheritableThread(target=call, daemon=True)
+    answer = Future[Answer]()
+    thread = InheritableThread(target=_answer, args=(work, answer), daemon=True)
     thread.start()
     if progress:
-        InheritableThread(target=Call(watch), daemon=True).start()
+        InheritableThread(target=_answer, args=(watch, Future[None]()), daemon=True).start()
     try:
         while thread.is_alive():
             thread.join(POLL)
@@ -192,7 +180,7 @@ def _followed(action: Callable[[], Answer], context: Any, progress: Progress | N
     except BaseException:
         context.cancelJobGroup(group)
         raise
-    return call.answer()
+    return answer.result()
 
 
 def _tasks(tracker: Any, group: str) -> tuple[int, int]:

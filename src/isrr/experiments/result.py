@@ -1,10 +1,14 @@
-"""A result on disk: one JSON file per result and pool, with everything needed to redo it; made once, then read."""
+"""A result on disk: one JSON file per result and pool, with everything needed to redo it; made once, then read.
+
+From these records come the tables of a result and its figures.
+"""
 
 import json
 import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,8 @@ from isrr.errors import DataError
 from isrr.experiments.pools import DataSet, Pool, Pools
 from isrr.files import write_atomically
 from isrr.parallel import available_cores
+from isrr.report import figures
+from isrr.report.tables import write_tables
 
 Record = dict[str, Any]
 Rows = list[dict[str, Any]]
@@ -98,3 +104,47 @@ def machine() -> str:
         names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
         model = names[0] if names else model
     return f"{model}, {available_cores()} cores, Python {platform.python_version()}"
+
+
+def draw(result: str, records: list[Record], folder: Path) -> list[Path]:
+    """Write the tables and figures of one result; the files written."""
+    experiment = import_module(f"isrr.experiments.{result}")
+    folder.mkdir(parents=True, exist_ok=True)
+    written = write_tables(experiment.rows(records), folder / result, getattr(experiment, "READING", ""))
+    if hasattr(experiment, "averages"):
+        written += write_tables(
+            experiment.averages(records), folder / f"{result}-averages", experiment.READING_AVERAGES
+        )
+    picture = _PICTURES.get(result)
+    for record in records if picture else ():
+        assert picture is not None
+        file = folder / f"{result}-{record['data']}-{record['scorer']}"
+        picture(record, f"{record['title']} on {record['data']}", file)
+        written += [file.with_suffix(suffix) for suffix in (".png", ".svg")]
+    return written
+
+
+def _histograms(record: Record, title: str, file: Path) -> None:
+    deterministic = record["deterministic"]
+    panels = [
+        {
+            "name": f"{figures_of['by']}: {figures_of['name']}",
+            "utilities": figures_of["utilities"],
+            "level": figures_of["target"] * (deterministic if "deterministic" in figures_of["promise"] else 1.0),
+            "deterministic": deterministic,
+        }
+        for figures_of in record["procedures"]
+    ]
+    figures.utility_histograms(panels, title, file)
+
+
+def _decays(record: Record, title: str, file: Path) -> None:
+    figures.decay_curves(record["decays"], title, file)
+
+
+_PICTURES: dict[str, Callable[[Any, str, Path], None]] = {
+    "tradeoff": figures.threshold_curves,
+    "coverage": _histograms,
+    "stochastic": _histograms,
+    "decay": _decays,
+}
