@@ -11,17 +11,16 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import asdict
+from importlib.resources import files
 
 import msgspec
 
 from isrr.serve import shapes
 from isrr.serve.current import Snapshot
-from isrr.serve.decoding import decoded
 from isrr.serve.http import Answer, App, Endpoint
 from isrr.serve.metrics import CONTENT_TYPE
 from isrr.serve.openapi import document
-from isrr.serve.page import PAGE
-from isrr.serve.ranking import Made, Refusal, Wanted, make, wanted
+from isrr.serve.ranking import Made, Wanted, make, wanted
 from isrr.serve.schema import (
     BatchRequest,
     BatchResponse,
@@ -31,8 +30,10 @@ from isrr.serve.schema import (
     RankedItem,
     RankRequest,
     RankResponse,
+    Refusal,
     TeiRequest,
     TeiResult,
+    decoded,
 )
 from isrr.serve.served_log import log_line
 from isrr.serve.settings import Settings
@@ -46,6 +47,9 @@ CANDIDATES = [{"id": "a", "score": 2.1}, {"id": "b", "score": 1.9}, {"id": "c", 
 ONE = {"query_id": "q7", "session": "u42", "k": 2, "items": CANDIDATES}
 IN_COHERES = {"model": "isrr", "query": "q7", "session": "u42", "top_n": 2, "documents": CANDIDATES}
 IN_TEIS = {"query": "q7", "session": "u42", "texts": ["a", "b", "c"], "scores": [2.1, 1.9, 0.3]}
+# Candidates on the certificate's scale, their exposure over 100 draws, and the list of each visitor. Everything comes
+# from `/info` and `/preview`, so the page itself holds nothing of the certificate and needs no key.
+PAGE = files("isrr.serve").joinpath("page.html").read_bytes()
 POSTED = (400, 401, 408, 413, 422, 503)
 
 
@@ -162,7 +166,7 @@ class Service:
 
     async def page(self, body: bytes) -> Answer:
         """A page to try the service."""
-        return Answer(PAGE.encode(), kind="text/html; charset=utf-8")
+        return Answer(PAGE, kind="text/html; charset=utf-8")
 
     def _made(self, snapshot: Snapshot, ask: Wanted) -> Made:
         """Make the list, log it, count it; in this order, so that nothing is served that is not in the log."""

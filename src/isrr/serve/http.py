@@ -11,8 +11,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from isrr.serve.metrics import ServiceMetrics
-from isrr.serve.ranking import Refusal
-from isrr.serve.schema import Problem
+from isrr.serve.schema import Problem, Refusal
 from isrr.serve.settings import Settings
 
 log = logging.getLogger("isrr.serve")

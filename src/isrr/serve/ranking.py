@@ -14,17 +14,9 @@ from isrr.errors import DataError
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.serving import ServedList
 from isrr.serve.current import Snapshot
-from isrr.serve.schema import CertificateNote, Groups, Id, RankRequest
+from isrr.serve.schema import CertificateNote, Groups, Id, RankRequest, Refusal
 
 ID, SCORE, GROUP = map(attrgetter, ("id", "score", "group"))
-
-
-class Refusal(Exception):
-    """A request that is understood and cannot be served; becomes an answer with this status and these headers."""
-
-    def __init__(self, status: int, message: str, **headers: str) -> None:
-        super().__init__(message)
-        self.status, self.headers = status, headers
 
 
 class Wanted(NamedTuple):

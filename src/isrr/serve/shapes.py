@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import msgspec
 
-from isrr.serve.ranking import Made, Refusal, Wanted, checked_names, grouped
-from isrr.serve.schema import CohereRequest, CohereResult, Document, Groups, Id, TeiRequest, TeiResult
+from isrr.serve.ranking import Made, Wanted, checked_names, grouped
+from isrr.serve.schema import CohereRequest, CohereResult, Document, Groups, Id, Refusal, TeiRequest, TeiResult
 
 NO_SCORES = (
     "this service ranks by scores, not by text; expected a score in each document, or 'scores' with one per document"
