@@ -5,6 +5,7 @@ import re
 import numpy as np
 
 from isrr.counting import percent
+from isrr.data._order_kernels import hash_queries
 from isrr.data.queries import Queries
 
 _CLICKS = re.compile(r"click|purchase|conver|bought|order(s|ed)$|cart|booking|booked", re.IGNORECASE)
@@ -46,8 +47,6 @@ def looks_like_clicks(queries: Queries, column_name: str, k: int, has_position: 
 
 def _repeated_lists(queries: Queries) -> float:
     """The share of queries of at least two items that have exactly the items of an earlier one."""
-    from isrr.data._order_kernels import hash_queries
-
     if queries.items is None:
         return 0.0
     codes = queries.items.by_appearance()[1].astype(np.float64)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from isrr.data._order_kernels import count_into_place
 from isrr.data.identifiers import Ids
 from isrr.errors import DataError
 
@@ -43,8 +44,6 @@ class Grouping:
 
     @classmethod
     def _by_id(cls, ids: Ids) -> "Grouping":
-        from isrr.data._order_kernels import count_into_place
-
         runs = ids.runs()
         names, codes = ids.take(runs).by_appearance()
         lengths = np.diff(runs, append=len(ids))

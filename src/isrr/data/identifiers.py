@@ -17,6 +17,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from isrr.data._order_kernels import hash_texts
 from isrr.errors import DataError, shown
 
 _BEYOND_INT64 = 2**63
@@ -133,8 +134,6 @@ class Ids:
             >>> Ids(np.array([7])).hashes() == Ids.of(["7"], "item_ids", 1).hashes()
             array([ True])
         """
-        from isrr.data._order_kernels import hash_texts
-
         texts = self.texts
         _, ends, letters = texts.buffers()
         offsets = np.frombuffer(ends, np.int64)[texts.offset : texts.offset + len(texts) + 1]

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from isrr.data._kernels import NOT_TEXT, find_comment_ids
+from isrr.data._order_kernels import reorder_rows
 from isrr.data.grouping import offsets_of
 from isrr.data.identifiers import Ids, identifiers_in_text
 from isrr.data.letor_lines import Bytes, Lines, Range, Syntax, bad_line, lines_of, ranges_of
@@ -141,8 +143,6 @@ def _by_size(offsets: IntArray, lines: Lines) -> Queries:
 
 def _by_id(data: Bytes, ranges: list[Range], lines: Lines, name: str) -> Queries:
     """Queries of the rows that name the same one; the runs of a query are brought together."""
-    from isrr.data._order_kernels import reorder_rows
-
     place: dict[str, int] = {}
     ids = chain.from_iterable(_ids(data, name, part, runs) for part, runs in zip(ranges, lines.runs, strict=True))
     codes = np.fromiter((place.setdefault(text_id, len(place)) for text_id in ids), np.int64)
@@ -165,8 +165,6 @@ def _matrix(lines: Lines) -> NDArray[np.float32] | None:
 
 def _ids(data: Bytes, name: str, part: Range, runs: IntArray) -> Iterator[str]:
     """The query id of each run of a range."""
-    from isrr.data._kernels import NOT_TEXT
-
     for first in range(0, len(runs), 4096):
         for _, start, stop in runs[first : first + 4096].tolist():
             try:
@@ -177,8 +175,6 @@ def _ids(data: Bytes, name: str, part: Range, runs: IntArray) -> Iterator[str]:
 
 def _item_ids(ranges: list[Range], n_rows: IntArray) -> NDArray[Any] | None:
     """The id in the comment of each row, in file order; None where a row has none."""
-    from isrr.data._kernels import find_comment_ids
-
     ids: list[str] = []
     for (_, text), rows in zip(ranges, n_rows, strict=True):
         spans = np.empty((rows, 2), np.int64)

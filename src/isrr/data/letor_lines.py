@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from isrr.data import _kernels, _text_kernels
 from isrr.data.queries import FloatArray, IntArray
 from isrr.errors import DataError
 
@@ -87,11 +88,9 @@ class Lines(NamedTuple):
 
 def ranges_of(data: Bytes, n_threads: int) -> list[Range]:
     """Byte ranges of whole lines, each ending in a line end; the last line is given one where it has none."""
-    from isrr.data._kernels import line_start
-
-    stop = line_start(data, data.size)
+    stop = _kernels.line_start(data, data.size)
     n_ranges = max(1, min(n_threads, stop // _BYTES_PER_THREAD))
-    cuts = [0, *(line_start(data, part * stop // n_ranges) for part in range(1, n_ranges)), stop]
+    cuts = [0, *(_kernels.line_start(data, part * stop // n_ranges) for part in range(1, n_ranges)), stop]
     ranges = [Range(start, data[start:end]) for start, end in pairwise(cuts) if start < end]
     if stop < data.size:
         ranges.append(Range(stop, np.frombuffer(data[stop:].tobytes() + b"\n", np.uint8)))
@@ -100,8 +99,6 @@ def ranges_of(data: Bytes, n_threads: int) -> list[Range]:
 
 def lines_of(data: Bytes, ranges: list[Range], syntax: Syntax) -> Lines:
     """Measure the ranges, make room, and parse each straight into its rows."""
-    from isrr.data import _kernels
-
     with ThreadPoolExecutor(max(1, len(ranges))) as pool:
         each = pool.map if len(ranges) > 1 else map
         measured = list(each(_kernels.measure, [part.text for part in ranges]))
@@ -155,8 +152,6 @@ def bad_line(data: Bytes, name: str, code: int, byte: int, previous: int = 0, li
         previous: The feature index before that, or the one whose value it is.
         limit: What keeps feature indices small, in words.
     """
-    from isrr.data import _kernels, _text_kernels
-
     assert code != _kernels.UNMEASURED, f"{name}: a good line with feature {previous} was measured as narrower"
     start = int(_kernels.line_start(data, byte))
     line = 1 + int(np.count_nonzero(data[:start] == 10))

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from isrr.data import _order_kernels
 from isrr.data.identifiers import Ids, identifier_keys
 from isrr.parallel import over_queries
 
@@ -28,13 +29,11 @@ def falling_order(
         >>> falling_order(np.array([0, 3]), np.array([1.0, 3.0, 2.0]), np.array([7]), None)
         array([1, 2, 0], dtype=int32)
     """
-    from isrr.data._order_kernels import sort_queries
-
     order, tied = np.empty(scores.size, np.int32), np.ones(query_ids.size, np.bool_)
     queries, names = np.zeros(query_ids.size, np.uint64), NO_IDS
 
     def sort(start: int, stop: int) -> None:
-        sort_queries(offsets, scores, queries, names, start, stop, order, tied)
+        _order_kernels.sort_queries(offsets, scores, queries, names, start, stop, order, tied)
 
     over_queries(sort, offsets)
     if tied.any():
@@ -67,11 +66,9 @@ def repeats(offsets: NDArray[np.int64], items: Ids) -> NDArray[np.int64]:
         >>> repeats(np.array([0, 3]), Ids(np.array([5, 6, 5])))
         array([2])
     """
-    from isrr.data._order_kernels import mark_repeats
-
     names = items.held.view(np.uint64) if isinstance(items.held, np.ndarray) else items.hashes()
     suspect = np.empty(offsets.size - 1, np.bool_)
-    over_queries(lambda start, stop: mark_repeats(offsets, names, start, stop, suspect), offsets)
+    over_queries(lambda start, stop: _order_kernels.mark_repeats(offsets, names, start, stop, suspect), offsets)
     rows = np.flatnonzero(np.repeat(suspect, np.diff(offsets)))
     if rows.size == 0:
         return rows
@@ -85,8 +82,6 @@ def sum_largest(
     offsets: NDArray[np.int64], values: NDArray[np.float64], factors: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Σ_j factors[j] · (the j-th largest value of each list), (n_lists,)."""
-    from isrr.data import _order_kernels
-
     out = np.empty(offsets.size - 1)
 
     def add_up(start: int, stop: int) -> None:

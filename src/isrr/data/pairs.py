@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from isrr.data._trec_kernels import hash_words, whole_numbers
 from isrr.data.files import What
 from isrr.data.identifiers import Ids
 from isrr.data.numbers import unfit
@@ -68,8 +69,6 @@ def checked(pairs: Pairs, what: What) -> Pairs:
 
 def identifiers_of(names: Any) -> Ids:
     """Ids from Arrow text: integers where all are written as one would write them, else text."""
-    from isrr.data._trec_kernels import whole_numbers
-
     numbers = np.empty(len(names), np.int64)
     if whole_numbers(*_letters(names), numbers):
         return Ids(numbers)
@@ -78,8 +77,6 @@ def identifiers_of(names: Any) -> Ids:
 
 def hashes_of(names: Any) -> IntArray:
     """A hash of each of some Arrow texts, (n,)."""
-    from isrr.data._trec_kernels import hash_words
-
     hashes = np.empty(len(names), np.int64)
     hash_words(*_letters(names), hashes)
     return hashes

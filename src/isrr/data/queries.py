@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isrr.counting import counted
+from isrr.data._order_kernels import count_tied, hash_queries
 from isrr.data.grouping import Grouping
 from isrr.data.identifiers import Coded, Ids, identifier_keys, joined_groups, joined_identifiers
 from isrr.data.numbers import LARGEST, finite, numbers
@@ -208,8 +209,6 @@ class Queries:
 
     def _fingerprint(self, column: FloatArray | None) -> str:
         """32 hex digits that name the query ids, a column of numbers, relevance, and grades outside the list."""
-        from isrr.data._order_kernels import hash_queries
-
         sums = self._hashes(self.keys, column, self.relevance).sum(axis=0)
         if self.unretrieved is not None:
             offsets, grades = self.unretrieved
@@ -225,8 +224,6 @@ class Queries:
         self, keys: NDArray[np.uint64], first: FloatArray | None, second: FloatArray | None
     ) -> NDArray[np.uint64]:
         """Two hashes a query, of its key and of two columns, (n_queries, 2); they add up over queries."""
-        from isrr.data._order_kernels import hash_queries
-
         columns = (np.empty(0) if column is None else column for column in (first, second))
         hashes: NDArray[np.uint64] = hash_queries(self.offsets, keys, *columns)
         return hashes
@@ -259,8 +256,6 @@ class Queries:
             >>> Queries.from_arrays(scores=[3.0, 1.0, 1.0, 0.0], group=[4]).tied_places(2)
             array([1])
         """
-        from isrr.data._order_kernels import count_tied
-
         scores, order, counts = self.need_scores(), self.by_score, np.empty(len(self), np.int64)
         over_queries(lambda start, stop: count_tied(self.offsets, scores, order, k, start, stop, counts), self.offsets)
         return counts

@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrr.counting import counted
+from isrr.data._order_kernels import mark_repeats
+from isrr.data._trec_kernels import find_judgments
 from isrr.data.ordering import Ties
 from isrr.data.pair_files import Format, read_pairs
 from isrr.data.pairs import Pairs, hashes_of, identifiers_of, some
@@ -89,8 +91,6 @@ class _Lists:
         return found
 
     def _refuse_repeats(self) -> None:
-        from isrr.data._order_kernels import mark_repeats
-
         names, suspect = self.hashes.view(np.uint64), np.empty(self.codes.size, np.bool_)
         over_queries(lambda start, stop: mark_repeats(self.offsets, names, start, stop, suspect), self.offsets)
         for query in np.flatnonzero(suspect):
@@ -210,8 +210,6 @@ def _graded(lists: _Lists, query_codes: IntArray, qrels: Pairs) -> tuple[FloatAr
 
 def _matched(offsets: IntArray, items: IntArray, judged: IntArray, judged_items: IntArray) -> tuple[IntArray, IntArray]:
     """The judgment of each row, −1 for none; and of each judgment the first on the same item of the query."""
-    from isrr.data._trec_kernels import find_judgments
-
     found, first = np.empty(len(items), np.int64), np.empty(len(judged_items), np.int64)
     table = (offsets, items, judged, judged_items)
     over_queries(lambda start, stop: find_judgments(*table, start, stop, found, first), offsets)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from isrr.counting import counted
+from isrr.data import _trec_kernels
 from isrr.data.files import What
 from isrr.data.letor import bytes_of
 from isrr.data.letor_lines import Bytes, Range, ranges_of
@@ -68,12 +69,10 @@ def parse_trec(data: Bytes, what: What, name: str, n_threads: int = 1) -> Pairs:
         >>> parse_trec(np.frombuffer(b"q1 0 a 2\\nq1 0 b 0\\n", np.uint8), "qrels", "text").values
         array([2., 0.])
     """
-    from isrr.data._trec_kernels import count_rows
-
     ranges = ranges_of(data, n_threads)
     with ThreadPoolExecutor(max(1, len(ranges))) as pool:
         each = pool.map if len(ranges) > 1 else map
-        n_rows = list(each(count_rows, [part.text for part in ranges]))
+        n_rows = list(each(_trec_kernels.count_rows, [part.text for part in ranges]))
         if sum(n_rows) == 0:
             raise DataError(f"{name}: no rows; expected lines like {SYNTAX[what].line}")
         values = np.empty(sum(n_rows))
@@ -103,8 +102,6 @@ def _line(data: Bytes, byte: int) -> int:
 
 def _parsed(part: Range, values: FloatArray, data: Bytes, what: What, name: str) -> _Part:
     """Parse a range of lines, its numbers straight into `values`."""
-    from isrr.data import _trec_kernels
-
     syntax, n_rows = SYNTAX[what], len(values)
     spans, runs, long = (np.empty((n_rows, width), np.int64) for width in (2, 3, 3))
     n_runs, n_long, code, byte, n_fields = _trec_kernels.parse_lines(
@@ -142,11 +139,9 @@ def _slip(n_fields: int, what: What) -> str:
 
 def _texts(text: Bytes, spans: NDArray[Any]) -> tuple[Any, int | None]:
     """Words of the text as Arrow strings, or the first that is none."""
-    from isrr.data._trec_kernels import gather
-
     offsets = np.concatenate(([0], np.cumsum(spans[:, 1] - spans[:, 0])))
     names = np.empty(offsets[-1], np.uint8)
-    seen, has_nul = gather(text, spans, offsets, names)
+    seen, has_nul = _trec_kernels.gather(text, spans, offsets, names)
     column = pa.Array.from_buffers(pa.large_string(), len(spans), [None, pa.py_buffer(offsets), pa.py_buffer(names)])
     if seen < 128 and not has_nul:
         return column, None
