@@ -96,10 +96,6 @@ def _line_of_row(data: Bytes, row: int) -> int:
     return next(islice(written, row, None))
 
 
-def _line(data: Bytes, byte: int) -> int:
-    return 1 + int(np.count_nonzero(data[:byte] == 10))
-
-
 def _parsed(part: Range, values: FloatArray, data: Bytes, what: What, name: str) -> _Part:
     """Parse a range of lines, its numbers straight into `values`."""
     syntax, n_rows = SYNTAX[what], len(values)
@@ -109,7 +105,8 @@ def _parsed(part: Range, values: FloatArray, data: Bytes, what: What, name: str)
     )
 
     def refusal(byte: int, said: str) -> DataError:
-        return DataError(f"{name}:{_line(data, part.start + byte):,}: {said}")
+        line = 1 + int(np.count_nonzero(data[: part.start + byte] == 10))
+        return DataError(f"{name}:{line:,}: {said}")
 
     if code == _trec_kernels.FIELDS:
         raise refusal(byte, f"{counted(n_fields, 'field')}{_slip(n_fields, what)}; expected {syntax.line}")

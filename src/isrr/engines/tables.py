@@ -78,9 +78,12 @@ def shared_columns(files: Sequence[object], footers: Sequence[Footer], named: Ma
             raise DataError(
                 f"{file}: has other columns than {first}: {difference}; expected the same columns in all files"
             )
-    if others:
-        for file, footer in zip(files, footers, strict=True):
-            _refuse_made_ids(file, footer)
+    made = next((file for file, footer in zip(files, footers, strict=True) if footer.made_ids), None)
+    if others and made is not None:
+        raise DataError(
+            f"{made}: its query ids were made from positions, so they clash with those of the next file; expected "
+            "real query ids, or all queries in one file"
+        )
     return columns
 
 
@@ -112,14 +115,6 @@ def _differences(
     for role, name in columns_of(file, footer.columns, named).roles.items():
         if columns.roles.get(role) != name:
             yield f"{name!r} besides"
-
-
-def _refuse_made_ids(file: object, footer: Footer) -> None:
-    if footer.made_ids:
-        raise DataError(
-            f"{file}: its query ids were made from positions, so they clash with those of the next file; expected "
-            "real query ids, or all queries in one file"
-        )
 
 
 @dataclass(frozen=True)

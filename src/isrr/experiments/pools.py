@@ -188,7 +188,8 @@ class Pools:
             return _divided(data_set.name, scorer, chosen.title, queries)
         assert queries.segments is not None
         aside = queries.segments.astype(str) == "validation"
-        return _with_relevant(data_set.name, scorer, chosen.title, queries[aside], queries[~aside])
+        kept = [part[has_relevant(part)] for part in (queries[aside], queries[~aside])]
+        return Pool(data_set.name, scorer, chosen.title, *kept)
 
     def _parts(self, data_set: DataSet) -> tuple[Queries, ...]:
         if data_set not in self._read:
@@ -237,8 +238,3 @@ def _divided(data: str, scorer: str, title: str, queries: Queries) -> Pool:
     queries = queries[has_relevant(queries)]
     aside = split_mask(queries.keys, VALIDATION_SHARE)
     return Pool(data, scorer, title, queries[aside], queries[~aside])
-
-
-def _with_relevant(data: str, scorer: str, title: str, validation: Queries, judged: Queries) -> Pool:
-    kept = [part[has_relevant(part)] for part in (validation, judged)]
-    return Pool(data, scorer, title, *kept)

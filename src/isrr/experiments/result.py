@@ -138,13 +138,9 @@ def _histograms(record: Record, title: str, file: Path) -> None:
     figures.utility_histograms(panels, title, file)
 
 
-def _decays(record: Record, title: str, file: Path) -> None:
-    figures.decay_curves(record["decays"], title, file)
-
-
 _PICTURES: dict[str, Callable[[Any, str, Path], None]] = {
     "tradeoff": figures.threshold_curves,
     "coverage": _histograms,
     "stochastic": _histograms,
-    "decay": _decays,
+    "decay": lambda record, title, file: figures.decay_curves(record["decays"], title, file),
 }

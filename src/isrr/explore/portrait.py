@@ -125,7 +125,9 @@ def portray(found: Retraced) -> Portrait:
             groups.add(np.array(names, object)[number], before[rows], after[rows], gains[rows])
 
     def named(grade: Any) -> str:
-        return f"{grade:g}" if intervals is None else _between(intervals, int(grade))
+        if intervals is None:
+            return f"{grade:g}"
+        return f"{intervals[int(grade)]:.3g} to {intervals[int(grade) + 1]:.3g}"
 
     return Portrait(
         len(tested),
@@ -213,10 +215,6 @@ def _grade(relevance: FloatArray, intervals: FloatArray | None) -> NDArray[Any]:
     if intervals is None:
         return relevance
     return np.clip(np.searchsorted(intervals, relevance, "right") - 1, 0, N_INTERVALS - 1)
-
-
-def _between(intervals: FloatArray, i: int) -> str:
-    return f"{intervals[i]:.3g} to {intervals[i + 1]:.3g}"
 
 
 def _largest(groups: tuple[Share, ...]) -> tuple[Share, ...]:

@@ -109,10 +109,8 @@ def _found_again(
         tested, others = queries[order[p.n_set_aside :]], validation or queries[order[: p.n_set_aside]]
     counted = np.any([promise.measure.counts(tested) for promise in outcome.promises], axis=0)
     tested = tested if counted.all() else tested[counted]
-    if validation is not None and _shared(tested, validation):
-        raise DataError("some validation queries are also tested on; expected other queries")
+    if validation is not None:
+        shared = FindShared.among(validation, made_ids=tested.made_ids or validation.made_ids)
+        if shared.summary([tested]):
+            raise DataError("some validation queries are also tested on; expected other queries")
     return tested, others
-
-
-def _shared(tested: Queries, validation: Queries) -> bool:
-    return bool(FindShared.among(validation, made_ids=tested.made_ids or validation.made_ids).summary([tested]))

@@ -147,7 +147,9 @@ def decay_curves(records: Sequence[Mapping[str, Any]], title: str, file: Path) -
     """
     figure, first = axes(6.4, 3.0)
     first.remove()
-    shades = _shades(len(records))
+    from matplotlib import colormaps  # `axes` says how to install it
+
+    shades = [colormaps["viridis"](x) for x in np.linspace(0.0, 0.9, len(records))]
     for subplot, name, label in zip(
         figure.subplots(1, 2), ("risk", "disparity"), ("risk, 1 − NDCG@5", "disparity"), strict=True
     ):
@@ -190,12 +192,6 @@ def exposure_over_time(moments: ArrayLike, items: ArrayLike, groups: ArrayLike |
     subplot.xaxis.set_major_formatter(dates)
     subplot.legend(frameon=False, fontsize=8)
     save(figure, file)
-
-
-def _shades(n: int) -> list[Any]:
-    from matplotlib import colormaps
-
-    return [colormaps["viridis"](x) for x in np.linspace(0.0, 0.9, n)]
 
 
 def _save_both(figure: Any, file: Path) -> None:
