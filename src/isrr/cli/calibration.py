@@ -7,30 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from isrr.cli import console, inputs
 from isrr.cli.clicks import calibrate_by_clicks
-from isrr.cli.console import (
-    ABSTAINED,
-    BROKEN,
-    compile_first,
-    keep_outcome,
-    progress,
-    say,
-    show_json,
-    show_outcome,
-    warn,
-)
-from isrr.cli.inputs import (
-    as_calibrated,
-    check_file,
-    judged_or_run,
-    opened,
-    opened_rows,
-    promised,
-    status_of,
-    warn_of_drift,
-    warn_of_no_promise,
-    warn_of_single_items,
-)
 from isrr.cli.ledger import check_ledger, ledger_at
 from isrr.cli.options import (
     TESTING,
@@ -125,24 +103,24 @@ def calibrate(
     from isrr.certificate import ranker_path
     from isrr.engines.source import read_any
 
-    promises = [promised(text, meaning) for text in promise]
-    check_file(out_file, read=(judged, judged_run["run"], judged_run["qrels"], validation))
+    promises = [inputs.promised(text, meaning) for text in promise]
+    inputs.check_file(out_file, read=(judged, judged_run["run"], judged_run["qrels"], validation))
     ranker_path(out_file)
     request = Request(
         tuple(promises), confidence, path, evidence, selection, seed, attempts, floor, distinct
     )  # refuses mistakes before reading
-    compile_first()
-    queries, named, name = judged_or_run(judged, judged_run, columns, request.columns)
+    console.compile_first()
+    queries, named, name = inputs.judged_or_run(judged, judged_run, columns, request.columns)
     check_ledger(Path(name), out_file)
     unjudged = {} if judged_run["unjudged"] is None else {"unjudged": judged_run["unjudged"]}
     others = None if validation is None else read_any(validation, request.columns, **columns, **unjudged)
-    with progress("calibrating", "tuning and certifying") as advance:
+    with console.progress("calibrating", "tuning and certifying") as advance:
         outcome = run(
             queries, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
             seed=seed, attempts=attempts, floor=floor, distinct=distinct, count_look=ledger_at(Path(name), out_file),
             progress=advance, **named, **where,
         )  # fmt: skip
-    keep_outcome(outcome, out_file, as_json=as_json)
+    console.keep_outcome(outcome, out_file, as_json=as_json)
 
 
 @with_columns("query", "item", "score", "item_group")
@@ -165,10 +143,10 @@ def start(
     from isrr.promises.promise import Promise as Asked
 
     asked = Asked.parse(promise)
-    check_file(out_file, read=(scored,))
+    inputs.check_file(out_file, read=(scored,))
     ranker_path(out_file)
-    compile_first()
-    keep_outcome(run(scored, asked, explore=explore, **columns), out_file, as_json=as_json)
+    console.compile_first()
+    console.keep_outcome(run(scored, asked, explore=explore, **columns), out_file, as_json=as_json)
 
 
 @with_columns("query", "item", "score", "relevance", "item_group")
@@ -201,19 +179,19 @@ def rank(
     from isrr.engines.rankings import TakeGlance, write_rankings
     from isrr.status import ranker_in_force
 
-    outcome = opened(ranker, trust_edited)
+    outcome = inputs.opened(ranker, trust_edited)
     kinds = (".parquet",) if where["engine"] == "spark" else (".parquet", ".csv", ".jsonl")
-    check_file(out_file, *kinds, read=(ranker, scored))
+    inputs.check_file(out_file, *kinds, read=(ranker, scored))
     places = k or outcome.k
-    in_force = ranker_in_force(outcome, status_of(ranker, outcome)[0])
-    warn_of_no_promise(ranker, outcome, in_force, "using")
-    with opened_rows(scored, columns, where) as rows:
-        with progress("looking") as advance:
+    in_force = ranker_in_force(outcome, inputs.status_of(ranker, outcome)[0])
+    inputs.warn_of_no_promise(ranker, outcome, in_force, "using")
+    with inputs.opened_rows(scored, columns, where) as rows:
+        with console.progress("looking") as advance:
             seen = rows.run(TakeGlance.of(outcome, places), advance)
-        warn_of_drift(outcome, seen.n_outside / max(seen.n_rows, 1))
-        with progress("ranking", "writing") as advance:
+        inputs.warn_of_drift(outcome, seen.n_outside / max(seen.n_rows, 1))
+        with console.progress("ranking", "writing") as advance:
             write_rankings(in_force, rows, out_file, places, session, advance)
-    say(f"{counted(seen.n_queries, 'query')}, {counted(seen.n_places, 'place')} written to {out_file}")
+    console.say(f"{counted(seen.n_queries, 'query')}, {counted(seen.n_places, 'place')} written to {out_file}")
 
 
 @with_columns("query", "item", "score", "relevance", "segment", "item_group")
@@ -237,38 +215,42 @@ def check(
     """
     from isrr.calibration.check import check as run
 
-    outcome = opened(ranker, trust_edited)
-    judged_run = as_calibrated(judged_run, outcome)
-    queries, named, name = judged_or_run(judged, judged_run, columns, [c for p in outcome.promises for c in p.columns])
-    with progress("checking") as advance:
+    outcome = inputs.opened(ranker, trust_edited)
+    judged_run = inputs.as_calibrated(judged_run, outcome)
+    queries, named, name = inputs.judged_or_run(
+        judged, judged_run, columns, [c for p in outcome.promises for c in p.columns]
+    )
+    with console.progress("checking") as advance:
         found = run(outcome, queries, progress=advance, **named, **where)
     if found.data == outcome.provenance.data:
-        warn("these are the calibration queries, on which the ranker was chosen; use new ones to check the promise")
-    warn_of_drift(outcome, found.scores_outside)
-    warn_of_single_items(found.single_items, name)
+        console.warn(
+            "these are the calibration queries, on which the ranker was chosen; use new ones to check the promise"
+        )
+    inputs.warn_of_drift(outcome, found.scores_outside)
+    inputs.warn_of_single_items(found.single_items, name)
     for warning in found.warnings:
-        warn(warning)
-    warn_of_no_promise(ranker, outcome, outcome.ranker, "measuring")
+        console.warn(warning)
+    inputs.warn_of_no_promise(ranker, outcome, outcome.ranker, "measuring")
     if as_json:
-        show_json(asdict(found))
+        console.show_json(asdict(found))
     else:
-        say(str(found))
+        console.say(str(found))
     if outcome.abstained:
-        raise typer.Exit(ABSTAINED)
+        raise typer.Exit(console.ABSTAINED)
     if any(kept.verdict == "broken" for kept in found.promises):
-        raise typer.Exit(BROKEN)
+        raise typer.Exit(console.BROKEN)
 
 
 def show(ranker: RankerFile, as_json: AsJson = False, trust_edited: Trust = False) -> None:
     """Show a ranker file in readable form, and whether its certificate is still valid."""
-    outcome = opened(ranker, trust_edited)
-    standing, words = status_of(ranker, outcome)
+    outcome = inputs.opened(ranker, trust_edited)
+    standing, words = inputs.status_of(ranker, outcome)
     if not as_json:
-        show_outcome(outcome, None if outcome.abstained else words)
+        console.show_outcome(outcome, None if outcome.abstained else words)
         return
     if standing != "valid":
-        warn(f"{ranker} is {words}")
-    show_json(json.loads(ranker.read_text(encoding="utf-8")))
+        console.warn(f"{ranker} is {words}")
+    console.show_json(json.loads(ranker.read_text(encoding="utf-8")))
 
 
 @with_columns("query", "item", "score", "relevance", "segment", "item_group")
@@ -293,15 +275,17 @@ def plan(
     from isrr.calibration.plan import plan as run
     from isrr.engines.source import read_any
 
-    asked = promised(promise, meaning)
+    asked = inputs.promised(promise, meaning)
     queries = None
     if pilot is not None or judged_run["run"] is not None or judged_run["qrels"] is not None:
-        source, named, name = judged_or_run(pilot, judged_run, columns, asked.columns)
+        source, named, name = inputs.judged_or_run(pilot, judged_run, columns, asked.columns)
         queries = read_any(source, asked.columns, **named)
     made = run(queries, asked, confidence, power=power, utility=utility, deviation=deviation)
     if queries is not None:
-        warn_of_single_items(float((queries.n_items == 1).mean()), name)
+        inputs.warn_of_single_items(float((queries.n_items == 1).mean()), name)
     if as_json:
-        show_json({**vars(made), "promise": str(made.promise), "milestones": [asdict(m) for m in made.milestones]})
+        console.show_json(
+            {**vars(made), "promise": str(made.promise), "milestones": [asdict(m) for m in made.milestones]}
+        )
     else:
-        say(str(made))
+        console.say(str(made))

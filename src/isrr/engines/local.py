@@ -9,16 +9,7 @@ from typing import Any
 from isrr.data.blocks import parquet_batches
 from isrr.data.columns import Cast
 from isrr.data.queries import Queries
-from isrr.engines.tables import (
-    Footer,
-    TakeSpans,
-    apart,
-    footer_of,
-    ids_by_block,
-    refuse_without_rows,
-    shared_columns,
-    split_query,
-)
+from isrr.engines import tables
 from isrr.engines.task import Sum, Task, merged, summarise
 from isrr.errors import MissingExtraError
 from isrr.parallel import Progress, use_threads
@@ -68,8 +59,8 @@ class Files:
     spread: Spread = map
 
     def __post_init__(self) -> None:
-        refuse_without_rows(self.files, self._footers)
-        if not apart(self.run(TakeSpans())):
+        tables.refuse_without_rows(self.files, self._footers)
+        if not tables.apart(self.run(tables.TakeSpans())):
             self._refuse_split_queries()
 
     @property
@@ -78,13 +69,13 @@ class Files:
         return any(footer.made_ids for footer in self._footers)
 
     @cached_property
-    def _footers(self) -> list[Footer]:
-        return [footer_of(file) for file in self.files]
+    def _footers(self) -> list[tables.Footer]:
+        return [tables.footer_of(file) for file in self.files]
 
     @cached_property
     def columns(self) -> Cast:
         """Which column plays which role, in every file."""
-        return shared_columns(self.files, self._footers, self.named)
+        return tables.shared_columns(self.files, self._footers, self.named)
 
     def run(self, task: Task[Sum], progress: Progress | None = None) -> Sum:
         """The answer for all queries."""
@@ -102,11 +93,11 @@ class Files:
         seen: dict[str, Path] = {}
         for file in self.files:
             batches = parquet_batches(file, self.columns.only(["query"]).names)
-            for ids in ids_by_block(batches, self.columns, str(file)):
+            for ids in tables.ids_by_block(batches, self.columns, str(file)):
                 for query in ids:
                     if query in seen:
                         files = dict.fromkeys([str(seen[query]), str(file)])
-                        raise split_query(query, list(files))
+                        raise tables.split_query(query, list(files))
                     seen[query] = file
 
 
