@@ -83,6 +83,11 @@ class Outcome:
         """Length of the lists that the promise is about."""
         return self.ranker.k
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that the promises read, beside query, item and score."""
+        return tuple(dict.fromkeys(column for promise in self.promises for column in promise.columns))
+
     @cached_property
     def id(self) -> str:
         """A short name: the beginning of the digest of the content."""

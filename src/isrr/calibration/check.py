@@ -128,9 +128,8 @@ class MeasureOutcome:
     @property
     def roles(self) -> tuple[str, ...]:
         """The columns it reads."""
-        promised = [column for promise in self.outcome.promises for column in promise.columns]
         usual = ("query", "item", "score", "relevance", "segment", "item_group")
-        return tuple(dict.fromkeys((*usual, *promised)))
+        return tuple(dict.fromkeys((*usual, *self.outcome.columns)))
 
     def summary(self, blocks: Iterable[Queries]) -> Measured:
         """The answer for these blocks."""
@@ -343,9 +342,8 @@ def check(
         progress: Called with (done, total).
         where: See `isrr.engines.source.Where`.
     """
-    columns = [column for promise in outcome.promises for column in promise.columns]
     then = outcome.provenance.unjudged
-    where = counting_alike(with_values(where, columns), queries, then, engine)
+    where = counting_alike(with_values(where, outcome.columns), queries, then, engine)
     with closing(open_source(queries, engine, **where)) as source:
         found = source.run(MeasureOutcome(outcome), progress)
     refuse_other_policy(found.unjudged, then)

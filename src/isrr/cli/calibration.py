@@ -217,9 +217,7 @@ def check(
 
     outcome = inputs.opened(ranker, trust_edited)
     judged_run = inputs.as_calibrated(judged_run, outcome)
-    queries, named, name = inputs.judged_or_run(
-        judged, judged_run, columns, [c for p in outcome.promises for c in p.columns]
-    )
+    queries, named, name = inputs.judged_or_run(judged, judged_run, columns, outcome.columns)
     with console.progress("checking") as advance:
         found = run(outcome, queries, progress=advance, **named, **where)
     if found.data == outcome.provenance.data:

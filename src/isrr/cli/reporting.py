@@ -118,7 +118,7 @@ def _read(
     """The queries of a calibration, and its validation queries."""
     from isrr.engines.source import counting_alike, read_any
 
-    then, read = outcome.provenance.unjudged, [c for promise in outcome.promises for c in promise.columns]
+    then, read = outcome.provenance.unjudged, outcome.columns
     source, named, _ = judged_or_run(judged, as_calibrated(judged_run, outcome), columns, read)
     queries = read_any(source, read, **counting_alike(cast("Where", named), source, then))
     if validation is None:

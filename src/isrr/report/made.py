@@ -61,9 +61,9 @@ def report(
     explorer = portrait = None
     if queries is not None or where.get("run") is not None:
         then = outcome.provenance.unjudged
-        columns = [column for promise in outcome.promises for column in promise.columns]
-        judged = read_any(queries, columns, **counting_alike(where, queries, then))
-        others = None if validation is None else read_any(validation, columns, **counting_alike({}, validation, then))
+        judged = read_any(queries, outcome.columns, **counting_alike(where, queries, then))
+        alike = counting_alike({}, validation, then)
+        others = None if validation is None else read_any(validation, outcome.columns, **alike)
         found = retrace(outcome, judged, others, progress)
         explorer, portrait = explore(found), portray(found)
     return Report(page(outcome, explorer, portrait, command=command, fallen=fallen))
