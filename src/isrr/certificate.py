@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isrr.counting import counted, percent
+from isrr.counting import counted, in_segment, percent
 from isrr.data.unjudged import unjudged_in_words
 from isrr.errors import CertificateError
 from isrr.files import read_json, write_atomically
@@ -217,9 +217,8 @@ class Outcome:
         """The tested risk and its bound, for those who check."""
         lines = []
         for test in self.tests:
-            where = "" if test.segment is None else f" in segment {test.segment!r}"
             bound = "" if test.bound is None else f", upper bound {test.bound:.4f}"
-            lines.append(f"tested risk  {test.risk:.4f}{bound}{where}, p = {test.pvalue:.3g}")
+            lines.append(f"tested risk  {test.risk:.4f}{bound}{in_segment(test.segment)}, p = {test.pvalue:.3g}")
         several = len(self.promises) > 1
         for promise in self.promises:
             lines.append(f"             {f'of {str(promise)!r}: ' if several else ''}{promise.risk_in_words}")
@@ -344,9 +343,8 @@ class Abstention(Outcome):
         if self.frontier:
             lines.append("             estimates only: to promise a point of this frontier, use new queries")
         for test in self.tests if not self.frontier else ():
-            where = "" if test.segment is None else f" in segment {test.segment!r}"
             if test.level is not None and test.pvalue > (1 - self.confidence) / self.provenance.planned_looks:
-                most = f"{test.promise.at(test.level)}{where}"
+                most = f"{test.promise.at(test.level)}{in_segment(test.segment)}"
                 lines.append(f"limit        these queries prove at most {most}; to promise that, use new queries")
         return "\n".join(lines + self._provenance_lines() + self._risk_lines())
 

@@ -23,6 +23,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
+def in_segment(segment: str | None) -> str:
+    """Where something holds, to go on a sentence with; nothing where it holds for all queries."""
+    return "" if segment is None else f" in segment {segment!r}"
+
+
 def against(evidence: float, alarm_at: float) -> str:
     """Evidence against a promise, beside what revokes it.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, ClassVar, get_type_hints
 
-from isrr.counting import counted
+from isrr.counting import counted, in_segment
 from isrr.promises.promise import Promise
 from isrr.ranker.gpl import GPLRanker
 from isrr.scores.standardize import FAR
@@ -78,10 +78,9 @@ class Test:
         shown = self.promise.shown(self.measured)
         promised = f"promised {self.promise.limit(self.promise.target)}"
         proven = "" if self.level is None else f", proven {self.promise.limit(self.level)}"
-        where = "" if self.segment is None else f" in segment {self.segment!r}"
         title = self.promise.measure.title
         about = f"{shown} {title}" if self.promise.of == "deterministic" else f"{title} at {shown}"
-        return f"{about}{where} ({promised}{proven})"
+        return f"{about}{in_segment(self.segment)} ({promised}{proven})"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from isrr.calibration.table import Sums
 from isrr.calibration.tasks import refuse_single
 from isrr.certificate import Certificate, Outcome
-from isrr.counting import counted, percent
+from isrr.counting import counted, in_segment, percent
 from isrr.data.queries import FloatArray, Queries, joint_fingerprint
 from isrr.data.unjudged import n_unjudged, one_policy, policy_needed, refuse_other_policy, unjudged_in_words
 from isrr.engines.source import Where, counting_alike, open_source, with_values
@@ -294,7 +294,7 @@ class Check:
         left_out = f" ({self.n_skipped:,} more left out: no relevant item)" if self.n_skipped else ""
         lines = [f"{counted(self.n_queries, 'judged query')}{left_out}"]
         for kept in self.promises:
-            where = "" if kept.segment is None else f" in segment {kept.segment!r}"
+            where = in_segment(kept.segment)
             more = " (the interval contains the promise: judge more queries)" if kept.verdict == "unclear" else ""
             lines.append(
                 f"promise      {kept.promise}{where}: {kept.verdict}, measured {kept.value}{more}"

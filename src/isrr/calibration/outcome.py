@@ -11,7 +11,7 @@ from isrr.calibration.path import SearchPath
 from isrr.calibration.request import Request
 from isrr.calibration.table import Table
 from isrr.certificate import Abstention, Cause, Certificate
-from isrr.counting import counted
+from isrr.counting import counted, in_segment
 from isrr.data.queries import FloatArray
 from isrr.errors import PromiseError
 from isrr.findings import Estimate, Point, Provenance, Test
@@ -144,7 +144,7 @@ class Findings:
         unmet, unproven = [], []
         for sample, c in failing:
             promise, measured = sample.promise, sample.promise.shown(float(sample.measured()[c]))
-            best = f"{'fairest' if promise.safe_end == 'hot' else 'safest'} configuration{_where(sample)}"
+            best = f"{'fairest' if promise.safe_end == 'hot' else 'safest'} configuration{in_segment(sample.segment)}"
             if sample.queries_needed(c, delta) is None:
                 unmet.append(f"'{promise}' is not met even by the {best}, at {measured}")
             else:
@@ -180,7 +180,7 @@ class Findings:
             reason = f"{self._measured(c)} is met, but {tested} cannot prove it"
             return "too_few_queries", reason, self._tested_in(failing, delta) if failing else _no_number
         unmet = [
-            f"'{sample.promise}'{_where(sample)} is not met by any configuration; the best reaches "
+            f"'{sample.promise}'{in_segment(sample.segment)} is not met by any configuration; the best reaches "
             f"{sample.promise.shown(float(sample.measured()[int(np.argmax(self._better(sample)))]))}"
             for sample, ours in zip(self.found, met, strict=True)
             if not ours.any()
@@ -191,10 +191,9 @@ class Findings:
 
     def _measured(self, column: int) -> str:
         """What one configuration reaches, promise by promise."""
-        return " and ".join(
-            f"'{sample.promise}'{_where(sample)} (at {sample.promise.shown(float(sample.measured()[column]))})"
-            for sample in self.found
-        )
+        reached = [sample.promise.shown(float(sample.measured()[column])) for sample in self.found]
+        pairs = zip(self.found, reached, strict=True)
+        return " and ".join(f"'{each.promise}'{in_segment(each.segment)} (at {level})" for each, level in pairs)
 
     def _better(self, sample: Sample) -> FloatArray:
         """The promised quantity, turned so that more is better, (n_grid,)."""
@@ -232,10 +231,6 @@ def _highest(given: FloatArray, reached: FloatArray, target: float) -> float:
 
 def _no_number(span: Span) -> None:
     """No number of queries to test on helps."""
-
-
-def _where(sample: Sample) -> str:
-    return "" if sample.segment is None else f" in segment {sample.segment!r}"
 
 
 def quantiles(values: FloatArray) -> tuple[float, ...]:

@@ -12,7 +12,7 @@ from isrr.calibration.path import floor_arguments, front_path, learnable, set_as
 from isrr.calibration.request import Request
 from isrr.calibration.table import shuffled
 from isrr.calibration.tasks import TakeCensus, refuse_single
-from isrr.counting import counted
+from isrr.counting import counted, in_segment
 from isrr.data.queries import FloatArray, Queries
 from isrr.engines.source import Where, open_source, read_any
 from isrr.errors import PromiseError
@@ -274,11 +274,9 @@ def _first(gains: Sequence[float], least: float) -> int | None:
 
 def _refuse_few(n_queries: int, segment: str | None, promise: Promise) -> None:
     if n_queries < LEAST_PILOT:
-        where = "" if segment is None else f" in segment {segment!r}"
         without = ", or `utility=` and no pilot" if promise.metric.name == "ndcg" and segment is None else ""
-        raise PromiseError(
-            f"pilot queries with a relevant item{where}: {n_queries}; a plan needs {LEAST_PILOT}{without}"
-        )
+        found = f"pilot queries with a relevant item{in_segment(segment)}: {n_queries}"
+        raise PromiseError(f"{found}; a plan needs {LEAST_PILOT}{without}")
 
 
 def _guessed(promise: Promise, request: Request, power: float, utility: float | None, deviation: float) -> int | None:

@@ -28,6 +28,7 @@ from isrr.calibration.table import canonical_order
 from isrr.clicks.table import LIST_NAMES, Clicks, Keys, need, numbers, opened, read, seconds
 from isrr.data.identifiers import Ids
 from isrr.data.queries import FloatArray, IntArray, Queries
+from isrr.data.ragged import rows_within
 from isrr.data.served_log import ServedLists, log_parts
 from isrr.errors import DataError
 from isrr.noise import GOLDEN, mixed
@@ -352,7 +353,7 @@ def _gathered(
     for part in parts:
         list_of, new = _recognized(part, known)
         if new.size:
-            rows = _rows_of(part.offsets, new)
+            _, rows = rows_within(part.offsets, new)
             sizes = np.diff(part.offsets)[new]
             found = part.query_ids.take(new), part.items.take(rows), part.scores[rows]
             texts.append((*found, sizes, part.logger[new], part.leading[new]))
@@ -412,13 +413,6 @@ def _recognized(part: _Part, known: dict[tuple[int, int], int]) -> tuple[IntArra
 
 
 _SEEDS = (np.uint64(0x6C69737473), np.uint64(0x636C69636B73))
-
-
-def _rows_of(offsets: IntArray, lists: IntArray) -> IntArray:
-    """The rows of some lists, one after the other."""
-    sizes = np.diff(offsets)[lists]
-    starts = np.cumsum(sizes) - sizes
-    return np.repeat(offsets[lists] - starts, sizes) + np.arange(int(sizes.sum()))
 
 
 def _lists(

@@ -18,6 +18,7 @@ from isrr.clicks.impressions import Impressions, Rules, Unit
 from isrr.data.files import write_table
 from isrr.data.identifiers import Ids
 from isrr.data.queries import FloatArray, IntArray, Queries
+from isrr.data.ragged import rows_within
 from isrr.data.served_log import COLUMNS
 from isrr.gains import item_gains
 from isrr.ranker.gpl import GPLRanker
@@ -99,7 +100,7 @@ class Simulated:
         """The served-ranking log of these lists, in Arrow, one list a second."""
         queries, n, k = self.queries, self.query_of.size, self.ranker.k
         sizes = queries.n_items[self.query_of]
-        rows = np.repeat(queries.offsets[self.query_of] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+        _, rows = rows_within(queries.offsets, self.query_of)
         shown = (self.rankings >= 0).sum(axis=1)
         deterministic = np.where(
             np.arange(k) < sizes[:, None], queries.by_score[np.minimum(

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from isrr.certificate import Certificate, Outcome
-from isrr.counting import against, counted, percent
+from isrr.counting import against, counted, in_segment, percent
 from isrr.data.queries import Queries
 from isrr.data.unjudged import policy_needed, refuse_other_policy
 from isrr.errors import CertificateError, DataError, PromiseError
@@ -54,9 +54,8 @@ class Alarm:
     shortfall: float
 
     def __str__(self) -> str:
-        where = "" if self.segment is None else f" in segment {self.segment!r}"
         return (
-            f"'{self.promise}' is broken{where}: evidence {self.evidence:.3g} after "
+            f"'{self.promise}' is broken{in_segment(self.segment)}: evidence {self.evidence:.3g} after "
             f"{counted(self.n_judged, 'judged query')}; since about {self.since} "
             f"(query {self.since_query + 1:,}), by about {self.shortfall:.3f} (estimates)"
         )
@@ -258,17 +257,15 @@ class Monitor:
         lines += [f"warning      {self.selected}"] if self.selected else []
         lines += dict.fromkeys(f"promise      {watch.promise}" for watch in self._watches)
         for watch in self._watches:
-            where = "" if watch.segment is None else f" in segment {watch.segment!r}"
             lines.append(
-                f"kept so far  {watch.promise.kept_so_far(watch.kept)}{where}; "
+                f"kept so far  {watch.promise.kept_so_far(watch.kept)}{in_segment(watch.segment)}; "
                 f"{against(float(watch.process.evidence), len(self._watches) / self.delta)}"
             )
         lines += [f"note         {self.note}"] if self.note else []
         lines.append(f"alarm        {self.alarm or ('none' if self.n_counted else 'none (nothing was judged)')}")
         for watch in self._watches:
             if watch.losses:
-                where = "" if watch.segment is None else f" in segment {watch.segment!r}"
-                lines.append(f"tested risk  {np.mean(watch.losses):.4f}{where}")
+                lines.append(f"tested risk  {np.mean(watch.losses):.4f}{in_segment(watch.segment)}")
         lines += dict.fromkeys(f"             {watch.promise.risk_in_words}" for watch in self._watches)
         return "\n".join(lines)
 
