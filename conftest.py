@@ -2,5 +2,12 @@
 
 from importlib.util import find_spec
 
-_NEED_TORCH = ("losses/*.py", "batches.py", "replay.py", "training.py")
-collect_ignore_glob = [] if find_spec("torch") else [f"src/isrr/scores/{name}" for name in _NEED_TORCH]
+_NEEDED = {
+    "torch": ("losses/*.py", "batches.py", "net.py", "replay.py", "training.py"),
+    "lightgbm": ("lightgbm.py",),
+    "catboost": ("catboost.py",),
+    "xgboost": ("xgboost.py",),
+}
+collect_ignore_glob = [
+    f"src/isrr/scores/{name}" for library, names in _NEEDED.items() if not find_spec(library) for name in names
+]

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+import catboost
 import numpy as np
 
 from isrr.scores.boosted import AfterRound, BoostedScorer, Prepared
@@ -41,8 +42,6 @@ class CatBoostScorer(BoostedScorer):
         } | self.native
 
     def _train(self, train: Prepared, validation: Prepared, after_round: AfterRound) -> int:
-        import catboost
-
         class Watch:
             def after_iteration(self, info: Any) -> bool:
                 scores = info.metrics["validation"]
@@ -61,13 +60,9 @@ class CatBoostScorer(BoostedScorer):
         self._model.save_model(str(file), format="cbm")
 
     def _read(self, file: Path) -> None:
-        import catboost
-
         self._model = catboost.CatBoost().load_model(str(file), format="cbm")
 
 
 def _pool(prepared: Prepared) -> Any:
-    import catboost
-
     groups = np.repeat(np.arange(len(prepared.n_items)), prepared.n_items)
     return catboost.Pool(prepared.matrix, prepared.relevance, group_id=groups)

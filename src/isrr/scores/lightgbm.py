@@ -4,7 +4,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+import lightgbm
 import numpy as np
+from lightgbm.callback import CallbackEnv, EarlyStopException
 
 from isrr.errors import DataError
 from isrr.scores.boosted import AfterRound, BoostedScorer, Prepared
@@ -44,9 +46,6 @@ class LightGBMScorer(BoostedScorer):
         } | self.native
 
     def _train(self, train: Prepared, validation: Prepared, after_round: AfterRound) -> int:
-        import lightgbm
-        from lightgbm.callback import CallbackEnv, EarlyStopException
-
         if any((part.relevance != np.round(part.relevance)).any() for part in (train, validation)):
             raise DataError("LightGBM needs whole relevance grades (0, 1, 2, …); CatBoost and a net accept any")
         parameters = self.library_parameters()
@@ -73,6 +72,4 @@ class LightGBMScorer(BoostedScorer):
         self._booster.save_model(file, num_iteration=self._booster.best_iteration)
 
     def _read(self, file: Path) -> None:
-        import lightgbm
-
         self._booster = lightgbm.Booster(model_file=file)

@@ -9,12 +9,17 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
+import torch
+from safetensors.torch import load_file, save_file
+
 from isrr.data.queries import FloatArray, Queries
+from isrr.scores.batches import DeviceQueries
 from isrr.scores.features import FeatureMatrix, Normalize, feature_matrix, refuse_constant, refuse_gaps
 from isrr.scores.learnt import sample_of
 from isrr.scores.losses import LOSSES
 from isrr.scores.manifest import keep_model
 from isrr.scores.scorer import Scorer, TrainingInterruptedError, TrainingProgress, interruptible, mean_ndcg
+from isrr.scores.training import epochs, mlp, one_thread, predict
 
 
 @dataclass(kw_only=True, repr=False)
@@ -69,9 +74,6 @@ class NetScorer(Scorer):
         progress: TrainingProgress | None = None,
     ) -> Self:
         """Train; arguments as in `Scorer.fit`. With a folder, each epoch leaves a checkpoint and a manifest there."""
-        from isrr.scores.batches import DeviceQueries
-        from isrr.scores.training import epochs, mlp, one_thread
-
         device = _device(self.device)
         refuse_gaps(train)
         refuse_gaps(validation)
@@ -103,8 +105,6 @@ class NetScorer(Scorer):
         self, n_features: int, folder: Path | None, progress: TrainingProgress | None
     ) -> Callable[[int, float, dict[str, Any]], None]:
         """What to do after an epoch: keep the weights if they are the best, save a checkpoint, tell."""
-        from safetensors.torch import save_file
-
         best, model, checkpoints = -1.0, ("", ""), []
 
         def keep(epoch: int, value: float, state: dict[str, Any]) -> None:
@@ -132,10 +132,6 @@ class NetScorer(Scorer):
         return super().score(queries)
 
     def _predict(self, matrix: FeatureMatrix) -> Any:
-        import torch
-
-        from isrr.scores.training import mlp, one_thread, predict
-
         device = _device(self.device)
         net = mlp(matrix.shape[1], self.hidden)
         net.load_state_dict(self._kept())
@@ -143,13 +139,9 @@ class NetScorer(Scorer):
             return predict(net.to(device), torch.tensor(matrix, device=device)).numpy()
 
     def _write(self, file: Path) -> None:
-        from safetensors.torch import save_file
-
         save_file(self._kept(), file)
 
     def _read(self, file: Path) -> None:
-        from safetensors.torch import load_file
-
         self._weights = load_file(file)
 
     def _kept(self) -> dict[str, Any]:
@@ -158,8 +150,6 @@ class NetScorer(Scorer):
 
 
 def _device(name: str) -> Any:
-    import torch
-
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cuda" and not torch.cuda.is_available():

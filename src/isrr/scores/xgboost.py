@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+import xgboost
+
 from isrr.scores.boosted import AfterRound, BoostedScorer, Prepared
 from isrr.scores.features import FeatureMatrix
 
@@ -35,8 +37,6 @@ class XGBoostScorer(BoostedScorer):
         return parameters | ({"nthread": self.threads} if self.threads else {}) | self.native
 
     def _train(self, train: Prepared, validation: Prepared, after_round: AfterRound) -> int:
-        import xgboost
-
         def after_iteration(_self: Any, _model: Any, epoch: int, evals_log: Any) -> bool:
             return after_round(epoch + 1, float(evals_log["validation"]["ndcg@5"][-1]))
 
@@ -65,6 +65,4 @@ class XGBoostScorer(BoostedScorer):
         self._booster.save_model(file)
 
     def _read(self, file: Path) -> None:
-        import xgboost
-
         self._booster = xgboost.Booster({"nthread": self.threads} if self.threads else None, model_file=file)
