@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,8 +67,6 @@ def opened_rows(scored: str, columns: dict[str, Any], where: dict[str, Any]) -> 
 
 def status_of(ranker: Path, outcome: "Outcome") -> "tuple[Standing, str]":
     """Whether what a ranker file promises still stands, and the same in words."""
-    from datetime import UTC, datetime
-
     from isrr.status import read_status
 
     status, now = read_status(ranker, outcome.id), datetime.now(UTC)

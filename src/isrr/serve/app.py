@@ -17,9 +17,8 @@ import msgspec
 
 from isrr.serve import shapes
 from isrr.serve.current import Snapshot
-from isrr.serve.http import Answer, App, Endpoint
+from isrr.serve.http import Answer, App, Endpoint, document
 from isrr.serve.metrics import CONTENT_TYPE
-from isrr.serve.openapi import document
 from isrr.serve.ranking import Made, Wanted, make, wanted
 from isrr.serve.schema import (
     BatchRequest,

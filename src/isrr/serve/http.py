@@ -1,4 +1,7 @@
-"""HTTP without a framework: which endpoint answers, who is let in, how much at a time, and what is said otherwise."""
+"""HTTP without a framework: which endpoint answers, who is let in, how much at a time, and what is said otherwise.
+
+The OpenAPI document is made from the table of endpoints and the structs that requests are decoded with.
+"""
 
 import asyncio
 import hmac
@@ -6,6 +9,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -16,6 +20,14 @@ from isrr.serve.settings import Settings
 
 log = logging.getLogger("isrr.serve")
 JSON = "application/json"
+CODES = {
+    400: "Not JSON, or not HTTP.",
+    401: "The API key is missing or wrong.",
+    408: "The body did not arrive in time.",
+    413: "The body, the list or the batch is too long.",
+    422: "JSON, but not a request that can be served.",
+    503: "Too many requests at a time, or the log cannot be written; try again.",
+}
 LATE = "the body did not arrive within {:g} seconds"
 DRAINED = 4  # times the largest body that is read before the connection is cut
 Message = MutableMapping[str, Any]
@@ -167,3 +179,43 @@ class App:
             await send({"type": "lifespan.startup.failed", "message": str(error)})
             return
         await send({"type": "lifespan.shutdown.complete"})
+
+
+def document(endpoints: Iterable[Endpoint], settings: Settings) -> bytes:
+    """The document as JSON."""
+    endpoints = list(endpoints)
+    types = [Problem, *(kind for endpoint in endpoints for kind in (endpoint.takes, endpoint.gives) if kind)]
+    schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    named = {str(kind): schema for kind, schema in zip(types, schemas, strict=True)}
+
+    def content(kind: Any, media: str = JSON) -> dict[str, Any]:
+        return {media: {"schema": named.get(str(kind), {})}}
+
+    paths: dict[str, Any] = {}
+    for endpoint in endpoints:
+        summary = (endpoint.handler.__doc__ or "").strip().partition("\n")[0]
+        answers: dict[str, Any] = {"200": {"description": summary, "content": content(endpoint.gives, endpoint.kind)}}
+        for code in endpoint.codes:
+            gives = endpoint.gives if endpoint.open else Problem
+            answers[str(code)] = {"description": CODES[code], "content": content(gives)}
+        paths[endpoint.path] = {endpoint.method.lower(): {"summary": summary, "responses": answers}}
+        if endpoint.takes is not None:
+            body = content(endpoint.takes)
+            body[JSON]["example"] = endpoint.example
+            paths[endpoint.path]["post"]["requestBody"] = {"required": True, "content": body}
+    found: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "isrr",
+            "version": version("isrr"),
+            "description": "Send candidates with scores, get them in certified order. Other paths return 404, other "
+            f"methods 405. Lists of up to {settings.max_items:,} candidates, batches of up to "
+            f"{settings.max_queries:,} queries, bodies of up to {settings.max_body:,} bytes.",
+        },
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+    if settings.api_key is not None:
+        found["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        found["security"] = [{"key": []}]
+    return msgspec.json.encode(found)

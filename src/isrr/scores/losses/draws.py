@@ -17,6 +17,7 @@ from torch import Tensor
 from isrr.errors import ScorerError
 from isrr.gains import discount
 from isrr.parallel import over_queries
+from isrr.scores.losses._kernels import place_items
 
 # Weights are kept above this share of the heaviest: a score 690 below the best would vanish in double precision.
 LIGHTEST = -690.0
@@ -79,8 +80,6 @@ def place_on_host(upto: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         upto: Cumulated weights of the items, from the lightest to the heaviest, (n_queries, n_items).
         noise: Uniform in [0, 1), (n_queries, k, n_draws).
     """
-    from isrr.scores.losses._kernels import place_items
-
     refuse_divergence(upto)
     found, mass = torch.empty(noise.shape, dtype=torch.int64), torch.empty_like(noise)
     columns, results = (upto.numpy(), noise.numpy()), (found.numpy(), mass.numpy())

@@ -26,6 +26,7 @@ from torch import Generator, Tensor
 
 from isrr.gains import discount
 from isrr.parallel import over_queries
+from isrr.scores.losses._kernels import sum_gradients
 from isrr.scores.losses.draws import LIGHTEST, add_at, at, discounts, draw, refuse_divergence, uniforms
 
 
@@ -62,8 +63,6 @@ def on_host(
     scores: Tensor, gains: Tensor, mask: Tensor, k: int, n_draws: int, generator: Generator | None, rule: Rule
 ) -> Tensor:
     """One compiled loop over queries, draws and places, on several threads."""
-    from isrr.scores.losses._kernels import sum_gradients
-
     refuse_divergence(scores[mask])
     noise = uniforms(scores, k, n_draws, generator).numpy()
     summed = torch.zeros(scores.shape, dtype=torch.float64)

@@ -15,6 +15,7 @@ import torch
 from torch import Generator, Tensor
 
 from isrr.parallel import over_queries
+from isrr.scores.losses._kernels import sum_pairs
 from isrr.scores.losses.draws import discounts
 
 
@@ -31,8 +32,6 @@ def lambdaloss(
 
 def on_host(scores: Tensor, gains: Tensor, mask: Tensor, k: int) -> Tensor:
     """Pair by pair in one compiled loop, on several threads."""
-    from isrr.scores.losses._kernels import sum_pairs
-
     reach = min(k, scores.shape[1] - 1)
     out, step = torch.zeros_like(scores), _steps(k, reach, scores.double()).numpy()
     columns = scores.numpy(), gains.numpy(), mask.numpy(), step
