@@ -106,13 +106,7 @@ def described(kind: str | Callable[..., ArrayLike]) -> str:
     return kind if isinstance(kind, str) else str(getattr(kind, "__name__", kind))
 
 
-def dcg(
-    queries: Queries,
-    rankings: ArrayLike | None = None,
-    *,
-    k: int = 5,
-    gain: Gain = "exponential",
-) -> FloatArray:
+def dcg(queries: Queries, rankings: ArrayLike | None = None, *, k: int = 5, gain: Gain = "exponential") -> FloatArray:
     """DCG@k of given orders, or of the order by falling score.
 
     Args:

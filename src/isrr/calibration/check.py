@@ -327,11 +327,7 @@ class Check:
 
 
 def check(
-    outcome: Outcome,
-    queries: Any,
-    engine: str = "local",
-    progress: Progress | None = None,
-    **where: Unpack[Where],
+    outcome: Outcome, queries: Any, engine: str = "local", progress: Progress | None = None, **where: Unpack[Where]
 ) -> Check:
     """Check the promises of an outcome on new judged queries, and measure its ranker.
 

@@ -28,8 +28,7 @@ def train(
     model: Annotated[str, choice("model", "Kind of scorer: {values}.")] = "lightgbm",
     loss: Loss = "",
     validation: Annotated[
-        list[Path] | None,
-        typer.Option(help="Queries for early stopping; by default a fifth of the data."),
+        list[Path] | None, typer.Option(help="Queries for early stopping; by default a fifth of the data.")
     ] = None,
     test: Annotated[list[Path] | None, typer.Option(help="Queries on which to print NDCG@5 at the end.")] = None,
     grid: Annotated[

@@ -34,8 +34,7 @@ def serve(
         ),
     ] = None,
     rollout: Annotated[
-        bool,
-        typer.Option("--rollout", help="Roll out a certificate from clicks: split sessions at random."),
+        bool, typer.Option("--rollout", help="Roll out a certificate from clicks: split sessions at random.")
     ] = False,
     control: Annotated[float, typer.Option(help="In a rollout: share of sessions that get the order by score.")] = 0.5,
     budget: Annotated[

@@ -338,11 +338,7 @@ def _optional(column: Any, name: str) -> Keys:
 
 
 def _gathered(
-    parts: Iterable[_Part],
-    loggers: tuple[GPLRanker, ...],
-    rules: Rules,
-    counts: Counter[str],
-    source: str,
+    parts: Iterable[_Part], loggers: tuple[GPLRanker, ...], rules: Rules, counts: Counter[str], source: str
 ) -> Impressions:
     """Put parts together: distinct lists, one impression per draw, the first ones of each unit, one click per place."""
     known: dict[tuple[int, int], int] = {}

@@ -138,11 +138,7 @@ def judged_run(run: Pairs, qrels: Pairs, unjudged: Unjudged = "zero") -> Queries
     grades, elsewhere = _graded(lists, query_codes, qrels)
     judged = ~np.isnan(grades)
     queries = replace(
-        lists.queries(),
-        relevance=np.where(judged, grades, 0.0),
-        unretrieved=elsewhere,
-        absent={},
-        notes=notes,
+        lists.queries(), relevance=np.where(judged, grades, 0.0), unretrieved=elsewhere, absent={}, notes=notes
     )
     try:
         return settled(queries, judged, unjudged)

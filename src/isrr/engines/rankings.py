@@ -68,12 +68,7 @@ class TakeGlance:
 
 
 def write_rankings(
-    ranker: GPLRanker,
-    rows: InMemory | SparkRows,
-    target: Path,
-    k: int,
-    session: str | None,
-    progress: Progress | None,
+    ranker: GPLRanker, rows: InMemory | SparkRows, target: Path, k: int, session: str | None, progress: Progress | None
 ) -> None:
     """Rank every query and write a file, of the kind its suffix tells; on Spark a new folder of Parquet files."""
     if isinstance(rows, SparkRows):

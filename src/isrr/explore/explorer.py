@@ -187,10 +187,7 @@ def band_shape(found: Retraced, lead: Sample) -> tuple[FloatArray, FloatArray] |
 
 
 def banded(
-    cells: list[Sample],
-    delta: float,
-    levels: IntArray | None,
-    shape: tuple[FloatArray, FloatArray],
+    cells: list[Sample], delta: float, levels: IntArray | None, shape: tuple[FloatArray, FloatArray]
 ) -> tuple[float, ...]:
     """Targets that hold together, from levels at the whole delta; those are found where they are not given."""
     if levels is None:

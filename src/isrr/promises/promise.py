@@ -115,15 +115,10 @@ class Promise:
     ) -> None:
         about = named_metric(metric) if isinstance(metric, str) else metric
         ends = (0.0, float(bound)) if isinstance(bound, int | float) else bound
-        given: dict[str, Any] = {
-            "metric": about,
-            "k": k,
-            "at_least": at_least,
-            "at_most": at_most,
-            "of": of,
-            "per": per,
-        }
-        given |= {"bound": ends, "empty_query": about.empty_query if empty_query is None else empty_query}
+        policy = about.empty_query if empty_query is None else empty_query
+        given = dict(
+            metric=about, k=k, at_least=at_least, at_most=at_most, of=of, bound=ends, per=per, empty_query=policy
+        )
         for name, value in given.items():
             object.__setattr__(self, name, value)
         _check(self)

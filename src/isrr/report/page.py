@@ -191,10 +191,7 @@ def _tiles(outcome: Certificate | Abstention) -> str:
         ]
     else:
         needed = "no number is enough" if outcome.queries_needed is None else f"about {outcome.queries_needed:,}"
-        tiles += [
-            ("Tested on", counted(outcome.provenance.n_queries, "query")),
-            ("Queries needed", needed),
-        ]
+        tiles += [("Tested on", counted(outcome.provenance.n_queries, "query")), ("Queries needed", needed)]
     return "".join(f"<div><dt>{escape(name)}</dt><dd>{_unbroken(escape(value))}</dd></div>" for name, value in tiles)
 
 

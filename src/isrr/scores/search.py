@@ -131,12 +131,7 @@ class _Ledger:
 
 
 def _heading(make: Any, settings: dict[str, Any], train: Queries, validation: Queries) -> dict[str, Any]:
-    heading = {
-        "kind": make.kind,
-        "settings": settings,
-        "train": _digest(train),
-        "validation": _digest(validation),
-    }
+    heading = {"kind": make.kind, "settings": settings, "train": _digest(train), "validation": _digest(validation)}
     return json.loads(json.dumps(heading))  # type: ignore[no-any-return]
 
 

@@ -182,7 +182,7 @@ class App:
 
 
 def document(endpoints: Iterable[Endpoint], settings: Settings) -> bytes:
-    """The document as JSON."""
+    """The OpenAPI document, as JSON."""
     endpoints = list(endpoints)
     types = [Problem, *(kind for endpoint in endpoints for kind in (endpoint.takes, endpoint.gives) if kind)]
     schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")

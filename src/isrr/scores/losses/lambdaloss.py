@@ -44,11 +44,7 @@ def on_device(scores: Tensor, gains: Tensor, mask: Tensor, k: int) -> Tensor:
     """All pairs at once, or those within the band, in tensor operations."""
     n_items = scores.shape[1]
     order = scores.masked_fill(~mask, -torch.inf).sort(dim=1, descending=True, stable=True).indices
-    score, gain, inside = (
-        scores.gather(1, order),
-        gains.to(scores.dtype).gather(1, order),
-        mask.gather(1, order),
-    )
+    score, gain, inside = scores.gather(1, order), gains.to(scores.dtype).gather(1, order), mask.gather(1, order)
     reach = min(k, n_items - 1)
     if 2 * reach + 1 < n_items:
         step = _steps(k, reach, scores)
