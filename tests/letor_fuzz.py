@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 import letor_oracle
-from isrr.data.letor import parse_letor
+from isrr.data.letor import read_letor
 from isrr.errors import DataError
 
 SEEDS = [
@@ -52,7 +52,7 @@ def check(text: bytes) -> bool:
     expected = letor_oracle.parse(text)
     queries = refusal = None
     try:
-        queries = parse_letor(text)
+        queries = read_letor(text)
     except DataError as error:
         refusal = error
     assert (queries is None) == (expected is None), f"{text!r}: {refusal or 'parsed'}"

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import letor_oracle
-from isrr.data.letor import parse_letor, read_letor
+from isrr.data.letor import read_letor
 from isrr.errors import DataError
 from isrr.parallel import use_threads
 from letor_fuzz import check, inputs
@@ -47,11 +47,11 @@ def test_carriage_returns_and_a_last_line_without_end_are_fine():
 
 def test_any_blank_may_stand_before_the_last_feature():
     for blank in (b" ", b"\t", b"\r", b" \r\t"):
-        assert parse_letor(b"1 qid:1 1:2" + blank + b"3:4\n").features.tolist() == [[2, 0, 4]]
+        assert read_letor(b"1 qid:1 1:2" + blank + b"3:4\n").features.tolist() == [[2, 0, 4]]
 
 
 def test_an_index_may_have_leading_zeros():
-    assert parse_letor(b"1 qid:1 01:2 " + b"0" * 30 + b"2:4\n").features.tolist() == [[2, 4]]
+    assert read_letor(b"1 qid:1 01:2 " + b"0" * 30 + b"2:4\n").features.tolist() == [[2, 4]]
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,13 @@ def test_an_index_may_have_leading_zeros():
 def test_comments_become_item_ids_where_every_row_has_one(comments, ids):
     lines = [f"{row} qid:{row // 2} 1:2 {comment}\n" for row, comment in enumerate(comments)]
     text = "# heading\n\n".join(lines).encode()
-    found = parse_letor(text, comment_ids=True)
+    found = read_letor(text, comment_ids=True)
     assert (None if found.item_ids is None else found.item_ids.tolist()) == ids
-    assert parse_letor(text).item_ids is None
+    assert read_letor(text).item_ids is None
 
 
 def test_item_ids_follow_their_rows_when_queries_are_brought_together():
-    found = parse_letor(b"0 qid:a 1:1 # x\n1 qid:b 1:1 # y\n2 qid:a 1:1 # z\n", comment_ids=True)
+    found = read_letor(b"0 qid:a 1:1 # x\n1 qid:b 1:1 # y\n2 qid:a 1:1 # z\n", comment_ids=True)
     assert found.item_ids.tolist() == ["x", "z", "y"]
 
 
@@ -119,7 +119,7 @@ def test_a_cut_gzip_file_is_refused(tmp_path):
 )
 def test_a_bad_line_is_refused_by_name_line_and_column(text, message):
     with pytest.raises(DataError, match=message):
-        parse_letor(text)
+        read_letor(text)
 
 
 def test_a_missing_and_an_empty_file_are_named(tmp_path):
@@ -135,38 +135,38 @@ def test_group_sizes_stand_in_for_query_ids(tmp_path):
     sizes = tmp_path / "rank.query"
     sizes.write_text("1\n2\n")
     for group in ([1, 2], np.array([1, 2]), sizes):
-        queries = parse_letor(text, group=group)
+        queries = read_letor(text, group=group)
         assert queries.made_ids
         assert queries.offsets.tolist() == [0, 1, 3]
     with pytest.raises(DataError, match="add up to 4; expected the number of rows, 3"):
-        parse_letor(text, group=[1, 3])
+        read_letor(text, group=[1, 3])
     with pytest.raises(DataError, match=r"text:1: column 3: 'qid:1', but group sizes are given too"):
-        parse_letor(b"1 qid:1 1:2\n", group=[1])
+        read_letor(b"1 qid:1 1:2\n", group=[1])
     with pytest.raises(DataError, match=r"^text: group 1 has size 0; every query needs at least one item"):
-        parse_letor(text, group=[3, 0])
+        read_letor(text, group=[3, 0])
     sizes.write_text("1\ntwo\n")
     with pytest.raises(DataError, match=r"rank\.query: not a list of group sizes"):
-        parse_letor(text, group=sizes)
+        read_letor(text, group=sizes)
 
 
 def test_the_width_can_be_given():
-    assert parse_letor(b"1 qid:1 2:1\n", n_features=5).features.shape == (1, 5)
-    assert parse_letor(b"1 qid:1\n").features is None
+    assert read_letor(b"1 qid:1 2:1\n", n_features=5).features.shape == (1, 5)
+    assert read_letor(b"1 qid:1\n").features is None
     with pytest.raises(DataError, match="feature 6, but n_features is 5"):
-        parse_letor(b"1 qid:1 6:1\n", n_features=5)
+        read_letor(b"1 qid:1 6:1\n", n_features=5)
     with pytest.raises(ValueError, match="n_features must be at least 1, got 0"):
-        parse_letor(b"1 qid:1 6:1\n", n_features=0)
+        read_letor(b"1 qid:1 6:1\n", n_features=0)
 
 
 def test_indices_may_start_at_zero_when_said_so():
-    assert parse_letor(b"1 qid:1 0:3 2:1\n", zero_based=True).features.tolist() == [[3, 0, 1]]
-    assert parse_letor(b"1 qid:1 0:3\n", zero_based=True).features.tolist() == [[3]]
-    assert parse_letor(b"1 qid:1\n", zero_based=True).features is None
+    assert read_letor(b"1 qid:1 0:3 2:1\n", zero_based=True).features.tolist() == [[3, 0, 1]]
+    assert read_letor(b"1 qid:1 0:3\n", zero_based=True).features.tolist() == [[3]]
+    assert read_letor(b"1 qid:1\n", zero_based=True).features is None
 
 
 def test_ids_are_integers_only_when_all_are_written_so():
-    assert parse_letor(b"1 qid:7\n1 qid:-3\n").query_ids.tolist() == [7, -3]
-    assert parse_letor(b"1 qid:7\n1 qid:007\n").query_ids.tolist() == ["7", "007"]
+    assert read_letor(b"1 qid:7\n1 qid:-3\n").query_ids.tolist() == [7, -3]
+    assert read_letor(b"1 qid:7\n1 qid:007\n").query_ids.tolist() == ["7", "007"]
 
 
 @pytest.mark.parametrize("n_threads", [2, 3, 7])
@@ -175,12 +175,12 @@ def test_threads_change_nothing(n_threads, monkeypatch):
     rng = np.random.default_rng(20230)
     lines = [f"{rng.integers(3)} qid:{rng.integers(40) // 8} 1:{rng.random():.6f} {i + 2}:1" for i in range(200)]
     text = "\n".join(lines).encode()
-    one, many = parse_letor(text), parse_letor(text, n_threads=n_threads)
+    one, many = read_letor(text, n_threads=1), read_letor(text, n_threads=n_threads)
     for name in ("offsets", "query_ids", "relevance", "features", "rows"):
         np.testing.assert_array_equal(getattr(one, name), getattr(many, name))
     broken = text.replace(lines[150].encode(), b"1 qid:1 3:1 2:1")
     with pytest.raises(DataError, match="text:151: column 13: feature 2 follows feature 3"):
-        parse_letor(broken, n_threads=n_threads)
+        read_letor(broken, n_threads=n_threads)
 
 
 def test_threads_are_as_many_as_asked_for(monkeypatch):
@@ -205,7 +205,7 @@ SPELLINGS = ["{!r}", "{:.17e}", "{:+.60f}", "{:.20E}"]
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False), st.sampled_from(SPELLINGS))
 def test_a_float32_is_read_back_however_it_is_spelled(value, spelling):
     text = f"1 qid:1 1:{spelling.format(value)}\n".encode()
-    assert parse_letor(text).features[0, 0] == np.float32(float(spelling.format(value)))
+    assert read_letor(text).features[0, 0] == np.float32(float(spelling.format(value)))
 
 
 @settings(max_examples=300, deadline=None)
@@ -213,12 +213,12 @@ def test_a_float32_is_read_back_however_it_is_spelled(value, spelling):
 def test_fifteen_digits_are_rounded_to_the_nearest_float32(digits, places, exponent):
     whole, part = divmod(abs(digits), 10**places)
     written = f"{'-' * (digits < 0)}{whole}.{part:0{max(places, 1)}d}e{exponent}"
-    assert parse_letor(f"1 qid:1 1:{written}\n".encode()).features[0, 0] == np.float32(float(written))
+    assert read_letor(f"1 qid:1 1:{written}\n".encode()).features[0, 0] == np.float32(float(written))
 
 
 @pytest.mark.parametrize("written", ["1e-400", "0e999999999999", "1" + "0" * 50 + "e-50", "0." + "0" * 60 + "1e61"])
 def test_extreme_spellings_are_numbers_too(written):
-    value = parse_letor(f"1 qid:1 1:{written}\n".encode()).features[0, 0]
+    value = read_letor(f"1 qid:1 1:{written}\n".encode()).features[0, 0]
     assert math.isclose(value, float(written), rel_tol=1e-7)
 
 

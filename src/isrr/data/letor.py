@@ -31,7 +31,7 @@ Group = str | os.PathLike[str] | Sequence[int] | IntArray
 
 
 def read_letor(
-    path: str | os.PathLike[str],
+    source: str | os.PathLike[str] | bytes,
     *,
     group: Group | None = None,
     n_features: int | None = None,
@@ -39,10 +39,10 @@ def read_letor(
     comment_ids: bool = False,
     n_threads: int | None = None,
 ) -> Queries:
-    """Read a LETOR or SVMLight file, plain or .gz.
+    """Read a LETOR or SVMLight file, plain or .gz, or such text that is already in memory.
 
     Args:
-        path: The file.
+        source: Path of the file, or the text as bytes.
         group: For a file without `qid:`, the sizes of consecutive queries, or the file that lists them one a
             line, as LightGBM's `.query` does.
         n_features: Number of feature columns; by default the largest index in the file.
@@ -50,32 +50,16 @@ def read_letor(
         comment_ids: Take item ids from the comments, `#docid = GX000-00-0000000` or `# MED-1887`, where every row has
             one and none appears twice in a query.
         n_threads: Number of threads; by default as many as are in use everywhere, `isrr.parallel.threads`.
-    """
-    file = Path(path)
-    data = bytes_of(file)
-    syntax = Syntax(str(file), n_features, zero_based, with_qid=group is None)
-    return _parsed(data, syntax, group, comment_ids, n_threads or threads())
-
-
-def parse_letor(
-    text: bytes,
-    *,
-    name: str = "text",
-    group: Group | None = None,
-    n_features: int | None = None,
-    zero_based: bool = False,
-    comment_ids: bool = False,
-    n_threads: int = 1,
-) -> Queries:
-    """Read LETOR or SVMLight text that is already in memory; `name` stands for the file in errors.
 
     Example:
-        >>> parse_letor(b"2 qid:a 1:0.5 3:1e-2 # first\\n0 qid:a 2:7\\n").features
+        >>> read_letor(b"2 qid:a 1:0.5 3:1e-2 # first\\n0 qid:a 2:7\\n").features
         array([[0.5 , 0.  , 0.01],
                [0.  , 7.  , 0.  ]], dtype=float32)
     """
+    name = "text" if isinstance(source, bytes) else str(Path(source))
+    data = np.frombuffer(source, np.uint8) if isinstance(source, bytes) else bytes_of(Path(source))
     syntax = Syntax(name, n_features, zero_based, with_qid=group is None)
-    return _parsed(np.frombuffer(text, np.uint8), syntax, group, comment_ids, n_threads)
+    return _parsed(data, syntax, group, comment_ids, n_threads or threads())
 
 
 def bytes_of(file: Path) -> Bytes:
