@@ -97,10 +97,6 @@ def open_source(data: Any, engine: str = "local", **where: Unpack[Where]) -> Sou
         return SparkRows.open(data, **where)
     if engine == "dask" and not (where.get("trust_layout") and isinstance(data, str | os.PathLike)):
         raise DataError("on Dask, expected paths of Parquet files and trust_layout; rows are not regrouped there")
-    if isinstance(data, Queries):
-        given = [role for role, name in named.items() if name is not None and not role.startswith(VALUE)]
-        if given:
-            raise DataError(f"`{given[0]}=` is for tables; these queries are already in memory")
     if where.get("trust_layout") and isinstance(data, str | os.PathLike):
         return Files(matching_files(data), named, on_dask if engine == "dask" else map)
     return InMemory(read_any(data, **where))
@@ -121,7 +117,7 @@ def read_any(data: Any, columns: Sequence[str] = (), **where: Unpack[Where]) -> 
             raise DataError(f"`{next(iter(options))}=` is for reading queries; these are already in memory")
         given = next((role for role, name in named.items() if name is not None and not role.startswith(VALUE)), None)
         if given is not None:
-            raise DataError(f"`{given}=` is for tables; these are Queries already")
+            raise DataError(f"`{given}=` is for tables; these queries are already in memory")
         for name in where.get("values", ()):
             data.column(name)
         return data
