@@ -16,7 +16,7 @@ def rows() -> list[dict[str, Any]]:
     """Milliseconds of one gradient over 256 MSLR-shaped queries, about 120 items each, all on one thread."""
     import torch
 
-    from isrr.scores.losses import gradient_of
+    from isrr.scores.losses import GRADIENTS
 
     rng = np.random.default_rng(20230)
     lengths = np.clip(rng.lognormal(np.log(105), 0.55, N_QUERIES).astype(int), 5, 900)
@@ -26,7 +26,7 @@ def rows() -> list[dict[str, Any]]:
     generator = torch.Generator().manual_seed(1)
 
     def ours(loss: str, k: int) -> Callable[[], object]:
-        return lambda: gradient_of(loss)(*batch, k, N_DRAWS, generator)
+        return lambda: GRADIENTS[loss](*batch, k, N_DRAWS, generator)
 
     def theirs(gradient: Callable[..., object], *rest: object) -> Callable[[], object]:
         return lambda: [gradient(s, g, *rest) for s, g in zip(scores, gains, strict=True)]

@@ -7,13 +7,13 @@ import scores_oracles as oracles
 
 torch = pytest.importorskip("torch", reason="the losses need torch: pip install 'isrr[torch]'")
 
-from isrr.scores.losses import LOSSES, gradient, gradient_of, lambdaloss  # noqa: E402
+from isrr.scores.losses import GRADIENTS, gradient, lambdaloss  # noqa: E402
 from isrr.scores.losses.draws import draw, place_on_device, place_on_host  # noqa: E402
 from isrr.scores.losses.gradient import PL_RANK_3, PLACEMENT, POLICY  # noqa: E402
 
 SCORES = np.array([0.3, -0.5, 1.2, 0.0, 0.7])
 GAINS = np.array([1.0, 3.0, 0.0, 7.0, 1.0])
-DRAWN = [loss for loss in LOSSES if loss != "lambdaloss"]
+DRAWN = [loss for loss in GRADIENTS if loss != "lambdaloss"]
 
 
 def generator(seed):
@@ -35,7 +35,7 @@ def estimate(loss, scores, gains, k, n_draws, repeats, seed):
     tiled = torch.as_tensor(scores).repeat(repeats, 1)
     grades = torch.as_tensor(gains).repeat(repeats, 1)
     mask = torch.ones_like(tiled, dtype=torch.bool)
-    each = gradient_of(loss)(tiled, grades, mask, k, n_draws, generator(seed)).numpy()
+    each = GRADIENTS[loss](tiled, grades, mask, k, n_draws, generator(seed)).numpy()
     return each.mean(axis=0), each.std(axis=0, ddof=1) / np.sqrt(repeats)
 
 
@@ -86,26 +86,26 @@ def test_lambdaloss_equals_the_loop_over_pairs(k, pulls):
         assert (pull[row, len(mine) :] == 0).all()
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", GRADIENTS)
 def test_padding_moves_nothing(loss):
     rng = np.random.default_rng(5)
     lists = [rng.normal(size=n) for n in (1, 3, 6, 2)]
     gains, _ = padded([rng.integers(0, 4, size=len(mine)) for mine in lists])
     scores, mask = padded(lists)
     wide = torch.nn.functional.pad
-    narrow = gradient_of(loss)(scores, gains, mask, 5, 20_000, generator(6))
+    narrow = GRADIENTS[loss](scores, gains, mask, 5, 20_000, generator(6))
     padding = (0, 4)
-    wider = gradient_of(loss)(wide(scores, padding), wide(gains, padding), wide(mask, padding), 5, 20_000, generator(7))
+    wider = GRADIENTS[loss](wide(scores, padding), wide(gains, padding), wide(mask, padding), 5, 20_000, generator(7))
     assert (narrow[~mask] == 0).all()
     assert (wider[:, 6:] == 0).all()
     np.testing.assert_allclose(wider[:, :6], narrow, atol=0.15)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", GRADIENTS)
 def test_the_same_seed_gives_the_same_gradient(loss):
     scores, mask = padded([SCORES, SCORES[:3]], torch.float32)
     gains, _ = padded([GAINS, GAINS[:3]], torch.float32)
-    first, second = (gradient_of(loss)(scores, gains, mask, 5, 100, generator(8)) for _ in range(2))
+    first, second = (GRADIENTS[loss](scores, gains, mask, 5, 100, generator(8)) for _ in range(2))
     assert torch.equal(first, second)
 
 

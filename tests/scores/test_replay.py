@@ -8,7 +8,7 @@ from scores_data import made_queries
 torch = pytest.importorskip("torch", reason="the net needs torch: pip install 'isrr[torch]'")
 
 from isrr.scores.batches import DeviceQueries  # noqa: E402
-from isrr.scores.losses import LOSSES, gradient_of  # noqa: E402
+from isrr.scores.losses import GRADIENTS  # noqa: E402
 from isrr.scores.replay import Replay  # noqa: E402
 
 QUERIES = made_queries(150, seed=1)
@@ -30,13 +30,13 @@ def test_one_wide_bucket_holds_what_the_buckets_hold():
         assert not bucket.gains[row][~inside].any()
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", GRADIENTS)
 def test_what_stands_at_the_padding_pulls_at_nothing(loss):
     held = DeviceQueries(QUERIES, QUERIES.features, 5, CPU)
     (bucket,) = held.padded(torch.arange(20), 40).buckets
     scores = torch.randn(bucket.mask.shape, generator=torch.Generator().manual_seed(1))
     pulls = [
-        gradient_of(loss)(padded, bucket.gains, bucket.mask, 5, 50, torch.Generator().manual_seed(2))
+        GRADIENTS[loss](padded, bucket.gains, bucket.mask, 5, 50, torch.Generator().manual_seed(2))
         for padded in (scores, torch.where(bucket.mask, scores, 7.0))
     ]
     np.testing.assert_array_equal(*pulls)

@@ -16,7 +16,7 @@ from isrr.data.queries import FloatArray, Queries
 from isrr.scores.batches import DeviceQueries
 from isrr.scores.features import FeatureMatrix, Normalize, feature_matrix, refuse_constant, refuse_gaps
 from isrr.scores.learnt import sample_of
-from isrr.scores.losses import LOSSES
+from isrr.scores.losses import GRADIENTS
 from isrr.scores.manifest import keep_model
 from isrr.scores.scorer import Scorer, TrainingInterruptedError, TrainingProgress, interruptible, mean_ndcg
 from isrr.scores.training import epochs, mlp, one_thread, predict
@@ -40,7 +40,7 @@ class NetScorer(Scorer):
     """
 
     kind: ClassVar[str] = "net"
-    losses: ClassVar[tuple[str, ...]] = LOSSES
+    losses: ClassVar[tuple[str, ...]] = tuple(GRADIENTS)
     packages: ClassVar[tuple[str, ...]] = ("torch", "safetensors")
     suffix: ClassVar[str] = ".safetensors"
 

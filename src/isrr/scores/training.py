@@ -10,12 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from isrr.scores.batches import Batch, DeviceQueries, device_ndcg
-from isrr.scores.losses import gradient_of
+from isrr.scores.losses import GRADIENTS, Gradient
 from isrr.scores.losses.draws import refuse_divergence
 from isrr.scores.replay import Replay
 
 if TYPE_CHECKING:
-    from isrr.scores.losses import Gradient
     from isrr.scores.net import NetScorer
 
 _ROWS_AT_ONCE = 1 << 18
@@ -53,7 +52,7 @@ def epochs(
 ) -> Iterator[float]:
     """Train epoch by epoch; NDCG@5 on the validation queries after each. Ends within a batch when interrupted."""
     noise = torch.Generator(train.device)
-    step = partial(_step, net, _optimizer(net, scorer), gradient_of(scorer.loss), scorer, noise)
+    step = partial(_step, net, _optimizer(net, scorer), GRADIENTS[scorer.loss], scorer, noise)
     replay = Replay(train, step, noise) if train.device.type == "cuda" else None
     for epoch in range(scorer.epochs):
         order = np.random.default_rng((scorer.seed, epoch)).permutation(len(train))
@@ -77,7 +76,7 @@ def _optimizer(net: nn.Sequential, scorer: "NetScorer") -> torch.optim.Optimizer
 def _step(
     net: nn.Sequential,
     optimizer: torch.optim.Optimizer,
-    gradient: "Gradient",
+    gradient: Gradient,
     scorer: "NetScorer",
     noise: torch.Generator,
     batch: Batch,
