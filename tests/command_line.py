@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from functools import cache
 from importlib import import_module
 
@@ -45,7 +46,8 @@ def isrr(*arguments, cwd=None, env=None, timeout=300):
 def _loaded():
     """The process that waits, and the line to it; it ends when this one does."""
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    waiting = subprocess.Popen([sys.executable, "-P", __file__], stdin=there, start_new_session=True)
+    single = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # a fork has but the thread that forks
+    waiting = subprocess.Popen([sys.executable, "-P", __file__], stdin=there, env=single, start_new_session=True)
     there.close()
     atexit.register(here.close)
     assert here.recv(100) == b"loaded"
@@ -53,7 +55,7 @@ def _loaded():
 
 
 def _load():
-    """What commands import, and the kernels they share; on one thread, as others would be lost in a fork."""
+    """What commands import, and the kernels they share, on one thread."""
     for module in ("isrr.report.made", "isrr.engines.source", "isrr.engines.rankings", "rich.progress", "typer.main"):
         import_module(module)
     import numpy as np
@@ -67,7 +69,9 @@ def _load():
         judged = isrr.Queries.from_arrays(scores=scores, relevance=relevance, query_ids=np.arange(400) // 10)
         outcome = isrr.calibrate(judged, "ndcg@5 >= 10% of deterministic")
         isrr.check(outcome, judged)
+        isrr.plan(judged[:20], "ndcg@5 >= 10% of deterministic")
         outcome.ranker.propensity(outcome.ranker.rank_queries(judged), judged)
+    assert threading.active_count() == 1
 
 
 def _wait(line):
