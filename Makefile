@@ -12,8 +12,9 @@ serve: .venv/.serve  ## the service over the demo's ranker, on port 8080
 	test -f out/demo/ranker.json || $(BIN)/isrr demo --out out/demo
 	$(BIN)/isrr serve out/demo/ranker.json --port 8080 --workers 2 --log out/served
 
+test: export PYTHONDONTWRITEBYTECODE :=  # hundreds of processes start: compile modules once
 test: .venv/.dev  ## the whole test suite
-	$(BIN)/pytest -n auto --dist loadfile
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 check: .venv/.dev  ## style and types
 	$(BIN)/ruff check .

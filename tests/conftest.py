@@ -2,6 +2,8 @@
 
 import shutil
 import signal
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +18,36 @@ SWITCHES = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
+LONGEST = (
+    "test_spark.py", "test_whole_procedure.py", "guarantees/test_calibration.py", "test_commands.py", "test_docs.py",
+    "test_explorer.py", "test_server.py", "report/test_page.py", "test_odd_scores.py", "test_damaged.py",
+    "test_click_levels.py", "test_plan.py", "test_refusals.py", "test_cluster.py", "test_package.py",
+)  # fmt: skip
+COMPILING = """
+import numpy as np, isrr
+
+rng = np.random.default_rng(20230)
+ids = np.arange(400) // 10
+judged = isrr.Queries.from_arrays(scores=rng.normal(size=400), relevance=rng.choice(3, 400), query_ids=ids)
+isrr.calibrate(judged, "ndcg@5 >= 10% of deterministic")
+"""
+
+
+def pytest_configure(config):
+    """Compile what nearly every test needs before several processes do so, each for itself."""
+    from isrr.metrics.evaluate import kernels_are_compiled
+
+    if getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput"):
+        if not kernels_are_compiled():
+            subprocess.run([sys.executable, "-c", COMPILING], check=True)
+
+
+def pytest_collection_modifyitems(items):
+    """The longest files first, so that no process is left alone with one of them in the end."""
+    rank = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(
+        key=lambda item: min((rank[name] for name in LONGEST if str(item.path).endswith(name)), default=len(rank))
+    )
 
 
 def drop_stale_kernels():

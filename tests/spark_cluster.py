@@ -16,6 +16,15 @@ import pyarrow.parquet as pq
 
 LACKING = [name for name, there in (("pyspark", find_spec("pyspark")), ("java", shutil.which("java"))) if not there]
 MASTER = "local-cluster[2,1,1024]"
+DAEMON = """
+import isrr
+from isrr.engines import rankings, spark
+from pyspark.daemon import manager
+
+queries = isrr.Queries.from_arrays(scores=[2.0, 1.0, 0.0], relevance=[0, 1, 2], query_ids=["a"] * 3)
+isrr.evaluate(queries, [isrr.GPLRanker()])
+manager()
+"""  # what forks Python workers has everything loaded
 LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"  # Java that starts fast and computes little
 
 
@@ -32,16 +41,22 @@ def session(folder):
     for part in Path(pyspark.__file__).parent.iterdir():
         if part.name != "work":
             (home / part.name).symlink_to(part)
+    (folder / "modules").mkdir()
+    (folder / "modules" / "loaded_daemon.py").write_text(DAEMON)
     here = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(home)}
     settings = {
         "spark.driver.extraJavaOptions": f"{LIGHT} -Dlog4j2.configurationFile={QUIET}",
         "spark.executor.extraJavaOptions": LIGHT,
         "spark.executor.memory": "1g",
+        "spark.executorEnv.PYTHONPATH": f"{folder / 'modules'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+        "spark.python.daemon.module": "loaded_daemon",
         "spark.local.dir": str(folder),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.codegen.wholeStage": "false",  # to interpret a plan for a few rows is less work than to compile it
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
     with patch.dict(os.environ, here), pandas_unmentioned():
         started = SparkSession.builder.master(MASTER).config(map=settings).getOrCreate()

@@ -12,6 +12,12 @@ from isrr.promises.promise import Promise
 PROMISE = "ndcg@5 >= 90% of deterministic"
 
 
+@pytest.fixture(scope="module")
+def planned(judged):
+    """A plan for every query there is."""
+    return isrr.plan(judged, PROMISE)
+
+
 def test_a_plan_names_the_queries_needed_with_and_without_a_pilot(judged):
     guess = isrr.plan(None, "ndcg@5 >= 0.50", utility=0.55)
     assert 150 < guess.queries_needed < 350
@@ -34,9 +40,9 @@ def test_a_plan_names_the_queries_needed_with_and_without_a_pilot(judged):
         isrr.plan(judged, PROMISE, confidance=0.9)
 
 
-def test_the_steps_of_a_plan_lead_to_what_can_be_certified_and_one_beyond(judged):
-    for promise in ("ndcg@5 >= 98% of deterministic", PROMISE):
-        milestones = isrr.plan(judged, promise).milestones
+def test_the_steps_of_a_plan_lead_to_what_can_be_certified_and_one_beyond(judged, planned):
+    for plan in (planned, isrr.plan(judged, "ndcg@5 >= 98% of deterministic")):
+        milestones = plan.milestones
         gains, needs = zip(*((m.fairness_gain, m.queries_needed) for m in milestones), strict=True)
         assert list(gains) == sorted(set(gains))
         assert 3 <= len(needs) <= 7
@@ -44,13 +50,12 @@ def test_the_steps_of_a_plan_lead_to_what_can_be_certified_and_one_beyond(judged
         assert needs[-1] is None
 
 
-def test_a_plan_per_segment_is_that_of_the_neediest_one(judged):
+def test_a_plan_per_segment_is_that_of_the_neediest_one(judged, planned):
     segmented = Promise.parse(PROMISE, per="segment")
-    everywhere = isrr.plan(judged, PROMISE)
     apart = isrr.plan(judged, segmented)
     shares = {name: judged[judged.segments == name] for name in ("mobile", "desktop")}
     alone = [isrr.plan(part, PROMISE) for part in shares.values()]
-    assert apart.n_pilot == everywhere.n_pilot == sum(plan.n_pilot for plan in alone)
+    assert apart.n_pilot == planned.n_pilot == sum(plan.n_pilot for plan in alone)
     assert apart.queries_needed > 1.5 * max(plan.queries_needed for plan in alone)
     few = [q for name, n in (("mobile", 50), ("desktop", 3)) for q in np.flatnonzero(judged.segments == name)[:n]]
     with pytest.raises(PromiseError, match=r"in segment 'desktop': 3; a plan needs 10$"):
@@ -59,8 +64,8 @@ def test_a_plan_per_segment_is_that_of_the_neediest_one(judged):
         isrr.plan(None, segmented, utility=0.6)
 
 
-def test_a_plan_counts_the_queries_that_calibration_sets_aside(judged, monkeypatch):
-    needed, request = isrr.plan(judged, PROMISE).queries_needed, Request((Promise.parse(PROMISE),))
+def test_a_plan_counts_the_queries_that_calibration_sets_aside(judged, planned, monkeypatch):
+    needed, request = planned.queries_needed, Request((Promise.parse(PROMISE),))
     monkeypatch.setattr("isrr.calibration.needed.n_set_aside", lambda *_, **__: 0)
     tested = isrr.plan(judged, PROMISE).queries_needed
     assert tested < needed

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import replace
 
@@ -14,15 +13,11 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 import pytest
 
+from command_line import ISRR, isrr
 from isrr import Queries, load, read_queries, write_queries
 from isrr.status import Status
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
-
-
-def isrr(*arguments, cwd=None):
-    command = [sys.executable, "-m", "isrr", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300)
 
 
 @pytest.fixture(scope="module")
@@ -273,17 +268,7 @@ def test_help_and_version():
 def test_ctrl_c_leaves_the_old_file_whole(folder, ranker, tmp_path):
     target = tmp_path / "ranker.json"
     target.write_bytes(ranker.read_bytes())
-    command = [
-        sys.executable,
-        "-m",
-        "isrr",
-        "calibrate",
-        str(folder / "judged.parquet"),
-        "-p",
-        PROMISE,
-        "-o",
-        str(target),
-    ]
+    command = [*ISRR, "calibrate", str(folder / "judged.parquet"), "-p", PROMISE, "-o", str(target)]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     time.sleep(0.8)
     os.kill(running.pid, signal.SIGINT)

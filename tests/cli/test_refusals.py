@@ -12,15 +12,11 @@ import textwrap
 import numpy as np
 import pytest
 
+from command_line import ISRR, isrr
 from isrr import Queries, write_queries
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
 RANK = ["rank", "ranker.json", "judged.parquet", "-o", "x.parquet"]
-ISRR = [sys.executable, "-m", "isrr"]
-
-
-def isrr(*arguments, **options):
-    return subprocess.run([*ISRR, *map(str, arguments)], capture_output=True, text=True, timeout=300, **options)
 
 
 @pytest.fixture(scope="module")
@@ -140,8 +136,9 @@ def test_a_disk_that_fills_up_leaves_the_old_file_whole(made, tmp_path):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 
-    command = ["calibrate", made / "judged.parquet", "-p", "ndcg@5 >= 80% of deterministic"]
-    done = isrr(*command, "-o", tmp_path / "ranker.json", preexec_fn=little_space)
+    command = [*ISRR, "calibrate", made / "judged.parquet", "-p", "ndcg@5 >= 80% of deterministic"]
+    target = ["-o", tmp_path / "ranker.json"]
+    done = subprocess.run([*command, *target], capture_output=True, text=True, preexec_fn=little_space)
     assert done.returncode == 2
     assert done.stderr.strip().endswith(f"{tmp_path}/ranker.json: File too large")
     assert (tmp_path / "ranker.json").read_bytes() == before
@@ -206,5 +203,6 @@ def test_ctrl_c_that_a_library_swallows_is_heard(made, tmp_path):
 def test_ctrl_c_while_the_program_is_being_loaded_is_one_line(tmp_path):
     (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")  # what loading it amounts to if one is quick
     paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    done = isrr("--version", env={**os.environ, "PYTHONPATH": paths})
+    path = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run([*ISRR, "--version"], env=path, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "isrr: interrupted\n")

@@ -33,7 +33,7 @@ REQUESTS = {
     "sums": (PROMISE, {"path": PATH, "evidence": "vb"}),
     "draws": ("normalized_disparity@5 <= 0.9", {"path": WIDENING, "evidence": "mixture"}),
 }
-PARTITIONS = pytest.mark.parametrize(("name", "n_partitions"), [("losses", 2), ("sums", 7), ("draws", 16)])
+PARTITIONS = pytest.mark.parametrize(("name", "n_partitions"), [("losses", 2), ("sums", 7), ("draws", 9)])
 
 
 def asked(name, data, **where):
@@ -50,7 +50,7 @@ def spark(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def many():
-    return judged(4_000)
+    return judged(2_500)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_scattered_rows_give_the_local_bits(spark, many, expected, name, n_parti
 
 @pytest.mark.parametrize("victims", [spark_cluster.executors, spark_cluster.python_workers])
 def test_a_process_killed_in_the_middle_changes_no_bit(spark, many, expected, victims, tmp_path):
-    files, seen, killed = write(many, tmp_path / "files", 16), [(0, 0)], []
+    files, seen, killed = write(many, tmp_path / "files", 8), [(0, 0)], []
 
     def kill_in_the_last_pass(done, total):
         seen.append((done, total))

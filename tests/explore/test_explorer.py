@@ -71,8 +71,9 @@ def test_every_slider_stop_answers_as_certify_does(promise, options):
 def test_many_queries_are_summed_up_in_blocks_and_answer_alike(promise, monkeypatch):
     from isrr.calibration import certify as certifying
     from isrr.engines import local
-    from isrr.explore import portrait
+    from isrr.explore import explorer, portrait
 
+    monkeypatch.setattr(explorer, "CONFIDENCES", ())  # but for the one that is asked
     queries = judged(3_000, segments=lambda rng, sizes: np.repeat(rng.choice(["a", "b"], sizes.size), sizes))
     path = [GPLRanker.deterministic(), *(GPLRanker(temperature=t) for t in (0.2, 1.0))]
     options = {"path": path if "ndcg" in promise else path[::-1], "evidence": "vb"}

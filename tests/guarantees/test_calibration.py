@@ -144,10 +144,12 @@ class Population:
         broken, wrong, certified = self.broken(judged_by or promises), 0, 0
         for start in range(0, repeats, AT_ONCE):  # repetitions stand side by side, as columns
             drawn = rng.integers(0, len(self.queries), (n, AT_ONCE))
-            passing = np.ones((AT_ONCE, n_grid), bool)
-            for promise in promises:
-                exempt = np.array([promise.kept_by_definition(ranker) for ranker in self.path.rankers])
-                passing &= exempt | self.certified(promise, drawn, delta)
+            passing, left = np.zeros((AT_ONCE, n_grid), bool), np.arange(AT_ONCE)
+            for c in range(n_grid):  # beyond the first that fails, nothing is certified
+                for promise in promises:
+                    if left.size and not promise.kept_by_definition(self.path.rankers[c]):
+                        left = left[self.passes(promise, c, drawn[:, left], delta)]
+                passing[left, c] = True
             if start == 0:
                 self.as_calibration_does(promises, rule, drawn, passing, delta)
             for row in passing[: repeats - start]:
@@ -155,24 +157,19 @@ class Population:
                 wrong += bool((rule.certified(row) & broken).any())  # whichever of them is chosen
         return wrong, certified
 
-    def certified(self, promise, drawn, delta):
-        """Which configurations are certified in each repetition, (repetitions, n_grid)."""
-        floors = [ranker.floor if promise.floored(ranker) else 0.0 for ranker in self.path.rankers]
-        stretch = np.array([promise.stretch(floor) for floor in floors])
-        losses, answers = promise.losses(*self.values(promise), stretch), []
+    def passes(self, promise, c, drawn, delta):
+        """In which of the repetitions a configuration passes, in every segment, (repetitions,)."""
+        ranker, answers = self.path.rankers[c], []
+        stretch = promise.stretch(ranker.floor if promise.floored(ranker) else 0.0)
+        level, prior = promise.tested_alpha(stretch), promise.prior_deviation(stretch)
+        values, reference = self.values(promise)
+        losses = promise.losses(values[:, [c]], reference, stretch)[:, 0]
         for rows in self.rows(promise):
             if rows.all():
-                found = np.empty((drawn.shape[1], stretch.size), bool)
-                for size in np.unique(stretch):
-                    columns = np.flatnonzero(stretch == size)
-                    table = losses[:, columns][drawn].reshape(len(drawn), -1)
-                    level, prior = promise.tested_alpha(size), promise.prior_deviation(size)
-                    found[:, columns] = betting.certifies(table, level, delta, prior).reshape(drawn.shape[1], -1)
-                answers.append(found)
+                answers.append(betting.certifies(losses[drawn], level, delta, prior))
             else:  # repetitions have different numbers of queries in a segment
-                parts = [losses[column[rows[column]]] for column in drawn.T]
-                level, prior = promise.tested_alpha(), promise.prior_deviation()
-                answers.append(np.array([betting.certifies(part, level, delta, prior) for part in parts]))
+                parts = [losses[column[rows[column]], None] for column in drawn.T]
+                answers.append(np.array([betting.certifies(part, level, delta, prior)[0] for part in parts]))
         return np.all(answers, axis=0)
 
     def as_calibration_does(self, promises, rule, drawn, passing, delta):

@@ -1,0 +1,112 @@
+"""`python -m isrr …` as a process of its own that has nothing left to load.
+
+Loading takes a command a second or two, its work in the tests often a few hundredths. So one process loads everything
+but `isrr.cli` and waits; every command is a fork of it. The fork has its own arguments, folder, environment and output,
+loads the command line as `python -m isrr` does, and ends as a process ends. Where the start of a process is under test
+(Ctrl-C while it loads, limits, permissions, no cache), start a new one: `subprocess.run([*ISRR, …])`.
+"""
+
+import atexit
+import gc
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from functools import cache
+from importlib import import_module
+
+ISRR = [sys.executable, "-m", "isrr"]
+
+
+def isrr(*arguments, cwd=None, env=None, timeout=300):
+    """As `subprocess.run([*ISRR, *arguments], capture_output=True, text=True)`, from an empty standard input."""
+    command = ["isrr", *map(str, arguments)]
+    asked = {"argv": command, "cwd": str(cwd or os.getcwd()), "env": dict(os.environ if env is None else env)}
+    waiting, line = _loaded()
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        socket.send_fds(line, [json.dumps(asked).encode()], [out.fileno(), err.fileno()])
+        line.settimeout(timeout)
+        try:
+            code = json.loads(line.recv(100))
+        except TimeoutError:
+            os.killpg(waiting.pid, signal.SIGKILL)
+            _loaded.cache_clear()
+            raise
+        for file in (out, err):
+            file.seek(0)
+        return subprocess.CompletedProcess(command, code, out.read(), err.read())
+
+
+@cache
+def _loaded():
+    """The process that waits, and the line to it; it ends when this one does."""
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    single = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # a fork has but the thread that forks
+    waiting = subprocess.Popen([sys.executable, "-P", __file__], stdin=there, env=single, start_new_session=True)
+    there.close()
+    atexit.register(here.close)
+    assert here.recv(100) == b"loaded"
+    return waiting, here
+
+
+def _load():
+    """What commands import, and the kernels they share, on one thread."""
+    for module in ("isrr.report.made", "isrr.engines.source", "isrr.engines.rankings", "rich.progress", "typer.main"):
+        import_module(module)
+    import numpy as np
+
+    import isrr
+    from isrr.parallel import use_threads
+
+    with use_threads(1):
+        rng = np.random.default_rng(20230)
+        scores, relevance = rng.normal(size=400), rng.choice(3, 400)
+        judged = isrr.Queries.from_arrays(scores=scores, relevance=relevance, query_ids=np.arange(400) // 10)
+        outcome = isrr.calibrate(judged, "ndcg@5 >= 10% of deterministic")
+        isrr.check(outcome, judged)
+        isrr.plan(judged[:20], "ndcg@5 >= 10% of deterministic")
+        outcome.ranker.propensity(outcome.ranker.rank_queries(judged), judged)
+    assert threading.active_count() == 1
+
+
+def _wait(line):
+    """Wait for commands; return in a fork that is to be the next one."""
+    while True:
+        asked, files, _, _ = socket.recv_fds(line, 1 << 20, 2)
+        if not asked:
+            sys.exit()
+        pid = os.fork()
+        if pid == 0:
+            return json.loads(asked), files
+        for file in files:
+            os.close(file)
+        line.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+
+
+def _become(argv, cwd, env, files):
+    """Take on what the caller of a command gives it."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for number, file in enumerate([nothing, *files]):
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(cwd)
+    sys.path.insert(0, cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.argv[:] = argv
+
+
+if __name__ == "__main__":
+    _load()
+    gc.collect()
+    gc.freeze()  # a fork that ends need not look through what it never used
+    with socket.socket(fileno=os.dup(0)) as _line:
+        _line.send(b"loaded")
+        _asked, _files = _wait(_line)
+    _become(**_asked, files=_files)
+    runpy.run_module("isrr", run_name="__main__", alter_sys=True)
