@@ -35,7 +35,7 @@ isrr.calibrate(judged, "ndcg@5 >= 10% of deterministic")
 
 def pytest_configure(config):
     """Compile what nearly every test needs before several processes do so, each for itself."""
-    from isrr.metrics.evaluate import kernels_are_compiled
+    from isrr.metrics.ahead import kernels_are_compiled
 
     if getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput"):
         if not kernels_are_compiled():
