@@ -65,9 +65,9 @@ def drop_stale_kernels():
 drop_stale_kernels()
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def ctrl_c_interrupts():
-    """A job started in the background ignores Ctrl-C, and so would everything that is started here."""
+    """A job started in the background ignores Ctrl-C, and so would everything started here; Spark puts in a handler."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -92,7 +92,7 @@ def test_hostile_names_are_shown_as_text(outcome):
 
 def test_a_person_at_a_terminal_is_told_of_compiling(outcome, monkeypatch, capsys):
     module = sys.modules["isrr.calibration.calibrate"]
-    monkeypatch.setattr(module, "kernels_are_compiled", lambda: False)
+    monkeypatch.setattr(module, "compile_beside", lambda: True)
     monkeypatch.setattr(module, "interactive", lambda: True)
     with pytest.raises(isrr.DataError):
         isrr.calibrate(Path("none.parquet"), "ndcg@5 >= 0.5")
