@@ -97,8 +97,8 @@ def _measure(exposure, n, measured, q, values, deserved, pool, deserved_squares,
 
 @kernel
 def evaluate_exactly(
-    offsets, order, scores, by_score, places, promised, measured, scales, scale_of, thresholds, floors, anchors,
-    laguerre, room, measuring, start, stop, linear, quadratic,
+    offsets, order, scores, by_score, places, promised, measured, scales, scale_of, columns, thresholds, floors,
+    anchors, laguerre, room, measuring, start, stop, linear, quadratic,
 ):  # fmt: skip
     # order, by_score (n_rows,)         positions within the query as draws and as the order by score have them
     # places (n_weights, k)             weight of each place, one row for each distinct way of weighting them
@@ -109,8 +109,9 @@ def evaluate_exactly(
     #                                   pair_weights (n_quadratic,)
     # scales (n_scales,)                1 / (deviation · temperature), distinct
     # scale_of (n_grid,)                which of them a configuration has; configurations come sorted by it
+    # columns (n_grid,)                 where its results go
     # thresholds, floors, anchors (n_grid,)
-    # linear, quadratic (n_queries, n_grid, …)  out
+    # linear, quadratic (n_queries, ≥ n_grid, …)  out
     # room, measuring                           arrays to work in: `isrr.ranker.given.room`, `isrr.metrics.evaluate`
     weights, eligibility, heads, exposure, leading, where, known, scratch, polynomials = room
     values, deserved, pool, deserved_squares, pooled = measuring
@@ -131,22 +132,22 @@ def evaluate_exactly(
             same = known[admitted]
             if same >= 0 and floors[same] == floors[c] and anchors[same] == anchors[c]:
                 for m in range(linear.shape[2]):
-                    linear[q, c, m] = linear[q, same, m]
+                    linear[q, columns[c], m] = linear[q, columns[same], m]
                 for m in range(quadratic.shape[2]):
-                    quadratic[q, c, m] = quadratic[q, same, m]
+                    quadratic[q, columns[c], m] = quadratic[q, columns[same], m]
                 continue
             known[admitted] = c
             exact_exposure(weight, head, admitted, places, laguerre, scratch, polynomials, exposure)
             mix_with_order(exposure, places, promised, lead, floors[c], anchors[c])
             _measure(
-                exposure, n, measured, q, values, deserved, pool, deserved_squares, pooled, linear[q, c],
-                quadratic[q, c],
+                exposure, n, measured, q, values, deserved, pool, deserved_squares, pooled,
+                linear[q, columns[c]], quadratic[q, columns[c]],
             )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def evaluate_smoothed(
-    offsets, order, scores, by_score, places, measured, scales, scale_of, thresholds, anchors,
+    offsets, order, scores, by_score, places, measured, scales, scale_of, columns, thresholds, anchors,
     keys, seed, n_draws, room, measuring, start, stop, linear, quadratic,
 ):  # fmt: skip
     # As `evaluate_exactly`, for decays below 1: averaged over draws, and a floor is promised for none of them.
@@ -168,8 +169,8 @@ def evaluate_smoothed(
             smoothed_exposure(weights[:n], heads[:n], n_admitted, places, noise, exposure)
             mix_with_order(exposure, places, promised, leading[:n], 0.0, anchors[c])
             _measure(
-                exposure, n, measured, q, values, deserved, pool, deserved_squares, pooled, linear[q, c],
-                quadratic[q, c],
+                exposure, n, measured, q, values, deserved, pool, deserved_squares, pooled,
+                linear[q, columns[c]], quadratic[q, columns[c]],
             )  # fmt: skip
 
 
@@ -268,7 +269,7 @@ def _single_disparity(ranking, weights, deserved, pool, n_pools, gain_squares, p
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def evaluate_by_drawing(
-    offsets, order, scores, places, measured, scales, scale_of, thresholds, decays,
+    offsets, order, scores, places, measured, scales, scale_of, columns, thresholds, decays,
     keys, seed, n_draws, debias, room, measuring, start, stop, linear, quadratic,
 ):  # fmt: skip
     # Arguments as for `evaluate_smoothed`. Configurations of one scale come with decay 1 first, thresholds falling.
@@ -299,9 +300,9 @@ def evaluate_by_drawing(
                 admitted = min(max(count_eligible(eligibility[:n], thresholds[c, 0]), 1), n)
                 if c > 0 and scale_of[c - 1] == weighed and decays[c - 1] == 1.0 and arrived == admitted:
                     for m in range(linear.shape[2]):
-                        linear[q, c, m] = linear[q, c - 1, m]
+                        linear[q, columns[c], m] = linear[q, columns[c - 1], m]
                     for m in range(quadratic.shape[2]):
-                        quadratic[q, c, m] = quadratic[q, c - 1, m]
+                        quadratic[q, columns[c], m] = quadratic[q, columns[c - 1], m]
                     continue
             for w in range(n_weights):
                 for i in range(n):
@@ -324,8 +325,8 @@ def evaluate_by_drawing(
                 for i in range(n):
                     exposure[w, i] /= n_draws
             _measure(
-                exposure, n, measured, q, values, deserved, pool, deserved_squares, pooled, linear[q, c],
-                quadratic[q, c],
+                exposure, n, measured, q, values, deserved, pool, deserved_squares, pooled,
+                linear[q, columns[c]], quadratic[q, columns[c]],
             )  # fmt: skip
             if debias:
                 for m in range(quadratic.shape[2]):
@@ -333,4 +334,5 @@ def evaluate_by_drawing(
                         ranking[:, :filled_places], places[pair_weights[m]], deserved[m], pool[m], n_pools[m, q],
                         deserved_squares[m], pooled,
                     )  # fmt: skip
-                    quadratic[q, c, m] = (n_draws * quadratic[q, c, m] - single) / (n_draws - 1)
+                    at = columns[c]
+                    quadratic[q, at, m] = (n_draws * quadratic[q, at, m] - single) / (n_draws - 1)

@@ -113,9 +113,8 @@ def evaluate(
     quadratic = np.empty((len(queries), len(grid), work.n_quadratic))
     families = [_family(ranker, method) for ranker in grid]
     for family in dict.fromkeys(families):
-        columns = [c for c, other in enumerate(families) if other == family]
-        part = _evaluate_family(queries, [grid[c] for c in columns], work, method, n_draws, seed, progress)
-        linear[:, columns], quadratic[:, columns] = part
+        members = {c: ranker for c, ranker in enumerate(grid) if families[c] == family}
+        _evaluate_family(queries, members, work, method, n_draws, seed, progress, linear, quadratic)
     return Evaluation(
         chosen,
         tuple(exposed[m] if m in exposed else work.finished(queries, m, linear, quadratic) for m in chosen),
@@ -320,14 +319,20 @@ def _decay(ranker: GPLRanker) -> float:
 
 def _evaluate_family(
     queries: Queries,
-    grid: list[GPLRanker],
+    members: dict[int, GPLRanker],
     work: _Work,
     method: Method,
     n_draws: int,
     seed: int,
     progress: Progress | None,
-) -> tuple[FloatArray, FloatArray]:
-    """Sums of shape (n_queries, n_grid, …); configurations are handed to the kernels in the order they share work."""
+    linear: FloatArray,
+    quadratic: FloatArray,
+) -> None:
+    """Fill the sums, (n_queries, n_grid, …), of some columns of the grid.
+
+    Configurations are handed to the kernels in the order they share work.
+    """
+    grid = list(members.values())
     decay = np.array([_decay(ranker) for ranker in grid])
     scales, scale_of = np.unique([r.scale for r in grid], return_inverse=True)
     by_work = np.lexsort((-np.array([r.threshold for r in grid]), decay != 1.0, scale_of))
@@ -338,36 +343,31 @@ def _evaluate_family(
         raise ValueError("rankers with a floor or an anchor are always evaluated exactly; omit method=")
     scores = grid[0].drawn_scores(queries)
     order, by_score, offsets = grid[0].drawn_order(queries, scores), queries.by_score, queries.offsets
-    name, measured, scales_used = stream_seed(seed, CALIBRATION), tuple(work.measured), (scales, scale_of[by_work])
-    linear = np.empty((len(queries), len(grid), work.n_linear))
-    quadratic = np.empty((len(queries), len(grid), work.n_quadratic))
+    name, measured = stream_seed(seed, CALIBRATION), tuple(work.measured)
+    scaled = scales, scale_of[by_work], np.array(list(members))[by_work]
 
     def block(start: int, stop: int) -> None:
         longest, inside = room(offsets, start, stop, *places.shape)
         measuring = work.room(longest)
         if method != "exact":
             _kernels.evaluate_by_drawing(
-                offsets, order, scores, places, measured, *scales_used, thresholds, decay[by_work],
+                offsets, order, scores, places, measured, *scaled, thresholds, decay[by_work],
                 queries.keys, name, n_draws, method == "draws", inside, measuring, start, stop, linear, quadratic,
             )  # fmt: skip
         elif (decay != 1.0).any():
             _kernels.evaluate_smoothed(
-                offsets, order, scores, by_score, places, measured, *scales_used, thresholds, anchors,
+                offsets, order, scores, by_score, places, measured, *scaled, thresholds, anchors,
                 queries.keys, name, n_draws, inside, measuring, start, stop, linear, quadratic,
             )  # fmt: skip
         else:
             _kernels.evaluate_exactly(
-                offsets, order, scores, by_score, places, promised, measured, *scales_used,
+                offsets, order, scores, by_score, places, promised, measured, *scaled,
                 np.ascontiguousarray(thresholds[:, 0]), floors, anchors, laguerre_rules(), inside, measuring,
                 start, stop, linear, quadratic,
             )  # fmt: skip
 
     await_kernels()
     over_queries(block, offsets, progress)
-    if (by_work != np.arange(len(grid))).any():
-        back = np.argsort(by_work)
-        linear, quadratic = linear[:, back], quadratic[:, back]
-    return linear, quadratic
 
 
 def compile_kernels() -> None:
