@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import uuid
+from enum import Enum
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ import pytest
 
 from isrr import DataError, Queries
 from isrr.data.frames import read_blocks, read_queries
+from isrr.data.identifiers import Ids, identifier_text
 
 BIG = 2**63
 
@@ -145,3 +147,21 @@ def test_columns_that_have_no_text_of_their_own_are_no_ids(tmp_path, values, col
         read_queries(table)
     with pytest.raises(DataError, match=said):
         list(read_blocks(tmp_path / "kinds.parquet", rows=1))
+
+
+class Shop(str, Enum):  # noqa: UP042 - the kind whose str() is its name
+    CORNER = "corner shop"
+
+
+def test_a_member_of_an_enumeration_is_its_text_in_a_table_and_in_a_request():
+    for column in ([Shop.CORNER], [Shop.CORNER, 7]):
+        assert Ids.of(column, "query_ids", len(column)).array[0] == "corner shop"
+    assert identifier_text(Shop.CORNER) == "corner shop"
+
+
+def test_text_that_arrow_cuts_into_pieces_is_one_array_again(monkeypatch):
+    whole = pa.array
+    monkeypatch.setattr(pa, "array", lambda values, *kind: pa.chunked_array([whole(values[:1]), whole(values[1:])]))
+    ids = Ids.of(np.array(["b", "a", "c"], object), "query_ids", 3)
+    monkeypatch.undo()
+    assert ids.hashes().tolist() == Ids.of(["b", "a", "c"], "query_ids", 3).hashes().tolist()

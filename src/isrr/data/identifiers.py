@@ -151,9 +151,16 @@ def _out_of_arrow(values: Any, column: str) -> Any:
         raise _missing(row, column)
     values = decoded(values, column)
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type) or pa.types.is_string_view(values.type):
-        text = values.cast(pa.large_string())
-        return text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
+        return _in_one_piece(values)
     return values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False)
+
+
+def _in_one_piece(texts: Any) -> Any:
+    """Text as one Arrow array of large strings; Arrow cuts smaller ones at two gigabytes."""
+    import pyarrow as pa
+
+    large = texts.cast(pa.large_string())
+    return large.combine_chunks() if isinstance(large, pa.ChunkedArray) else large
 
 
 def decoded(values: Any, column: str) -> Any:
@@ -216,11 +223,9 @@ def _all_text(array: NDArray[Any], column: str) -> Any | None:
         return _text(array, column) if all(isinstance(value, str) for value in array) else None
     except (pa.ArrowException, OverflowError):
         return None
-    return (
-        _checked_text(texts.cast(pa.large_string()), column)
-        if pa.types.is_string(texts.type) and not texts.null_count
-        else None
-    )
+    if not pa.types.is_string(texts.type) or texts.null_count:
+        return None
+    return _checked_text(_in_one_piece(texts), column)
 
 
 def _text(array: NDArray[Any], column: str) -> Any:
@@ -257,7 +262,7 @@ def _plain(value: object, row: int, column: str) -> int | str:
     """One id as an integer or text."""
     match value:
         case str():
-            return str(value)
+            return str.__str__(value)  # of a member of an enumeration, too, its text and not its name
         case bool() | np.bool_() | int() | np.integer() if not isinstance(value, np.timedelta64):
             return int(value)
         case float() | np.floating():

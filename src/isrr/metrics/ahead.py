@@ -8,7 +8,7 @@ from pathlib import Path
 from isrr.metrics import _kernels
 from isrr.parallel import available_cores
 
-COMMAND = [sys.executable, "-c", "from isrr.metrics.evaluate import compile_kernels; compile_kernels()"]
+COMMAND = [sys.executable, "-P", "-c", "from isrr.metrics.evaluate import compile_kernels; compile_kernels()"]
 _beside: list["subprocess.Popen[bytes]"] = []
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrr.counting import counted
-from isrr.data.identifiers import identifier_key
+from isrr.data.identifiers import identifier_key, identifier_keys
 from isrr.data.queries import Queries
 from isrr.data.served_log import ServedLists
 from isrr.errors import DataError
@@ -107,7 +107,7 @@ def match(
         policy: How served items without a judgment count.
     """
     items = need_item_ids(judgments)
-    keys = [identifier_key(query) for query in judgments.query_ids]
+    keys = identifier_keys(judgments.query_ids).tolist()
     lists, note = _lists(served, {str(query): q for q, query in enumerate(judgments.query_ids)}, certificate, seen)
     found, n_incomplete, n_served, n_unjudged = [], 0, 0, 0
     unknown = None if policy in ("refuse", "drop") else -1

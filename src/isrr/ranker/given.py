@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import roots_genlaguerre
 
 from isrr.data.queries import FloatArray, IntArray
+from isrr.lanes import WIDTH
 from isrr.ranker._exact_kernels import LAGUERRE_MOST, UNROLLED, polynomial_size, scratch_size
 
 Room = tuple[NDArray[Any] | None, ...]
@@ -15,13 +16,13 @@ Room = tuple[NDArray[Any] | None, ...]
 
 @cache
 def laguerre_rules() -> tuple[FloatArray, FloatArray]:
-    """Nodes and weights of the rules with up to 48 points, one rule a row.
+    """Nodes and weights of the rules with 8, 16, … 48 points, those of n points in row n.
 
     The weights already carry e^t / t², so that Σ weight · f(node) ≈ ∫ f(t) dt for f(t) like t² e^{−t}.
     """
     nodes = np.zeros((LAGUERRE_MOST + 1, LAGUERRE_MOST))
     weights = np.zeros_like(nodes)
-    for n in range(1, LAGUERRE_MOST + 1):
+    for n in range(WIDTH, LAGUERRE_MOST + 1, WIDTH):
         x, w = roots_genlaguerre(n, 2.0)
         nodes[n, :n], weights[n, :n] = x, w * np.exp(x) / x**2
     return nodes, weights
@@ -48,6 +49,7 @@ def joined_weights(asked: FloatArray, promised: FloatArray) -> tuple[FloatArray,
 def room(offsets: IntArray, start: int, stop: int, n_weights: int, k: int) -> tuple[int, Room]:
     """The length of the longest of some queries, and arrays for it that the kernels work in."""
     longest = int(np.diff(offsets[start : stop + 1]).max())
+    polynomials = None if k <= UNROLLED else np.empty(polynomial_size(longest, k))  # None: compiled without their loops
     return longest, (
         np.empty(longest),  # weights
         np.empty(longest),  # eligibility
@@ -57,7 +59,5 @@ def room(offsets: IntArray, start: int, stop: int, n_weights: int, k: int) -> tu
         np.empty(longest, np.int32),  # scratch of `find_leading`
         np.empty(max(longest + 1, k), np.int64),  # counts of admitted items
         np.empty(scratch_size(longest, k, n_weights)),
-        None
-        if k <= UNROLLED
-        else np.empty(polynomial_size(longest, k)),  # loops for more places are compiled on demand
+        polynomials,
     )
