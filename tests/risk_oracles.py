@@ -33,6 +33,14 @@ def normal_quantile(log_p):
         return float(mpmath.findroot(lambda x: mpmath.log(mpmath.ncdf(x)) - p, start))
 
 
+def hedge_ratio(log_p):
+    with mpmath.workdps(40):
+        p = mpmath.mpf(log_p)
+        start = -mpmath.sqrt(-2 * p) if log_p < -1 else mpmath.mpf(float(ndtri_exp(log_p)))
+        d = mpmath.findroot(lambda x: mpmath.log(mpmath.ncdf(x)) - p, start)
+        return float(mpmath.exp(-d * d / 2 - p) / mpmath.sqrt(2 * mpmath.pi))
+
+
 def binomial_cdf(k, n, q):
     """Exact for small n: a sum of fractions."""
     q = Fraction(q)

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 from numba import njit
 
-from isrr.lanes import WIDTH, added_up, exp, exp_less_one, fma, load, store
+from isrr.lanes import WIDTH, added_up, any_above, chosen, exp, exp_less_one, fma, load, log, log_one_plus, root, store
 
 
 @njit
@@ -39,6 +39,45 @@ def test_exponentials_of_small_numbers_lose_nothing_beside_one():
 def test_exponentials_stay_where_floating_point_ends():
     x = np.full(WIDTH, -5_000.0)
     assert (applied(x)[0] == applied(np.full(WIDTH, -700.0))[0]).all()
+
+
+@njit
+def _more(x, y, logs, roots, quotients, larger_ones):
+    for i in range(0, x.size, WIDTH):
+        a, b = load(x, i), load(y, i)
+        store(logs, i, log(a))
+        store(roots, i, root(a))
+        store(quotients, i, a / b)
+        store(larger_ones, i, chosen(a, b, a, b) if any_above(a, b) else b)
+
+
+def test_logarithms_roots_and_choices_agree_with_those_of_one_number():
+    rng = np.random.default_rng(20238)
+    x = np.concatenate(
+        [np.geomspace(1e-150, 1e150, 4_000), rng.uniform(0.5, 2, 4_000), 1 + np.geomspace(1e-15, 1, 800)]
+    )
+    y = rng.permutation(x)
+    logs, roots, quotients, larger_ones = (np.empty_like(x) for _ in range(4))
+    _more(x, y, logs, roots, quotients, larger_ones)
+    np.testing.assert_allclose(logs, np.log(x), rtol=4e-16)
+    assert (roots == np.sqrt(x)).all()
+    assert (quotients == x / y).all()
+    assert (larger_ones == np.maximum(x, y)).all()
+
+
+@njit
+def _log_one_plus(x, found):
+    for i in range(0, x.size, WIDTH):
+        store(found, i, log_one_plus(load(x, i)))
+
+
+def test_logarithms_beside_one_keep_their_digits():
+    x = np.concatenate([np.geomspace(1e-300, 1e10, 4_000), -np.geomspace(1e-300, 0.99, 4_000)])
+    found = np.empty_like(x)
+    _log_one_plus(x, found)
+    np.testing.assert_allclose(found, np.log1p(x), rtol=4e-16, atol=3e-16)
+    tiny = np.abs(x) < 1e-17
+    np.testing.assert_allclose(found[tiny], x[tiny], rtol=1e-15)
 
 
 def test_a_product_and_a_sum_are_rounded_once():

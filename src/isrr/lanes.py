@@ -54,6 +54,7 @@ def _arithmetic(symbol: Any, instruction: str) -> None:
 _arithmetic(operator.add, "fadd")
 _arithmetic(operator.sub, "fsub")
 _arithmetic(operator.mul, "fmul")
+_arithmetic(operator.truediv, "fdiv")
 
 
 def _shuffled(builder, value, order):
@@ -125,6 +126,38 @@ def larger(typing, x, y):
 
 
 @intrinsic
+def chosen(typing, x, y, then, otherwise):
+    """Of two, the first where x > y, lane by lane."""
+
+    def build(context, builder, kind, args):
+        return builder.select(builder.fcmp_ordered(">", args[0], args[1]), args[2], args[3])
+
+    return LANES(LANES, LANES, LANES, LANES), build
+
+
+@intrinsic
+def any_above(typing, x, y):
+    """Whether x > y in some lane."""
+
+    def build(context, builder, kind, args):
+        lanes = builder.bitcast(builder.fcmp_ordered(">", *args), ir.IntType(WIDTH))
+        return builder.icmp_unsigned("!=", lanes, ir.Constant(ir.IntType(WIDTH), 0))
+
+    return types.boolean(LANES, LANES), build
+
+
+@intrinsic
+def root(typing, x):
+    """The square root of each lane."""
+
+    def build(context, builder, kind, args):
+        name, shape = f"llvm.sqrt.v{WIDTH}f64", ir.FunctionType(_FLOATS, [_FLOATS])
+        return builder.call(cgutils.get_or_insert_function(builder.module, shape, name), args)
+
+    return LANES(LANES), build
+
+
+@intrinsic
 def fma(typing, x, y, z):
     """x · y + z, lane by lane, rounded once."""
 
@@ -143,6 +176,32 @@ def _times_power_of_two(typing, x, whole):
         return builder.bitcast(builder.add(builder.bitcast(args[0], _WORDS), power), _FLOATS)
 
     return LANES(LANES, LANES), build
+
+
+def _binary_exponent(builder, bits):
+    # of what makes a number m · 2^n with √½ ≤ m < √2, from its bits
+    root_of_half = ir.Constant(_WORDS, [0x3FE6A09E667F3BCD] * WIDTH)
+    return builder.ashr(builder.sub(bits, root_of_half), ir.Constant(_WORDS, [52] * WIDTH))
+
+
+@intrinsic
+def _exponent(typing, x):
+    # n of x = m · 2^n
+    def build(context, builder, kind, args):
+        return builder.sitofp(_binary_exponent(builder, builder.bitcast(args[0], _WORDS)), _FLOATS)
+
+    return LANES(LANES), build
+
+
+@intrinsic
+def _mantissa(typing, x):
+    # m of x = m · 2^n
+    def build(context, builder, kind, args):
+        bits = builder.bitcast(args[0], _WORDS)
+        power = builder.shl(_binary_exponent(builder, bits), ir.Constant(_WORDS, [52] * WIDTH))
+        return builder.bitcast(builder.sub(bits, power), _FLOATS)
+
+    return LANES(LANES), build
 
 
 ROUNDING = 6755399441055744.0  # 1.5 · 2⁵²: adding it rounds to a whole number
@@ -178,3 +237,25 @@ def exp_less_one(x):
     low = fma(x2, fma(x, splat(E3), splat(E2)), fma(x, splat(E1), splat(E0)))
     middle = fma(x2, fma(x, splat(E7), splat(E6)), fma(x, splat(E5), splat(E4)))
     return fma(x2, fma(x4, fma(x4, fma(x, splat(E9), splat(E8)), middle), low), x)
+
+
+@kernel
+def log(x):
+    """log x to 3e-16 of it, for positive x: 2 artanh((m − 1) / (m + 1)) for the mantissa m."""
+    n, m = _exponent(x), _mantissa(x)
+    s = (m - splat(1.0)) / (m + splat(1.0))
+    t = s * s
+    t2 = t * t
+    t4 = t2 * t2
+    low = fma(t2, fma(t, splat(2 / 9), splat(2 / 7)), fma(t, splat(2 / 5), splat(2 / 3)))
+    high = fma(t2, fma(t, splat(2 / 17), splat(2 / 15)), fma(t, splat(2 / 13), splat(2 / 11)))
+    series = fma(t4, fma(t4, fma(t, splat(2 / 21), splat(2 / 19)), high), low)
+    rest = fma(s * t, series, n * splat(LN2_REST))
+    return fma(n, splat(LN2), s + s + rest)
+
+
+@kernel
+def log_one_plus(x):
+    """log(1 + x) for x > −1, to 2e-16 or, where that is less, 3e-16 of it."""
+    above = splat(1.0) + x
+    return log(above) + (x - (above - splat(1.0)))

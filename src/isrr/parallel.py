@@ -49,30 +49,44 @@ def use_threads(n_threads: int) -> Iterator[None]:
 
 
 def over_queries(
-    work: Callable[[int, int], None], offsets: NDArray[np.int64], progress: Progress | None = None
+    work: Callable[[int, int], None],
+    offsets: NDArray[np.int64],
+    progress: Progress | None = None,
+    rows: int = ROWS_PER_BLOCK,
 ) -> None:
     """Call `work(start, stop)` for blocks of consecutive queries that together cover all of them.
 
     Args:
         work: Handles the queries start … stop − 1; called from several threads.
-        offsets: Row offsets of the queries; blocks hold about equally many rows.
-        progress: Called with (queries done, queries in all) after each block.
+        offsets: Row offsets of the queries.
+        progress: Called with (queries done, queries in all), now and then.
+        rows: About how many rows a block holds.
     """
     n_queries = len(offsets) - 1
-    cuts = np.searchsorted(offsets[:-1], np.arange(0, offsets[-1], ROWS_PER_BLOCK))
+    cuts = np.searchsorted(offsets[:-1], np.arange(0, offsets[-1], rows))
     cuts = np.unique(np.concatenate((cuts, [0, n_queries])))
     blocks = list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
-    if len(blocks) == 1 or threads() == 1:
-        for start, stop in blocks:
-            work(start, stop)
-            if progress:
-                progress(stop, n_queries)
-        return
-    with ThreadPoolExecutor(threads()) as pool:
+    waiting, done = iter(blocks), [0]
+
+    def take(progress: Progress | None = None) -> None:
         try:
-            for (_, stop), _done in zip(blocks, pool.map(lambda block: work(*block), blocks), strict=True):
+            for start, stop in waiting:
+                work(start, stop)
+                done.append(stop - start)
                 if progress:
-                    progress(stop, n_queries)
+                    progress(sum(done), n_queries)
         except BaseException:
-            pool.shutdown(cancel_futures=True)
+            for _ in waiting:  # nobody takes another block
+                pass
             raise
+
+    n_helpers = min(threads(), len(blocks)) - 1
+    if n_helpers == 0:
+        return take(progress)
+    with ThreadPoolExecutor(n_helpers) as pool:
+        helping = [pool.submit(take) for _ in range(n_helpers)]
+        take(progress)
+        for helper in helping:
+            helper.result()
+    if progress:
+        progress(n_queries, n_queries)

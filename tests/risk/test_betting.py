@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 from scipy.special import ndtri_exp
 
 import risk_oracles as oracles
+from isrr.lanes import load, store
 from isrr.risk import betting
 from isrr.risk._kernels import hedge_ratio, normal_quantile
 from isrr.risk.lattice import coarsen
@@ -41,18 +43,46 @@ def test_a_prior_deviation_reaches_the_test():
     assert np.any(fast != betting.certifies(losses, 0.33, 0.05))
 
 
+@njit
+def _in_lanes(log_p, quantiles, ratios):
+    for i in range(0, log_p.size, 8):
+        store(quantiles, i, normal_quantile(load(log_p, i)))
+        store(ratios, i, hedge_ratio(load(log_p, i)))
+
+
+def quantiles_and_ratios(log_p):
+    """Of any number of logarithms of p; lanes beside the last are filled up."""
+    n = len(log_p)
+    padded = np.r_[log_p, np.full(-n % 8, -1.0)]
+    found = np.empty((2, padded.size))
+    _in_lanes(padded, *found)
+    return found[:, :n]
+
+
 def test_normal_quantile_is_exact_in_log_space():
-    log_p = np.r_[-np.geomspace(1e-300, 0.1, 200), -np.geomspace(0.1, 1e5, 400)]
-    ours = np.array([normal_quantile(x) for x in log_p])
-    np.testing.assert_allclose(ours, ndtri_exp(log_p), rtol=2e-12, atol=1e-14)
-    for x in (-1e-12, -0.3, -30.0, -699.0, -701.0, -249861.216):
-        assert normal_quantile(x) == pytest.approx(oracles.normal_quantile(x), rel=1e-14)
+    log_p = np.r_[-np.geomspace(1e-300, 0.1, 200), -np.geomspace(0.1, 700, 400)]
+    np.testing.assert_allclose(quantiles_and_ratios(log_p)[0], ndtri_exp(log_p), rtol=2e-12, atol=1e-14)
+    for x in (-1e-12, -0.3, -30.0, -699.0):
+        assert quantiles_and_ratios([x])[0][0] == pytest.approx(oracles.normal_quantile(x), rel=1e-14)
+
+
+def test_hedge_ratio_is_right_at_any_depth():
+    log_p = [-1e-12, -0.07, -0.3, -2.0, -30.0, -699.0, -701.0, -249861.216]
+    np.testing.assert_allclose(quantiles_and_ratios(log_p)[1], [oracles.hedge_ratio(x) for x in log_p], rtol=2e-12)
 
 
 def test_hedge_ratio_joins_its_tail_series_smoothly():
-    assert hedge_ratio(-699.999999) == pytest.approx(hedge_ratio(-700.000001), rel=1e-8)
-    assert hedge_ratio(-1e7) == pytest.approx(np.sqrt(2e7), rel=1e-5)
-    assert 0 < hedge_ratio(-1e-200) < 1e-190
+    above, below, deep, least = quantiles_and_ratios([-699.999999, -700.000001, -1e7, -1e-200])[1]
+    assert above == pytest.approx(below, rel=1e-8)
+    assert deep == pytest.approx(np.sqrt(2e7), rel=1e-5)
+    assert 0 < least < 1e-190
+
+
+@pytest.mark.parametrize("n_grid", [1, 3, 8, 11])
+def test_a_configuration_is_tested_alike_whatever_stands_beside_it(n_grid):
+    losses = losses_of("beta", np.random.default_rng(20231), (130, n_grid))
+    alone = [betting.pvalue(np.ascontiguousarray(losses[:, [c]]), 0.3)[0] for c in range(n_grid)]
+    assert betting.pvalue(losses, 0.3).tolist() == alone
 
 
 @settings(max_examples=60, deadline=None)

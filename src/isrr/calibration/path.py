@@ -17,9 +17,9 @@ of the judged queries, those of smallest key, are set aside for it and not teste
 alone, a share of all when the path is learned from them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, pairwise, product
 from typing import TypedDict
 
 import numpy as np
@@ -114,14 +114,17 @@ def front_path(validation: Queries, k: int, promises: Sequence[Promise], basis: 
     configurations of all families come in the order of their slack: the safe ones may lie anywhere on the curves. Those
     that no other beats at all promises at once come last where they are not safe: what can be reached is read off them.
     """
-    families = _families(validation, k, promises, floors or (NO_FLOOR,))
-    coarse = COARSE_TEMPERATURES[::3] if _boosts(promises) else COARSE_TEMPERATURES
-    grids = [[GPLRanker.deterministic(k), *family.curve(coarse, validation)] for family in families]
-    trials = [_Trial.on(validation, grid, promises) for grid in grids]
+    boosts = _boosts(promises)
+    coarse, shares = (COARSE_TEMPERATURES[::3], (0.0,)) if boosts else (COARSE_TEMPERATURES, SHARES_TURNED_AWAY)
+    trials = [
+        (base, share, trial)
+        for base in _bases(validation, k, promises, product(floors or (NO_FLOOR,), boosts or [{}]))
+        for share, trial in zip(shares, _Trial.of(base, shares, coarse, validation, promises), strict=True)
+    ]
     if not move_together(promises):
-        return SearchPath(_by_slack(trials), "front", basis)
-    best = min(range(len(families)), key=lambda family: trials[family].regret())
-    fine = families[best].curve(TEMPERATURES[trials[best].hottest() >= TEMPERATURES], validation)
+        return SearchPath(_by_slack([trial for _, _, trial in trials]), "front", basis)
+    base, share, trial = min(trials, key=lambda tried: tried[2].regret())
+    (fine,) = _curves(base, (share,), TEMPERATURES[trial.hottest() >= TEMPERATURES], validation)
     return _directed([GPLRanker.deterministic(k), *fine], promises, "front", basis)
 
 
@@ -146,34 +149,31 @@ def _unbeaten(margins: FloatArray) -> NDArray[np.bool_]:
     return ~beaten
 
 
-@dataclass(frozen=True)
-class _Family:
-    """Configurations that differ in temperature alone, given all else, and a share of items turned away."""
-
-    base: GPLRanker
-    turned_away: float
-
-    def curve(self, temperatures: FloatArray, queries: Queries) -> list[GPLRanker]:
-        rankers = [replace(self.base, temperature=float(t)) for t in temperatures]
-        if self.turned_away == 0.0:
-            return rankers
-        levels = [float(np.quantile(ranker.eligibility(queries), self.turned_away)) for ranker in rankers]
-        return [replace(ranker, threshold=level) for ranker, level in zip(rankers, levels, strict=True)]
-
-
-def _families(
-    validation: Queries, k: int, promises: Sequence[Promise], floors: Sequence[Floor] = (NO_FLOOR,)
-) -> list[_Family]:
+def _bases(
+    validation: Queries, k: int, promises: Sequence[Promise], dials: Iterable[tuple[Floor, dict[str, float]]]
+) -> list[GPLRanker]:
+    """What families are made of: a ranker for every score map, floor and boost."""
     judged = validation.relevance is not None and learnable(validation, promises)
     fitted = fit_log_gain(validation, promises[0].metric.gain) if judged else None
     maps: list[ScoreMap | None] = [None] if fitted is None else [None, fitted]
-    turned_away = (0.0,) if (boosts := _boosts(promises)) else SHARES_TURNED_AWAY
-    families = []
-    for score_map in maps:
-        base = GPLRanker(k=k, **scale_of(validation, score_map))
-        dials = product(floors, boosts or [{}], turned_away)
-        families += [_Family(replace(base, boost=boost, **floor), share) for floor, boost, share in dials]
-    return families
+    scales = [scale_of(validation, score_map) for score_map in maps]
+    return [GPLRanker(k=k, boost=boost, **scale, **floor) for scale, (floor, boost) in product(scales, dials)]
+
+
+def _curves(
+    base: GPLRanker, shares: Sequence[float], temperatures: FloatArray, queries: Queries
+) -> list[list[GPLRanker]]:
+    """A family for each share of items that is turned away: its rankers at each temperature."""
+    if not any(shares):
+        return [[replace(base, temperature=float(t)) for t in temperatures] for _ in shares]
+    levels = [np.quantile(chances, shares) for chances in base.eligibility_at(temperatures, queries)]
+    return [
+        [
+            replace(base, temperature=float(t), threshold=float(level[i]) if share else base.threshold)
+            for t, level in zip(temperatures, levels, strict=True)
+        ]
+        for i, share in enumerate(shares)
+    ]
 
 
 def _boosts(promises: Sequence[Promise]) -> list[dict[str, float]]:
@@ -212,13 +212,22 @@ class _Trial:
     utility: bool
 
     @classmethod
-    def on(cls, queries: Queries, grid: Sequence[GPLRanker], promises: Sequence[Promise]) -> "_Trial":
+    def of(
+        cls, base: GPLRanker, shares: Sequence[float], temperatures: FloatArray, queries: Queries,
+        promises: Sequence[Promise],
+    ) -> "list[_Trial]":  # fmt: skip
+        """Families that turn away different shares of the items, each with the order by score first."""
+        curves = _curves(base, shares, temperatures, queries)
+        rankers = [GPLRanker.deterministic(base.k), *chain(*curves)]
         utility, disparity = objectives(promises, judged=queries.relevance is not None)
-        found = evaluate(queries, grid, [utility, disparity, *(promise.measure for promise in promises)])
+        found = evaluate(queries, rankers, [utility, disparity, *(promise.measure for promise in promises)])
         margins, errors = np.stack([_margin(found[p.measure], p, queries) for p in promises], axis=1)
+        slack = (margins / errors).min(axis=0)
         promised = promises[0].safe_end == "cold"
         cost = found.mean(disparity) if promised else -found.mean(utility)
-        return cls(grid, margins, (margins / errors).min(axis=0), cost, promised)
+        ends = np.arange(len(curves) + 1) * len(temperatures) + 1
+        columns = [np.array([0, *range(start, stop)]) for start, stop in pairwise(ends)]
+        return [cls([rankers[c] for c in own], margins[:, own], slack[own], cost[own], promised) for own in columns]
 
     def safest_first(self) -> slice:
         """The configurations in the order they would be tested."""

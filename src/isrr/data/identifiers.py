@@ -445,5 +445,7 @@ def identifier_keys(identifiers: NDArray[Any]) -> NDArray[np.uint64]:
         >>> identifier_keys(np.array([7])) == identifier_keys(np.array(["7"]))
         array([ True])
     """
-    texts = (identifier_text(identifier).encode() for identifier in identifiers.tolist())
-    return np.frombuffer(b"".join(blake2b(text, digest_size=8).digest() for text in texts), "<u8").astype(np.uint64)
+    given = identifiers.tolist()
+    texts = map(str, given) if identifiers.dtype.kind in "iuU" else map(identifier_text, given)
+    hashed = (blake2b(text.encode(), digest_size=8).digest() for text in texts)
+    return np.frombuffer(b"".join(hashed), "<u8").astype(np.uint64)

@@ -6,7 +6,7 @@ that nothing downstream has to, and `in_caller_order` brings per-row results bac
 is copied: orders and names that were derived from it must stay true.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -263,6 +263,14 @@ class Queries:
     def sum_largest(self, values: FloatArray, factors: FloatArray) -> FloatArray:
         """Σ_j factors[j] · (the query's j-th largest value), (n_queries,); values in query order."""
         return sum_largest(self.offsets, values, factors)
+
+    def derived(self, name: str, derive: Callable[[], FloatArray]) -> FloatArray:
+        """What `derive` makes of these queries, under a name of its own; made once and kept as long as they are."""
+        kept: dict[str, Any] = vars(self)
+        if name not in kept:
+            kept[name] = derive()
+        found: FloatArray = kept[name]
+        return found
 
     def __getitem__(self, index: Index) -> "Queries":
         """The chosen queries, in the order asked for; their rows stand in query order."""

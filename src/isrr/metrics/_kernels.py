@@ -64,17 +64,19 @@ def _gather(measured, q, first, order, values, deserved, pool, deserved_squares)
     # values, deserved, pool (…, ≥ n)   out: what is measured of the query, items by falling score; pools keep their own
     #                                   order, and their items' pool numbers go by falling score
     # deserved_squares (n_quadratic,)   out: Σ deserved² of items or pools
-    stored, _, stored_deserved, stored_pool, n_pools, _ = measured
+    stored, _, stored_deserved, stored_pool, pool_rows, n_pools, _ = measured
     for m in range(values.shape[0]):
         for i in range(order.size):
             values[m, i] = stored[m, first + order[i]]
     for m in range(deserved.shape[0]):
-        unpooled = stored_pool[m, first] < 0
+        unpooled = pool_rows[m] < 0
         for i in range(order.size):
             deserved[m, i] = stored_deserved[m, first + order[i] if unpooled else first + i]
-            pool[m, i] = stored_pool[m, first + order[i]]
         gains = deserved[m, : n_pools[m, q]]
         deserved_squares[m] = dot(gains, gains)
+    for m in range(pool.shape[0]):
+        for i in range(order.size):
+            pool[m, i] = stored_pool[m, first + order[i]]
 
 
 @kernel
@@ -83,13 +85,13 @@ def _measure(exposure, n, measured, q, values, deserved, pool, deserved_squares,
     # values, deserved, pool, deserved_squares       as `_gather` leaves them
     # pooled (≥ n,)                                  scratch
     # linear (n_linear,), quadratic (n_quadratic,)   out
-    _, value_weights, _, _, n_pools, pair_weights = measured
+    _, value_weights, _, _, pool_rows, n_pools, pair_weights = measured
     for m in range(value_weights.size):
         linear[m] = dot(exposure[value_weights[m], :n], values[m, :n])
     for m in range(pair_weights.size):
         shown, n_shown = exposure[pair_weights[m], :n], n_pools[m, q]
-        if pool[m, 0] >= 0:
-            _pool(shown, pool[m], n_shown, pooled)
+        if pool_rows[m] >= 0:
+            _pool(shown, pool[pool_rows[m]], n_shown, pooled)
             shown = pooled[:n_shown]
         product = dot(shown, deserved[m, :n_shown])
         quadratic[m] = squared_disparity(dot(shown, shown), deserved_squares[m], product, n_shown)
@@ -104,9 +106,9 @@ def evaluate_exactly(
     # places (n_weights, k)             weight of each place, one row for each distinct way of weighting them
     # promised                          which of these ways floors are promised for
     # measured                          values (n_linear, n_rows), value_weights (n_linear,): the way of each
-    #                                   deserved (n_quadratic, n_rows) of items or pools, pool (n_quadratic, n_rows) of
-    #                                   each item, −1 where items are not pooled, n_pools (n_quadratic, n_queries),
-    #                                   pair_weights (n_quadratic,)
+    #                                   deserved (n_quadratic, n_rows) of items or pools, pool (n_pooled, n_rows) of
+    #                                   each item, pool_rows (n_quadratic,): which of them, −1 where items are not
+    #                                   pooled, n_pools (n_quadratic, n_queries), pair_weights (n_quadratic,)
     # scales (n_scales,)                1 / (deviation · temperature), distinct
     # scale_of (n_grid,)                which of them a configuration has; configurations come sorted by it
     # columns (n_grid,)                 where its results go
@@ -241,22 +243,22 @@ def _draw_each(weights, heads, n_admitted, noise, places, n_places, ranking, exp
 
 
 @kernel
-def _single_disparity(ranking, weights, deserved, pool, n_pools, gain_squares, pooled):
+def _single_disparity(ranking, weights, deserved, pool, pool_row, n_pools, gain_squares, pooled):
     # The mean disparity of single rankings (n_draws, places), which is what averaging few draws adds to disparity.
+    # pool (n_pooled, ≥ n), pool_row  which of them; −1 where items are not pooled
     n_draws, n_places = ranking.shape
-    by_group = pool[0] >= 0
     squares = 0.0
     for j in range(n_places):
         squares += weights[j] * weights[j]
     total = 0.0
     for d in range(n_draws):
         product = 0.0
-        if by_group:
+        if pool_row >= 0:
             squares = 0.0
             for j in range(n_places):
-                pooled[pool[ranking[d, j]]] = 0.0
+                pooled[pool[pool_row, ranking[d, j]]] = 0.0
             for j in range(n_places):
-                p = pool[ranking[d, j]]
+                p = pool[pool_row, ranking[d, j]]
                 squares += weights[j] * (2.0 * pooled[p] + weights[j])  # (a + w)² − a²
                 pooled[p] += weights[j]
                 product += weights[j] * deserved[p]
@@ -276,7 +278,7 @@ def evaluate_by_drawing(
     # debias  whether disparity is freed of the bias that exposures averaged over few draws give it
     weights, eligibility, heads, exposure, _, _, n_admitted, _, _ = room
     values, deserved, pool, deserved_squares, pooled = measuring
-    n_pools, pair_weights = measured[4], measured[5]
+    pool_rows, n_pools, pair_weights = measured[4:]
     n_weights, k = places.shape
     clocks, leaders = np.empty((weights.size, n_draws)), np.empty((k, n_draws))
     spare, noise, ranking = np.empty(n_draws), np.empty(n_draws, np.uint64), np.empty((n_draws, k), np.int64)
@@ -331,8 +333,8 @@ def evaluate_by_drawing(
             if debias:
                 for m in range(quadratic.shape[2]):
                     single = _single_disparity(
-                        ranking[:, :filled_places], places[pair_weights[m]], deserved[m], pool[m], n_pools[m, q],
-                        deserved_squares[m], pooled,
+                        ranking[:, :filled_places], places[pair_weights[m]], deserved[m], pool, pool_rows[m],
+                        n_pools[m, q], deserved_squares[m], pooled,
                     )  # fmt: skip
                     at = columns[c]
                     quadratic[q, at, m] = (n_draws * quadratic[q, at, m] - single) / (n_draws - 1)

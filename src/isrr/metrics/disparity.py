@@ -33,7 +33,7 @@ class Pools:
     Rows of query q are `offsets[q] : offsets[q + 1]` of the queries; its pools are the first `n_pools[q]` of them.
 
     Attributes:
-        deserved: Gain of each pool, (n_rows,); rows beyond a query's pools are unused.
+        deserved: Gain of each pool, (n_rows,); 0 in rows beyond a query's pools.
         pool: Pool that each row adds to, counted within the query, (n_rows,); None where every item is its own.
         n_pools: Pools of each query, (n_queries,).
         names: Name of each pool, (n_rows,) where rows are pooled.
@@ -70,9 +70,7 @@ class Pools:
 
     def squares(self, queries: Queries) -> FloatArray:
         """Σ of squared deserts, (n_queries,)."""
-        inside = np.arange(queries.n_rows) - np.repeat(queries.offsets[:-1], queries.n_items)
-        counts = inside < np.repeat(self.n_pools, queries.n_items)
-        return np.asarray(np.add.reduceat(np.where(counts, self.deserved, 0.0) ** 2, queries.offsets[:-1]))
+        return np.asarray(np.add.reduceat(self.deserved**2, queries.offsets[:-1]))
 
 
 @dataclass(frozen=True)

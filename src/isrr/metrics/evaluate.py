@@ -22,12 +22,13 @@ from isrr.metrics.exposed import Exposed
 from isrr.metrics.measure import Measure
 from isrr.metrics.metric import Metric, measures, need_columns
 from isrr.noise import CALIBRATION, stream_seed
-from isrr.parallel import Progress, over_queries
+from isrr.parallel import ROWS_PER_BLOCK, Progress, over_queries
 from isrr.ranker.given import joined_weights, laguerre_rules, room
 from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
 from isrr.ranker.thresholds import expand
 
 Method = Literal["exact", "draws", "plugin"]
+LEAST_BLOCKS = 8  # of a grid that is long enough, so that all cores have work
 USUAL = ("ndcg", "disparity", "normalized_disparity")
 
 
@@ -145,6 +146,7 @@ class _Measured(NamedTuple):
     value_weights: IntArray
     deserved: FloatArray
     pool: NDArray[np.int32]
+    pool_rows: IntArray
     n_pools: IntArray
     pair_weights: IntArray
 
@@ -209,23 +211,24 @@ class _Work:
                 if same is None:
                     pair_weights.append(row)
         distinct = list({column[m]: pools[m] for m in pools}.values())
+        pooled = [p.pool for p in distinct if p.pool is not None]
+        is_pooled = np.array([p.pool is not None for p in distinct], bool)
         measured = _Measured(
-            np.stack(values) if values else np.empty((0, queries.n_rows)),
+            _stacked(values, queries.n_rows, np.float64),
             np.array(value_weights, np.int64),
-            np.stack([p.deserved for p in distinct]) if distinct else np.empty((0, queries.n_rows)),
-            np.stack([_pool_numbers(p, queries) for p in distinct])
-            if distinct
-            else np.empty((0, queries.n_rows), np.int32),
-            np.stack([p.n_pools for p in distinct]) if distinct else np.empty((0, len(queries)), np.int64),
+            _stacked([p.deserved for p in distinct], queries.n_rows, np.float64),
+            _stacked(pooled, queries.n_rows, np.int32),
+            np.where(is_pooled, np.cumsum(is_pooled) - 1, -1),
+            _stacked([p.n_pools for p in distinct], len(queries), np.int64),
             np.array(pair_weights, np.int64),
         )
         return cls(np.stack(places), measured, column, factor, pools)
 
     def room(self, longest: int) -> tuple[FloatArray, FloatArray, NDArray[np.int32], FloatArray, FloatArray]:
         """Arrays that the kernels measure in: values, deserved, pools and Σ deserved² of a query; exposure by pool."""
-        by_item = (self.n_quadratic, longest)
-        found = np.empty(by_item), np.empty(by_item, np.int32), np.empty(self.n_quadratic)
-        return np.empty((self.n_linear, longest)), *found, np.empty(longest)
+        n_linear, n_quadratic, n_pooled = self.n_linear, self.n_quadratic, len(self.measured.pool)
+        by_item, pool = np.empty((n_linear + n_quadratic, longest)), np.empty((n_pooled, longest), np.int32)
+        return by_item[:n_linear], by_item[n_linear:], pool, np.empty(n_quadratic), np.empty(longest)
 
     def finished(self, queries: Queries, measure: Measure, linear: FloatArray, quadratic: FloatArray) -> FloatArray:
         """One measure's values from the sums, (n_queries, n_grid)."""
@@ -256,8 +259,9 @@ def _same_sums(one: Measure, other: Measure) -> bool:
     return (one.k, a.gain, a.discount, a.between_groups) == (other.k, b.gain, b.discount, b.between_groups)
 
 
-def _pool_numbers(pools: Pools, queries: Queries) -> NDArray[np.int32]:
-    return np.full(queries.n_rows, -1, np.int32) if pools.pool is None else pools.pool
+def _stacked(rows: Sequence[NDArray[Any]], length: int, kind: type) -> NDArray[Any]:
+    """Columns as the rows of a matrix, (n, length); a single one is not copied."""
+    return rows[0][None] if len(rows) == 1 else np.array(rows, kind).reshape(len(rows), length)
 
 
 def _checked_values(metric: Metric, queries: Queries) -> FloatArray:
@@ -367,7 +371,8 @@ def _evaluate_family(
             )  # fmt: skip
 
     await_kernels()
-    over_queries(block, offsets, progress)
+    few_rows = max(ROWS_PER_BLOCK // len(grid), min(ROWS_PER_BLOCK, queries.n_rows // LEAST_BLOCKS))
+    over_queries(block, offsets, progress, few_rows)
 
 
 def compile_kernels() -> None:

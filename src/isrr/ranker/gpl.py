@@ -15,7 +15,7 @@ Paper: section 3.2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -229,15 +229,21 @@ class GPLRanker:
 
     def eligibility(self, queries: Queries) -> FloatArray:
         """Each row's chance of first place in a draw, were every item admitted."""
+        return next(self.eligibility_at([self.temperature], queries))
+
+    def eligibility_at(self, temperatures: Iterable[float], queries: Queries) -> Iterator[FloatArray]:
+        """`eligibility` of this ranker at each of several temperatures; scores are mapped and sorted once."""
         scores, order = self._drawn_by(queries)
-        out = np.empty(queries.n_rows)
+        for temperature in temperatures:
+            out = np.empty(queries.n_rows)
+            scale = replace(self, temperature=float(temperature)).scale
 
-        def block(start: int, stop: int) -> None:
-            _, inside = room(queries.offsets, start, stop, 1, 1)
-            eligibility_of_queries(queries.offsets, order, scores, self.scale, inside, start, stop, out)
+            def block(start: int, stop: int, scale: float = scale, out: FloatArray = out) -> None:
+                _, inside = room(queries.offsets, start, stop, 1, 1)
+                eligibility_of_queries(queries.offsets, order, scores, scale, inside, start, stop, out)
 
-        over_queries(block, queries.offsets)
-        return queries.in_caller_order(out)
+            over_queries(block, queries.offsets)
+            yield queries.in_caller_order(out)
 
     def exposure(
         self,

@@ -9,7 +9,8 @@ import math
 
 import numpy as np
 
-from isrr.compiled import njit
+from isrr.compiled import kernel, njit, part
+from isrr.lanes import any_above, chosen, exp, fma, larger, load, log, log_one_plus, root, splat, store
 
 LOG_SQRT_2PI = 0.9189385332046727
 DEEP = -700.0  # below this log-probability the tail series is exact to the last bits
@@ -19,130 +20,145 @@ BET_SHARE = 0.99  # of the largest bet that cannot go bankrupt
 SUM_SCALE = 1099511627776.0  # 2⁴⁰: what is added up over queries is kept in whole numbers, in units of 2⁻⁴⁰
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def tail_series(x):
-    """Φ(x)·|x|/φ(x) for x below −37."""
-    u = 1.0 / (x * x)
-    return 1.0 - u * (1.0 - 3.0 * u * (1.0 - 5.0 * u * (1.0 - 7.0 * u * (1.0 - 9.0 * u))))
+# Φ⁻¹ as quotients of polynomials (Wichura 1988, AS 241), largest power first: for p near ½, as q · quotient in
+# 0.180625 − q² with q = p − ½; for the smaller tail, in r − 1.6 and, where r > 5, in r − 5 with r = √(−log of the tail)
+CENTRE = (
+    2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
+    1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080e0,
+)  # fmt: skip
+UNDER_CENTRE = (
+    5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4, 2.1213794301586595867e4,
+    5.3941960214247511077e3, 6.8718700749205790830e2, 4.2313330701600911252e1, 1.0,
+)  # fmt: skip
+TAIL = (
+    7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1, 1.27045825245236838258e0,
+    3.64784832476320460504e0, 5.76949722146069140550e0, 4.63033784615654529590e0, 1.42343711074968357734e0,
+)  # fmt: skip
+UNDER_TAIL = (
+    1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2, 1.48103976427480074590e-1,
+    6.89767334985100004550e-1, 1.67638483018380384940e0, 2.05319162663775882187e0, 1.0,
+)  # fmt: skip
+FAR_TAIL = (
+    2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3, 2.65321895265761230930e-2,
+    2.96560571828504891230e-1, 1.78482653991729133580e0, 5.46378491116411436990e0, 6.65790464350110377720e0,
+)  # fmt: skip
+UNDER_FAR_TAIL = (
+    2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5, 7.86869131145613259100e-4,
+    1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0,
+)  # fmt: skip
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def normal_quantile_tail(r):
-    """−Φ⁻¹(p) for r = √(−log p), p ≤ 0.075 (Wichura 1988, AS 241)."""
-    if r <= 5.0:
-        r -= 1.6
-        num = 7.74545014278341407640e-4
-        num = num * r + 2.27238449892691845833e-2
-        num = num * r + 2.41780725177450611770e-1
-        num = num * r + 1.27045825245236838258e0
-        num = num * r + 3.64784832476320460504e0
-        num = num * r + 5.76949722146069140550e0
-        num = num * r + 4.63033784615654529590e0
-        num = num * r + 1.42343711074968357734e0
-        den = 1.05075007164441684324e-9
-        den = den * r + 5.47593808499534494600e-4
-        den = den * r + 1.51986665636164571966e-2
-        den = den * r + 1.48103976427480074590e-1
-        den = den * r + 6.89767334985100004550e-1
-        den = den * r + 1.67638483018380384940e0
-        den = den * r + 2.05319162663775882187e0
-        den = den * r + 1.0
-        return num / den
-    r -= 5.0
-    num = 2.01033439929228813265e-7
-    num = num * r + 2.71155556874348757815e-5
-    num = num * r + 1.24266094738807843860e-3
-    num = num * r + 2.65321895265761230930e-2
-    num = num * r + 2.96560571828504891230e-1
-    num = num * r + 1.78482653991729133580e0
-    num = num * r + 5.46378491116411436990e0
-    num = num * r + 6.65790464350110377720e0
-    den = 2.04426310338993978564e-15
-    den = den * r + 1.42151175831644588870e-7
-    den = den * r + 1.84631831751005468180e-5
-    den = den * r + 7.86869131145613259100e-4
-    den = den * r + 1.48753612908506148525e-2
-    den = den * r + 1.36929880922735805310e-1
-    den = den * r + 5.99832206555887937690e-1
-    den = den * r + 1.0
-    return num / den
+@part
+def _quotient(x, above, below):
+    numerator, denominator = splat(above[0]), splat(below[0])
+    for i in range(1, 8):
+        numerator = fma(numerator, x, splat(above[i]))
+        denominator = fma(denominator, x, splat(below[i]))
+    return numerator / denominator
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
+def _upper_tail(log_p):
+    """1 − p for −0.08 ≤ log p ≤ 0, to the last digits."""
+    total = splat(1 / 362880)
+    for factor in (1 / 40320, 1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2, 1.0):
+        total = fma(total, log_p, splat(factor))
+    return splat(0.0) - log_p * total
+
+
+@kernel
 def normal_quantile(log_p):
-    """Φ⁻¹(exp(log_p)) for log_p < 0, to full precision at both ends."""
-    if log_p < DEEP:
-        x = -math.sqrt(-2.0 * (log_p + LOG_SQRT_2PI) - math.log(-2.0 * log_p))
-        for _ in range(3):
-            series = tail_series(x)
-            log_cdf = -0.5 * x * x - LOG_SQRT_2PI - math.log(-x / series)
-            x += (log_cdf - log_p) * series / x
-        return x
-    p = math.exp(log_p)
-    q = p - 0.5
-    if abs(q) > 0.425:
-        if q < 0.0:
-            return -normal_quantile_tail(math.sqrt(-log_p))
-        return normal_quantile_tail(math.sqrt(-math.log(-math.expm1(log_p))))
-    r = 0.180625 - q * q
-    num = 2.5090809287301226727e3
-    num = num * r + 3.3430575583588128105e4
-    num = num * r + 6.7265770927008700853e4
-    num = num * r + 4.5921953931549871457e4
-    num = num * r + 1.3731693765509461125e4
-    num = num * r + 1.9715909503065514427e3
-    num = num * r + 1.3314166789178437745e2
-    num = num * r + 3.3871328727963666080e0
-    den = 5.2264952788528545610e3
-    den = den * r + 2.8729085735721942674e4
-    den = den * r + 3.9307895800092710610e4
-    den = den * r + 2.1213794301586595867e4
-    den = den * r + 5.3941960214247511077e3
-    den = den * r + 6.8718700749205790830e2
-    den = den * r + 4.2313330701600911252e1
-    den = den * r + 1.0
-    return q * num / den
+    """Φ⁻¹(p) for −700 ≤ log p < 0, to full precision at both ends; eight side by side."""
+    zero, edge = splat(0.0), splat(0.425)
+    q = exp(log_p) - splat(0.5)
+    away = larger(q, zero - q)
+    found = q * _quotient(splat(0.180625) - q * q, CENTRE, UNDER_CENTRE)
+    if any_above(away, edge):
+        log_tail = log_p
+        if any_above(q, edge):
+            log_tail = chosen(q, edge, log(_upper_tail(log_p)), log_p)
+        r = root(zero - log_tail)
+        distance = _quotient(r - splat(1.6), TAIL, UNDER_TAIL)
+        if any_above(r, splat(5.0)):
+            distance = chosen(r, splat(5.0), _quotient(r - splat(5.0), FAR_TAIL, UNDER_FAR_TAIL), distance)
+        found = chosen(away, edge, chosen(q, zero, distance, zero - distance), found)
+    return found
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
+def _tail_series(x):
+    """Φ(x)·|x|/φ(x) for x below −37."""
+    u = splat(1.0) / (x * x)
+    series = splat(1.0)
+    for factor in (-9.0, -7.0, -5.0, -3.0, -1.0):
+        series = fma(u * splat(factor), series, splat(1.0))
+    return series
+
+
+@kernel
+def _deep_hedge_ratio(log_p):
+    """`hedge_ratio` for log p ≤ −700."""
+    zero, c = splat(0.0), splat(LOG_SQRT_2PI)
+    x = zero - root(splat(-2.0) * (log_p + c) - log(splat(-2.0) * log_p))
+    for _ in range(3):
+        series = _tail_series(x)
+        log_cdf = splat(-0.5) * x * x - c - log((zero - x) / series)
+        x = x + (log_cdf - log_p) * series / x
+    return (zero - x) / _tail_series(x)
+
+
+@kernel
 def hedge_ratio(log_p):
-    """φ(Φ⁻¹(p)) / p for log_p < 0: how strongly the digital option reacts to its underlying."""
-    d = normal_quantile(log_p)
-    if log_p < DEEP:
-        return -d / tail_series(d)
-    return math.exp(-0.5 * d * d - LOG_SQRT_2PI - log_p)
+    """φ(Φ⁻¹(p)) / p for log p < 0: how strongly the digital option reacts to its underlying; eight side by side."""
+    shallow, deepest = larger(log_p, splat(DEEP)), splat(DEEP)
+    d = normal_quantile(shallow)
+    ratio = exp(splat(-0.5) * d * d - splat(LOG_SQRT_2PI) - shallow)
+    if any_above(deepest, log_p):
+        deep = splat(0.0) - larger(splat(0.0) - log_p, splat(-DEEP))
+        ratio = chosen(deepest, log_p, _deep_hedge_ratio(deep), ratio)
+    return ratio
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def hedge(losses, alpha, delta, prior_deviation, certified):
-    # losses     (n_queries, n_grid)  in canonical order
-    # alpha      (n_grid,)            risk level tested
-    # delta      (n_grid,)            level of the test, in (0, 1)
-    # certified  (n_grid,)            out: wealth reached 1/delta
-    n_queries, n_grid = losses.shape
-    log_p = np.log(delta)  # of p = delta × wealth
-    total = np.full(n_grid, PRIOR_MEAN * PRIOR_QUERIES)
-    squares = np.full(n_grid, prior_deviation * prior_deviation * PRIOR_QUERIES)
-    largest_bet = BET_SHARE / (1.0 - alpha)
-    running, n_running = np.arange(n_grid), n_grid
-    certified[:] = False
+@kernel
+def hedge(losses, n_grid, prior_deviation, state, running, room):
+    # losses   (n_queries · n_grid,)  in canonical order, those of a query side by side
+    # state    (5, rows of 8)  in: log delta, alpha, and what is certified at once, 1, in lanes that no configuration
+    #                          has; out: in the last row at least 0 where wealth reached 1/delta
+    # running  (n_rows of 8,)  scratch; room (8,) as well
+    n_queries, n_running = losses.size // n_grid, running.size
+    log_p, alpha, reached, total, squares = state[0], state[1], state[4], state[2], state[3]
+    zero, one = splat(0.0), splat(1.0)
+    for i in range(n_running):
+        running[i] = 8 * i
+        store(total, 8 * i, splat(PRIOR_MEAN * PRIOR_QUERIES))
+        store(squares, 8 * i, splat(prior_deviation * prior_deviation * PRIOR_QUERIES))
     for t in range(n_queries):
-        seen = PRIOR_QUERIES + t
-        left = n_queries - t
+        seen, left = PRIOR_QUERIES + t, n_queries - t
         i = 0
         while i < n_running:
-            j = running[i]
-            x = losses[t, j]
-            bet = min(hedge_ratio(log_p[j]) / math.sqrt(squares[j] / seen * left), largest_bet[j])
-            log_p[j] += math.log1p(bet * (alpha[j] - x))
-            total[j] += x
-            squares[j] += (x - total[j] / (seen + 1.0)) ** 2
-            if log_p[j] >= 0.0:
-                certified[j] = True
+            at = running[i]
+            if t * n_grid + at + 8 <= losses.size:
+                x = load(losses, t * n_grid + at)
+            else:  # the last rows end before eight more
+                for j in range(n_grid - at):
+                    room[j] = losses[t * n_grid + at + j]
+                x = load(room, 0)
+            p, level = load(log_p, at), load(alpha, at)
+            bet = hedge_ratio(p) / root(load(squares, at) * splat(left / seen))
+            largest = splat(BET_SHARE) / (one - level)
+            p = p + log_one_plus(chosen(bet, largest, largest, bet) * (level - x))
+            ever = larger(load(reached, at), p)
+            sums = load(total, at) + x
+            away = x - sums * splat(1.0 / (seen + 1.0))
+            store(total, at, sums)
+            store(squares, at, fma(away, away, load(squares, at)))
+            store(reached, at, ever)
+            store(log_p, at, chosen(zero, p, p, splat(-1.0)))  # bets go on in lanes beside those that have not won
+            if any_above(zero, ever):
+                i += 1
+            else:
                 n_running -= 1
                 running[i] = running[n_running]
-            else:
-                i += 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

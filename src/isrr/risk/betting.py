@@ -19,6 +19,7 @@ says how they agree as bits.
 import numpy as np
 from numpy.typing import ArrayLike
 
+from isrr.lanes import WIDTH
 from isrr.risk._kernels import hedge
 from isrr.risk.lattice import SIGNIFICANT_BITS, SMALLEST, BoolArray, FloatArray, IntArray, coarsen, smallest_yes
 
@@ -89,7 +90,10 @@ def upper_bound(
 
 def _run(losses: FloatArray, alpha: ArrayLike, delta: ArrayLike, prior_deviation: float) -> BoolArray:
     n_grid = losses.shape[1]
-    certified = np.empty(n_grid, np.bool_)
-    alphas, deltas = (np.array(np.broadcast_to(level, n_grid), np.float64) for level in (alpha, delta))
-    hedge(np.ascontiguousarray(losses), alphas, deltas, prior_deviation, certified)
+    n_rows = -(-n_grid // WIDTH)
+    state = np.empty((5, WIDTH * n_rows))
+    state[0], state[1], state[4] = -1.0, 0.5, 1.0
+    state[0, :n_grid], state[1, :n_grid], state[4, :n_grid] = np.log(delta), alpha, -1.0
+    hedge(losses.ravel(), n_grid, prior_deviation, state, np.empty(n_rows, np.int64), np.zeros(WIDTH))
+    certified: BoolArray = state[4, :n_grid] >= 0.0
     return certified
