@@ -31,5 +31,6 @@ def exact_sums(values: NDArray[np.float64], row_of: NDArray[Any] | None = None, 
     limbs = np.zeros((n_rows, values.shape[1], N_LIMBS), np.int64)
     bits = np.ascontiguousarray(values, np.float64).view(np.int64)
     add(bits, groups, limbs)
-    worth = np.array([1 << (32 * place) for place in range(N_LIMBS)], object)
-    return np.asarray((limbs.astype(object) * worth).sum(axis=2))
+    used = np.flatnonzero(limbs.any(axis=(0, 1)))  # a few, where the values are of like size
+    worth = np.array([1 << (32 * int(place)) for place in used], object)
+    return np.asarray((limbs[:, :, used].astype(object) * worth).sum(axis=2, initial=0))

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from typing import Any, ClassVar, get_type_hints
 
@@ -13,6 +14,12 @@ from isrr.scores.standardize import FAR
 
 THE_TESTED = "the calibration queries' scores"  # as the basis of a path
 MOSTLY = 0.5
+
+
+@cache
+def _versions() -> tuple[tuple[str, str], ...]:
+    """Of the libraries that a certificate depends on."""
+    return tuple((name, version(name)) for name in ("isrr", "numpy", "numba"))
 
 
 @dataclass(frozen=True)
@@ -192,7 +199,7 @@ class Provenance:
     look: int = 1
     spent: float | None = None
     judgments: str = ""
-    versions: Mapping[str, str] = field(default_factory=lambda: {n: version(n) for n in ("isrr", "numpy", "numba")})
+    versions: Mapping[str, str] = field(default_factory=lambda: dict(_versions()))
     clicks: ClickLog | None = None
 
     def __post_init__(self) -> None:

@@ -146,15 +146,22 @@ def any_above(typing, x, y):
     return types.boolean(LANES, LANES), build
 
 
-@intrinsic
-def root(typing, x):
-    """The square root of each lane."""
+def _called(name: str) -> Any:
+    # What LLVM knows by this name, lane by lane.
+    @intrinsic
+    def function(typing, x):
+        def build(context, builder, kind, args):
+            shape = ir.FunctionType(_FLOATS, [_FLOATS])
+            known = cgutils.get_or_insert_function(builder.module, shape, f"llvm.{name}.v{WIDTH}f64")
+            return builder.call(known, args)
 
-    def build(context, builder, kind, args):
-        name, shape = f"llvm.sqrt.v{WIDTH}f64", ir.FunctionType(_FLOATS, [_FLOATS])
-        return builder.call(cgutils.get_or_insert_function(builder.module, shape, name), args)
+        return LANES(LANES), build
 
-    return LANES(LANES), build
+    return function
+
+
+root = _called("sqrt")
+floor = _called("floor")
 
 
 @intrinsic

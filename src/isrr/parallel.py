@@ -63,6 +63,11 @@ def over_queries(
         rows: About how many rows a block holds.
     """
     n_queries = len(offsets) - 1
+    if offsets[-1] <= rows:
+        work(0, n_queries)
+        if progress:
+            progress(n_queries, n_queries)
+        return
     cuts = np.searchsorted(offsets[:-1], np.arange(0, offsets[-1], rows))
     cuts = np.unique(np.concatenate((cuts, [0, n_queries])))
     blocks = list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))

@@ -20,14 +20,13 @@ from isrr.data.queries import FloatArray
 from isrr.errors import DataError, PromiseError
 from isrr.metrics.disparity import Disparity
 from isrr.promises.promise import Promise
-from isrr.risk import betting, mixture, size, vb
+from isrr.risk import mixture, size, vb
 from isrr.risk.evidence import Evidence
 from isrr.risk.evidence import evidence as named_evidence
 from isrr.risk.lattice import BoolArray, IntArray
 from isrr.risk.select import SELECTIONS
 
 AT_ONCE = 30_000_000  # losses computed at a time
-BOUND_BITS = 14  # bounds that are only looked at have four digits, rounded up
 BOUNDS_WITHIN = 1_000_000  # queries × configurations up to which every configuration has a bound
 FROM_SUMS = ("betting", "mixture", "vb")  # evidence that can be found from sums alone
 MAY_BE_STRETCHED = ("betting", "mixture")  # evidence that accepts negative losses
@@ -248,11 +247,7 @@ class KeptSample(Sample):
             stretch = self.promise.stretch(floor)
             alike = np.flatnonzero(self.floors[chosen] == floor)
             losses = self.promise.losses(self.values[:, chosen[alike]], self.reference, stretch)
-            if rough and self.evidence == "betting":
-                prior = self.promise.prior_deviation(stretch) / np.sqrt(self.block)
-                found = betting.upper_bound(losses, delta, prior, significant_bits=BOUND_BITS)
-            else:
-                found = self._source(self.promise, stretch, delta).upper_bound(losses, delta)
+            found = self._source(self.promise, stretch, delta).upper_bound(losses, delta, rough=rough)
             bounds[alike] = self.promise.alpha + (found - self.promise.alpha) / stretch
         return bounds
 

@@ -28,7 +28,8 @@ from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
 from isrr.ranker.thresholds import expand
 
 Method = Literal["exact", "draws", "plugin"]
-LEAST_BLOCKS = 8  # of a grid that is long enough, so that all cores have work
+LEAST_BLOCKS = 8  # so that all cores have work …
+ENOUGH = 1 << 18  # … where a block has this many rows times configurations
 USUAL = ("ndcg", "disparity", "normalized_disparity")
 
 
@@ -371,7 +372,7 @@ def _evaluate_family(
             )  # fmt: skip
 
     await_kernels()
-    few_rows = max(ROWS_PER_BLOCK // len(grid), min(ROWS_PER_BLOCK, queries.n_rows // LEAST_BLOCKS))
+    few_rows = max(ENOUGH // len(grid), min(ROWS_PER_BLOCK, queries.n_rows // LEAST_BLOCKS))
     over_queries(block, offsets, progress, few_rows)
 
 

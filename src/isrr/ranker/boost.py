@@ -14,6 +14,7 @@ from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
 
 BoostMissing = Literal["refuse", "none"]
+BOOST_MISSING = get_args(BoostMissing)
 Boost = tuple[tuple[str, float], ...] | Mapping[str, float]
 
 
@@ -24,6 +25,8 @@ def checked_boost(boost: Boost) -> Boost:
         >>> checked_boost({"old": 0, "new": 0.4, "local": 0.1})
         (('local', 0.1), ('new', 0.4))
     """
+    if not boost:
+        return ()
     try:
         given = [(group, float(addition)) for group, addition in dict(boost).items()]
     except (TypeError, ValueError):
@@ -39,8 +42,8 @@ def checked_boost(boost: Boost) -> Boost:
 
 def check_boost_missing(boost_missing: object) -> None:
     """Refuse what is no policy."""
-    if boost_missing not in get_args(BoostMissing):
-        raise ValueError(f"boost_missing must be one of {', '.join(get_args(BoostMissing))}; got {boost_missing!r}")
+    if boost_missing not in BOOST_MISSING:
+        raise ValueError(f"boost_missing must be one of {', '.join(BOOST_MISSING)}; got {boost_missing!r}")
 
 
 def additions_by_row(boost: Boost, boost_missing: BoostMissing, queries: Queries) -> FloatArray:

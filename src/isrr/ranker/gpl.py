@@ -15,6 +15,7 @@ Paper: section 3.2.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -51,6 +52,16 @@ from isrr.scores.standardize import ScoreMap
 
 DETERMINISTIC = 2.0  # eligibility is a probability: a threshold above 1 admits nobody
 SMOOTHING_DRAWS = 100
+LEAST, LARGEST = 5e-324, sys.float_info.max  # the positive numbers
+RANGES = {
+    "threshold": (0.0, LARGEST, "a number ≥ 0"),
+    "decay": (LEAST, 1.0, "in (0, 1]"),
+    "temperature": (LEAST, LARGEST, "a number > 0"),
+    "mean": (-LARGEST, LARGEST, "finite"),
+    "deviation": (LEAST, LARGEST, "a number > 0"),
+    "floor": (0.0, 1.0, "in [0, 1]"),
+    "anchor": (0.0, 1.0, "in [0, 1]"),
+}
 NO_NAMES = np.empty(0, np.uint64)
 DIALS = ("floor", "anchor", "floor_weights", "boost", "boost_missing")  # not shown where they are off
 
@@ -110,19 +121,11 @@ class GPLRanker:
         if not is_length(self.k):
             raise ValueError(f"k must be a whole number ≥ 1, got {self.k!r}; it is the length of the list")
         object.__setattr__(self, "k", int(self.k))
-        checks = {
-            "threshold": (self.threshold >= 0 and np.isfinite(self.threshold), "a number ≥ 0"),
-            "decay": (0 < self.decay <= 1, "in (0, 1]"),
-            "temperature": (self.temperature > 0 and np.isfinite(self.temperature), "a number > 0"),
-            "mean": (np.isfinite(self.mean), "finite"),
-            "deviation": (self.deviation > 0 and np.isfinite(self.deviation), "a number > 0"),
-            "floor": (0 <= self.floor <= 1, "in [0, 1]"),
-            "anchor": (0 <= self.anchor <= 1, "in [0, 1]"),
-        }
-        for name, (good, need) in checks.items():
-            if not good:
-                raise ValueError(f"{name} must be {need}, got {getattr(self, name)!r}")
-            object.__setattr__(self, name, float(getattr(self, name)))
+        for name, (low, high, need) in RANGES.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ValueError(f"{name} must be {need}, got {value!r}")
+            object.__setattr__(self, name, float(value))
         weights = tuple(tuple(checked_weights(given, "floor_weights").tolist()) for given in self.floor_weights)
         object.__setattr__(self, "floor_weights", weights)
         object.__setattr__(self, "boost", checked_boost(self.boost))
@@ -151,7 +154,7 @@ class GPLRanker:
     @property
     def is_deterministic(self) -> bool:
         """Whether every list is the order by score."""
-        drawn = not self.boost and bool(self.thresholds[-1] > 1.0)
+        drawn = not self.boost and self.threshold > 1.0 and bool(self.thresholds[-1] > 1.0)
         return drawn or self.floor == 1.0 or self.anchor == 1.0
 
     def of_length(self, k: int) -> GPLRanker:
@@ -235,8 +238,7 @@ class GPLRanker:
         """`eligibility` of this ranker at each of several temperatures; scores are mapped and sorted once."""
         scores, order = self._drawn_by(queries)
         for temperature in temperatures:
-            out = np.empty(queries.n_rows)
-            scale = replace(self, temperature=float(temperature)).scale
+            scale, out = 1.0 / (self.deviation * float(temperature)), np.empty(queries.n_rows)
 
             def block(start: int, stop: int, scale: float = scale, out: FloatArray = out) -> None:
                 _, inside = room(queries.offsets, start, stop, 1, 1)

@@ -17,6 +17,8 @@ def expand(threshold: float, decay: float, k: int) -> FloatArray:
         >>> expand(0.8, 0.5, 3)
         array([0.8, 0.4, 0.2])
     """
+    if decay == 1.0:
+        return np.full(k, threshold)
     factors = np.full(k, decay)
     factors[0] = threshold
     return np.multiply.accumulate(factors)

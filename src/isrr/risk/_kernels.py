@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from isrr.compiled import kernel, njit, part
-from isrr.lanes import any_above, chosen, exp, fma, larger, load, log, log_one_plus, root, splat, store
+from isrr.lanes import any_above, chosen, exp, floor, fma, larger, load, log, log_one_plus, root, splat, store
 
 LOG_SQRT_2PI = 0.9189385332046727
 DEEP = -700.0  # below this log-probability the tail series is exact to the last bits
@@ -182,13 +182,22 @@ def plugin_log_wealth(losses, alpha, scale, log_wealth):
             squares[j] += (x - total[j] / (t + 2.0)) ** 2
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def add_logs(losses, shares, sums):
+@kernel
+def add_logs(losses, shares, sums, room):
     # losses  (n_queries, n_grid)  at most 1
-    # shares  (n_bets,)            c in (0, 1)
+    # shares  (n_bets,)            c in (0, 1), a multiple of eight of them
     # sums    (n_grid, n_bets)     in and out: Σ log(1 − c·x) in units of 2⁻⁴⁰, each term rounded down
-    for i in range(losses.shape[0]):
-        for j in range(losses.shape[1]):
-            x = losses[i, j]
+    # room    (n_grid · n_bets,)   zeros
+    n_queries, n_grid = losses.shape
+    for start in range(0, n_queries, 8):  # eight terms, of at most 2⁵⁰ each, are added up as floats without loss
+        for i in range(start, min(start + 8, n_queries)):
+            for j in range(n_grid):
+                x = splat(losses[i, j])
+                for b in range(0, shares.size, 8):
+                    at = shares.size * j + b
+                    term = floor(splat(SUM_SCALE) * log(splat(1.0) - load(shares, b) * x))
+                    store(room, at, load(room, at) + term)
+        for j in range(n_grid):
             for b in range(shares.size):
-                sums[j, b] += np.int64(math.floor(SUM_SCALE * math.log(1.0 - shares[b] * x)))
+                sums[j, b] += np.int64(room[shares.size * j + b])
+                room[shares.size * j + b] = 0.0

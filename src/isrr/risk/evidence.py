@@ -32,6 +32,7 @@ NAMES = (
     "wsr",
 )
 
+ROUGH_BITS = 14  # bounds that are only looked at have four digits
 AtLevel = Callable[[FloatArray, float], FloatArray]  # losses and a level → one number a configuration
 
 
@@ -52,8 +53,11 @@ class Evidence(Protocol):
     def certifies(self, losses: ArrayLike, alpha: float, delta: float) -> BoolArray:
         """Whether p ≤ delta, (n_grid,); often quicker to answer than what p is."""
 
-    def upper_bound(self, losses: ArrayLike, delta: float) -> FloatArray:
-        """One bound a configuration, (n_grid,): the risk is below it with probability at least 1 − delta."""
+    def upper_bound(self, losses: ArrayLike, delta: float, *, rough: bool = False) -> FloatArray:
+        """One bound a configuration, (n_grid,): the risk is below it with probability at least 1 − delta.
+
+        A rough one is rounded up to four digits where that is sooner found.
+        """
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ class _Checked:
     bound: AtLevel
     needs_unit_interval: bool = True
     decision: Callable[[FloatArray, float, float], BoolArray] | None = None
+    rough_bound: AtLevel | None = None
 
     def certifies(self, losses: ArrayLike, alpha: float, delta: float) -> BoolArray:
         if self.decision is None:
@@ -77,9 +82,10 @@ class _Checked:
         check_alpha(alpha)
         return self.test(self._prepared(losses), float(alpha))
 
-    def upper_bound(self, losses: ArrayLike, delta: float) -> FloatArray:
+    def upper_bound(self, losses: ArrayLike, delta: float, *, rough: bool = False) -> FloatArray:
         check_delta(delta)
-        return self.bound(self._prepared(losses), float(delta))
+        bound = self.rough_bound if rough and self.rough_bound is not None else self.bound
+        return bound(self._prepared(losses), float(delta))
 
     def _prepared(self, losses: ArrayLike) -> FloatArray:
         checked = check_losses(losses)
@@ -119,6 +125,7 @@ def evidence(
                 lambda losses, level: betting.upper_bound(losses, level, prior_deviation),
                 needs_unit_interval=False,
                 decision=lambda losses, alpha, level: betting.certifies(losses, alpha, level, prior_deviation),
+                rough_bound=lambda losses, level: betting.upper_bound(losses, level, prior_deviation, ROUGH_BITS),
             )
         case "mixture":
             return _Checked(
@@ -139,6 +146,7 @@ def evidence(
                 name,
                 lambda losses, alpha: vb.pvalue(losses, alpha, delta),
                 lambda losses, level: vb.upper_bound(losses, level, delta),
+                rough_bound=lambda losses, level: vb.upper_bound(losses, level, delta, ROUGH_BITS),
             )
         case "dkwm":
             return _Checked(

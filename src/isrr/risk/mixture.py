@@ -16,11 +16,11 @@ The bets depend on the planned number of queries and on delta alone:
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
 
 from isrr.errors import MergeError
 from isrr.risk._kernels import SUM_SCALE, add_logs
@@ -30,6 +30,7 @@ from isrr.risk.losses import check_losses
 _DEVIATIONS = np.geomspace(0.04, 0.5, 16)
 _CENTRED = np.exp(-((np.log(_DEVIATIONS / 0.26) / 0.45) ** 2) / 2)
 WEIGHTS = _CENTRED / _CENTRED.sum()
+NEWTON_STEPS = 12
 BLOCK = 1 << 16  # queries whose sums fit into 64 bits with room to spare
 
 
@@ -75,7 +76,7 @@ class Summary:
         for start in range(0, len(losses), BLOCK):
             block = check_losses(losses[start : start + BLOCK])
             sums = np.zeros((n_grid, WEIGHTS.size), np.int64)
-            add_logs(block, shares, sums)
+            add_logs(block, shares, sums, np.zeros(sums.size))
             total += sums.astype(object)
             moments += np.array([whole_sums(block, SUM_SCALE), whole_sums(block**2, SUM_SCALE)], object).T
         return cls(planned, delta, losses.shape[0], total, moments)
@@ -118,16 +119,35 @@ class Summary:
 
     def log_evidence(self, alpha: ArrayLike) -> FloatArray:
         """log E(α) for each configuration; alpha is one level or one a configuration, in (0, 1)."""
-        shares = bet_shares(self.planned_queries, self.delta)
-        level = np.broadcast_to(alpha, len(self.log_sums))[:, None]
-        growth = (self.log_sums / SUM_SCALE).astype(float) - self.n_queries * np.log1p(-shares * level)
-        evidence: FloatArray = logsumexp(growth, axis=1, b=WEIGHTS)
-        return evidence
+        return self._evidence_and_slope(np.asarray(alpha, np.float64))[0]
+
+    @cached_property
+    def _bets(self) -> tuple[FloatArray, FloatArray]:
+        """cⱼ and Lⱼ."""
+        return bet_shares(self.planned_queries, self.delta), (self.log_sums / SUM_SCALE).astype(float)
+
+    def _evidence_and_slope(self, alpha: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """log E(α) and its derivative, (n_grid,) each."""
+        shares, logs = self._bets
+        level = np.broadcast_to(alpha, len(logs))[:, None]
+        growth = logs - self.n_queries * np.log1p(-shares * level)
+        largest = growth.max(axis=1, keepdims=True)
+        each = WEIGHTS * np.exp(growth - largest)
+        total = each.sum(axis=1)
+        slope = self.n_queries * (each * shares / (1 - shares * level)).sum(axis=1) / total
+        return largest[:, 0] + np.log(total), slope
 
     def pvalue(self, alpha: ArrayLike) -> FloatArray:
         """p = min(1, 1/E(α)), (n_grid,), alpha rounded down to the lattice: p ≤ delta ⇔ bound ≤ alpha."""
         return np.exp(-np.maximum(self.log_evidence(coarsen(alpha)), 0.0))
 
     def upper_bound(self, delta: float) -> FloatArray:
-        """The root of E(α) = 1/delta, (n_grid,): evidence grows with alpha. 1 where there is none below."""
-        return smallest_yes(lambda alpha: self.pvalue(alpha) <= delta, SMALLEST, 1.0, len(self.log_sums))
+        """The root of E(α) = 1/delta, (n_grid,): evidence grows with alpha. 1 where there is none below.
+
+        log E is convex in alpha, so Newton's steps come down to the root and show where to look for it.
+        """
+        near = np.full(len(self.log_sums), 0.5)
+        for _ in range(NEWTON_STEPS):
+            evidence, slope = self._evidence_and_slope(near)
+            near = np.clip(near - (evidence + np.log(delta)) / slope, SMALLEST, 1 - 1e-9)
+        return smallest_yes(lambda alpha: self.pvalue(alpha) <= delta, SMALLEST, 1.0, near.size, guess=near)

@@ -139,15 +139,20 @@ def pvalue(losses: FloatArray, alpha: ArrayLike, delta: float = 0.05) -> FloatAr
     return Summary.of(losses, alpha, delta).pvalue()
 
 
-def upper_bound(losses: FloatArray, delta: float, tuned_delta: float | None = None) -> FloatArray:
-    """The smallest alpha with p ≤ delta, to six digits; the sums are computed again for every alpha tried."""
+def upper_bound(
+    losses: FloatArray, delta: float, tuned_delta: float | None = None, significant_bits: int = _BITS
+) -> FloatArray:
+    """The smallest alpha with p ≤ delta, to six digits; the sums are computed again for every alpha tried.
+
+    With fewer significant bits it is rounded up, and found sooner.
+    """
     tuned = delta if tuned_delta is None else tuned_delta
 
     def certifies(alpha: FloatArray) -> BoolArray:
         return Summary.of(losses, alpha, tuned).pvalue() <= delta
 
     low = np.clip(losses.mean(axis=0), 2.0**-30, 1 - 2.0**-_BITS)
-    return smallest_yes(certifies, low, 1.0, losses.shape[1], _BITS)
+    return smallest_yes(certifies, low, 1.0, losses.shape[1], significant_bits)
 
 
 def _constant(ratio: FloatArray) -> FloatArray:
