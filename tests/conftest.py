@@ -12,6 +12,7 @@ import pytest
 
 import isrr
 from isrr import Queries
+from isrr.parallel import available_cores
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 SWITCHES = [
@@ -31,6 +32,11 @@ ids = np.arange(400) // 10
 judged = isrr.Queries.from_arrays(scores=rng.normal(size=400), relevance=rng.choice(3, 400), query_ids=ids)
 isrr.calibrate(judged, "ndcg@5 >= 10% of deterministic")
 """
+
+
+def pytest_xdist_auto_num_workers(config):
+    """One process more than there are cores: many tests wait for a browser, a service or Java."""
+    return available_cores() + 1
 
 
 def pytest_configure(config):
