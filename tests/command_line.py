@@ -1,4 +1,4 @@
-"""`python -m isrr …` as a process of its own that has nothing left to load.
+"""`python -m isrr …`, or a file of Python's, as a process of its own that has nothing left to load.
 
 Loading takes a command a second or two, its work in the tests often a few hundredths. So one process loads everything
 but `isrr.cli` and waits; every command is a fork of it. The fork has its own arguments, folder, environment and output,
@@ -25,7 +25,12 @@ ISRR = [sys.executable, "-m", "isrr"]
 
 def isrr(*arguments, cwd=None, env=None, timeout=300):
     """As `subprocess.run([*ISRR, *arguments], capture_output=True, text=True)`, from an empty standard input."""
-    command = ["isrr", *map(str, arguments)]
+    return run("isrr", *arguments, cwd=cwd, env=env, timeout=timeout)
+
+
+def run(program, *arguments, cwd=None, env=None, timeout=300):
+    """As `isrr`, for the command line or for a file of Python's."""
+    command = [program, *map(str, arguments)]
     asked = {"argv": command, "cwd": str(cwd or os.getcwd()), "env": dict(os.environ if env is None else env)}
     waiting, line = _loaded()
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
@@ -95,7 +100,7 @@ def _become(argv, cwd, env, files):
         os.dup2(file, number)
         os.close(file)
     os.chdir(cwd)
-    sys.path.insert(0, cwd)
+    sys.path.insert(0, cwd if argv[0] == "isrr" else os.path.dirname(argv[0]))
     os.environ.clear()
     os.environ.update(env)
     sys.argv[:] = argv
@@ -109,4 +114,7 @@ if __name__ == "__main__":
         _line.send(b"loaded")
         _asked, _files = _wait(_line)
     _become(**_asked, files=_files)
-    runpy.run_module("isrr", run_name="__main__", alter_sys=True)
+    if sys.argv[0] == "isrr":
+        runpy.run_module("isrr", run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(sys.argv[0], run_name="__main__")

@@ -2,14 +2,13 @@
 
 python tests/table_fuzz.py 10000 [seed] [kind ...]    reads that many damaged files of each kind
 
-Files are read in a process of its own, so that a crash is a result. It writes a line per file; should it die, a new one
-goes on behind the file that killed it.
+Files are read in a process of their own, so that a crash is a result. It writes a line per file; should it die, a new
+one goes on behind the file that killed it.
 """
 
 import gzip
 import json
 import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +18,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from command_line import run
 
 TABLES = ("parquet", "zstd.parquet", "arrow", "lists.arrow", "graded.arrow", "zstd.arrow")
 KINDS = (*TABLES, "csv", "csv.gz", "jsonl", "letor")
@@ -129,26 +130,21 @@ def fuzz(kind: str, count: int, seed: int = 0) -> tuple[Counter[str], dict[int, 
     case = 0
     with tempfile.TemporaryDirectory() as folder:
         while case < count:
-            arguments = [kind, str(case), str(count), str(seed), folder]
-            process = subprocess.Popen(
-                [sys.executable, __file__, "--work", *arguments],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            )  # fmt: skip
             try:
-                out, noise = process.communicate(timeout=60 + SECONDS + 0.05 * (count - case))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                out, noise = process.communicate()
-                noise += " (took too long)"
+                done = run(__file__, "--work", kind, case, count, seed, folder, timeout=SECONDS + 0.05 * (count - case))
+            except TimeoutError:
+                bad[case] = "this file, or one behind it, took too long"
+                break
+            out, noise = done.stdout, done.stderr
             for line in out.splitlines():
                 case, outcome = json.loads(line)
                 ended[outcome.split(":")[0]] += 1
                 if outcome.startswith("uncaught") or "memory" in outcome:
                     bad[case] = outcome
             case = json.loads(out.splitlines()[-1])[0] + 1 if out.strip() else case
-            if process.returncode or noise:
-                at = case if process.returncode and process.returncode != 3 else case - 1
-                bad.setdefault(at, f"exit {process.returncode}, {len(noise)} letters on stderr: {noise[-300:]}")
+            if done.returncode or noise:
+                at = case if done.returncode and done.returncode != 3 else case - 1
+                bad.setdefault(at, f"exit {done.returncode}, {len(noise)} letters on stderr: {noise[-300:]}")
                 case = max(case, at + 1)
             assert out.strip() or bad, noise
     return ended, bad

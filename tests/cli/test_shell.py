@@ -179,7 +179,7 @@ def test_a_first_command_says_that_it_compiles(monkeypatch, kept):
     assert ("compiling kernels" in terminal.file.getvalue()) != kept
 
 
-def test_kernels_are_compiled_beside_a_first_command(tmp_path):
+def test_kernels_are_compiled_beside_a_first_command_and_give_the_bits_of_all_others(tmp_path):
     probe = (
         "from isrr.metrics import ahead; assert ahead.compile_beside(); assert ahead.compile_beside(); "
         "assert len(ahead._beside) == 1; ahead.await_kernels(); assert ahead.kernels_are_compiled()"
@@ -190,3 +190,11 @@ def test_kernels_are_compiled_beside_a_first_command(tmp_path):
     kept = {file.name.split("-")[0] for file in tmp_path.rglob("*.nbi")}
     assert "_kernels.evaluate_exactly" in kept
     assert "_order_kernels.sort_queries" not in kept  # that one is left to the command itself
+    digest = (
+        "import numpy as np, isrr, hashlib; r = np.random.default_rng(1);"
+        "q = isrr.Queries.from_arrays(scores=r.normal(size=900), relevance=r.integers(0, 4, 900), group=[30] * 30);"
+        "g = [isrr.GPLRanker(temperature=t, threshold=c) for t in (0.1, 1.0) for c in (0.0, 0.02)];"
+        "e = isrr.evaluate(q, g); print(hashlib.sha256(e['ndcg'].tobytes() + e['disparity'].tobytes()).hexdigest())"
+    )
+    anew, usual = (subprocess.check_output([sys.executable, "-c", digest], env=env) for env in (fresh, os.environ))
+    assert anew == usual

@@ -1,9 +1,6 @@
 """A grid evaluated in one pass equals its rankers evaluated one by one, in any way it can be done."""
 
 import math
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -145,15 +142,3 @@ def test_clocks_are_the_logarithms_of_the_noise():
     for item in (0, 1, 77):
         _fill_clocks(noise, item, clocks, spare)
         np.testing.assert_allclose(clocks, [-math.log(uniform(name, item)) for name in noise], rtol=0, atol=1e-13)
-
-
-def test_freshly_compiled_kernels_give_the_bits_of_cached_ones(tmp_path):
-    code = (
-        "import numpy as np, isrr, hashlib; r = np.random.default_rng(1);"
-        "q = isrr.Queries.from_arrays(scores=r.normal(size=900), relevance=r.integers(0, 4, 900), group=[30] * 30);"
-        "g = [isrr.GPLRanker(temperature=t, threshold=c) for t in (0.1, 1.0) for c in (0.0, 0.02)];"
-        "e = isrr.evaluate(q, g); print(hashlib.sha256(e['ndcg'].tobytes() + e['disparity'].tobytes()).hexdigest())"
-    )
-    names = [os.environ, os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}]
-    digests = [subprocess.check_output([sys.executable, "-c", code], env=env, text=True) for env in (*names, names[1])]
-    assert digests[0] == digests[1] == digests[2]

@@ -20,6 +20,7 @@ import pytest
 from scipy.stats import chisquare
 
 import oracles
+from command_line import isrr
 from isrr import Queries
 from isrr.data.served_log import read_log
 from isrr.serve.connection import PIPELINED, PromptConnection
@@ -82,11 +83,11 @@ def test_a_service_that_cannot_start_does_not_exit_with_0(ranker_file, tmp_path)
     (tmp_path / "broken.py").write_text(program)
     for workers in ("1", "2"):
         command = ["serve", str(ranker_file), "--port", "0", "--workers", workers]
-        for start, more, code, said in (
-            (["-m", "isrr"], ["--log", str(tmp_path / "log")], 2, "File exists"),
-            ([str(tmp_path / "broken.py")], [], 1, "tested"),
-        ):
-            done = subprocess.run([sys.executable, *start, *command, *more], capture_output=True, text=True, timeout=60)
+        broken = subprocess.run(
+            [sys.executable, str(tmp_path / "broken.py"), *command], capture_output=True, text=True, timeout=60
+        )
+        unwritable = isrr(*command, "--log", tmp_path / "log", timeout=60)
+        for done, code, said in ((unwritable, 2, "File exists"), (broken, 1, "tested")):
             assert done.returncode == code, done.stderr
             assert said in done.stderr
 
@@ -236,8 +237,7 @@ def test_the_cohere_client_works_unchanged(lasting, certificate):
 
 def test_a_damaged_ranker_file_is_refused_before_anything_starts(tmp_path):
     (tmp_path / "ranker.json").write_text("{}")
-    command = [sys.executable, "-c", "from isrr.cli.main import main; main()", "serve", str(tmp_path / "ranker.json")]
-    found = subprocess.run(command, capture_output=True, text=True)
+    found = isrr("serve", tmp_path / "ranker.json", timeout=60)
     assert found.returncode == 2
     assert "not a certificate" in found.stderr
 
@@ -285,11 +285,8 @@ def test_a_connection_that_is_closed_with_answers_unread_is_cut_off_in_time():
 
 @pytest.mark.parametrize("given", ["", "  "])
 def test_an_empty_key_is_refused(ranker_file, given):
-    command = [sys.executable, "-m", "isrr", "serve", str(ranker_file), "--port", "0"]
     for more, environment in ((["--api-key", given], {}), ([], {"ISRR_API_KEY": given})):
-        found = subprocess.run(
-            [*command, *more], capture_output=True, text=True, timeout=60, env={**os.environ, **environment}
-        )
+        found = isrr("serve", ranker_file, "--port", 0, *more, timeout=60, env={**os.environ, **environment})
         assert found.returncode == 2, found.stderr
         assert "--api-key is empty, which would let everybody in" in found.stderr
 

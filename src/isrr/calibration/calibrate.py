@@ -37,6 +37,7 @@ from isrr.notebook import interactive
 from isrr.parallel import Progress
 from isrr.promises.promise import Promise, objectives, promises
 from isrr.ranker.gpl import GPLRanker
+from isrr.risk import betting
 from isrr.scores.standardize import far_scores
 
 LOOKED_AT = 100_000  # queries that are searched for repeats, unless those are to count once
@@ -95,8 +96,10 @@ def calibrate(
     chosen_path = path if isinstance(path, str) else tuple(path)
     request = Request(promises(promise), confidence, chosen_path, evidence, selection, seed, attempts, floor, distinct)
     others = None if validation is None else read_any(validation, request.columns, **without_run(where))
-    if compile_beside() and progress is None and interactive():
-        print("isrr: compiling kernels, only this first time: about 15 seconds", file=sys.stderr)
+    if compile_beside():
+        if progress is None and interactive():
+            print("isrr: compiling kernels, only this first time: about 15 seconds", file=sys.stderr)
+        betting.certifies(np.zeros((1, 1)), 0.5, 0.5)  # compiled here in the meantime
     with closing(open_source(queries, engine, **with_values(where, request.columns))) as source:
         return _calibrated(source, request, others, count_look, progress)
 

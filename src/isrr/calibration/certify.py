@@ -19,7 +19,7 @@ from isrr.calibration.table import LARGEST_KEPT, PowerSums, Table, Values
 from isrr.data.queries import FloatArray
 from isrr.errors import DataError, PromiseError
 from isrr.metrics.disparity import Disparity
-from isrr.promises.promise import Promise
+from isrr.promises.promise import Level, Promise
 from isrr.risk import mixture, size, vb
 from isrr.risk.evidence import Evidence
 from isrr.risk.evidence import evidence as named_evidence
@@ -214,16 +214,16 @@ class KeptSample(Sample):
 
     def holds(self, targets: FloatArray, delta: float, n_tests: int = 1) -> BoolArray:
         """Whether each configuration is certified at its own target, (n_grid,)."""
-        answers = np.empty(targets.size, np.bool_)
-        for target, floor, columns in self._batches(targets):
-            promise = self.promise.at(target)
-            if floor >= target:  # kept by definition
-                answers[columns] = True
-                continue
-            stretch = promise.stretch(floor)
-            losses = promise.losses(self.values[:, columns], self.reference, stretch)
-            source = self._source(promise, stretch, delta / n_tests)
-            answers[columns] = source.certifies(losses, promise.tested_alpha(stretch), delta / n_tests)
+        answers = self.floors >= targets  # kept by definition
+        left = np.flatnonzero(~answers)
+        at_once = max(AT_ONCE // len(self.values), 1)
+        for start in range(0, left.size, at_once):
+            columns = left[start : start + at_once]
+            stretch = self.promise.stretch_at(targets[columns], self.floors[columns])
+            alpha = np.asarray(self.promise.tested_alpha_at(targets[columns], stretch))
+            columns, stretch, alpha = columns[alpha > 0], stretch[alpha > 0], alpha[alpha > 0]
+            losses = self.promise.losses(self.values[:, columns], self.reference, stretch, targets[columns])
+            answers[columns] = self._source(stretch, delta / n_tests).certifies(losses, alpha, delta / n_tests)
         return answers
 
     def pvalue(self, columns: Sequence[int], delta: float) -> FloatArray:
@@ -235,7 +235,7 @@ class KeptSample(Sample):
                 continue
             stretch = self.promise.stretch(float(self.floors[c]))
             losses = self.promise.losses(self.values[:, [c]], self.reference, stretch)
-            source = self._source(self.promise, stretch, delta)
+            source = self._source(stretch, delta)
             found.append(source.pvalue(losses, self.promise.tested_alpha(stretch))[0])
         return np.array(found)
 
@@ -247,23 +247,13 @@ class KeptSample(Sample):
             stretch = self.promise.stretch(floor)
             alike = np.flatnonzero(self.floors[chosen] == floor)
             losses = self.promise.losses(self.values[:, chosen[alike]], self.reference, stretch)
-            found = self._source(self.promise, stretch, delta).upper_bound(losses, delta, rough=rough)
+            found = self._source(stretch, delta).upper_bound(losses, delta, rough=rough)
             bounds[alike] = self.promise.alpha + (found - self.promise.alpha) / stretch
         return bounds
 
-    def _source(self, promise: Promise, stretch: float, delta: float) -> Evidence:
-        prior = promise.prior_deviation(stretch) / np.sqrt(self.block)
-        return named_evidence(self.evidence, delta=delta, prior_deviation=float(prior))
-
-    def _batches(self, targets: FloatArray) -> "list[tuple[float, float, IntArray]]":
-        """Columns that share a target and a floor, not too many at a time."""
-        width = max(AT_ONCE // len(self.values), 1)
-        kinds, kind = np.unique(np.stack([targets, self.floors]), axis=1, return_inverse=True)
-        found = []
-        for i, (target, floor) in enumerate(kinds.T.tolist()):
-            columns = np.flatnonzero(kind.ravel() == i)
-            found += [(target, floor, columns[start : start + width]) for start in range(0, columns.size, width)]
-        return found
+    def _source(self, stretch: Level, delta: float) -> Evidence:
+        prior = self.promise.prior_deviation(stretch) / np.sqrt(self.block)
+        return named_evidence(self.evidence, delta=delta, prior_deviation=prior)
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,7 +317,7 @@ class SummedSample(Sample):
         return mixture.Summary.of_powers(powers, self.n_queries, delta).upper_bound(delta)[list(columns)]
 
     def _pvalues(self, targets: FloatArray, delta: float) -> FloatArray:
-        alpha = np.array([self.promise.at(float(target)).tested_alpha() for target in targets])
+        alpha = np.asarray(self.promise.tested_alpha_at(targets))
         if self.evidence == "mixture":
             powers = self._loss_powers(targets, np.zeros(alpha.size))
             return mixture.Summary.of_powers(powers, self.n_queries, delta).pvalue(alpha)
@@ -335,8 +325,8 @@ class SummedSample(Sample):
         return vb.Summary.of_powers(self._loss_powers(targets, level), self.n_queries, level, delta).pvalue()
 
     def _loss_powers(self, targets: FloatArray, shift: FloatArray, highest: int = 8) -> FloatArray:
-        affine = np.array([self.promise.at(float(target)).affine for target in targets]).T
-        return self.powers.loss_powers((affine[0], affine[1], affine[2]), shift, highest)
+        a, b, c, _ = (np.broadcast_to(part, targets.shape) for part in self.promise.loss_at(targets))
+        return self.powers.loss_powers((a, b, c), shift, highest)
 
 
 def sums_suffice(evidence: str, n_queries: int) -> bool:

@@ -45,6 +45,7 @@ EXAMPLES = {
     "disparity": "disparity@5 <= 0.2 with bound 10",
     "group_disparity": "group_disparity@5 <= 0.2",
 }
+Level = float | FloatArray  # one, or one a configuration
 INEXACTNESS = 1e-6  # what the exact evaluation may be off by is taken from alpha
 Reference = Literal["deterministic", "merit"]
 Per = Literal["segment"]
@@ -249,41 +250,52 @@ class Promise:
         """Between which values targets lie."""
         return self.range if self.of is None else (0.0, 1.0)
 
-    @property
-    def affine(self) -> tuple[float, float, float]:
-        """(a, b, c) of the loss X = a · value + b · reference + c."""
-        (low, high), share = self.range, 0.0 if self.of is None else self.target
-        level = self.target if self.of is None else 0.0
+    def loss_at(self, target: Level) -> tuple[Level, Level, Level, Level]:
+        """(a, b, c) of the loss X = a · value + b · reference + c at a target, and the risk alpha to certify there."""
+        low, high = self.range
+        share, level = (0.0, target) if self.of is None else (target, 0.0)
         width = (1.0 + share) * (high - low)
         if self.at_least is None:
             least = low - share * high - level
-            return 1.0 / width, -share / width, (-level - least) / width
+            return 1.0 / width, -share / width, (-level - least) / width, -least / width
         least = share * low + level - high
-        return -1.0 / width, share / width, (level - least) / width
+        return -1.0 / width, share / width, (level - least) / width, -least / width
+
+    @property
+    def affine(self) -> tuple[float, float, float]:
+        """(a, b, c) of the loss X = a · value + b · reference + c."""
+        a, b, c, _ = self.loss_at(self.target)
+        return float(a), float(b), float(c)
 
     @property
     def alpha(self) -> float:
         """The risk to certify: the promise holds exactly when the mean loss is at most this."""
-        (low, high), share = self.range, 0.0 if self.of is None else self.target
-        level = self.target if self.of is None else 0.0
-        least = low - share * high - level if self.at_least is None else share * low + level - high
-        return -least / ((1.0 + share) * (high - low))
+        return float(self.loss_at(self.target)[3])
 
     def tested_alpha(self, stretch: float = 1.0) -> float:
         """The level that is tested: alpha less what the evaluation may be off by."""
-        return self.alpha - INEXACTNESS * stretch
+        return float(self.tested_alpha_at(self.target, stretch))
 
-    def prior_deviation(self, stretch: float = 1.0) -> float:
+    def tested_alpha_at(self, target: Level, stretch: Level = 1.0) -> Level:
+        """The level that is tested at a target."""
+        return self.loss_at(target)[3] - INEXACTNESS * stretch
+
+    def prior_deviation(self, stretch: Level = 1.0) -> Level:
         """A guess of the losses' deviation that knows nothing of the data; paired losses vary less."""
         return (0.05 if self.of == "deterministic" else 0.25) * stretch
 
     def stretch(self, floor: float) -> float:
+        """`stretch_at` the promised target."""
+        return float(self.stretch_at(self.target, floor))
+
+    def stretch_at(self, target: Level, floor: Level) -> FloatArray:
         """By how much losses may be stretched around alpha and stay at most 1, where every query keeps a floor.
 
         With v ≥ floor · r the paired difference share · r − v is at most share − floor times the largest value; without
         a floor it could be share times that.
         """
-        return self.target / (self.target - floor + INEXACTNESS) if 0 < floor < self.target else 1.0
+        above, matters = np.subtract(target, floor), np.logical_and(np.less(0, floor), np.less(floor, target))
+        return np.where(matters, target / np.where(matters, above + INEXACTNESS, 1.0), 1.0)
 
     @property
     def can_be_floored(self) -> bool:
@@ -306,18 +318,21 @@ class Promise:
             return True
         return ranker.is_deterministic and (self.target <= 1 if self.at_least is not None else self.target >= 1)
 
-    def losses(self, values: FloatArray, reference: FloatArray, stretch: FloatArray | float = 1.0) -> FloatArray:
+    def losses(
+        self, values: FloatArray, reference: FloatArray, stretch: Level = 1.0, target: Level | None = None
+    ) -> FloatArray:
         """Losses of at most 1, (n_queries, n_grid).
 
         Args:
             values: The metric of each configuration on each query, (n_queries, n_grid).
             reference: What it is compared with on each query, (n_queries,); unused by absolute promises.
-            stretch: How much each configuration's losses are stretched around alpha, (n_grid,).
+            stretch: How much each configuration's losses are stretched around alpha, one or one a configuration.
+            target: Another level than the promised one, one or one a configuration.
         """
-        a, b, c = self.affine
-        losses = a * values + c if b == 0.0 else a * values + b * reference[:, None] + c
+        a, b, c, alpha = self.loss_at(self.target if target is None else target)
+        losses: FloatArray = a * values + c if self.of is None else a * values + b * reference[:, None] + c
         if np.any(np.asarray(stretch) != 1.0):
-            losses = self.alpha + (losses - self.alpha) * stretch
+            losses = alpha + (losses - alpha) * stretch
         largest = losses.max(initial=-np.inf)
         if largest > 1.0 + INEXACTNESS * np.max(stretch):
             raise PromiseError(
@@ -331,7 +346,7 @@ class Promise:
         """Queries to test on that certify a configuration with losses like these, (n_queries,); None when none do."""
         stretch = self.stretch(floor) if self.can_be_floored else 1.0
         stretched = self.alpha + (losses - self.alpha) * stretch
-        alpha, prior = self.tested_alpha(stretch), self.prior_deviation(stretch)
+        alpha, prior = self.tested_alpha(stretch), float(self.prior_deviation(stretch))
         return size.simulated(stretched, alpha, delta, prior, power, paired=self.of is not None)
 
     def reference(self, queries: Queries, deterministic: FloatArray) -> FloatArray:

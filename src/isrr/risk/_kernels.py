@@ -120,18 +120,19 @@ def hedge_ratio(log_p):
 
 
 @kernel
-def hedge(losses, n_grid, prior_deviation, state, running, room):
+def hedge(losses, n_grid, state, running, room):
     # losses   (n_queries · n_grid,)  in canonical order, those of a query side by side
-    # state    (5, rows of 8)  in: log delta, alpha, and what is certified at once, 1, in lanes that no configuration
-    #                          has; out: in the last row at least 0 where wealth reached 1/delta
+    # state    (5, rows of 8)  in: log delta, alpha, prior deviation, and in the fourth row −1, or 1 in lanes that no
+    #                          configuration has; out: in the fourth at least 0 where wealth reached 1/delta
     # running  (n_rows of 8,)  scratch; room (8,) as well
     n_queries, n_running = losses.size // n_grid, running.size
-    log_p, alpha, reached, total, squares = state[0], state[1], state[4], state[2], state[3]
+    log_p, alpha, squares, reached, total = state[0], state[1], state[2], state[3], state[4]
     zero, one = splat(0.0), splat(1.0)
     for i in range(n_running):
         running[i] = 8 * i
+        deviation = load(squares, 8 * i)
+        store(squares, 8 * i, deviation * deviation * splat(PRIOR_QUERIES))
         store(total, 8 * i, splat(PRIOR_MEAN * PRIOR_QUERIES))
-        store(squares, 8 * i, splat(prior_deviation * prior_deviation * PRIOR_QUERIES))
     for t in range(n_queries):
         seen, left = PRIOR_QUERIES + t, n_queries - t
         i = 0

@@ -25,11 +25,12 @@ from isrr.risk.lattice import SIGNIFICANT_BITS, SMALLEST, BoolArray, FloatArray,
 
 PRIOR_DEVIATION = 0.25
 SMALLEST_ALPHA = 2.0**-30
+NOBODY = (-1.0, 0.5, 1.0, 1.0)  # log delta, alpha, deviation and what was reached, in lanes beside the last
 N_LEADING = 8  # configurations whose bounds are found before those of the others
 
 
 def certifies(
-    losses: FloatArray, alpha: ArrayLike, delta: float, prior_deviation: float = PRIOR_DEVIATION
+    losses: FloatArray, alpha: ArrayLike, delta: float, prior_deviation: ArrayLike = PRIOR_DEVIATION
 ) -> BoolArray:
     """Whether wealth reaches 1/delta, for each configuration.
 
@@ -37,7 +38,8 @@ def certifies(
         losses: At most 1 each, shape (n_queries, n_grid), rows in canonical order.
         alpha: Risk level to certify, in (0, 1), one or one a configuration; below 2⁻³⁰ nothing is certified.
         delta: Level of the test, in (0, 1).
-        prior_deviation: Guess of the losses' deviation, fixed without the calibration losses.
+        prior_deviation: Guess of the losses' deviation, one or one a configuration, fixed without the calibration
+            losses.
 
     Example:
         >>> losses = np.random.default_rng(7).beta(2, 6, size=(400, 2)) + np.array([0.0, 0.05])
@@ -49,19 +51,17 @@ def certifies(
     return answers & (np.asarray(alpha) >= SMALLEST_ALPHA)
 
 
-def pvalue(losses: FloatArray, alpha: float, prior_deviation: float = PRIOR_DEVIATION) -> FloatArray:
+def pvalue(losses: FloatArray, alpha: ArrayLike, prior_deviation: ArrayLike = PRIOR_DEVIATION) -> FloatArray:
     """The smallest delta that certifies, (n_grid,); 2⁻¹⁰²² stands for anything smaller still."""
-    n_grid = losses.shape[1]
-    if alpha < SMALLEST_ALPHA:
-        return np.ones(n_grid)
-    level = coarsen(alpha)
-    return smallest_yes(lambda delta: _run(losses, level, delta, prior_deviation), SMALLEST, 1.0, n_grid)
+    level = coarsen(np.maximum(alpha, SMALLEST_ALPHA))
+    found = smallest_yes(lambda delta: _run(losses, level, delta, prior_deviation), SMALLEST, 1.0, losses.shape[1])
+    return np.where(np.asarray(alpha) >= SMALLEST_ALPHA, found, 1.0)
 
 
 def upper_bound(
     losses: FloatArray,
     delta: float,
-    prior_deviation: float = PRIOR_DEVIATION,
+    prior_deviation: ArrayLike = PRIOR_DEVIATION,
     significant_bits: int = SIGNIFICANT_BITS,
 ) -> FloatArray:
     """The smallest alpha that is certified at level delta, (n_grid,); 1 where none is, at least 2⁻³⁰.
@@ -71,11 +71,12 @@ def upper_bound(
     """
     level, n_grid = coarsen(delta), losses.shape[1]
     mean, error = losses.mean(axis=0), losses.std(axis=0) / np.sqrt(len(losses))
+    priors = np.broadcast_to(prior_deviation, n_grid)
 
     def found(columns: IntArray, n_errors: ArrayLike) -> FloatArray:
         ours = losses if columns.size == n_grid else np.ascontiguousarray(losses[:, columns])
         return smallest_yes(
-            lambda alpha: _run(ours, alpha, level, prior_deviation), SMALLEST_ALPHA, 1.0, columns.size,
+            lambda alpha: _run(ours, alpha, level, priors[columns]), SMALLEST_ALPHA, 1.0, columns.size,
             significant_bits, np.clip(mean[columns] + n_errors * error[columns], SMALLEST_ALPHA, 1.0),
         )  # fmt: skip
 
@@ -88,12 +89,12 @@ def upper_bound(
     return found(every, n_errors)
 
 
-def _run(losses: FloatArray, alpha: ArrayLike, delta: ArrayLike, prior_deviation: float) -> BoolArray:
+def _run(losses: FloatArray, alpha: ArrayLike, delta: ArrayLike, prior_deviation: ArrayLike) -> BoolArray:
     n_grid = losses.shape[1]
     n_rows = -(-n_grid // WIDTH)
     state = np.empty((5, WIDTH * n_rows))
-    state[0], state[1], state[4] = -1.0, 0.5, 1.0
-    state[0, :n_grid], state[1, :n_grid], state[4, :n_grid] = np.log(delta), alpha, -1.0
-    hedge(losses.ravel(), n_grid, prior_deviation, state, np.empty(n_rows, np.int64), np.zeros(WIDTH))
-    certified: BoolArray = state[4, :n_grid] >= 0.0
+    for row, unused, used in zip(state, NOBODY, (np.log(delta), alpha, prior_deviation, -1.0), strict=False):
+        row[:n_grid], row[n_grid:] = used, unused
+    hedge(losses.ravel(), n_grid, state, np.empty(n_rows, np.int64), np.zeros(WIDTH))
+    certified: BoolArray = state[3, :n_grid] >= 0.0
     return certified

@@ -33,7 +33,8 @@ NAMES = (
 )
 
 ROUGH_BITS = 14  # bounds that are only looked at have four digits
-AtLevel = Callable[[FloatArray, float], FloatArray]  # losses and a level → one number a configuration
+AtAlpha = Callable[[FloatArray, FloatArray], FloatArray]  # losses and alpha → one number a configuration
+AtLevel = Callable[[FloatArray, float], FloatArray]  # the same for a level
 
 
 class Evidence(Protocol):
@@ -47,10 +48,10 @@ class Evidence(Protocol):
     def needs_unit_interval(self) -> bool:
         """Whether losses below 0 are raised to 0 first, which only makes the test stricter."""
 
-    def pvalue(self, losses: ArrayLike, alpha: float) -> FloatArray:
-        """One p-value a configuration, (n_grid,)."""
+    def pvalue(self, losses: ArrayLike, alpha: ArrayLike) -> FloatArray:
+        """One p-value a configuration, (n_grid,); alpha is one or one a configuration."""
 
-    def certifies(self, losses: ArrayLike, alpha: float, delta: float) -> BoolArray:
+    def certifies(self, losses: ArrayLike, alpha: ArrayLike, delta: float) -> BoolArray:
         """Whether p ≤ delta, (n_grid,); often quicker to answer than what p is."""
 
     def upper_bound(self, losses: ArrayLike, delta: float, *, rough: bool = False) -> FloatArray:
@@ -65,22 +66,22 @@ class _Checked:
     """Evidence that looks at its input before it tests."""
 
     name: str
-    test: AtLevel
+    test: AtAlpha
     bound: AtLevel
     needs_unit_interval: bool = True
-    decision: Callable[[FloatArray, float, float], BoolArray] | None = None
+    decision: Callable[[FloatArray, FloatArray, float], BoolArray] | None = None
     rough_bound: AtLevel | None = None
 
-    def certifies(self, losses: ArrayLike, alpha: float, delta: float) -> BoolArray:
+    def certifies(self, losses: ArrayLike, alpha: ArrayLike, delta: float) -> BoolArray:
         if self.decision is None:
             return self.pvalue(losses, alpha) <= delta
         check_alpha(alpha)
         check_delta(delta)
-        return self.decision(self._prepared(losses), float(alpha), float(delta))
+        return self.decision(self._prepared(losses), np.asarray(alpha, np.float64), float(delta))
 
-    def pvalue(self, losses: ArrayLike, alpha: float) -> FloatArray:
+    def pvalue(self, losses: ArrayLike, alpha: ArrayLike) -> FloatArray:
         check_alpha(alpha)
-        return self.test(self._prepared(losses), float(alpha))
+        return self.test(self._prepared(losses), np.asarray(alpha, np.float64))
 
     def upper_bound(self, losses: ArrayLike, delta: float, *, rough: bool = False) -> FloatArray:
         check_delta(delta)
@@ -98,7 +99,7 @@ def evidence(
     name: str,
     *,
     delta: float = 0.05,
-    prior_deviation: float = betting.PRIOR_DEVIATION,
+    prior_deviation: ArrayLike = betting.PRIOR_DEVIATION,
     loss_span: float = 1.0,
 ) -> Evidence:
     """The evidence of that name.
@@ -106,7 +107,8 @@ def evidence(
     Args:
         name: One of `NAMES`.
         delta: Level that mixture, vb and wsr tune their bets for; their p-values are valid at every level.
-        prior_deviation: Betting's guess of the losses' deviation, fixed without the calibration losses.
+        prior_deviation: Betting's guess of the losses' deviation, one or one a configuration, fixed without the
+            calibration losses.
         loss_span: DKWM's largest minus smallest loss value.
 
     Example:
@@ -115,8 +117,8 @@ def evidence(
         array([ True,  True])
     """
     check_delta(delta)
-    if not prior_deviation > 0:
-        raise PromiseError(f"prior_deviation must be positive, got {prior_deviation}")
+    if not np.all(np.asarray(prior_deviation) > 0):
+        raise PromiseError(f"prior_deviation must be positive, got {prior_deviation!r}")
     match name:
         case "betting":
             return _Checked(
@@ -171,11 +173,11 @@ def evidence(
     raise PromiseError(f"unknown evidence {name!r}; expected one of {', '.join(NAMES)}")
 
 
-def check_alpha(alpha: float) -> None:
+def check_alpha(alpha: ArrayLike) -> None:
     """Refuse a risk level outside (0, 1)."""
-    if not 0 < alpha < 1:
+    if not np.all((np.asarray(alpha) > 0) & (np.asarray(alpha) < 1)):
         raise PromiseError(
-            f"alpha must lie in (0, 1), got {alpha}; it is the tolerated risk (1 − target), not the target"
+            f"alpha must lie in (0, 1), got {alpha!r}; it is the tolerated risk (1 − target), not the target"
         )
 
 
