@@ -24,14 +24,18 @@ LONGEST = (
     "test_explorer.py", "test_server.py", "report/test_page.py", "test_odd_scores.py", "test_damaged.py",
     "test_click_levels.py", "test_plan.py", "test_refusals.py", "test_cluster.py", "test_package.py",
 )  # fmt: skip
-COMPILING = """
+JUDGED = """
 import numpy as np, isrr
 
 rng = np.random.default_rng(20230)
 ids = np.arange(400) // 10
 judged = isrr.Queries.from_arrays(scores=rng.normal(size=400), relevance=rng.choice(3, 400), query_ids=ids)
-isrr.calibrate(judged, "ndcg@5 >= 10% of deterministic")
 """
+COMPILING = (
+    'isrr.calibrate(judged, "ndcg@5 >= 10% of deterministic")',
+    "isrr.evaluate(judged, [isrr.GPLRanker(k=8)]); isrr.GPLRanker(threshold=0.1, decay=0.9).exposure(judged)",
+    "for ranker in (isrr.GPLRanker(k=8), isrr.GPLRanker(floor=0.5)): ranker.rank([2.0, 1.0], 'q', 's')",
+)  # what most tests need, in processes of about the same length
 
 
 def pytest_xdist_auto_num_workers(config):
@@ -45,7 +49,8 @@ def pytest_configure(config):
 
     if getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput"):
         if not kernels_are_compiled():
-            subprocess.run([sys.executable, "-c", COMPILING], check=True)
+            compiling = [subprocess.Popen([sys.executable, "-c", JUDGED + code]) for code in COMPILING]
+            assert not any(process.wait() for process in compiling)
 
 
 def pytest_collection_modifyitems(items):
