@@ -3,7 +3,9 @@
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from numba import njit
+from numba.core.errors import TypingError
 
 from isrr.lanes import WIDTH, added_up, any_above, chosen, exp, exp_less_one, fma, load, log, log_one_plus, root, store
 
@@ -72,12 +74,19 @@ def _log_one_plus(x, found):
 
 
 def test_logarithms_beside_one_keep_their_digits():
-    x = np.concatenate([np.geomspace(1e-300, 1e10, 4_000), -np.geomspace(1e-300, 0.99, 4_000)])
+    x = np.concatenate([np.geomspace(1e-300, 1e300, 8_000), -np.geomspace(1e-300, 0.99, 4_000)])
     found = np.empty_like(x)
     _log_one_plus(x, found)
     np.testing.assert_allclose(found, np.log1p(x), rtol=4e-16, atol=3e-16)
     tiny = np.abs(x) < 1e-17
     np.testing.assert_allclose(found[tiny], x[tiny], rtol=1e-15)
+    _log_one_plus(np.full(WIDTH, np.nan), found)
+    assert np.isnan(found[:WIDTH]).all()
+
+
+def test_lanes_are_loaded_from_arrays_of_floats_alone():
+    with pytest.raises(TypingError, match="lanes are loaded from arrays of float64, not of float32"):
+        _log_one_plus(np.zeros(WIDTH, np.float32), np.zeros(WIDTH))
 
 
 def test_a_product_and_a_sum_are_rounded_once():

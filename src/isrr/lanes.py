@@ -3,7 +3,7 @@
 A compiler leaves loops over short lists, or with a recurrence inside, as they are. Here the order of every operation is
 written out, so results are the same on every machine, whether a kernel is compiled alone or inside another.
 
-`load` and `store` move eight numbers at a time and check no bounds: they are for scratch arrays made to measure.
+`load` and `store` move eight numbers at a time and check no bounds: whoever calls them makes sure that eight are there.
 """
 
 import operator
@@ -12,6 +12,7 @@ from typing import Any
 from llvmlite import ir
 from numba import extending
 from numba.core import cgutils, types
+from numba.core.errors import TypingError
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import lower_builtin, models, register_model
 
@@ -73,6 +74,12 @@ def splat(typing, value):
     return LANES(types.float64), build
 
 
+def _of_floats(array):
+    if array.dtype != types.float64:
+        raise TypingError(f"lanes are loaded from arrays of float64, not of {array.dtype}")
+    return array
+
+
 def _address(context, builder, kind, args):
     array = context.make_array(kind.args[0])(context, builder, args[0])
     return builder.bitcast(builder.gep(array.data, [args[1]]), _FLOATS.as_pointer())
@@ -87,7 +94,7 @@ def load(typing, array, at):
         found.align = 8
         return found
 
-    return LANES(array, types.int64), build
+    return LANES(_of_floats(array), types.int64), build
 
 
 @intrinsic
@@ -98,7 +105,7 @@ def store(typing, array, at, value):
         builder.store(args[2], _address(context, builder, kind, args)).align = 8
         return context.get_dummy_value()
 
-    return types.none(array, types.int64, LANES), build
+    return types.none(_of_floats(array), types.int64, LANES), build
 
 
 @intrinsic
@@ -127,7 +134,7 @@ def larger(typing, x, y):
 
 @intrinsic
 def chosen(typing, x, y, then, otherwise):
-    """Of two, the first where x > y, lane by lane."""
+    """`then` in the lanes where x > y, in the others `otherwise`."""
 
     def build(context, builder, kind, args):
         return builder.select(builder.fcmp_ordered(">", args[0], args[1]), args[2], args[3])
@@ -248,7 +255,7 @@ def exp_less_one(x):
 
 @kernel
 def log(x):
-    """log x to 3e-16 of it, for positive x: 2 artanh((m − 1) / (m + 1)) for the mantissa m."""
+    """log x to 3e-16 of it, for positive, finite x: 2 artanh((m − 1) / (m + 1)) for the mantissa m."""
     n, m = _exponent(x), _mantissa(x)
     s = (m - splat(1.0)) / (m + splat(1.0))
     t = s * s
@@ -263,6 +270,7 @@ def log(x):
 
 @kernel
 def log_one_plus(x):
-    """log(1 + x) for x > −1, to 2e-16 or, where that is less, 3e-16 of it."""
+    """log(1 + x) for x > −1, to 3e-16 or, where that is less, 3e-16 of it."""
     above = splat(1.0) + x
-    return log(above) + (x - (above - splat(1.0)))
+    rounded_off = x - (above - splat(1.0))
+    return log(above) + chosen(above, splat(2.0), splat(0.0), rounded_off)  # which keeps NaN what it is

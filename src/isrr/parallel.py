@@ -59,7 +59,7 @@ def over_queries(
     Args:
         work: Handles the queries start … stop − 1; called from several threads.
         offsets: Row offsets of the queries.
-        progress: Called with (queries done, queries in all), now and then.
+        progress: Called with (queries done, queries in all) after each block that this thread has done, and at the end.
         rows: About how many rows a block holds.
     """
     n_queries = len(offsets) - 1
@@ -73,23 +73,20 @@ def over_queries(
     blocks = list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
     waiting, done = iter(blocks), [0]
 
-    def take(progress: Progress | None = None) -> None:
+    def take(progress: Progress | None) -> None:
         try:
             for start, stop in waiting:
                 work(start, stop)
                 done.append(stop - start)
-                if progress:
-                    progress(sum(done), n_queries)
-        except BaseException:
-            for _ in waiting:  # nobody takes another block
+                if progress and (so_far := sum(done)) < n_queries:
+                    progress(so_far, n_queries)
+        finally:
+            for _ in waiting:  # after an error nobody takes another block
                 pass
-            raise
 
     n_helpers = min(threads(), len(blocks)) - 1
-    if n_helpers == 0:
-        return take(progress)
-    with ThreadPoolExecutor(n_helpers) as pool:
-        helping = [pool.submit(take) for _ in range(n_helpers)]
+    with ThreadPoolExecutor(max(n_helpers, 1)) as pool:  # which starts threads as they are needed
+        helping = [pool.submit(take, None) for _ in range(n_helpers)]
         take(progress)
         for helper in helping:
             helper.result()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import isrr
-from isrr import Certificate, DataError, GPLRanker, PromiseError, Queries, calibrate
+from isrr import Certificate, DataError, GPLRanker, Metric, PromiseError, Queries, calibrate
 from isrr.calibration.certify import KeptSample, SummedSample, samples, sums_suffice
 from isrr.calibration.path import SearchPath
 from isrr.calibration.table import merge
@@ -163,3 +163,18 @@ def test_a_grade_too_large_for_a_gain_is_refused(judged):
     queries = Queries.from_arrays(scores=judged.scores, relevance=relevance, group=judged.n_items)
     with pytest.raises(DataError, match="a relevance of 1100 is too large"):
         calibrate(queries, PROMISE, evidence="vb")
+
+
+def test_a_target_below_zero_is_kept_by_definition_by_nobody(judged):
+    profit = Metric("profit", lambda queries: np.full(queries.n_rows, -0.9))
+    for selection in ("fixed_sequence", "holm"):
+        outcome = calibrate(judged, Promise(profit, 1, at_least=-0.3, bound=(-1.0, 1.0)), selection=selection)
+        assert outcome.abstained
+        assert outcome.tests[0].level < -0.9
+
+
+@pytest.mark.parametrize("below", [1e-7, 6e-7])
+def test_a_floor_next_to_the_target_leaves_nothing_to_test_with(judged, below):
+    outcome = calibrate(judged, "ndcg@5 >= 90% of deterministic", floor=0.9 - below)
+    assert outcome.abstained
+    assert outcome.tests[0].pvalue == 1.0

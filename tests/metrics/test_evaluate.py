@@ -1,17 +1,18 @@
 """A grid evaluated in one pass equals its rankers evaluated one by one, in any way it can be done."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 import oracles
-from isrr import GPLRanker, Queries, ScoreMap, evaluate
+from isrr import GPLRanker, Metric, Queries, ScoreMap, evaluate
 from isrr.gains import gain_of, ideal_dcg, ndcg
-from isrr.metrics._kernels import _fill_clocks
+from isrr.metrics._kernels import _fill_clocks, evaluate_exactly
 from isrr.metrics.disparity import disparity
 from isrr.noise import streams, uniform
-from isrr.parallel import use_threads
+from isrr.parallel import ROWS_PER_BLOCK, over_queries, use_threads
 
 GRID = [
     GPLRanker(threshold=0.2),
@@ -142,3 +143,39 @@ def test_clocks_are_the_logarithms_of_the_noise():
     for item in (0, 1, 77):
         _fill_clocks(noise, item, clocks, spare)
         np.testing.assert_allclose(clocks, [-math.log(uniform(name, item)) for name in noise], rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3])
+def test_progress_rises_and_ends_once(many_queries, n_threads):
+    seen = []
+    with use_threads(n_threads):
+        evaluate(many_queries, [GPLRanker()], progress=lambda done, total: seen.append((done, total)))
+    done, totals = zip(*seen, strict=True)
+    assert set(totals) == {len(many_queries)}
+    assert all(before < after for before, after in pairwise(done))
+    assert done[-1] == len(many_queries)
+
+
+def test_an_error_in_one_block_ends_all():
+    offsets, begun = np.arange(0, 40 * ROWS_PER_BLOCK, ROWS_PER_BLOCK), []
+
+    def work(start, stop):
+        begun.append(start)
+        raise ArithmeticError("tested")
+
+    with use_threads(3), pytest.raises(ArithmeticError, match="tested"):
+        over_queries(work, offsets)
+    assert len(begun) <= 3
+
+
+def test_a_metric_whose_values_lie_otherwise_in_memory_is_not_compiled_for_anew(many_queries):
+    def measured(values):
+        return evaluate(many_queries, [GPLRanker()], [Metric("m", lambda _: values)])["m"]
+
+    values = np.random.default_rng(20239).random(many_queries.n_rows)
+    expected, n_compiled = measured(values), len(evaluate_exactly.signatures)
+    fixed = values.copy()
+    fixed.setflags(write=False)
+    for same in (fixed, np.repeat(values, 2)[::2]):
+        assert (measured(same) == expected).all()
+    assert len(evaluate_exactly.signatures) == n_compiled

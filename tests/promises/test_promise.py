@@ -107,6 +107,22 @@ def test_losses_beyond_one_are_rounded_where_exposure_is_inexact_and_refused_whe
     assert almost.max() == 1.0
     with pytest.raises(PromiseError, match=r"a query has a loss of 1\.01; group_disparity lies outside its bounds"):
         promise.losses(np.array([[1.01]]), np.zeros(1))
+    floored = Promise("ndcg", 5, at_least=0.9, of="deterministic")
+    stretch = np.array([floored.stretch(0.9 - 1e-6), 1.0])
+    with pytest.raises(PromiseError, match="ndcg lies outside its bounds"):
+        floored.losses(np.array([[0.95, -0.8]]), np.ones(1), stretch)
+
+
+@pytest.mark.parametrize("text", ["ndcg@5 >= 0.6", "ndcg@5 >= 90% of deterministic", "normalized_disparity@5 <= 0.4"])
+def test_configurations_may_be_tested_at_targets_of_their_own(text):
+    promise, targets = Promise.parse(text), np.array([0.3, 0.55, 0.8])
+    values, reference = np.random.default_rng(20230).random((2, 40, 3))
+    together = promise.losses(values, reference[:, 0], target=targets)
+    for c, target in enumerate(targets.tolist()):
+        alone = promise.at(target)
+        np.testing.assert_array_equal(together[:, [c]], alone.losses(values[:, [c]], reference[:, 0]))
+        assert promise.tested_alpha_at(targets)[c] == alone.tested_alpha()
+        assert promise.stretch_at(targets, 0.2)[c] == alone.stretch(0.2)
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,10 @@ def test_a_low_temperature_approaches_the_deterministic_order(many_queries):
         ({"temperature": 0.0}, "temperature must be"),
         ({"deviation": -1.0}, "deviation must be"),
         ({"mean": float("inf")}, "mean must be"),
+        ({"mean": np.float32("inf")}, "mean must be"),
+        ({"decay": np.float32(0)}, "decay must be"),
+        ({"threshold": "0.5"}, "threshold must be"),
+        ({"boost": None}, "boost must map"),
         ({"temperature": 5e-324}, "times deviation 1 is 4.94066e-324; .* expected a normal number"),
         ({"temperature": 1e-200, "deviation": 1e-200}, "temperature 1e-200 times deviation 1e-200 is 0"),
         ({"temperature": 1e200, "deviation": 1e200}, "is inf"),
@@ -67,6 +71,10 @@ def test_a_low_temperature_approaches_the_deterministic_order(many_queries):
 def test_a_ranker_refuses_settings_that_mean_nothing(settings_, said):
     with pytest.raises(ValueError, match=said):
         GPLRanker(**settings_)
+
+
+def test_a_ranker_takes_numbers_of_any_width():
+    assert GPLRanker(temperature=np.float32(0.5), mean=np.int64(3)) == GPLRanker(temperature=0.5, mean=3.0)
 
 
 def test_standardising_equals_a_change_of_temperature(many_queries):

@@ -85,6 +85,32 @@ def test_a_configuration_is_tested_alike_whatever_stands_beside_it(n_grid):
     assert betting.pvalue(losses, 0.3).tolist() == alone
 
 
+def test_losses_of_other_types_are_tested_as_the_numbers_they_are():
+    losses = (np.random.default_rng(20232).random((200, 3)) < 0.4).astype(float)
+    expected = betting.certifies(losses, [0.3, 0.5, 0.7], 0.05)
+    for kind in (np.float32, np.int64, np.bool_):
+        assert (betting.certifies(losses.astype(kind), [0.3, 0.5, 0.7], 0.05) == expected).all()
+    assert expected.tolist() == [False, True, True]
+
+
+def test_losses_above_1_or_no_number_certify_nothing():
+    assert not betting.certifies(np.full((30, 2), 1.2), 0.5, 0.05, 1e-3).any()
+    assert not betting.certifies(np.full((30, 2), 1 + 1e-9), 1 - 1e-8, 0.05, 1e-9).any()
+    losses = np.random.default_rng(20233).random((400, 3))
+    losses[3, 0] = np.nan
+    assert betting.certifies(losses, 0.6, 0.05).tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize("deviations", [[0.05, 0.25, 0.4]])
+def test_configurations_may_have_deviations_and_levels_of_their_own(deviations):
+    losses, alpha = losses_of("beta", np.random.default_rng(20234), (90, 3)), [0.3, 0.35, 0.4]
+    for found in (betting.pvalue(losses, alpha, deviations), betting.upper_bound(losses, 0.05, deviations)):
+        assert found.shape == (3,)
+    together = betting.pvalue(losses, alpha, deviations)
+    alone = [betting.pvalue(losses[:, [c]], alpha[c], deviations[c])[0] for c in range(3)]
+    assert together.tolist() == alone
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 10**6),

@@ -214,7 +214,7 @@ class KeptSample(Sample):
 
     def holds(self, targets: FloatArray, delta: float, n_tests: int = 1) -> BoolArray:
         """Whether each configuration is certified at its own target, (n_grid,)."""
-        answers = self.floors >= targets  # kept by definition
+        answers = (self.floors > 0) & (self.floors >= targets)  # kept by definition
         left = np.flatnonzero(~answers)
         at_once = max(AT_ONCE // len(self.values), 1)
         for start in range(0, left.size, at_once):
@@ -222,6 +222,8 @@ class KeptSample(Sample):
             stretch = self.promise.stretch_at(targets[columns], self.floors[columns])
             alpha = np.asarray(self.promise.tested_alpha_at(targets[columns], stretch))
             columns, stretch, alpha = columns[alpha > 0], stretch[alpha > 0], alpha[alpha > 0]
+            if columns.size == 0:
+                continue
             losses = self.promise.losses(self.values[:, columns], self.reference, stretch, targets[columns])
             answers[columns] = self._source(stretch, delta / n_tests).certifies(losses, alpha, delta / n_tests)
         return answers
@@ -234,6 +236,9 @@ class KeptSample(Sample):
                 found.append(0.0)
                 continue
             stretch = self.promise.stretch(float(self.floors[c]))
+            if self.promise.tested_alpha(stretch) <= 0:
+                found.append(1.0)
+                continue
             losses = self.promise.losses(self.values[:, [c]], self.reference, stretch)
             source = self._source(stretch, delta)
             found.append(source.pvalue(losses, self.promise.tested_alpha(stretch))[0])

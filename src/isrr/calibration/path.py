@@ -57,6 +57,7 @@ MOST_TESTED = 150
 HOPELESS = -3.0  # standard errors by which a promise is missed on validation queries
 COARSE_TEMPERATURES = np.geomspace(COLDEST, HOTTEST, 32)
 SHARES_TURNED_AWAY = (0.0, 0.3, 0.5, 0.65, 0.8)
+AT_ONCE = 1_000_000  # queries times configurations that are tried together
 BOOSTS = np.linspace(0.0, 2.5, 11)  # deviations
 MOST_BOOSTS = 36  # combinations for several groups
 SET_ASIDE_FROM = 300  # judged queries from which setting some aside for score map and family pays (docs/guarantees.md)
@@ -116,10 +117,12 @@ def front_path(validation: Queries, k: int, promises: Sequence[Promise], basis: 
     """
     boosts = _boosts(promises)
     coarse, shares = (COARSE_TEMPERATURES[::3], (0.0,)) if boosts else (COARSE_TEMPERATURES, SHARES_TURNED_AWAY)
+    few = len(validation) * len(shares) * len(coarse) <= AT_ONCE
     trials = [
         (base, share, trial)
         for base in _bases(validation, k, promises, product(floors or (NO_FLOOR,), boosts or [{}]))
-        for share, trial in zip(shares, _Trial.of(base, shares, coarse, validation, promises), strict=True)
+        for some in ([shares] if few else [(share,) for share in shares])
+        for share, trial in zip(some, _Trial.of(base, some, coarse, validation, promises), strict=True)
     ]
     if not move_together(promises):
         return SearchPath(_by_slack([trial for _, _, trial in trials]), "front", basis)

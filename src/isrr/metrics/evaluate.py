@@ -28,8 +28,8 @@ from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
 from isrr.ranker.thresholds import expand
 
 Method = Literal["exact", "draws", "plugin"]
-LEAST_BLOCKS = 8  # so that all cores have work …
-ENOUGH = 1 << 18  # … where a block has this many rows times configurations
+LEAST_BLOCKS = 8  # queries are cut into at least so many blocks, so that all cores have work, …
+ENOUGH = 1 << 18  # … unless a block would have fewer rows times configurations than this
 USUAL = ("ndcg", "disparity", "normalized_disparity")
 
 
@@ -262,7 +262,9 @@ def _same_sums(one: Measure, other: Measure) -> bool:
 
 def _stacked(rows: Sequence[NDArray[Any]], length: int, kind: type) -> NDArray[Any]:
     """Columns as the rows of a matrix, (n, length); a single one is not copied."""
-    return rows[0][None] if len(rows) == 1 else np.array(rows, kind).reshape(len(rows), length)
+    if len(rows) == 1:
+        return np.require(rows[0], kind, ("C", "W"))[None]  # other layouts would be compiled for anew
+    return np.array(rows, kind).reshape(len(rows), length)
 
 
 def _checked_values(metric: Metric, queries: Queries) -> FloatArray:
@@ -372,8 +374,8 @@ def _evaluate_family(
             )  # fmt: skip
 
     await_kernels()
-    few_rows = max(ENOUGH // len(grid), min(ROWS_PER_BLOCK, queries.n_rows // LEAST_BLOCKS))
-    over_queries(block, offsets, progress, few_rows)
+    several_blocks = min(ROWS_PER_BLOCK, queries.n_rows // LEAST_BLOCKS)
+    over_queries(block, offsets, progress, max(several_blocks, ENOUGH // len(grid), 1))
 
 
 def compile_kernels() -> None:

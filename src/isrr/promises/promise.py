@@ -333,10 +333,10 @@ class Promise:
         losses: FloatArray = a * values + c if self.of is None else a * values + b * reference[:, None] + c
         if np.any(np.asarray(stretch) != 1.0):
             losses = alpha + (losses - alpha) * stretch
-        largest = losses.max(initial=-np.inf)
-        if largest > 1.0 + INEXACTNESS * np.max(stretch):
+        largest = losses.max(axis=0, initial=-np.inf)
+        if np.any(largest > 1.0 + INEXACTNESS * np.asarray(stretch)):
             raise PromiseError(
-                f"'{self}': a query has a loss of {largest:.9g}; {self.metric.name} lies outside its bounds"
+                f"'{self}': a query has a loss of {largest.max():.9g}; {self.metric.name} lies outside its bounds"
             )
         return np.minimum(losses, 1.0, out=losses)  # exposures are exact to some 1e-7
 

@@ -25,7 +25,7 @@ def checked_boost(boost: Boost) -> Boost:
         >>> checked_boost({"old": 0, "new": 0.4, "local": 0.1})
         (('local', 0.1), ('new', 0.4))
     """
-    if not boost:
+    if isinstance(boost, tuple | dict) and not boost:
         return ()
     try:
         given = [(group, float(addition)) for group, addition in dict(boost).items()]

@@ -123,7 +123,7 @@ class GPLRanker:
         object.__setattr__(self, "k", int(self.k))
         for name, (low, high, need) in RANGES.items():
             value = getattr(self, name)
-            if not low <= value <= high:
+            if isinstance(value, str) or not low <= float(value) <= high:
                 raise ValueError(f"{name} must be {need}, got {value!r}")
             object.__setattr__(self, name, float(value))
         weights = tuple(tuple(checked_weights(given, "floor_weights").tolist()) for given in self.floor_weights)

@@ -18,7 +18,7 @@ def expand(threshold: float, decay: float, k: int) -> FloatArray:
         array([0.8, 0.4, 0.2])
     """
     if decay == 1.0:
-        return np.full(k, threshold)
+        return np.full(k, threshold, np.float64)
     factors = np.full(k, decay)
     factors[0] = threshold
     return np.multiply.accumulate(factors)

@@ -144,6 +144,7 @@ def hedge(losses, n_grid, state, running, room):
                 for j in range(n_grid - at):
                     room[j] = losses[t * n_grid + at + j]
                 x = load(room, 0)
+            x = chosen(x, one, one, x)  # more than 1, by rounding, could lose more than there is
             p, level = load(log_p, at), load(alpha, at)
             bet = hedge_ratio(p) / root(load(squares, at) * splat(left / seen))
             largest = splat(BET_SHARE) / (one - level)
@@ -154,7 +155,9 @@ def hedge(losses, n_grid, state, running, room):
             store(total, at, sums)
             store(squares, at, fma(away, away, load(squares, at)))
             store(reached, at, ever)
-            store(log_p, at, chosen(zero, p, p, splat(-1.0)))  # bets go on in lanes beside those that have not won
+            store(
+                log_p, at, chosen(zero, p, p, splat(-1.0))
+            )  # a lane that has won goes on from −1; what it wins then does not matter
             if any_above(zero, ever):
                 i += 1
             else:

@@ -92,9 +92,9 @@ def upper_bound(
 def _run(losses: FloatArray, alpha: ArrayLike, delta: ArrayLike, prior_deviation: ArrayLike) -> BoolArray:
     n_grid = losses.shape[1]
     n_rows = -(-n_grid // WIDTH)
-    state = np.empty((5, WIDTH * n_rows))
-    for row, unused, used in zip(state, NOBODY, (np.log(delta), alpha, prior_deviation, -1.0), strict=False):
+    state = np.empty((5, WIDTH * n_rows))  # the last row is the kernel's own
+    for row, used, unused in zip(state[:4], (np.log(delta), alpha, prior_deviation, -1.0), NOBODY, strict=True):
         row[:n_grid], row[n_grid:] = used, unused
-    hedge(losses.ravel(), n_grid, state, np.empty(n_rows, np.int64), np.zeros(WIDTH))
+    hedge(np.ascontiguousarray(losses, np.float64).ravel(), n_grid, state, np.empty(n_rows, np.int64), np.zeros(WIDTH))
     certified: BoolArray = state[3, :n_grid] >= 0.0
     return certified

@@ -149,5 +149,5 @@ class Summary:
         near = np.full(len(self.log_sums), 0.5)
         for _ in range(NEWTON_STEPS):
             evidence, slope = self._evidence_and_slope(near)
-            near = np.clip(near - (evidence + np.log(delta)) / slope, SMALLEST, 1 - 1e-9)
+            near = np.clip(near - (evidence + np.log(delta)) / np.maximum(slope, SMALLEST), SMALLEST, 1 - 1e-9)
         return smallest_yes(lambda alpha: self.pvalue(alpha) <= delta, SMALLEST, 1.0, near.size, guess=near)

@@ -142,9 +142,9 @@ def pvalue(losses: FloatArray, alpha: ArrayLike, delta: float = 0.05) -> FloatAr
 def upper_bound(
     losses: FloatArray, delta: float, tuned_delta: float | None = None, significant_bits: int = _BITS
 ) -> FloatArray:
-    """The smallest alpha with p ≤ delta, to six digits; the sums are computed again for every alpha tried.
+    """The smallest alpha with p ≤ delta; the sums are computed again for every alpha tried.
 
-    With fewer significant bits it is rounded up, and found sooner.
+    It has six digits; with fewer significant bits it has fewer, is rounded up, and is found sooner.
     """
     tuned = delta if tuned_delta is None else tuned_delta
 
