@@ -20,9 +20,10 @@ SWITCHES = [
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 LONGEST = (
-    "test_spark.py", "test_whole_procedure.py", "guarantees/test_calibration.py", "test_commands.py", "test_docs.py",
-    "test_explorer.py", "test_server.py", "report/test_page.py", "test_odd_scores.py", "test_damaged.py",
-    "test_click_levels.py", "test_plan.py", "test_refusals.py", "test_cluster.py", "test_package.py",
+    "test_spark.py", "test_docs.py", "test_whole_procedure.py", "test_server.py", "test_cluster.py", "test_package.py",
+    "test_refusals.py", "guarantees/test_calibration.py", "test_explorer.py", "test_commands.py", "report/test_page.py",
+    "test_clicks_end_to_end.py", "test_odd_scores.py", "test_click_levels.py", "test_net.py", "test_shell.py",
+    "test_damaged.py", "test_plan.py",
 )  # fmt: skip
 JUDGED = """
 import numpy as np, isrr
