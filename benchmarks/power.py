@@ -20,7 +20,16 @@ from pathlib import Path
 
 import numpy as np
 
-from isrr.calibration.path import Floor, SearchPath, _families, front_path, temperature_path
+from isrr.calibration.path import (
+    NO_FLOOR,
+    SHARES_TURNED_AWAY,
+    Floor,
+    SearchPath,
+    _bases,
+    _curves,
+    front_path,
+    temperature_path,
+)
 from isrr.calibration.request import Request
 from isrr.experiments.pools import Pool, Pools, data_sets
 from isrr.experiments.protocol import EvaluatedPath, K, Procedure, Protocol, always
@@ -59,8 +68,9 @@ def row(protocol: Protocol, n_splits: int) -> dict[str, str]:
 def joint_oracle(protocol: Protocol, procedure: Procedure) -> float:
     """The best gain that keeps the promise in any family, risk known."""
     validation, best = protocol.pool.validation, 0.0
-    for family in _families(validation, K, [procedure.promise]):
-        curve = family.curve(np.geomspace(0.02, 5.0, 120), validation)
+    bases = _bases(validation, K, [procedure.promise], [(NO_FLOOR, {})])
+    temperatures = np.geomspace(0.02, 5.0, 120)
+    for curve in (c for base in bases for c in _curves(base, SHARES_TURNED_AWAY, temperatures, validation)):
         evaluated = EvaluatedPath.of(protocol.pool, SearchPath((GPLRanker.deterministic(K), *curve), "family", ""))
         best = max(best, protocol.oracle(replace(procedure, evaluated=always(evaluated))))
     return best

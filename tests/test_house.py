@@ -7,6 +7,7 @@ from pathlib import Path
 
 import isrr
 
+ROOT = Path(__file__).parents[1]
 SOURCE = Path(isrr.__file__).parent
 LAYERS = [
     "errors", "counting", "files", "compiled", "lanes", "parallel", "noise", "_exact_kernels", "exact",
@@ -69,3 +70,10 @@ def test_every_module_and_public_name_is_described():
 def test_importing_isrr_loads_nothing_heavy():
     probe = f"import isrr, sys; print([m for m in {HEAVY} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_every_benchmark_finds_what_it_measures():
+    names = [f"benchmarks.{file.stem}" for file in (ROOT / "benchmarks").glob("*.py") if file.stem != "__main__"]
+    probe = f"from importlib import import_module; [import_module(name) for name in {names}]"
+    done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
