@@ -19,9 +19,8 @@ PRIOR_MEAN = 0.5
 BET_SHARE = 0.99  # of the largest bet that cannot go bankrupt
 SUM_SCALE = 1099511627776.0  # 2⁴⁰: what is added up over queries is kept in whole numbers, in units of 2⁻⁴⁰
 
-
-# Φ⁻¹ as quotients of polynomials (Wichura 1988, AS 241), largest power first: for p near ½, as q · quotient in
-# 0.180625 − q² with q = p − ½; for the smaller tail, in r − 1.6 and, where r > 5, in r − 5 with r = √(−log of the tail)
+# Φ⁻¹ as quotients of polynomials, highest power first (Wichura 1988, AS 241). Near p = ½ it is q times the quotient at
+# 0.180625 − q², with q = p − ½. In a tail of log-probability −r² it is the quotient at r − 1.6, beyond r = 5 at r − 5.
 CENTRE = (
     2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
     1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080e0,
@@ -155,9 +154,8 @@ def hedge(losses, n_grid, state, running, room):
             store(total, at, sums)
             store(squares, at, fma(away, away, load(squares, at)))
             store(reached, at, ever)
-            store(
-                log_p, at, chosen(zero, p, p, splat(-1.0))
-            )  # a lane that has won goes on from −1; what it wins then does not matter
+            # A lane that has won goes on from −1; what it wins then does not matter.
+            store(log_p, at, chosen(zero, p, p, splat(-1.0)))
             if any_above(zero, ever):
                 i += 1
             else:
