@@ -9,6 +9,7 @@ import time
 import numpy as np
 from numba import njit
 
+from benchmarks.calibration import judged
 from isrr import GPLRanker, Queries, evaluate
 from isrr.gains import discount, gain_of
 from isrr.noise import stream, uniform
@@ -103,7 +104,28 @@ def rows() -> list[dict]:
         {"what": "100 draws on one thread over the floor (the same uniforms and their logarithms in a bare loop)",
          "ours": sampled, "baseline": floor, "ratio": floor / sampled, "unit": "s"}
     )  # fmt: skip
-    found += _linear(grid) + _served() + _started() + _memory()
+    found += _another_metric() + _linear(grid) + _served() + _started() + _memory()
+    return found
+
+
+def _another_metric() -> list[dict]:
+    """Processor seconds with one metric more, beside those without; all measured in turns."""
+    usual = ("ndcg", "disparity", "normalized_disparity")
+    chosen = {"": usual, "dcg": (*usual, "dcg"), "precision": (*usual, "precision")}
+    rankers = [GPLRanker(temperature=float(t)) for t in np.geomspace(0.02, 5, 99)]
+    found = []
+    for n_items in (24, 120):
+        queries, least = judged(1_000, n_items), dict.fromkeys(chosen, np.inf)
+        with use_threads(1):
+            for _ in range(50):
+                for name, metrics in chosen.items():
+                    start = time.process_time()
+                    evaluate(queries, rankers, metrics)
+                    least[name] = min(least[name], time.process_time() - start)
+        for name, weights in (("dcg", "the same"), ("precision", "other")):
+            what = f"{name} as well, {weights} weights of places: 1,000 × {n_items} × 99; without it beside"
+            row = {"what": what, "ours": least[name], "baseline": least[""], "ratio": least[name] / least[""]}
+            found.append(row | {"unit": "s"})
     return found
 
 
