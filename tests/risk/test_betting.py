@@ -101,14 +101,17 @@ def test_losses_above_1_or_no_number_certify_nothing():
     assert betting.certifies(losses, 0.6, 0.05).tolist() == [False, True, True]
 
 
-@pytest.mark.parametrize("deviations", [[0.05, 0.25, 0.4]])
-def test_configurations_may_have_deviations_and_levels_of_their_own(deviations):
-    losses, alpha = losses_of("beta", np.random.default_rng(20234), (90, 3)), [0.3, 0.35, 0.4]
-    for found in (betting.pvalue(losses, alpha, deviations), betting.upper_bound(losses, 0.05, deviations)):
-        assert found.shape == (3,)
-    together = betting.pvalue(losses, alpha, deviations)
-    alone = [betting.pvalue(losses[:, [c]], alpha[c], deviations[c])[0] for c in range(3)]
-    assert together.tolist() == alone
+def test_configurations_may_have_deviations_and_levels_of_their_own():
+    losses, alpha, deviations = (
+        losses_of("beta", np.random.default_rng(20234), (90, 3)),
+        [0.3, 0.35, 0.4],
+        [0.05, 0.25, 0.4],
+    )
+    columns = [losses[:, [c]] for c in range(3)]
+    alone = [betting.pvalue(*each)[0] for each in zip(columns, alpha, deviations, strict=True)]
+    assert betting.pvalue(losses, alpha, deviations).tolist() == alone
+    alone = [betting.upper_bound(column, 0.05, prior)[0] for column, prior in zip(columns, deviations, strict=True)]
+    assert betting.upper_bound(losses, 0.05, deviations).tolist() == alone
 
 
 @settings(max_examples=60, deadline=None)

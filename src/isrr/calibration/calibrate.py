@@ -99,7 +99,8 @@ def calibrate(
     if compile_beside():
         if progress is None and interactive():
             print("isrr: compiling kernels, only this first time: about 15 seconds", file=sys.stderr)
-        betting.certifies(np.zeros((1, 1)), 0.5, 0.5)  # compiled here in the meantime
+        if request.evidence == "betting":
+            betting.certifies(np.zeros((1, 1)), 0.5, 0.5)  # compiled here in the meantime
     with closing(open_source(queries, engine, **with_values(where, request.columns))) as source:
         return _calibrated(source, request, others, count_look, progress)
 
