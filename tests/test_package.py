@@ -10,6 +10,28 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+COMPILED_BESIDE = """
+from isrr.data._order_kernels import sort_queries
+from isrr.metrics import _kernels, ahead, evaluate
+
+assert ahead.compile_beside()
+ahead.await_kernels()
+assert ahead.kernels_are_compiled()
+parts = [_kernels.gather, _kernels.measure, evaluate.exposure_of_block, evaluate.weigh, evaluate.count_eligible]
+parts += [evaluate.find_leading, evaluate.mix_with_order]
+for part in parts:  # alone for the same types as inside `evaluate_exactly`
+    assert len(part._cache._cache_file._load_index()) == 1, part
+assert not sort_queries._cache._cache_file._load_index()  # that one is left to the command itself
+"""
+EVALUATED = """
+import hashlib, numpy as np, isrr
+
+rng = np.random.default_rng(1)
+queries = isrr.Queries.from_arrays(scores=rng.normal(size=900), relevance=rng.integers(0, 4, 900), group=[30] * 30)
+grid = [isrr.GPLRanker(temperature=t, threshold=c) for t in (0.1, 1.0) for c in (0.0, 0.02)]
+found = isrr.evaluate(queries, grid)
+print(hashlib.sha256(found["ndcg"].tobytes() + found["disparity"].tobytes()).hexdigest())
+"""
 
 
 def run(*command, **options):
@@ -56,6 +78,7 @@ def test_the_wheel_from_the_source_archive_passes_the_demo_with_its_requirements
     python = empty / "bin" / "python"
     run(sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index", wheel, env=alone)
 
+    run(python, "-W", "error", "-c", COMPILED_BESIDE, env=alone)
     isrr = empty / "bin" / "isrr"
     assert run(isrr, "--version", env=alone).startswith("isrr 0.")
     assert "pip install 'isrr[serve]'" in run(isrr, "doctor", env=alone)
@@ -68,3 +91,4 @@ def test_the_wheel_from_the_source_archive_passes_the_demo_with_its_requirements
     }  # fmt: skip
     probe = "import isrr, pathlib; print(pathlib.Path(isrr.__file__).is_relative_to(__import__('sys').prefix))"
     assert run(python, "-c", probe, cwd=tmp_path, env=alone) == "True\n"
+    assert run(python, "-c", EVALUATED, cwd=tmp_path, env=alone) == run(sys.executable, "-c", EVALUATED)

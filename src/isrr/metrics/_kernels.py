@@ -59,7 +59,7 @@ def _pool(exposure, pool, n_pools, pooled):
 
 
 @kernel
-def _gather(measured, q, first, order, values, deserved, pool, deserved_squares):
+def gather(measured, q, first, order, values, deserved, pool, deserved_squares):
     # order (n,)                        the query's items by falling score
     # values, deserved, pool (…, ≥ n)   out: what is measured of the query, items by falling score; pools keep their own
     #                                   order, and their items' pool numbers go by falling score
@@ -80,9 +80,9 @@ def _gather(measured, q, first, order, values, deserved, pool, deserved_squares)
 
 
 @kernel
-def _measure(exposure, n, measured, q, values, deserved, pool, deserved_squares, pooled, linear, quadratic):
+def measure(exposure, n, measured, q, values, deserved, pool, deserved_squares, pooled, linear, quadratic):
     # exposure (n_weights, ≥ n)                      by falling score
-    # values, deserved, pool, deserved_squares       as `_gather` leaves them
+    # values, deserved, pool, deserved_squares       as `gather` leaves them
     # pooled (≥ n,)                                  scratch
     # linear (n_linear,), quadratic (n_quadratic,)   out
     _, value_weights, _, _, pool_rows, n_pools, pair_weights = measured
@@ -121,7 +121,7 @@ def evaluate_exactly(
         first, last = offsets[q], offsets[q + 1]
         n, falling, own = last - first, order[first:last], scores[first:last]
         weight, eligible, head, lead = weights[:n], eligibility[:n], heads[:n], leading[:n]
-        _gather(measured, q, first, falling, values, deserved, pool, deserved_squares)
+        gather(measured, q, first, falling, values, deserved, pool, deserved_squares)
         find_leading(falling, by_score[first:last], where, lead)
         weighed = -1
         for c in range(scale_of.size):
@@ -141,7 +141,7 @@ def evaluate_exactly(
             known[admitted] = c
             exact_exposure(weight, head, admitted, places, laguerre, scratch, polynomials, exposure)
             mix_with_order(exposure, places, promised, lead, floors[c], anchors[c])
-            _measure(
+            measure(
                 exposure, n, measured, q, values, deserved, pool, deserved_squares, pooled,
                 linear[q, columns[c]], quadratic[q, columns[c]],
             )  # fmt: skip
@@ -160,7 +160,7 @@ def evaluate_smoothed(
     for q in range(start, stop):
         first, last = offsets[q], offsets[q + 1]
         n, falling = last - first, order[first:last]
-        _gather(measured, q, first, falling, values, deserved, pool, deserved_squares)
+        gather(measured, q, first, falling, values, deserved, pool, deserved_squares)
         find_leading(falling, by_score[first:last], where, leading[:n])
         for d in range(n_draws):
             noise[d] = stream(seed, keys[q], d)
@@ -170,7 +170,7 @@ def evaluate_smoothed(
             admit(eligibility[:n], thresholds[c], n_admitted)
             smoothed_exposure(weights[:n], heads[:n], n_admitted, places, noise, exposure)
             mix_with_order(exposure, places, promised, leading[:n], 0.0, anchors[c])
-            _measure(
+            measure(
                 exposure, n, measured, q, values, deserved, pool, deserved_squares, pooled,
                 linear[q, columns[c]], quadratic[q, columns[c]],
             )  # fmt: skip
@@ -289,7 +289,7 @@ def evaluate_by_drawing(
         index_bits = 1
         while (1 << index_bits) < n:
             index_bits += 1
-        _gather(measured, q, first, by_score, values, deserved, pool, deserved_squares)
+        gather(measured, q, first, by_score, values, deserved, pool, deserved_squares)
         for d in range(n_draws):
             noise[d] = stream(seed, keys[q], d)
         weighed, n_clocks, arrived = -1, 0, 0
@@ -326,7 +326,7 @@ def evaluate_by_drawing(
             for w in range(n_weights):
                 for i in range(n):
                     exposure[w, i] /= n_draws
-            _measure(
+            measure(
                 exposure, n, measured, q, values, deserved, pool, deserved_squares, pooled,
                 linear[q, columns[c]], quadratic[q, columns[c]],
             )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The kernels that a first command waits for: a second process compiles them, while this one reads and sorts."""
+"""The kernels that a first command waits for: other processes compile most of them, while this one reads and sorts."""
 
 import subprocess
 import sys
@@ -6,20 +6,23 @@ from contextlib import suppress
 from pathlib import Path
 
 from isrr.metrics import _kernels
-from isrr.parallel import available_cores
+from isrr.parallel import threads
 
-COMMAND = [sys.executable, "-P", "-c", "from isrr.metrics.evaluate import compile_kernels; compile_kernels()"]
+PARTS = ["compile_kernels", "compile_parts"]  # of `isrr.metrics.evaluate`, each in a process that starts no others
+ALONE = "import gc; gc.disable(); from isrr.metrics import ahead, evaluate; ahead.PARTS.clear(); evaluate."
 _beside: list["subprocess.Popen[bytes]"] = []
 
 
 def kernels_are_compiled() -> bool:
-    """Whether the kernels of `evaluate` were compiled on this machine before."""
+    """Whether the kernels of `evaluate` were compiled, in this process or on this machine before."""
+    if _kernels.evaluate_exactly.overloads:
+        return True
     folder = _kernels.evaluate_exactly.stats.cache_path
     return folder is not None and any(Path(folder).glob("_kernels.evaluate_exactly-*.nbi"))
 
 
 def compile_beside() -> bool:
-    """Start to compile the kernels of `evaluate` in a second process, if they have to be.
+    """Start to compile the kernels of `evaluate` in processes of their own, if they have to be.
 
     Returns:
         Whether they have to be.
@@ -27,14 +30,16 @@ def compile_beside() -> bool:
     if kernels_are_compiled():
         return False
     kept = _kernels.evaluate_exactly.stats.cache_path is not None
-    if kept and available_cores() > 1 and not _beside:
+    if kept and threads() > 1 and not _beside:
         with suppress(OSError):
             nothing = subprocess.DEVNULL
-            _beside.append(subprocess.Popen(COMMAND, stdin=nothing, stdout=nothing, stderr=nothing))
+            for part in PARTS:
+                command = [sys.executable, "-P", "-c", f"{ALONE}{part}()"]
+                _beside.append(subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing))
     return True
 
 
 def await_kernels() -> None:
-    """Wait for the second process, if there is one: it is ahead of what could be done here."""
+    """Wait for the other processes, if there are any: they are ahead of what could be done here."""
     while _beside:
         _beside.pop().wait()

@@ -16,13 +16,16 @@ from isrr.data.dataframes import frame_of
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.gains import Discount, EmptyQuery, Gain, discount, empty_value
 from isrr.metrics import _kernels
-from isrr.metrics.ahead import await_kernels
+from isrr.metrics.ahead import await_kernels, compile_beside
 from isrr.metrics.disparity import Disparity, Pools, share_of_bound
 from isrr.metrics.exposed import Exposed
 from isrr.metrics.measure import Measure
 from isrr.metrics.metric import Metric, measures, need_columns
 from isrr.noise import CALIBRATION, stream_seed
 from isrr.parallel import ROWS_PER_BLOCK, Progress, over_queries
+from isrr.ranker._exact_kernels import exposure_of_block
+from isrr.ranker._kernels import count_eligible, weigh
+from isrr.ranker._mixture_kernels import find_leading, mix_with_order
 from isrr.ranker.given import joined_weights, laguerre_rules, room
 from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
 from isrr.ranker.thresholds import expand
@@ -107,6 +110,7 @@ def evaluate(
     chosen = measures(metrics, grid[0].k, gain=gain, discount=discount, empty_query=empty_query)
     _check_cuts(chosen, grid[0].k)
     need_columns(queries, chosen)
+    compile_beside()
     exposed = _exposed(queries, grid, chosen, n_draws, seed)
     if len(exposed) == len(chosen):
         return Evaluation(chosen, tuple(exposed.values()))
@@ -379,7 +383,33 @@ def _evaluate_family(
 
 
 def compile_kernels() -> None:
-    """Compile the kernels of `evaluate`, and no others: the order of the items below is given, not sorted."""
+    """Compile `evaluate_exactly`: the exposure that it calls, and then, with what `compile_parts` compiles, itself."""
+    places = np.ones((1, 2))
+    _, (weights, _, _, exposure, *_, scratch, polynomials) = room(np.array([0, 2]), 0, 1, *places.shape)
+    weights, exposure = np.ones_like(weights), np.ones_like(exposure)
+    exposure_of_block(weights, places, 0, 2, *laguerre_rules(), scratch, polynomials, exposure)
+    evaluate(_smallest(), [GPLRanker()], ["dcg", "disparity"])
+
+
+def compile_parts() -> None:
+    """Compile all that `evaluate_exactly` calls but the exposure, for arrays like those that it hands on."""
+    queries, k = _smallest(), GPLRanker().k
+    work = _Work.of(queries, measures(["dcg", "disparity"], k), k)
+    longest, (weights, eligibility, heads, exposure, leading, where, *_) = room(
+        queries.offsets, 0, 1, *work.places.shape
+    )
+    of_query, measured, order = work.room(longest), tuple(work.measured), queries.by_score
+    weigh(queries.scores, order, 1.0, weights, eligibility, heads)
+    count_eligible(eligibility, 0.0)
+    _kernels.gather(measured, 0, 0, order, *of_query[:-1])
+    find_leading(order, order, where, leading)
+    exposure = np.ones(work.places.shape)
+    mix_with_order(exposure, work.places, np.empty(0, np.int64), leading, 0.0, 0.0)
+    _kernels.measure(exposure, longest, measured, 0, *of_query, np.empty(1), np.empty(1))
+
+
+def _smallest() -> Queries:
+    """One query with two items, whose order is given: no kernel is compiled to sort them."""
     queries = Queries.from_arrays(scores=[1.0, 0.0], relevance=[1, 0], group=[2])
     vars(queries)["by_score"] = np.array([0, 1], np.int32)
-    evaluate(queries, [GPLRanker()], ["dcg", "disparity"])
+    return queries

@@ -62,6 +62,7 @@ RANGES = {
     "floor": (0.0, 1.0, "in [0, 1]"),
     "anchor": (0.0, 1.0, "in [0, 1]"),
 }
+ALIKE = 1e-12  # how far weights of places that count as the same may lie apart
 NO_NAMES = np.empty(0, np.uint64)
 DIALS = ("floor", "anchor", "floor_weights", "boost", "boost_missing")  # not shown where they are off
 
@@ -170,10 +171,10 @@ class GPLRanker:
         if self.floor == 0.0:
             return False
         for promised in map(np.array, self._promised_weights):
-            if promised.size == weights.size and np.allclose(
-                promised * weights.max(), weights * promised.max(), rtol=1e-12
-            ):
-                return True
+            if promised.size == weights.size:
+                apart = promised * weights.max() - weights * promised.max()
+                if np.abs(apart).max() <= ALIKE * weights.max() * promised.max():
+                    return True
         return self.decay < 1.0 and self.threshold > 0.0  # a constant share of the order keeps it for every metric
 
     @property
