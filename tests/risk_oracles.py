@@ -75,18 +75,20 @@ def hb_plus(mean_loss, n, alpha):
 
 
 def large_binomial_cdf(k, n, q):
-    """Terms downward from k, 40 digits, until they no longer matter; k below the mean, any n."""
+    """Terms downward from k, in whole multiples of 2^−200 of the first, until none is left; k below the mean, any n."""
+    exact, term, total = Fraction(q), 2**200, 0
+    come, stay = exact.numerator, exact.denominator - exact.numerator
+    for i in range(k, -1, -1):
+        total += term
+        term = term * i * stay // ((n - i + 1) * come)
+        if term == 0:
+            break
     with mpmath.workdps(40):
-        q, total, term, i = mpmath.mpf(q), mpmath.mpf(0), mpmath.mpf(1), k
         log_mass = (
             mpmath.loggamma(n + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(n - k + 1)
-            + k * mpmath.log(q) + (n - k) * mpmath.log1p(-q)
+            + k * mpmath.log(q) + (n - k) * mpmath.log1p(-mpmath.mpf(q))
         )  # fmt: skip
-        while term > mpmath.mpf(10) ** -25 * total and i >= 0:
-            total += term
-            term *= mpmath.mpf(i) * (1 - q) / ((n - i + 1) * q)
-            i -= 1
-        return float(mpmath.exp(log_mass) * total)
+        return float(mpmath.exp(log_mass) * total / 2**200)
 
 
 def mixture_evidence(losses, alpha, delta):

@@ -9,6 +9,7 @@ Paper: section 2, "Ranking Metrics for Utility and Fairness".
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -89,10 +90,17 @@ def discount(k: int, kind: Discount = "log2") -> FloatArray:
     """
     if not is_length(k):
         raise ValueError(f"k must be a whole number ≥ 1, got {k!r}; it is the length of the list")
-    weights = np.asarray(named(kind, DISCOUNTS, "discount")(np.arange(1.0, k + 1)), np.float64)
-    if callable(kind) and (weights.shape != (k,) or not np.isfinite(weights).all() or (weights < 0).any()):
+    if not callable(kind):
+        return _named_discount(int(k), kind).copy()
+    weights = np.asarray(kind(np.arange(1.0, k + 1)), np.float64)
+    if weights.shape != (k,) or not np.isfinite(weights).all() or (weights < 0).any():
         raise ValueError(f"{described(kind)} must return one finite number ≥ 0 for each of the places 1 … {k}")
     return weights
+
+
+@lru_cache(32)
+def _named_discount(k: int, kind: DiscountName) -> FloatArray:
+    return np.asarray(named(kind, DISCOUNTS, "discount")(np.arange(1.0, k + 1)), np.float64)
 
 
 def named(

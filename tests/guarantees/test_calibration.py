@@ -152,9 +152,9 @@ class Population:
                 passing[left, c] = True
             if start == 0:
                 self.as_calibration_does(promises, rule, drawn, passing, delta)
-            for row in passing[: repeats - start]:
-                certified += rule.chosen(row) is not None
-                wrong += bool((rule.certified(row) & broken).any())  # whichever of them is chosen
+            for row, times in zip(*np.unique(passing[: repeats - start], axis=0, return_counts=True), strict=True):
+                certified += times * (rule.chosen(row) is not None)
+                wrong += times * bool((rule.certified(row) & broken).any())  # whichever of them is chosen
         return wrong, certified
 
     def passes(self, promise, c, drawn, delta):
@@ -167,9 +167,13 @@ class Population:
         for rows in self.rows(promise):
             if rows.all():
                 answers.append(betting.certifies(losses[drawn], level, delta, prior))
-            else:  # repetitions have different numbers of queries in a segment
-                parts = [losses[column[rows[column]], None] for column in drawn.T]
-                answers.append(np.array([betting.certifies(part, level, delta, prior)[0] for part in parts]))
+                continue
+            inside, passed = rows[drawn].T, np.empty(drawn.shape[1], bool)
+            counts = inside.sum(axis=1)
+            for n in np.unique(counts):  # repetitions with as many queries in the segment
+                part = losses[drawn.T[counts == n][inside[counts == n]]].reshape(-1, n).T
+                passed[counts == n] = betting.certifies(part, level, delta, prior)
+            answers.append(passed)
         return np.all(answers, axis=0)
 
     def as_calibration_does(self, promises, rule, drawn, passing, delta):

@@ -230,19 +230,15 @@ class KeptSample(Sample):
 
     def pvalue(self, columns: Sequence[int], delta: float) -> FloatArray:
         """Smallest levels at which configurations are certified."""
-        found = []
-        for c in columns:
-            if self.exempt[c]:
-                found.append(0.0)
-                continue
-            stretch = self.promise.stretch(float(self.floors[c]))
-            if self.promise.tested_alpha(stretch) <= 0:
-                found.append(1.0)
-                continue
-            losses = self.promise.losses(self.values[:, [c]], self.reference, stretch)
-            source = self._source(stretch, delta)
-            found.append(source.pvalue(losses, self.promise.tested_alpha(stretch))[0])
-        return np.array(found)
+        chosen = np.asarray(columns, np.int64)
+        found = np.where(self.exempt[chosen], 0.0, 1.0)
+        for floor in np.unique(self.floors[chosen]).tolist():
+            stretch = self.promise.stretch(floor)
+            alike = np.flatnonzero((self.floors[chosen] == floor) & ~self.exempt[chosen])
+            if alike.size and (alpha := self.promise.tested_alpha(stretch)) > 0:
+                losses = self.promise.losses(self.values[:, chosen[alike]], self.reference, stretch)
+                found[alike] = self._source(stretch, delta).pvalue(losses, alpha)
+        return found
 
     def upper_bound(self, columns: Sequence[int], delta: float, *, rough: bool = False) -> FloatArray:
         """Upper confidence bounds on the risk of configurations, (n_columns,)."""

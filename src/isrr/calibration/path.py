@@ -19,7 +19,7 @@ alone, a share of all when the path is learned from them.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise, product
+from itertools import chain, islice, pairwise, product
 from typing import TypedDict
 
 import numpy as np
@@ -57,7 +57,7 @@ MOST_TESTED = 150
 HOPELESS = -3.0  # standard errors by which a promise is missed on validation queries
 COARSE_TEMPERATURES = np.geomspace(COLDEST, HOTTEST, 32)
 SHARES_TURNED_AWAY = (0.0, 0.3, 0.5, 0.65, 0.8)
-AT_ONCE = 1_000_000  # queries times configurations that are tried together
+AT_ONCE = 1_000_000  # queries times configurations that are tried together, rows times temperatures
 BOOSTS = np.linspace(0.0, 2.5, 11)  # deviations
 MOST_BOOSTS = 36  # combinations for several groups
 SET_ASIDE_FROM = 300  # judged queries from which setting some aside for score map and family pays (docs/guarantees.md)
@@ -169,7 +169,10 @@ def _curves(
     """A family for each share of items that is turned away: its rankers at each temperature."""
     if not any(shares):
         return [[replace(base, temperature=float(t)) for t in temperatures] for _ in shares]
-    levels = [np.quantile(chances, shares) for chances in base.eligibility_at(temperatures, queries)]
+    chances = base.eligibility_at(temperatures, queries)
+    levels: list[FloatArray] = []
+    while some := list(islice(chances, max(AT_ONCE // queries.n_rows, 1))):
+        levels.extend(np.quantile(np.stack(some), shares, axis=1).T)
     return [
         [
             replace(base, temperature=float(t), threshold=float(level[i]) if share else base.threshold)

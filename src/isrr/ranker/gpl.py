@@ -18,7 +18,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,36 @@ def checked_weights(weights: ArrayLike, name: str) -> FloatArray:
     return given
 
 
+def _floor_weights(given: ArrayLike) -> tuple[float, ...]:
+    """One way of weighting places, checked; of many rankers with the same one, it is checked once."""
+    if isinstance(given, tuple) and all(type(weight) is float for weight in given):
+        return _checked_once(given)
+    return tuple(checked_weights(given, "floor_weights").tolist())
+
+
+@lru_cache
+def _checked_once(given: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(checked_weights(given, "floor_weights").tolist())
+
+
+@lru_cache
+def _proportional(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """Whether two ways of weighting places are the same up to a factor."""
+    if len(one) != len(other):
+        return False
+    a, b = max(one), max(other)
+    return all(abs(x * b - y * a) <= ALIKE * a * b for x, y in zip(one, other, strict=True))
+
+
+@lru_cache
+def _padded(ways: tuple[tuple[float, ...], ...]) -> FloatArray:
+    """Ways of weighting places as rows, zeros behind, (n_ways, k); not to be written to."""
+    padded = np.zeros((len(ways), max(map(len, ways), default=1)))
+    for row, given in zip(padded, ways, strict=True):
+        row[: len(given)] = given
+    return padded
+
+
 @dataclass(frozen=True)
 class GPLRanker:
     """Generalized Plackett–Luce, on top of the scores of any model.
@@ -124,11 +154,12 @@ class GPLRanker:
         object.__setattr__(self, "k", int(self.k))
         for name, (low, high, need) in RANGES.items():
             value = getattr(self, name)
+            if type(value) is float and low <= value <= high:
+                continue
             if isinstance(value, str) or not low <= float(value) <= high:
                 raise ValueError(f"{name} must be {need}, got {value!r}")
             object.__setattr__(self, name, float(value))
-        weights = tuple(tuple(checked_weights(given, "floor_weights").tolist()) for given in self.floor_weights)
-        object.__setattr__(self, "floor_weights", weights)
+        object.__setattr__(self, "floor_weights", tuple(map(_floor_weights, self.floor_weights)))
         object.__setattr__(self, "boost", checked_boost(self.boost))
         check_boost_missing(self.boost_missing)
         softness = self.deviation * self.temperature
@@ -170,11 +201,9 @@ class GPLRanker:
         """Whether the floor holds for metrics with these weights of places, (k,), up to a common factor."""
         if self.floor == 0.0:
             return False
-        for promised in map(np.array, self._promised_weights):
-            if promised.size == weights.size:
-                apart = promised * weights.max() - weights * promised.max()
-                if np.abs(apart).max() <= ALIKE * weights.max() * promised.max():
-                    return True
+        asked = tuple(weights.tolist())
+        if any(_proportional(promised, asked) for promised in self._promised_weights):
+            return True
         return self.decay < 1.0 and self.threshold > 0.0  # a constant share of the order keeps it for every metric
 
     @property
@@ -302,10 +331,7 @@ class GPLRanker:
         sampled = self.decay < 1.0 and self.threshold > 0.0  # exposures that are sampled give no sure floor
         if floor == 1.0 or sampled or anchor >= floor:  # the share of the order is never above the floor
             floor, anchor = 0.0, max(floor, anchor)
-        weights = self._promised_weights if floor > 0.0 else ()
-        padded = np.zeros((len(weights), max(map(len, weights), default=1)))
-        for row, given in zip(padded, weights, strict=True):
-            row[: len(given)] = given
+        padded = _padded(self._promised_weights if floor > 0.0 else ())
         return floor, anchor, padded, laguerre_rules(), True if padded.shape[1] > UNROLLED else None
 
     def _expected(
