@@ -13,7 +13,7 @@ serve: .venv/.serve  ## the service over the demo's ranker, on port 8080
 	$(BIN)/isrr serve out/demo/ranker.json --port 8080 --workers 2 --log out/served
 
 test: export PYTHONDONTWRITEBYTECODE :=  # hundreds of processes start: compile modules once
-test: .venv/.dev  ## the whole test suite
+test: .venv/.kernels  ## the whole test suite
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 check: .venv/.dev  ## style and types
@@ -51,6 +51,11 @@ clean:
 
 .venv/.dev: .venv/.demo
 	$(BIN)/pip install -q -c constraints.txt --group test --group check -e '.[lightgbm,catboost,xgboost,torch,report,serve,spark,dask]'
+	touch $@
+
+.venv/.kernels: .venv/.dev $(shell find src -name '*.py')
+	find src -name '*.nb[ic]' -delete
+	$(BIN)/isrr doctor --compile
 	touch $@
 
 .venv/.docs: .venv/bin/python pyproject.toml constraints.txt

@@ -2,8 +2,6 @@
 
 import shutil
 import signal
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,20 +23,6 @@ LONGEST = (
     "test_clicks_end_to_end.py", "test_odd_scores.py", "test_click_levels.py", "test_net.py", "test_shell.py",
     "test_damaged.py", "test_plan.py",
 )  # fmt: skip
-JUDGED = """
-import numpy as np, isrr
-
-rng = np.random.default_rng(20230)
-ids = np.arange(400) // 10
-judged = isrr.Queries.from_arrays(scores=rng.normal(size=400), relevance=rng.choice(3, 400), query_ids=ids)
-"""
-COMPILING = (
-    ['isrr.calibrate(judged, "ndcg@5 >= 10% of deterministic")'],  # has two other processes compile beside it
-    [
-        "isrr.evaluate(judged, [isrr.GPLRanker(k=8)]); isrr.GPLRanker(threshold=0.1, decay=0.9).exposure(judged)",
-        "for ranker in (isrr.GPLRanker(k=8), isrr.GPLRanker(floor=0.5)): ranker.rank([2.0, 1.0], 'q', 's')",
-    ],
-)  # what most tests need, in processes of about the same length
 
 
 def pytest_xdist_auto_num_workers(config):
@@ -47,14 +31,13 @@ def pytest_xdist_auto_num_workers(config):
 
 
 def pytest_configure(config):
-    """Compile what nearly every test needs before several processes do so, each for itself."""
+    """Compile what most tests need before several processes do so, each for itself."""
+    from isrr.cli.kernels import compile_all
     from isrr.metrics.ahead import kernels_are_compiled
 
     if getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput"):
         if not kernels_are_compiled():
-            for codes in COMPILING:
-                compiling = [subprocess.Popen([sys.executable, "-c", JUDGED + code]) for code in codes]
-                assert not any(process.wait() for process in compiling)
+            compile_all()
 
 
 def pytest_collection_modifyitems(items):

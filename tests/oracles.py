@@ -149,11 +149,12 @@ def exposure_by_dense_integral(scores, k):
     before = [one]
     for i in range(len(weights)):
         before.append(times_factor(before[-1], i))
+    arrived = np.add.outer(np.arange(k), np.arange(k))  # of the others: a before item i in the list, b after it
+    worth = np.where(arrived < k, 1 / np.log2(2 + arrived), 0.0)
     after, shown = one, np.zeros(len(weights))
     for i in reversed(range(len(weights))):
-        for j in range(k):  # exactly j of the others have arrived
-            others = sum(before[i][a] * after[j - a] for a in range(j + 1))
-            shown[i] += (weights[i] * stay[i] * others * time).sum() * step / np.log2(2 + j)
+        expected = (before[i] * (worth @ after)).sum(axis=0)
+        shown[i] = (weights[i] * stay[i] * expected * time).sum() * step
         after = times_factor(after, i)
     return shown
 

@@ -25,7 +25,10 @@ queries = isrr.Queries.from_arrays(scores=[2.0, 1.0, 0.0], relevance=[0, 1, 2], 
 isrr.evaluate(queries, [isrr.GPLRanker()])
 manager()
 """  # what forks Python workers has everything loaded
-LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"  # Java that starts fast and computes little
+LIGHT = (  # Java that starts fast and computes little
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -XX:+UnlockDiagnosticVMOptions "
+    "-XX:-BytecodeVerificationRemote"
+)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import isrr
-from isrr.cli import console
+from isrr.cli import console, kernels
 from isrr.cli.main import app
 from isrr.cli.options import CHOICES, COLUMNS, LOSSES, PROMISES
 from isrr.errors import install_command
@@ -143,6 +143,22 @@ def test_where_nothing_can_be_cached_kernels_are_compiled_all_the_same(tmp_path)
     locked = {**os.environ, "NUMBA_CACHE_LOCATOR_CLASSES": "ZipCacheLocator"}
     done = subprocess.run([sys.executable, "-m", "isrr", "doctor"], env=locked, capture_output=True, text=True)
     assert "set NUMBA_CACHE_DIR" in done.stdout, done.stderr
+
+
+def test_kernels_that_cannot_be_kept_are_not_compiled_beforehand(monkeypatch):
+    monkeypatch.setattr("isrr.cli.doctor._kernel_cache", lambda: None)
+    done = CliRunner().invoke(app, ["doctor", "--compile"])
+    assert done.exit_code == 2
+    assert "compiled kernels cannot be kept: set NUMBA_CACHE_DIR" in done.stderr
+
+
+def test_all_that_is_compiled_beforehand_runs(monkeypatch):
+    """In this process, one thread each as elsewhere: what is compiled is what people call."""
+    seen = []
+    monkeypatch.setattr(kernels, "_run", lambda code: exec(kernels.SETTING + code, {}))
+    monkeypatch.setattr(kernels, "available_cores", lambda: 1)
+    kernels.compile_all(lambda *done: seen.append(done))
+    assert seen[-1] == (len(kernels.OTHERS) + 1,) * 2
 
 
 def test_showing_help_loads_nothing_heavy():

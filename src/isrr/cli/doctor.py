@@ -8,23 +8,42 @@ from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from isrr.cli.console import say, show_json
+import typer
+
+from isrr.cli.console import progress, say, show_json
 from isrr.cli.options import AsJson
 from isrr.counting import counted
-from isrr.errors import install_command
+from isrr.errors import EngineError, install_command
 
 MEMORY, CONTAINER_LIMIT = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
 
 
-def doctor(as_json: AsJson = False) -> None:
+CompileNow = Annotated[
+    bool,
+    typer.Option("--compile", help="First compile all kernels, so that no later command waits: in an image, say."),
+]
+
+
+def doctor(as_json: AsJson = False, compile_now: CompileNow = False) -> None:
     """Show what is installed, how to install missing extras, and the threads, kernel cache, GPU and memory in use."""
+    if compile_now:
+        _compile()
     found = findings()
     if as_json:
         show_json(found)
     else:
         say("\n".join(_lines(found)))
+
+
+def _compile() -> None:
+    from isrr.cli.kernels import compile_all
+
+    if _kernel_cache() is None:
+        raise EngineError("compiled kernels cannot be kept: set NUMBA_CACHE_DIR to a folder that can be written to")
+    with progress("compiling kernels") as advance:
+        compile_all(advance)
 
 
 def findings() -> dict[str, Any]:

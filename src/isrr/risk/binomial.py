@@ -35,8 +35,8 @@ def pmf(k: FloatArray, n: int, q: ArrayLike) -> FloatArray:
     if n == 0:
         return np.where(k == 0, 1.0, 0.0)
     inside = np.clip(k, 0, n)
-    log_mass = _log_factorial_rest(np.float64(n)) - _log_factorial_rest(inside) - _log_factorial_rest(n - inside)
-    log_mass = log_mass - n * relative_entropy(inside / n, q)
+    whole, came, stayed = _log_factorial_rest(np.stack([np.full_like(inside, n, np.float64), inside, n - inside]))
+    log_mass = whole - came - stayed - n * relative_entropy(inside / n, q)
     return np.where(k == inside, np.exp(log_mass), 0.0)
 
 

@@ -170,7 +170,8 @@ def _bentkus(mean: FloatArray, deviation: FloatArray, alpha: FloatArray, n: int)
     low, high = np.floor(y) + 1, np.full(mean.shape, n + 1.0)
     while np.any(low < high):
         middle = np.floor((low + high) / 2)
-        rising = ratio(middle + 1) >= ratio(middle)
+        here, after = ratio(np.stack([middle, middle + 1]))
+        rising = after >= here
         low, high = np.where(rising, low, np.minimum(middle + 1, high)), np.where(rising, middle, high)
     best = np.minimum(1.0, ratio(low))
     for cell in (low - 1, low):

@@ -1,0 +1,67 @@
+"""Compiling the kernels beforehand, in an image or an installation, so that nothing waits for them later."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+
+from isrr.parallel import Progress, available_cores
+
+SETTING = """
+from pathlib import Path
+from tempfile import TemporaryDirectory
+import numpy as np, isrr
+from isrr import GPLRanker, Queries, calibrate, evaluate
+
+rng = np.random.default_rng(0)
+scores, grades, ids = rng.normal(size=400), rng.choice(3, 400), np.arange(400) // 10
+queries = Queries.from_arrays(scores=scores, relevance=grades, query_ids=ids, features=rng.normal(size=(400, 2)))
+widening = GPLRanker(threshold=0.1, decay=0.9)
+
+def read(text, as_run=False, **options):
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "data.txt").write_text(text)
+        isrr.read_queries(**{"run" if as_run else "source": Path(folder) / "data.txt"}, **options)
+"""
+FIRST = 'calibrate(queries, "ndcg@5 >= 10% of deterministic")'  # what all the others share
+OTHERS = (
+    """
+for ranker in (GPLRanker(), GPLRanker(floor=0.5), GPLRanker(k=8, floor=0.5)):
+    ranker.rank([2.0, 1.0], "q", "s")
+    ranker.rank_with_propensity([2.0, 1.0], "q", "s")
+""",
+    "evaluate(queries, [GPLRanker(k=8)]); GPLRanker(k=8).exposure(queries)",
+    """
+evaluate(queries, [widening])
+evaluate(queries, [widening], method="draws")
+widening.propensity(widening.rank_queries(queries), queries)
+""",
+    """
+GPLRanker().exposure(queries)
+widening.exposure(queries)
+letor = "1 qid:1 1:0.5 # docid = a\\n0 qid:1 1:0.1 # docid = b\\n"
+read(letor)
+read(letor, comment_ids=True)
+read("q Q0 a 1 2.0 tag\\nq Q0 b 2 1.0 tag\\n", as_run=True)
+""",
+)
+TRAINING = """
+from isrr.scores.net import NetScorer
+for loss in ("lambdaloss", "plrank"):
+    NetScorer(loss=loss, epochs=1).fit(queries[:20], queries[20:])
+"""
+
+
+def compile_all(progress: Progress | None = None) -> None:
+    """Compile what commands, the service and training have in common, in a process for each core."""
+    left = [*OTHERS, *([TRAINING] if find_spec("torch") and find_spec("safetensors") else [])]
+    _run(FIRST)
+    with ThreadPoolExecutor(available_cores()) as pool:
+        for done, _ in enumerate(pool.map(_run, left), 1):
+            if progress:
+                progress(done, len(left))
+
+
+def _run(code: str) -> None:
+    faster = "import gc; gc.disable()"
+    subprocess.run([sys.executable, "-P", "-c", faster + SETTING + code], check=True)
