@@ -64,9 +64,14 @@ def _load():
     for module in ("isrr.report.made", "isrr.engines.source", "isrr.engines.rankings", "rich.progress", "typer.main"):
         import_module(module)
     import numpy as np
+    import typer
 
     import isrr
     from isrr.parallel import use_threads
+
+    app = typer.Typer()
+    app.command()(lambda: None)
+    app([], standalone_mode=False)  # loads what typer loads late
 
     with use_threads(1):
         rng = np.random.default_rng(20230)
@@ -106,6 +111,17 @@ def _become(argv, cwd, env, files):
     sys.argv[:] = argv
 
 
+def _end(code):
+    """End as Python does, but leave the modules to the system: taking them down takes longer than most commands."""
+    if isinstance(code, int | None):
+        threading._shutdown()
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code or 0)
+    raise SystemExit(code)
+
+
 if __name__ == "__main__":
     _load()
     gc.collect()
@@ -114,7 +130,11 @@ if __name__ == "__main__":
         _line.send(b"loaded")
         _asked, _files = _wait(_line)
     _become(**_asked, files=_files)
-    if sys.argv[0] == "isrr":
-        runpy.run_module("isrr", run_name="__main__", alter_sys=True)
-    else:
-        runpy.run_path(sys.argv[0], run_name="__main__")
+    try:
+        if sys.argv[0] == "isrr":
+            runpy.run_module("isrr", run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(sys.argv[0], run_name="__main__")
+        _end(0)
+    except SystemExit as _stop:
+        _end(_stop.code)

@@ -43,7 +43,7 @@ def servable(scores: ArrayLike) -> FloatArray:
         raise DataError(f"scores are {reprlib.repr(scores)}; expected a non-empty list of numbers") from None
     if raw.ndim != 1 or raw.size == 0:
         raise DataError(f"scores have shape {raw.shape}; expected a non-empty list of numbers")
-    return raw
+    return raw if raw.flags.writeable else raw.copy()  # kernels would be compiled anew for what pandas hands out
 
 
 def refuse_infinite(raw: FloatArray) -> None:
