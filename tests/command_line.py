@@ -4,6 +4,8 @@ Loading takes a command a second or two, its work in the tests often a few hundr
 but `isrr.cli` and waits; every command is a fork of it. The fork has its own arguments, folder, environment and output,
 loads the command line as `python -m isrr` does, and ends as a process ends. Where the start of a process is under test
 (Ctrl-C while it loads, limits, permissions, no cache), start a new one: `subprocess.run([*ISRR, …])`.
+
+A command that goes on beside the test, a service, is `Started`; what is forked for it waits for its end.
 """
 
 import atexit
@@ -31,10 +33,9 @@ def isrr(*arguments, cwd=None, env=None, timeout=300):
 def run(program, *arguments, cwd=None, env=None, timeout=300):
     """As `isrr`, for the command line or for a file of Python's."""
     command = [program, *map(str, arguments)]
-    asked = {"argv": command, "cwd": str(cwd or os.getcwd()), "env": dict(os.environ if env is None else env)}
     waiting, line = _loaded()
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        socket.send_fds(line, [json.dumps(asked).encode()], [out.fileno(), err.fileno()])
+        socket.send_fds(line, [_asked(command, cwd, env)], [out.fileno(), err.fileno()])
         line.settimeout(timeout)
         try:
             code = json.loads(line.recv(100))
@@ -45,6 +46,37 @@ def run(program, *arguments, cwd=None, env=None, timeout=300):
         for file in (out, err):
             file.seek(0)
         return subprocess.CompletedProcess(command, code, out.read(), err.read())
+
+
+def _asked(command, cwd=None, env=None):
+    return json.dumps(
+        {"argv": command, "cwd": str(cwd or os.getcwd()), "env": dict(os.environ if env is None else env)}
+    ).encode()
+
+
+class Started:
+    """As `subprocess.Popen([*ISRR, *arguments], stderr=PIPE, text=True, start_new_session=True)`, or `-c` and code."""
+
+    def __init__(self, program, *arguments):
+        self._line, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        reading, writing = os.pipe()
+        self.stderr = os.fdopen(reading, encoding="utf-8")
+        with open(os.devnull, "w") as nowhere:
+            files = [nowhere.fileno(), writing, there.fileno()]
+            socket.send_fds(_loaded()[1], [_asked([program, *map(str, arguments)])], files)
+        os.close(writing)
+        there.close()
+        self.pid, self.returncode = int(self._line.recv(100)), None
+
+    def wait(self, timeout):
+        if self.returncode is None:
+            self._line.settimeout(timeout)
+            self.returncode = int(self._line.recv(100))
+            self._line.close()
+        return self.returncode
+
+    def send_signal(self, number):
+        os.kill(self.pid, number)
 
 
 @cache
@@ -87,15 +119,37 @@ def _load():
 def _wait(line):
     """Wait for commands; return in a fork that is to be the next one."""
     while True:
-        asked, files, _, _ = socket.recv_fds(line, 1 << 20, 2)
+        asked, files, _, _ = socket.recv_fds(line, 1 << 20, 3)
         if not asked:
             sys.exit()
         pid = os.fork()
         if pid == 0:
+            if len(files) == 3:
+                line.close()
+                _stay_behind(files.pop())
             return json.loads(asked), files
         for file in files:
             os.close(file)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if len(files) == 2:
+            line.send(str(code).encode())
+
+
+def _stay_behind(there):
+    """Leave a process that tells, over a line of its own, who the next one is and how it ends; return in that one."""
+    if os.fork():
+        os._exit(0)
+    pid = os.fork()
+    if pid == 0:
+        os.close(there)
+        os.setsid()
+        return
+    with socket.socket(fileno=there) as line:
+        line.send(str(pid).encode())
+        os.closerange(0, there)
+        os.closerange(there + 1, 1024)
         line.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+    os._exit(0)
 
 
 def _become(argv, cwd, env, files):
@@ -105,7 +159,7 @@ def _become(argv, cwd, env, files):
         os.dup2(file, number)
         os.close(file)
     os.chdir(cwd)
-    sys.path.insert(0, cwd if argv[0] == "isrr" else os.path.dirname(argv[0]))
+    sys.path.insert(0, cwd if argv[0] in ("isrr", "-c") else os.path.dirname(argv[0]))
     os.environ.clear()
     os.environ.update(env)
     sys.argv[:] = argv
@@ -133,6 +187,8 @@ if __name__ == "__main__":
     try:
         if sys.argv[0] == "isrr":
             runpy.run_module("isrr", run_name="__main__", alter_sys=True)
+        elif sys.argv[0] == "-c":
+            exec(sys.argv.pop(1), {"__name__": "__main__"})
         else:
             runpy.run_path(sys.argv[0], run_name="__main__")
         _end(0)

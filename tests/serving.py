@@ -5,13 +5,13 @@ import contextlib
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import httpx
+
+from command_line import Started
 
 
 def client_of(ranker_file, **settings):
@@ -61,9 +61,9 @@ def children(pid):
 class Server:
     """`isrr serve` in processes of its own, on a port of the loopback that the system gives and the log names."""
 
-    def __init__(self, ranker_file, *options, program="from isrr.cli.main import main; main()"):
-        command = [sys.executable, "-c", program, "serve", str(ranker_file), "--port", "0", *options]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    def __init__(self, ranker_file, *options, program=None):
+        command = ["isrr"] if program is None else ["-c", program]
+        self.process = Started(*command, "serve", ranker_file, "--port", "0", *options)
         self.lines = []
         self._reader = threading.Thread(target=lambda: self.lines.extend(self.process.stderr))
         self._reader.start()

@@ -176,7 +176,7 @@ def test_requests_in_flight_finish_when_the_service_is_told_to_stop(server):
 
     def halves():
         yield body[:1000]
-        server.process.terminate()
+        server.process.send_signal(signal.SIGTERM)
         time.sleep(1)
         yield body[1000:]
 
