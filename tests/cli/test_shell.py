@@ -203,6 +203,6 @@ def test_kernels_are_compiled_beside_a_first_command_once(monkeypatch):
     assert len(ahead._beside) == 2
     ahead.await_kernels()
     assert not ahead._beside
-    monkeypatch.setattr(ahead, "PARTS", [])
+    monkeypatch.setattr(sys, "executable", "/usr/bin/uwsgi")
     assert ahead.compile_beside()
     assert not ahead._beside

@@ -30,7 +30,8 @@ def compile_beside() -> bool:
     if kernels_are_compiled():
         return False
     kept = _kernels.evaluate_exactly.stats.cache_path is not None
-    if kept and threads() > 1 and not _beside:
+    embedded = "python" not in Path(sys.executable or "").name  # another program, which would be started instead
+    if kept and threads() > 1 and not embedded and not _beside:
         with suppress(OSError):
             nothing = subprocess.DEVNULL
             for part in PARTS:

@@ -23,7 +23,7 @@ from isrr.metrics.measure import Measure
 from isrr.metrics.metric import Metric, measures, need_columns
 from isrr.noise import CALIBRATION, stream_seed
 from isrr.parallel import ROWS_PER_BLOCK, Progress, over_queries
-from isrr.ranker._exact_kernels import exposure_of_block
+from isrr.ranker._exact_kernels import UNROLLED, exposure_of_block
 from isrr.ranker._kernels import count_eligible, weigh
 from isrr.ranker._mixture_kernels import find_leading, mix_with_order
 from isrr.ranker.given import joined_weights, laguerre_rules, room
@@ -110,7 +110,8 @@ def evaluate(
     chosen = measures(metrics, grid[0].k, gain=gain, discount=discount, empty_query=empty_query)
     _check_cuts(chosen, grid[0].k)
     need_columns(queries, chosen)
-    compile_beside()
+    if method == "exact" and grid[0].k <= UNROLLED:  # for longer lists or draws, other kernels are compiled
+        compile_beside()
     exposed = _exposed(queries, grid, chosen, n_draws, seed)
     if len(exposed) == len(chosen):
         return Evaluation(chosen, tuple(exposed.values()))
@@ -385,9 +386,8 @@ def _evaluate_family(
 def compile_kernels() -> None:
     """Compile `evaluate_exactly`: the exposure that it calls, and then, with what `compile_parts` compiles, itself."""
     places = np.ones((1, 2))
-    _, (weights, _, _, exposure, *_, scratch, polynomials) = room(np.array([0, 2]), 0, 1, *places.shape)
-    weights, exposure = np.ones_like(weights), np.ones_like(exposure)
-    exposure_of_block(weights, places, 0, 2, *laguerre_rules(), scratch, polynomials, exposure)
+    *_, scratch, polynomials = room(np.array([0, 2]), 0, 1, *places.shape)[1]
+    exposure_of_block(np.ones(2), places, 0, 2, *laguerre_rules(), scratch, polynomials, np.ones((1, 2)))
     evaluate(_smallest(), [GPLRanker()], ["dcg", "disparity"])
 
 
@@ -395,9 +395,8 @@ def compile_parts() -> None:
     """Compile all that `evaluate_exactly` calls but the exposure, for arrays like those that it hands on."""
     queries, k = _smallest(), GPLRanker().k
     work = _Work.of(queries, measures(["dcg", "disparity"], k), k)
-    longest, (weights, eligibility, heads, exposure, leading, where, *_) = room(
-        queries.offsets, 0, 1, *work.places.shape
-    )
+    longest, inside = room(queries.offsets, 0, 1, *work.places.shape)
+    weights, eligibility, heads, _, leading, where, *_ = inside
     of_query, measured, order = work.room(longest), tuple(work.measured), queries.by_score
     weigh(queries.scores, order, 1.0, weights, eligibility, heads)
     count_eligible(eligibility, 0.0)
