@@ -153,12 +153,20 @@ def test_kernels_that_cannot_be_kept_are_not_compiled_beforehand(monkeypatch):
 
 
 def test_all_that_is_compiled_beforehand_runs(monkeypatch):
-    """In this process, one thread each as elsewhere: what is compiled is what people call."""
+    """In this process, where an error is seen as it is."""
+    training = find_spec("torch") is not None
     seen = []
     monkeypatch.setattr(kernels, "_run", lambda code: exec(kernels.SETTING + code, {}))
     monkeypatch.setattr(kernels, "available_cores", lambda: 1)
     kernels.compile_all(lambda *done: seen.append(done))
-    assert seen[-1] == (len(kernels.OTHERS) + 1,) * 2
+    assert seen[-1] == (len(kernels.OTHERS) + training,) * 2
+
+
+def test_a_process_that_cannot_compile_is_told_in_one_line(monkeypatch):
+    monkeypatch.setattr(kernels, "FIRST", "raise OSError('no space left')")
+    done = CliRunner().invoke(app, ["doctor", "--compile"])
+    assert done.exit_code == 2
+    assert done.stderr == "isrr: the kernels could not be compiled: OSError: no space left\n"
 
 
 def test_showing_help_loads_nothing_heavy():

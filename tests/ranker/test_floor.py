@@ -216,3 +216,12 @@ def test_dials_that_are_off_are_not_shown_and_do_not_change_a_draw():
 def test_dials_that_mean_nothing_are_refused(dials, said):
     with pytest.raises(ValueError, match=said):
         GPLRanker(**dials)
+
+
+def test_a_floor_protects_its_own_weights_at_any_scale_and_no_others():
+    ranker, weights = GPLRanker(k=5, floor=0.5), discount(5)
+    assert ranker.protects(3.0 * weights)
+    assert not ranker.protects(np.ones(5))
+    assert not ranker.protects(weights + 1e-9)
+    assert not ranker.protects(weights[:4])
+    assert not GPLRanker(k=5).protects(weights)

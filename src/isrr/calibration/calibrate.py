@@ -98,7 +98,7 @@ def calibrate(
     others = None if validation is None else read_any(validation, request.columns, **without_run(where))
     if compile_beside():
         if progress is None and interactive():
-            print("isrr: compiling kernels, only this first time: about 10 seconds", file=sys.stderr)
+            print("isrr: compiling kernels, only this first time: 10 to 15 seconds", file=sys.stderr)
         if request.evidence == "betting":
             betting.certifies(np.zeros((1, 1)), 0.5, 0.5)  # compiled here in the meantime
     with closing(open_source(queries, engine, **with_values(where, request.columns))) as source:

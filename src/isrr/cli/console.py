@@ -144,7 +144,7 @@ def compile_first() -> None:
     from isrr.metrics.ahead import compile_beside
 
     if compile_beside() and err.is_terminal:
-        say_aside("compiling kernels, only this first time: about 10 seconds")
+        say_aside("compiling kernels, only this first time: 10 to 15 seconds")
 
 
 def show_outcome(outcome: "Outcome", status: str | None = None) -> None:

@@ -18,11 +18,9 @@ from isrr.counting import counted
 from isrr.errors import EngineError, install_command
 
 MEMORY, CONTAINER_LIMIT = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
-
-
 CompileNow = Annotated[
     bool,
-    typer.Option("--compile", help="First compile all kernels, so that no later command waits: in an image, say."),
+    typer.Option("--compile", help="Compile all kernels first, so that no later command has to."),
 ]
 
 
@@ -41,7 +39,7 @@ def _compile() -> None:
     from isrr.cli.kernels import compile_all
 
     if _kernel_cache() is None:
-        raise EngineError("compiled kernels cannot be kept: set NUMBA_CACHE_DIR to a folder that can be written to")
+        raise EngineError("compiled kernels cannot be kept: set NUMBA_CACHE_DIR to a writable folder")
     with progress("compiling kernels") as advance:
         compile_all(advance)
 

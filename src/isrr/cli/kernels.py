@@ -1,10 +1,11 @@
-"""Compiling the kernels beforehand, in an image or an installation, so that nothing waits for them later."""
+"""Compiling all kernels in advance, so that nothing has to wait for them later."""
 
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 
+from isrr.errors import EngineError
 from isrr.parallel import Progress, available_cores
 
 SETTING = """
@@ -64,4 +65,8 @@ def compile_all(progress: Progress | None = None) -> None:
 
 def _run(code: str) -> None:
     faster = "import gc; gc.disable()"
-    subprocess.run([sys.executable, "-P", "-c", faster + SETTING + code], check=True)
+    command = [sys.executable, "-P", "-c", faster + SETTING + code]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        raise EngineError(f"the kernels could not be compiled: {said}")

@@ -79,14 +79,13 @@ def checked_weights(weights: ArrayLike, name: str) -> FloatArray:
 
 
 def _floor_weights(given: ArrayLike) -> tuple[float, ...]:
-    """One way of weighting places, checked; of many rankers with the same one, it is checked once."""
-    if isinstance(given, tuple) and all(type(weight) is float for weight in given):
-        return _checked_once(given)
-    return tuple(checked_weights(given, "floor_weights").tolist())
+    """One way of weighting places, checked; many rankers that share it have it checked once."""
+    known = isinstance(given, tuple) and all(type(weight) is float for weight in given)
+    return (_checked_floor if known else _checked_floor.__wrapped__)(given)  # type: ignore[arg-type]
 
 
 @lru_cache
-def _checked_once(given: tuple[float, ...]) -> tuple[float, ...]:
+def _checked_floor(given: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(checked_weights(given, "floor_weights").tolist())
 
 
