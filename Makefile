@@ -3,7 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo serve test check fmt docs bench reproduce clean
+.PHONY: install demo serve test check fmt docs bench reproduce clean
+
+install: .venv/.dev .venv/.kernels  ## everything the other verbs need, kernels compiled; -j2 does both at once
 
 demo: .venv/.demo  ## the main job on the embedded data
 	$(BIN)/isrr demo --out out/demo
@@ -13,7 +15,7 @@ serve: .venv/.serve  ## the service over the demo's ranker, on port 8080
 	$(BIN)/isrr serve out/demo/ranker.json --port 8080 --workers 2 --log out/served
 
 test: export PYTHONDONTWRITEBYTECODE :=  # hundreds of processes start: compile modules once
-test: .venv/.kernels  ## the whole test suite
+test: .venv/.dev .venv/.kernels  ## the whole test suite
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 check: .venv/.dev  ## style and types
@@ -42,18 +44,21 @@ clean:
 	$(BIN)/pip install -q --upgrade 'pip>=25.1'
 
 .venv/.demo: .venv/bin/python pyproject.toml constraints.txt
-	$(BIN)/pip install -q -c constraints.txt -e '.[lightgbm,report]'
+	$(BIN)/pip install -q --no-compile -c constraints.txt -e '.[lightgbm,report]'
 	touch $@
 
 .venv/.serve: .venv/.demo
-	$(BIN)/pip install -q -c constraints.txt -e '.[lightgbm,report,serve]'
+	$(BIN)/pip install -q -c constraints.txt 'isrr[serve]'
 	touch $@
 
+# Modules are compiled on all cores, which pip doesn't do; a few files of packages aren't Python and fail to compile.
 .venv/.dev: .venv/.demo
-	$(BIN)/pip install -q -c constraints.txt --group test --group check -e '.[lightgbm,catboost,xgboost,torch,report,serve,spark,dask]'
+	$(BIN)/pip install -q --no-compile -c constraints.txt --group test --group check \
+	  'isrr[catboost,xgboost,torch,serve,spark,dask]'
+	$(BIN)/python -m compileall -qq -j0 -x '/tests/' .venv/lib || true
 	touch $@
 
-.venv/.kernels: .venv/.dev $(shell find src -name '*.py')
+.venv/.kernels: .venv/.demo $(shell find src -name '*.py')
 	find src -name '*.nb[ic]' -delete
 	$(BIN)/isrr doctor --compile
 	touch $@

@@ -135,7 +135,7 @@ def exposure_by_dense_integral(scores, k):
     """Plackett–Luce exposure from the clocks' integral, on many nodes, leaving each item out by prefix and suffix."""
     weights = np.exp(np.asarray(scores) - np.max(scores))
     slowest = np.sort(weights)[::-1][k - 1 :].sum()
-    log_time = np.linspace(np.log(1e-9 / weights.sum()), np.log((60 + k + 7 * np.sqrt(k)) / slowest), 800)
+    log_time = np.linspace(np.log(1e-9 / weights.sum()), np.log((60 + k + 7 * np.sqrt(k)) / slowest), 400)
     time, step = np.exp(log_time), log_time[1] - log_time[0]
     stay, come = np.exp(-np.outer(weights, time)), -np.expm1(-np.outer(weights, time))
 

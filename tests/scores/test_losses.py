@@ -7,6 +7,8 @@ import scores_oracles as oracles
 
 torch = pytest.importorskip("torch", reason="the losses need torch: pip install 'isrr[torch]'")
 
+from isrr.cli.kernels import OTHERS, SETTING  # noqa: E402
+from isrr.scores._loss_kernels import sum_gradients, sum_pairs  # noqa: E402
 from isrr.scores.losses import GRADIENTS, gradient, lambdaloss  # noqa: E402
 from isrr.scores.losses.draws import draw, place_on_device, place_on_host  # noqa: E402
 from isrr.scores.losses.gradient import PL_RANK_3, PLACEMENT, POLICY  # noqa: E402
@@ -99,6 +101,15 @@ def test_padding_moves_nothing(loss):
     assert (narrow[~mask] == 0).all()
     assert (wider[:, 6:] == 0).all()
     np.testing.assert_allclose(wider[:, :6], narrow, atol=0.15)
+
+
+def test_losses_of_either_precision_are_compiled_once_and_in_advance():
+    for precision in (torch.float32, torch.float64):
+        scores, mask = padded([SCORES, SCORES[:3]], precision)
+        for loss in ("lambdaloss", "plrank"):
+            GRADIENTS[loss](scores, torch.ones_like(scores), mask, 5, 2, generator(1))
+    exec(SETTING + OTHERS[-1], {})
+    assert len(sum_pairs.signatures) == len(sum_gradients.signatures) == 1
 
 
 @pytest.mark.parametrize("loss", GRADIENTS)

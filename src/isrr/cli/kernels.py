@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 
 from isrr.errors import EngineError
 from isrr.parallel import Progress, available_cores
@@ -45,22 +44,23 @@ read(letor)
 read(letor, comment_ids=True)
 read("q Q0 a 1 2.0 tag\\nq Q0 b 2 1.0 tag\\n", as_run=True)
 """,
+    """
+from isrr.scores._loss_kernels import sum_gradients, sum_pairs
+
+scores, inside, ones = np.zeros((1, 2)), np.ones((1, 2), bool), np.ones(2)
+sum_gradients(scores, scores, inside, ones, np.full((1, 2, 1), 0.5), (1, 1, 1), -1.0, 0, 1, np.zeros((1, 2)))
+sum_pairs(scores, scores, inside, ones, 0, 1, np.zeros((1, 2)))
+""",
 )
-TRAINING = """
-from isrr.scores.net import NetScorer
-for loss in ("lambdaloss", "plrank"):
-    NetScorer(loss=loss, epochs=1).fit(queries[:20], queries[20:])
-"""
 
 
 def compile_all(progress: Progress | None = None) -> None:
     """Compile what commands, the service and training have in common, in a process for each core."""
-    left = [*OTHERS, *([TRAINING] if find_spec("torch") and find_spec("safetensors") else [])]
     _run(FIRST)
     with ThreadPoolExecutor(available_cores()) as pool:
-        for done, _ in enumerate(pool.map(_run, left), 1):
+        for done, _ in enumerate(pool.map(_run, OTHERS), 1):
             if progress:
-                progress(done, len(left))
+                progress(done, len(OTHERS))
 
 
 def _run(code: str) -> None:

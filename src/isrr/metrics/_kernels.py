@@ -33,19 +33,17 @@ def disparity_of_queries(offsets, n_pools, exposure, deserved, out):
         out[q] = squared_disparity(squares, gain_squares, product, last - first)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def absolute_disparity_of_queries(offsets, n_pools, exposure, deserved, out):
-    # Sorted by e/g, every pair's difference has one sign: the sum over pairs needs running sums only.
+    # Arguments as for `disparity_of_queries`, the rows of each query sorted by exposure / deserved: every pair's
+    # difference then has one sign, and the sum over pairs needs running sums only.
     for q in range(out.size):
-        first, last = offsets[q], offsets[q] + n_pools[q]
-        n = last - first
-        by_ratio = np.argsort(np.arctan2(exposure[first:last], deserved[first:last]))
+        n = n_pools[q]
         total, exposures, gain_sum = 0.0, 0.0, 0.0
-        for i in by_ratio:
-            e, g = exposure[first + i], deserved[first + i]
-            total += e * gain_sum - g * exposures
-            exposures += e
-            gain_sum += g
+        for i in range(offsets[q], offsets[q + 1]):
+            total += exposure[i] * gain_sum - deserved[i] * exposures
+            exposures += exposure[i]
+            gain_sum += deserved[i]
         out[q] = 4.0 * max(total, 0.0) / (n * (n - 1)) if n > 1 else 0.0
 
 

@@ -178,8 +178,11 @@ def disparity(
     pools = Pools.groups(queries, gain) if groups else Pools.items(queries, gain)
     if pools.pool is not None:
         values = pooled(values, queries, pools.pool)
-    out = np.empty(len(queries))
-    kernels[error](queries.offsets, pools.n_pools, values, pools.deserved, out)
+    deserved, out = pools.deserved, np.empty(len(queries))
+    if error == "absolute":
+        by_ratio = np.lexsort((np.arctan2(values, deserved), np.repeat(np.arange(len(queries)), queries.n_items)))
+        values, deserved = values[by_ratio], deserved[by_ratio]
+    kernels[error](queries.offsets, pools.n_pools, values, deserved, out)
     return out
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from isrr.errors import ScorerError
 from isrr.gains import discount
 from isrr.parallel import over_queries
-from isrr.scores.losses._kernels import place_items
+from isrr.scores._loss_kernels import place_items
 
 # Weights are kept above this share of the heaviest: a score 690 below the best would vanish in double precision.
 LIGHTEST = -690.0

@@ -26,7 +26,7 @@ from torch import Generator, Tensor
 
 from isrr.gains import discount
 from isrr.parallel import over_queries
-from isrr.scores.losses._kernels import sum_gradients
+from isrr.scores._loss_kernels import sum_gradients
 from isrr.scores.losses.draws import LIGHTEST, add_at, at, discounts, draw, refuse_divergence, uniforms
 
 
@@ -66,9 +66,9 @@ def on_host(
     refuse_divergence(scores[mask])
     noise = uniforms(scores, k, n_draws, generator).numpy()
     summed = torch.zeros(scores.shape, dtype=torch.float64)
-    columns = scores.numpy(), gains.numpy(), mask.numpy(), discount(k), noise, tuple(map(int, rule)), LIGHTEST
+    columns = scores.double().numpy(), gains.double().numpy(), mask.numpy(), discount(k), noise, tuple(map(int, rule))
     starts = np.arange(len(scores) + 1) * (1 + k * n_draws // 4)  # blocks of some milliseconds
-    over_queries(lambda start, stop: sum_gradients(*columns, start, stop, summed.numpy()), starts)
+    over_queries(lambda start, stop: sum_gradients(*columns, LIGHTEST, start, stop, summed.numpy()), starts)
     return summed / n_draws
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Generator, Tensor
 
 from isrr.parallel import over_queries
-from isrr.scores.losses._kernels import sum_pairs
+from isrr.scores._loss_kernels import sum_pairs
 from isrr.scores.losses.draws import discounts
 
 
@@ -33,11 +33,12 @@ def lambdaloss(
 def on_host(scores: Tensor, gains: Tensor, mask: Tensor, k: int) -> Tensor:
     """Pair by pair in one compiled loop, on several threads."""
     reach = min(k, scores.shape[1] - 1)
-    out, step = torch.zeros_like(scores), _steps(k, reach, scores.double()).numpy()
-    columns = scores.numpy(), gains.numpy(), mask.numpy(), step
+    precise = scores.double()
+    out, step = torch.zeros_like(precise), _steps(k, reach, precise).numpy()
+    columns = precise.numpy(), gains.double().numpy(), mask.numpy(), step
     starts = np.arange(len(scores) + 1) * (1 + scores.shape[1] * (8 + reach) // 32)  # blocks of some milliseconds
     over_queries(lambda start, stop: sum_pairs(*columns, start, stop, out.numpy()), starts)
-    return out
+    return out.to(scores.dtype)
 
 
 def on_device(scores: Tensor, gains: Tensor, mask: Tensor, k: int) -> Tensor:

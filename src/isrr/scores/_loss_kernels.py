@@ -112,7 +112,7 @@ def sum_gradients(scores, gains, mask, discount, uniforms, rule, lightest, start
     pull, credit, blame = rule
     for query in range(start, stop):
         members = np.flatnonzero(mask[query])
-        score = scores[query][members].astype(np.float64)
+        score = scores[query][members]
         best, n_items = score.max(), members.size
         near = best - score.min() <= NEAR_SCORES
         if not near:
@@ -174,7 +174,7 @@ def sum_pairs(scores, gains, mask, step, start, stop, out):
         members = np.flatnonzero(mask[query])
         n_items = members.size
         members = members[np.argsort(-scores[query][members], kind="mergesort")]
-        score, gain = scores[query][members].astype(np.float64), gains[query][members].astype(np.float64)
+        score, gain = scores[query][members], gains[query][members]
         pull = np.zeros(n_items)
         for i in range(n_items):
             for apart in range(1, min(step.size, n_items - 1 - i) + 1):
