@@ -154,12 +154,11 @@ def test_kernels_that_cannot_be_kept_are_not_compiled_beforehand(monkeypatch):
 
 def test_all_that_is_compiled_beforehand_runs(monkeypatch):
     """In this process, where an error is seen as it is."""
-    training = find_spec("torch") is not None
     seen = []
     monkeypatch.setattr(kernels, "_run", lambda code: exec(kernels.SETTING + code, {}))
     monkeypatch.setattr(kernels, "available_cores", lambda: 1)
     kernels.compile_all(lambda *done: seen.append(done))
-    assert seen[-1] == (len(kernels.OTHERS) + training,) * 2
+    assert seen[-1] == (len(kernels.OTHERS),) * 2
 
 
 def test_a_process_that_cannot_compile_is_told_in_one_line(monkeypatch):

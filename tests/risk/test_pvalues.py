@@ -63,7 +63,8 @@ def test_lower_moments_are_the_sums_they_stand_for():
     t, counts = np.arange(1.0, 56.0), np.arange(n + 1.0)
     mass = np.diff([0.0, *(float(oracles.binomial_cdf(int(k), n, q)) for k in counts)])
     gaps = np.maximum(t[:, None] - counts, 0)
-    first, second = binomial.lower_moments(t, n, q)
+    below, first, second = binomial.lower_moments(t, n, q)
+    np.testing.assert_allclose(below, (gaps > 0) @ mass, rtol=1e-9)
     np.testing.assert_allclose(first, gaps @ mass, rtol=1e-9)
     np.testing.assert_allclose(second, gaps**2 @ mass, rtol=1e-9)
 

@@ -40,14 +40,14 @@ def pmf(k: FloatArray, n: int, q: ArrayLike) -> FloatArray:
     return np.where(k == inside, np.exp(log_mass), 0.0)
 
 
-def lower_moments(t: FloatArray, n: int, q: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """E(t − N)₊ and E(t − N)₊² for N ~ Bin(n, q) and integers t ≥ 0."""
+def lower_moments(t: FloatArray, n: int, q: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """P(N < t), E(t − N)₊ and E(t − N)₊² for N ~ Bin(n, q) and integers t ≥ 0."""
     q = np.asarray(q, np.float64)
     below, edge, gap = cdf(t - 1, n, q), pmf(t - 1, n - 1, q), t - n * q
     variance = n * q * (1 - q)
     first = np.maximum(gap * below + variance * edge, 0.0)
     second = np.maximum(gap * first + variance * (below + q * edge), 0.0)
-    return first, second
+    return below, first, second
 
 
 def _log_factorial_rest(k: ArrayLike) -> FloatArray:

@@ -78,7 +78,7 @@ def hb_plus(mean_loss: ArrayLike, n_queries: int, alpha: ArrayLike) -> FloatArra
     total = n_queries * mean
 
     def ratio(t: FloatArray) -> FloatArray:
-        ratios: FloatArray = lower_moments(t, n_queries, level)[0] / (t - total)
+        ratios: FloatArray = lower_moments(t, n_queries, level)[1] / (t - total)
         return ratios
 
     low, high = np.floor(total) + 1, np.full(mean.shape, n_queries + 1.0)

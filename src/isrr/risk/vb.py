@@ -12,6 +12,7 @@ integers in units of 2⁻⁴⁰, rounded against certifying, so that shards add 
 """
 
 from dataclasses import dataclass
+from itertools import count
 from typing import Self
 
 import numpy as np
@@ -21,13 +22,14 @@ from scipy.special import ndtr
 from isrr.errors import MergeError
 from isrr.risk import mixture
 from isrr.risk._kernels import SUM_SCALE
-from isrr.risk.binomial import cdf, lower_moments
+from isrr.risk.binomial import lower_moments
 from isrr.risk.lattice import BoolArray, FloatArray, WholeNumberArray, coarsen, smallest_yes, whole_numbers
 from isrr.risk.losses import check_losses
 
 _BLOCK = 4096
 _STEP = 1.03
 _BITS = 20
+_AROUND = np.array([[-1.0], [0.0], [1.0]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,29 +162,47 @@ def _constant(ratio: FloatArray) -> FloatArray:
 
 
 def _bentkus(mean: FloatArray, deviation: FloatArray, alpha: FloatArray, n: int) -> FloatArray:
-    """B₂: a square root of a convex function over a line has one valley, found over integers, then inside."""
+    """B₂. A square root of a convex function over a line has one valley: found over integers, then between them.
+
+    The search starts where the valley of a normal law lies, goes on by Newton's steps towards
+    τ − y = E(τ − N)₊² / E(τ − N)₊, and every other turn after the third halves what is left.
+    """
     q = alpha**2 / (alpha**2 + deviation**2)
     y = n * q * mean / alpha
-
-    def ratio(t: FloatArray) -> FloatArray:
-        return lower_moments(t, n, q)[1] / (t - y) ** 2
-
-    low, high = np.floor(y) + 1, np.full(mean.shape, n + 1.0)
-    while np.any(low < high):
-        middle = np.floor((low + high) / 2)
-        here, after = ratio(np.stack([middle, middle + 1]))
-        rising = after >= here
-        low, high = np.where(rising, low, np.minimum(middle + 1, high)), np.where(rising, middle, high)
-    best = np.minimum(1.0, ratio(low))
-    for cell in (low - 1, low):
-        best = np.minimum(best, _lowest_in_cell(cell, y, n, q))
+    spread = np.sqrt(n * q * (1 - q))
+    z = (n * q - y) / spread
+    normal = y + spread * (1 + 2 * z**2) / (z + z**3)  # to a few per cent of its distance from y
+    lowest = low = np.floor(y) + 1
+    high = np.full(mean.shape, n + 1.0)
+    t = np.clip(np.rint(normal), low, high)
+    best, rows = np.empty(mean.shape), np.arange(mean.size)
+    for turn in count(1):
+        tried = t + _AROUND
+        below, first, second = lower_moments(tried, n, q)
+        before, here, after = second / np.maximum(tried - y, 1e-150) ** 2
+        falls, rises = (t <= lowest) | (before > here), (t > n) | (after >= here)
+        low = np.where(rises, np.where(falls, np.maximum(low, t), low), t + 1)
+        high = np.where(falls, np.where(rises, np.minimum(high, t), high), t - 1)
+        found = (low == t) & (t == high)
+        left, right = (_lowest_in_cell(tried[j], y, n, below[j + 1], first[j], second[j]) for j in (0, 1))
+        best[rows[found]] = np.minimum(np.minimum(1.0, here), np.minimum(left, right))[found]
+        if found.all():
+            break
+        positive = np.maximum(first[1], 1e-300)
+        quotient = second[1] / positive
+        newton = t - (t - y - quotient) / np.maximum(quotient * (below[1] / positive) - 1, 0.1)
+        t = np.clip(np.rint(newton) if turn < 4 or turn % 2 else np.floor((low + high) / 2), low, high)
+        rows, q, y, lowest, low, high, t = (x[~found] for x in (rows, q, y, lowest, low, high, t))
     return best
 
 
-def _lowest_in_cell(j: FloatArray, y: FloatArray, n: int, q: FloatArray) -> FloatArray:
-    """The least E(τ − N)₊²/(τ − y)² inside [j, j + 1], or beyond j ≥ n, where it is one parabola; else 1."""
-    mass = cdf(j, n, q)
-    first, second = lower_moments(j, n, q)
+def _lowest_in_cell(
+    j: FloatArray, y: FloatArray, n: int, mass: FloatArray, first: FloatArray, second: FloatArray
+) -> FloatArray:
+    """The least E(τ − N)₊²/(τ − y)² inside [j, j + 1], or beyond j ≥ n, where it is one parabola; else 1.
+
+    mass is P(N ≤ j); first and second are the moments at j.
+    """
     gap = j - y
     slope = mass * gap - first
     step = (second - gap * first) / np.where(slope > 0, slope, 1.0)
