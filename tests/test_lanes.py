@@ -7,7 +7,24 @@ import pytest
 from numba import njit
 from numba.core.errors import TypingError
 
-from isrr.lanes import WIDTH, added_up, any_above, chosen, exp, exp_less_one, fma, load, log, log_one_plus, root, store
+from isrr.lanes import (
+    WIDTH,
+    added_up,
+    any_above,
+    chosen,
+    exp,
+    exp_less_one,
+    first_of,
+    fma,
+    load,
+    log,
+    log_one_plus,
+    root,
+    rows_added_up,
+    store,
+    sums_from_here,
+    with_first,
+)
 
 
 @njit
@@ -41,6 +58,22 @@ def test_exponentials_of_small_numbers_lose_nothing_beside_one():
 def test_exponentials_stay_where_floating_point_ends():
     x = np.full(WIDTH, -5_000.0)
     assert (applied(x)[0] == applied(np.full(WIDTH, -700.0))[0]).all()
+
+
+@njit
+def _within(x, by_row, from_here, replaced):
+    store(by_row, 0, rows_added_up(x, 0))
+    store(from_here, 0, sums_from_here(load(x, 0)))
+    store(replaced, 0, with_first(load(x, 0), first_of(load(x, 1))))
+
+
+def test_sums_of_rows_and_of_the_lanes_that_follow():
+    x = np.random.default_rng(20239).integers(0, 1_000, WIDTH * WIDTH).astype(float)  # sums are exact in any order
+    by_row, from_here, replaced = (np.empty(WIDTH) for _ in range(3))
+    _within(x, by_row, from_here, replaced)
+    assert (by_row == x.reshape(WIDTH, WIDTH).sum(axis=1)).all()
+    assert (from_here == np.cumsum(x[:WIDTH][::-1])[::-1]).all()
+    assert (replaced == [x[1], *x[1:WIDTH]]).all()
 
 
 @njit

@@ -123,6 +123,62 @@ def added_up(typing, value):
 
 
 @intrinsic
+def rows_added_up(typing, array, at):
+    """The sums of eight rows of eight numbers, one sum per lane; each adds neighbours, then pairs, then fours."""
+
+    def build(context, builder, kind, args):
+        address, rows = _address(context, builder, kind, args), []
+        for row in range(WIDTH):
+            rows.append(builder.load(builder.gep(address, [ir.Constant(_INDEX, row)])))
+            rows[-1].align = 8
+        for span in (1, 2, 4):
+            low = [i % span + 2 * span * (i // (2 * span)) + (WIDTH if i & span else 0) for i in range(WIDTH)]
+            low, high = (ir.Constant(ir.VectorType(_INDEX, WIDTH), [i + more for i in low]) for more in (0, span))
+            pairs = zip(rows[::2], rows[1::2], strict=True)
+            rows = [
+                builder.fadd(builder.shuffle_vector(one, other, low), builder.shuffle_vector(one, other, high))
+                for one, other in pairs
+            ]
+        return rows[0]
+
+    return LANES(_of_floats(array), types.int64), build
+
+
+@intrinsic
+def sums_from_here(typing, value):
+    """In each lane the sum of this lane and those after it."""
+
+    def build(context, builder, kind, args):
+        value, nothing = args[0], ir.Constant(_FLOATS, [0.0] * WIDTH)
+        for step in (1, 2, 4):
+            order = ir.Constant(ir.VectorType(_INDEX, WIDTH), [*range(step, WIDTH + step)])
+            value = builder.fadd(value, builder.shuffle_vector(value, nothing, order))
+        return value
+
+    return LANES(LANES), build
+
+
+@intrinsic
+def first_of(typing, value):
+    """What stands in the first lane."""
+
+    def build(context, builder, kind, args):
+        return builder.extract_element(args[0], ir.Constant(_INDEX, 0))
+
+    return types.float64(LANES), build
+
+
+@intrinsic
+def with_first(typing, value, first):
+    """The same with another number in the first lane."""
+
+    def build(context, builder, kind, args):
+        return builder.insert_element(*args, ir.Constant(_INDEX, 0))
+
+    return LANES(LANES, types.float64), build
+
+
+@intrinsic
 def larger(typing, x, y):
     """The larger of two, lane by lane."""
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from isrr.data.dataframes import frame_of
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.gains import Discount, EmptyQuery, Gain, discount, empty_value
+from isrr.lanes import WIDTH
 from isrr.metrics import _kernels
 from isrr.metrics.ahead import await_kernels, compile_beside
 from isrr.metrics.disparity import Disparity, Pools, share_of_bound
@@ -387,7 +388,7 @@ def compile_kernels() -> None:
     """Compile `evaluate_exactly`: the exposure that it calls, and then, with what `compile_parts` compiles, itself."""
     places = np.ones((1, 2))
     *_, scratch, polynomials = room(np.array([0, 2]), 0, 1, *places.shape)[1]
-    exposure_of_block(np.ones(2), places, 0, 2, *laguerre_rules(), scratch, polynomials, np.ones((1, 2)))
+    exposure_of_block(np.ones(2), places, 0, 2, *laguerre_rules(), scratch, polynomials, np.ones((1, 2 + WIDTH)))
     evaluate(_smallest(), [GPLRanker()], ["dcg", "disparity"])
 
 

@@ -8,13 +8,16 @@ The first two places have closed forms. For the others the integral is a weighte
 are computed side by side (`isrr.lanes`). At a node the number of arrivals is a product of factors q_i + p_i z with
 q_i = e^{−w_i t}; what matters is that product with one item left out, for every item.
 
-* Late items, w_i t ≤ ½, are the many. With r_i = p_i / q_i = e^{w_i t} − 1 the product is Π q_i · Σ_j e_j(r) z^j; the
-  symmetric sums e_j come from power sums (Newton), and leaving an item out is a polynomial in −r_i. As r_i < 1 neither
+* Late items, w_i t ≤ 2, are the many. With r_i = p_i / q_i = e^{w_i t} − 1 the product is Π q_i · Σ_j e_j(r) z^j; the
+  symmetric sums e_j come from power sums (Newton), and leaving an item out is a polynomial in −r_i. As r_i < 7 neither
   loses digits that count beside a probability.
-* Early items, w_i t > ½, are few. One pass forward through their factors and one back (reverse-mode differentiation:
+* Early items, w_i t > 2, are few. One pass forward through their factors and one back (reverse-mode differentiation:
   the weights of the places carried through the factors that follow) leave each one out without dividing. What is
   carried is all that differs between one weighting of the places and another: several cost little more than one.
-* Items that have arrived for sure take a place each; items that cannot have arrived yet are left out.
+* Faint items, w_i t ≤ 0.008, are taken together. Their power sums follow from Σ w, Σ w² and Σ w³, and what a node
+  gives them is a polynomial in their weight: its three coefficients are added up over the nodes, and an item that a
+  later node tells apart begins with what that polynomial gives it.
+* Items that have arrived for sure take a place each.
 
 Nodes. Terms decay at rates between R, the weight left when the k − 1 heaviest items are gone, and W, the whole
 weight. When the two are close, Gauss–Laguerre nodes for t² e^{−t}, scaled by their harmonic mean, converge like
@@ -28,11 +31,26 @@ compiler flag lets arithmetic be rearranged: results are bit-for-bit identical e
 import math
 
 from isrr.compiled import kernel, part
-from isrr.lanes import WIDTH, added_up, exp, exp_less_one, fma, larger, load, splat, store
+from isrr.lanes import (
+    WIDTH,
+    added_up,
+    exp,
+    exp_less_one,
+    first_of,
+    fma,
+    larger,
+    load,
+    rows_added_up,
+    splat,
+    store,
+    sums_from_here,
+    with_first,
+)
 
 EARLY, EARLY_LONG = 2.0, 0.5  # w t above which an item counts as early, for up to five places and for more …
-SURE = 22.0  # … and above which it has arrived for sure: e^−22 is below 1e-9
-ABSENT = 1e-10  # Σ w t of items that cannot have arrived yet
+SURE = 22.0  # … above which it has arrived for sure: e^−22 is below 1e-9 …
+FAINT = 0.008  # … and up to which it is faint: the fourth power counts for nothing
+ABSENT = 1e-10  # for more than five places, Σ w t of items that cannot have arrived yet
 LAGUERRE_MOST = 48  # nodes of the largest Gauss–Laguerre rule
 UNROLLED = 5  # places up to which polynomials stay in registers
 
@@ -73,7 +91,7 @@ def _choose_nodes(trailing, k, laguerre_nodes, laguerre_weights, times, measures
     low, high, n_trapezoid = 0.0, 0.0, n
     if n > 2 * WIDTH:  # the trapezoid rule never does with as few
         # P(three have arrived by t) ≤ t³ · trailing[0] · trailing[1] · trailing[2]
-        three = math.log(total) + math.log(max(trailing[1], 1e-300)) + math.log(max(trailing[2], 1e-300))
+        three = math.log(total * max(trailing[1], 1e-90) * max(trailing[2], 1e-90))
         low = max(math.log(6e-3 / total), -5.81 - three / 3.0)
         high = math.log(_last_arrival(k) / slowest)
         n_trapezoid = _whole_rows(int((high - low) / _trapezoid_step(k)) + 2)
@@ -85,9 +103,14 @@ def _choose_nodes(trailing, k, laguerre_nodes, laguerre_weights, times, measures
         return n
     step = (high - low) / (n_trapezoid - 1)
     time, ratio = math.exp(low), math.exp(step)
-    for s in range(n_trapezoid):
-        times[s], measures[s] = time, step * time
+    for s in range(WIDTH):
+        times[s] = time
         time *= ratio
+    row, leap = load(times, 0), splat(ratio**8)
+    for s in range(0, n_trapezoid, WIDTH):
+        store(times, s, row)
+        store(measures, s, row * splat(step))
+        row = row * leap
     return n_trapezoid
 
 
@@ -101,30 +124,56 @@ def _carried(place_weights, m, first, k, place):
     return place_weights[m, first + place] if 2 <= place < k else 0.0
 
 
+@part
+def _tell_apart(weights, row, since, until, reached, faint, at):
+    # Items that are faint no longer begin with what they have reached so far.
+    c0, c1, c2 = load(faint, at), load(faint, at + 8), load(faint, at + 16)
+    for i in range(since, until):
+        w = splat(weights[i])
+        store(reached, row + 8 * i, fma(w, fma(w, c2, c1), c0))
+
+
 @kernel
-def _integrate(weights, trailing, place_weights, first, k, times, measures, n_nodes, odds, before, reached):
+def _integrate(weights, n, trailing, place_weights, first, k, times, measures, n_nodes, odds, before, faint, reached):
     # place_weights, first, k      as for `exposure_of_block`, k ≤ 5
     # odds (n rows of 8)           scratch: of a late item r, of an early one its chance to stay
     # before (n_early rows of 40)  scratch: of an early item the polynomial before it
-    # reached (n_weights · n rows of 8)  adds each item's exposure at the third place and below, over its weight
-    n = weights.size
+    # reached (n_weights · whole rows of n, rows of 8)  out: each item's exposure at the third place and below, over its
+    #                              weight, of the items that were not faint throughout
+    # faint (n_weights · 3 rows of 8)  out: the polynomial in an item's weight that gives the same for the others
+    # Returns how many items were not faint throughout.
+    n_weights, stride = place_weights.shape[0], 8 * _whole_rows(n)
     one, zero = splat(1.0), splat(0.0)
-    n_sure, n_early, n_there = 0, 0, 1
+    n_sure, n_early, n_told = 0, 0, 0
+    for m in range(3 * n_weights):
+        store(faint, 8 * m, zero)
     for g in range(0, n_nodes, WIDTH):
-        while n_sure < n and weights[n_sure] * times[g] > SURE:
+        earliest, latest, known = times[g], times[g + WIDTH - 1], n_told
+        while n_sure < n and weights[n_sure] * earliest > SURE:
             n_sure += 1
-        while n_early < n and weights[n_early] * times[g + WIDTH - 1] > EARLY:
-            n_early += 1
-        while n_there < n and trailing[n_there] * times[g + WIDTH - 1] > ABSENT:
-            n_there += 1
         if n_sure >= k:
-            return
+            break
+        while n_early < n and weights[n_early] * latest > EARLY:
+            n_early += 1
+        while n_told < n and weights[n_told] * latest > FAINT:
+            n_told += 1
+        for m in range(n_weights):
+            _tell_apart(weights, stride * m, known, n_told, reached, faint, 24 * m)
         time, measure = load(times, g), load(measures, g)
         backward = zero - time
         e0, e1, e2, e3, e4 = one, zero, zero, zero, zero
-        if n_early < n_there:
+        if n_early < n:
             s1, s2, s3, s4 = zero, zero, zero, zero
-            for i in range(n_early, n_there):
+            if n_told < n:
+                squares, cubes = zero, zero
+                for i in range(n_told, n, WIDTH):
+                    w = load(weights, i)
+                    square = w * w
+                    squares, cubes = squares + square, fma(square, w, cubes)
+                all2, all3 = splat(added_up(squares)), time * splat(added_up(cubes))
+                s2, s3 = time * time * (all2 + all3), time * time * all3
+                s1 = time * fma(time, fma(all3, splat(1 / 6), all2 * splat(1 / 2)), splat(trailing[n_told]))
+            for i in range(n_early, n_told):
                 r = exp_less_one(time * splat(weights[i]))
                 square = r * r
                 store(odds, 8 * i, r)
@@ -150,8 +199,8 @@ def _integrate(weights, trailing, place_weights, first, k, times, measures, n_no
             p2 = fma(p2, stay, p1 * come)
             p1 = fma(p1, stay, p0 * come)
             p0 = p0 * stay
-        for m in range(place_weights.shape[0]):
-            row = 8 * n * m
+        for m in range(n_weights):
+            row, at_faint = stride * m, 24 * m
             c0 = measure * splat(_carried(place_weights, m, first, k, n_sure))
             c1 = measure * splat(_carried(place_weights, m, first, k, n_sure + 1))
             c2 = measure * splat(_carried(place_weights, m, first, k, n_sure + 2))
@@ -170,16 +219,22 @@ def _integrate(weights, trailing, place_weights, first, k, times, measures, n_no
                 c2 = fma(c2, stay, c3 * come)
                 c3 = fma(c3, stay, c4 * come)
                 c4 = c4 * stay
-            if n_early < n_there:
+            if n_early < n:
                 l0 = fma(c0, e0, fma(c1, e1, fma(c2, e2, fma(c3, e3, c4 * e4))))
                 l1 = zero - fma(c1, e0, fma(c2, e1, fma(c3, e2, c4 * e3)))
                 l2 = fma(c2, e0, fma(c3, e1, c4 * e2))
                 l3 = zero - fma(c3, e0, c4 * e1)
                 l4 = c4 * e0
-                for i in range(n_early, n_there):
+                for i in range(n_early, n_told):
                     r = load(odds, 8 * i)
                     value = fma(r, fma(r, fma(r, fma(r, l4, l3), l2), l1), l0)
                     store(reached, row + 8 * i, load(reached, row + 8 * i) + value)
+                if n_told < n:  # r = w t + (w t)² / 2
+                    store(faint, at_faint, load(faint, at_faint) + l0)
+                    store(faint, at_faint + 8, fma(time, l1, load(faint, at_faint + 8)))
+                    squared = fma(time * time, fma(l1, splat(1 / 2), l2), load(faint, at_faint + 16))
+                    store(faint, at_faint + 16, squared)
+    return n_told
 
 
 @part
@@ -213,15 +268,19 @@ def _symmetric_sums(odds, n_early, n_there, scale, k, powers, sums, symmetric):
 
 
 @kernel
-def _integrate_long(weights, trailing, place_weights, first, k, times, measures, n_nodes, odds, before, reached, room):
-    # As `_integrate`, for any k: polynomials are kept in memory.
+def _integrate_long(
+    weights, n, trailing, place_weights, first, k, times, measures, n_nodes, odds, before, reached, room
+):
+    # As `_integrate`, for any k: polynomials are kept in memory, and no item counts as faint.
     # before (n_early + 1 rows of 8·k)
     # room ((n + 4·k + 3) rows of 8)  scratch
-    n = weights.size
+    stride = 8 * _whole_rows(n)
     powers, sums = room[: 8 * n], room[8 * n : 8 * (n + k + 3)]
     symmetric, carried = room[8 * (n + k + 3) : 8 * (n + 2 * k + 3)], room[8 * (n + 2 * k + 3) : 8 * (n + 3 * k + 3)]
     left_out = room[8 * (n + 3 * k + 3) :]
     one, zero = splat(1.0), splat(0.0)
+    for i in range(stride * place_weights.shape[0]):
+        reached[i] = 0.0
     n_sure, n_early, n_there = 0, 0, 1
     for g in range(0, n_nodes, WIDTH):
         while n_sure < n and weights[n_sure] * times[g] > SURE:
@@ -253,7 +312,7 @@ def _integrate_long(weights, trailing, place_weights, first, k, times, measures,
                 store(before, at + 8 * (k + j), here * stay + above * come)
                 above = here
         for m in range(place_weights.shape[0]):
-            row = 8 * n * m
+            row = stride * m
             for j in range(open_places):
                 store(carried, 8 * j, measure * splat(_carried(place_weights, m, first, k, n_sure + j)))
             for i in range(n_early - 1, n_sure - 1, -1):
@@ -283,22 +342,28 @@ def _integrate_long(weights, trailing, place_weights, first, k, times, measures,
 
 
 @part
-def _first_two(weights, trailing, place_weights, first, k, shares, exposure):
-    # shares (n,)              out: w / (W − w)
-    # exposure (n_weights, …)  out: each item's exposure at the first two places
+def _first_two(weights, n, trailing, place_weights, first, k, shares, exposure):
+    # shares (whole rows of n)  out: w / (W − w)
+    # exposure (n_weights, …)   out: each item's exposure at the first two places
     # Returns Σ w / (W − w) over all items but the first.
-    n, total = weights.size, trailing[0]
-    rest = 0.0
-    for i in range(1, n):
-        shares[i] = weights[i] / (total - weights[i])
-        rest += shares[i]
-    shares[0] = weights[0] / trailing[1]
+    whole, others, share = splat(trailing[0]), splat(0.0), splat(1.0) / splat(trailing[0])
+    for i in range(0, n, WIDTH):
+        w = load(weights, i)
+        left = whole - w
+        if i == 0:
+            left = with_first(left, trailing[1])
+        odds = w / left
+        store(shares, i, odds)
+        others = others + (with_first(odds, 0.0) if i == 0 else odds)
+    rest = added_up(others)
     for m in range(place_weights.shape[0]):
         shown = exposure[m, first:]
-        at_first, at_second = place_weights[m, first], place_weights[m, first + 1] if k > 1 else 0.0
-        shown[0] = (at_first + at_second * rest) * (weights[0] / total)
-        for i in range(1, n):
-            shown[i] = (at_first + at_second * (rest + shares[0] - shares[i])) * (weights[i] / total)
+        at_first, at_second = splat(place_weights[m, first]), splat(place_weights[m, first + 1] if k > 1 else 0.0)
+        for i in range(0, n, WIDTH):
+            before = splat(rest + shares[0]) - load(shares, i)
+            if i == 0:
+                before = with_first(before, rest)
+            store(shown, i, fma(at_second, before, at_first) * (load(weights, i) * share))
     return rest
 
 
@@ -311,13 +376,21 @@ def exposure_of_block(
     # scratch                               `scratch_size(n, k, n_weights)` numbers
     # polynomials                           None where k ≤ 5, else `polynomial_size(n, k)` numbers: for None, the kernel
     #                                       is compiled without the loops for longer lists
-    # exposure (n_weights, ≥ first + n)     out: in columns first …, the expected weight of each item's place
-    n, n_weights = weights.size, place_weights.shape[0]
-    trailing, shares = scratch[: n + 1], scratch[n + 1 : 2 * n + 1]
-    trailing[n] = 0.0
-    for i in range(n - 1, -1, -1):  # from the smallest: nothing is ever subtracted from a larger sum
-        trailing[i] = trailing[i + 1] + weights[i]
-    rest = _first_two(weights, trailing, place_weights, first, k, shares, exposure)
+    # exposure (n_weights, ≥ first + n + 7)  out: in columns first …, the expected weight of each item's place; seven
+    #                                       more columns may be overwritten
+    n, n_weights, whole = weights.size, place_weights.shape[0], _whole_rows(weights.size)
+    own, trailing = scratch[: whole + 8], scratch[whole + 8 : 2 * whole + 16]
+    shares, at = scratch[2 * whole + 16 : 3 * whole + 16], 3 * whole + 16
+    for i in range(n):
+        own[i] = weights[i]
+    for i in range(n, whole + 8):
+        own[i], trailing[i] = 0.0, 0.0
+    below = 0.0
+    for i in range(whole - WIDTH, -1, -WIDTH):  # from the smallest: nothing is ever subtracted from a larger sum
+        sums = sums_from_here(load(own, i)) + splat(below)
+        store(trailing, i, sums)
+        below = first_of(sums)
+    rest = _first_two(own, n, trailing, place_weights, first, k, shares, exposure)
     if k <= 2:
         return
     if k == 3 and n == 3:  # whoever is neither first nor second is third
@@ -327,34 +400,46 @@ def exposure_of_block(
             for m in range(n_weights):
                 exposure[m, first + i] += place_weights[m, first + 2] * third
         return
-    at, most = 2 * n + 1, most_nodes(k)
+    most = most_nodes(k)
     times, measures = scratch[at : at + most], scratch[at + most : at + 2 * most]
     at += 2 * most
-    odds, reached = scratch[at : at + 8 * n], scratch[at + 8 * n : at + 8 * n * (n_weights + 1)]
-    at += 8 * n * (n_weights + 1)
+    odds, faint, at = scratch[at : at + 8 * whole], scratch[at + 8 * whole :], at + 8 * whole + 24 * n_weights
+    reached, at = scratch[at : at + 8 * whole * n_weights], at + 8 * whole * n_weights
     n_nodes = _choose_nodes(trailing, k, laguerre_nodes, laguerre_weights, times, measures)
-    for i in range(reached.size):
-        reached[i] = 0.0
     if polynomials is None:
         before = scratch[at:]
-        _integrate(weights, trailing, place_weights, first, k, times, measures, n_nodes, odds, before, reached)
+        n_told = _integrate(
+            own, n, trailing, place_weights, first, k, times, measures, n_nodes, odds, before, faint, reached
+        )
     else:
         n_room = 8 * (n + 4 * k + 3)
         room, before = polynomials[:n_room], polynomials[n_room:]
         _integrate_long(
-            weights, trailing, place_weights, first, k, times, measures, n_nodes, odds, before, reached, room
+            own, n, trailing, place_weights, first, k, times, measures, n_nodes, odds, before, reached, room
         )
+        n_told = whole
     for m in range(n_weights):
-        shown = exposure[m, first:]
-        found, wanted = 0.0, 0.0
-        for i in range(n):
-            shares[i] = weights[i] * added_up(load(reached, 8 * (n * m + i)))
-            found += shares[i]
+        shown, row = exposure[m, first:], 8 * whole * m
+        end = _whole_rows(n_told)
+        _tell_apart(own, row, n_told, end, reached, faint, 24 * m)
+        f0 = splat(added_up(load(faint, 24 * m)))
+        f1 = splat(added_up(load(faint, 24 * m + 8)))
+        f2 = splat(added_up(load(faint, 24 * m + 16)))
+        found, wanted = splat(0.0), 0.0
+        for i in range(0, whole, WIDTH):
+            w = load(own, i)
+            if i < end:
+                share = w * rows_added_up(reached, row + 8 * i)
+            else:
+                share = w * fma(w, fma(w, f2, f1), f0)
+            store(shares, i, share)
+            found = found + share
         for j in range(2, k):
             wanted += place_weights[m, first + j]
-        correction = wanted / found if found > 0.0 else 1.0  # every place is taken: this removes most of the error
-        for i in range(n):
-            shown[i] += shares[i] * correction
+        all_found = added_up(found)
+        correction = splat(wanted / all_found if all_found > 0.0 else 1.0)  # every place is taken: removes most errors
+        for i in range(0, whole, WIDTH):
+            store(shown, i, fma(load(shares, i), correction, load(shown, i)))
 
 
 @part
@@ -371,7 +456,9 @@ def _most_early(longest, k):
 
 @kernel
 def scratch_size(longest, k, n_weights):
-    return (2 + 8 * (n_weights + 1)) * longest + 1 + 2 * most_nodes(k) + 8 * UNROLLED * _most_early(longest, UNROLLED)
+    whole = _whole_rows(longest)
+    by_item = (3 + 8 * (n_weights + 1)) * whole + 16 + 24 * n_weights
+    return by_item + 2 * most_nodes(k) + 8 * UNROLLED * _most_early(longest, UNROLLED)
 
 
 @kernel

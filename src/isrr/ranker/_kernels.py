@@ -45,24 +45,34 @@ def weigh(scores, order, scale, weights, eligibility, heads):
         for i in range(0, n, WIDTH):
             at = min(i, n - WIDTH)
             store(weights, at, exp(load(eligibility, at)))
-    total = 0.0
-    for i in range(n):
-        total += weights[i]
+    widest, total, cut = (top - scores[order[n - 1]]) * scale, 0.0, False
+    if widest < -SPLIT - math.log(n):
+        for i in range(n):
+            total += weights[i]
+            heads[i] = 0
+    else:
+        below = 0.0  # weight of everything below, walking up
+        for i in range(n - 1, 0, -1):
+            total += weights[n - 1 - i]
+            below += weights[i]
+            heads[i] = i if below < SPLIT_WEIGHT * weights[i - 1] else 0
+            cut = cut or heads[i] == i
+        total += weights[n - 1]
+        heads[0] = 0
     for i in range(n):
         eligibility[i] = weights[i] / total
-        heads[i] = 0
-    widest = (top - scores[order[n - 1]]) * scale
-    if widest < -SPLIT - math.log(n):
-        return
     if widest > WIDEST:
         _weigh_widest(scores, order, scale, weights, heads)
-        return
-    below = 0.0  # weight of everything below, walking up
-    for i in range(n - 1, 0, -1):
-        below += weights[i]
-        heads[i] = i if below < SPLIT_WEIGHT * weights[i - 1] else 0
+    elif cut:
+        _weigh_blocks(weights, heads)
+
+
+@kernel
+def _weigh_blocks(weights, heads):
+    # heads (n,)    in: where an item begins a block, its own place; out: for each item, where its block begins
+    # weights (n,)  in and out: relative to the first item, then to the head of each block
     head, relative = 0, 1.0
-    for i in range(1, n):
+    for i in range(1, weights.size):
         if heads[i] == i:
             head, relative = i, weights[i]
         heads[i] = head

@@ -7,6 +7,7 @@ the share need not be computed, unless propensities are asked for.
 import numpy as np
 
 from isrr.compiled import njit
+from isrr.lanes import WIDTH
 from isrr.noise import coin
 from isrr.ranker._exact_kernels import polynomial_size, scratch_size
 from isrr.ranker._exposure_kernels import exact_exposure
@@ -21,7 +22,7 @@ def share_of_list(weights, eligibility, heads, threshold, leading, floor, floor_
     # longer                        None where they are five at most: loops for longer lists are then not compiled
     # Returns the share of the order by score that the floor takes.
     n, (n_weights, k) = weights.size, floor_weights.shape
-    exposure, scratch = np.empty((n_weights, n)), np.empty(scratch_size(n, k, n_weights))
+    exposure, scratch = np.empty((n_weights, n + WIDTH)), np.empty(scratch_size(n, k, n_weights))
     admitted = max(count_eligible(eligibility, threshold), 1)
     polynomials = None if longer is None else np.empty(polynomial_size(n, k))
     exact_exposure(weights, heads, admitted, floor_weights, laguerre, scratch, polynomials, exposure)

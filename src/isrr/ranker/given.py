@@ -54,7 +54,7 @@ def room(offsets: IntArray, start: int, stop: int, n_weights: int, k: int) -> tu
         np.empty(longest),  # weights
         np.empty(longest),  # eligibility
         np.empty(longest, np.int64),  # heads
-        np.empty((n_weights, longest)),  # exposure
+        np.empty((n_weights, longest + WIDTH)),  # exposure
         np.empty(longest, np.int64),  # leading
         np.empty(longest, np.int32),  # scratch of `find_leading`
         np.empty(max(longest + 1, k), np.int64),  # counts of admitted items
