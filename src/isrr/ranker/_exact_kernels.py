@@ -158,7 +158,7 @@ def _integrate(weights, n, trailing, place_weights, first, k, times, measures, n
         while n_told < n and weights[n_told] * latest > FAINT:
             n_told += 1
         for m in range(n_weights):
-            _tell_apart(weights, stride * m, known, n_told, reached, faint, 24 * m)
+            _tell_apart(weights, stride * m, known, n_early, reached, faint, 24 * m)
         time, measure = load(times, g), load(measures, g)
         backward = zero - time
         e0, e1, e2, e3, e4 = one, zero, zero, zero, zero
@@ -200,7 +200,7 @@ def _integrate(weights, n, trailing, place_weights, first, k, times, measures, n
             p1 = fma(p1, stay, p0 * come)
             p0 = p0 * stay
         for m in range(n_weights):
-            row, at_faint = stride * m, 24 * m
+            row = stride * m
             c0 = measure * splat(_carried(place_weights, m, first, k, n_sure))
             c1 = measure * splat(_carried(place_weights, m, first, k, n_sure + 1))
             c2 = measure * splat(_carried(place_weights, m, first, k, n_sure + 2))
@@ -225,15 +225,19 @@ def _integrate(weights, n, trailing, place_weights, first, k, times, measures, n
                 l2 = fma(c2, e0, fma(c3, e1, c4 * e2))
                 l3 = zero - fma(c3, e0, c4 * e1)
                 l4 = c4 * e0
-                for i in range(n_early, n_told):
+                for i in range(n_early, known):
                     r = load(odds, 8 * i)
                     value = fma(r, fma(r, fma(r, fma(r, l4, l3), l2), l1), l0)
                     store(reached, row + 8 * i, load(reached, row + 8 * i) + value)
+                f0, f1, f2 = load(faint, 24 * m), load(faint, 24 * m + 8), load(faint, 24 * m + 16)
+                for i in range(max(known, n_early), n_told):
+                    r, w = load(odds, 8 * i), splat(weights[i])
+                    value = fma(r, fma(r, fma(r, fma(r, l4, l3), l2), l1), l0)
+                    store(reached, row + 8 * i, fma(w, fma(w, f2, f1), f0) + value)
                 if n_told < n:  # r = w t + (w t)² / 2
-                    store(faint, at_faint, load(faint, at_faint) + l0)
-                    store(faint, at_faint + 8, fma(time, l1, load(faint, at_faint + 8)))
-                    squared = fma(time * time, fma(l1, splat(1 / 2), l2), load(faint, at_faint + 16))
-                    store(faint, at_faint + 16, squared)
+                    store(faint, 24 * m, f0 + l0)
+                    store(faint, 24 * m + 8, fma(time, l1, f1))
+                    store(faint, 24 * m + 16, fma(time * time, fma(l1, splat(1 / 2), l2), f2))
     return n_told
 
 
