@@ -57,7 +57,7 @@ def gain_of(relevance: ArrayLike, gain: Gain = "exponential") -> FloatArray:
             f"a relevance of {largest:g} is too large for the gain 2^relevance − 1: are scores and relevance "
             "swapped? Otherwise map it to grades, or use the linear gain"
         )
-    if gain == "exponential" and grades.min(initial=0.0) >= 0 and (grades == (whole := grades.astype(np.int8))).all():
+    if gain == "exponential" and grades.min(initial=0.0) >= 0 and (grades == (whole := grades.astype(np.intp))).all():
         return np.asarray(WHOLE_GAINS.take(whole))  # a power for each row would take ten times as long
     gains = np.asarray(named(gain, GAINS, "gain")(grades), np.float64)
     if callable(gain) and (gains.shape != grades.shape or not np.isfinite(gains).all() or (gains < 0).any()):
