@@ -16,7 +16,6 @@ from torch import Tensor
 from isrr.data.queries import IntArray, Queries
 from isrr.errors import DataError
 from isrr.gains import gain_of, ideal_dcg
-from isrr.scores.features import FeatureMatrix
 from isrr.scores.losses.draws import discounts
 
 # A query joins a bucket up to this many times its length. A GPU pays more for another bucket than for padding.
@@ -62,13 +61,12 @@ class DeviceQueries:
     """Judged queries that have a relevant item, held on a device.
 
     Args:
-        queries: Judged queries.
-        matrix: Their features, prepared, rows in query order.
+        queries: Judged queries, their features normalised.
         k: Cut of the ideal DCG that gains are divided by.
         device: Where to hold them.
     """
 
-    def __init__(self, queries: Queries, matrix: FeatureMatrix, k: int, device: torch.device) -> None:
+    def __init__(self, queries: Queries, k: int, device: torch.device) -> None:
         ideal = ideal_dcg(queries, k=k)
         gains = gain_of(queries.need_relevance()) / np.repeat(np.where(ideal > 0, ideal, 1.0), queries.n_items)
         if not ideal.any():
@@ -77,7 +75,7 @@ class DeviceQueries:
         self.chosen = np.flatnonzero(ideal > 0)
         self.lengths = queries.n_items[self.chosen]
         self.starts = queries.offsets[:-1][self.chosen]
-        self.features = torch.tensor(matrix, device=device)
+        self.features = torch.tensor(queries.features, device=device)
         self._begin, self._length = (torch.as_tensor(values).to(device) for values in (self.starts, self.lengths))
         self.gains = torch.tensor(gains, dtype=torch.float32, device=device)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from isrr.scores.batches import Batch, DeviceQueries, device_ndcg
-from isrr.scores.losses import GRADIENTS, Gradient
+from isrr.scores.losses import GRADIENTS
 from isrr.scores.losses.draws import refuse_divergence
 from isrr.scores.replay import Replay
 
@@ -51,8 +51,19 @@ def epochs(
     interrupted: Callable[[], bool],
 ) -> Iterator[float]:
     """Train epoch by epoch; NDCG@5 on the validation queries after each. Ends within a batch when interrupted."""
-    noise = torch.Generator(train.device)
-    step = partial(_step, net, _optimizer(net, scorer), GRADIENTS[scorer.loss], scorer, noise)
+    noise, optimizer, gradient = torch.Generator(train.device), _optimizer(net, scorer), GRADIENTS[scorer.loss]
+
+    def step(batch: Batch) -> None:
+        scores = net(batch.features).squeeze(1)
+        fixed = scores.detach()
+        pulls = [
+            bucket.unpadded(gradient(bucket.padded(fixed), bucket.gains, bucket.mask, scorer.k, scorer.n_draws, noise))
+            for bucket in batch.buckets
+        ]
+        optimizer.zero_grad(set_to_none=True)
+        torch.dot(scores, torch.cat(pulls) / -batch.n_queries).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
     replay = Replay(train, step, noise) if train.device.type == "cuda" else None
     for epoch in range(scorer.epochs):
         order = np.random.default_rng((scorer.seed, epoch)).permutation(len(train))
@@ -71,25 +82,6 @@ def _optimizer(net: nn.Sequential, scorer: "NetScorer") -> torch.optim.Optimizer
     if scorer.optimizer == "sgd":
         return torch.optim.SGD(net.parameters(), lr=scorer.learning_rate, fused=on_gpu)
     return torch.optim.Adam(net.parameters(), lr=scorer.learning_rate, fused=on_gpu, capturable=on_gpu)
-
-
-def _step(
-    net: nn.Sequential,
-    optimizer: torch.optim.Optimizer,
-    gradient: Gradient,
-    scorer: "NetScorer",
-    noise: torch.Generator,
-    batch: Batch,
-) -> None:
-    scores = net(batch.features).squeeze(1)
-    fixed = scores.detach()
-    pulls = [
-        bucket.unpadded(gradient(bucket.padded(fixed), bucket.gains, bucket.mask, scorer.k, scorer.n_draws, noise))
-        for bucket in batch.buckets
-    ]
-    optimizer.zero_grad(set_to_none=True)
-    torch.dot(scores, torch.cat(pulls) / -batch.n_queries).backward()  # type: ignore[no-untyped-call]
-    optimizer.step()
 
 
 def validation_ndcg(net: nn.Sequential, queries: DeviceQueries, k: int = 5) -> float:
