@@ -16,9 +16,8 @@ from isrr.errors import DataError, ScorerError  # noqa: E402
 from isrr.gains import gain_of, ideal_dcg  # noqa: E402
 from isrr.scores import scorer as scorer_module  # noqa: E402
 from isrr.scores.batches import DeviceQueries  # noqa: E402
-from isrr.scores.net import NetScorer  # noqa: E402
+from isrr.scores.net import NetScorer, mlp, validation_ndcg  # noqa: E402
 from isrr.scores.scorer import TrainingInterruptedError, interruptible, load_scorer, mean_ndcg  # noqa: E402
-from isrr.scores.training import mlp, validation_ndcg  # noqa: E402
 
 TRAIN, VALIDATION = made_queries(150, seed=1), made_queries(50, seed=2, first_id=1_000)
 CPU = torch.device("cpu")

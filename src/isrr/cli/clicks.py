@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from isrr.cli.console import BROKEN, compile_first, keep_outcome, progress, say, show_json
+from isrr.cli.console import BROKEN, compile_first, keep_outcome, progress, show
 from isrr.cli.inputs import check_file, opened, promised
 from isrr.cli.ledger import check_ledger, ledger_at
 from isrr.cli.options import AsJson, RankerFile, Trust
@@ -87,10 +87,8 @@ def watch_clicks(
     alarm = watch.update(log, read_clicks(clicks, value=watch.column), now=time.time())
     if alarm is not None:
         revoke(ranker, outcome.id, alarm)
-    if as_json:
-        show_json({"n_units": watch.n_units, "share": watch.share, "evidence": watch.evidence, "alarm": alarm})
-    else:
-        say(str(watch))
+    document = {"n_units": watch.n_units, "share": watch.share, "evidence": watch.evidence, "alarm": alarm}
+    show(str(watch), document, as_json=as_json)
     if alarm is not None:
         raise typer.Exit(BROKEN)
 
@@ -144,15 +142,11 @@ def status(
         if found.rollout.stage == "done" and state.stage == "running":
             confirmed(outcome, found).save(beside(ranker, "confirmed"))
         found.rollout.save(ranker)
-    if as_json:
-        show_json(
-            {
-                "stage": found.rollout.stage, "step": found.step, "steps": len(state.steps), "share": found.share,
-                "sessions": len(found.sessions), "evidence": found.evidence / found.certifies_at,
-                "reason": found.rollout.reason,
-            }
-        )  # fmt: skip
-    else:
-        say(str(found))
+    document = {
+        "stage": found.rollout.stage, "step": found.step, "steps": len(state.steps), "share": found.share,
+        "sessions": len(found.sessions), "evidence": found.evidence / found.certifies_at,
+        "reason": found.rollout.reason,
+    }  # fmt: skip
+    show(str(found), document, as_json=as_json)
     if found.rollout.stage == "failed":
         raise typer.Exit(BROKEN)

@@ -183,6 +183,14 @@ def keep_outcome(outcome: "Outcome", out_file: Path, *, as_json: bool) -> None:
         raise typer.Exit(ABSTAINED)
 
 
+def show(text: str, document: Any, *, as_json: bool) -> None:
+    """Print what was found: as text for people, or as JSON for machines."""
+    if as_json:
+        show_json(document)
+    else:
+        say(text)
+
+
 def show_json(value: Any) -> None:
     """Print JSON for machines."""
     json.dump(value, sys.stdout, indent=1)

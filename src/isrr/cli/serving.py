@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from isrr.cli.clicks import watch_clicks
-from isrr.cli.console import BROKEN, UNUSABLE, as_options, say, show_json, warn
+from isrr.cli.console import BROKEN, UNUSABLE, as_options, say, show, warn
 from isrr.cli.inputs import check_file, check_folder, opened
 from isrr.cli.options import AsJson, RankerFile, Trust, with_columns
 from isrr.counting import counted
@@ -172,12 +172,11 @@ def monitor(
         set_term(ranker, outcome.id, expires)
     if parquet is not None:
         write_table(read_log(log).table, parquet, "parquet")
-    if as_json:
-        counts = {"n_judged": watch.n_judged, "n_counted": watch.n_counted, "n_damaged": n_damaged}
-        found = {**counts, "evidence": watch.evidence, "note": watch.note or None}
-        show_json(found | {"alarm": alarm and asdict(alarm)})
-    else:
-        say(str(watch))
+    document = {
+        "n_judged": watch.n_judged, "n_counted": watch.n_counted, "n_damaged": n_damaged, "evidence": watch.evidence,
+        "note": watch.note or None, "alarm": alarm and asdict(alarm),
+    }  # fmt: skip
+    show(str(watch), document, as_json=as_json)
     if ledger_file is not None or figure is not None:
         items, groups = ledger(served(), judged, gain=outcome.promises[0].metric.gain)
         if ledger_file is not None:

@@ -11,21 +11,21 @@ from numpy.typing import ArrayLike
 from isrr.certificate import Abstention, Certificate
 from isrr.errors import MissingExtraError
 from isrr.files import replacing
+from isrr.notebook import BLUE, GREEN, GREY, ORANGE
 
-BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#666666", "#009E73"  # Okabe and Ito: safe for the colour-blind
 
-
-def axes(width: float = 6.4, height: float = 4.0) -> tuple[Any, Any]:
-    """An empty figure in the house style."""
+def axes(width: float = 6.4, height: float = 4.0, n_rows: int = 1, n_columns: int = 1) -> tuple[Any, list[Any]]:
+    """An empty figure in the house style, and its subplots."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtraError("matplotlib", "report") from None
     figure = Figure(figsize=(width, height), layout="constrained")
-    subplot = figure.add_subplot()
-    subplot.spines[["top", "right"]].set_visible(False)
-    subplot.grid(alpha=0.25)
-    return figure, subplot
+    subplots = figure.subplots(n_rows, n_columns, squeeze=False, sharex=n_rows > 1).ravel().tolist()
+    for subplot in subplots:
+        subplot.spines[["top", "right"]].set_visible(False)
+        subplot.grid(n_rows == 1, alpha=0.25)
+    return figure, subplots
 
 
 def tradeoff(outcome: Certificate | Abstention, file: Path, reference: dict[str, Any]) -> None:
@@ -36,7 +36,7 @@ def tradeoff(outcome: Certificate | Abstention, file: Path, reference: dict[str,
         file: Where to write the picture; the suffix says how.
         reference: A second curve to compare with: "label", "utility" and "gain"; and the "deterministic" utility.
     """
-    figure, subplot = axes()
+    figure, (subplot,) = axes()
     utility = np.array([point.utility.value for point in outcome.curve])
     shown = 100 * np.array([point.fairness_gain.value for point in outcome.curve])
     certified = np.array([point.certified for point in outcome.curve])
@@ -73,7 +73,7 @@ def threshold_curves(record: Mapping[str, Any], title: str, file: Path) -> None:
         title: What the curve is of.
         file: Where to write the picture, as PNG and SVG.
     """
-    figure, left = axes(4.2, 3.0)
+    figure, (left,) = axes(4.2, 3.0)
     right = left.twinx()
     right.spines["top"].set_visible(False)
     handles = []
@@ -112,16 +112,13 @@ def utility_histograms(panels: Sequence[Mapping[str, Any]], title: str, file: Pa
         title: What the runs are of.
         file: Where to write the picture, as PNG and SVG.
     """
-    figure, first = axes(4.2, 0.6 + 1.0 * len(panels))
-    first.remove()
+    figure, subplots = axes(4.2, 0.6 + 1.0 * len(panels), n_rows=len(panels))
     seen = [u for panel in panels for u in panel["utilities"] if u is not None]
     ends = [panel[name] for panel in panels for name in ("level", "deterministic")]
     low, high = min(seen + ends), max(seen + ends)
     bins = np.linspace(low - 0.05 * (high - low), high + 0.05 * (high - low), 41)
-    subplots = np.atleast_1d(figure.subplots(len(panels), 1, sharex=True))
     for subplot, panel in zip(subplots, panels, strict=True):
         shown = [u for u in panel["utilities"] if u is not None]
-        subplot.spines[["top", "right"]].set_visible(False)
         counts, *_ = subplot.hist(shown, bins=bins, color=BLUE)
         subplot.set_ylim(0, 1.05 * max(1.0, counts.max()))
         subplot.axvline(panel["level"], color=ORANGE, lw=1.5, label="promised")
@@ -145,16 +142,11 @@ def decay_curves(records: Sequence[Mapping[str, Any]], title: str, file: Path) -
         title: What the curves are of.
         file: Where to write the picture, as PNG and SVG.
     """
-    figure, first = axes(6.4, 3.0)
-    first.remove()
+    figure, subplots = axes(6.4, 3.0, n_columns=2)
     from matplotlib import colormaps  # `axes` says how to install it
 
     shades = [colormaps["viridis"](x) for x in np.linspace(0.0, 0.9, len(records))]
-    for subplot, name, label in zip(
-        figure.subplots(1, 2), ("risk", "disparity"), ("risk, 1 − NDCG@5", "disparity"), strict=True
-    ):
-        subplot.spines[["top", "right"]].set_visible(False)
-        subplot.grid(alpha=0.25)
+    for subplot, name, label in zip(subplots, ("risk", "disparity"), ("risk, 1 − NDCG@5", "disparity"), strict=True):
         for record, colour in zip(records, shades, strict=True):
             mean, deviation = np.array(record[name]["mean"]), np.array(record[name]["deviation"])
             subplot.fill_between(record["thresholds"], mean - deviation, mean + deviation, color=colour, alpha=0.1)
@@ -180,7 +172,7 @@ def exposure_over_time(moments: ArrayLike, items: ArrayLike, groups: ArrayLike |
     """
     from matplotlib.dates import ConciseDateFormatter
 
-    figure, subplot = axes()
+    figure, (subplot,) = axes()
     when = [datetime.fromtimestamp(moment, UTC) for moment in np.asarray(moments, float).tolist()]
     subplot.plot(np.array(when), 100 * np.asarray(items), color=BLUE, lw=1.5, label="items")
     if groups is not None:

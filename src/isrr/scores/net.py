@@ -3,22 +3,28 @@
 Paper: appendix B, "Experimental Setup Details" (two hidden layers of 32, batches of 256 queries, 100 epochs).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from isrr.data.queries import Queries
-from isrr.scores.batches import DeviceQueries
+from isrr.scores.batches import Batch, DeviceQueries, device_ndcg
 from isrr.scores.features import Normalize
 from isrr.scores.losses import GRADIENTS
+from isrr.scores.losses.draws import refuse_divergence
 from isrr.scores.manifest import keep_model
+from isrr.scores.replay import Replay
 from isrr.scores.scorer import Scorer, TrainingProgress, mean_ndcg
-from isrr.scores.training import epochs, mlp, one_thread, predict
+
+_ROWS_AT_ONCE = 1 << 18
 
 
 @dataclass(kw_only=True, repr=False)
@@ -74,7 +80,7 @@ class NetScorer(Scorer):
         net = mlp(n_features, self.hidden, self.seed).to(device)
         best, done, model = -1.0, 0, ("", "")
         with one_thread():
-            for done, value in enumerate(epochs(net, learnt, watched, self, interrupted), 1):
+            for done, value in enumerate(self._epochs(net, learnt, watched, interrupted), 1):
                 weights = {name: tensor.detach().cpu().clone() for name, tensor in net.state_dict().items()}
                 if better := value > best:
                     best = self.validation_ndcg = value
@@ -94,12 +100,49 @@ class NetScorer(Scorer):
         where = f" in {folder}" if folder is not None else ""
         return f"after {done} of {self.epochs} epochs; {kept}{where}" if done < self.epochs else ""
 
+    def _epochs(
+        self, net: nn.Sequential, train: DeviceQueries, validation: DeviceQueries, interrupted: Callable[[], bool]
+    ) -> Iterator[float]:
+        """Train epoch by epoch; NDCG@5 on the validation queries after each. Ends within a batch when interrupted."""
+        noise, optimizer, gradient = torch.Generator(train.device), self._optimizer(net), GRADIENTS[self.loss]
+
+        def step(batch: Batch) -> None:
+            scores = net(batch.features).squeeze(1)
+            fixed = scores.detach()
+            pulls = [
+                bucket.unpadded(gradient(bucket.padded(fixed), bucket.gains, bucket.mask, self.k, self.n_draws, noise))
+                for bucket in batch.buckets
+            ]
+            optimizer.zero_grad(set_to_none=True)
+            torch.dot(scores, torch.cat(pulls) / -batch.n_queries).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+
+        replay = Replay(train, step, noise) if train.device.type == "cuda" else None
+        for epoch in range(self.epochs):
+            order = np.random.default_rng((self.seed, epoch)).permutation(len(train))
+            noise.manual_seed(self.seed * 1_000_003 + epoch)
+            batches = (partial(step, batch) for batch in train.batches(self.batch_queries, order))
+            for take_step in replay.steps(self.batch_queries, order) if replay else batches:
+                if interrupted():
+                    return
+                take_step()
+            refuse_divergence(torch.cat([weights.detach().flatten() for weights in net.parameters()]))
+            yield validation_ndcg(net, validation)
+
+    def _optimizer(self, net: nn.Sequential) -> torch.optim.Optimizer:
+        on_gpu = next(net.parameters()).is_cuda
+        if self.optimizer == "sgd":
+            return torch.optim.SGD(net.parameters(), lr=self.learning_rate, fused=on_gpu)
+        return torch.optim.Adam(net.parameters(), lr=self.learning_rate, fused=on_gpu, capturable=on_gpu)
+
     def _predict(self, matrix: Any) -> Any:
         device = _device(self.device)
         net = mlp(matrix.shape[1], self.hidden)
         net.load_state_dict(self._model)
-        with one_thread():
-            return predict(net.to(device), torch.tensor(matrix, device=device)).numpy()
+        net.to(device)
+        with one_thread(), torch.no_grad():
+            rows = torch.split(torch.tensor(matrix, device=device), _ROWS_AT_ONCE)
+            return torch.cat([net(block).squeeze(1).double().cpu() for block in rows]).numpy()
 
     def _write(self, file: Path) -> None:
         save_file(self._model, file)
@@ -116,3 +159,36 @@ def _device(name: str) -> Any:
     if name not in ("cpu", "cuda"):
         raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', got {name!r}")
     return torch.device(name)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch run on one core: how many share a sum shows in its last bits, and after many steps in the net."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def mlp(n_features: int, hidden: tuple[int, ...], seed: int = 0) -> nn.Sequential:
+    """Linear layers with sigmoids between them and one linear output; Glorot's uniform weights, drawn on the host."""
+    generator = torch.Generator().manual_seed(seed)
+    layers: list[nn.Module] = []
+    for inputs, outputs in zip((n_features, *hidden), (*hidden, 1), strict=True):
+        linear = nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")
+        nn.init.xavier_uniform_(linear.weight, generator=generator)
+        nn.init.zeros_(linear.bias)
+        layers += [linear, nn.Sigmoid()]
+    return nn.Sequential(*layers[:-1])
+
+
+def validation_ndcg(net: nn.Sequential, queries: DeviceQueries) -> float:
+    """Mean NDCG@5 over queries on a device."""
+    total = torch.zeros((), device=queries.device)
+    at_once = max(1, int(_ROWS_AT_ONCE / queries.lengths.mean()))
+    with torch.no_grad():
+        for batch in queries.batches(at_once):
+            total = total + device_ndcg(batch, net(batch.features).squeeze(1), 5)
+    return float(total) / len(queries)
