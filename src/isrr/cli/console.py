@@ -148,12 +148,7 @@ def compile_first() -> None:
 
 
 def show_outcome(outcome: "Outcome", status: str | None = None) -> None:
-    """Print an outcome as a panel, long lines wrapped behind their names; plain lines in a pipe.
-
-    Args:
-        outcome: A certificate or an abstention.
-        status: What became of it since, in words.
-    """
+    """Print an outcome as a panel, long lines wrapped behind their names; plain lines in a pipe."""
     from rich.panel import Panel
     from rich.table import Table
     from rich.text import Text

@@ -72,14 +72,7 @@ def status_of(ranker: Path, outcome: "Outcome") -> "tuple[Standing, str]":
 
 
 def warn_of_no_promise(ranker: Path, outcome: "Outcome", used: "GPLRanker", what: str) -> None:
-    """Warn if nothing was promised, or the promise is no longer valid, and say what is used instead.
-
-    Args:
-        ranker: The ranker file.
-        outcome: What it holds.
-        used: What ranks in this command.
-        what: What the command does with it, as in "measuring".
-    """
+    """Warn if nothing was promised, or the promise is no longer valid; `what` is done with the ranker used instead."""
     standing, words = status_of(ranker, outcome)
     order = "the order by score" if used.is_deterministic else "its ranker anyway"
     if outcome.abstained:

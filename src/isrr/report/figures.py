@@ -24,17 +24,15 @@ def axes(width: float = 6.4, height: float = 4.0, n_rows: int = 1, n_columns: in
     subplots = figure.subplots(n_rows, n_columns, squeeze=False, sharex=n_rows > 1).ravel().tolist()
     for subplot in subplots:
         subplot.spines[["top", "right"]].set_visible(False)
-        subplot.grid(n_rows == 1, alpha=0.25)
+        if n_rows == 1:
+            subplot.grid(alpha=0.25)
     return figure, subplots
 
 
 def tradeoff(outcome: Certificate | Abstention, file: Path, reference: dict[str, Any]) -> None:
     """Utility against fairness gain along the path, the promise and the ranker in use: the axes of the page.
 
-    Args:
-        outcome: What calibration said.
-        file: Where to write the picture; the suffix says how.
-        reference: A second curve to compare with: "label", "utility" and "gain"; and the "deterministic" utility.
+    The reference is a second curve to compare with: "label", "utility" and "gain"; and the "deterministic" utility.
     """
     figure, (subplot,) = axes()
     utility = np.array([point.utility.value for point in outcome.curve])
@@ -67,11 +65,8 @@ def tradeoff(outcome: Certificate | Abstention, file: Path, reference: dict[str,
 def threshold_curves(record: Mapping[str, Any], title: str, file: Path) -> None:
     """Risk (left axis) and disparity (right axis) against the threshold, both limits as lines, ± 1 deviation shaded.
 
-    Args:
-        record: "thresholds", and for "risk" and "disparity" the "mean", "deviation", "deterministic" and
-            "plackett_luce" values.
-        title: What the curve is of.
-        file: Where to write the picture, as PNG and SVG.
+    The record has "thresholds", and for "risk" and "disparity" the "mean", "deviation", "deterministic" and
+    "plackett_luce" values.
     """
     figure, (left,) = axes(4.2, 3.0)
     right = left.twinx()
@@ -107,10 +102,7 @@ def _place(subplot: Any, one: float, other: float, heights: tuple[float, float])
 def utility_histograms(panels: Sequence[Mapping[str, Any]], title: str, file: Path) -> None:
     """How NDCG@5 on test parts is spread over the runs, one panel a procedure, with the promised level.
 
-    Args:
-        panels: For each "name", "utilities" (None where it abstained), "level" promised and "deterministic" NDCG@5.
-        title: What the runs are of.
-        file: Where to write the picture, as PNG and SVG.
+    A panel has its "name", "utilities" (None where it abstained), "level" promised and "deterministic" NDCG@5.
     """
     figure, subplots = axes(4.2, 0.6 + 1.0 * len(panels), n_rows=len(panels))
     seen = [u for panel in panels for u in panel["utilities"] if u is not None]
@@ -137,10 +129,7 @@ def utility_histograms(panels: Sequence[Mapping[str, Any]], title: str, file: Pa
 def decay_curves(records: Sequence[Mapping[str, Any]], title: str, file: Path) -> None:
     """Risk and disparity against the first position's threshold, a line a decay.
 
-    Args:
-        records: As for `threshold_curves`, each with its "decay".
-        title: What the curves are of.
-        file: Where to write the picture, as PNG and SVG.
+    Records are as for `threshold_curves`, each with its "decay".
     """
     figure, subplots = axes(6.4, 3.0, n_columns=2)
     from matplotlib import colormaps  # `axes` says how to install it
@@ -162,14 +151,7 @@ def decay_curves(records: Sequence[Mapping[str, Any]], title: str, file: Path) -
 
 
 def exposure_over_time(moments: ArrayLike, items: ArrayLike, groups: ArrayLike | None, file: Path) -> None:
-    """Disparity of cumulated exposure over time, among items and among groups.
-
-    Args:
-        moments: When, seconds since 1970.
-        items: Share of exposure in the wrong place up to each moment, among items.
-        groups: The same among groups, or None.
-        file: Where to write the picture; the suffix says how.
-    """
+    """Share of exposure in the wrong place up to each moment (seconds since 1970), among items and among groups."""
     from matplotlib.dates import ConciseDateFormatter
 
     figure, (subplot,) = axes()

@@ -31,15 +31,7 @@ def page(
     command: str = "isrr.report.page.page(…)",
     fallen: str = "",
 ) -> str:
-    """The whole page as text.
-
-    Args:
-        outcome: What calibration said.
-        explorer: What the slider needs; without it the trade-off is drawn and stands still.
-        portrait: Exposure, a sample query and the spread of utility; left out without it.
-        command: What made the page, for its last section.
-        fallen: What became of the certificate, where it was revoked or has expired.
-    """
+    """The whole page as text, as `isrr.report` asks for it; without an explorer the trade-off stands still."""
     first, second = words.verdict(outcome)
     warned = [*([f"This certificate is {fallen}."] if fallen else []), *words.sentences(outcome.warnings)]
     certified = "No longer valid" if fallen else "Certified, with a warning" if warned else "Certified"

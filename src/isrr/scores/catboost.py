@@ -8,6 +8,7 @@ import catboost
 import numpy as np
 
 from isrr.data.queries import Queries
+from isrr.scores import LOSSES
 from isrr.scores.boosted import AfterRound, BoostedScorer
 
 _METRIC = "NDCG:top=5;type=Exp"
@@ -19,7 +20,7 @@ class CatBoostScorer(BoostedScorer):
     """Boosted trees by CatBoost; parameters as in `BoostedScorer`."""
 
     kind: ClassVar[str] = "catboost"
-    losses: ClassVar[tuple[str, ...]] = ("YetiRank", "QueryRMSE", "StochasticRank")
+    losses: ClassVar[tuple[str, ...]] = LOSSES["catboost"]
     packages: ClassVar[tuple[str, ...]] = ("catboost",)
     suffix: ClassVar[str] = ".cbm"
 

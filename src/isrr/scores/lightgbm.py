@@ -10,6 +10,7 @@ from lightgbm.callback import CallbackEnv, EarlyStopException
 
 from isrr.data.queries import Queries
 from isrr.errors import DataError
+from isrr.scores import LOSSES
 from isrr.scores.boosted import AfterRound, BoostedScorer
 
 
@@ -21,7 +22,7 @@ class LightGBMScorer(BoostedScorer):
     """
 
     kind: ClassVar[str] = "lightgbm"
-    losses: ClassVar[tuple[str, ...]] = ("lambdarank", "regression")
+    losses: ClassVar[tuple[str, ...]] = LOSSES["lightgbm"]
     packages: ClassVar[tuple[str, ...]] = ("lightgbm",)
     largest_grade: ClassVar[float] = 30
     suffix: ClassVar[str] = ".txt"

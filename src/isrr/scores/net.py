@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from isrr.data.queries import Queries
+from isrr.scores import LOSSES
 from isrr.scores.batches import Batch, DeviceQueries, device_ndcg
 from isrr.scores.features import Normalize
 from isrr.scores.losses import GRADIENTS
@@ -44,7 +45,7 @@ class NetScorer(Scorer):
     """
 
     kind: ClassVar[str] = "net"
-    losses: ClassVar[tuple[str, ...]] = tuple(GRADIENTS)
+    losses: ClassVar[tuple[str, ...]] = LOSSES["net"]
     packages: ClassVar[tuple[str, ...]] = ("torch", "safetensors")
     suffix: ClassVar[str] = ".safetensors"
     takes_gaps: ClassVar[bool] = False

@@ -64,7 +64,7 @@ class Scorer(ABC):
     """
 
     kind: ClassVar[str]
-    losses: ClassVar[tuple[str, ...]]
+    losses: ClassVar[tuple[str, ...]] = ("",)
     packages: ClassVar[tuple[str, ...]]
     suffix: ClassVar[str]
     takes_gaps: ClassVar[bool] = True

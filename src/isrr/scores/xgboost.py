@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import xgboost
 
 from isrr.data.queries import Queries
+from isrr.scores import LOSSES
 from isrr.scores.boosted import AfterRound, BoostedScorer
 
 
@@ -15,7 +16,7 @@ class XGBoostScorer(BoostedScorer):
     """Boosted trees by XGBoost; parameters as in `BoostedScorer`."""
 
     kind: ClassVar[str] = "xgboost"
-    losses: ClassVar[tuple[str, ...]] = ("rank:ndcg", "reg:squarederror")
+    losses: ClassVar[tuple[str, ...]] = LOSSES["xgboost"]
     packages: ClassVar[tuple[str, ...]] = ("xgboost",)
     largest_grade: ClassVar[float] = 31
     suffix: ClassVar[str] = ".json"
