@@ -9,13 +9,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar
 
 from isrr.data.queries import Queries
 from isrr.errors import DataError, ScorerError
 from isrr.gains import LARGEST_GRADE
-from isrr.scores.scorer import Scorer, TrainingProgress, mean_ndcg
+from isrr.scores.scorer import Scorer, Terms, mean_ndcg
 
 # Called after each round with (rounds done, NDCG@5 on the validation set); True asks to stop.
 AfterRound = Callable[[int, float], bool]
@@ -47,32 +46,25 @@ class BoostedScorer(Scorer):
     threads: int = 0
     native: dict[str, Any] = field(default_factory=dict)
 
-    def _train(
-        self,
-        train: Queries,
-        validation: Queries,
-        folder: Path | None,
-        progress: TrainingProgress | None,
-        interrupted: Callable[[], bool],
-    ) -> str:
+    def _train(self, train: Queries, validation: Queries, terms: Terms) -> str:
         self._refuse_grades(train, validation)
         done = 0
 
         def after_round(number: int, ndcg: float) -> bool:
             nonlocal done
             done = number
-            if progress:
-                progress(number, self.rounds, ndcg)
-            return interrupted()
+            if terms.progress:
+                terms.progress(number, self.rounds, ndcg)
+            return terms.interrupted()
 
         with self._library_errors():
             self._model, kept = self._boosted(train, validation, after_round)
         self.n_features = train.features.shape[1]  # type: ignore[union-attr]
-        self.history = {"rounds": kept, "interrupted": interrupted()}
+        self.history = {"rounds": kept, "interrupted": terms.interrupted()}
         self.validation_ndcg = mean_ndcg(validation, self._scores(validation))
-        if folder is not None:
-            self.save(folder)
-        where = f"; the model so far is saved in {folder}" if folder is not None else ""
+        if terms.folder is not None:
+            self.save(terms.folder)
+        where = f"; the model so far is saved in {terms.folder}" if terms.folder is not None else ""
         return f"after {done} of {self.rounds} rounds{where}" if self.history["interrupted"] else ""
 
     def _refuse_grades(self, *parts: Queries) -> None:

@@ -23,7 +23,7 @@ from isrr.scores.losses import GRADIENTS
 from isrr.scores.losses.draws import refuse_divergence
 from isrr.scores.manifest import keep_model
 from isrr.scores.replay import Replay
-from isrr.scores.scorer import Scorer, TrainingProgress, mean_ndcg
+from isrr.scores.scorer import Scorer, Terms, mean_ndcg
 
 _ROWS_AT_ONCE = 1 << 18
 
@@ -66,16 +66,9 @@ class NetScorer(Scorer):
         if self.optimizer not in ("adam", "sgd"):
             raise ValueError(f"optimizer must be 'adam' or 'sgd', got {self.optimizer!r}")
 
-    def _train(
-        self,
-        train: Queries,
-        validation: Queries,
-        folder: Path | None,
-        progress: TrainingProgress | None,
-        interrupted: Callable[[], bool],
-    ) -> str:
+    def _train(self, train: Queries, validation: Queries, terms: Terms) -> str:
         """With a folder, each epoch leaves a checkpoint and a manifest there."""
-        device = _device(self.device)
+        (folder, progress, interrupted), device = terms, _device(self.device)
         learnt, watched = DeviceQueries(train, self.k, device), DeviceQueries(validation, 5, device)
         n_features = learnt.features.shape[1]
         net = mlp(n_features, self.hidden, self.seed).to(device)

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from types import FrameType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -31,6 +31,15 @@ from isrr.scores.manifest import keep_model, read_manifest, write_manifest
 
 # Called with (rounds or epochs done, of how many at most, NDCG@5 on the validation set so far).
 TrainingProgress = Callable[[int, int, float], None]
+
+
+class Terms(NamedTuple):
+    """Where a training keeps what it learns, whom it tells, and whether somebody wants it to stop."""
+
+    folder: Path | None
+    progress: TrainingProgress | None
+    interrupted: Callable[[], bool]
+
 
 _HOME = {
     "catboost": ("isrr.scores.catboost", "CatBoostScorer", "catboost"),
@@ -109,7 +118,9 @@ class Scorer(ABC):
         self._model, self.n_features, self.validation_ndcg, self.history = None, None, float("nan"), {}
         self.feature_names, self.learnt_from = train.feature_names, sample_of([train, validation])
         with interruptible() as interrupted:
-            stopped = self._train(learnt, watched, None if folder is None else Path(folder), progress, interrupted)
+            stopped = self._train(
+                learnt, watched, Terms(None if folder is None else Path(folder), progress, interrupted)
+            )
         if stopped:
             raise TrainingInterruptedError(f"training stopped {stopped}")
         return self
@@ -181,14 +192,7 @@ class Scorer(ABC):
         return self.n_features
 
     @abstractmethod
-    def _train(
-        self,
-        train: Queries,
-        validation: Queries,
-        folder: Path | None,
-        progress: TrainingProgress | None,
-        interrupted: Callable[[], bool],
-    ) -> str:
+    def _train(self, train: Queries, validation: Queries, terms: Terms) -> str:
         """Train on prepared queries; where that was interrupted, say after what, and what is kept."""
 
     @abstractmethod
