@@ -65,11 +65,7 @@ def retrace(
 ) -> Retraced:
     """Find the tested queries among the judged ones and evaluate the path on them, as calibration did.
 
-    Args:
-        outcome: What calibration returned.
-        queries: The judged queries it was given.
-        validation: Other judged queries, to shape the simultaneous band.
-        progress: Called with (queries done, queries in total).
+    Validation queries shape the simultaneous band.
     """
     p, path = outcome.provenance, path_of(outcome)
     if queries.fingerprint != p.data:

@@ -58,13 +58,7 @@ class Batch:
 
 
 class DeviceQueries:
-    """Judged queries that have a relevant item, held on a device.
-
-    Args:
-        queries: Judged queries, their features normalised.
-        k: Cut of the ideal DCG that gains are divided by.
-        device: Where to hold them.
-    """
+    """Judged queries that have a relevant item, held on a device; gains are divided by the ideal DCG@k."""
 
     def __init__(self, queries: Queries, k: int, device: torch.device) -> None:
         ideal = ideal_dcg(queries, k=k)

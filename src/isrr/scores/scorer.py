@@ -219,11 +219,7 @@ def scorer_class(kind: str) -> Any:
 
 
 def load_scorer(folder: str | PathLike[str]) -> Scorer:
-    """Load a saved scorer of any kind. Nothing is unpickled.
-
-    Args:
-        folder: A folder written by `Scorer.save` or by training.
-    """
+    """Load a scorer of any kind from a folder written by `Scorer.save` or by training. Nothing is unpickled."""
     kind = read_manifest(Path(folder))["kind"]
     if kind not in _HOME:
         raise ScorerError(f"{folder}: holds a scorer of kind {kind!r}; there are {', '.join(KINDS)}")

@@ -36,13 +36,7 @@ LEDGER = "ledger.jsonl"
 
 @dataclass(frozen=True)
 class Finished:
-    """A point of the grid that was trained.
-
-    Attributes:
-        point: Its parameters.
-        validation_ndcg: Mean NDCG@5 over the validation queries.
-        seconds: Time it took.
-    """
+    """A point of the grid that was trained: its parameters, mean NDCG@5 over the validation queries, and its time."""
 
     point: Point
     validation_ndcg: float
