@@ -10,7 +10,7 @@ import typer
 
 from isrr.cli import console, inputs
 from isrr.cli.clicks import calibrate_by_clicks
-from isrr.cli.ledger import check_ledger, ledger_at
+from isrr.cli.ledger import ledger_at
 from isrr.cli.options import (
     TESTING,
     AsJson,
@@ -112,14 +112,14 @@ def calibrate(
     )  # refuses mistakes before reading
     console.compile_first()
     queries, named, name = inputs.judged_or_run(judged, judged_run, columns, request.columns)
-    check_ledger(Path(name), out_file)
+    count_look = ledger_at(Path(name), out_file)
     unjudged = {} if judged_run["unjudged"] is None else {"unjudged": judged_run["unjudged"]}
     others = None if validation is None else read_any(validation, request.columns, **columns, **unjudged)
     with console.progress("calibrating", "tuning and certifying") as advance:
         outcome = run(
             queries, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
-            seed=seed, attempts=attempts, floor=floor, distinct=distinct, count_look=ledger_at(Path(name), out_file),
-            progress=advance, **named, **where,
+            seed=seed, attempts=attempts, floor=floor, distinct=distinct, count_look=count_look, progress=advance,
+            **named, **where,
         )  # fmt: skip
     console.keep_outcome(outcome, out_file, as_json=as_json)
 

@@ -9,7 +9,7 @@ import typer
 
 from isrr.cli.console import BROKEN, compile_first, keep_outcome, progress, show
 from isrr.cli.inputs import check_file, opened, promised
-from isrr.cli.ledger import check_ledger, ledger_at
+from isrr.cli.ledger import ledger_at
 from isrr.cli.options import AsJson, RankerFile, Trust
 from isrr.errors import CertificateError, PromiseError
 
@@ -53,12 +53,12 @@ def calibrate_by_clicks(
     log, clicks, within = clicked.pop("log"), clicked.pop("clicks"), seconds(clicked.pop("within"))
     check_file(out_file, read=(clicks, log))
     ranker_path(out_file)
-    check_ledger(clicks, out_file)
+    count_look = ledger_at(clicks, out_file)
     compile_first()
     with progress("estimating clicks") as advance:
         outcome = calibrate_clicks(
-            clicks, asked, confidence, log=log, within=within, attempts=attempts,
-            count_look=ledger_at(clicks, out_file), progress=advance, **clicked,
+            clicks, asked, confidence, log=log, within=within, attempts=attempts, count_look=count_look,
+            progress=advance, **clicked,
         )  # fmt: skip
     keep_outcome(outcome, out_file, as_json=as_json)
 
