@@ -16,7 +16,6 @@ from torch import Tensor
 from isrr.data.queries import IntArray, Queries
 from isrr.errors import DataError
 from isrr.gains import gain_of, ideal_dcg
-from isrr.scores.losses.draws import discounts
 
 # A query joins a bucket up to this many times its length. A GPU pays more for another bucket than for padding.
 _WIDEST = {"cpu": 1.5, "cuda": 4.0}
@@ -141,13 +140,3 @@ def runs_of_similar_length(falling: IntArray, factor: float) -> Iterator[tuple[i
         stop = int(np.searchsorted(-falling, -falling[start] / factor, side="right"))
         yield start, stop
         start = stop
-
-
-def device_ndcg(batch: Batch, scores: Tensor, k: int) -> Tensor:
-    """Sum of NDCG@k over the queries of a batch, from one score a row; ties go by input order."""
-    total = torch.zeros((), device=scores.device)
-    for bucket in batch.buckets:
-        keys = bucket.padded(scores).masked_fill(~bucket.mask, -torch.inf)
-        order = keys.sort(dim=1, descending=True, stable=True).indices[:, :k]
-        total = total + (bucket.gains.gather(1, order) * discounts(order.shape[1], scores)).sum()
-    return total

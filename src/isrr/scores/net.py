@@ -17,10 +17,10 @@ from torch import nn
 
 from isrr.data.queries import Queries
 from isrr.scores import LOSSES
-from isrr.scores.batches import Batch, DeviceQueries, device_ndcg
+from isrr.scores.batches import Batch, DeviceQueries
 from isrr.scores.features import Normalize
 from isrr.scores.losses import GRADIENTS
-from isrr.scores.losses.draws import refuse_divergence
+from isrr.scores.losses.draws import discounts, refuse_divergence
 from isrr.scores.manifest import keep_model
 from isrr.scores.replay import Replay
 from isrr.scores.scorer import Scorer, Terms, mean_ndcg
@@ -179,10 +179,15 @@ def mlp(n_features: int, hidden: tuple[int, ...], seed: int = 0) -> nn.Sequentia
 
 
 def validation_ndcg(net: nn.Sequential, queries: DeviceQueries) -> float:
-    """Mean NDCG@5 over queries on a device."""
+    """Mean NDCG@5 over queries on a device; ties go by input order."""
     total = torch.zeros((), device=queries.device)
     at_once = max(1, int(_ROWS_AT_ONCE / queries.lengths.mean()))
     with torch.no_grad():
         for batch in queries.batches(at_once):
-            total = total + device_ndcg(batch, net(batch.features).squeeze(1), 5)
+            scores, of_batch = net(batch.features).squeeze(1), torch.zeros((), device=queries.device)
+            for bucket in batch.buckets:
+                keys = bucket.padded(scores).masked_fill(~bucket.mask, -torch.inf)
+                order = keys.sort(dim=1, descending=True, stable=True).indices[:, :5]
+                of_batch += (bucket.gains.gather(1, order) * discounts(order.shape[1], scores)).sum()
+            total += of_batch
     return float(total) / len(queries)
