@@ -98,17 +98,7 @@ def tradeoff_svg(curve: Sequence[Point], used: Point | None, utility_name: str) 
 
 
 def plot(curve: Sequence[Point], used: Point | None, utility_name: str, ax: Any = None) -> Any:
-    """Draw the trade-off with matplotlib.
-
-    Args:
-        curve: The configurations that were tried.
-        used: The one in use, where one is.
-        utility_name: What utility is measured by.
-        ax: Axes to draw on; by default new ones.
-
-    Returns:
-        The axes.
-    """
+    """Draw the trade-off with matplotlib, arguments as for `card`, on the axes given or on new ones; the axes."""
     try:
         from matplotlib import pyplot
     except ImportError:

@@ -15,8 +15,10 @@ from isrr.calibration.tasks import Fill
 from isrr.explore.explorer import explore
 from isrr.explore.portrait import portray
 from isrr.explore.retrace import path_of, retrace
+from isrr.gains import has_relevant, ndcg
 from isrr.promises.promise import Promise, objectives
 from isrr.ranker.gpl import GPLRanker
+from isrr.report.page import page
 
 
 def judged(n_queries, seed=20230, **columns):
@@ -168,6 +170,21 @@ def test_the_spread_counts_every_query():
     queries = judged(300)
     portrait = portray(retrace(calibrate(queries, "ndcg@5 >= 90% of deterministic"), queries))
     assert sum(portrait.spread.before) == sum(portrait.spread.after) == portrait.n_queries
+
+
+def test_a_report_leaves_queries_without_a_relevant_item_out_of_the_spread():
+    """A share of exposure is tested on them all the same."""
+    queries = judged(300, item_groups=lambda rng, sizes: rng.choice(["a", "b"], sizes.sum()))
+    relevance = np.where(np.repeat(np.arange(300) % 5 == 0, queries.n_items), 0.0, queries.relevance)
+    queries = replace(queries, relevance=relevance)
+    outcome = calibrate(queries, ["ndcg@5 >= 70% of deterministic", "exposure(a)@5 >= 10%"])
+    found = retrace(outcome, queries)
+    portrait = portray(found)
+    relevant = has_relevant(found.tested)
+    assert 0 < relevant.sum() < len(found.tested)
+    assert sum(portrait.spread.before) == sum(portrait.spread.after) == relevant.sum()
+    assert portrait.spread.median_before == pytest.approx(np.median(ndcg(found.tested[relevant], k=5)))
+    assert page(outcome, explore(found), portrait).startswith("<!doctype html>")
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,10 @@ torch = pytest.importorskip("torch", reason="the net needs torch: pip install 'i
 from isrr.data.queries import Queries  # noqa: E402
 from isrr.errors import DataError, ScorerError  # noqa: E402
 from isrr.gains import gain_of, ideal_dcg  # noqa: E402
-from isrr.scores import net as net_module  # noqa: E402
+from isrr.scores import scorer as scorer_module  # noqa: E402
 from isrr.scores.batches import DeviceQueries  # noqa: E402
-from isrr.scores.net import NetScorer  # noqa: E402
+from isrr.scores.net import NetScorer, mlp, validation_ndcg  # noqa: E402
 from isrr.scores.scorer import TrainingInterruptedError, interruptible, load_scorer, mean_ndcg  # noqa: E402
-from isrr.scores.training import mlp, validation_ndcg  # noqa: E402
 
 TRAIN, VALIDATION = made_queries(150, seed=1), made_queries(50, seed=2, first_id=1_000)
 CPU = torch.device("cpu")
@@ -71,7 +70,7 @@ def pressed_at_once():
 
 def test_ctrl_c_within_the_first_epoch_leaves_an_untrained_net(tmp_path, monkeypatch):
     trained = NetScorer(epochs=1, device="cpu").fit(TRAIN, VALIDATION)
-    monkeypatch.setattr(net_module, "interruptible", pressed_at_once)
+    monkeypatch.setattr(scorer_module, "interruptible", pressed_at_once)
     for scorer in (NetScorer(epochs=1, device="cpu"), trained):
         with pytest.raises(TrainingInterruptedError, match="within the first epoch; nothing is kept"):
             scorer.fit(TRAIN, VALIDATION)
@@ -112,7 +111,7 @@ def test_a_net_gone_astray_is_told_and_not_kept(loss):
 
 def test_ndcg_on_the_device_is_that_of_the_host():
     net = mlp(6, (4,), seed=3)
-    held = DeviceQueries(VALIDATION, VALIDATION.features, 5, CPU)
+    held = DeviceQueries(VALIDATION, 5, CPU)
     with torch.no_grad():
         scores = net(torch.as_tensor(VALIDATION.features)).squeeze(1).double().numpy()
     expected = mean_ndcg(VALIDATION, VALIDATION.in_caller_order(scores))
@@ -121,7 +120,7 @@ def test_ndcg_on_the_device_is_that_of_the_host():
 
 @pytest.mark.parametrize("batch_queries", [1, 7, 64, 1_000])
 def test_batches_hold_every_item_once_beside_its_gain(batch_queries):
-    held = DeviceQueries(TRAIN, TRAIN.features, 5, CPU)
+    held = DeviceQueries(TRAIN, 5, CPU)
     order = np.random.default_rng(4).permutation(len(held))
     ideal = ideal_dcg(TRAIN)
     expected = gain_of(TRAIN.relevance) / np.repeat(np.where(ideal > 0, ideal, 1), TRAIN.n_items)

@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 
 
 def test_one_wide_bucket_holds_what_the_buckets_hold():
-    held = DeviceQueries(QUERIES, QUERIES.features, 5, CPU)
+    held = DeviceQueries(QUERIES, 5, CPU)
     chosen = np.random.default_rng(4).permutation(len(held))[:64]
     width = int(held.lengths[chosen].max()) + 3
     (bucket,) = (batch := held.padded(torch.as_tensor(chosen), width)).buckets
@@ -32,7 +32,7 @@ def test_one_wide_bucket_holds_what_the_buckets_hold():
 
 @pytest.mark.parametrize("loss", GRADIENTS)
 def test_what_stands_at_the_padding_pulls_at_nothing(loss):
-    held = DeviceQueries(QUERIES, QUERIES.features, 5, CPU)
+    held = DeviceQueries(QUERIES, 5, CPU)
     (bucket,) = held.padded(torch.arange(20), 40).buckets
     scores = torch.randn(bucket.mask.shape, generator=torch.Generator().manual_seed(1))
     pulls = [
@@ -47,7 +47,7 @@ def test_what_stands_at_the_padding_pulls_at_nothing(loss):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
 def test_replayed_steps_see_each_query_once_and_draw_fresh_noise():
     device = torch.device("cuda")
-    held = DeviceQueries(QUERIES, QUERIES.features, 5, device)
+    held = DeviceQueries(QUERIES, 5, device)
     noise = torch.Generator(device)
     count = torch.zeros((), dtype=torch.int64, device=device)
     drawn, seen = torch.zeros(100, device=device), torch.zeros(100, device=device)

@@ -24,10 +24,11 @@ class Counting(LightGBMScorer):
     """Notes each training."""
 
     trained = 0
+    each_round = None
 
-    def fit(self, *arguments, **named):
+    def fit(self, *arguments):
         Counting.trained += 1
-        return super().fit(*arguments, **named)
+        return super().fit(*arguments, progress=Counting.each_round)
 
 
 def run(folder, **changes):
@@ -63,15 +64,18 @@ def test_a_killed_search_goes_on_after_its_last_finished_point(tmp_path):
     np.testing.assert_array_equal(best.score(VALIDATION), same.score(VALIDATION))
 
 
-@pytest.mark.parametrize("within", ["progress", "round_progress"])
-def test_ctrl_c_stops_the_search_and_says_what_is_kept(within, tmp_path):
+@pytest.mark.parametrize("within", ["the search", "a training"])
+def test_ctrl_c_stops_the_search_and_says_what_is_kept(within, tmp_path, monkeypatch):
     def press(done, total, ndcg):
         if done == 2:
             signal.raise_signal(signal.SIGINT)
 
     run(tmp_path, grid={"learning_rate": (0.03,), "depth": (2, 4)})
-    with pytest.raises(TrainingInterruptedError, match=r"search stopped after 2 points; the best .* goes on from here"):
-        run(tmp_path, **{within: press})
+    with monkeypatch.context() as patched:
+        if within == "a training":
+            patched.setattr(Counting, "each_round", staticmethod(press))
+        with pytest.raises(TrainingInterruptedError, match=r"search stopped after 2 points; the best .* goes on from"):
+            run(tmp_path, progress=press if within == "the search" else None)
     assert load_scorer(tmp_path).kind == "lightgbm"
     run(tmp_path)
     assert Counting.trained == 2

@@ -1,6 +1,7 @@
 """`isrr calibrate`, `rank`, `check`, `show` and `plan`: the main job, from judged table to ranked lists."""
 
 import json
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ import typer
 
 from isrr.cli import console, inputs
 from isrr.cli.clicks import calibrate_by_clicks
-from isrr.cli.ledger import check_ledger, ledger_at
+from isrr.cli.ledger import ledger_at
 from isrr.cli.options import (
     TESTING,
     AsJson,
@@ -111,14 +112,14 @@ def calibrate(
     )  # refuses mistakes before reading
     console.compile_first()
     queries, named, name = inputs.judged_or_run(judged, judged_run, columns, request.columns)
-    check_ledger(Path(name), out_file)
+    count_look = ledger_at(Path(name), out_file)
     unjudged = {} if judged_run["unjudged"] is None else {"unjudged": judged_run["unjudged"]}
     others = None if validation is None else read_any(validation, request.columns, **columns, **unjudged)
     with console.progress("calibrating", "tuning and certifying") as advance:
         outcome = run(
             queries, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
-            seed=seed, attempts=attempts, floor=floor, distinct=distinct, count_look=ledger_at(Path(name), out_file),
-            progress=advance, **named, **where,
+            seed=seed, attempts=attempts, floor=floor, distinct=distinct, count_look=count_look, progress=advance,
+            **named, **where,
         )  # fmt: skip
     console.keep_outcome(outcome, out_file, as_json=as_json)
 
@@ -185,7 +186,7 @@ def rank(
     places = k or outcome.k
     in_force = ranker_in_force(outcome, inputs.status_of(ranker, outcome)[0])
     inputs.warn_of_no_promise(ranker, outcome, in_force, "using")
-    with inputs.opened_rows(scored, columns, where) as rows:
+    with closing(inputs.opened_rows(scored, columns, where)) as rows:
         with console.progress("looking") as advance:
             seen = rows.run(TakeGlance.of(outcome, places), advance)
         inputs.warn_of_drift(outcome, seen.n_outside / max(seen.n_rows, 1))
@@ -229,10 +230,7 @@ def check(
     for warning in found.warnings:
         console.warn(warning)
     inputs.warn_of_no_promise(ranker, outcome, outcome.ranker, "measuring")
-    if as_json:
-        console.show_json(asdict(found))
-    else:
-        console.say(str(found))
+    console.show(str(found), asdict(found), as_json=as_json)
     if outcome.abstained:
         raise typer.Exit(console.ABSTAINED)
     if any(kept.verdict == "broken" for kept in found.promises):
@@ -281,9 +279,5 @@ def plan(
     made = run(queries, asked, confidence, power=power, utility=utility, deviation=deviation)
     if queries is not None:
         inputs.warn_of_single_items(float((queries.n_items == 1).mean()), name)
-    if as_json:
-        console.show_json(
-            {**vars(made), "promise": str(made.promise), "milestones": [asdict(m) for m in made.milestones]}
-        )
-    else:
-        console.say(str(made))
+    document = {**vars(made), "promise": str(made.promise), "milestones": [asdict(m) for m in made.milestones]}
+    console.show(str(made), document, as_json=as_json)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from isrr.cli.console import BROKEN, compile_first, keep_outcome, progress, say, show_json
+from isrr.cli.console import BROKEN, compile_first, keep_outcome, progress, show
 from isrr.cli.inputs import check_file, opened, promised
-from isrr.cli.ledger import check_ledger, ledger_at
+from isrr.cli.ledger import ledger_at
 from isrr.cli.options import AsJson, RankerFile, Trust
 from isrr.errors import CertificateError, PromiseError
 
@@ -53,12 +53,12 @@ def calibrate_by_clicks(
     log, clicks, within = clicked.pop("log"), clicked.pop("clicks"), seconds(clicked.pop("within"))
     check_file(out_file, read=(clicks, log))
     ranker_path(out_file)
-    check_ledger(clicks, out_file)
+    count_look = ledger_at(clicks, out_file)
     compile_first()
     with progress("estimating clicks") as advance:
         outcome = calibrate_clicks(
-            clicks, asked, confidence, log=log, within=within, attempts=attempts,
-            count_look=ledger_at(clicks, out_file), progress=advance, **clicked,
+            clicks, asked, confidence, log=log, within=within, attempts=attempts, count_look=count_look,
+            progress=advance, **clicked,
         )  # fmt: skip
     keep_outcome(outcome, out_file, as_json=as_json)
 
@@ -87,10 +87,8 @@ def watch_clicks(
     alarm = watch.update(log, read_clicks(clicks, value=watch.column), now=time.time())
     if alarm is not None:
         revoke(ranker, outcome.id, alarm)
-    if as_json:
-        show_json({"n_units": watch.n_units, "share": watch.share, "evidence": watch.evidence, "alarm": alarm})
-    else:
-        say(str(watch))
+    document = {"n_units": watch.n_units, "share": watch.share, "evidence": watch.evidence, "alarm": alarm}
+    show(str(watch), document, as_json=as_json)
     if alarm is not None:
         raise typer.Exit(BROKEN)
 
@@ -144,15 +142,11 @@ def status(
         if found.rollout.stage == "done" and state.stage == "running":
             confirmed(outcome, found).save(beside(ranker, "confirmed"))
         found.rollout.save(ranker)
-    if as_json:
-        show_json(
-            {
-                "stage": found.rollout.stage, "step": found.step, "steps": len(state.steps), "share": found.share,
-                "sessions": len(found.sessions), "evidence": found.evidence / found.certifies_at,
-                "reason": found.rollout.reason,
-            }
-        )  # fmt: skip
-    else:
-        say(str(found))
+    document = {
+        "stage": found.rollout.stage, "step": found.step, "steps": len(state.steps), "share": found.share,
+        "sessions": len(found.sessions), "evidence": found.evidence / found.certifies_at,
+        "reason": found.rollout.reason,
+    }  # fmt: skip
+    show(str(found), document, as_json=as_json)
     if found.rollout.stage == "failed":
         raise typer.Exit(BROKEN)

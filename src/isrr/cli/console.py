@@ -148,12 +148,7 @@ def compile_first() -> None:
 
 
 def show_outcome(outcome: "Outcome", status: str | None = None) -> None:
-    """Print an outcome as a panel, long lines wrapped behind their names; plain lines in a pipe.
-
-    Args:
-        outcome: A certificate or an abstention.
-        status: What became of it since, in words.
-    """
+    """Print an outcome as a panel, long lines wrapped behind their names; plain lines in a pipe."""
     from rich.panel import Panel
     from rich.table import Table
     from rich.text import Text
@@ -181,6 +176,14 @@ def keep_outcome(outcome: "Outcome", out_file: Path, *, as_json: bool) -> None:
         say(f"written to {out_file}")
     if outcome.abstained:
         raise typer.Exit(ABSTAINED)
+
+
+def show(text: str, document: Any, *, as_json: bool) -> None:
+    """Print what was found: as text for people, or as JSON for machines."""
+    if as_json:
+        show_json(document)
+    else:
+        say(text)
 
 
 def show_json(value: Any) -> None:

@@ -17,7 +17,6 @@ from isrr.counting import percent
 from isrr.errors import MissingExtraError, PromiseError
 
 if TYPE_CHECKING:
-    from isrr.certificate import Abstention, Certificate
     from isrr.data.queries import Queries
 
 
@@ -27,8 +26,11 @@ def demo(
     seed: Annotated[int, typer.Option(help="Random seed of the data.")] = 0,
 ) -> None:
     """Run the whole job on generated data: train, calibrate, print the certificate, draw the figure and the report."""
+    from rich.table import Table
+
     from isrr.calibration.calibrate import calibrate
     from isrr.data.frames import write_queries
+    from isrr.report.figures import tradeoff
 
     _refuse_unpromised(promise)
     check_folder(folder)
@@ -44,10 +46,18 @@ def demo(
 
     thresholds = _thresholds_alone(judged, validation, outcome.k)
     say("\nHow the cost grows with fairness, as measured (only the certificate is a promise):")
-    out.print(_table(outcome))
+    table = Table(f"{outcome.utility_name} kept", "less disparity", box=None)
+    best = outcome.curve[0].utility.value
+    for share in (0.99, 0.98, 0.97, 0.96, 0.95, 0.9):
+        point = min(outcome.curve, key=lambda point: abs(point.utility.value - share * best))
+        table.add_row(percent(point.utility.value / best), percent(point.fairness_gain.value))
+    out.print(table)
     written = ["judged.parquet", "validation.parquet", "ranker.json"]
-    if _drawn(folder / "tradeoff.png", outcome, thresholds):
+    try:
+        tradeoff(outcome, folder / "tradeoff.png", thresholds)
         written.append("tradeoff.png")
+    except MissingExtraError as missing:
+        say(f"\nno picture is drawn: {missing}")
     write_page(folder / "report.html", outcome, judged, validation, f"isrr demo --out {folder}")
     place, command = shlex.quote(str(folder)), _command()
     say(f"\nwritten: {', '.join(str(folder / name) for name in written)}")
@@ -127,18 +137,6 @@ def _thresholds_alone(judged: "Queries", validation: "Queries", k: int) -> dict[
     }
 
 
-def _drawn(file: Path, outcome: "Certificate | Abstention", reference: dict[str, Any]) -> bool:
-    """Draw the trade-off; False where nothing is there to draw with."""
-    from isrr.report.figures import tradeoff
-
-    try:
-        tradeoff(outcome, file, reference)
-    except MissingExtraError as missing:
-        say(f"\nno picture is drawn: {missing}")
-        return False
-    return True
-
-
 def _fitted(features: Any, relevance: Any, seed: int) -> tuple[str, Callable[[Any], Any]]:
     """A quick scoring function and its name: a LightGBM regression where it is installed, else least squares."""
     import numpy as np
@@ -154,15 +152,3 @@ def _fitted(features: Any, relevance: Any, seed: int) -> tuple[str, Callable[[An
                 "num_threads": 1, "deterministic": True}  # fmt: skip
     model = lightgbm.train(settings, lightgbm.Dataset(features, relevance), 60)
     return "LightGBM", lambda rows: model.predict(rows)
-
-
-def _table(outcome: "Certificate | Abstention") -> Any:
-    """A few configurations of the path: how much utility each keeps, and how much disparity it removes."""
-    from rich.table import Table
-
-    table = Table(f"{outcome.utility_name} kept", "less disparity", box=None)
-    best = outcome.curve[0].utility.value
-    for share in (0.99, 0.98, 0.97, 0.96, 0.95, 0.9):
-        point = min(outcome.curve, key=lambda point: abs(point.utility.value - share * best))
-        table.add_row(percent(point.utility.value / best), percent(point.fairness_gain.value))
-    return table

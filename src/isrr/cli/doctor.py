@@ -12,40 +12,32 @@ from typing import Annotated, Any
 
 import typer
 
-from isrr.cli.console import progress, say, show_json
+from isrr.cli.console import progress, show
 from isrr.cli.options import AsJson
 from isrr.counting import counted
 from isrr.errors import EngineError, install_command
 
 MEMORY, CONTAINER_LIMIT = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
 CompileNow = Annotated[
-    bool,
-    typer.Option("--compile", help="Compile all kernels first, so that no later command has to."),
+    bool, typer.Option("--compile", help="Compile all kernels first, so that no later command has to.")
 ]
 
 
 def doctor(as_json: AsJson = False, compile_now: CompileNow = False) -> None:
     """Show what is installed, how to install missing extras, and the threads, kernel cache, GPU and memory in use."""
     if compile_now:
-        _compile()
-    found = findings()
-    if as_json:
-        show_json(found)
-    else:
-        say("\n".join(_lines(found)))
+        from isrr.cli.kernels import compile_all
+
+        if _kernel_cache() is None:
+            raise EngineError("compiled kernels cannot be kept: set NUMBA_CACHE_DIR to a writable folder")
+        with progress("compiling kernels") as advance:
+            compile_all(advance)
+    found = _findings()
+    show("\n".join(_lines(found)), found, as_json=as_json)
 
 
-def _compile() -> None:
-    from isrr.cli.kernels import compile_all
-
-    if _kernel_cache() is None:
-        raise EngineError("compiled kernels cannot be kept: set NUMBA_CACHE_DIR to a writable folder")
-    with progress("compiling kernels") as advance:
-        compile_all(advance)
-
-
-def findings() -> dict[str, Any]:
-    """Everything `isrr doctor` tells, as plain values; what is unknown or missing is None."""
+def _findings() -> dict[str, Any]:
+    """What is told, as plain values; what is unknown or missing is None."""
     from isrr.parallel import available_cores, threads
 
     core, extras = _requirements()

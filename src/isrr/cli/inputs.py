@@ -1,8 +1,7 @@
 """What commands do before any work: open what they are given, refuse what cannot be used, warn of what is odd."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,9 +48,8 @@ def promised(text: str, meaning: dict[str, Any]) -> "Promise":
     return Promise.parse(text, per="segment" if meaning["per_segment"] else None, **others)
 
 
-@contextmanager
-def opened_rows(scored: str, columns: dict[str, Any], where: dict[str, Any]) -> "Iterator[InMemory | SparkRows]":
-    """Scored queries to rank, in memory or on Spark."""
+def opened_rows(scored: str, columns: dict[str, Any], where: dict[str, Any]) -> "InMemory | SparkRows":
+    """Scored queries to rank, in memory or on Spark; to be closed."""
     from isrr.engines.local import InMemory
     from isrr.engines.source import open_source
     from isrr.engines.spark import SparkRows
@@ -60,9 +58,9 @@ def opened_rows(scored: str, columns: dict[str, Any], where: dict[str, Any]) -> 
         raise PromiseError("`engine=dask` cannot write rankings; expected local or spark")
     if where["engine"] == "local" and where["trust_layout"]:
         raise PromiseError("`trust_layout=` needs `engine=spark` here: the local engine ranks in memory")
-    with closing(open_source(scored, **columns, **where)) as rows:
-        assert isinstance(rows, InMemory | SparkRows)
-        yield rows
+    rows = open_source(scored, **columns, **where)
+    assert isinstance(rows, InMemory | SparkRows)
+    return rows
 
 
 def status_of(ranker: Path, outcome: "Outcome") -> "tuple[Standing, str]":
@@ -74,14 +72,7 @@ def status_of(ranker: Path, outcome: "Outcome") -> "tuple[Standing, str]":
 
 
 def warn_of_no_promise(ranker: Path, outcome: "Outcome", used: "GPLRanker", what: str) -> None:
-    """Warn if nothing was promised, or the promise is no longer valid, and say what is used instead.
-
-    Args:
-        ranker: The ranker file.
-        outcome: What it holds.
-        used: What ranks in this command.
-        what: What the command does with it, as in "measuring".
-    """
+    """Warn if nothing was promised, or the promise is no longer valid; `what` is done with the ranker used instead."""
     standing, words = status_of(ranker, outcome)
     order = "the order by score" if used.is_deterministic else "its ranker anyway"
     if outcome.abstained:
@@ -146,13 +137,11 @@ def check_file(file: Path, *suffixes: str, read: Iterable[str | Path | None] = (
         raise DataError(f"{file}: the folder {file.parent} does not exist; create it first")
     if not os.access(file.absolute().parent, os.W_OK):
         raise DataError(f"{file}: the folder {file.parent} is not writable; choose another")
-    if file.exists() and any(source is not None and _is(file, source) for source in read):
+    there = [
+        source for source in read if source is not None and os.path.exists(source)
+    ]  # no pattern, no lake's address
+    if file.exists() and any(file.samefile(source) for source in there):
         raise DataError(f"{file}: this is an input file, and would be overwritten; choose another output file")
-
-
-def _is(file: Path, other: str | Path) -> bool:
-    """Whether both are one file; a pattern, or an address of a lake, is none."""
-    return os.path.exists(other) and file.samefile(other)
 
 
 def check_folder(folder: Path) -> None:

@@ -45,11 +45,10 @@ read(letor, comment_ids=True)
 read("q Q0 a 1 2.0 tag\\nq Q0 b 2 1.0 tag\\n", as_run=True)
 """,
     """
-from isrr.scores._loss_kernels import sum_gradients, sum_pairs
+from isrr.scores._loss_kernels import sum_gradients
 
 scores, inside, ones = np.zeros((1, 2)), np.ones((1, 2), bool), np.ones(2)
 sum_gradients(scores, scores, inside, ones, np.full((1, 2, 1), 0.5), (1, 1, 1), -1.0, 0, 1, np.zeros((1, 2)))
-sum_pairs(scores, scores, inside, ones, 0, 1, np.zeros((1, 2)))
 """,
 )
 

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,19 +23,16 @@ NAME = ".isrr-looks.jsonl"
 Look = dict[str, Any]
 
 
-def check_ledger(judged: Path, out_file: Path) -> None:
-    """Refuse a ledger that could not be written at the end: better now than after the work."""
-    ledger = _home(judged, out_file) / NAME
+def ledger_at(judged: Path, out_file: Path) -> Callable[[Look], tuple[int, float | None]]:
+    """What counts analyses of the judged queries, see `note_look`; a ledger that cannot be written is refused now."""
+    folders = (judged.absolute().parent, out_file.absolute().parent)
+    ledger = next((folder for folder in folders if os.access(folder, os.W_OK)), folders[-1]) / NAME
     if ledger.exists() and not (ledger.is_file() and os.access(ledger, os.R_OK | os.W_OK)):
         raise DataError(
             f"{ledger}: analyses of the judged queries are counted in this file; expected a file that you can read and "
             "write"
         )
-
-
-def ledger_at(judged: Path, out_file: Path) -> Callable[[Look], tuple[int, float | None]]:
-    """What counts analyses of the judged queries: see `note_look`."""
-    return lambda look: note_look(_home(judged, out_file) / NAME, look)
+    return partial(note_look, ledger)
 
 
 def note_look(ledger: Path, look: Look) -> tuple[int, float | None]:
@@ -90,8 +88,3 @@ def _append(file: IO[bytes], line: str) -> None:
         file.seek(-1, os.SEEK_END)
         line = line if file.read(1) == b"\n" else f"\n{line}"
     file.write(f"{line}\n".encode())
-
-
-def _home(judged: Path, out_file: Path) -> Path:
-    folders = (judged.absolute().parent, out_file.absolute().parent)
-    return next((folder for folder in folders if os.access(folder, os.W_OK)), folders[-1])

@@ -12,15 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-LOSSES = {
-    "catboost": ("YetiRank", "QueryRMSE", "StochasticRank"),
-    "lightgbm": ("lambdarank", "regression"),
-    "net": (
-        "lambdaloss", "plrank", "policy-gradient", "placement-policy-gradient", "stochasticrank",
-        "stochasticrank-normal",
-    ),
-    "xgboost": ("rank:ndcg", "reg:squarederror"),
-}  # fmt: skip
+from isrr.scores import LOSSES
+
 CHOICES = {
     "path": ("auto", "temperature", "front", "thresholds", "paper"),
     "evidence": (

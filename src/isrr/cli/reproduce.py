@@ -4,10 +4,8 @@ Every result is kept as JSON in the output folder, one file per data set and sco
 unless the data or the settings are others.
 """
 
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
@@ -104,42 +102,24 @@ def _work(jobs: dict[str, list["Job"]], folder: Path) -> None:
     """Do what is not remembered, saying how much is left, and draw each result when its pieces are there."""
     from isrr.experiments.result import draw
 
-    clock = _Clock({result: sum(job.remembered() is None for job in pieces) for result, pieces in jobs.items()})
+    left = {result: sum(job.remembered() is None for job in pieces) for result, pieces in jobs.items()}
+    n_jobs, taken = sum(left.values()), defaultdict[str, list[float]](list)
     for result, pieces in jobs.items():
         records = []
         for job in pieces:
             record = job.remembered()
             if record is None:
-                err.print(f"{clock}: {job.name}", soft_wrap=True)
-                with clock.measuring(result):
-                    record = job.measure()
+                done = [seconds for of_result in taken.values() for seconds in of_result]
+                place = f"{len(done) + 1} of {n_jobs}"
+                if done:
+                    ahead = sum(n * fmean(taken[name] or done) for name, n in left.items())
+                    place += f", about {ahead / 60:.0f} min left"
+                err.print(f"{place}: {job.name}", soft_wrap=True)
+                record = job.measure()
+                taken[result].append(record["seconds"])
+                left[result] -= 1
             elif record["isrr"] != isrr.__version__:
                 warn(f"{job.file} was measured by isrr {record['isrr']}; delete it to measure again")
             records.append(record)
         for file in draw(result, records, folder):
             out.print(f"written: {file}", soft_wrap=True)
-
-
-@dataclass
-class _Clock:
-    """Pieces still to be measured, by result, and the seconds of those that were; printed, the time left."""
-
-    left: dict[str, int]
-    taken: dict[str, list[float]] = field(default_factory=dict)
-
-    @contextmanager
-    def measuring(self, result: str) -> Iterator[None]:
-        """Time one piece."""
-        began = time.perf_counter()
-        yield
-        self.taken.setdefault(result, []).append(time.perf_counter() - began)
-        self.left[result] -= 1
-
-    def __str__(self) -> str:
-        seconds = [second for taken in self.taken.values() for second in taken]
-        n_left = sum(self.left.values())
-        place = f"{len(seconds) + 1} of {len(seconds) + n_left}"
-        if not seconds:
-            return place
-        ahead = sum(n * fmean(self.taken.get(result, seconds)) for result, n in self.left.items())
-        return f"{place}, about {ahead / 60:.0f} min left"

@@ -1,8 +1,6 @@
 """`isrr train` and `isrr score`: from judged queries to a scorer, from a scorer to scores."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -52,7 +50,11 @@ def train(
 
     isrr train train.txt --model lightgbm --out model/
     """
-    from isrr.scores.scorer import scorer_class
+    from isrr.data.frames import read_queries
+    from isrr.data.queries import Queries
+    from isrr.data.split import split
+    from isrr.scores.learnt import sample_of, share_in
+    from isrr.scores.scorer import load_scorer, mean_ndcg, scorer_class
 
     kind = scorer_class(model)
     settings = {"loss": loss, "seed": seed} | _parsed(kind, set_ or [])
@@ -61,18 +63,30 @@ def train(
     kind(**settings)
     check_folder(out)
 
-    def read(files: list[Path]) -> "Queries":
-        return _read(files, {**columns, "features": features})
+    def read(files: list[Path]) -> Queries:
+        parts = [read_queries(file, **columns, features=features) for file in files]
+        return parts[0] if len(parts) == 1 else Queries.concatenate(parts)
 
-    learnt, held_out = _training_queries(read, data, validation or [])
+    if validation:
+        learnt, held_out = read(data), read(validation)
+        if (share := share_in(sample_of([learnt]), held_out)) > 0:
+            warn(
+                f"about {share:.0%} of the validation queries are also training queries; training will stop too "
+                "late, and the NDCG@5 it prints is too high"
+            )
+    else:
+        learnt, held_out = split(read(data), (0.8, 0.2))
     tested = read(test) if test else None
     if grid:
         _search(kind, settings, learnt, held_out, out)
     else:
-        scorer = kind(**settings)
-        with _bar("epochs" if model == "net" else "rounds") as advance:
-            scorer.fit(learnt, held_out, folder=out, progress=advance)
-    _summarise(out, tested)
+        with progress("epochs" if model == "net" else "rounds") as advance:
+            kind(**settings).fit(learnt, held_out, folder=out, progress=lambda done, total, _: advance(done, total))
+    scorer = load_scorer(out)
+    figures = f"NDCG@5 {scorer.validation_ndcg:.4f} on the validation queries"
+    if tested is not None:
+        figures += f", {mean_ndcg(tested, scorer.score(tested)):.4f} on the test queries"
+    say(f"{out}: {scorer.kind}, {figures}")
 
 
 @with_columns("query", "item", "relevance", "segment", "item_group")
@@ -123,54 +137,19 @@ def _trained_columns(names: tuple[str, ...], data: Path) -> list[str] | None:
     return list(names)
 
 
-def _training_queries(
-    read: Callable[[list[Path]], "Queries"], data: list[Path], validation: list[Path]
-) -> tuple["Queries", "Queries"]:
-    from isrr.scores.learnt import sample_of, share_in
-
-    if validation:
-        learnt, held_out = read(data), read(validation)
-        if (share := share_in(sample_of([learnt]), held_out)) > 0:
-            warn(
-                f"about {share:.0%} of the validation queries are also training queries; training will stop too "
-                "late, and the NDCG@5 it prints is too high"
-            )
-        return learnt, held_out
-    from isrr.data.split import split
-
-    learnt, held_out = split(read(data), (0.8, 0.2))
-    return learnt, held_out
-
-
-def _read(files: list[Path], columns: dict[str, Any]) -> "Queries":
-    from isrr.data.frames import read_queries
-    from isrr.data.queries import Queries
-
-    parts = [read_queries(file, **columns) for file in files]
-    return parts[0] if len(parts) == 1 else Queries.concatenate(parts)
-
-
 def _search(kind: Any, settings: dict[str, Any], learnt: "Queries", held_out: "Queries", out: Path) -> None:
     from isrr.scores.search import PAPER_GRID, search
 
     if kind.kind == "net":
         raise ValueError("--grid works with boosted trees only, not with a net")
     grid = {name: values for name, values in PAPER_GRID.items() if name not in settings}
-    with _bar("points") as advance:
-        finished = search(kind, learnt, held_out, out, grid=grid, settings=settings, progress=advance)
+    with progress("points") as advance:
+        finished = search(
+            kind, learnt, held_out, out, grid=grid, settings=settings, progress=lambda n, total, _: advance(n, total)
+        )
     best = max(finished, key=lambda entry: entry.validation_ndcg)
     chosen = ", ".join(f"{name} {value}" for name, value in best.point.items())
     say(f"best of {counted(len(finished), 'point')}: {chosen}")
-
-
-def _summarise(folder: Path, tested: "Queries | None") -> None:
-    from isrr.scores.scorer import load_scorer, mean_ndcg
-
-    scorer = load_scorer(folder)
-    figures = f"NDCG@5 {scorer.validation_ndcg:.4f} on the validation queries"
-    if tested is not None:
-        figures += f", {mean_ndcg(tested, scorer.score(tested)):.4f} on the test queries"
-    say(f"{folder}: {scorer.kind}, {figures}")
 
 
 def _parsed(kind: Any, settings: list[str]) -> dict[str, Any]:
@@ -187,9 +166,3 @@ def _parsed(kind: Any, settings: list[str]) -> dict[str, Any]:
         except ValueError:
             parsed[name] = value
     return parsed
-
-
-@contextmanager
-def _bar(unit: str) -> Iterator[Callable[[int, int, float], None]]:
-    with progress(unit) as advance:
-        yield lambda done, total, _ndcg: advance(done, total)

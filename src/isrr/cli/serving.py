@@ -4,19 +4,16 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from isrr.cli.clicks import watch_clicks
-from isrr.cli.console import BROKEN, UNUSABLE, as_options, say, show_json, warn
+from isrr.cli.console import BROKEN, UNUSABLE, as_options, say, show, warn
 from isrr.cli.inputs import check_file, check_folder, opened
 from isrr.cli.options import AsJson, RankerFile, Trust, with_columns
 from isrr.counting import counted
 from isrr.errors import MissingExtraError, PromiseError
-
-if TYPE_CHECKING:
-    from isrr.certificate import Outcome
 
 
 def serve(
@@ -62,7 +59,12 @@ def serve(
     if log is not None:
         check_folder(log)
     if rollout:
-        _begin_rollout(ranker, outcome, log, control, budget)
+        from isrr.clicks.rollout import Rollout, read_rollout
+
+        if log is None:
+            raise PromiseError("a rollout needs a served-ranking log; expected a folder as `log=`")
+        if read_rollout(ranker, outcome.id) is None:  # one that has begun goes on as it was declared
+            Rollout.begin(outcome, control, budget).save(ranker)
     settings = Settings(
         ranker=ranker.absolute(), trust_edited=trust_edited,
         api_key=os.environ.get("ISRR_API_KEY") if api_key is None else api_key,
@@ -70,16 +72,6 @@ def serve(
         rollout=rollout, max_body=max_body_megabytes << 20, max_items=max_items, max_concurrency=max_concurrency,
     )  # fmt: skip
     run(settings, host=host, port=port, workers=workers, access_log=access_log)
-
-
-def _begin_rollout(ranker: Path, outcome: "Outcome", log: Path | None, control: float, budget: int) -> None:
-    """The state of a rollout that has not begun; one that has goes on as it was declared."""
-    from isrr.clicks.rollout import Rollout, read_rollout
-
-    if log is None:
-        raise PromiseError("a rollout needs a served-ranking log; expected a folder as `log=`")
-    if read_rollout(ranker, outcome.id) is None:
-        Rollout.begin(outcome, control, budget).save(ranker)
 
 
 @with_columns("query", "item", "score", "relevance", "segment", "item_group")
@@ -172,12 +164,11 @@ def monitor(
         set_term(ranker, outcome.id, expires)
     if parquet is not None:
         write_table(read_log(log).table, parquet, "parquet")
-    if as_json:
-        counts = {"n_judged": watch.n_judged, "n_counted": watch.n_counted, "n_damaged": n_damaged}
-        found = {**counts, "evidence": watch.evidence, "note": watch.note or None}
-        show_json(found | {"alarm": alarm and asdict(alarm)})
-    else:
-        say(str(watch))
+    document = {
+        "n_judged": watch.n_judged, "n_counted": watch.n_counted, "n_damaged": n_damaged, "evidence": watch.evidence,
+        "note": watch.note or None, "alarm": alarm and asdict(alarm),
+    }  # fmt: skip
+    show(str(watch), document, as_json=as_json)
     if ledger_file is not None or figure is not None:
         items, groups = ledger(served(), judged, gain=outcome.promises[0].metric.gain)
         if ledger_file is not None:

@@ -68,7 +68,7 @@ def summary(runs: Runs) -> dict[str, Any]:
         "violations": float((~runs.kept & ~runs.abstained).mean()),
         "utility": runs.over_certified(runs.utility),
         "utility_deviation": runs.over_certified(runs.utility, np.std),
-        "gain": runs.gain_certified,
+        "gain": runs.over_certified(runs.gain),
         "gain_overall": runs.gain_overall,
         "abstentions": int(runs.abstained.sum()),
     }

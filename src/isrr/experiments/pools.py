@@ -143,15 +143,7 @@ class Pool:
 
 @dataclass
 class Pools:
-    """Pools by data_set and scorer, trained once and then read from a folder.
-
-    Attributes:
-        folder: Where scored pools are kept.
-        epochs: Passes of the nets over their training queries.
-        rounds: Trees at most.
-        threads: Threads of boosted trees; 0 takes all cores.
-        say: Told what takes long.
-    """
+    """Pools by data set and scorer, trained once and then read from a folder; `say` is told what takes long."""
 
     folder: Path
     epochs: int = 100

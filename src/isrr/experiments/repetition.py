@@ -41,11 +41,6 @@ class Runs:
         return None if self.abstained.all() else float(statistic(values[~self.abstained]))
 
     @property
-    def gain_certified(self) -> float | None:
-        """FairGain over the runs with a certificate, as in the paper."""
-        return self.over_certified(self.gain)
-
-    @property
     def gain_overall(self) -> float:
         """FairGain with an abstention counted as no gain."""
         return float(np.where(self.abstained, 0.0, self.gain).mean())

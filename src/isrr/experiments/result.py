@@ -14,7 +14,7 @@ from typing import Any
 
 import isrr
 from isrr.errors import DataError
-from isrr.experiments.pools import DataSet, Pool, Pools
+from isrr.experiments.pools import DataSet, Pools
 from isrr.files import write_atomically
 from isrr.parallel import available_cores
 from isrr.report import figures
@@ -82,19 +82,16 @@ def on_pool(
 
     def work() -> Record:
         pool = pools.get(data_set, scorer)
-        return {**_facts(pool), **measure(pool, **settings)}
+        facts = {
+            "title": pool.title,
+            "n_validation": len(pool.validation),
+            "n_judged": len(pool.judged),
+            "fingerprints": {"validation": pool.validation.fingerprint, "judged": pool.judged.fingerprint},
+        }
+        return {**facts, **measure(pool, **settings)}
 
     name = f"{result} on {data_set.name} with {scorer}"
     return Job(name, out / f"{result}-{data_set.name}-{scorer}.json", identity, work)
-
-
-def _facts(pool: Pool) -> Record:
-    return {
-        "title": pool.title,
-        "n_validation": len(pool.validation),
-        "n_judged": len(pool.judged),
-        "fingerprints": {"validation": pool.validation.fingerprint, "judged": pool.judged.fingerprint},
-    }
 
 
 def machine() -> str:
@@ -115,12 +112,11 @@ def draw(result: str, records: list[Record], folder: Path) -> list[Path]:
         written += write_tables(
             experiment.averages(records), folder / f"{result}-averages", experiment.READING_AVERAGES
         )
-    picture = _PICTURES.get(result)
-    for record in records if picture else ():
-        assert picture is not None
-        file = folder / f"{result}-{record['data']}-{record['scorer']}"
-        picture(record, f"{record['title']} on {record['data']}", file)
-        written += [file.with_suffix(suffix) for suffix in (".png", ".svg")]
+    if picture := _PICTURES.get(result):
+        for record in records:
+            file = folder / f"{result}-{record['data']}-{record['scorer']}"
+            picture(record, f"{record['title']} on {record['data']}", file)
+            written += [file.with_suffix(suffix) for suffix in (".png", ".svg")]
     return written
 
 

@@ -42,13 +42,7 @@ def on_shape(shape: str, settings: Record, out: Path) -> Job:
 
 
 def measure(shape: str, *, epochs: int, n_train: int) -> Record:
-    """Seconds of each method on one shape.
-
-    Args:
-        shape: One of `SHAPE_NAMES`.
-        epochs: Epochs that are timed, after one that warms up.
-        n_train: Training queries they run over.
-    """
+    """Seconds of each method on one shape, over so many epochs, after one that warms up, and training queries."""
     sizes = SHAPES[shape].n_queries
     made = generate(shape, int(CALIBRATION_SHARE * sum(sizes)))
     train = made.train[np.arange(min(n_train, len(made.train)))]

@@ -14,12 +14,7 @@ from isrr.promises.promise import Promise, promises
 
 
 def choose(found: Retraced, promise: str | Promise) -> Certificate:
-    """What the band certifies for another target of the declared promise.
-
-    Args:
-        found: The calibration, retraced with the queries that shape the band.
-        promise: The declared promise with another target.
-    """
+    """What the band certifies for the declared promise with another target."""
     outcome = found.outcome
     if isinstance(outcome, Abstention) or len(outcome.promises) > 1:
         what = "an abstention" if isinstance(outcome, Abstention) else "a certificate of several promises"

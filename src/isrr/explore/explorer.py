@@ -105,7 +105,9 @@ def explore(found: Retraced) -> Explorer | None:
     by_segment = [[cell.strongest(delta, STEPS, n_tests) for cell in cells[0]] for delta in deltas]
     levels = [np.min(each, axis=0) for each in by_segment]
     held = [_others_hold(cells[1:], found, delta, n_tests) for delta in deltas]
-    useful = slice(0, _peak(found) + 1)
+    bought = "fairness_gain" if first.safe_end == "cold" else "utility"
+    peak = int(np.argmax([getattr(point, bought).value for point in outcome.curve]))
+    useful = slice(0, peak + 1)  # beyond the peak, a weaker promise buys nothing
     targets = _slider(lead, np.concatenate([level[useful] for level in levels]), measured[useful])
     shape = band_shape(found, lead)
     readings = [
@@ -149,12 +151,6 @@ def rule_of(found: Retraced) -> Rule:
     )
     cost = cost_of(outcome.promises, utility, disparity)
     return Rule.of(found.path, outcome.promises, cost, outcome.provenance.selection)
-
-
-def _peak(found: Retraced) -> int:
-    """The configuration beyond which a weaker promise buys nothing."""
-    promised = found.outcome.promises[0].safe_end == "cold"
-    return int(np.argmax([p.fairness_gain.value if promised else p.utility.value for p in found.outcome.curve]))
 
 
 def _slider(lead: Sample, levels: IntArray, measured: FloatArray) -> FloatArray:

@@ -1,6 +1,6 @@
 """Who gains and who loses exposure under a ranker, one query in full, and how utility is spread over queries."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -108,10 +108,7 @@ def portray(found: Retraced) -> Portrait:
     grades, places, groups, equals = _Tally(), _Tally(), _Tally(), _Tally()
     intervals = _intervals(relevance)
     moved = np.empty(len(tested))
-    for start in range(0, len(tested), BLOCK):
-        part = tested if len(tested) <= BLOCK else tested[start : start + BLOCK]
-        before = part.in_query_order(GPLRanker.deterministic(ranker.k).exposure(part), "exposure")
-        after = part.in_query_order(ranker.exposure(part), "exposure")
+    for start, part, before, after in _seen(tested, ranker):
         moved[start : start + BLOCK] = np.add.reduceat(np.abs(after - before), part.offsets[:-1])
         gains = item_gains(part, found.outcome.promises[0].metric.gain)
         grade = _grade(part.need_relevance(), intervals)
@@ -120,9 +117,7 @@ def portray(found: Retraced) -> Portrait:
         of_set, n_items, unequal_before, unequal_after = _unequal(query, grade, before, after)
         equals.add(of_set, unequal_before, unequal_after, n_items)
         places.add(_place(part), before, after, gains)
-        if part.item_groups is not None:
-            names, rows, number = part.coded_groups.by_group()  # an item may be of several groups
-            groups.add(np.array(names, object)[number], before[rows], after[rows], gains[rows])
+        groups.add_groups(part, before, after, gains)
 
     def named(grade: Any) -> str:
         if intervals is None:
@@ -146,17 +141,21 @@ def portray(found: Retraced) -> Portrait:
 def shown_by(queries: Queries, ranker: GPLRanker) -> tuple[tuple[Share, ...], tuple[Share, ...]]:
     """Shares of exposure by place in the order by score and by group; nothing is said about what anyone deserves."""
     places, groups = _Tally(), _Tally()
-    for start in range(0, len(queries), BLOCK):
-        part = queries[start : start + BLOCK]
-        before = part.in_query_order(GPLRanker.deterministic(ranker.k).exposure(part), "exposure")
-        after = part.in_query_order(ranker.exposure(part), "exposure")
+    for _, part, before, after in _seen(queries, ranker):
         places.add(_place(part), before, after, np.zeros(part.n_rows))
-        if part.item_groups is not None:
-            names, rows, number = part.coded_groups.by_group()
-            groups.add(np.array(names, object)[number], before[rows], after[rows], np.zeros(rows.size))
+        groups.add_groups(part, before, after, np.zeros(part.n_rows))
     by_place = places.shares(lambda place: _PLACE_NAMES[int(place)])
     by_group = _largest(groups.shares(str, places.whole))
     return tuple(replace(s, deserved=None) for s in by_place), tuple(replace(s, deserved=None) for s in by_group)
+
+
+def _seen(queries: Queries, ranker: GPLRanker) -> Iterator[tuple[int, Queries, FloatArray, FloatArray]]:
+    """Blocks of queries, from which on, and the exposure of their items in the order by score and under a ranker."""
+    by_score = GPLRanker.deterministic(ranker.k)
+    for start in range(0, len(queries), BLOCK):
+        part = queries if len(queries) <= BLOCK else queries[start : start + BLOCK]
+        before, after = (part.in_query_order(r.exposure(part), "exposure") for r in (by_score, ranker))
+        yield start, part, before, after
 
 
 def _unequal(
@@ -187,6 +186,12 @@ class _Tally:
         columns = [np.bincount(code, weights) for weights in (None, before, after, gains)]
         for kind, row in zip(distinct.tolist(), np.stack(columns, axis=1), strict=True):
             self.sums[kind] = self.sums.get(kind, 0.0) + row
+
+    def add_groups(self, queries: Queries, before: FloatArray, after: FloatArray, gains: FloatArray) -> None:
+        """Count the items of queries in, each in all of its groups."""
+        if queries.item_groups is not None:
+            names, rows, number = queries.coded_groups.by_group()
+            self.add(np.array(names, object)[number], before[rows], after[rows], gains[rows])
 
     @property
     def whole(self) -> FloatArray:

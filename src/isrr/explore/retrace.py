@@ -45,10 +45,11 @@ class Retraced:
         return [sample for sample in self.found if sample.promise == promise]
 
     def utility(self) -> FloatArray:
-        """Utility of the order by score and of the ranker in use on each tested query, (n_queries, 2)."""
+        """Utility of the order by score and of the ranker in use, on each tested query that has any, (n, 2)."""
         measure = objectives(self.outcome.promises, judged=self.tested.relevance is not None)[0]
         grid = [GPLRanker.deterministic(self.outcome.k), self.outcome.ranker]
-        return evaluate(self.tested, grid, [measure])[measure]
+        values = evaluate(self.tested, grid, [measure])[measure]
+        return values[~np.isnan(values).any(axis=1)]
 
 
 def path_of(outcome: Certificate | Abstention) -> SearchPath:
@@ -65,11 +66,7 @@ def retrace(
 ) -> Retraced:
     """Find the tested queries among the judged ones and evaluate the path on them, as calibration did.
 
-    Args:
-        outcome: What calibration returned.
-        queries: The judged queries it was given.
-        validation: Other judged queries, to shape the simultaneous band.
-        progress: Called with (queries done, queries in total).
+    Validation queries shape the simultaneous band.
     """
     p, path = outcome.provenance, path_of(outcome)
     if queries.fingerprint != p.data:

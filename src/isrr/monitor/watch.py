@@ -110,11 +110,6 @@ class Watch:
         )
 
 
-def watchable(promise: Promise) -> bool:
-    """Whether single served lists tell something about a promise: it is about what they hold."""
-    return isinstance(promise.metric, Metric) and promise.of != "merit"
-
-
 class Monitor:
     """Monitors the promise of one certificate.
 
@@ -156,8 +151,9 @@ class Monitor:
         cells = [
             (test.promise, test.segment)
             for test in certificate.tests
-            if watchable(test.promise) and (judged or not {"relevance", "segment"} & set(test.promise.columns))
-        ]
+            if isinstance(test.promise.metric, Metric) and test.promise.of != "merit"  # about what single lists hold
+            and (judged or not {"relevance", "segment"} & set(test.promise.columns))
+        ]  # fmt: skip
         if not cells and not judged:
             raise PromiseError(
                 f"'{certificate.promises[0]}' is monitored with judgments (`judgments=`) or clicks (`clicks=`); the "
@@ -205,7 +201,12 @@ class Monitor:
             judgments: Judged candidates with item ids, and segments where the promise is about each segment; every item
                 of a served list must be among them.
         """
-        self._need_segments(judgments)
+        if judgments.segments is None and self._segments:
+            unnamed = "the judgments have no segments; expected their column as `segment=`"
+            raise DataError(
+                f"{judgments.absent.get('segment', unnamed)}; the promise is watched in each segment: "
+                f"{', '.join(self._segments)}"
+            )
         if self._state is None:
             return self._updated(served, judgments)
         with locked(self._state):
@@ -279,14 +280,6 @@ class Monitor:
             "count are no random sample then: judge every served item, or calibrate with a policy for unjudged items "
             "(`unjudged=zero`)"
         )
-
-    def _need_segments(self, judgments: Queries) -> None:
-        if judgments.segments is None and self._segments:
-            unnamed = "the judgments have no segments; expected their column as `segment=`"
-            raise DataError(
-                f"{judgments.absent.get('segment', unnamed)}; the promise is watched in each segment: "
-                f"{', '.join(self._segments)}"
-            )
 
     def _count(self, query: JudgedQuery, concerned: list[Watch], measured: dict[Promise, Judged]) -> None:
         values = [

@@ -11,32 +11,30 @@ from numpy.typing import ArrayLike
 from isrr.certificate import Abstention, Certificate
 from isrr.errors import MissingExtraError
 from isrr.files import replacing
+from isrr.notebook import BLUE, GREEN, GREY, ORANGE
 
-BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#666666", "#009E73"  # Okabe and Ito: safe for the colour-blind
 
-
-def axes(width: float = 6.4, height: float = 4.0) -> tuple[Any, Any]:
-    """An empty figure in the house style."""
+def axes(width: float = 6.4, height: float = 4.0, n_rows: int = 1, n_columns: int = 1) -> tuple[Any, list[Any]]:
+    """An empty figure in the house style, and its subplots."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtraError("matplotlib", "report") from None
     figure = Figure(figsize=(width, height), layout="constrained")
-    subplot = figure.add_subplot()
-    subplot.spines[["top", "right"]].set_visible(False)
-    subplot.grid(alpha=0.25)
-    return figure, subplot
+    subplots = figure.subplots(n_rows, n_columns, squeeze=False, sharex=n_rows > 1).ravel().tolist()
+    for subplot in subplots:
+        subplot.spines[["top", "right"]].set_visible(False)
+        if n_rows == 1:
+            subplot.grid(alpha=0.25)
+    return figure, subplots
 
 
 def tradeoff(outcome: Certificate | Abstention, file: Path, reference: dict[str, Any]) -> None:
     """Utility against fairness gain along the path, the promise and the ranker in use: the axes of the page.
 
-    Args:
-        outcome: What calibration said.
-        file: Where to write the picture; the suffix says how.
-        reference: A second curve to compare with: "label", "utility" and "gain"; and the "deterministic" utility.
+    The reference is a second curve to compare with: "label", "utility" and "gain"; and the "deterministic" utility.
     """
-    figure, subplot = axes()
+    figure, (subplot,) = axes()
     utility = np.array([point.utility.value for point in outcome.curve])
     shown = 100 * np.array([point.fairness_gain.value for point in outcome.curve])
     certified = np.array([point.certified for point in outcome.curve])
@@ -67,13 +65,10 @@ def tradeoff(outcome: Certificate | Abstention, file: Path, reference: dict[str,
 def threshold_curves(record: Mapping[str, Any], title: str, file: Path) -> None:
     """Risk (left axis) and disparity (right axis) against the threshold, both limits as lines, ± 1 deviation shaded.
 
-    Args:
-        record: "thresholds", and for "risk" and "disparity" the "mean", "deviation", "deterministic" and
-            "plackett_luce" values.
-        title: What the curve is of.
-        file: Where to write the picture, as PNG and SVG.
+    The record has "thresholds", and for "risk" and "disparity" the "mean", "deviation", "deterministic" and
+    "plackett_luce" values.
     """
-    figure, left = axes(4.2, 3.0)
+    figure, (left,) = axes(4.2, 3.0)
     right = left.twinx()
     right.spines["top"].set_visible(False)
     handles = []
@@ -107,21 +102,15 @@ def _place(subplot: Any, one: float, other: float, heights: tuple[float, float])
 def utility_histograms(panels: Sequence[Mapping[str, Any]], title: str, file: Path) -> None:
     """How NDCG@5 on test parts is spread over the runs, one panel a procedure, with the promised level.
 
-    Args:
-        panels: For each "name", "utilities" (None where it abstained), "level" promised and "deterministic" NDCG@5.
-        title: What the runs are of.
-        file: Where to write the picture, as PNG and SVG.
+    A panel has its "name", "utilities" (None where it abstained), "level" promised and "deterministic" NDCG@5.
     """
-    figure, first = axes(4.2, 0.6 + 1.0 * len(panels))
-    first.remove()
+    figure, subplots = axes(4.2, 0.6 + 1.0 * len(panels), n_rows=len(panels))
     seen = [u for panel in panels for u in panel["utilities"] if u is not None]
     ends = [panel[name] for panel in panels for name in ("level", "deterministic")]
     low, high = min(seen + ends), max(seen + ends)
     bins = np.linspace(low - 0.05 * (high - low), high + 0.05 * (high - low), 41)
-    subplots = np.atleast_1d(figure.subplots(len(panels), 1, sharex=True))
     for subplot, panel in zip(subplots, panels, strict=True):
         shown = [u for u in panel["utilities"] if u is not None]
-        subplot.spines[["top", "right"]].set_visible(False)
         counts, *_ = subplot.hist(shown, bins=bins, color=BLUE)
         subplot.set_ylim(0, 1.05 * max(1.0, counts.max()))
         subplot.axvline(panel["level"], color=ORANGE, lw=1.5, label="promised")
@@ -140,21 +129,13 @@ def utility_histograms(panels: Sequence[Mapping[str, Any]], title: str, file: Pa
 def decay_curves(records: Sequence[Mapping[str, Any]], title: str, file: Path) -> None:
     """Risk and disparity against the first position's threshold, a line a decay.
 
-    Args:
-        records: As for `threshold_curves`, each with its "decay".
-        title: What the curves are of.
-        file: Where to write the picture, as PNG and SVG.
+    Records are as for `threshold_curves`, each with its "decay".
     """
-    figure, first = axes(6.4, 3.0)
-    first.remove()
+    figure, subplots = axes(6.4, 3.0, n_columns=2)
     from matplotlib import colormaps  # `axes` says how to install it
 
     shades = [colormaps["viridis"](x) for x in np.linspace(0.0, 0.9, len(records))]
-    for subplot, name, label in zip(
-        figure.subplots(1, 2), ("risk", "disparity"), ("risk, 1 − NDCG@5", "disparity"), strict=True
-    ):
-        subplot.spines[["top", "right"]].set_visible(False)
-        subplot.grid(alpha=0.25)
+    for subplot, name, label in zip(subplots, ("risk", "disparity"), ("risk, 1 − NDCG@5", "disparity"), strict=True):
         for record, colour in zip(records, shades, strict=True):
             mean, deviation = np.array(record[name]["mean"]), np.array(record[name]["deviation"])
             subplot.fill_between(record["thresholds"], mean - deviation, mean + deviation, color=colour, alpha=0.1)
@@ -170,17 +151,10 @@ def decay_curves(records: Sequence[Mapping[str, Any]], title: str, file: Path) -
 
 
 def exposure_over_time(moments: ArrayLike, items: ArrayLike, groups: ArrayLike | None, file: Path) -> None:
-    """Disparity of cumulated exposure over time, among items and among groups.
-
-    Args:
-        moments: When, seconds since 1970.
-        items: Share of exposure in the wrong place up to each moment, among items.
-        groups: The same among groups, or None.
-        file: Where to write the picture; the suffix says how.
-    """
+    """Share of exposure in the wrong place up to each moment (seconds since 1970), among items and among groups."""
     from matplotlib.dates import ConciseDateFormatter
 
-    figure, subplot = axes()
+    figure, (subplot,) = axes()
     when = [datetime.fromtimestamp(moment, UTC) for moment in np.asarray(moments, float).tolist()]
     subplot.plot(np.array(when), 100 * np.asarray(items), color=BLUE, lw=1.5, label="items")
     if groups is not None:

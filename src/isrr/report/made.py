@@ -18,11 +18,7 @@ from isrr.report.page import page, start_page
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """A page that needs nothing but a browser; a notebook shows it in a frame.
-
-    Attributes:
-        html: The page.
-    """
+    """A page that needs nothing but a browser; a notebook shows it in a frame."""
 
     html: str
 

@@ -6,6 +6,7 @@ own script element, and reach the page as text nodes only. Nothing is computed: 
 
 import json
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from html import escape
 from importlib.resources import files
@@ -30,17 +31,9 @@ def page(
     command: str = "isrr.report.page.page(…)",
     fallen: str = "",
 ) -> str:
-    """The whole page as text.
-
-    Args:
-        outcome: What calibration said.
-        explorer: What the slider needs; without it the trade-off is drawn and stands still.
-        portrait: Exposure, a sample query and the spread of utility; left out without it.
-        command: What made the page, for its last section.
-        fallen: What became of the certificate, where it was revoked or has expired.
-    """
+    """The whole page as text, as `isrr.report` asks for it; without an explorer the trade-off stands still."""
     first, second = words.verdict(outcome)
-    warned = [*([f"This certificate is {fallen}."] if fallen else []), *words.warnings(outcome)]
+    warned = [*([f"This certificate is {fallen}."] if fallen else []), *words.sentences(outcome.warnings)]
     certified = "No longer valid" if fallen else "Certified, with a warning" if warned else "Certified"
     why, instead = words.without_slider(outcome)
     filled = {
@@ -52,25 +45,22 @@ def page(
         "wrong": words.level(1 - outcome.confidence),
         "why": why,
         "instead": instead,
-        "selected": words.how_selected(outcome),
+        "selected": words.SELECTED[outcome.provenance.selection],
         "decides": words.how_the_risk_decides(outcome),
         "glossary": words.glossary(outcome),
     }
     blocks = {
-        "tiles": _tiles(outcome),
-        "sure": "".join(f"<p>{escape(sentence)}</p>" for sentence in words.sure(outcome)),
+        "tiles": _tiles(_figures(outcome)),
+        "sure": "".join(
+            f"<p>{escape(words.unbroken_units(sentence))}</p>" for sentence in words.sentences(outcome.sure)
+        ),
         "warnings": _list(warned, "help"),
         "help": _list(words.what_helps(outcome), "help") if isinstance(outcome, Abstention) else "",
-        "assumptions": _list(words.assumptions(outcome)),
+        "assumptions": _list(words.sentences(outcome.assumptions)),
         "breaks": _list(words.BREAKS),
-        "facts": "".join(
-            f"<dt>{escape(n)}</dt><dd><bdi>{escape(v)}</bdi></dd>" for n, v in words.facts(outcome, command)
-        ),
-        "css": _asset("page.css"),
-        "data": _script_safe(_data(outcome, explorer, portrait)),
-        "scripts": "\n".join(f"<script>{_asset(name)}</script>" for name in SCRIPTS),
+        "facts": _facts(words.facts(outcome, command)),
     }
-    return _filled("page.html", filled, blocks)
+    return _filled("page.html", filled, blocks, _data(outcome, explorer, portrait), SCRIPTS)
 
 
 def start_page(outcome: Start, places: tuple[Share, ...], groups: tuple[Share, ...], command: str) -> str:
@@ -97,24 +87,24 @@ def start_page(outcome: Start, places: tuple[Share, ...], groups: tuple[Share, .
             "second": "This holds by construction: no label was needed, and nothing is assumed.",
         },
         {
-            "tiles": "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in tiles),
-            "warnings": _list([f"{said[0].upper()}{said[1:]}." for said in outcome.warnings], "help"),
-            "facts": "".join(f"<dt>{escape(n)}</dt><dd><bdi>{escape(v)}</bdi></dd>" for n, v in facts),
-            "css": _asset("page.css"),
-            "data": _script_safe(
-                {"promised_groups": {}}
-                | {
-                    name: _shortened([asdict(kind) for kind in kinds])
-                    for name, kinds in (("places", places), ("groups", groups))
-                }
-            ),
-            "scripts": "\n".join(f"<script>{_asset(name)}</script>" for name in SCRIPTS[:3]),
+            "tiles": _tiles(tiles),
+            "warnings": _list(words.sentences(outcome.warnings), "help"),
+            "facts": _facts(facts),
         },
+        _shortened({"promised_groups": {}, "places": [*map(asdict, places)], "groups": [*map(asdict, groups)]}),
+        SCRIPTS[:3],
     )
 
 
-def _filled(template: str, filled: dict[str, str], blocks: dict[str, str]) -> str:
+def _filled(
+    template: str, filled: dict[str, str], blocks: dict[str, str], data: dict[str, Any], scripts: Sequence[str]
+) -> str:
     """A template with its names replaced: text escaped, blocks as they are; neither is searched for names again."""
+    blocks |= {
+        "css": _asset("page.css"),
+        "data": _script_safe(data),
+        "scripts": "\n".join(f"<script>{_asset(name)}</script>" for name in scripts),
+    }
     parts = (_asset("head.html") + _asset(template)).split("@@")
     for i in range(1, len(parts), 2):  # every second part is a name
         name = parts[i]
@@ -179,20 +169,20 @@ def _triple(estimate: Estimate) -> list[float]:
     return [estimate.value, estimate.low, estimate.high]
 
 
-def _tiles(outcome: Certificate | Abstention) -> str:
+def _figures(outcome: Certificate | Abstention) -> list[tuple[str, str]]:
+    """What the page says first, as names and values."""
     promise = " and ".join(str(promise) for promise in outcome.promises)
     tiles = [("Promise", promise), ("Confidence", words.level(outcome.confidence))]
     if isinstance(outcome, Certificate):
         before, after = outcome.deterministic_utility.value, outcome.utility.value
-        tiles += [
+        return [
+            *tiles,
             (outcome.utility_name, f"{before:.4f} → {after:.4f}"),
             *((_proven(test), test.promise.limit(test.level)) for test in outcome.tests if test.level is not None),
             ("Disparity removed", words.interval(outcome.fairness_gain)),
         ]
-    else:
-        needed = "no number is enough" if outcome.queries_needed is None else f"about {outcome.queries_needed:,}"
-        tiles += [("Tested on", counted(outcome.provenance.n_queries, "query")), ("Queries needed", needed)]
-    return "".join(f"<div><dt>{escape(name)}</dt><dd>{_unbroken(escape(value))}</dd></div>" for name, value in tiles)
+    needed = "no number is enough" if outcome.queries_needed is None else f"about {outcome.queries_needed:,}"
+    return [*tiles, ("Tested on", counted(outcome.provenance.n_queries, "query")), ("Queries needed", needed)]
 
 
 def _proven(test: Test) -> str:
@@ -200,12 +190,17 @@ def _proven(test: Test) -> str:
     return f"Proven{where} (promised {test.promise.limit(test.promise.target)})"
 
 
-def _unbroken(text: str) -> str:
-    """The same, its interval kept on one line."""
-    return re.sub(r"\[[^]]*\]", r"<span>\g<0></span>", text)
+def _tiles(tiles: Iterable[tuple[str, str]]) -> str:
+    """Names and values, intervals kept on one line."""
+    escaped = [(escape(name), re.sub(r"\[[^]]*\]", r"<span>\g<0></span>", escape(value))) for name, value in tiles]
+    return "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in escaped)
 
 
-def _list(lines: list[str] | tuple[str, ...], kind: str = "") -> str:
+def _facts(facts: Iterable[tuple[str, str]]) -> str:
+    return "".join(f"<dt>{escape(name)}</dt><dd><bdi>{escape(value)}</bdi></dd>" for name, value in facts)
+
+
+def _list(lines: Sequence[str], kind: str = "") -> str:
     if not lines:
         return ""
     return f'<ul class="{kind}">' + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"

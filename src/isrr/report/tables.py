@@ -28,27 +28,25 @@ def markdown(rows: Sequence[Row]) -> str:
         |---|---|
         | NN | 0.673 |
     """
-    lines = [_line(_columns(rows)), "|" + "---|" * len(_columns(rows))]
-    lines += [_line(_cells(row, rows)) for row in rows]
+    header, *body = _texts(rows)
+    lines = [_line(header), "|" + "---|" * len(header), *map(_line, body)]
     return "\n".join(lines) + "\n"
 
 
 def csv_text(rows: Sequence[Row]) -> str:
     """Comma-separated values, numbers to their last digit."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_columns(rows))
-    writer.writerows([row.get(name, "") for name in _columns(rows)] for row in rows)
+    writer = csv.DictWriter(text, list(rows[0]), extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     return text.getvalue()
 
 
 def latex(rows: Sequence[Row]) -> str:
     """A LaTeX tabular, special characters escaped."""
-    columns = _columns(rows)
-    body = [columns, *(_cells(row, rows) for row in rows)]
-    escaped = [" & ".join(cell.translate(_LATEX) for cell in cells) + r" \\" for cells in body]
-    inside = "\n".join([r"\hline", escaped[0], r"\hline", *escaped[1:], r"\hline"])
-    return f"\\begin{{tabular}}{{{'l' * len(columns)}}}\n{inside}\n\\end{{tabular}}\n"
+    header, *body = [" & ".join(cell.translate(_LATEX) for cell in cells) + r" \\" for cells in _texts(rows)]
+    inside = "\n".join([r"\hline", header, r"\hline", *body, r"\hline"])
+    return f"\\begin{{tabular}}{{{'l' * len(rows[0])}}}\n{inside}\n\\end{{tabular}}\n"
 
 
 def write_tables(rows: Sequence[Row], stem: Path, note: str = "") -> list[Path]:
@@ -59,12 +57,8 @@ def write_tables(rows: Sequence[Row], stem: Path, note: str = "") -> list[Path]:
     return [stem.with_suffix(suffix) for suffix in texts]
 
 
-def _columns(rows: Sequence[Row]) -> list[str]:
-    return list(rows[0])
-
-
-def _cells(row: Row, rows: Sequence[Row]) -> list[str]:
-    return [_text(row.get(name, "")) for name in _columns(rows)]
+def _texts(rows: Sequence[Row]) -> list[list[str]]:
+    return [list(rows[0]), *([_text(row.get(name, "")) for name in rows[0]] for row in rows)]
 
 
 def _text(value: Any) -> str:

@@ -2,9 +2,10 @@
 
 import re
 import shlex
+from collections.abc import Iterable
 from dataclasses import replace
 
-from isrr.certificate import Abstention, Certificate, Outcome
+from isrr.certificate import Abstention, Certificate
 from isrr.counting import counted, percent
 from isrr.explore.explorer import Explorer
 from isrr.explore.portrait import Portrait
@@ -114,20 +115,15 @@ def glossary(outcome: Certificate | Abstention) -> str:
     return ndcg + disparity if title.startswith("NDCG") else disparity
 
 
-def sure(outcome: Certificate | Abstention) -> list[str]:
-    """What holds on every single query."""
-    return [unbroken_units(f"{sentence[0].upper()}{sentence[1:]}.") for sentence in outcome.sure]
+def sentences(texts: Iterable[str]) -> list[str]:
+    """What an outcome says of itself, as sentences without marks of code.
 
-
-def warnings(outcome: Certificate | Abstention) -> list[str]:
-    """What a reader must know before trusting the verdict."""
-    plain = [_ARGUMENT.sub(r"\1", warning) for warning in outcome.warnings]
-    return [f"{warning[0].upper()}{warning[1:]}." for warning in plain]
-
-
-def how_selected(outcome: Certificate | Abstention) -> str:
-    """How the configurations that are certified were found."""
-    return SELECTED[outcome.provenance.selection]
+    Example:
+        >>> sentences(["give `floor=0.9`"])
+        ['Give floor.']
+    """
+    plain = [_ARGUMENT.sub(r"\1", text) for text in texts]
+    return [f"{text[0].upper()}{text[1:]}." for text in plain]
 
 
 def how_the_risk_decides(outcome: Certificate | Abstention) -> str:
@@ -236,8 +232,3 @@ def facts(outcome: Certificate | Abstention, command: str) -> list[tuple[str, st
     if p.made_ids:
         rows.insert(5, ("Query ids", "made from positions: the outcome depends on the order of the table"))
     return rows
-
-
-def assumptions(outcome: Outcome) -> tuple[str, ...]:
-    """What the promise rests on, as sentences."""
-    return tuple(f"{text[0].upper()}{text[1:]}." for text in outcome.assumptions)

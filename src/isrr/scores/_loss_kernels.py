@@ -163,26 +163,3 @@ def sum_gradients(scores, gains, mask, discount, uniforms, rule, lightest, start
         for i in range(n_items):
             shared = gain[i] * all_placing[level[i]] - all_losing[level[i]]
             out[query, members[i]] = own[i] + weight[i] * shared
-
-
-@njit(cache=True, nogil=True)
-def sum_pairs(scores, gains, mask, step, start, stop, out):
-    # scores, gains, mask (n_queries, n_items)  padded queries
-    # step (reach,)                             weight of a pair by the distance of its ranks, from 1
-    # out  (n_queries, n_items)                 out: pull on each item; 0 at the padding
-    for query in range(start, stop):
-        members = np.flatnonzero(mask[query])
-        n_items = members.size
-        members = members[np.argsort(-scores[query][members], kind="mergesort")]
-        score, gain = scores[query][members], gains[query][members]
-        pull = np.zeros(n_items)
-        for i in range(n_items):
-            for apart in range(1, min(step.size, n_items - 1 - i) + 1):
-                j = i + apart
-                gap = gain[i] - gain[j]
-                if gap != 0.0:
-                    ahead = score[i] - score[j] if gap > 0 else score[j] - score[i]
-                    force = step[apart - 1] * gap / (1.0 + np.exp(ahead))
-                    pull[i] += force
-                    pull[j] -= force
-        out[query, members] = pull

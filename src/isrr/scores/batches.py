@@ -16,8 +16,6 @@ from torch import Tensor
 from isrr.data.queries import IntArray, Queries
 from isrr.errors import DataError
 from isrr.gains import gain_of, ideal_dcg
-from isrr.scores.features import FeatureMatrix
-from isrr.scores.losses.draws import discounts
 
 # A query joins a bucket up to this many times its length. A GPU pays more for another bucket than for padding.
 _WIDEST = {"cpu": 1.5, "cuda": 4.0}
@@ -59,16 +57,9 @@ class Batch:
 
 
 class DeviceQueries:
-    """Judged queries that have a relevant item, held on a device.
+    """Judged queries that have a relevant item, held on a device; gains are divided by the ideal DCG@k."""
 
-    Args:
-        queries: Judged queries.
-        matrix: Their features, prepared, rows in query order.
-        k: Cut of the ideal DCG that gains are divided by.
-        device: Where to hold them.
-    """
-
-    def __init__(self, queries: Queries, matrix: FeatureMatrix, k: int, device: torch.device) -> None:
+    def __init__(self, queries: Queries, k: int, device: torch.device) -> None:
         ideal = ideal_dcg(queries, k=k)
         gains = gain_of(queries.need_relevance()) / np.repeat(np.where(ideal > 0, ideal, 1.0), queries.n_items)
         if not ideal.any():
@@ -77,7 +68,7 @@ class DeviceQueries:
         self.chosen = np.flatnonzero(ideal > 0)
         self.lengths = queries.n_items[self.chosen]
         self.starts = queries.offsets[:-1][self.chosen]
-        self.features = torch.tensor(matrix, device=device)
+        self.features = torch.tensor(queries.features, device=device)
         self._begin, self._length = (torch.as_tensor(values).to(device) for values in (self.starts, self.lengths))
         self.gains = torch.tensor(gains, dtype=torch.float32, device=device)
 
@@ -149,13 +140,3 @@ def runs_of_similar_length(falling: IntArray, factor: float) -> Iterator[tuple[i
         stop = int(np.searchsorted(-falling, -falling[start] / factor, side="right"))
         yield start, stop
         start = stop
-
-
-def device_ndcg(batch: Batch, scores: Tensor, k: int) -> Tensor:
-    """Sum of NDCG@k over the queries of a batch, from one score a row; ties go by input order."""
-    total = torch.zeros((), device=scores.device)
-    for bucket in batch.buckets:
-        keys = bucket.padded(scores).masked_fill(~bucket.mask, -torch.inf)
-        order = keys.sort(dim=1, descending=True, stable=True).indices[:, :k]
-        total = total + (bucket.gains.gather(1, order) * discounts(order.shape[1], scores)).sum()
-    return total

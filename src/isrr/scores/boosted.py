@@ -9,15 +9,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from os import PathLike
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar
 
-from isrr.data.queries import FloatArray, IntArray, Queries
+from isrr.data.queries import Queries
 from isrr.errors import DataError, ScorerError
 from isrr.gains import LARGEST_GRADE
-from isrr.scores.features import FeatureMatrix, feature_matrix, refuse_constant
-from isrr.scores.learnt import sample_of
-from isrr.scores.scorer import Scorer, TrainingInterruptedError, TrainingProgress, interruptible, mean_ndcg
+from isrr.scores.scorer import Scorer, Terms, mean_ndcg
 
 # Called after each round with (rounds done, NDCG@5 on the validation set); True asks to stop.
 AfterRound = Callable[[int, float], bool]
@@ -25,20 +22,11 @@ AfterRound = Callable[[int, float], bool]
 _SOURCE_LINE = re.compile(r"^(\[[\d:]+\] )?(\S+\.(h|cc|cpp|cu):\d+: )?")  # where in its source a library complains
 
 
-class Prepared(NamedTuple):
-    """Judged queries, ready for a library: features as the scorer sees them, grades, and the sizes of the queries."""
-
-    matrix: FeatureMatrix
-    relevance: FloatArray
-    n_items: IntArray
-
-
 @dataclass(kw_only=True, repr=False)
 class BoostedScorer(Scorer):
     """Parameters of all boosted trees.
 
     Attributes:
-        loss: What is trained for; empty takes the first of `losses`.
         learning_rate: Step of each round.
         max_bin: Histogram bins a feature.
         depth: Depth of the trees.
@@ -50,7 +38,6 @@ class BoostedScorer(Scorer):
 
     largest_grade: ClassVar[float] = LARGEST_GRADE
 
-    loss: str = ""
     learning_rate: float = 0.07
     max_bin: int = 128
     depth: int = 6
@@ -59,48 +46,26 @@ class BoostedScorer(Scorer):
     threads: int = 0
     native: dict[str, Any] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.loss = self.loss or self.losses[0]
-        if self.loss not in self.losses:
-            raise ValueError(f"{self.kind} has no loss {self.loss!r}; expected one of {', '.join(self.losses)}")
-
-    def fit(
-        self,
-        train: Queries,
-        validation: Queries,
-        *,
-        folder: str | PathLike[str] | None = None,
-        progress: TrainingProgress | None = None,
-    ) -> Self:
-        """Train with early stopping; arguments as in `Scorer.fit`."""
-        matrix = feature_matrix(train, self.normalize)
-        held_out = feature_matrix(validation, self.normalize, matrix.shape[1], train.feature_names)
-        refuse_constant(matrix)
+    def _train(self, train: Queries, validation: Queries, terms: Terms) -> str:
         self._refuse_grades(train, validation)
-        learnt = Prepared(matrix, train.need_relevance(), train.n_items)
-        watched = Prepared(held_out, validation.need_relevance(), validation.n_items)
         done = 0
-        with interruptible() as interrupted:
 
-            def after_round(number: int, ndcg: float) -> bool:
-                nonlocal done
-                done = number
-                if progress:
-                    progress(number, self.rounds, ndcg)
-                return interrupted()
+        def after_round(number: int, ndcg: float) -> bool:
+            nonlocal done
+            done = number
+            if terms.progress:
+                terms.progress(number, self.rounds, ndcg)
+            return terms.interrupted()
 
-            with self._library_errors():
-                kept = self._train(learnt, watched, after_round)
-            self.n_features, self.feature_names = matrix.shape[1], train.feature_names
-            self.learnt_from = sample_of([train, validation])
-            self.history = {"rounds": kept, "interrupted": interrupted()}
-            self.validation_ndcg = mean_ndcg(validation, self.score(validation))
-            if folder is not None:
-                self.save(folder)
-        if self.history["interrupted"]:
-            where = f"; the model so far is saved in {folder}" if folder is not None else ""
-            raise TrainingInterruptedError(f"training stopped after {done} of {self.rounds} rounds{where}")
-        return self
+        with self._library_errors():
+            self._model, kept = self._boosted(train, validation, after_round)
+        self.n_features = train.features.shape[1]  # type: ignore[union-attr]
+        self.history = {"rounds": kept, "interrupted": terms.interrupted()}
+        self.validation_ndcg = mean_ndcg(validation, self._scores(validation))
+        if terms.folder is not None:
+            self.save(terms.folder)
+        where = f"; the model so far is saved in {terms.folder}" if terms.folder is not None else ""
+        return f"after {done} of {self.rounds} rounds{where}" if self.history["interrupted"] else ""
 
     def _refuse_grades(self, *parts: Queries) -> None:
         """Refuse grades whose exponential gain the library cannot hold; its own parameters may set another gain."""
@@ -121,5 +86,5 @@ class BoostedScorer(Scorer):
             raise ScorerError(f"{self.kind} could not train: {said}") from error
 
     @abstractmethod
-    def _train(self, train: Prepared, validation: Prepared, after_round: AfterRound) -> int:
-        """Train and keep the model; how many rounds of it are used."""
+    def _boosted(self, train: Queries, validation: Queries, after_round: AfterRound) -> tuple[Any, int]:
+        """The trained model, and how many rounds of it are used."""

@@ -1,14 +1,15 @@
 """CatBoost: QueryRMSE, YetiRank and StochasticRank."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import catboost
 import numpy as np
 
-from isrr.scores.boosted import AfterRound, BoostedScorer, Prepared
-from isrr.scores.features import FeatureMatrix
+from isrr.data.queries import Queries
+from isrr.scores import LOSSES
+from isrr.scores.boosted import AfterRound, BoostedScorer
 
 _METRIC = "NDCG:top=5;type=Exp"
 _OBJECTIVE = {"StochasticRank": "StochasticRank:metric=NDCG;top=5;type=Exp"}
@@ -19,11 +20,9 @@ class CatBoostScorer(BoostedScorer):
     """Boosted trees by CatBoost; parameters as in `BoostedScorer`."""
 
     kind: ClassVar[str] = "catboost"
-    losses: ClassVar[tuple[str, ...]] = ("YetiRank", "QueryRMSE", "StochasticRank")
+    losses: ClassVar[tuple[str, ...]] = LOSSES["catboost"]
     packages: ClassVar[tuple[str, ...]] = ("catboost",)
     suffix: ClassVar[str] = ".cbm"
-
-    _model: Any = field(default=None, init=False)
 
     def library_parameters(self) -> dict[str, Any]:
         """The parameters CatBoost is called with."""
@@ -41,7 +40,7 @@ class CatBoostScorer(BoostedScorer):
             "logging_level": "Silent",
         } | self.native
 
-    def _train(self, train: Prepared, validation: Prepared, after_round: AfterRound) -> int:
+    def _boosted(self, train: Queries, validation: Queries, after_round: AfterRound) -> tuple[Any, int]:
         class Watch:
             def after_iteration(self, info: Any) -> bool:
                 scores = info.metrics["validation"]
@@ -50,19 +49,18 @@ class CatBoostScorer(BoostedScorer):
 
         model = catboost.CatBoost(self.library_parameters())
         model.fit(_pool(train), eval_set=_pool(validation), use_best_model=True, callbacks=[Watch()])
-        self._model = model
-        return int(model.tree_count_)
+        return model, int(model.tree_count_)
 
-    def _predict(self, matrix: FeatureMatrix) -> Any:
+    def _predict(self, matrix: Any) -> Any:
         return self._model.predict(matrix, thread_count=self.threads or -1)
 
     def _write(self, file: Path) -> None:
         self._model.save_model(str(file), format="cbm")
 
-    def _read(self, file: Path) -> None:
-        self._model = catboost.CatBoost().load_model(str(file), format="cbm")
+    def _read(self, file: Path) -> Any:
+        return catboost.CatBoost().load_model(str(file), format="cbm")
 
 
-def _pool(prepared: Prepared) -> Any:
-    groups = np.repeat(np.arange(len(prepared.n_items)), prepared.n_items)
-    return catboost.Pool(prepared.matrix, prepared.relevance, group_id=groups)
+def _pool(queries: Queries) -> Any:
+    groups = np.repeat(np.arange(len(queries)), queries.n_items)
+    return catboost.Pool(queries.features, queries.relevance, group_id=groups)

@@ -50,8 +50,10 @@ def feature_matrix(
     raise ValueError(f"normalize must be one of {', '.join(get_args(Normalize))}; got {normalize!r}")
 
 
-def refuse_constant(matrix: FeatureMatrix) -> None:
+def refuse_constant(queries: Queries) -> None:
     """Refuse to learn from features that are the same on every row."""
+    matrix = queries.features
+    assert matrix is not None
     if not (matrix[:1000] != matrix[0]).any() and not (matrix != matrix[0]).any():
         raise DataError("every feature has the same value in all rows; there is nothing to learn from")
 

@@ -1,6 +1,6 @@
 """LightGBM: regression on the grades (RMSE, as in the paper) or lambdarank."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -8,9 +8,10 @@ import lightgbm
 import numpy as np
 from lightgbm.callback import CallbackEnv, EarlyStopException
 
+from isrr.data.queries import Queries
 from isrr.errors import DataError
-from isrr.scores.boosted import AfterRound, BoostedScorer, Prepared
-from isrr.scores.features import FeatureMatrix
+from isrr.scores import LOSSES
+from isrr.scores.boosted import AfterRound, BoostedScorer
 
 
 @dataclass(kw_only=True, repr=False)
@@ -21,12 +22,10 @@ class LightGBMScorer(BoostedScorer):
     """
 
     kind: ClassVar[str] = "lightgbm"
-    losses: ClassVar[tuple[str, ...]] = ("lambdarank", "regression")
+    losses: ClassVar[tuple[str, ...]] = LOSSES["lightgbm"]
     packages: ClassVar[tuple[str, ...]] = ("lightgbm",)
     largest_grade: ClassVar[float] = 30
     suffix: ClassVar[str] = ".txt"
-
-    _booster: Any = field(default=None, init=False)
 
     def library_parameters(self) -> dict[str, Any]:
         """The parameters LightGBM is called with."""
@@ -45,13 +44,12 @@ class LightGBMScorer(BoostedScorer):
             "verbosity": -1,
         } | self.native
 
-    def _train(self, train: Prepared, validation: Prepared, after_round: AfterRound) -> int:
-        if any((part.relevance != np.round(part.relevance)).any() for part in (train, validation)):
+    def _boosted(self, train: Queries, validation: Queries, after_round: AfterRound) -> tuple[Any, int]:
+        if any((part.need_relevance() % 1).any() for part in (train, validation)):
             raise DataError("LightGBM needs whole relevance grades (0, 1, 2, …); CatBoost and a net accept any")
         parameters = self.library_parameters()
-        dataset = lightgbm.Dataset(train.matrix, train.relevance, group=train.n_items, params=parameters)
-        held = dataset.create_valid(validation.matrix, validation.relevance, group=validation.n_items)
-
+        dataset = lightgbm.Dataset(train.features, train.relevance, group=train.n_items, params=parameters)
+        held = dataset.create_valid(validation.features, validation.relevance, group=validation.n_items)
         seen: list[float] = []
 
         def watch(env: CallbackEnv) -> None:
@@ -61,15 +59,15 @@ class LightGBMScorer(BoostedScorer):
                 raise EarlyStopException(int(np.argmax(seen)), results)
 
         stop = lightgbm.early_stopping(self.patience, first_metric_only=True, verbose=False)
-        self._booster = lightgbm.train(parameters, dataset, self.rounds, valid_sets=[held], callbacks=[watch, stop])
-        self._booster.free_dataset()
-        return int(self._booster.best_iteration)
+        booster = lightgbm.train(parameters, dataset, self.rounds, valid_sets=[held], callbacks=[watch, stop])
+        booster.free_dataset()
+        return booster, int(booster.best_iteration)
 
-    def _predict(self, matrix: FeatureMatrix) -> Any:
-        return self._booster.predict(matrix, num_threads=self.threads)
+    def _predict(self, matrix: Any) -> Any:
+        return self._model.predict(matrix, num_threads=self.threads)
 
     def _write(self, file: Path) -> None:
-        self._booster.save_model(file, num_iteration=self._booster.best_iteration)
+        self._model.save_model(file, num_iteration=self._model.best_iteration)
 
-    def _read(self, file: Path) -> None:
-        self._booster = lightgbm.Booster(model_file=file)
+    def _read(self, file: Path) -> Any:
+        return lightgbm.Booster(model_file=file)

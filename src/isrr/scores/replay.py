@@ -19,13 +19,7 @@ Shape = tuple[int, int]  # queries, longest list
 
 
 class Replay:
-    """Steps over batches of queries on a CUDA device.
-
-    Args:
-        queries: What to train on.
-        step: Takes one step on a batch, in device operations alone.
-        noise: Where the step's noise comes from.
-    """
+    """Steps over batches of queries on a CUDA device, each in device operations alone, with noise from a generator."""
 
     def __init__(self, queries: DeviceQueries, step: Callable[[Batch], None], noise: Generator) -> None:
         self._queries = queries

@@ -12,25 +12,34 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from types import FrameType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError, MissingExtraError, ScorerError
 from isrr.gains import ndcg
-from isrr.scores.features import FeatureMatrix, Normalize, feature_matrix
-from isrr.scores.learnt import share_in
-from isrr.scores.manifest import Manifest, keep_model, read_manifest, versions, write_manifest
+from isrr.scores.features import Normalize, feature_matrix, refuse_constant, refuse_gaps
+from isrr.scores.learnt import sample_of, share_in
+from isrr.scores.manifest import keep_model, read_manifest, write_manifest
 
 # Called with (rounds or epochs done, of how many at most, NDCG@5 on the validation set so far).
 TrainingProgress = Callable[[int, int, float], None]
+
+
+class Terms(NamedTuple):
+    """Where a training keeps what it learns, whom it tells, and whether somebody wants it to stop."""
+
+    folder: Path | None
+    progress: TrainingProgress | None
+    interrupted: Callable[[], bool]
+
 
 _HOME = {
     "catboost": ("isrr.scores.catboost", "CatBoostScorer", "catboost"),
@@ -52,8 +61,10 @@ class Scorer(ABC):
         losses: Names of the losses it can be trained with; the first is the default.
         packages: What it needs installed; their versions are stored with it.
         suffix: How the name of its model file ends.
+        takes_gaps: Whether features may be missing (NaN).
         seed: Seed of all chance in training.
         normalize: How features are normalised, "none" or "query".
+        loss: What is trained for; empty takes the first of `losses`.
         n_features: Features trained on; None before training.
         feature_names: Their names; empty where they had none.
         validation_ndcg: Mean NDCG@5 over the validation queries; NaN before training.
@@ -62,19 +73,26 @@ class Scorer(ABC):
     """
 
     kind: ClassVar[str]
-    losses: ClassVar[tuple[str, ...]]
+    losses: ClassVar[tuple[str, ...]] = ("",)
     packages: ClassVar[tuple[str, ...]]
     suffix: ClassVar[str]
+    takes_gaps: ClassVar[bool] = True
 
     seed: int = 0
     normalize: Normalize = "none"
+    loss: str = ""
     n_features: int | None = field(default=None, init=False)
     feature_names: tuple[str, ...] = field(default=(), init=False)
     validation_ndcg: float = field(default=float("nan"), init=False)
     history: dict[str, Any] = field(default_factory=dict, init=False)
     learnt_from: str = field(default="", init=False)
+    _model: Any = field(default=None, init=False)
 
-    @abstractmethod
+    def __post_init__(self) -> None:
+        self.loss = self.loss or self.losses[0]
+        if self.loss not in self.losses:
+            raise ValueError(f"{self.kind} has no loss {self.loss!r}; expected one of {', '.join(self.losses)}")
+
     def fit(
         self,
         train: Queries,
@@ -94,12 +112,22 @@ class Scorer(ABC):
         Raises:
             TrainingInterruptedError: After Ctrl-C, when what was learnt so far is in place.
         """
+        learnt = self._prepared(train)
+        refuse_constant(learnt)
+        watched = self._prepared(validation, learnt.features.shape[1], train.feature_names)  # type: ignore[union-attr]
+        self._model, self.n_features, self.validation_ndcg, self.history = None, None, float("nan"), {}
+        self.feature_names, self.learnt_from = train.feature_names, sample_of([train, validation])
+        with interruptible() as interrupted:
+            stopped = self._train(
+                learnt, watched, Terms(None if folder is None else Path(folder), progress, interrupted)
+            )
+        if stopped:
+            raise TrainingInterruptedError(f"training stopped {stopped}")
+        return self
 
     def score(self, queries: Queries) -> FloatArray:
         """Raw scores, one per item, in the caller's row order; features that have names may come in any order."""
-        matrix = feature_matrix(queries, self.normalize, self._fitted(), self.feature_names)
-        scores: FloatArray = queries.in_caller_order(np.asarray(self._predict(matrix), np.float64))
-        return scores
+        return self._scores(self._prepared(queries, self._fitted(), self.feature_names))
 
     def share_learnt_from(self, queries: Queries) -> float:
         """Estimate which share of the queries trained the scorer or told it when to stop."""
@@ -116,16 +144,14 @@ class Scorer(ABC):
         """Read back what `save` wrote."""
         path = Path(folder)
         manifest = read_manifest(path)
-        if manifest.kind != cls.kind:
-            raise ScorerError(f"{path}: holds a scorer of kind {manifest.kind!r}, not {cls.kind!r}")
+        if manifest["kind"] != cls.kind:
+            raise ScorerError(f"{path}: holds a scorer of kind {manifest['kind']!r}, not {cls.kind!r}")
         try:
-            scorer = cls(**manifest.parameters)
-            scorer.n_features = manifest.n_features
-            scorer.feature_names = tuple(manifest.feature_names)
-            scorer.validation_ndcg = float(manifest.validation_ndcg)
-            scorer.history = manifest.history
-            scorer.learnt_from = manifest.learnt_from
-            scorer._read(path / manifest.model)
+            scorer = cls(**manifest["parameters"])
+            scorer._model = scorer._read(path / manifest["model"])
+            for name in ("n_features", "validation_ndcg", "history", "learnt_from"):
+                setattr(scorer, name, manifest[name])
+            scorer.feature_names = tuple(manifest["feature_names"])
         except Exception as error:
             reason = " ".join(str(error).split())
             raise ScorerError(f"{path}: cannot be loaded as a {cls.kind} scorer: {reason}") from error
@@ -134,7 +160,9 @@ class Scorer(ABC):
     def _write_manifest(self, folder: Path, model: str, digest: str) -> None:
         checkpoints = [c for c in self.history.get("checkpoints", []) if (folder / c["file"]).is_file()]
         held = {"checkpoints": checkpoints} if checkpoints else {}
-        manifest = Manifest(
+        write_manifest(
+            folder,
+            self.packages,
             kind=self.kind,
             parameters={f.name: getattr(self, f.name) for f in fields(self) if f.init},
             n_features=self._fitted(),
@@ -144,11 +172,19 @@ class Scorer(ABC):
             model=model,
             sha256=digest,
             history={k: v for k, v in self.history.items() if k != "checkpoints"} | held,
-            versions=versions(*self.packages),
             learnt_from=self.learnt_from,
-            feature_names=list(self.feature_names),
+            feature_names=self.feature_names,
         )
-        write_manifest(manifest, folder)
+
+    def _prepared(self, queries: Queries, n_features: int | None = None, names: tuple[str, ...] = ()) -> Queries:
+        """The same queries, their features normalised, in the scorer's order."""
+        if not self.takes_gaps:
+            refuse_gaps(queries)
+        return replace(queries, features=feature_matrix(queries, self.normalize, n_features, names))
+
+    def _scores(self, prepared: Queries) -> FloatArray:
+        scores: FloatArray = prepared.in_caller_order(np.asarray(self._predict(prepared.features), np.float64))
+        return scores
 
     def _fitted(self) -> int:
         if self.n_features is None:
@@ -156,13 +192,20 @@ class Scorer(ABC):
         return self.n_features
 
     @abstractmethod
-    def _predict(self, matrix: FeatureMatrix) -> Any: ...
+    def _train(self, train: Queries, validation: Queries, terms: Terms) -> str:
+        """Train on prepared queries; where that was interrupted, say after what, and what is kept."""
 
     @abstractmethod
-    def _write(self, file: Path) -> None: ...
+    def _predict(self, matrix: Any) -> Any:
+        """What the model makes of the features."""
 
     @abstractmethod
-    def _read(self, file: Path) -> None: ...
+    def _write(self, file: Path) -> None:
+        """Write the model."""
+
+    @abstractmethod
+    def _read(self, file: Path) -> Any:
+        """The model that `_write` wrote."""
 
 
 def scorer_class(kind: str) -> Any:
@@ -176,12 +219,8 @@ def scorer_class(kind: str) -> Any:
 
 
 def load_scorer(folder: str | PathLike[str]) -> Scorer:
-    """Load a saved scorer of any kind. Nothing is unpickled.
-
-    Args:
-        folder: A folder written by `Scorer.save` or by training.
-    """
-    kind = read_manifest(Path(folder)).kind
+    """Load a scorer of any kind from a folder written by `Scorer.save` or by training. Nothing is unpickled."""
+    kind = read_manifest(Path(folder))["kind"]
     if kind not in _HOME:
         raise ScorerError(f"{folder}: holds a scorer of kind {kind!r}; there are {', '.join(KINDS)}")
     loaded: Scorer = scorer_class(kind).load(folder)

@@ -36,13 +36,7 @@ LEDGER = "ledger.jsonl"
 
 @dataclass(frozen=True)
 class Finished:
-    """A point of the grid that was trained.
-
-    Attributes:
-        point: Its parameters.
-        validation_ndcg: Mean NDCG@5 over the validation queries.
-        seconds: Time it took.
-    """
+    """A point of the grid that was trained: its parameters, mean NDCG@5 over the validation queries, and its time."""
 
     point: Point
     validation_ndcg: float
@@ -58,7 +52,6 @@ def search(
     grid: Mapping[str, Sequence[Any]] = PAPER_GRID,
     settings: Mapping[str, Any] | None = None,
     progress: TrainingProgress | None = None,
-    round_progress: TrainingProgress | None = None,
 ) -> list[Finished]:
     """Train a scorer at each point of a grid; the best is left in the folder, where `load_scorer` finds it.
 
@@ -70,7 +63,6 @@ def search(
         grid: Values of each parameter; all combinations are tried.
         settings: Parameters that stay the same.
         progress: Called with (points done, of how many, best NDCG@5 so far).
-        round_progress: Handed on to each training.
 
     Returns:
         All points, finished now or before, in grid order.
@@ -81,19 +73,20 @@ def search(
     path, fixed = Path(folder), dict(settings or {})
     path.mkdir(parents=True, exist_ok=True)
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-    ledger = _Ledger(path / LEDGER, _heading(make, fixed, train, validation))
-    done = {_key(entry.point): entry for entry in ledger.entries}
-    best = max((entry.validation_ndcg for entry in ledger.entries), default=-1.0)
+    ledger = path / LEDGER
+    done = {_key(entry.point): entry for entry in _entries(ledger, _heading(make, fixed, train, validation))}
+    best = max((entry.validation_ndcg for entry in done.values()), default=-1.0)
     try:
         for point in points:
             if _key(point) not in done:
                 started = perf_counter()
-                scorer = make(**fixed, **point).fit(train, validation, progress=round_progress)
+                scorer = make(**fixed, **point).fit(train, validation)
                 if scorer.validation_ndcg > best:
                     scorer.save(path)
                     best = scorer.validation_ndcg
                 entry = Finished(point, scorer.validation_ndcg, round(perf_counter() - started, 3))
-                ledger.append(entry)
+                with ledger.open("a", encoding="utf-8") as stream:
+                    stream.write(json.dumps(asdict(entry)) + "\n")
                 done[_key(point)] = entry
             if progress:
                 progress(sum(_key(other) in done for other in points), len(points), best)
@@ -104,30 +97,18 @@ def search(
     return [done[_key(point)] for point in points]
 
 
-class _Ledger:
-    """Finished points on disk, a line each, below a line that says which search they belong to."""
-
-    def __init__(self, file: Path, heading: dict[str, Any]) -> None:
-        self.file = file
-        self.entries: list[Finished] = []
-        if file.exists():
-            found = read_json_lines(file)
-            if found and found[0] != heading:
-                raise ScorerError(
-                    f"{file}: belongs to another search ({_difference(found[0], heading)}); use another folder"
-                )
-            try:
-                self.entries = [Finished(**line) for line in found[1:]]
-            except TypeError:
-                raise ScorerError(f"{file}: damaged; remove it to start a new search") from None
-        # A line cut off by a kill goes.
-        lines = [heading, *map(asdict, self.entries)]
-        write_atomically(file, "".join(json.dumps(line) + "\n" for line in lines).encode())
-
-    def append(self, entry: Finished) -> None:
-        self.entries.append(entry)
-        with self.file.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(asdict(entry)) + "\n")
+def _entries(ledger: Path, heading: dict[str, Any]) -> list[Finished]:
+    """What a ledger has under its heading; it is begun, or freed of a line that a kill has cut off."""
+    found = read_json_lines(ledger) if ledger.exists() else []
+    if found and found[0] != heading:
+        raise ScorerError(f"{ledger}: belongs to another search ({_difference(found[0], heading)}); use another folder")
+    try:
+        entries = [Finished(**line) for line in found[1:]]
+    except TypeError:
+        raise ScorerError(f"{ledger}: damaged; remove it to start a new search") from None
+    lines = [heading, *map(asdict, entries)]
+    write_atomically(ledger, "".join(json.dumps(line) + "\n" for line in lines).encode())
+    return entries
 
 
 def _heading(make: Any, settings: dict[str, Any], train: Queries, validation: Queries) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """XGBoost: rank:ndcg, or regression on the grades."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import xgboost
 
-from isrr.scores.boosted import AfterRound, BoostedScorer, Prepared
-from isrr.scores.features import FeatureMatrix
+from isrr.data.queries import Queries
+from isrr.scores import LOSSES
+from isrr.scores.boosted import AfterRound, BoostedScorer
 
 
 @dataclass(kw_only=True, repr=False)
@@ -15,12 +16,10 @@ class XGBoostScorer(BoostedScorer):
     """Boosted trees by XGBoost; parameters as in `BoostedScorer`."""
 
     kind: ClassVar[str] = "xgboost"
-    losses: ClassVar[tuple[str, ...]] = ("rank:ndcg", "reg:squarederror")
+    losses: ClassVar[tuple[str, ...]] = LOSSES["xgboost"]
     packages: ClassVar[tuple[str, ...]] = ("xgboost",)
     largest_grade: ClassVar[float] = 31
     suffix: ClassVar[str] = ".json"
-
-    _booster: Any = field(default=None, init=False)
 
     def library_parameters(self) -> dict[str, Any]:
         """The parameters XGBoost is called with."""
@@ -36,33 +35,35 @@ class XGBoostScorer(BoostedScorer):
         }
         return parameters | ({"nthread": self.threads} if self.threads else {}) | self.native
 
-    def _train(self, train: Prepared, validation: Prepared, after_round: AfterRound) -> int:
+    def _boosted(self, train: Queries, validation: Queries, after_round: AfterRound) -> tuple[Any, int]:
         def after_iteration(_self: Any, _model: Any, epoch: int, evals_log: Any) -> bool:
             return after_round(epoch + 1, float(evals_log["validation"]["ndcg@5"][-1]))
 
         watch = type("Watch", (xgboost.callback.TrainingCallback,), {"after_iteration": after_iteration})
-        dataset = xgboost.QuantileDMatrix(train.matrix, train.relevance, group=train.n_items, max_bin=self.max_bin)
-        held = xgboost.QuantileDMatrix(
-            validation.matrix, validation.relevance, group=validation.n_items, max_bin=self.max_bin, ref=dataset
-        )
+
+        def matrix(part: Queries, ref: Any = None) -> Any:
+            return xgboost.QuantileDMatrix(
+                part.features, part.relevance, group=part.n_items, max_bin=self.max_bin, ref=ref
+            )
+
+        dataset = matrix(train)
         stop = xgboost.callback.EarlyStopping(rounds=self.patience, metric_name="ndcg@5", maximize=True)
         booster = xgboost.train(
             self.library_parameters(),
             dataset,
             self.rounds,
-            evals=[(held, "validation")],
+            evals=[(matrix(validation, dataset), "validation")],
             callbacks=[stop, watch()],
             verbose_eval=False,
         )
         kept = int(booster.best_iteration) + 1
-        self._booster = booster[:kept]
-        return kept
+        return booster[:kept], kept
 
-    def _predict(self, matrix: FeatureMatrix) -> Any:
-        return self._booster.inplace_predict(matrix)
+    def _predict(self, matrix: Any) -> Any:
+        return self._model.inplace_predict(matrix)
 
     def _write(self, file: Path) -> None:
-        self._booster.save_model(file)
+        self._model.save_model(file)
 
-    def _read(self, file: Path) -> None:
-        self._booster = xgboost.Booster({"nthread": self.threads} if self.threads else None, model_file=file)
+    def _read(self, file: Path) -> Any:
+        return xgboost.Booster({"nthread": self.threads} if self.threads else None, model_file=file)

@@ -24,6 +24,6 @@ GRADIENTS: dict[str, Gradient] = {
     "plrank": partial(gradient.expected_dcg_gradient, rule=gradient.PL_RANK_3),
     "policy-gradient": partial(gradient.expected_dcg_gradient, rule=gradient.POLICY),
     "placement-policy-gradient": partial(gradient.expected_dcg_gradient, rule=gradient.PLACEMENT),
-    "stochasticrank": stochasticrank.stochasticrank,
+    "stochasticrank": partial(stochasticrank.stochasticrank, noise="gumbel"),
     "stochasticrank-normal": partial(stochasticrank.stochasticrank, noise="normal"),
 }

@@ -10,39 +10,21 @@ Wang et al., "The LambdaLoss Framework for Ranking Metric Optimization", CIKM 20
 
 from math import log
 
-import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from isrr.parallel import over_queries
-from isrr.scores._loss_kernels import sum_pairs
 from isrr.scores.losses.draws import discounts
 
 
 def lambdaloss(
-    scores: Tensor, gains: Tensor, mask: Tensor, k: int, n_draws: int = 0, generator: Generator | None = None
+    scores: Tensor, gains: Tensor, mask: Tensor, k: int, n_draws: int, generator: Generator | None
 ) -> Tensor:
     """The direction that lowers the loss fastest; arguments as in `isrr.scores.losses`, draws and generator unused.
 
-    A `k` of at least the longest list leaves nothing cut.
+    All pairs at once, or those within the band. A `k` of at least the longest list leaves nothing cut.
     """
-    pulls = on_host if scores.device.type == "cpu" else on_device
-    return pulls(scores.detach(), gains, mask, k) / log(2)
-
-
-def on_host(scores: Tensor, gains: Tensor, mask: Tensor, k: int) -> Tensor:
-    """Pair by pair in one compiled loop, on several threads."""
-    reach = min(k, scores.shape[1] - 1)
-    precise = scores.double()
-    out, step = torch.zeros_like(precise), _steps(k, reach, precise).numpy()
-    columns = precise.numpy(), gains.double().numpy(), mask.numpy(), step
-    starts = np.arange(len(scores) + 1) * (1 + scores.shape[1] * (8 + reach) // 32)  # blocks of some milliseconds
-    over_queries(lambda start, stop: sum_pairs(*columns, start, stop, out.numpy()), starts)
-    return out.to(scores.dtype)
-
-
-def on_device(scores: Tensor, gains: Tensor, mask: Tensor, k: int) -> Tensor:
-    """All pairs at once, or those within the band, in tensor operations."""
+    dtype = scores.dtype
+    scores = scores.detach().double() if scores.device.type == "cpu" else scores.detach()
     n_items = scores.shape[1]
     order = scores.masked_fill(~mask, -torch.inf).sort(dim=1, descending=True, stable=True).indices
     score, gain, inside = scores.gather(1, order), gains.to(scores.dtype).gather(1, order), mask.gather(1, order)
@@ -62,7 +44,7 @@ def on_device(scores: Tensor, gains: Tensor, mask: Tensor, k: int) -> Tensor:
     gap = gain[:, :, None] - other_gain
     losing = torch.sigmoid((other_score - score[:, :, None]) * gap.sign())
     pull = (weight * gap * losing * other_inside).sum(2) * inside
-    return torch.empty_like(pull).scatter_(1, order, pull)
+    return torch.empty_like(pull).scatter_(1, order, pull).to(dtype) / log(2)
 
 
 def _steps(k: int, reach: int, like: Tensor) -> Tensor:

@@ -24,19 +24,9 @@ _AT_ONCE = {"cpu": 1 << 20, "cuda": 1 << 28}
 
 
 def stochasticrank(
-    scores: Tensor,
-    gains: Tensor,
-    mask: Tensor,
-    k: int,
-    n_draws: int,
-    generator: Generator | None = None,
-    noise: Noise = "gumbel",
+    scores: Tensor, gains: Tensor, mask: Tensor, k: int, n_draws: int, generator: Generator | None, noise: Noise
 ) -> Tensor:
-    """Estimate the gradient of expected DCG@k with respect to the scores; arguments as in `isrr.scores.losses`.
-
-    Args:
-        noise: Standard "gumbel" or "normal" noise on each score.
-    """
+    """Estimate the gradient of expected DCG@k under standard noise; arguments as in `isrr.scores.losses`."""
     leading = _gumbel_leaders if noise == "gumbel" else _normal_leaders
     scores = scores.detach() - scores.detach().masked_fill(~mask, -torch.inf).amax(1, True)
     at_once = max(1, _AT_ONCE[scores.device.type] // (scores.numel() * k))
