@@ -13,6 +13,15 @@ FIRST_RESULT = """
 from isrr import GPLRanker, Queries, evaluate
 evaluate(Queries.from_arrays(scores=[2.0, 1.0, 0.0], relevance=[0, 2, 1], group=[3]), [GPLRanker()])
 """
+CALIBRATION = """
+import numpy as np
+from isrr import Queries, calibrate
+
+rng = np.random.default_rng(20230)
+grades = rng.choice(3, 2_400)
+queries = Queries.from_arrays(scores=grades + rng.normal(size=2_400), relevance=grades, group=[24] * 100)
+calibrate(queries, "ndcg@5 >= 80% of deterministic")
+"""
 ONE_LIST = """
 from isrr import GPLRanker
 print(GPLRanker().rank([0.3, 2.0, 1.1], query_id="q7", session="u42", k=3))
@@ -40,6 +49,11 @@ def later_process(code):
 def test_a_later_process_gets_its_first_result_without_a_compiler():
     loaded = later_process(FIRST_RESULT + LOADED).split()
     assert not {*COMPILER, "pyarrow", "urllib.request", "difflib"} & {*loaded}
+
+
+def test_a_later_process_calibrates_without_a_compiler():
+    loaded = later_process(CALIBRATION + LOADED).split()
+    assert not {*COMPILER, "scipy.optimize"} & {*loaded}
 
 
 def test_a_kernel_that_makes_arrays_is_loaded_without_a_compiler_too():
