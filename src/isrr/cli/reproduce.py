@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -141,5 +140,7 @@ class _Clock:
         place = f"{len(seconds) + 1} of {len(seconds) + n_left}"
         if not seconds:
             return place
+        from statistics import fmean
+
         ahead = sum(n * fmean(self.taken.get(result, seconds)) for result, n in self.left.items())
         return f"{place}, about {ahead / 60:.0f} min left"
