@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -32,7 +33,7 @@ calibrate(Queries.from_arrays(scores=scores, relevance=relevance, group=[24] * 4
 BARE = """
 import numpy as np
 from numba import njit
-@njit
+@njit(cache=True)
 def doubled(x):
     return 2.0 * x
 doubled(1.0)
@@ -41,17 +42,13 @@ doubled(1.0)
 
 def rows() -> list[dict]:
     """Seconds of whole processes, then microseconds per query and temperature on one thread."""
-    bare = _process(BARE, times=3)
     found = []
+    whens = ("after installing", "of a later process")
+    floors = _first_and_later(BARE)
     for name, code in (("result", FIRST), ("calibration", CALIBRATION)):
-        with tempfile.TemporaryDirectory() as cache:
-            first = _process(code, cache)
-            later = _process(code, cache, times=3)
-        beside = "Python, numba and a kernel of one line beside"
-        for what, ours in ((f"first {name} after installing", first), (f"first {name} of a later process", later)):
-            found.append(
-                {"what": f"{what}; {beside}", "ours": ours, "baseline": bare, "ratio": bare / ours, "unit": "s"}
-            )
+        for when, ours, floor in zip(whens, _first_and_later(code), floors, strict=True):
+            what = f"first {name} {when}; Python, numba and a kernel of one line beside"
+            found.append({"what": what, "ours": ours, "baseline": floor, "ratio": floor / ours, "unit": "s"})
     for n_items in (24, 120):
         queries = judged(600, n_items)
         floor = _exponentials(queries.need_scores()) / len(queries)
@@ -62,12 +59,16 @@ def rows() -> list[dict]:
     return found
 
 
-def _process(code: str, cache: str | None = None, times: int = 1) -> float:
-    chosen = {} if cache is None else {"NUMBA_CACHE_DIR": cache}
-    return min(
-        _seconds(lambda: subprocess.run([sys.executable, "-c", code], env={**os.environ, **chosen}, check=True))
-        for _ in range(times)
-    )
+def _first_and_later(code: str) -> tuple[float, float]:
+    """Seconds of a process that has to compile its kernels, and the least of five that find them compiled."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "script.py"
+        script.write_text(code)
+        environment = {**os.environ, "NUMBA_CACHE_DIR": folder}
+        seconds = [
+            _seconds(lambda: subprocess.run([sys.executable, script], env=environment, check=True)) for _ in range(6)
+        ]
+    return seconds[0], min(seconds[1:])
 
 
 def _evaluation(queries, temperature: float) -> float:

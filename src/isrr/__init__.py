@@ -4,7 +4,6 @@ Names are resolved on first use, so that importing the package costs next to not
 """
 
 from importlib import import_module
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -106,7 +105,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return _version("isrr")
+        from importlib.metadata import version
+
+        return version("isrr")
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'isrr' has no attribute {name!r}")

@@ -4,12 +4,15 @@ Ctrl-C while it is still being loaded is one line, too, and a service that is to
 ended by it.
 """
 
+import atexit
+import gc
 import signal
 import sys
 
 
 def main() -> None:
     """Load the command line and run it."""
+    atexit.register(gc.freeze)  # at its end, Python would search everything that was loaded for garbage, twice
     if sys.argv[1:2] == ["serve"]:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:

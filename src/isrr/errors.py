@@ -16,10 +16,6 @@ Failing to certify is no error at all: it is an outcome, `isrr.Abstention`.
 import json
 import reprlib
 from collections.abc import Iterable
-from difflib import get_close_matches
-from importlib import metadata
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 
 class IsrrError(Exception):
@@ -92,6 +88,10 @@ class MissingExtraError(IsrrError, ImportError):
 
 def install_command(extra: str) -> str:
     """The command that installs an extra, from the same clone that isrr was installed from, if it was."""
+    from importlib import metadata
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
     try:
         record = json.loads(metadata.distribution("isrr").read_text("direct_url.json") or "{}")
     except metadata.PackageNotFoundError:
@@ -109,6 +109,8 @@ def did_you_mean(wanted: str, known: Iterable[str]) -> str:
         >>> did_you_mean("margins", ["price", "Margin"])
         "; did you mean 'Margin'?"
     """
+    from difflib import get_close_matches
+
     by_lower = {name.lower(): name for name in reversed(list(known))}
     close = get_close_matches(wanted.lower(), by_lower, 1, 0.7)
     return f"; did you mean {by_lower[close[0]]!r}?" if close else ""

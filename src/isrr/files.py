@@ -7,7 +7,6 @@ import errno
 import glob
 import json
 import os
-import secrets
 import stat
 import tempfile
 import time
@@ -40,7 +39,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _renaming(path: str | os.PathLike[str], target: Path) -> Iterator[Path]:
-    partial = target.parent / f".{target.name}.{secrets.token_hex(4)}.tmp"
+    partial = target.parent / f".{target.name}.{os.urandom(4).hex()}.tmp"
     _clean_up(target)
     with _naming(path):
         mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None

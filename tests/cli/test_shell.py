@@ -216,3 +216,19 @@ def test_kernels_are_compiled_beside_a_first_command_once(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/usr/bin/uwsgi")
     assert ahead.compile_beside()
     assert not ahead._beside
+
+
+def test_the_help_loads_nothing_that_computes_or_asks_the_installation():
+    code = "import sys; sys.argv = ['isrr', '--help']; from isrr.__main__ import main\n"
+    code += "try: main()\nexcept SystemExit: print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = done.stdout.splitlines()[-1].split()
+    assert "isrr.cli.main" in loaded
+    assert not {"numpy", "numba", "pyarrow", "pydantic", "importlib.metadata", "statistics", "secrets"} & {*loaded}
+
+
+def test_a_command_ends_without_a_search_for_garbage():
+    code = "import atexit, gc, sys; atexit.register(lambda: print(gc.get_freeze_count() > 10_000))\n"
+    code += "sys.argv = ['isrr', '--version']; from isrr.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "True"

@@ -5,7 +5,6 @@ import platform
 import re
 import sys
 from collections.abc import Iterator
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -38,11 +37,12 @@ def doctor(as_json: AsJson = False, compile_now: CompileNow = False) -> None:
 
 def _findings() -> dict[str, Any]:
     """What is told, as plain values; what is unknown or missing is None."""
+    import isrr
     from isrr.parallel import available_cores, threads
 
     core, extras = _requirements()
     return {
-        "isrr": metadata.version("isrr"),
+        "isrr": isrr.__version__,
         "python": platform.python_version(),
         "executable": sys.executable,
         "platform": platform.platform(),
@@ -79,9 +79,11 @@ def _listed(packages: dict[str, str | None]) -> str:
 
 def _requirements() -> tuple[list[str], dict[str, list[str]]]:
     """What isrr needs, and what each extra adds, from its own metadata."""
+    from importlib.metadata import requires
+
     core: list[str] = []
     extras: dict[str, list[str]] = {}
-    for requirement in metadata.requires("isrr") or []:
+    for requirement in requires("isrr") or []:
         name, extra = re.match(r"[\w.-]+", requirement), re.search(r"extra == ['\"](.+?)['\"]", requirement)
         assert name is not None, requirement
         (core if extra is None else extras.setdefault(extra[1], [])).append(name[0])
@@ -90,9 +92,11 @@ def _requirements() -> tuple[list[str], dict[str, list[str]]]:
 
 
 def _version(package: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
+        return version(package)
+    except PackageNotFoundError:
         return None
 
 

@@ -7,7 +7,6 @@ unless the data or the settings are others.
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -100,6 +99,8 @@ def _jobs(
 
 def _work(jobs: dict[str, list["Job"]], folder: Path) -> None:
     """Do what is not remembered, saying how much is left, and draw each result when its pieces are there."""
+    from statistics import fmean
+
     from isrr.experiments.result import draw
 
     left = {result: sum(job.remembered() is None for job in pieces) for result, pieces in jobs.items()}

@@ -25,6 +25,7 @@ from isrr.errors import DataError
 from isrr.parallel import Progress
 from isrr.promises.promise import INEXACTNESS
 from isrr.ranker.gpl import GPLRanker
+from isrr.scores.isotonic import isotonic_blocks
 
 LARGE_ANCHOR = 0.8  # where more than this would be needed, it is impressions that are too few
 MOST_UNITS = 200_000  # units whose losses are kept one by one; beyond that, blocks of them are averaged
@@ -153,8 +154,6 @@ def gains(found: Impressions) -> FloatArray:
 
     A fit without a guarantee: it chooses among rankers that are certified already.
     """
-    from scipy.optimize import isotonic_regression
-
     k, lists = found.rules.k, found.lists
     times = np.bincount(found.list_of, minlength=len(lists)).astype(np.float64)
     logged = logged_placement(found.loggers, found.logger_of, lists, k)[found.row, found.place]
@@ -164,8 +163,8 @@ def gains(found: Impressions) -> FloatArray:
     shown = np.bincount(which, np.repeat(times, lists.n_items))
     clicked = np.bincount(which, per_row)
     seen = shown > 0
-    fit = isotonic_regression(clicked[seen] / shown[seen], weights=shown[seen]).x
-    return np.asarray(np.interp(scores, scores[seen], fit)[which])
+    fitted = isotonic_blocks(clicked[seen] / shown[seen], shown[seen]).fitted
+    return np.asarray(np.interp(scores, scores[seen], fitted)[which])
 
 
 def with_gains(found: Impressions, most: int) -> tuple[Queries, FloatArray]:

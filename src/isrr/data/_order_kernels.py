@@ -212,11 +212,10 @@ def sum_largest(offsets, values, factors, largest, start, stop, out):
         out[q] = total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def hash_queries(offsets, keys, first, second):
+@kernel
+def hash_queries(offsets, keys, first, second, sums):
     # first, second (n_rows,)       columns of numbers; an empty one is left out
-    # sums          (n_queries, 2)  over its rows, of hashes of (key, first, second): the order of rows is no matter
-    sums = np.zeros((keys.size, 2), np.uint64)
+    # sums          (n_queries, 2)  adds hashes of (key, first, second) over its rows: the order of rows is no matter
     for q in range(keys.size):
         for row in range(offsets[q], offsets[q + 1]):
             name = mix(keys[q] + GOLDEN)
@@ -226,7 +225,6 @@ def hash_queries(offsets, keys, first, second):
                 name = mix(name ^ _bits(second[row])) + GOLDEN
             sums[q, 0] += mix(name)
             sums[q, 1] += mix(name ^ GOLDEN)
-    return sums
 
 
 @kernel

@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from isrr.counting import percent
-from isrr.data._order_kernels import hash_queries
+from isrr.data.ordering import query_hashes
 from isrr.data.queries import Queries
 
 _CLICKS = re.compile(r"click|purchase|conver|bought|order(s|ed)$|cart|booking|booked", re.IGNORECASE)
@@ -50,6 +50,6 @@ def _repeated_lists(queries: Queries) -> float:
     if queries.items is None:
         return 0.0
     codes = queries.items.by_appearance()[1].astype(np.float64)
-    sums = hash_queries(queries.offsets, np.zeros(len(queries), np.uint64), codes, np.empty(0))
+    sums = query_hashes(queries.offsets, np.zeros(len(queries), np.uint64), codes, np.empty(0))
     long = sums[queries.n_items > 1]
     return 1.0 - len(np.unique(long, axis=0)) / len(long) if len(long) else 0.0

@@ -78,6 +78,15 @@ def repeats(offsets: NDArray[np.int64], items: Ids) -> NDArray[np.int64]:
     return np.delete(rows, first)
 
 
+def query_hashes(
+    offsets: NDArray[np.int64], keys: NDArray[np.uint64], first: NDArray[np.float64], second: NDArray[np.float64]
+) -> NDArray[np.uint64]:
+    """Two hashes per query, of its key and of its rows in any order, (n_queries, 2); an empty column is left out."""
+    sums = np.zeros((keys.size, 2), np.uint64)
+    _order_kernels.hash_queries(offsets, keys, first, second, sums)
+    return sums
+
+
 def sum_largest(
     offsets: NDArray[np.int64], values: NDArray[np.float64], factors: NDArray[np.float64]
 ) -> NDArray[np.float64]:

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isrr.counting import counted
-from isrr.data._order_kernels import count_tied, hash_queries
+from isrr.data._order_kernels import count_tied
 from isrr.data.grouping import Grouping
 from isrr.data.identifiers import Coded, Ids, identifier_keys, joined_groups, joined_identifiers
 from isrr.data.numbers import LARGEST, finite, numbers
 from isrr.data.numbers import features as as_features
-from isrr.data.ordering import Ties, falling_order, order_with_ties, repeats, sum_largest
+from isrr.data.ordering import Ties, falling_order, order_with_ties, query_hashes, repeats, sum_largest
 from isrr.data.ragged import Ragged, chosen_lists, joined_lists, rows_within
 from isrr.errors import DataError, did_you_mean
 from isrr.parallel import over_queries
@@ -212,7 +212,7 @@ class Queries:
         sums = self._hashes(self.keys, column, self.relevance).sum(axis=0)
         if self.unretrieved is not None:
             offsets, grades = self.unretrieved
-            sums = sums + hash_queries(offsets, self.keys, grades, np.empty(0)).sum(axis=0)
+            sums = sums + query_hashes(offsets, self.keys, grades, np.empty(0)).sum(axis=0)
         return "".join(f"{int(part):016x}" for part in sums)
 
     def content_keys(self, *, judged: bool) -> NDArray[np.uint64]:
@@ -225,8 +225,7 @@ class Queries:
     ) -> NDArray[np.uint64]:
         """Two hashes a query, of its key and of two columns, (n_queries, 2); they add up over queries."""
         columns = (np.empty(0) if column is None else column for column in (first, second))
-        hashes: NDArray[np.uint64] = hash_queries(self.offsets, keys, *columns)
-        return hashes
+        return query_hashes(self.offsets, keys, *columns)
 
     @cached_property
     def coded_groups(self) -> Coded:

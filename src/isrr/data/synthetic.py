@@ -7,8 +7,8 @@ noise) cut so that the grades have the benchmark's proportions. A scorer can lea
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from isrr.data.queries import FloatArray, Queries
 from isrr.data.split import Splits
@@ -85,7 +85,7 @@ class _Law:
         n = shape.n_features
         loadings = rng.normal(size=n) * (rng.random(n) < 1 / 3)
         feature_noise = rng.uniform(0.5, 2.0, n) * np.sqrt(n / 9)
-        cuts = ndtri(np.cumsum(shape.grades)[:-1])  # what is cut into grades is standard normal
+        cuts = scipy.special.ndtri(np.cumsum(shape.grades)[:-1])  # what is cut into grades is standard normal
         return cls(shape, loadings, feature_noise, cuts)
 
     def queries(self, rng: np.random.Generator, start: int, size: int) -> Queries:

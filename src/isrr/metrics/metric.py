@@ -16,7 +16,6 @@ A metric of your own takes a few lines, and works wherever a named one does:
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import partial
 from typing import ClassVar
 
@@ -272,6 +271,8 @@ def metric(name: str, *, gain: Gain = "exponential", discount: Discount = "log2"
     elif name.strip().lower() in PLAIN:
         made = PLAIN[name.strip().lower()](gain, discount)
     else:
+        from difflib import get_close_matches
+
         known = [known.split("(")[0] for known in NAMES]
         close = get_close_matches(name.split("(")[0].lower(), known, 1, 0.5)
         meant = f"; did you mean {NAMES[known.index(close[0])]}?" if close else ""

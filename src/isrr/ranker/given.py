@@ -1,11 +1,11 @@
 """What the kernels of exposure are given: nodes of the integral, ways of weighting the places, and room to work in."""
 
+import math
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import roots_genlaguerre
 
 from isrr.data.queries import FloatArray, IntArray
 from isrr.lanes import WIDTH
@@ -23,9 +23,34 @@ def laguerre_rules() -> tuple[FloatArray, FloatArray]:
     nodes = np.zeros((LAGUERRE_MOST + 1, LAGUERRE_MOST))
     weights = np.zeros_like(nodes)
     for n in range(WIDTH, LAGUERRE_MOST + 1, WIDTH):
-        x, w = roots_genlaguerre(n, 2.0)
-        nodes[n, :n], weights[n, :n] = x, w * np.exp(x) / x**2
+        nodes[n, :n], weights[n, :n] = _laguerre_rule(n)
     return nodes, weights
+
+
+def _laguerre_rule(n: int) -> tuple[FloatArray, FloatArray]:
+    """The n nodes, and their weights times e^t / t².
+
+    The nodes are the roots of Lₙ, the Laguerre polynomial for t² e^{−t}: eigenvalues of a matrix, refined by Newton's
+    method. The weights are (n + 1) e^x / ((n + 2) x Lₙ₋₁(x)²), which is accurate even where e^{−x} is tiny.
+    """
+    i = np.arange(1.0, n)
+    recurrence = np.diag(2.0 * np.arange(n) + 3.0) + np.diag(np.sqrt(i * (i + 2.0)), -1)  # only this half is read
+    x = np.linalg.eigvalsh(recurrence).round(9)  # rounded: the same start whatever the last bits of an eigenvalue
+    for _ in range(2):
+        before, here = _laguerre(n, x)
+        x -= x * here / (n * here - (n + 2) * before)
+    before, _ = _laguerre(n, x)
+    return x, (n + 1) * np.exp(x) / ((n + 2) * x * before**2)
+
+
+def _laguerre(n: int, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Lₙ₋₁(x) and Lₙ(x), each added up from steps between neighbours, as ratios to their values at 0."""
+    step = -x / 3.0
+    before, here = np.ones_like(x), 1.0 + step
+    for i in range(1, n):
+        step = (i * step - x * here) / (i + 3.0)
+        before, here = here, here + step
+    return before * math.comb(n + 1, 2), here * math.comb(n + 2, 2)
 
 
 def joined_weights(asked: FloatArray, promised: FloatArray) -> tuple[FloatArray, IntArray]:

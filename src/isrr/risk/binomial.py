@@ -9,8 +9,8 @@ n = 10⁸; these forms lose about as many as the square of the distance from the
 """
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import betaincc, gammaln, xlog1py, xlogy
 
 from isrr.risk._kernels import LOG_SQRT_2PI
 from isrr.risk.lattice import FloatArray
@@ -19,14 +19,14 @@ from isrr.risk.lattice import FloatArray
 def relative_entropy(a: ArrayLike, b: ArrayLike) -> FloatArray:
     """h(a, b) = a·log(a/b) + (1 − a)·log((1 − a)/(1 − b)) between two coins, b in (0, 1)."""
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    entropy: FloatArray = xlog1py(a, (a - b) / b) + xlog1py(1 - a, (b - a) / (1 - b))
+    entropy: FloatArray = scipy.special.xlog1py(a, (a - b) / b) + scipy.special.xlog1py(1 - a, (b - a) / (1 - b))
     return entropy
 
 
 def cdf(k: FloatArray, n: int, q: ArrayLike) -> FloatArray:
     """P[Bin(n, q) ≤ k] for integers k; 0 below the support, 1 above it."""
     inside = np.clip(k, 0, max(n - 1, 0))
-    tail = betaincc(inside + 1, np.maximum(n - inside, 1), q)
+    tail = scipy.special.betaincc(inside + 1, np.maximum(n - inside, 1), q)
     return np.where(k < 0, 0.0, np.where(k >= n, 1.0, tail))
 
 
@@ -57,4 +57,5 @@ def _log_factorial_rest(k: ArrayLike) -> FloatArray:
     series = u * (1 / 12 - u**2 * (1 / 360 - u**2 * (1 / 1260 - u**2 * (1 / 1680 - u**2 / 1188))))
     large = 0.5 * np.log(np.maximum(k, 16.0)) + LOG_SQRT_2PI + series
     small = np.minimum(k, 16.0)
-    return np.where(k < 16, np.asarray(gammaln(small + 1) - xlogy(small, small) + small), large)
+    exact = scipy.special.gammaln(small + 1) - scipy.special.xlogy(small, small) + small
+    return np.where(k < 16, np.asarray(exact), large)

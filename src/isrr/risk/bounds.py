@@ -11,8 +11,8 @@ Paper: section 3.3, "UCB based Testing", and appendix A for the DKWM constant.
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
 
 from isrr.risk import pvalues
 from isrr.risk.lattice import SMALLEST, FloatArray, smallest_yes
@@ -81,7 +81,7 @@ def normal_approximation(mean_loss: ArrayLike, variance: ArrayLike, n_queries: i
     mean = np.asarray(mean_loss, np.float64)
     if n_queries < 2:
         return np.ones(mean.shape)
-    return _at_most_one(mean - ndtri(delta) * np.sqrt(np.asarray(variance, np.float64) / n_queries))
+    return _at_most_one(mean - scipy.special.ndtri(delta) * np.sqrt(np.asarray(variance, np.float64) / n_queries))
 
 
 def wsr(losses: FloatArray, delta: float, tuned_delta: float | None = None) -> FloatArray:

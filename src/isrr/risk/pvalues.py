@@ -14,8 +14,8 @@ Paper: section 3.3, "P-value based Testing".
 import math
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
 
 from isrr.risk._kernels import plugin_log_wealth
 from isrr.risk.binomial import cdf, lower_moments, relative_entropy
@@ -128,7 +128,7 @@ def normal_approximation(mean_loss: ArrayLike, variance: ArrayLike, n_queries: i
         return np.ones(gap.shape)
     error = np.sqrt(np.asarray(variance, np.float64) / n_queries)
     certain = np.where(gap < 0, 0.0, 1.0)
-    return np.where(error > 0, np.asarray(ndtr(gap / np.where(error > 0, error, 1.0))), certain)
+    return np.where(error > 0, np.asarray(scipy.special.ndtr(gap / np.where(error > 0, error, 1.0))), certain)
 
 
 def wsr(losses: FloatArray, alpha: ArrayLike, delta: float = 0.05) -> FloatArray:

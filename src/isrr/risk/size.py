@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+import scipy
 
 from isrr.risk import betting
 from isrr.risk.lattice import FloatArray
@@ -47,7 +47,7 @@ def needed(
     gap = alpha - mean
     if gap <= 0:
         return None
-    linear = deviation * float(ndtri(1 - delta) + ndtri(power)) / gap
+    linear = deviation * float(scipy.special.ndtri(1 - delta) + scipy.special.ndtri(power)) / gap
     constant = deviation * _kappa(mean) / gap
     n = ((linear + math.sqrt(linear**2 + 4 * constant)) / 2) ** 2
     if paired:
@@ -56,7 +56,7 @@ def needed(
     n = math.ceil(max(n, floor))
     if n_losses is None:
         return n
-    quantiles = np.asarray(ndtri((np.arange(TRIALS) + 0.5) / TRIALS))
+    quantiles = np.asarray(scipy.special.ndtri((np.arange(TRIALS) + 0.5) / TRIALS))
     gaps = gap + deviation / math.sqrt(n_losses) * quantiles
     spread = np.full(TRIALS, max(deviation, 1e-12))
     return _searched(n, power * float((gaps > 0).mean()), lambda n: _beyond(gaps, spread, n, alpha, delta, paired))
@@ -110,7 +110,7 @@ def _beyond(gap: FloatArray, deviation: FloatArray, n: int, alpha: float, delta:
     met = gap > 0
     capped = math.log(1 / delta) * (1 - alpha) / gap[met] if paired else 0.0
     root = np.sqrt(np.maximum(n - capped, 1.0))
-    found = ndtr(gap[met] / deviation[met] * root - ndtri(1 - delta) - _kappa(alpha) / root)
+    found = scipy.special.ndtr(gap[met] / deviation[met] * root - scipy.special.ndtri(1 - delta) - _kappa(alpha) / root)
     return float(found.sum()) / gap.size
 
 

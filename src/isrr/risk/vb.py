@@ -16,8 +16,8 @@ from itertools import count
 from typing import Self
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
 
 from isrr.errors import MergeError
 from isrr.risk import mixture
@@ -116,7 +116,7 @@ class Summary:
         bentkus[rows] = _bentkus(mean[rows], high[rows], self.alpha[rows], n)
         while rows.size:
             low = high[rows] / _STEP
-            normal = ndtr(-np.sqrt(n) * (self.alpha[rows] - mean[rows]) / high[rows])
+            normal = scipy.special.ndtr(-np.sqrt(n) * (self.alpha[rows] - mean[rows]) / high[rows])
             berry_esseen = normal + _constant(span[rows] / low) / np.sqrt(n)
             worst[rows] = np.maximum(worst[rows], np.minimum(bentkus[rows], berry_esseen))
             high[rows] = low

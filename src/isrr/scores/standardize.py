@@ -18,6 +18,7 @@ from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
 from isrr.gains import Gain, gain_of
 from isrr.scores._kernels import map_scores
+from isrr.scores.isotonic import isotonic_blocks
 
 LEAST_GAIN = 0.02  # of the mean gain: the logarithm of less would let the tail run away
 LEAST_STEP = 1e-80  # between scores; slopes and quotients of less would overflow
@@ -57,8 +58,9 @@ class ScoreMap:
 
     def __call__(self, raw_scores: ArrayLike) -> FloatArray:
         raw = np.asarray(raw_scores, np.float64)
-        mapped: FloatArray = map_scores(raw.ravel(), *self._knots)
-        return mapped.reshape(raw.shape)
+        mapped = np.empty(raw.shape)
+        map_scores(raw.ravel(), *self._knots, mapped.ravel())  # a view, as the array is new
+        return mapped
 
     @property
     def in_words(self) -> str:
@@ -193,8 +195,6 @@ def fit_log_gain(queries: Queries, gain: Gain = "exponential") -> ScoreMap | Non
     order of items is kept. Far scores have no part in the fit, and are drawn in. None when the scores say nothing about
     the gain.
     """
-    from scipy.optimize import isotonic_regression
-
     drawn = drawing_in(queries)
     raw_scores, gains = queries.need_scores(), gain_of(queries.need_relevance(), gain)
     if drawn is not None:
@@ -202,10 +202,9 @@ def fit_log_gain(queries: Queries, gain: Gain = "exponential") -> ScoreMap | Non
         usual = (raw_scores >= kept[0]) & (raw_scores <= kept[-1])
         raw_scores, gains = raw_scores[usual], gains[usual]
     order = np.lexsort((gains, raw_scores))
-    fit = isotonic_regression(gains[order])
-    starts = fit.blocks[:-1]
-    centre = np.add.reduceat(raw_scores[order], starts) / np.diff(fit.blocks)
-    level = np.maximum(fit.x[starts], LEAST_GAIN * gains.mean()) if gains.any() else fit.x[starts] + 1.0
+    levels, edges = isotonic_blocks(gains[order])
+    centre = np.add.reduceat(raw_scores[order], edges[:-1]) / np.diff(edges)
+    level = np.maximum(levels, LEAST_GAIN * gains.mean()) if gains.any() else levels + 1.0
     fitted = _rising(np.maximum.accumulate(centre), np.maximum.accumulate(np.log(level)))
     if fitted is None or drawn is None:
         return fitted
