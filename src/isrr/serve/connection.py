@@ -90,8 +90,11 @@ class PromptConnection(HttpToolsProtocol):
         self._n_waiting -= 1
         if self.transport.is_closing():
             return
-        head = b"".join(b"%b: %b\r\n" % header for header in (*self.server_state.default_headers, *answer.head()))
-        self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[answer.status], head, answer.body))
+        parts = [STATUS_LINE[answer.status]]
+        for name, value in (*self.server_state.default_headers, *answer.head()):
+            parts += (name, b": ", value, b"\r\n")
+        parts += (b"\r\n", answer.body)
+        self.transport.write(b"".join(parts))
         if not self._has_task():  # else its end is what the connection waits for
             self.on_response_complete()
 

@@ -49,8 +49,9 @@ class Answer(NamedTuple):
 
     def head(self) -> Headers:
         """Names and values of its headers."""
-        given = {"content-type": self.kind, "content-length": str(len(self.body)), **self.headers}
-        return [(name.encode(), value.encode()) for name, value in given.items()]
+        found = [(b"content-type", self.kind.encode()), (b"content-length", b"%d" % len(self.body))]
+        found += [(name.encode(), value.encode()) for name, value in self.headers.items()]
+        return found
 
 
 class Leaving(NamedTuple):

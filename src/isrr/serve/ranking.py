@@ -2,7 +2,6 @@
 
 import secrets
 from collections import Counter
-from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
@@ -15,8 +14,6 @@ from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.serving import ServedList
 from isrr.serve.current import Snapshot
 from isrr.serve.schema import CertificateNote, Groups, Id, RankRequest, Refusal
-
-ID, SCORE, GROUP = map(attrgetter, ("id", "score", "group"))
 
 
 class Wanted(NamedTuple):
@@ -79,7 +76,7 @@ def wanted(request: RankRequest, k: int, max_items: int) -> Wanted:
         max_items: Longest list served.
     """
     items = request.items
-    ids, scores, groups = ([*map(get, items)] for get in (ID, SCORE, GROUP))
+    ids, scores, groups = [item.id for item in items], [item.score for item in items], [item.group for item in items]
     names = checked_names(ids, max_items)
     session: object = request.session
     if request.seed is not None:
