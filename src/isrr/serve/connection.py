@@ -9,6 +9,7 @@ A request that arrives as a whole is answered without a task of its own, which w
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 from typing import Any, Literal
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -34,6 +35,8 @@ class PromptConnection(HttpToolsProtocol):
         self._unread: asyncio.TimerHandle | None = None  # answers
         self._body: list[bytes] | None = None  # of a request that needs no task if the rest is there, too
         self._n_waiting = 0  # requests without a task
+        self._idle: asyncio.TimerHandle | None = None  # further requests
+        self._idle_since = inf  # the last answer without a task, unless something followed it
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Somebody has connected."""
@@ -42,6 +45,7 @@ class PromptConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of a request: either one is being served now, or its headers are still incomplete."""
+        self._idle_since = inf
         super().data_received(data)
         if self._body is not None:
             self._begin_task()
@@ -95,8 +99,10 @@ class PromptConnection(HttpToolsProtocol):
             parts += (name, b": ", value, b"\r\n")
         parts += (b"\r\n", answer.body)
         self.transport.write(b"".join(parts))
-        if not self._has_task():  # else its end is what the connection waits for
-            self.on_response_complete()
+        self.server_state.total_requests += 1
+        self._idle_since = inf if self._has_task() else self.loop.time()
+        if self._idle is None:
+            self._idle = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
 
     def shutdown(self) -> None:
         """The service ends: close, once all is answered."""
@@ -123,11 +129,20 @@ class PromptConnection(HttpToolsProtocol):
         """The connection is closed."""
         self._stop("_awaited")
         self._stop("_unread")
+        self._stop("_idle")
         super().connection_lost(exc)
 
     def _has_task(self) -> bool:
         """Whether a task is serving a request."""
         return self.cycle is not None and not self.cycle.response_complete
+
+    def _close_if_idle(self) -> None:
+        """Close if nothing followed the last answer in time, or look again; one timer serves many requests."""
+        idle, self._idle = self.loop.time() - self._idle_since, None
+        if idle >= self.timeout_keep_alive:
+            self.timeout_keep_alive_handler()
+        elif idle >= 0.0:
+            self._idle = self.loop.call_later(self.timeout_keep_alive - idle, self._close_if_idle)
 
     def _stays_open(self) -> bool:
         """Whether this is a POST that another request may follow."""
@@ -152,7 +167,7 @@ class PromptConnection(HttpToolsProtocol):
         self.transport.close()
         self._unread = self._unread or self.loop.call_later(self._send_timeout, self.transport.abort)
 
-    def _stop(self, name: Literal["_awaited", "_unread"]) -> None:
+    def _stop(self, name: Literal["_awaited", "_unread", "_idle"]) -> None:
         timer: asyncio.TimerHandle | None = getattr(self, name)
         if timer is not None:
             timer.cancel()

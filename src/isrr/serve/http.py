@@ -54,15 +54,6 @@ class Answer(NamedTuple):
         return found
 
 
-class Leaving(NamedTuple):
-    """An answer that leaves at the end of the turn: to whom, and what is counted."""
-
-    answer: Answer
-    send: Callable[[Answer], None]
-    path: str
-    started: float
-
-
 @dataclass(frozen=True)
 class Endpoint:
     """One path: who answers it, and what the OpenAPI document says about it.
@@ -125,7 +116,7 @@ class App:
         self._running = 0
         posted = [endpoint for endpoint in self.endpoints.values() if endpoint.method == "POST"]
         self._prompt = {each.path.encode(): each for each in posted if not iscoroutinefunction(each.handler)}
-        self._turn: list[Leaving] = []
+        self._turn: list[tuple[float, Endpoint, Headers, bytes, Callable[[Answer], None]]] = []
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -147,29 +138,32 @@ class App:
         self._metrics.count_request(route, answer.status, time.perf_counter() - started)
 
     def soon(self, path: bytes, headers: Headers, body: bytes, send: Callable[[Answer], None]) -> bool:
-        """Answer a POST in this turn of the event loop; False where that needs a task, and nothing was done."""
-        started, endpoint = time.perf_counter(), self._prompt.get(path)
+        """Answer a POST at the end of this turn of the event loop; False where that needs a task."""
+        endpoint = self._prompt.get(path)
         if endpoint is None or len(body) > self._settings.max_body:
             return False
-        answer = self._refusal(headers)
-        if answer is None:
-            try:
-                found = endpoint.handler(body)
-                assert isinstance(found, Answer)
-                answer = found
-            except Exception as error:
-                answer = unserved(error, path=endpoint.path)
         if not self._turn:
             asyncio.get_running_loop().call_soon(self._end_turn)
-        self._turn.append(Leaving(answer, send, endpoint.path, started))
+        self._turn.append((time.perf_counter(), endpoint, headers, body, send))
         return True
 
     def _end_turn(self) -> None:
         turn, self._turn = self._turn, []
-        answers = self._kept([leaving.answer for leaving in turn])
-        for answer, (_, send, path, started) in zip(answers, turn, strict=True):
+        answers = self._kept([self._at_once(endpoint, headers, body) for _, endpoint, headers, body, _ in turn])
+        for answer, (started, endpoint, _, _, send) in zip(answers, turn, strict=True):
             send(answer)
-            self._metrics.count_request(path, answer.status, time.perf_counter() - started)
+            self._metrics.count_request(endpoint.path, answer.status, time.perf_counter() - started)
+
+    def _at_once(self, endpoint: Endpoint, headers: Headers, body: bytes) -> Answer:
+        refusal = self._refusal(headers)
+        if refusal is not None:
+            return refusal
+        try:
+            answer = endpoint.handler(body)
+            assert isinstance(answer, Answer)
+            return answer
+        except Exception as error:
+            return unserved(error, path=endpoint.path)
 
     def _kept(self, answers: list[Answer]) -> list[Answer]:
         """These answers, their lists kept; where that fails, others in place of those that have lists."""
