@@ -12,6 +12,7 @@ from dataclasses import asdict
 from importlib.resources import files
 
 import msgspec
+from msgspec.structs import replace
 
 from isrr.serve import shapes
 from isrr.serve.current import Snapshot
@@ -93,7 +94,7 @@ class Service:
         """Show the lists of a batch as they would be served, without logging or counting them."""
         results = []
         for snapshot, ask in self._asked(body):
-            results.append(_answered(ask, make(snapshot, ask)._replace(list_id="preview")))
+            results.append(_answered(ask, replace(make(snapshot, ask), list_id="preview")))
             await asyncio.sleep(0)
         return Answer(encode(BatchResponse(results)))
 
@@ -183,10 +184,9 @@ class Service:
 
 def _answered(ask: Wanted, made: Made) -> RankResponse:
     """The places asked for."""
-    items = [
-        RankedItem(ask.ids[i], place + 1, ask.scores[i], made.propensity[place])
-        for place, i in enumerate(made.ranking[ask.start : ask.stop], ask.start)
-    ]
+    ids, scores, shown = ask.ids, ask.scores, slice(ask.start, ask.stop)
+    placed = enumerate(zip(made.ranking[shown], made.propensity[shown], strict=True), ask.start + 1)
+    items = [RankedItem(ids[i], rank, scores[i], chance) for rank, (i, chance) in placed]
     return RankResponse(made.list_id, items, made.note)
 
 

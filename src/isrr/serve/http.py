@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Seque
 from dataclasses import dataclass
 from importlib.metadata import version
 from inspect import iscoroutinefunction
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
@@ -38,13 +38,13 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 
-class Answer(NamedTuple):
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """What a request is answered with; `lists` are in it, and must be kept before it leaves."""
 
     body: bytes
     status: int = 200
     kind: str = JSON
-    headers: dict[str, str] = {}  # noqa: RUF012 (never written to)
+    headers: dict[str, str] = {}
     lists: Sequence[Served] = ()
 
     def head(self) -> Headers:

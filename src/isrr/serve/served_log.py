@@ -14,7 +14,7 @@ import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import msgspec
 import numpy as np
@@ -30,7 +30,7 @@ ATTEMPTS = 3  # names tried for a new file
 NEVER = 1e-9  # the chance of the first k places below which a candidate is said not to reach them
 
 
-class Served(NamedTuple):
+class Served(msgspec.Struct, frozen=True, gc=False):
     """A list on its way out, with its line in the log; None where no log is kept."""
 
     made: Made
