@@ -64,7 +64,7 @@ class PromptConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The headers are there: a task begins, unless the body may be there, too, and nothing speaks for waiting."""
-        waits = self._has_task() or self.flow.write_paused or self.expect_100_continue or self.access_log
+        waits = self._has_task() or self.flow.write_paused or self.access_log
         if waits or not self._stays_open():
             super().on_headers_complete()
         else:
