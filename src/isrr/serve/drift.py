@@ -29,16 +29,17 @@ class Drift:
 
     def tally(self, scores: FloatArray) -> tuple[list[int], str | None]:
         """How many scores fall into each bin, and why the list is uncovered, or None."""
-        counts, outside, far = _kernels.tally(scores, self.quantiles)
-        reason = None
-        if far == far:  # one there is
-            reason = f"score {far:.6g} lies far outside"
+        counts, far, worst = _kernels.tally(scores, self.quantiles)
+        bins = counts.tolist()
+        outside = bins[0] + bins[-1]
+        if far:
+            found = f"score {worst:.6g} lies far outside"
         elif outside >= FEWEST and 2 * outside > scores.size:
-            reason = f"{outside} of {scores.size} scores lie outside"
-        if reason is not None:
-            low, high = self.quantiles[0], self.quantiles[-1]
-            reason += f" [{low:.6g}, {high:.6g}], the range of 99.8 % of the calibration scores"
-        return counts.tolist(), reason
+            found = f"{outside} of {scores.size} scores lie outside"
+        else:
+            return bins, None
+        low, high = self.quantiles[0], self.quantiles[-1]
+        return bins, f"{found} [{low:.6g}, {high:.6g}], the range of 99.8 % of the calibration scores"
 
 
 def stability_index(counts: FloatArray) -> float:
