@@ -1,9 +1,11 @@
 """The re-rank service, with its log, beside a bare Starlette endpoint that parses the same JSON and sorts by score.
 
-It stands beside itself without a log, too. Each runs on two workers of the same server, on the loopback, and they are
-loaded in turns by wrk, or by a small generator where wrk is not installed: 100 items, k = 10. Only the ratios mean
-something, and on a busy machine not much; the CPU time of the workers per request is the steadiest. The service of
-another source tree can be put beside them.
+It stands beside itself without a log, too, and beside the floor: an ASGI app without a framework that reads the body
+and answers with two bytes. Each runs on two workers of the same server, on the loopback, and they are loaded in turns
+by wrk, or by a small generator where wrk is not installed: 100 items, k = 10. Only the ratios mean something, and on a
+busy machine not much; the CPU time of the workers per request is the steadiest. Where the generator's own CPU time per
+request is close to one core's, throughput says more about it than about the services. The service of another source
+tree can be put beside them.
 
 python -m benchmarks serving
 python -m benchmarks.serving [SECONDS OF EACH TURN] [TURNS] [SOURCE FOLDER OF ANOTHER TREE]
@@ -27,10 +29,11 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import uvloop
 
 N_ITEMS, K, CONNECTIONS = 100, 10, 16
 OURS = "from isrr.cli.main import main; main()"
-BARE = "from benchmarks.serving import serve_bare; import sys; serve_bare(int(sys.argv[2]))"
+OTHERS = "from benchmarks import serving; import sys; serving.serve(getattr(serving, sys.argv[3]), int(sys.argv[2]))"
 
 
 def rows(seconds: float = 10.0, turns: int = 3, other: str | None = None) -> list[dict[str, Any]]:
@@ -43,7 +46,8 @@ def rows(seconds: float = 10.0, turns: int = 3, other: str | None = None) -> lis
         ranker = made_ranker(folder)
         ours = stack.enter_context(running(ranker, "--log", str(folder / "log")))
         beside = {
-            "a bare endpoint that sorts": stack.enter_context(running(None)),
+            "a bare endpoint that sorts": stack.enter_context(running(None, "bare_app")),
+            "an endpoint that does nothing": stack.enter_context(running(None, "empty_app")),
             "itself without a log": stack.enter_context(running(ranker)),
         }
         if other is not None:
@@ -53,11 +57,14 @@ def rows(seconds: float = 10.0, turns: int = 3, other: str | None = None) -> lis
         found: dict[str, list[tuple[float, float, float]]] = {url: [] for url in urls}
         for url in urls:
             load(url, 2.0)  # warm up
+        spent = []
         for _ in range(turns):
             for url in urls:
-                before = cpu_seconds(url)
+                before, spent_before = cpu_seconds(url), os.times()
                 rate, p99 = load(url, seconds)
                 found[url].append((rate, p99, 1e6 * (cpu_seconds(url) - before) / (rate * seconds)))
+                own = [now - then for now, then in zip(os.times(), spent_before, strict=True)][:4]
+                spent.append(1e6 * sum(own) / (rate * seconds))
         written = sorted((folder / "log").glob("*.jsonl"))
         n_lists = sum(file.read_bytes().count(b"\n") for file in written)
         size = sum(file.stat().st_size for file in written) / n_lists
@@ -70,7 +77,10 @@ def rows(seconds: float = 10.0, turns: int = 3, other: str | None = None) -> lis
             result.append({"what": what, "ours": mine, "baseline": theirs, "ratio": mine / theirs, "unit": unit})
     raw = 16.0 * N_ITEMS  # an id and a score of eight bytes each
     what = f"log, bytes per list of {N_ITEMS} candidates, beside eight for each id and score"
-    return [*result, {"what": what, "ours": size, "baseline": raw, "ratio": size / raw, "unit": "bytes"}]
+    result.append({"what": what, "ours": size, "baseline": raw, "ratio": size / raw, "unit": "bytes"})
+    core, rate = 1e6 / median(turn[0] for turn in found[ours]), median(spent)
+    what = "CPU time of the load generator, beside what one core has for each of our requests"
+    return [*result, {"what": what, "ours": rate, "baseline": core, "ratio": rate / core, "unit": "µs/request"}]
 
 
 def made_ranker(folder: Path) -> Path:
@@ -94,11 +104,11 @@ def request_body() -> bytes:
 
 @contextmanager
 def running(ranker: Path | None, *options: str, source: str | None = None) -> Iterator[str]:
-    """The service over a ranker file, of this tree or another, or the bare endpoint; its address."""
+    """The service over a ranker file, of this tree or another, or one of the apps below; its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    arguments = [BARE, "--port", str(port), ""]
+    arguments = [OTHERS, "--port", str(port), *options]
     environment = os.environ if source is None else {**os.environ, "PYTHONPATH": source}
     if ranker is not None:
         arguments = [OURS, "serve", str(ranker), "--port", str(port), "--workers", "2", *options]
@@ -154,7 +164,7 @@ def _command(pid: int) -> bytes:
 
 def load(url: str, seconds: float) -> tuple[float, float]:
     """Requests a second and p99 in milliseconds; raises where a request fails."""
-    return _wrk(url, seconds) if shutil.which("wrk") else asyncio.run(_generator(url, seconds))
+    return _wrk(url, seconds) if shutil.which("wrk") else uvloop.run(_generator(url, seconds))
 
 
 def _wrk(url: str, seconds: float) -> tuple[float, float]:
@@ -172,22 +182,43 @@ def _wrk(url: str, seconds: float) -> tuple[float, float]:
 
 
 async def _generator(url: str, seconds: float) -> tuple[float, float]:
-    body, end, times = request_body(), time.perf_counter() + seconds, []
-    head = f"POST /rank HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    loop, body, times = asyncio.get_running_loop(), request_body(), list[float]()
+    request = f"POST /rank HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    end = time.perf_counter() + seconds
 
-    async def connection() -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rsplit(":", 1)[1]))
-        while time.perf_counter() < end:
-            started = time.perf_counter()
-            writer.write(head + body)
-            answer = (await reader.readuntil(b"\r\n\r\n")).lower()
-            if not answer.startswith(b"http/1.1 200"):
-                raise RuntimeError(answer.decode())
-            await reader.readexactly(int(answer.split(b"content-length: ")[1].split(b"\r\n")[0]))
-            times.append(time.perf_counter() - started)
-        writer.close()
+    class Asking(asyncio.Protocol):
+        """A client that asks again as soon as it is answered."""
 
-    await asyncio.gather(*(connection() for _ in range(CONNECTIONS)))
+        def __init__(self) -> None:
+            self.done = loop.create_future()
+
+        def connection_made(self, transport: Any) -> None:
+            self.transport = transport
+            self.ask()
+
+        def ask(self) -> None:
+            self.answer, self.started = b"", time.perf_counter()
+            self.transport.write(request)
+
+        def data_received(self, data: bytes) -> None:
+            self.answer += data
+            head, _, rest = self.answer.partition(b"\r\n\r\n")
+            if not head.startswith(b"HTTP/1.1 200"):
+                self.done.set_exception(RuntimeError(self.answer.decode()))
+                return self.transport.abort()
+            if len(rest) < int(re.findall(rb"content-length: (\d+)", head)[0]):
+                return None
+            now = time.perf_counter()
+            times.append(now - self.started)
+            return self.ask() if now < end else self.transport.close()
+
+        def connection_lost(self, error: Exception | None) -> None:
+            if not self.done.done():
+                self.done.set_result(None)
+
+    port = int(url.rsplit(":", 1)[1])
+    clients = [(await loop.create_connection(Asking, "127.0.0.1", port))[1] for _ in range(CONNECTIONS)]
+    await asyncio.gather(*(client.done for client in clients))
     return len(times) / seconds, 1e3 * float(np.quantile(times, 0.99))
 
 
@@ -220,13 +251,31 @@ def bare_app() -> Any:
     return Starlette(routes=[Route("/rank", rank, methods=["POST"])])
 
 
-def serve_bare(port: int) -> None:
-    """The bare endpoint on two workers of the same server."""
+def empty_app() -> Any:
+    """Read the body and answer with two bytes: what no service on this server can do without."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            for done in ("startup", "shutdown"):
+                await receive()
+                await send({"type": f"lifespan.{done}.complete"})
+            return
+        while (await receive()).get("more_body"):
+            pass
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"2")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    return app
+
+
+def serve(app: Any, port: int) -> None:
+    """One of these apps on two workers of the same server."""
     from uvicorn import Config
 
     from isrr.serve.server import supervise
 
-    supervise(Config(bare_app, factory=True, port=port, workers=2, access_log=False))
+    supervise(Config(app, factory=True, port=port, workers=2, access_log=False))
 
 
 if __name__ == "__main__":

@@ -118,10 +118,10 @@ def test_a_worker_that_no_longer_watches_is_not_ready(ranker_file):
     async def drive():
         endpoint = client.app.endpoints["/ready"].handler
         async with client.worker.lifespan():
-            before = await endpoint(b"")
+            before = endpoint(b"")
             client.worker._watching.cancel()
             await until(lambda: client.worker._watching.done())
-            return before.status, (await endpoint(b"")).status
+            return before.status, endpoint(b"").status
 
     assert asyncio.run(drive()) == (200, 503)
 

@@ -163,6 +163,21 @@ def test_a_batch_that_is_refused_leaves_nothing_in_the_log(logging, folder):
     assert raw(folder) == []
 
 
+def test_a_batch_is_logged_as_a_whole_or_not_at_all(logging, folder, monkeypatch):
+    batch = {"queries": [{"query_id": n, "items": ITEMS} for n in range(3)]}
+    assert logging.post("/rank/batch", batch).status_code == 200
+    size, whole = len(json.dumps(raw(folder)[0])), os.write
+    left = [2 * size]  # bytes on the disk
+
+    def write(file, data):
+        left[0] -= (done := whole(file, data[: left[0]]))
+        return done
+
+    monkeypatch.setattr("os.write", write)
+    assert logging.post("/rank/batch", batch).status_code == 503
+    assert [line["query_id"] for line in raw(folder)] == ["0", "1", "2"]
+
+
 def test_what_cannot_be_logged_is_not_served(logging, folder, monkeypatch):
     ask(logging)
     whole = os.write

@@ -107,6 +107,12 @@ def _padded(ways: tuple[tuple[float, ...], ...]) -> FloatArray:
     return padded
 
 
+@lru_cache
+def _expanded(threshold: float, decay: float, places: int) -> FloatArray:
+    """The thresholds of lists longer than the ranker's own; not to be written to."""
+    return expand(threshold, decay, places)
+
+
 @dataclass(frozen=True)
 class GPLRanker:
     """Generalized Plackett–Luce, on top of the scores of any model.
@@ -503,7 +509,7 @@ class GPLRanker:
         if not is_length(k):
             raise DataError(f"k must be a whole number ≥ 1, got {k!r}; it is the number of places to fill")
         places = min(int(k), raw.size)
-        return self.thresholds[:places] if places <= self.k else expand(self.threshold, self.decay, places)
+        return self.thresholds[:places] if places <= self.k else _expanded(self.threshold, self.decay, places)
 
     def log_prob(self, rankings: ArrayLike, queries: Queries) -> FloatArray:
         """Log probability of given rankings, (n_queries, …); −inf for one that cannot be drawn.

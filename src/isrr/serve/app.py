@@ -8,12 +8,11 @@ GET  /health, /ready, /info, /metrics, /openapi.json, /
 """
 
 import asyncio
-import logging
-from collections.abc import Callable
 from dataclasses import asdict
 from importlib.resources import files
 
 import msgspec
+from msgspec.structs import replace
 
 from isrr.serve import shapes
 from isrr.serve.current import Snapshot
@@ -34,11 +33,10 @@ from isrr.serve.schema import (
     TeiResult,
     decoded,
 )
-from isrr.serve.served_log import log_line
+from isrr.serve.served_log import Served, log_line
 from isrr.serve.settings import Settings
 from isrr.serve.worker import Worker
 
-log = logging.getLogger("isrr.serve")
 encode = msgspec.json.Encoder().encode
 RANK, BATCH = msgspec.json.Decoder(RankRequest), msgspec.json.Decoder(BatchRequest)
 COHERE, TEI = msgspec.json.Decoder(CohereRequest), msgspec.json.Decoder(TeiRequest)
@@ -75,60 +73,69 @@ class Service:
             Endpoint("/", "GET", self.page, kind="text/html; charset=utf-8", open=True, codes=()),
         ]
 
-    async def rank(self, body: bytes) -> Answer:
+    def rank(self, body: bytes) -> Answer:
         """Rank one query."""
         request = decoded(RANK, body)
         snapshot = self.current.now
         ask = wanted(request, snapshot.outcome.k, self.settings.max_items)
-        return Answer(encode(_answered(ask, self._made(snapshot, ask))))
+        served = self._served(snapshot, ask)
+        return Answer(encode(_answered(ask, served.made)), lists=(served,))
 
     async def batch(self, body: bytes) -> Answer:
         """Rank several queries; other requests get their turn between them."""
-        return await self._batch(body, self._made)
+        results, lists = [], []
+        for snapshot, ask in self._asked(body):
+            lists.append(self._served(snapshot, ask))
+            results.append(_answered(ask, lists[-1].made))
+            await asyncio.sleep(0)
+        return Answer(encode(BatchResponse(results)), lists=lists)
 
     async def preview(self, body: bytes) -> Answer:
         """Show the lists of a batch as they would be served, without logging or counting them."""
-        return await self._batch(body, lambda snapshot, ask: make(snapshot, ask)._replace(list_id="preview"))
+        results = []
+        for snapshot, ask in self._asked(body):
+            results.append(_answered(ask, replace(make(snapshot, ask), list_id="preview")))
+            await asyncio.sleep(0)
+        return Answer(encode(BatchResponse(results)))
 
-    async def _batch(self, body: bytes, made: Callable[[Snapshot, Wanted], Made]) -> Answer:
+    def _asked(self, body: bytes) -> list[tuple[Snapshot, Wanted]]:
+        """The lists of a batch, to be made from one snapshot; all of them are checked before the first is made."""
         request = decoded(BATCH, body)
         n_queries, most = len(request.queries), self.settings.max_queries
         if n_queries > most:
             raise Refusal(413, f"found {n_queries:,} queries; expected at most {most:,} per batch", connection="close")
         snapshot = self.current.now
         asks = []
-        for position, query in enumerate(request.queries):  # all of them before the first list is made, and logged
+        for position, query in enumerate(request.queries):
             try:
-                asks.append(wanted(query, snapshot.outcome.k, self.settings.max_items))
+                asks.append((snapshot, wanted(query, snapshot.outcome.k, self.settings.max_items)))
             except Refusal as refusal:
                 raise Refusal(refusal.status, f"queries[{position}]: {refusal}", **refusal.headers) from None
-        results = []
-        for ask in asks:
-            results.append(_answered(ask, made(snapshot, ask)))
-            await asyncio.sleep(0)
-        return Answer(encode(BatchResponse(results)))
+        return asks
 
-    async def cohere(self, body: bytes) -> Answer:
+    def cohere(self, body: bytes) -> Answer:
         """Rank documents, in Cohere's format."""
         documents, ask = shapes.from_cohere(decoded(COHERE, body), self.settings.max_items)
-        made = self._made(self.current.now, ask)
-        results, meta = shapes.to_cohere(documents, ask, made), {"api_version": {"version": "2"}}
-        return Answer(encode(CohereResponse(made.list_id, results, meta, made.note)))
+        served = self._served(self.current.now, ask)
+        made, meta = served.made, {"api_version": {"version": "2"}}
+        results = shapes.to_cohere(documents, ask, made)
+        return Answer(encode(CohereResponse(made.list_id, results, meta, made.note)), lists=(served,))
 
-    async def tei(self, body: bytes) -> Answer:
+    def tei(self, body: bytes) -> Answer:
         """Rank texts, in the format of text-embeddings-inference; list id and certificate are in headers."""
         request = decoded(TEI, body)
         ask = shapes.from_tei(request, self.settings.max_items)
-        made = self._made(self.current.now, ask)
+        served = self._served(self.current.now, ask)
+        made = served.made
         named = {"list": made.list_id, "certificate": made.note.id, "status": made.note.status}
         headers = {f"x-isrr-{name}": value for name, value in named.items()}
-        return Answer(encode(shapes.to_tei(request, ask, made)), headers=headers)
+        return Answer(encode(shapes.to_tei(request, ask, made)), headers=headers, lists=(served,))
 
-    async def health(self, body: bytes) -> Answer:
+    def health(self, body: bytes) -> Answer:
         """Whether the process is alive."""
         return Answer(encode(Health("ok")))
 
-    async def readiness(self, body: bytes) -> Answer:
+    def readiness(self, body: bytes) -> Answer:
         """Whether it is ready: certificate loaded, kernels compiled, log writable."""
         readiness, unlogged = self.worker.readiness()
         reload_error = self.current.reload_error
@@ -140,7 +147,7 @@ class Service:
         )
         return Answer(encode(found), 200 if readiness == "ok" else 503)
 
-    async def info(self, body: bytes) -> Answer:
+    def info(self, body: bytes) -> Answer:
         """The certificate in use: summary, text and full content."""
         snapshot = self.current.now
         content, text = snapshot.in_full
@@ -155,41 +162,35 @@ class Service:
         }
         return Answer(encode(found))
 
-    async def prometheus(self, body: bytes) -> Answer:
+    def prometheus(self, body: bytes) -> Answer:
         """Metrics for Prometheus."""
         return Answer(self.worker.metrics.render(), kind=CONTENT_TYPE)
 
-    async def openapi(self, body: bytes) -> Answer:
+    def openapi(self, body: bytes) -> Answer:
         """This document."""
         return Answer(self._openapi)
 
-    async def page(self, body: bytes) -> Answer:
+    def page(self, body: bytes) -> Answer:
         """A page to try the service."""
         return Answer(PAGE, kind="text/html; charset=utf-8")
 
-    def _made(self, snapshot: Snapshot, ask: Wanted) -> Made:
-        """Make the list, log it, count it; in this order, so that nothing is served that is not in the log."""
+    def _served(self, snapshot: Snapshot, ask: Wanted) -> Served:
+        """Make a list, and its line in the log where one is kept."""
         made = make(snapshot, ask)
-        if self.worker.log is not None:
-            try:
-                self.worker.log.write(encode(log_line(snapshot, ask, made, self.settings.log_hottest)))
-            except OSError as error:
-                log.error("the served-ranking log cannot be written", extra={"error": str(error)})
-                raise Refusal(503, "the served-ranking log cannot be written, so nothing is served") from None
-        self.worker.metrics.count_list(made, snapshot)
-        return made
+        if self.worker.log is None:
+            return Served(made, snapshot, None)
+        return Served(made, snapshot, encode(log_line(snapshot, ask, made, self.settings.log_hottest)))
 
 
 def _answered(ask: Wanted, made: Made) -> RankResponse:
     """The places asked for."""
-    items = [
-        RankedItem(ask.ids[i], place + 1, ask.scores[i], made.propensity[place])
-        for place, i in enumerate(made.ranking[ask.start : ask.stop], ask.start)
-    ]
+    ids, scores, shown = ask.ids, ask.scores, slice(ask.start, ask.stop)
+    placed = enumerate(zip(made.ranking[shown], made.propensity[shown], strict=True), ask.start + 1)
+    items = [RankedItem(ids[i], rank, scores[i], chance) for rank, (i, chance) in placed]
     return RankResponse(made.list_id, items, made.note)
 
 
 def create_app(settings: Settings) -> App:
     """The ASGI app of one worker."""
     worker = Worker(settings)
-    return App(Service(worker).endpoints(), settings, worker.metrics, worker.lifespan)
+    return App(Service(worker).endpoints(), settings, worker.metrics, worker.lifespan, worker.keep)

@@ -30,19 +30,16 @@ class Drift:
     def tally(self, scores: FloatArray) -> tuple[list[int], str | None]:
         """How many scores fall into each bin, and why the list is uncovered, or None."""
         counts, far, worst = _kernels.tally(scores, self.quantiles)
-        low, high = self.quantiles[0], self.quantiles[4]
+        bins = counts.tolist()
+        outside = bins[0] + bins[-1]
         if far:
-            return counts.tolist(), (
-                f"score {worst:.6g} lies far outside [{low:.6g}, {high:.6g}], the range of 99.8 % of the calibration "
-                "scores"
-            )
-        outside = int(counts[0] + counts[5])
-        if outside >= FEWEST and 2 * outside > scores.size:
-            return counts.tolist(), (
-                f"{outside} of {scores.size} scores lie outside [{low:.6g}, {high:.6g}], the range of 99.8 % of the "
-                "calibration scores"
-            )
-        return counts.tolist(), None
+            found = f"score {worst:.6g} lies far outside"
+        elif outside >= FEWEST and 2 * outside > scores.size:
+            found = f"{outside} of {scores.size} scores lie outside"
+        else:
+            return bins, None
+        low, high = self.quantiles[0], self.quantiles[-1]
+        return bins, f"{found} [{low:.6g}, {high:.6g}], the range of 99.8 % of the calibration scores"
 
 
 def stability_index(counts: FloatArray) -> float:

@@ -70,11 +70,13 @@ class ServiceMetrics(Collector):
         """One served list."""
         k, pending = snapshot.outcome.k, self._pending
         pending[self._lists[made.note.status]] += 1
-        self._observe(self._lengths, LENGTHS, sum(made.bins))
-        pending[self._changed] += made.ranking[:k] != made.deterministic[:k]
+        self._observe(self._lengths, LENGTHS, made.scores.size)
+        if made.ranking[:k] != made.deterministic[:k]:
+            pending[self._changed] += 1
         for counter, count in zip(self._scores, made.bins, strict=False):  # an empty list has no bins
-            pending[counter] += count
-        if made.bins and len(snapshot.eligibility):
+            if count:
+                pending[counter] += count
+        if made.bins and snapshot.eligibility:
             pending[self._eligibility[bisect_left(snapshot.eligibility, made.eligibility)]] += 1
 
     def count_reload_failure(self) -> None:

@@ -2,11 +2,10 @@
 
 import secrets
 from collections import Counter
-from operator import attrgetter
-from typing import NamedTuple
 
-import msgspec
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from isrr.clicks.rollout import Rollout, arm_name
 from isrr.data.queries import FloatArray
@@ -16,10 +15,8 @@ from isrr.ranker.serving import ServedList
 from isrr.serve.current import Snapshot
 from isrr.serve.schema import CertificateNote, Groups, Id, RankRequest, Refusal
 
-ID, SCORE, GROUP = map(attrgetter, ("id", "score", "group"))
 
-
-class Wanted(NamedTuple):
+class Wanted(Struct, frozen=True, gc=False):
     """A list to be made.
 
     Attributes:
@@ -44,7 +41,7 @@ class Wanted(NamedTuple):
     frozen: bool = False
 
 
-class Made(NamedTuple):
+class Made(Struct, frozen=True, gc=False):
     """A list as it is served.
 
     Attributes:
@@ -79,7 +76,7 @@ def wanted(request: RankRequest, k: int, max_items: int) -> Wanted:
         max_items: Longest list served.
     """
     items = request.items
-    ids, scores, groups = ([*map(get, items)] for get in (ID, SCORE, GROUP))
+    ids, scores, groups = [item.id for item in items], [item.score for item in items], [item.group for item in items]
     names = checked_names(ids, max_items)
     session: object = request.session
     if request.seed is not None:
@@ -149,10 +146,10 @@ def _in_an_arm(made: Made, rollout: Rollout, wanted: Wanted) -> Made:
     treated = rollout.treated(made.list_id if wanted.session is None else wanted.session)
     arm = arm_name(rollout.step, treated)
     if treated:
-        return made._replace(arm=arm, other_arm=made.deterministic)
-    note = msgspec.structs.replace(made.note, order="deterministic")
+        return replace(made, arm=arm, other_arm=made.deterministic)
+    note = replace(made.note, order="deterministic")
     certain = [1.0] * len(made.deterministic)
-    return made._replace(ranking=made.deterministic, propensity=certain, note=note, arm=arm, other_arm=made.ranking)
+    return replace(made, ranking=made.deterministic, propensity=certain, note=note, arm=arm, other_arm=made.ranking)
 
 
 def _rank(ranker: GPLRanker, scores: FloatArray, wanted: Wanted, places: int) -> ServedList:

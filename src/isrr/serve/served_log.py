@@ -1,8 +1,8 @@
 """Writing the served-ranking log: one JSON line per list, in its file before the answer leaves.
 
-Each worker appends to its own files, one write per line, so lines of two workers never mix. A worker that is killed
-in the middle of a line leaves a tail without an end, for an answer that was never sent; the writer holds a lock on its
-file for as long as it lives, and whoever starts next cuts the tails of files that nobody holds.
+Each worker appends to its own files, whole lines in one write, so lines of two workers never mix. A worker that is
+killed in the middle of a line leaves a tail without an end, for an answer that was never sent; the writer holds a lock
+on its file for as long as it lives, and whoever starts next cuts the tails of files that nobody holds.
 
 A line counts as written once the file that holds it is still found under its name: a folder that was removed or moved
 away takes no lines that anybody would find. `isrr.data.served_log` reads what is written here.
@@ -28,6 +28,14 @@ log = logging.getLogger("isrr.serve")
 STEP = 64 << 10  # bytes read at a time, from the end of a file, in search of the end of a line
 ATTEMPTS = 3  # names tried for a new file
 NEVER = 1e-9  # the chance of the first k places below which a candidate is said not to reach them
+
+
+class Served(msgspec.Struct, frozen=True, gc=False):
+    """A list on its way out, with its line in the log; None where no log is kept."""
+
+    made: Made
+    snapshot: Snapshot
+    line: bytes | None
 
 
 class LogLine(msgspec.Struct, gc=False, omit_defaults=True):
@@ -119,9 +127,9 @@ class ServedLog:
         self._failed = 0  # bytes that could not be written at the last attempt
         mend(folder)
 
-    def write(self, line: bytes) -> None:
-        """Append one line (its end is added), all of it or nothing; raises OSError where that cannot be done."""
-        data = line + b"\n"
+    def write(self, *lines: bytes) -> None:
+        """Append lines (their ends are added), all of them or nothing; raises OSError where that cannot be done."""
+        data = b"\n".join((*lines, b""))
         try:
             if self._append(data) > self._max_bytes:
                 self.close()

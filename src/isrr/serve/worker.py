@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -14,8 +14,8 @@ from isrr.files import hold
 from isrr.serve.current import CurrentCertificate
 from isrr.serve.metrics import ServiceMetrics
 from isrr.serve.ranking import make, wanted
-from isrr.serve.schema import Candidate, RankRequest, Readiness
-from isrr.serve.served_log import ServedLog
+from isrr.serve.schema import Candidate, RankRequest, Readiness, Refusal
+from isrr.serve.served_log import Served, ServedLog
 from isrr.serve.settings import Settings
 
 log = logging.getLogger("isrr.serve")
@@ -78,6 +78,17 @@ class Worker:
         self._watching = None
         if self.log is not None:
             self.log.close()
+
+    def keep(self, lists: Sequence[Served]) -> None:
+        """Log lists, then count them; raises Refusal where they cannot be logged, as then they must not be served."""
+        if self.log is not None and lists:
+            try:
+                self.log.write(*(each.line for each in lists if each.line is not None))
+            except OSError as error:
+                log.error("the served-ranking log cannot be written", extra={"error": str(error)})
+                raise Refusal(503, "the served-ranking log cannot be written, so nothing is served") from None
+        for each in lists:
+            self.metrics.count_list(each.made, each.snapshot)
 
     def warm_up(self) -> None:
         """Compile what a request needs, so that the first one does not wait for it."""
