@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from isrr.calibration.tasks import ALL, Gather
-from isrr.data import runs
 from isrr.data.clicks import looks_like_clicks
 from isrr.data.frames import read_blocks, read_queries, write_queries
+from isrr.data.identifiers import Ids
 from isrr.data.queries import Queries
 from isrr.data.unjudged import n_unjudged
 from isrr.engines.packing import pack, unpack
@@ -137,7 +137,7 @@ def test_queries_in_one_file_only_are_named_and_counted():
 
 
 def test_items_that_share_a_hash_are_told_apart(monkeypatch):
-    monkeypatch.setattr(runs, "hashes_of", lambda names: np.zeros(len(names), np.int64))
+    monkeypatch.setattr(Ids, "hashes", lambda ids: np.zeros(len(ids), np.uint64))
     assert_joined(read_queries(run=RUN, qrels=QRELS))
 
 

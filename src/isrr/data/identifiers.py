@@ -4,7 +4,6 @@ Text stays in Arrow's memory, where it is compared, hashed and moved many times 
 are made when somebody asks for them. A refusal names the row and the column; `isrr.data.columns` adds the file.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -21,8 +20,7 @@ from isrr.data._order_kernels import hash_texts
 from isrr.errors import DataError, shown
 
 _BEYOND_INT64 = 2**63
-INTEGER = "0|-?[1-9][0-9]{0,17}"  # how an integer that surely fits is written
-_INTEGER = re.compile(INTEGER)
+INTEGER = "^(0|-?[1-9][0-9]{0,17})$"  # how an integer that surely fits is written
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +66,12 @@ class Ids:
             case "f":
                 return cls(_whole(array, column))
         return cls(_from_objects(array, column))
+
+    @classmethod
+    def in_text(cls, texts: Any) -> "Ids":
+        """Ids of Arrow text: integers where all are written as one would write them, else text."""
+        numbers = integers_in(texts)
+        return cls.of(texts, "ids", len(texts)) if numbers is None else cls(numbers)
 
     @staticmethod
     def joined(parts: Sequence["Ids"]) -> "Ids":
@@ -291,16 +295,20 @@ def _unusable(row: int, column: str, found: str) -> DataError:
     return DataError(f"{found}; expected integers or text", row=row, column=column)
 
 
-def identifiers_in_text(texts: Sequence[str]) -> NDArray[Any]:
-    """Ids from a text file: integers where all are written as one would write them, else text.
+def integers_in(texts: Any) -> NDArray[np.int64] | None:
+    """The integers in a column of Arrow text, where every text is an integer as one would write it.
 
     Example:
-        >>> identifiers_in_text(["7", "10"]), identifiers_in_text(["7", "010"])
-        (array([ 7, 10]), array(['7', '010'], dtype=object))
+        >>> import pyarrow as pa
+        >>> integers_in(pa.array(["7", "10"])), integers_in(pa.array(["7", "010"]))
+        (array([ 7, 10]), None)
     """
-    if all(map(_INTEGER.fullmatch, texts)):
-        return np.array([int(text) for text in texts], np.int64)
-    return np.array(texts, dtype=object)
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pc.all(pc.match_substring_regex(texts, INTEGER)).as_py():
+        return None
+    return np.asarray(texts.cast(pa.int64()).to_numpy())
 
 
 def joined_identifiers(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:

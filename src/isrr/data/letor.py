@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from isrr.data._kernels import NOT_TEXT, find_comment_ids
 from isrr.data._order_kernels import reorder_rows
 from isrr.data.grouping import offsets_of
-from isrr.data.identifiers import Ids, identifiers_in_text
+from isrr.data.identifiers import Ids, integers_in
 from isrr.data.letor_lines import Bytes, Lines, Range, Syntax, bad_line, lines_of, ranges_of
 from isrr.data.queries import IntArray, Queries
 from isrr.errors import DataError
@@ -140,7 +141,13 @@ def _by_id(data: Bytes, ranges: list[Range], lines: Lines, name: str) -> Queries
         if features is not None:
             reorder_rows(features, rows.copy())
     offsets = np.concatenate(([0], np.cumsum(np.bincount(codes, weights=lengths).astype(np.int64))))
-    return Queries(offsets, identifiers_in_text(list(place)), relevance=relevance, features=features, rows=rows)
+    return Queries(offsets, _written_ids(list(place)), relevance=relevance, features=features, rows=rows)
+
+
+def _written_ids(texts: list[str]) -> NDArray[Any]:
+    """Integers where all are written as one would write them, else text."""
+    numbers = integers_in(pa.array(texts, pa.large_string()))
+    return np.array(texts, dtype=object) if numbers is None else numbers
 
 
 def _matrix(lines: Lines) -> NDArray[np.float32] | None:
@@ -166,7 +173,7 @@ def _item_ids(ranges: list[Range], n_rows: IntArray) -> NDArray[Any] | None:
         if (spans[:, 0] == spans[:, 1]).any():
             return None
         ids += [text[start:stop].tobytes().decode(errors="replace") for start, stop in spans.tolist()]
-    return identifiers_in_text(ids)
+    return _written_ids(ids)
 
 
 def _identified(queries: Queries, item_ids: NDArray[Any] | None) -> Queries:

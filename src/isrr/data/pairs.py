@@ -1,16 +1,14 @@
 """A number for each of some (query, item) pairs: the scores of a run, or the grades of qrels."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from isrr.data._trec_kernels import hash_words, whole_numbers
 from isrr.data.files import What
-from isrr.data.identifiers import Ids
 from isrr.data.numbers import unfit
 from isrr.data.queries import FloatArray, IntArray
 from isrr.errors import DataError
@@ -39,6 +37,20 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.values)
 
+    def take(self, rows: IntArray) -> "Pairs":
+        """Some of the pairs, in the order asked for."""
+        return replace(
+            self,
+            queries=self.queries[rows],
+            items=self.items.take(pa.array(rows)),
+            values=self.values[rows],
+            where=lambda row: self.where(int(rows[row])),
+        )
+
+    def chosen(self, kept: NDArray[np.bool_]) -> "Pairs":
+        """The pairs that are kept."""
+        return self if kept.all() else self.take(np.flatnonzero(kept))
+
     def pair(self, row: int) -> str:
         """A pair, in words."""
         return f"item {self.items[row].as_py()!r} of query {self.query_names[int(self.queries[row])].as_py()!r}"
@@ -65,27 +77,6 @@ def checked(pairs: Pairs, what: What) -> Pairs:
             "expected a finite number within ±1e50"
         )
     return pairs
-
-
-def identifiers_of(names: Any) -> Ids:
-    """Ids from Arrow text: integers where all are written as one would write them, else text."""
-    numbers = np.empty(len(names), np.int64)
-    if whole_numbers(*_letters(names), numbers):
-        return Ids(numbers)
-    return Ids.of(names, "ids", len(names))
-
-
-def hashes_of(names: Any) -> IntArray:
-    """A hash of each of some Arrow texts, (n,)."""
-    hashes = np.empty(len(names), np.int64)
-    hash_words(*_letters(names), hashes)
-    return hashes
-
-
-def _letters(names: Any) -> tuple[NDArray[np.uint8], IntArray]:
-    """The bytes of Arrow texts, and where each begins and ends."""
-    _, ends, text = names.buffers()
-    return np.frombuffer(text or b"", np.uint8), np.frombuffer(ends, np.int64)[names.offset :][: len(names) + 1]
 
 
 def some(names: Sequence[str]) -> str:
