@@ -11,11 +11,19 @@ from isrr.compiled import njit
 OK, VALUE, HUGE = range(3)  # what `number` says: a number, none, one beyond float32
 
 TAB, LINE_END, RETURN, SPACE, HASH, PLUS, MINUS, POINT, ZERO, COLON = 9, 10, 13, 32, 35, 43, 45, 46, 48, 58
-UPPER_E, LOWER_E, EQUALS = 69, 101, 61
+UPPER_E, LOWER_E = 69, 101
 INFINITE = 3.4028235677973366e38  # the smallest double that rounds to an infinite float32
 POWERS = np.array([float(f"1e{power}") for power in range(309)])
 DIGITS = 18  # as many always fit an int64
 ITEM = 2  # the field of TREC text with the item, in runs and qrels alike
+
+
+@njit(cache=True, nogil=True)
+def line_start(text, stop):
+    """Where the line begins that byte `stop` belongs to."""
+    while stop > 0 and text[stop - 1] != LINE_END:
+        stop -= 1
+    return stop
 
 
 @njit(cache=True, nogil=True)

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from isrr.data.columns import located
 from isrr.data.files import KINDS, Table, What, from_frame, open_table, reading, shape_of
 from isrr.data.identifiers import Ids
-from isrr.data.letor import bytes_of
 from isrr.data.pairs import Pairs, as_floats, checked, from_mapping, pairs_of
+from isrr.data.text import bytes_of, first_line
 from isrr.data.trec import SYNTAX, read_trec
 from isrr.errors import DataError
 
@@ -91,16 +91,6 @@ def _format_of(path: Path, what: What) -> Format:
         f"{path}: the first line is {found!r}; expected TREC text ({SYNTAX[what].line}), a table with a header such as "
         f"`query-id,corpus-id,{'score' if what == 'run' else 'relevance'}`, or JSON {{query: {{item: number}}}}"
     )
-
-
-def first_line(path: Path) -> bytes:
-    """The first line of a text that is not blank, without its end."""
-    data = bytes_of(path)
-    for start in range(0, data.size, 1 << 16):
-        head = data[start : start + (1 << 20)].tobytes().lstrip(b"\xef\xbb\xbf \t\r\n")
-        if head:
-            return head.split(b"\n", 1)[0].rstrip()
-    raise DataError(f"{path}: the file is empty")
 
 
 def _is_row(line: bytes, what: What) -> bool:

@@ -19,9 +19,8 @@ from pyarrow import csv
 from isrr.counting import counted
 from isrr.data._text_kernels import ITEM, pick_fields
 from isrr.data.files import NUMBER, What
-from isrr.data.letor import bytes_of
-from isrr.data.letor_lines import Bytes, Range, ranges_of
 from isrr.data.pairs import Pairs, pairs_of
+from isrr.data.text import Bytes, Range, bytes_of, ranges_of
 from isrr.errors import DataError
 from isrr.parallel import threads
 
