@@ -4,7 +4,9 @@ Text stays in Arrow's memory, where it is compared, hashed and moved many times 
 are made when somebody asks for them. A refusal names the row and the column; `isrr.data.columns` adds the file.
 """
 
+import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -155,16 +157,9 @@ def _out_of_arrow(values: Any, column: str) -> Any:
         raise _missing(row, column)
     values = decoded(values, column)
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type) or pa.types.is_string_view(values.type):
-        return _in_one_piece(values)
+        large = values.cast(pa.large_string())  # Arrow cuts others into pieces of two gigabytes
+        return large.combine_chunks() if isinstance(large, pa.ChunkedArray) else large
     return values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False)
-
-
-def _in_one_piece(texts: Any) -> Any:
-    """Text as one Arrow array of large strings; Arrow cuts smaller ones at two gigabytes."""
-    import pyarrow as pa
-
-    large = texts.cast(pa.large_string())
-    return large.combine_chunks() if isinstance(large, pa.ChunkedArray) else large
 
 
 def decoded(values: Any, column: str) -> Any:
@@ -205,31 +200,18 @@ def _whole(array: NDArray[Any], column: str, first: int = 0) -> NDArray[np.int64
 
 def _from_objects(array: NDArray[Any], column: str) -> Any:
     """Ids of several kinds as text, or as int64 where all are integers that fit."""
-    if array.dtype.kind == "U":
-        return _text(array, column)
+    import pyarrow as pa
+
+    with suppress(pa.ArrowException, OverflowError, UnicodeEncodeError):  # of several kinds, or half of a character
+        texts = pa.array(array)
+        if pa.types.is_string(texts.type) and not texts.null_count:
+            return _checked_text(_out_of_arrow(texts, column), column)
     if array.dtype == np.dtype("datetime64[D]"):
         array = array.astype(object)
-    if array.dtype == object and (texts := _all_text(array, column)) is not None:
-        return texts
     plain = [_plain(value, row, column) for row, value in enumerate(array)]
     if all(isinstance(value, int) and abs(value) < _BEYOND_INT64 for value in plain):
         return np.array(plain, np.int64)
     return _text(np.array([str(value) for value in plain], dtype=object), column)
-
-
-def _all_text(array: NDArray[Any], column: str) -> Any | None:
-    """Objects that are strings throughout, in Arrow's memory; None where others are among them."""
-    import pyarrow as pa
-
-    try:
-        texts = pa.array(array)
-    except UnicodeEncodeError:
-        return _text(array, column) if all(isinstance(value, str) for value in array) else None
-    except (pa.ArrowException, OverflowError):
-        return None
-    if not pa.types.is_string(texts.type) or texts.null_count:
-        return None
-    return _checked_text(_in_one_piece(texts), column)
 
 
 def _text(array: NDArray[Any], column: str) -> Any:
@@ -239,16 +221,8 @@ def _text(array: NDArray[Any], column: str) -> Any:
     try:
         return _checked_text(pa.array(array, pa.large_string()), column)
     except UnicodeEncodeError:
-        row = next(row for row, text in enumerate(array) if not _is_unicode(text))
+        row = next(row for row, text in enumerate(array) if re.search(r"[\ud800-\udfff]", text))
         raise _unusable(row, column, f"{shown(array[row])}, half of a character") from None
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _checked_text(texts: Any, column: str) -> Any:

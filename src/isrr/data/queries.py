@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isrr.counting import counted
-from isrr.data._order_kernels import count_tied, hash_queries
+from isrr.data._order_kernels import hash_queries
 from isrr.data.grouping import Grouping
 from isrr.data.identifiers import Coded, Ids, identifier_keys, joined_groups, joined_identifiers
 from isrr.data.numbers import LARGEST, finite, numbers
@@ -23,7 +23,6 @@ from isrr.data.numbers import features as as_features
 from isrr.data.ordering import Ties, falling_order, order_with_ties, repeats, sum_largest
 from isrr.data.ragged import Ragged, chosen_lists, joined_lists, rows_within
 from isrr.errors import DataError, did_you_mean
-from isrr.parallel import over_queries
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -256,9 +255,11 @@ class Queries:
             >>> Queries.from_arrays(scores=[3.0, 1.0, 1.0, 0.0], group=[4]).tied_places(2)
             array([1])
         """
-        scores, order, counts = self.need_scores(), self.by_score, np.empty(len(self), np.int64)
-        over_queries(lambda start, stop: count_tied(self.offsets, scores, order, k, start, stop, counts), self.offsets)
-        return counts
+        starts = np.repeat(self.offsets[:-1], self.n_items)
+        ordered = self.need_scores()[starts + self.by_score]
+        as_above = (ordered == np.roll(ordered, 1)) & (np.arange(self.n_rows) > starts)
+        tied = as_above | np.append(as_above[1:], False)
+        return np.add.reduceat(tied & (np.arange(self.n_rows) < starts + k), self.offsets[:-1], dtype=np.int64)
 
     def sum_largest(self, values: FloatArray, factors: FloatArray) -> FloatArray:
         """Σ_j factors[j] · (the query's j-th largest value), (n_queries,); values in query order."""
