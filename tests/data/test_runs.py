@@ -330,7 +330,7 @@ def test_choosing_joining_and_sending_keep_what_belongs_to_a_query():
     again = Queries.concatenate([queries[1], queries[0]])[[1, 0]]
     assert_same(again, queries)
     gathered = Gather(ALL).summary([queries[0], queries[1]])
-    assert_same(unpack(Queries, pack(gathered).to_pylist()[0]), queries)
+    assert_same(unpack(pack(gathered).to_pylist()[0]), queries)
     rescored = queries.with_scores([1.0, 2.0, 3.0, 1.0, 2.0])
     np.testing.assert_array_equal(rescored.unretrieved[1], queries.unretrieved[1])
     assert queries[[1]].unretrieved[1].size == 0
