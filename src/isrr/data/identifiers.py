@@ -172,6 +172,13 @@ def decoded(values: Any, column: str) -> Any:
         raise DataError(f"{values.type}; expected numbers or text", row=0, column=column) from None
 
 
+def holds_lists(kind: Any) -> bool:
+    """Whether an Arrow type is one of lists."""
+    from pyarrow import types
+
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
 def _as_given(values: Any, column: str) -> NDArray[Any]:
     """An array of the values, none of them changed to suit its neighbours."""
     if isinstance(values, np.ma.MaskedArray) and values.mask.any():
@@ -355,8 +362,8 @@ def joined_groups(column: Any, separator: str | None = None, missing: MissingGro
         >>> joined_groups([["new", "local"], [], ["new"]]) == ["local" + BETWEEN_GROUPS + "new", "", "new"]
         True
     """
-    if kind := str(getattr(column, "type", "")):  # of Arrow
-        if not kind.startswith(("list", "large_list", "fixed_size_list")):
+    if hasattr(column, "type"):  # of Arrow
+        if not holds_lists(column.type):
             return _separated(column, separator, missing)
         column = column.to_pylist()
     first = next((entry for entry in column if entry is not None), None)
