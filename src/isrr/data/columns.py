@@ -8,7 +8,6 @@ import fnmatch
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 from typing import Any, get_args
 
 import numpy as np
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrr.counting import counted
-from isrr.data.files import KINDS, Table, written_names
+from isrr.data.files import Table, kind_by_name, written_names
 from isrr.data.grades import BESIDE_GRADES, judged_rows, stored_policy, with_grades
 from isrr.data.identifiers import MissingGroup, decoded, holds_lists, joined_groups
 from isrr.data.letor import Group
@@ -241,15 +240,9 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
 
 def located(error: DataError, name: str, column: str | None) -> DataError:
     """The same error, with the file or table and its name of the column."""
-    header = KINDS.get(PurePath(name.removesuffix(".gz")).suffix.lower()) == "csv"
-    return DataError(
-        error.args[0],
-        error.query,
-        row=error.row,
-        column=column,
-        source=f"{name}: {error.source}" if error.source else name,
-        header=header,
-    )
+    source = f"{name}: {error.source}" if error.source else name
+    header = kind_by_name(name) == "csv"
+    return DataError(error.args[0], error.query, row=error.row, column=column, source=source, header=header)
 
 
 def has_made_ids(schema: Any) -> bool:

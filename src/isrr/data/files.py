@@ -8,12 +8,13 @@ itself (lengths, offsets, codes, that text is text) is held against what it hold
 import csv
 import gzip
 import json
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -69,8 +70,17 @@ def kind_of(path: Path) -> str:
         raise DataError(f"{path}: no such file{pattern}")
     if path.stat().st_size == 0:
         raise DataError(f"{path}: the file is empty")
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
-    return KINDS.get(suffixes[-1] if suffixes else "") or _sniffed(path)
+    return kind_by_name(path) or _sniffed(path)
+
+
+def kind_by_name(path: str | os.PathLike[str]) -> str | None:
+    """What kind a file is by its suffix, before .gz; None where that says nothing.
+
+    Example:
+        >>> kind_by_name("judged.csv.gz")
+        'csv'
+    """
+    return KINDS.get(PurePath(os.fspath(path).lower().removesuffix(".gz")).suffix)
 
 
 def _sniffed(path: Path) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrr.data._order_kernels import hash_texts
+from isrr.data.ragged import offsets_from, rows_within
 from isrr.errors import DataError, shown
 
 _BEYOND_INT64 = 2**63
@@ -343,11 +344,9 @@ class Coded(NamedTuple):
         held = [[group for group in name.split(BETWEEN_GROUPS) if group] for name in self.names.tolist()]
         groups = sorted({group for name in held for group in name})
         number = {group: n for n, group in enumerate(groups)}
-        n_held = np.array([len(name) for name in held], np.int64)
         numbers = np.array([number[group] for name in held for group in name], np.int64)
-        rows = np.repeat(np.arange(self.codes.size), n_held[self.codes])
-        place = np.arange(rows.size) - np.repeat(np.cumsum(n_held[self.codes]) - n_held[self.codes], n_held[self.codes])
-        return groups, rows, numbers[np.repeat((np.cumsum(n_held) - n_held)[self.codes], n_held[self.codes]) + place]
+        offsets, places = rows_within(offsets_from([len(name) for name in held]), self.codes)
+        return groups, np.repeat(np.arange(self.codes.size), np.diff(offsets)), numbers[places]
 
 
 def joined_groups(column: Any, separator: str | None = None, missing: MissingGroup = "refuse") -> Any:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Ragged = tuple[NDArray[np.int64], NDArray[np.float64]]
 
@@ -21,7 +21,7 @@ def lists_of(places: NDArray[Any], values: NDArray[Any], n_lists: int) -> Ragged
     return offsets_from(lengths), np.asarray(values, np.float64)[order]
 
 
-def offsets_from(lengths: NDArray[Any]) -> NDArray[np.int64]:
+def offsets_from(lengths: ArrayLike) -> NDArray[np.int64]:
     """Where lists of these lengths begin and end."""
     return np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
 
