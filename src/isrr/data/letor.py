@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -61,10 +61,12 @@ def read_letor(
         array([[0.5 , 0.  , 0.01],
                [0.  , 7.  , 0.  ]], dtype=float32)
     """
+    if n_features is not None and n_features < 1:
+        raise ValueError(f"n_features must be at least 1, got {n_features}")
     name = "text" if isinstance(source, bytes) else str(Path(source))
     data = np.frombuffer(source, np.uint8) if isinstance(source, bytes) else bytes_of(Path(source))
     ranges = ranges_of(data, n_threads or threads())
-    lines = _lines_of(data, ranges, Syntax(name, n_features, zero_based, with_qid=group is None))
+    lines = _lines_of(data, ranges, name, n_features, zero_based, with_qid=group is None)
     if group is None:
         grouping = _by_id(data, ranges, lines, name)
     else:
@@ -84,41 +86,6 @@ def read_letor(
         absent={"score": f"{name}: {scoring}"},
     )
     return _identified(queries, data) if comment_ids else queries
-
-
-@dataclass(frozen=True)
-class Syntax:
-    """What a line looks like.
-
-    Attributes:
-        name: What errors call the text.
-        n_features: Number of feature columns; None for the largest index found.
-        zero_based: Whether the first feature has index 0.
-        with_qid: Whether lines name their query.
-    """
-
-    name: str
-    n_features: int | None
-    zero_based: bool
-    with_qid: bool
-
-    def __post_init__(self) -> None:
-        if self.n_features is not None and self.n_features < 1:
-            raise ValueError(f"n_features must be at least 1, got {self.n_features}")
-
-    @property
-    def first_index(self) -> int:
-        """The index of the first feature."""
-        return 0 if self.zero_based else 1
-
-    @property
-    def limit(self) -> int:
-        """The largest index allowed."""
-        return (self.n_features or MAX_FEATURES) + self.first_index - 1
-
-    def width(self, largest: int) -> int:
-        """Number of feature columns where no line ends in a larger index than this."""
-        return self.n_features or max(0, min(largest, self.limit) - self.first_index + 1)
 
 
 class Lines(NamedTuple):
@@ -193,43 +160,43 @@ def _identified(queries: Queries, data: Bytes) -> Queries:
     return queries if identified.repeated_item() is not None else identified
 
 
-def _lines_of(data: Bytes, ranges: list[Range], syntax: Syntax) -> Lines:
+def _lines_of(
+    data: Bytes, ranges: list[Range], name: str, n_features: int | None, zero_based: bool, with_qid: bool
+) -> Lines:
     """Measure the ranges, make room, and parse each straight into its rows."""
+    first_index = 0 if zero_based else 1
+    limit = (n_features or MAX_FEATURES) + first_index - 1  # the largest index allowed
     with ThreadPoolExecutor(max(1, len(ranges))) as pool:
         each = pool.map if len(ranges) > 1 else map
         measured = list(each(_kernels.measure, [part.text for part in ranges]))
         bounds = np.cumsum([0, *(rows for rows, _ in measured)])
         n_rows = int(bounds[-1])
         if n_rows == 0:
-            raise DataError(f"{syntax.name}: no rows; expected lines like `2 qid:7 1:0.5 2:1.25`")
-        width = syntax.width(max(largest for _, largest in measured))
-        lines = Lines(np.empty(n_rows), _zeros(n_rows, width, syntax.name), bounds, [])
+            raise DataError(f"{name}: no rows; expected lines like `2 qid:7 1:0.5 2:1.25`")
+        largest = max(largest for _, largest in measured)
+        width = n_features or max(0, min(largest, limit) - first_index + 1)
+        try:
+            lines = Lines(np.empty(n_rows), np.zeros((n_rows, width), np.float32), bounds, [])
+        except MemoryError:
+            size = f"{n_rows * width * 4 / 2**30:.1f} GiB"
+            raise DataError(
+                f"{name}: {n_rows} rows of {width} features take {size} when dense, more than there is"
+            ) from None
 
-        def parse(part: int) -> tuple[IntArray, tuple[int, int, int]]:
+        def parse(part: int) -> tuple[IntArray, list[int]]:
             rows = slice(bounds[part], bounds[part + 1])
             runs = np.empty((bounds[part + 1] - bounds[part], 3), np.int64)
-            n_runs, code, byte, previous = _kernels.parse(
-                ranges[part].text, syntax.first_index, syntax.limit, syntax.with_qid,
-                lines.relevance[rows], lines.features[rows], runs,
-            )  # fmt: skip
+            n_runs, *fault = _kernels.parse(
+                ranges[part].text, first_index, limit, with_qid, lines.relevance[rows], lines.features[rows], runs
+            )
             few = n_runs < len(runs) // 8
-            return runs[:n_runs].copy() if few else runs[:n_runs], (code, byte, previous)
+            return runs[:n_runs].copy() if few else runs[:n_runs], fault
 
         for part, (runs, (code, byte, previous)) in zip(ranges, each(parse, range(len(ranges))), strict=True):
             if code:
-                raise _bad_line(data, syntax.name, code, part.start + byte, previous, syntax.n_features)
+                raise _bad_line(data, name, code, part.start + byte, previous, n_features)
             lines.runs.append(runs)
     return lines
-
-
-def _zeros(n_rows: int, width: int, name: str) -> NDArray[np.float32]:
-    try:
-        return np.zeros((n_rows, width), np.float32)
-    except MemoryError:
-        size = n_rows * width * 4 / 2**30
-        raise DataError(
-            f"{name}: {n_rows} rows of {width} features take {size:.1f} GiB when dense, more than there is"
-        ) from None
 
 
 def _bad_line(

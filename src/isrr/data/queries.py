@@ -188,7 +188,7 @@ class Queries:
     @cached_property
     def fingerprint(self) -> str:
         """32 hex digits that name the query ids, scores and relevance, whatever order they come in."""
-        return self._fingerprint(self.scores)
+        return self._fingerprint(self.scores, self.relevance)
 
     @cached_property
     def judgments(self) -> str:
@@ -196,20 +196,18 @@ class Queries:
 
         Queries judged once keep it when they get new scores.
         """
-        if self.items is None:
-            return self._fingerprint(None)
-        return self._fingerprint((self.items.hashes() >> np.uint64(11)).astype(np.float64))
+        names = None if self.items is None else (self.items.hashes() >> np.uint64(11)).astype(np.float64)
+        return self._fingerprint(names, self.relevance)
 
     @cached_property
     def scores_fingerprint(self) -> str:
         """32 hex digits that name the query ids and scores, whatever order they come in; blind to relevance."""
-        sums = self._hashes(self.keys, self.scores, None).sum(axis=0)
-        return "".join(f"{int(part):016x}" for part in sums)
+        return self._fingerprint(self.scores, None)
 
-    def _fingerprint(self, column: FloatArray | None) -> str:
-        """32 hex digits that name the query ids, a column of numbers, relevance, and grades outside the list."""
-        sums = self._hashes(self.keys, column, self.relevance).sum(axis=0)
-        if self.unretrieved is not None:
+    def _fingerprint(self, column: FloatArray | None, relevance: FloatArray | None) -> str:
+        """32 hex digits that name the query ids, a column of numbers and, with relevance, grades outside the list."""
+        sums = self._hashes(self.keys, column, relevance).sum(axis=0)
+        if relevance is not None and self.unretrieved is not None:
             offsets, grades = self.unretrieved
             sums = sums + hash_queries(offsets, self.keys, grades, np.empty(0)).sum(axis=0)
         return "".join(f"{int(part):016x}" for part in sums)
