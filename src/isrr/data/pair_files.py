@@ -33,13 +33,7 @@ VALUE = {"run": ("score",), "qrels": ("relevance", "label", "grade", "rating", "
 
 
 def read_pairs(
-    source: Any,
-    what: What,
-    *,
-    format: Format | None = None,
-    query: str | None = None,
-    item: str | None = None,
-    value: str | None = None,
+    source: Any, what: What, format: Format | None, query: str | None, item: str | None, value: str | None
 ) -> Pairs:
     """The scores of a run, or the grades of qrels.
 

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from isrr.counting import counted
 from isrr.data.grouping import Grouping
 from isrr.data.identifiers import Ids
-from isrr.data.ordering import Ties, repeats
-from isrr.data.pair_files import Format, read_pairs
+from isrr.data.ordering import repeats
 from isrr.data.pairs import Pairs, some
 from isrr.data.queries import IntArray, Queries
 from isrr.data.ragged import lists_of
@@ -26,32 +25,22 @@ from isrr.data.unjudged import Unjudged, settled
 from isrr.errors import DataError
 
 
-def read_run(
-    run: Any,
-    qrels: Any = None,
-    *,
-    unjudged: Unjudged = "zero",
-    ties: Ties | None = None,
-    run_format: Format | None = None,
-    qrels_format: Format | None = None,
-    query: str | None = None,
-    item: str | None = None,
-    score: str | None = None,
-    relevance: str | None = None,
-) -> Queries:
-    """The queries of a run, judged where qrels are given; arguments as for `read_queries`.
+def joined(run: Pairs, qrels: Pairs | None, unjudged: Unjudged) -> Queries:
+    """The queries that a run and its judgments share; without judgments, all of the run, unjudged.
+
+    Args:
+        run: The scores.
+        qrels: The grades.
+        unjudged: How retrieved items without a grade count.
 
     Example:
-        >>> read_run({"q1": {"d1": 2.0, "d2": 1.0}}, {"q1": {"d2": 1, "d9": 2}}).relevance
+        >>> from isrr.data.pairs import from_mapping
+        >>> run, qrels = {"q1": {"d1": 2.0, "d2": 1.0}}, {"q1": {"d2": 1, "d9": 2}}
+        >>> joined(from_mapping(run, "run"), from_mapping(qrels, "qrels"), "zero").relevance
         array([0., 1.])
     """
-    if run is None:
-        raise DataError("qrels hold grades but no scores; expected the run they belong to, as `run=`")
-    results = _grouped(read_pairs(run, "run", format=run_format, query=query, item=item, value=score))
-    if qrels is None:
-        return _lists(results).with_ties(ties)
-    judgments = read_pairs(qrels, "qrels", format=qrels_format, query=query, item=item, value=relevance)
-    return _judged(results, judgments, unjudged).with_ties(ties)
+    run = _grouped(run)
+    return _lists(run) if qrels is None else _judged(run, qrels, unjudged)
 
 
 def _grouped(run: Pairs) -> Pairs:
@@ -83,7 +72,7 @@ def _lists(run: Pairs) -> Queries:
 
 
 def _judged(run: Pairs, qrels: Pairs, unjudged: Unjudged) -> Queries:
-    """The queries that a run and its judgments share."""
+    """The queries of a run that has been grouped, with their grades."""
     negative = qrels.values < 0
     notes = [f"{qrels.name}: {counted(int(negative.sum()), 'negative grade')} counted as 0"] if negative.any() else []
     qrels = replace(qrels, values=np.maximum(qrels.values, 0.0))
