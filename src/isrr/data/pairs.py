@@ -97,30 +97,26 @@ def from_mapping(table: Mapping[Any, Any], name: str) -> Pairs:
         >>> from_mapping({"q1": {"d1": 2, "d2": 0}}, "qrels").values
         array([2., 0.])
     """
-    texts: list[str] = []
-    items: list[Any] = []
-    numbers: list[Any] = []
-    lengths: list[int] = []
     for query, listed in table.items():
         if not isinstance(listed, Mapping):
             found = type(listed).__name__
             raise DataError(f"{name}: query {query!r} has a {found}; expected {{query: {{item: number}}}}")
-        texts.append(str(query))
-        lengths.append(len(listed))
-        items.extend(listed)
-        numbers.extend(listed.values())
-    if len(set(texts)) < len(texts):
+    names = [str(query) for query in table]
+    if len(set(names)) < len(names):
         raise DataError(f"{name}: a query id appears twice, as text and as a number")
-    texts_of_items = items if all(type(item) is str for item in items) else list(map(str, items))
-    where = f"{name}: entry {{:,}}"
-    values = as_floats(numbers, lambda row: where.format(row + 1))
+    items = [item if type(item) is str else str(item) for listed in table.values() for item in listed]
+    numbers = [number for listed in table.values() for number in listed.values()]
+
+    def where(row: int) -> str:
+        return f"{name}: entry {row + 1:,}"
+
     return Pairs(
         name=name,
-        query_names=pa.array(texts, pa.large_string()),
-        queries=np.repeat(np.arange(len(texts)), lengths),
-        items=pa.array(texts_of_items, pa.large_string()),
-        values=values,
-        where=lambda row: where.format(row + 1),
+        query_names=pa.array(names, pa.large_string()),
+        queries=np.repeat(np.arange(len(names)), [len(listed) for listed in table.values()]),
+        items=pa.array(items, pa.large_string()),
+        values=as_floats(numbers, where),
+        where=where,
     )
 
 
