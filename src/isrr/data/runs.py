@@ -129,11 +129,9 @@ def _matched(queries: IntArray, items: Any, judged_in: IntArray, judged_items: A
     """
     found, first = _first_equal(_keys(queries, items), _keys(judged_in, judged_items))
     hits = np.flatnonzero(found >= 0)
-    same_query = (queries[hits] == judged_in[found[hits]]).all() and (judged_in == judged_in[first]).all()
-    same_item = items.take(hits).equals(judged_items.take(found[hits])) and judged_items.equals(
-        judged_items.take(first)
-    )
-    if same_query and same_item:
+    of_one_query = (queries[hits] == judged_in[found[hits]]).all() and (judged_in == judged_in[first]).all()
+    of_one_item = items.take(hits).equals(judged_items.take(found[hits]))
+    if of_one_query and of_one_item and judged_items.equals(judged_items.take(first)):
         return found, first
     coded = pa.concat_arrays([items, judged_items]).dictionary_encode()
     n_different, codes = len(coded.dictionary), coded.indices.to_numpy()
