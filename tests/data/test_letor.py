@@ -171,7 +171,7 @@ def test_ids_are_integers_only_when_all_are_written_so():
 
 @pytest.mark.parametrize("n_threads", [2, 3, 7])
 def test_threads_change_nothing(n_threads, monkeypatch):
-    monkeypatch.setattr("isrr.data.letor_lines._BYTES_PER_THREAD", 64)
+    monkeypatch.setattr("isrr.data.text.BYTES_PER_RANGE", 64)
     rng = np.random.default_rng(20230)
     lines = [f"{rng.integers(3)} qid:{rng.integers(40) // 8} 1:{rng.random():.6f} {i + 2}:1" for i in range(200)]
     text = "\n".join(lines).encode()
@@ -191,8 +191,8 @@ def test_threads_are_as_many_as_asked_for(monkeypatch):
             asked.append(n_threads)
             super().__init__(n_threads)
 
-    monkeypatch.setattr("isrr.data.letor_lines._BYTES_PER_THREAD", 64)
-    monkeypatch.setattr("isrr.data.letor_lines.ThreadPoolExecutor", Pool)
+    monkeypatch.setattr("isrr.data.text.BYTES_PER_RANGE", 64)
+    monkeypatch.setattr("isrr.data.letor.ThreadPoolExecutor", Pool)
     with use_threads(3):
         read_letor(GOLDEN / "letor_small.txt")
     assert asked == [3]

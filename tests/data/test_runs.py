@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from isrr.calibration.tasks import ALL, Gather
-from isrr.data import runs
 from isrr.data.clicks import looks_like_clicks
 from isrr.data.frames import read_blocks, read_queries, write_queries
+from isrr.data.identifiers import Ids
 from isrr.data.queries import Queries
 from isrr.data.unjudged import n_unjudged
 from isrr.engines.packing import pack, unpack
@@ -137,7 +137,7 @@ def test_queries_in_one_file_only_are_named_and_counted():
 
 
 def test_items_that_share_a_hash_are_told_apart(monkeypatch):
-    monkeypatch.setattr(runs, "hashes_of", lambda names: np.zeros(len(names), np.int64))
+    monkeypatch.setattr(Ids, "hashes", lambda ids: np.zeros(len(ids), np.uint64))
     assert_joined(read_queries(run=RUN, qrels=QRELS))
 
 
@@ -330,7 +330,7 @@ def test_choosing_joining_and_sending_keep_what_belongs_to_a_query():
     again = Queries.concatenate([queries[1], queries[0]])[[1, 0]]
     assert_same(again, queries)
     gathered = Gather(ALL).summary([queries[0], queries[1]])
-    assert_same(unpack(Queries, pack(gathered).to_pylist()[0]), queries)
+    assert_same(unpack(pack(gathered).to_pylist()[0]), queries)
     rescored = queries.with_scores([1.0, 2.0, 3.0, 1.0, 2.0])
     np.testing.assert_array_equal(rescored.unretrieved[1], queries.unretrieved[1])
     assert queries[[1]].unretrieved[1].size == 0

@@ -35,6 +35,11 @@ def test_threads_change_nothing():
     assert one.where(140_000) == three.where(140_000) == "text:140,001"
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_query():
+    pairs = parse_trec(np.frombuffer(b"\xef\xbb\xbfq 0 a 1\nq 0 b 2\n", np.uint8), "qrels", "text")
+    assert pairs.query_names.to_pylist() == ["q"]
+
+
 @pytest.mark.parametrize(
     ("text", "what", "said"),
     [

@@ -102,7 +102,7 @@ def _version(package: str) -> str | None:
 
 def _kernel_cache() -> str | None:
     """The folder that keeps compiled kernels; Numba takes none that cannot be written to."""
-    from isrr.data._kernels import line_start
+    from isrr.data._text_kernels import line_start
 
     folder: str | None = line_start.stats.cache_path
     return folder

@@ -1,24 +1,16 @@
 """Compiled loops over the lines of LETOR text. Bytes in, arrays out: no checks of arguments, no Python objects.
 
 `isrr.data.letor` prepares the arguments. Every text ends in a line end, so a loop that stops at one needs no
-other bound. A bad line is answered with a code and the byte at which it went wrong; `isrr.data.bad_lines` puts that
-in words.
+other bound. A bad line is answered with a code and the byte at which it went wrong, which `isrr.data.letor` puts in
+words.
 """
 
 from isrr.compiled import njit
-from isrr.data._text_kernels import COLON, EQUALS, HASH, LINE_END, OK, ZERO, after_blanks, ends_token, number, word_stop
+from isrr.data._text_kernels import COLON, HASH, LINE_END, OK, ZERO, after_blanks, ends_token, number
 
 LABEL, NEGATIVE_LABEL, NO_QID, EMPTY_QID, SPARE_QID = range(3, 8)  # 0 to 2 are OK, VALUE and HUGE
 PAIR, FIRST_INDEX, ORDER, LIMIT, UNMEASURED = range(8, 13)
 NOT_TEXT = 13  # found when ids are decoded, not by a loop here
-
-
-@njit(cache=True, nogil=True)
-def line_start(text, stop):
-    """Where the line begins that byte `stop` belongs to."""
-    while stop > 0 and text[stop - 1] != LINE_END:
-        stop -= 1
-    return stop
 
 
 @njit(cache=True, nogil=True)
@@ -73,15 +65,10 @@ def _same_bytes(text, a, b, length):
     return True
 
 
-# In these two, each comparison is reached only when the byte before was no line end.
 @njit(cache=True, nogil=True)
 def _is_qid(text, i):
+    # Each comparison is reached only when the byte before was no line end.
     return text[i] == 113 and text[i + 1] == 105 and text[i + 2] == 100 and text[i + 3] == COLON
-
-
-@njit(cache=True, nogil=True)
-def _is_docid(text, i):
-    return text[i] == 100 and text[i + 1] == 111 and text[i + 2] == 99 and text[i + 3] == 105 and text[i + 4] == 100
 
 
 @njit(cache=True, nogil=True)
@@ -152,30 +139,3 @@ def parse(text, first_index, limit, with_qid, relevance, features, runs):
             row += 1
         i = _next_line(text, i)
     return n_runs, OK, 0, 0
-
-
-@njit(cache=True, nogil=True)
-def _comment_id(text, i):
-    """Start and stop of the id in the comment that begins at i: the word after `docid =`, or the only word."""
-    start = after_blanks(text, i)
-    stop = word_stop(text, start)
-    if _is_docid(text, start):
-        sign = after_blanks(text, start + 5)
-        if text[sign] == EQUALS or text[sign] == COLON:
-            start = after_blanks(text, sign + 1)
-            return start, word_stop(text, start)
-    return (start, stop) if text[after_blanks(text, stop)] == LINE_END else (0, 0)
-
-
-@njit(cache=True, nogil=True)
-def find_comment_ids(text, spans):
-    # text   (n_bytes,)   whole lines
-    # spans  (n_rows, 2)  out: start and stop of the id in each row's comment, equal where there is none
-    row, i = 0, 0
-    while i < text.size:
-        start = after_blanks(text, i)
-        i = _row_stop(text, start)
-        if i > start:
-            spans[row] = _comment_id(text, i + 1) if text[i] == HASH else (0, 0)
-            row += 1
-        i = _next_line(text, i)

@@ -139,20 +139,6 @@ def sort_queries(offsets, scores, queries, items, start, stop, order, tied):
             tied[q] = sort_query(scores[first:last], queries[q], items[first:last], order[first:last])
 
 
-@kernel
-def count_tied(offsets, scores, order, k, start, stop, counts):
-    # order  (n_rows,)     positions within the query by falling score
-    # counts (n_queries,)  out: of its first k places, those whose item has the score of a neighbour
-    for q in range(start, stop):
-        first, last = offsets[q], offsets[q + 1]
-        counts[q] = 0
-        for i in range(first, min(first + k, last)):
-            score = scores[first + order[i]]
-            above = i > first and scores[first + order[i - 1]] == score
-            below = i + 1 < last and scores[first + order[i + 1]] == score
-            counts[q] += above or below
-
-
 @njit(cache=True, nogil=True)
 def mark_repeats(offsets, names, start, stop, repeats):
     # names   (n_rows,)     64 bits each

@@ -1,7 +1,7 @@
 """Compiled reading of words and decimal numbers. Every text ends in a line end, at which all of these loops stop.
 
-Of a number, up to 18 digits are read as one integer and divided by a power of ten; a longer one is read again, by its
-first 18 significant digits.
+Of a number in LETOR text, up to 18 digits are read as one integer and divided by a power of ten; a longer one is read
+again, by its first 18 significant digits.
 """
 
 import numpy as np
@@ -11,10 +11,19 @@ from isrr.compiled import njit
 OK, VALUE, HUGE = range(3)  # what `number` says: a number, none, one beyond float32
 
 TAB, LINE_END, RETURN, SPACE, HASH, PLUS, MINUS, POINT, ZERO, COLON = 9, 10, 13, 32, 35, 43, 45, 46, 48, 58
-UPPER_E, LOWER_E, EQUALS = 69, 101, 61
+UPPER_E, LOWER_E = 69, 101
 INFINITE = 3.4028235677973366e38  # the smallest double that rounds to an infinite float32
 POWERS = np.array([float(f"1e{power}") for power in range(309)])
 DIGITS = 18  # as many always fit an int64
+ITEM = 2  # the field of TREC text with the item, in runs and qrels alike
+
+
+@njit(cache=True, nogil=True)
+def line_start(text, stop):
+    """Where the line begins that byte `stop` belongs to."""
+    while stop > 0 and text[stop - 1] != LINE_END:
+        stop -= 1
+    return stop
 
 
 @njit(cache=True, nogil=True)
@@ -123,3 +132,36 @@ def number(text, i):
     else:
         value = _scaled(mantissa, power - fraction)
     return -value if negative else value, i, HUGE if value >= INFINITE else OK
+
+
+@njit(cache=True, nogil=True)
+def pick_fields(text, n_fields, value_field, picked):
+    # text        (n_bytes,)  whole lines of fields with blanks between them
+    # n_fields                how many fields a line has
+    # value_field             which of them holds a number, counted from 0
+    # picked      (n_bytes,)  out: first field, item and number of each line, tabs between them; no + before a number
+    # returns     how many bytes were picked; −1 where a line has more or fewer fields, a NUL, or surely no number
+    i, to = 0, 0
+    while i < text.size:
+        i, field = after_blanks(text, i), 0
+        while text[i] != LINE_END:
+            start, i = i, word_stop(text, i)
+            if field == value_field:
+                first = text[start + 1] if text[start] == PLUS or text[start] == MINUS else text[start]
+                if first != POINT and not ZERO <= first <= ZERO + 9:
+                    return -1
+                start += text[start] == PLUS
+            if field == 0 or field == ITEM or field == value_field:
+                for at in range(start, i):
+                    if text[at] == 0:
+                        return -1
+                    picked[to] = text[at]
+                    to += 1
+                picked[to] = LINE_END if field == value_field else TAB
+                to += 1
+            field += 1
+            i = after_blanks(text, i)
+        if field != 0 and field != n_fields:
+            return -1
+        i += 1
+    return to

@@ -8,7 +8,6 @@ import fnmatch
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 from typing import Any, get_args
 
 import numpy as np
@@ -17,9 +16,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrr.counting import counted
-from isrr.data.files import KINDS, Table, written_names
+from isrr.data.files import Table, kind_by_name, written_names
 from isrr.data.grades import BESIDE_GRADES, judged_rows, stored_policy, with_grades
-from isrr.data.identifiers import MissingGroup, decoded, joined_groups
+from isrr.data.identifiers import MissingGroup, decoded, holds_lists, joined_groups
 from isrr.data.letor import Group
 from isrr.data.numbers import features as as_features
 from isrr.data.queries import Queries
@@ -49,7 +48,7 @@ class Cast:
     """Which column plays which role; features may be played by several. Of the roles nobody plays, what to say."""
 
     roles: dict[str, str]
-    features: str | list[str] | None
+    features: tuple[str, ...]
     absent: dict[str, str]
     with_grades: tuple[str, ...] = ()  # columns that go where the grades go
     unjudged: Unjudged | None = None  # None: as the table says, else refused
@@ -60,14 +59,13 @@ class Cast:
     @property
     def names(self) -> list[str]:
         """All columns that play a role."""
-        features = [self.features] if isinstance(self.features, str) else self.features or []
-        return list(dict.fromkeys([*self.roles.values(), *features, *self.with_grades]))
+        return list(dict.fromkeys([*self.roles.values(), *self.features, *self.with_grades]))
 
     def only(self, roles: Sequence[str]) -> "Cast":
         """The part of the cast that plays these roles; no features."""
         played = {role: name for role, name in self.roles.items() if role in roles}
         with_grades = self.with_grades if "relevance" in played else ()
-        return replace(self, roles=played, features=None, with_grades=with_grades)
+        return replace(self, roles=played, features=(), with_grades=with_grades)
 
     def with_groups(self, separator: str | None, missing: MissingGroup) -> "Cast":
         """The same, with how groups are written; see `joined_groups`."""
@@ -106,8 +104,8 @@ def cast(
     """Give each role the column named for it, or the first of its usual names that the table has."""
     _refuse_beir(table, named)
     have = f"the columns are {', '.join(table.columns) or 'none'}"
-    features = _matched(table, features)
-    for name in [*named.values(), *([features] if isinstance(features, str) else features or [])]:
+    stacked = _matched(table, features)
+    for name in [*named.values(), *stacked]:
         if name is not None and name not in table.columns:
             raise DataError(f"{table.name}: there is no column {name!r}; {have}{did_you_mean(name, table.columns)}")
 
@@ -128,13 +126,14 @@ def cast(
     if not need_query:
         roles["query"] = None
     if features is None:
-        features = usual("features")
-    if roles["score"] is None and roles["relevance"] is None and features is None:
+        stacked = tuple(filter(None, [usual("features")]))
+    if roles["score"] is None and roles["relevance"] is None and not stacked:
         raise DataError(f"{missing('score')}; nor is there a relevance or a features column")
     chosen = Cast(
         roles={role: name for role, name in roles.items() if name is not None},
-        features=features if isinstance(features, str | None) else list(features),
-        absent={role: missing(role) for role, name in (roles | {"features": features}).items() if name is None},
+        features=stacked,
+        absent={role: missing(role) for role, name in roles.items() if name is None}
+        | ({} if stacked else {"features": missing("features")}),
         with_grades=tuple(name for name in BESIDE_GRADES if name in table.columns and name not in roles.values())
         if roles["relevance"] is not None
         else (),
@@ -157,11 +156,10 @@ def _refuse_beir(table: Table, named: dict[str, str | None]) -> None:
 
 def _refuse_ambiguous(chosen: Cast, table: Table) -> None:
     """Refuse a column that plays two roles, grades that are features, and a name that two columns have."""
-    features = [chosen.features] if isinstance(chosen.features, str) else chosen.features or []
     for name in chosen.names:
         roles = [role for role, column in chosen.roles.items() if column == name and not role.startswith(VALUE)]
         played = [role.replace("_", " ") for role in roles]
-        if name in features and name == chosen.roles.get("relevance"):
+        if name in chosen.features and name == chosen.roles.get("relevance"):
             played.append("features")
         if len(played) > 1:
             raise DataError(f"{table.name}: column {name!r} is named for {' and '.join(played)}; it can play one role")
@@ -171,14 +169,12 @@ def _refuse_ambiguous(chosen: Cast, table: Table) -> None:
             )
 
 
-def _matched(table: Table, features: str | Sequence[str] | None) -> str | Sequence[str] | None:
+def _matched(table: Table, features: str | Sequence[str] | None) -> tuple[str, ...]:
     """Feature columns, those named by a pattern such as `f*` written out in the table's order."""
-    if features is None or (isinstance(features, str) and not _PATTERN.search(features)):
-        return features
     names: list[str] = []
-    for name in [features] if isinstance(features, str) else features:
+    for name in [features] if isinstance(features, str) else features or ():
         names += (fnmatch.filter(table.columns, name) if _PATTERN.search(name) else None) or [name]
-    return names[0] if len(names) == 1 else names
+    return tuple(names)
 
 
 def _notes_on_groups(column: Any) -> tuple[str, ...]:
@@ -216,7 +212,7 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
             **{argument: groups() if role == "item_group" else ids(role) for argument, role in arguments.items()},
             scores=numbers("score"),
             relevance=relevance,
-            features=None if columns.features is None else _matrix(table, columns.features),
+            features=_matrix(table, columns.features) if columns.features else None,
             values={r.removeprefix(VALUE): numbers(r) for r in columns.roles if r.startswith(VALUE)},  # type: ignore[misc]
             group=group,  # type: ignore[arg-type]
         )
@@ -244,15 +240,9 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
 
 def located(error: DataError, name: str, column: str | None) -> DataError:
     """The same error, with the file or table and its name of the column."""
-    header = KINDS.get(PurePath(name.removesuffix(".gz")).suffix.lower()) == "csv"
-    return DataError(
-        error.args[0],
-        error.query,
-        row=error.row,
-        column=column,
-        source=f"{name}: {error.source}" if error.source else name,
-        header=header,
-    )
+    source = f"{name}: {error.source}" if error.source else name
+    header = kind_by_name(name) == "csv"
+    return DataError(error.args[0], error.query, row=error.row, column=column, source=source, header=header)
 
 
 def has_made_ids(schema: Any) -> bool:
@@ -282,26 +272,24 @@ def _zero_elsewhere(column: Any, chosen: NDArray[np.bool_], name: str) -> NDArra
 
 def _feature_names(table: Any, columns: Cast, name: str, n_features: int) -> tuple[str, ...]:
     """The columns that hold a feature each; where one column holds lists of them, the names it was written with."""
-    if not isinstance(columns.features, str):
-        return tuple(columns.features or ())
-    if not _holds_lists(table[columns.features].type):
-        return (columns.features,)
+    if not _one_of_lists(table, columns.features):
+        return columns.features
     names = written_names(table.schema, FEATURE_NAMES, name)
     if names and len(names) != n_features:
         raise DataError(f"{name}: the metadata name {len(names)} features, but there are {n_features}")
     return names
 
 
-def _holds_lists(kind: Any) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+def _one_of_lists(table: Any, features: Sequence[str]) -> bool:
+    """Whether one column holds all features."""
+    return len(features) == 1 and holds_lists(table[features[0]].type)
 
 
-def _matrix(table: Any, features: str | list[str]) -> NDArray[np.float32]:
-    if isinstance(features, str) and _holds_lists(table[features].type):
-        return _lists(table[features], features)
-    names = [features] if isinstance(features, str) else features
-    matrix = np.empty((table.num_rows, len(names)), np.float32)
-    for place, column in enumerate(names):
+def _matrix(table: Any, features: Sequence[str]) -> NDArray[np.float32]:
+    if _one_of_lists(table, features):
+        return _lists(table[features[0]], features[0])
+    matrix = np.empty((table.num_rows, len(features)), np.float32)
+    for place, column in enumerate(features):
         matrix[:, place] = as_features(as_array(table[column], column), column)
     matrix.flags.writeable = False  # ours alone: queries may hold it without a copy
     return matrix

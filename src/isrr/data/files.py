@@ -8,21 +8,21 @@ itself (lengths, offsets, codes, that text is text) is held against what it hold
 import csv
 import gzip
 import json
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 import pyarrow.json as arrow_json
 import pyarrow.parquet as pq
 
-from isrr.data.identifiers import INTEGER
+from isrr.data.identifiers import integers_in
 from isrr.errors import DataError
 from isrr.files import replacing
 
@@ -37,10 +37,10 @@ MOST_SAID = 300  # letters of what Arrow says of a damaged file
 _DAMAGED = (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error, KeyError, MemoryError, OverflowError)
 _LETOR_LINE = re.compile(rb"[-+.\deE]+[ \t]+(qid:|\d+:)")
 What = Literal["run", "qrels"]  # of TREC text
-_NUMBER = rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
+NUMBER = rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
 _TREC_LINES: dict[What, re.Pattern[bytes]] = {
-    "run": re.compile(rb"\S+[ \t]+\S+[ \t]+\S+[ \t]+\d+[ \t]+" + _NUMBER + rb"[ \t]+\S+[ \t]*\r?"),
-    "qrels": re.compile(rb"\S+[ \t]+(\d+|Q0)[ \t]+\S+[ \t]+" + _NUMBER + rb"[ \t]*\r?"),
+    "run": re.compile(rb"\S+[ \t]+\S+[ \t]+\S+[ \t]+\d+[ \t]+" + NUMBER + rb"[ \t]+\S+[ \t]*\r?"),
+    "qrels": re.compile(rb"\S+[ \t]+(\d+|Q0)[ \t]+\S+[ \t]+" + NUMBER + rb"[ \t]*\r?"),
 }
 
 
@@ -70,8 +70,17 @@ def kind_of(path: Path) -> str:
         raise DataError(f"{path}: no such file{pattern}")
     if path.stat().st_size == 0:
         raise DataError(f"{path}: the file is empty")
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
-    return KINDS.get(suffixes[-1] if suffixes else "") or _sniffed(path)
+    return kind_by_name(path) or _sniffed(path)
+
+
+def kind_by_name(path: str | os.PathLike[str]) -> str | None:
+    """What kind a file is by its suffix, before .gz; None where that says nothing.
+
+    Example:
+        >>> kind_by_name("judged.csv.gz")
+        'csv'
+    """
+    return KINDS.get(PurePath(os.fspath(path).lower().removesuffix(".gz")).suffix)
 
 
 def _sniffed(path: Path) -> str:
@@ -219,9 +228,9 @@ def _csv(path: Path) -> Table:
                 strings_can_be_null=True,
             ),
         )
-        for name in ids:
-            if pc.all(pc.match_substring_regex(table[name], f"^({INTEGER})$")).as_py():
-                table = table.set_column(table.column_names.index(name), name, table[name].cast(pa.int64()))
+        for place, name in enumerate(table.column_names):
+            if name in ids and not table[name].null_count and (numbers := integers_in(table[name])) is not None:
+                table = table.set_column(place, name, pa.array(numbers))
         return table
 
     return Table(str(path), columns, read)

@@ -22,9 +22,9 @@ from isrr.data.grades import BESIDE_GRADES, columns_of, metadata_of
 from isrr.data.identifiers import MissingGroup
 from isrr.data.letor import Group, read_letor
 from isrr.data.ordering import Ties
-from isrr.data.pair_files import Format
+from isrr.data.pair_files import Format, read_pairs
 from isrr.data.queries import Queries
-from isrr.data.runs import read_run
+from isrr.data.runs import joined
 from isrr.data.unjudged import Unjudged
 from isrr.errors import DataError
 
@@ -92,12 +92,15 @@ def read_queries(
         >>> read_queries(pa.table({"qid": ["a", "b", "a"], "score": [2.0, 1.0, 0.5], "grade": [1, 0, 2]}))
         Queries(2 queries, 3 items; scores, relevance)
     """
-    named = {"query": query, "item": item, "score": score, "relevance": relevance}
     if run is not None or qrels is not None:
         if source is not None:
             raise DataError("expected either a table of judged queries, or `run=` and `qrels=`")
-        formats = {"run_format": run_format, "qrels_format": qrels_format}
-        return read_run(run, qrels, unjudged=unjudged or "zero", ties=ties, **formats, **named)  # type: ignore[arg-type]
+        if run is None:
+            raise DataError("qrels hold grades but no scores; expected the run they belong to, as `run=`")
+        results = read_pairs(run, "run", run_format, query, item, score)
+        judgments = None if qrels is None else read_pairs(qrels, "qrels", qrels_format, query, item, relevance)
+        return joined(results, judgments, unjudged or "zero").with_ties(ties)
+    named = {"query": query, "item": item, "score": score, "relevance": relevance}
     named |= {"segment": segment, "item_group": item_group} | value_roles(values)
     if not isinstance(source, str | os.PathLike):
         table = from_frame(source)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from isrr.data.identifiers import decoded
 from isrr.data.numbers import unfit
 from isrr.data.queries import Queries
-from isrr.data.ragged import Ragged, lists_of
+from isrr.data.ragged import Ragged, lists_of, offsets_from
 from isrr.data.unjudged import Unjudged, checked_policy, settled
 from isrr.errors import DataError
 
@@ -32,8 +32,7 @@ def columns_of(queries: Queries) -> dict[str, Any]:
         offsets, grades = queries.unretrieved
         lengths = np.zeros(queries.n_rows, np.int32)
         lengths[queries.offsets[:-1]] = np.diff(offsets)
-        ends = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
-        columns[UNRETRIEVED] = pa.ListArray.from_arrays(ends, grades)
+        columns[UNRETRIEVED] = pa.ListArray.from_arrays(offsets_from(lengths).astype(np.int32), grades)
     if queries.judged is not None:
         policy = pa.array([queries.unjudged], pa.string())
         codes = pa.array(np.zeros(queries.n_rows, np.int32), mask=queries.judged)

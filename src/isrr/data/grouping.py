@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isrr.data._order_kernels import count_into_place
 from isrr.data.identifiers import Ids
+from isrr.data.ragged import offsets_from
 from isrr.errors import DataError
 
 
@@ -46,11 +47,21 @@ class Grouping:
     def _by_id(cls, ids: Ids) -> "Grouping":
         runs = ids.runs()
         names, codes = ids.take(runs).by_appearance()
-        lengths = np.diff(runs, append=len(ids))
-        if len(names) == runs.size:  # the rows of each query are already adjacent
-            return cls(np.append(runs, len(ids)), names.array, None)
-        offsets = np.concatenate(([0], np.cumsum(np.bincount(codes, lengths).astype(np.int64))))
-        return cls(offsets, names.array, count_into_place(np.repeat(codes, lengths), offsets[:-1].copy()))
+        return cls.of_runs(names.array, codes, np.diff(runs, append=len(ids)))
+
+    @classmethod
+    def of_runs(cls, query_ids: NDArray[Any], codes: NDArray[Any], lengths: NDArray[np.int64]) -> "Grouping":
+        """From runs of rows of one query.
+
+        Args:
+            query_ids: The id of each query, in order of first appearance.
+            codes: Which of them each run belongs to, (n_runs,).
+            lengths: How many rows each run has, (n_runs,).
+        """
+        offsets = offsets_from(np.bincount(codes, lengths))
+        if (np.diff(codes) >= 0).all():  # the rows of each query are already adjacent
+            return cls(offsets, query_ids, None)
+        return cls(offsets, query_ids, count_into_place(np.repeat(codes, lengths), offsets[:-1].copy()))
 
     def moved(self, values: NDArray[Any]) -> NDArray[Any]:
         """Per-row values, from the row order the caller gave to query order."""
@@ -87,4 +98,4 @@ def offsets_of(group: ArrayLike, n_rows: int) -> NDArray[np.int64]:
         raise DataError(f"group {q} has size {sizes[q]}; every query needs at least one item")
     if sizes.sum() != n_rows:
         raise DataError(f"group sizes add up to {sizes.sum()}; expected the number of rows, {n_rows}")
-    return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+    return offsets_from(sizes)

@@ -6,6 +6,7 @@ are made when somebody asks for them. A refusal names the row and the column; `i
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -18,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrr.data._order_kernels import hash_texts
+from isrr.data.ragged import offsets_from, rows_within
 from isrr.errors import DataError, shown
 
 _BEYOND_INT64 = 2**63
-INTEGER = "0|-?[1-9][0-9]{0,17}"  # how an integer that surely fits is written
-_INTEGER = re.compile(INTEGER)
+INTEGER = "^(0|-?[1-9][0-9]{0,17})$"  # how an integer that surely fits is written
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +69,12 @@ class Ids:
             case "f":
                 return cls(_whole(array, column))
         return cls(_from_objects(array, column))
+
+    @classmethod
+    def in_text(cls, texts: Any) -> "Ids":
+        """Ids of Arrow text: integers where all are written as one would write them, else text."""
+        numbers = integers_in(texts)
+        return cls.of(texts, "ids", len(texts)) if numbers is None else cls(numbers)
 
     @staticmethod
     def joined(parts: Sequence["Ids"]) -> "Ids":
@@ -151,16 +158,9 @@ def _out_of_arrow(values: Any, column: str) -> Any:
         raise _missing(row, column)
     values = decoded(values, column)
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type) or pa.types.is_string_view(values.type):
-        return _in_one_piece(values)
+        large = values.cast(pa.large_string())  # Arrow cuts others into pieces of two gigabytes
+        return large.combine_chunks() if isinstance(large, pa.ChunkedArray) else large
     return values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False)
-
-
-def _in_one_piece(texts: Any) -> Any:
-    """Text as one Arrow array of large strings; Arrow cuts smaller ones at two gigabytes."""
-    import pyarrow as pa
-
-    large = texts.cast(pa.large_string())
-    return large.combine_chunks() if isinstance(large, pa.ChunkedArray) else large
 
 
 def decoded(values: Any, column: str) -> Any:
@@ -171,6 +171,13 @@ def decoded(values: Any, column: str) -> Any:
         return values.cast(values.type.value_type) if hasattr(values.type, "index_type") else values
     except ArrowNotImplementedError:
         raise DataError(f"{values.type}; expected numbers or text", row=0, column=column) from None
+
+
+def holds_lists(kind: Any) -> bool:
+    """Whether an Arrow type is one of lists."""
+    from pyarrow import types
+
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def _as_given(values: Any, column: str) -> NDArray[Any]:
@@ -201,31 +208,18 @@ def _whole(array: NDArray[Any], column: str, first: int = 0) -> NDArray[np.int64
 
 def _from_objects(array: NDArray[Any], column: str) -> Any:
     """Ids of several kinds as text, or as int64 where all are integers that fit."""
-    if array.dtype.kind == "U":
-        return _text(array, column)
+    import pyarrow as pa
+
+    with suppress(pa.ArrowException, OverflowError, UnicodeEncodeError):  # of several kinds, or half of a character
+        texts = pa.array(array)
+        if pa.types.is_string(texts.type) and not texts.null_count:
+            return _checked_text(_out_of_arrow(texts, column), column)
     if array.dtype == np.dtype("datetime64[D]"):
         array = array.astype(object)
-    if array.dtype == object and (texts := _all_text(array, column)) is not None:
-        return texts
     plain = [_plain(value, row, column) for row, value in enumerate(array)]
     if all(isinstance(value, int) and abs(value) < _BEYOND_INT64 for value in plain):
         return np.array(plain, np.int64)
     return _text(np.array([str(value) for value in plain], dtype=object), column)
-
-
-def _all_text(array: NDArray[Any], column: str) -> Any | None:
-    """Objects that are strings throughout, in Arrow's memory; None where others are among them."""
-    import pyarrow as pa
-
-    try:
-        texts = pa.array(array)
-    except UnicodeEncodeError:
-        return _text(array, column) if all(isinstance(value, str) for value in array) else None
-    except (pa.ArrowException, OverflowError):
-        return None
-    if not pa.types.is_string(texts.type) or texts.null_count:
-        return None
-    return _checked_text(_in_one_piece(texts), column)
 
 
 def _text(array: NDArray[Any], column: str) -> Any:
@@ -235,16 +229,8 @@ def _text(array: NDArray[Any], column: str) -> Any:
     try:
         return _checked_text(pa.array(array, pa.large_string()), column)
     except UnicodeEncodeError:
-        row = next(row for row, text in enumerate(array) if not _is_unicode(text))
+        row = next(row for row, text in enumerate(array) if re.search(r"[\ud800-\udfff]", text))
         raise _unusable(row, column, f"{shown(array[row])}, half of a character") from None
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _checked_text(texts: Any, column: str) -> Any:
@@ -291,16 +277,21 @@ def _unusable(row: int, column: str, found: str) -> DataError:
     return DataError(f"{found}; expected integers or text", row=row, column=column)
 
 
-def identifiers_in_text(texts: Sequence[str]) -> NDArray[Any]:
-    """Ids from a text file: integers where all are written as one would write them, else text.
+def integers_in(texts: Any) -> NDArray[np.int64] | None:
+    """The integers in a column of Arrow text, where every text is an integer as one would write it.
 
     Example:
-        >>> identifiers_in_text(["7", "10"]), identifiers_in_text(["7", "010"])
-        (array([ 7, 10]), array(['7', '010'], dtype=object))
+        >>> import pyarrow as pa
+        >>> integers_in(pa.array(["7", "10"])), integers_in(pa.array(["7", "010"]))
+        (array([ 7, 10]), None)
     """
-    if all(map(_INTEGER.fullmatch, texts)):
-        return np.array([int(text) for text in texts], np.int64)
-    return np.array(texts, dtype=object)
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for some in (texts[:1], texts):  # of most columns of text the first row tells
+        if not pc.all(pc.match_substring_regex(some, INTEGER)).as_py():
+            return None
+    return np.asarray(texts.cast(pa.int64()).to_numpy())
 
 
 def joined_identifiers(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -354,11 +345,9 @@ class Coded(NamedTuple):
         held = [[group for group in name.split(BETWEEN_GROUPS) if group] for name in self.names.tolist()]
         groups = sorted({group for name in held for group in name})
         number = {group: n for n, group in enumerate(groups)}
-        n_held = np.array([len(name) for name in held], np.int64)
         numbers = np.array([number[group] for name in held for group in name], np.int64)
-        rows = np.repeat(np.arange(self.codes.size), n_held[self.codes])
-        place = np.arange(rows.size) - np.repeat(np.cumsum(n_held[self.codes]) - n_held[self.codes], n_held[self.codes])
-        return groups, rows, numbers[np.repeat((np.cumsum(n_held) - n_held)[self.codes], n_held[self.codes]) + place]
+        offsets, places = rows_within(offsets_from([len(name) for name in held]), self.codes)
+        return groups, np.repeat(np.arange(self.codes.size), np.diff(offsets)), numbers[places]
 
 
 def joined_groups(column: Any, separator: str | None = None, missing: MissingGroup = "refuse") -> Any:
@@ -373,8 +362,8 @@ def joined_groups(column: Any, separator: str | None = None, missing: MissingGro
         >>> joined_groups([["new", "local"], [], ["new"]]) == ["local" + BETWEEN_GROUPS + "new", "", "new"]
         True
     """
-    if kind := str(getattr(column, "type", "")):  # of Arrow
-        if not kind.startswith(("list", "large_list", "fixed_size_list")):
+    if hasattr(column, "type"):  # of Arrow
+        if not holds_lists(column.type):
             return _separated(column, separator, missing)
         column = column.to_pylist()
     first = next((entry for entry in column if entry is not None), None)

@@ -8,6 +8,7 @@ json    `{query: {item: number}}` (pytrec_eval, ranx, BEIR); judgments of OpenSe
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -17,27 +18,22 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from isrr.data.columns import located
-from isrr.data.files import KINDS, Table, What, from_frame, open_table, reading, shape_of
+from isrr.data.files import Table, What, from_frame, kind_by_name, open_table, reading, shape_of
 from isrr.data.identifiers import Ids
-from isrr.data.letor import bytes_of
 from isrr.data.pairs import Pairs, as_floats, checked, from_mapping, pairs_of
+from isrr.data.text import bytes_of, first_line
 from isrr.data.trec import SYNTAX, read_trec
 from isrr.errors import DataError
 
 Format = Literal["trec", "table", "json"]
+IN_COLUMNS = ("parquet", "arrow", "jsonl")  # kinds of file that are tables whatever their first line
 QUERY = ("query_id", "qid", "query", "query_text", "q_id", "queryid")
 ITEM = ("doc_id", "docid", "docno", "item_id", "item", "corpus_id", "document_id")
 VALUE = {"run": ("score",), "qrels": ("relevance", "label", "grade", "rating", "rel", "score")}
 
 
 def read_pairs(
-    source: Any,
-    what: What,
-    *,
-    format: Format | None = None,
-    query: str | None = None,
-    item: str | None = None,
-    value: str | None = None,
+    source: Any, what: What, format: Format | None, query: str | None, item: str | None, value: str | None
 ) -> Pairs:
     """The scores of a run, or the grades of qrels.
 
@@ -58,30 +54,30 @@ def read_pairs(
         return checked(_from_table(from_frame(source), what, named), what)
     path = Path(source)
     if not path.is_file():
-        problem = "expected a file, found a folder" if path.is_dir() else "no such file"
-        raise DataError(f"{path}: {problem}")
+        raise DataError(f"{path}: {'expected a file, found a folder' if path.is_dir() else 'no such file'}")
     match format or _format_of(path, what):
         case "trec":
-            return checked(read_trec(path, what), what)
+            pairs = read_trec(path, what)
         case "json":
-            return checked(_from_json(_loaded(path), what, str(path)), what)
+            pairs = _from_json(_loaded(path), what, str(path))
         case _:
-            return checked(_from_table(open_table(path, _table_kind(path)), what, named), what)
+            kind = kind_by_name(path)
+            if kind not in IN_COLUMNS:
+                kind = "jsonl" if first_line(path).startswith(b"{") else "csv"
+            pairs = _from_table(open_table(path, kind), what, named)
+    return checked(pairs, what)
 
 
 def _format_of(path: Path, what: What) -> Format:
     """How a file is written, by its first line."""
-    kind = KINDS.get(path.suffix.lower())
-    if kind in ("parquet", "arrow", "jsonl"):
+    if kind_by_name(path) in IN_COLUMNS:
         return "table"
     first = first_line(path)
     if first.startswith((b"{", b"[")):
         return "table" if b'"' in first and _is_row(first, what) else "json"
     if shape_of(first) is not None:
         return "trec"
-    names = {
-        _plain(name) for name in first.decode("utf-8-sig", "replace").replace(";", ",").replace("\t", ",").split(",")
-    }
+    names = {_plain(name) for name in re.split("[,;\t]", first.decode("utf-8-sig", "replace"))}
     if names & set(QUERY) and names & set(ITEM):
         return "table"
     if len(first.split()) in (SYNTAX["run"].fields, SYNTAX["qrels"].fields):
@@ -93,16 +89,6 @@ def _format_of(path: Path, what: What) -> Format:
     )
 
 
-def first_line(path: Path) -> bytes:
-    """The first line of a text that is not blank, without its end."""
-    data = bytes_of(path)
-    for start in range(0, data.size, 1 << 16):
-        head = data[start : start + (1 << 20)].tobytes().lstrip(b"\xef\xbb\xbf \t\r\n")
-        if head:
-            return head.split(b"\n", 1)[0].rstrip()
-    raise DataError(f"{path}: the file is empty")
-
-
 def _is_row(line: bytes, what: What) -> bool:
     """Whether a line of JSON is a row of a table."""
     try:
@@ -111,11 +97,6 @@ def _is_row(line: bytes, what: What) -> bool:
         return False
     columns = {_plain(name) for name in row} if isinstance(row, dict) else set()
     return bool(columns & set(QUERY) and columns & set(ITEM) and columns & set(VALUE[what]))
-
-
-def _table_kind(path: Path) -> str:
-    kind = KINDS.get(path.with_suffix("").suffix.lower() if path.suffix == ".gz" else path.suffix.lower())
-    return kind if kind in ("parquet", "arrow", "jsonl") else "jsonl" if first_line(path).startswith(b"{") else "csv"
 
 
 def _plain(name: str) -> str:

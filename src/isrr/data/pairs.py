@@ -1,16 +1,14 @@
 """A number for each of some (query, item) pairs: the scores of a run, or the grades of qrels."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from isrr.data._trec_kernels import hash_words, whole_numbers
 from isrr.data.files import What
-from isrr.data.identifiers import Ids
 from isrr.data.numbers import unfit
 from isrr.data.queries import FloatArray, IntArray
 from isrr.errors import DataError
@@ -38,6 +36,20 @@ class Pairs:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def take(self, rows: IntArray) -> "Pairs":
+        """Some of the pairs, in the order asked for."""
+        return replace(
+            self,
+            queries=self.queries[rows],
+            items=self.items.take(pa.array(rows)),
+            values=self.values[rows],
+            where=lambda row: self.where(int(rows[row])),
+        )
+
+    def chosen(self, kept: NDArray[np.bool_]) -> "Pairs":
+        """The pairs that are kept."""
+        return self if kept.all() else self.take(np.flatnonzero(kept))
 
     def pair(self, row: int) -> str:
         """A pair, in words."""
@@ -67,27 +79,6 @@ def checked(pairs: Pairs, what: What) -> Pairs:
     return pairs
 
 
-def identifiers_of(names: Any) -> Ids:
-    """Ids from Arrow text: integers where all are written as one would write them, else text."""
-    numbers = np.empty(len(names), np.int64)
-    if whole_numbers(*_letters(names), numbers):
-        return Ids(numbers)
-    return Ids.of(names, "ids", len(names))
-
-
-def hashes_of(names: Any) -> IntArray:
-    """A hash of each of some Arrow texts, (n,)."""
-    hashes = np.empty(len(names), np.int64)
-    hash_words(*_letters(names), hashes)
-    return hashes
-
-
-def _letters(names: Any) -> tuple[NDArray[np.uint8], IntArray]:
-    """The bytes of Arrow texts, and where each begins and ends."""
-    _, ends, text = names.buffers()
-    return np.frombuffer(text or b"", np.uint8), np.frombuffer(ends, np.int64)[names.offset :][: len(names) + 1]
-
-
 def some(names: Sequence[str]) -> str:
     """A few names of many, for a message.
 
@@ -106,30 +97,26 @@ def from_mapping(table: Mapping[Any, Any], name: str) -> Pairs:
         >>> from_mapping({"q1": {"d1": 2, "d2": 0}}, "qrels").values
         array([2., 0.])
     """
-    texts: list[str] = []
-    items: list[Any] = []
-    numbers: list[Any] = []
-    lengths: list[int] = []
     for query, listed in table.items():
         if not isinstance(listed, Mapping):
             found = type(listed).__name__
             raise DataError(f"{name}: query {query!r} has a {found}; expected {{query: {{item: number}}}}")
-        texts.append(str(query))
-        lengths.append(len(listed))
-        items.extend(listed)
-        numbers.extend(listed.values())
-    if len(set(texts)) < len(texts):
+    names = [str(query) for query in table]
+    if len(set(names)) < len(names):
         raise DataError(f"{name}: a query id appears twice, as text and as a number")
-    texts_of_items = items if all(type(item) is str for item in items) else list(map(str, items))
-    where = f"{name}: entry {{:,}}"
-    values = as_floats(numbers, lambda row: where.format(row + 1))
+    items = [item if type(item) is str else str(item) for listed in table.values() for item in listed]
+    numbers = [number for listed in table.values() for number in listed.values()]
+
+    def where(row: int) -> str:
+        return f"{name}: entry {row + 1:,}"
+
     return Pairs(
         name=name,
-        query_names=pa.array(texts, pa.large_string()),
-        queries=np.repeat(np.arange(len(texts)), lengths),
-        items=pa.array(texts_of_items, pa.large_string()),
-        values=values,
-        where=lambda row: where.format(row + 1),
+        query_names=pa.array(names, pa.large_string()),
+        queries=np.repeat(np.arange(len(names)), [len(listed) for listed in table.values()]),
+        items=pa.array(items, pa.large_string()),
+        values=as_floats(numbers, where),
+        where=where,
     )
 
 

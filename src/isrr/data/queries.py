@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isrr.counting import counted
-from isrr.data._order_kernels import count_tied
 from isrr.data.grouping import Grouping
 from isrr.data.identifiers import Coded, Ids, identifier_keys, joined_groups, joined_identifiers
 from isrr.data.numbers import LARGEST, finite, numbers
@@ -23,7 +22,6 @@ from isrr.data.numbers import features as as_features
 from isrr.data.ordering import Ties, falling_order, order_with_ties, query_hashes, repeats, sum_largest
 from isrr.data.ragged import Ragged, chosen_lists, joined_lists, rows_within
 from isrr.errors import DataError, did_you_mean
-from isrr.parallel import over_queries
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -189,7 +187,7 @@ class Queries:
     @cached_property
     def fingerprint(self) -> str:
         """32 hex digits that name the query ids, scores and relevance, whatever order they come in."""
-        return self._fingerprint(self.scores)
+        return self._fingerprint(self.scores, self.relevance)
 
     @cached_property
     def judgments(self) -> str:
@@ -197,20 +195,18 @@ class Queries:
 
         Queries judged once keep it when they get new scores.
         """
-        if self.items is None:
-            return self._fingerprint(None)
-        return self._fingerprint((self.items.hashes() >> np.uint64(11)).astype(np.float64))
+        names = None if self.items is None else (self.items.hashes() >> np.uint64(11)).astype(np.float64)
+        return self._fingerprint(names, self.relevance)
 
     @cached_property
     def scores_fingerprint(self) -> str:
         """32 hex digits that name the query ids and scores, whatever order they come in; blind to relevance."""
-        sums = self._hashes(self.keys, self.scores, None).sum(axis=0)
-        return "".join(f"{int(part):016x}" for part in sums)
+        return self._fingerprint(self.scores, None)
 
-    def _fingerprint(self, column: FloatArray | None) -> str:
-        """32 hex digits that name the query ids, a column of numbers, relevance, and grades outside the list."""
-        sums = self._hashes(self.keys, column, self.relevance).sum(axis=0)
-        if self.unretrieved is not None:
+    def _fingerprint(self, column: FloatArray | None, relevance: FloatArray | None) -> str:
+        """32 hex digits that name the query ids, a column of numbers and, with relevance, grades outside the list."""
+        sums = self._hashes(self.keys, column, relevance).sum(axis=0)
+        if relevance is not None and self.unretrieved is not None:
             offsets, grades = self.unretrieved
             sums = sums + query_hashes(offsets, self.keys, grades, np.empty(0)).sum(axis=0)
         return "".join(f"{int(part):016x}" for part in sums)
@@ -255,9 +251,11 @@ class Queries:
             >>> Queries.from_arrays(scores=[3.0, 1.0, 1.0, 0.0], group=[4]).tied_places(2)
             array([1])
         """
-        scores, order, counts = self.need_scores(), self.by_score, np.empty(len(self), np.int64)
-        over_queries(lambda start, stop: count_tied(self.offsets, scores, order, k, start, stop, counts), self.offsets)
-        return counts
+        starts = np.repeat(self.offsets[:-1], self.n_items)
+        ordered = self.need_scores()[starts + self.by_score]
+        as_above = (ordered == np.roll(ordered, 1)) & (np.arange(self.n_rows) > starts)
+        tied = as_above | np.append(as_above[1:], False)
+        return np.add.reduceat(tied & (np.arange(self.n_rows) < starts + k), self.offsets[:-1], dtype=np.int64)
 
     def sum_largest(self, values: FloatArray, factors: FloatArray) -> FloatArray:
         """Σ_j factors[j] · (the query's j-th largest value), (n_queries,); values in query order."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Ragged = tuple[NDArray[np.int64], NDArray[np.float64]]
 
@@ -21,7 +21,7 @@ def lists_of(places: NDArray[Any], values: NDArray[Any], n_lists: int) -> Ragged
     return offsets_from(lengths), np.asarray(values, np.float64)[order]
 
 
-def offsets_from(lengths: NDArray[Any]) -> NDArray[np.int64]:
+def offsets_from(lengths: ArrayLike) -> NDArray[np.int64]:
     """Where lists of these lengths begin and end."""
     return np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
 
@@ -62,11 +62,6 @@ def side_by_side(one: Ragged, other: Ragged) -> Ragged:
         >>> side_by_side((np.array([0, 1, 2]), np.array([1.0, 2.0])), (np.array([0, 0, 1]), np.array([9.0])))
         (array([0, 1, 3]), array([1., 2., 9.]))
     """
-    lengths = np.diff(one[0]), np.diff(other[0])
-    offsets = offsets_from(lengths[0] + lengths[1])
-    values = np.empty(offsets[-1])
-    for (old, part), start, length in zip(
-        (one, other), (offsets[:-1], offsets[:-1] + lengths[0]), lengths, strict=True
-    ):
-        values[np.repeat(start - old[:-1], length) + np.arange(old[-1])] = part
-    return offsets, values
+    n_lists = len(one[0]) - 1
+    places = [np.repeat(np.arange(n_lists), np.diff(offsets)) for offsets, _ in (one, other)]
+    return lists_of(np.concatenate(places), np.concatenate((one[1], other[1])), n_lists)

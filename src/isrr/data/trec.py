@@ -1,30 +1,30 @@
 """TREC text → pairs: a run, `query Q0 item rank score tag`, or qrels, `query iteration item grade`.
 
 Fields have blanks or tabs between them. Items are ranked by score, as in trec_eval; the rank and the tag are not used.
+A compiled loop picks out the query, the item and the number of each line, and Arrow reads these.
 """
 
 import re
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+from pyarrow import csv
 
 from isrr.counting import counted
-from isrr.data import _trec_kernels
-from isrr.data.files import What
-from isrr.data.letor import bytes_of
-from isrr.data.letor_lines import Bytes, Range, ranges_of
-from isrr.data.pairs import Pairs
-from isrr.data.queries import FloatArray, IntArray
+from isrr.data._text_kernels import ITEM, pick_fields
+from isrr.data.files import NUMBER, What
+from isrr.data.pairs import Pairs, pairs_of
+from isrr.data.text import Bytes, Range, bytes_of, ranges_of
 from isrr.errors import DataError
 from isrr.parallel import threads
+
+BLOCK = 1 << 24  # bytes that Arrow reads at a time
 
 
 @dataclass(frozen=True)
@@ -48,20 +48,6 @@ def read_trec(path: Path, what: What) -> Pairs:
     return parse_trec(bytes_of(path), what, str(path), threads())
 
 
-class _Part(NamedTuple):
-    """The rows of a range of lines.
-
-    Attributes:
-        items: The item of each row, Arrow text.
-        heads: The first row of each run of one query, (n_runs,).
-        queries: The query of each run, Arrow text.
-    """
-
-    items: Any
-    heads: IntArray
-    queries: Any
-
-
 def parse_trec(data: Bytes, what: What, name: str, n_threads: int = 1) -> Pairs:
     """Pairs from TREC text in memory; `name` stands for the file in errors.
 
@@ -69,93 +55,65 @@ def parse_trec(data: Bytes, what: What, name: str, n_threads: int = 1) -> Pairs:
         >>> parse_trec(np.frombuffer(b"q1 0 a 2\\nq1 0 b 0\\n", np.uint8), "qrels", "text").values
         array([2., 0.])
     """
+    syntax = SYNTAX[what]
+
+    def picked(part: Range) -> Bytes:
+        fields = np.empty(part.text.size, np.uint8)
+        n_bytes = pick_fields(part.text, syntax.fields, syntax.value, fields)
+        if n_bytes < 0:
+            raise _first_fault(data, what, name)
+        return fields[:n_bytes]
+
     ranges = ranges_of(data, n_threads)
     with ThreadPoolExecutor(max(1, len(ranges))) as pool:
-        each = pool.map if len(ranges) > 1 else map
-        n_rows = list(each(_trec_kernels.count_rows, [part.text for part in ranges]))
-        if sum(n_rows) == 0:
-            raise DataError(f"{name}: no rows; expected lines like {SYNTAX[what].line}")
-        values = np.empty(sum(n_rows))
-        into = np.split(values, np.cumsum(n_rows)[:-1])
-        parts = list(each(partial(_parsed, data=data, what=what, name=name), ranges, into))
-    runs = pa.concat_arrays([part.queries for part in parts]).dictionary_encode()
-    lengths = np.concatenate([np.diff(part.heads, append=n) for part, n in zip(parts, n_rows, strict=True)])
-    return Pairs(
-        name=name,
-        query_names=runs.dictionary,
-        queries=np.repeat(runs.indices.to_numpy().astype(np.int64), lengths),
-        items=pa.concat_arrays([part.items for part in parts]),
-        values=values,
-        where=lambda row: f"{name}:{_line_of_row(data, row):,}",
-    )
+        text = np.concatenate([np.empty(0, np.uint8), *pool.map(picked, ranges)])
+    if text.size == 0:
+        raise DataError(f"{name}: no rows; expected lines like {syntax.line}")
+    ids = pa.large_string()
+    reading = csv.ReadOptions(use_threads=n_threads > 1, block_size=BLOCK, column_names=["query", "item", "value"])
+    parsing = csv.ParseOptions(delimiter="\t", quote_char=False)
+    converting = csv.ConvertOptions(column_types={"query": ids, "item": ids, "value": pa.float64()}, null_values=[])
+    try:
+        table = csv.read_csv(pa.py_buffer(text), reading, parsing, converting)
+    except pa.ArrowInvalid:
+        raise _first_fault(data, what, name) from None
+    queries, items, values = (column.combine_chunks() for column in table.columns)
+    return pairs_of(name, queries, items, values.to_numpy(), lambda row: f"{name}:{_line_of_row(data, row):,}")
+
+
+def _written(data: Bytes) -> Iterator[tuple[int, list[bytes]]]:
+    """The number of each line that is not blank, counted from 1, and its fields."""
+    for number, line in enumerate(BytesIO(data.tobytes()), 1):
+        fields = [field for field in re.split(rb"[ \t\r\n]+", line) if field]
+        if fields:
+            yield number, fields
 
 
 def _line_of_row(data: Bytes, row: int) -> int:
-    """The line, counted from 1, on which a row, counted from 0, stands: blank lines are no rows."""
-    written = (number for number, line in enumerate(BytesIO(data.tobytes()), 1) if line.strip(b" \t\r\n"))
-    return next(islice(written, row, None))
+    """The line on which a row, counted from 0, stands."""
+    return next(islice(_written(data), row, None))[0]
 
 
-def _parsed(part: Range, values: FloatArray, data: Bytes, what: What, name: str) -> _Part:
-    """Parse a range of lines, its numbers straight into `values`."""
-    syntax, n_rows = SYNTAX[what], len(values)
-    spans, runs, long = (np.empty((n_rows, width), np.int64) for width in (2, 3, 3))
-    n_runs, n_long, code, byte, n_fields = _trec_kernels.parse_lines(
-        part.text, syntax.fields, syntax.value, spans, values, runs, long
-    )
-
-    def refusal(byte: int, said: str) -> DataError:
-        line = 1 + int(np.count_nonzero(data[: part.start + byte] == 10))
-        return DataError(f"{name}:{line:,}: {said}")
-
-    if code == _trec_kernels.FIELDS:
-        raise refusal(byte, f"{counted(n_fields, 'field')}{_slip(n_fields, what)}; expected {syntax.line}")
-    if code == _trec_kernels.VALUE:
-        word = re.split(rb"[ \t\r\n]", part.text[byte : byte + 60].tobytes(), maxsplit=1)[0]
-        found = word.decode(errors="replace")
-        raise refusal(byte, f"the {syntax.number} is {found!r}; expected a number, in {syntax.line}")
-
-    def texts(chosen: IntArray) -> Any:
-        column, bad = _texts(part.text, chosen)
-        if bad is not None:
-            word = part.text[chosen[bad, 0] : chosen[bad, 1]].tobytes()
-            raise refusal(int(chosen[bad, 0]), f"the id {word!r} is not UTF-8 text without NUL characters")
-        return column
-
-    if n_long:
-        values[long[:n_long, 0]] = texts(long[:n_long, 1:]).cast(pa.float64()).to_numpy()
-    return _Part(texts(spans), runs[:n_runs, 0].copy(), texts(runs[:n_runs, 1:]))
+def _first_fault(data: Bytes, what: What, name: str) -> DataError:
+    """The refusal of the first line that cannot be read."""
+    syntax = SYNTAX[what]
+    for number, fields in _written(data):
+        where, n_fields = f"{name}:{number:,}", len(fields)
+        if n_fields != syntax.fields:
+            slip = {("run", 4): " (this looks like qrels)", ("qrels", 6): " (this looks like a run)"}
+            found = f"{counted(n_fields, 'field')}{slip.get((what, n_fields), '')}"
+            return DataError(f"{where}: {found}; expected {syntax.line}")
+        if not re.fullmatch(NUMBER, fields[syntax.value]):
+            found = fields[syntax.value][:60].decode(errors="replace")
+            return DataError(f"{where}: the {syntax.number} is {found!r}; expected a number, in {syntax.line}")
+        for word in fields[0], fields[ITEM]:
+            if not _is_text(word):
+                return DataError(f"{where}: the id {word!r} is not UTF-8 text without NUL characters")
+    raise AssertionError(f"{name}: no line is at fault")
 
 
-def _slip(n_fields: int, what: What) -> str:
-    """What a line with another number of fields probably is."""
-    others = {"run": {4: "this looks like qrels"}, "qrels": {6: "this looks like a run"}}
-    slip = others[what].get(n_fields)
-    return f" ({slip})" if slip else ""
-
-
-def _texts(text: Bytes, spans: NDArray[Any]) -> tuple[Any, int | None]:
-    """Words of the text as Arrow strings, or the first that is none."""
-    offsets = np.concatenate(([0], np.cumsum(spans[:, 1] - spans[:, 0])))
-    names = np.empty(offsets[-1], np.uint8)
-    seen, has_nul = _trec_kernels.gather(text, spans, offsets, names)
-    column = pa.Array.from_buffers(pa.large_string(), len(spans), [None, pa.py_buffer(offsets), pa.py_buffer(names)])
-    if seen < 128 and not has_nul:
-        return column, None
+def _is_text(word: bytes) -> bool:
     try:
-        column.validate(full=True)
-    except pa.ArrowInvalid:
-        has_nul = True
-    return column, _first_bad(text, spans) if has_nul else None
-
-
-def _first_bad(text: Bytes, spans: NDArray[Any]) -> int:
-    for row, (start, stop) in enumerate(spans.tolist()):
-        word = text[start:stop].tobytes()
-        try:
-            word.decode()
-        except UnicodeDecodeError:
-            return row
-        if b"\0" in word:
-            return row
-    raise AssertionError("a word was found bad, and none is")
+        return "\0" not in word.decode()
+    except UnicodeDecodeError:
+        return False

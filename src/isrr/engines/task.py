@@ -8,7 +8,7 @@ Summaries add up exactly, so neither the number of partitions nor their order no
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar, get_type_hints
+from typing import Any, Generic, Protocol, TypeVar
 
 from isrr.data.blocks import whole_queries
 from isrr.data.columns import Cast
@@ -24,8 +24,6 @@ _ERRORS = {kind.__name__: kind for kind in (PromiseError, MergeError, ScorerErro
 
 class Task(Protocol[Sum]):
     """A question to all queries whose answers for parts of them add up.
-
-    The return annotation of `summary` tells `isrr.engines.packing` what to expect when an answer arrives.
 
     Attributes:
         roles: The columns it reads, where there are such.
@@ -102,21 +100,11 @@ def summarise(batches: Iterable[Any], task: Task[Sum], columns: Cast, name: str)
 
 def merged(task: Task[Sum], summaries: Iterable[Any]) -> Sum:
     """The answer for all partitions, from a record batch each; or the first refusal among them."""
-    kinds = (Refusal, *kinds_of(task))
-    parts = [unpack(kinds, row) for batch in summaries for row in batch.to_pylist()]
+    parts = [unpack(row) for batch in summaries for row in batch.to_pylist()]
     refusals = [part for part in parts if isinstance(part, Refusal)]
     if refusals:
         raise min(refusals, key=lambda refusal: refusal.said).error()
     return task.joined(parts)
-
-
-def kinds_of(task: Task[Any]) -> tuple[Any, ...]:
-    """What the summaries of a task are made of."""
-    if isinstance(task, Together):
-        return (*kinds_of(task.one), *kinds_of(task.other))
-    if (inner := getattr(task, "task", None)) is not None:
-        return kinds_of(inner)
-    return (get_type_hints(type(task).summary)["return"],)
 
 
 @dataclass(frozen=True)
