@@ -17,12 +17,11 @@ import numpy as np
 from isrr.calibration.path import SearchPath
 from isrr.calibration.table import LARGEST_KEPT, PowerSums, Table, Values
 from isrr.data.queries import FloatArray
-from isrr.errors import DataError, PromiseError
+from isrr.errors import DataError
 from isrr.metrics.disparity import Disparity
 from isrr.promises.promise import Level, Promise
 from isrr.risk import mixture, size, vb
 from isrr.risk.evidence import Evidence
-from isrr.risk.evidence import evidence as named_evidence
 from isrr.risk.lattice import BoolArray, IntArray
 from isrr.risk.select import SELECTIONS
 
@@ -254,7 +253,7 @@ class KeptSample(Sample):
 
     def _source(self, stretch: Level, delta: float) -> Evidence:
         prior = self.promise.prior_deviation(stretch) / np.sqrt(self.block)
-        return named_evidence(self.evidence, delta=delta, prior_deviation=prior)
+        return Evidence(self.evidence, delta, prior)
 
 
 @dataclass(frozen=True, eq=False)
@@ -414,8 +413,6 @@ def certify(found: Sequence[Sample], rule: Rule, *, delta: float, selection: str
     A configuration counts as certified when every promise (in every segment) is: a false certificate needs a false
     rejection of the one promise that is broken, so testing several costs nothing.
     """
-    if selection not in SELECTIONS:
-        raise PromiseError(f"unknown selection {selection!r}; expected one of {', '.join(SELECTIONS)}")
     n_grid = len(rule.free)
     if selection in ("fixed_sequence", "pointwise"):
         passing = np.ones(n_grid, bool)

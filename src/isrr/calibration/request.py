@@ -7,8 +7,7 @@ from isrr.gains import discount
 from isrr.metrics.metric import Metric
 from isrr.promises.promise import Promise, check_probability
 from isrr.ranker.gpl import GPLRanker
-from isrr.risk.evidence import check_delta
-from isrr.risk.evidence import evidence as named_evidence
+from isrr.risk.evidence import Evidence
 from isrr.risk.select import SELECTIONS
 
 FLOORS = ((80, 0.7), (150, 0.6), (300, 0.4), (1_000, 0.3))  # below so many tested queries, this floor
@@ -50,8 +49,7 @@ class Request:
         check_probability("confidence", self.confidence)
         if self.attempts < 1:
             raise PromiseError(f"attempts must be ≥ 1, got {self.attempts}; it is the number of planned analyses")
-        check_delta(self.delta)
-        named_evidence(self.evidence)
+        Evidence(self.evidence, self.delta)  # refuses what is none
         if self.selection not in SELECTIONS:
             raise PromiseError(f"unknown selection {self.selection!r}; expected one of {', '.join(SELECTIONS)}")
         if isinstance(self.path, str):

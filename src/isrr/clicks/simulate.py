@@ -154,7 +154,7 @@ def simulate(
     queries: Queries,
     ranker: GPLRanker,
     n: int,
-    users: Users = Users(),  # noqa: B008 — a frozen value
+    users: Users = Users(),
     *,
     zipf: float = 10.0,
     per_user: int = 1,
