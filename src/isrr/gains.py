@@ -155,24 +155,19 @@ def ideal_dcg(
     return sum_largest(*side_by_side((queries.offsets, gains), (offsets, gain_of(grades, gain))), weights)
 
 
-def relevant_total(queries: Queries, relevant: NDArray[np.bool_], *, above: float = 0.0) -> IntArray:
-    """How many relevant items a query has, retrieved or not, (n_queries,): what recall divides by.
-
-    Args:
-        queries: Judged queries.
-        relevant: Which items of the lists are relevant, in query order, (n_rows,).
-        above: Items that were not retrieved are relevant when their grade is above this.
+def relevant_total(queries: Queries) -> IntArray:
+    """How many items of a grade above 0 a query has, retrieved or not, (n_queries,): what recall divides by.
 
     Example:
         >>> queries = Queries.from_arrays(scores=[3, 2, 1], relevance=[0, 2, 1], query_ids=[7, 7, 8])
-        >>> relevant_total(queries, queries.relevance > 0)
+        >>> relevant_total(queries)
         array([1, 1])
     """
-    counts: IntArray = np.add.reduceat(relevant, queries.offsets[:-1], dtype=np.int64)
+    counts: IntArray = np.add.reduceat(queries.need_relevance() > 0, queries.offsets[:-1], dtype=np.int64)
     if queries.unretrieved is None:
         return counts
     offsets, grades = queries.unretrieved
-    upto = np.concatenate(([0], np.cumsum(grades > above)))
+    upto = np.concatenate(([0], np.cumsum(grades > 0)))
     return counts + upto[offsets[1:]] - upto[offsets[:-1]]
 
 
