@@ -49,13 +49,22 @@ def test_public_names_are_sorted_and_resolve():
         assert getattr(isrr, name).__doc__, name
 
 
-def public_names(body, where):
-    """Functions, classes and methods that others may use; the members of a protocol are described by its class."""
+def public_names(body, where, inherited=frozenset()):
+    """Functions, classes and methods that others may use.
+
+    The members of a protocol are described by its class, and overrides by what they override in the same file.
+    """
+    methods = {}
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-            yield f"{where}: {node.name}", ast.get_docstring(node)
-            if isinstance(node, ast.ClassDef) and not any(getattr(base, "id", "") == "Protocol" for base in node.bases):
-                yield from public_names(node.body, f"{where}: {node.name}")
+            if node.name not in inherited:
+                yield f"{where}: {node.name}", ast.get_docstring(node)
+            if isinstance(node, ast.ClassDef):
+                bases = [getattr(base, "id", "") for base in node.bases]
+                known = frozenset().union(*(methods.get(base, frozenset()) for base in bases))
+                methods[node.name] = known | {getattr(member, "name", "") for member in node.body}
+                if "Protocol" not in bases:
+                    yield from public_names(node.body, f"{where}: {node.name}", known)
 
 
 def test_every_module_and_public_name_is_described():

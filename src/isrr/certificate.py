@@ -24,7 +24,7 @@ from isrr.findings import ClickLog, Estimate, Point, Provenance, Test, check_fie
 from isrr.metrics.disparity import Disparity
 from isrr.metrics.metric import Metric
 from isrr.notebook import card, curve_frame, plot
-from isrr.promises.promise import Promise, check_probability
+from isrr.promises.promise import Promise, check_probability, columns_of
 from isrr.ranker.gpl import GPLRanker
 from isrr.scores.standardize import ScoreMap
 
@@ -86,7 +86,7 @@ class Outcome:
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns that the promises read, beside query, item and score."""
-        return tuple(dict.fromkeys(column for promise in self.promises for column in promise.columns))
+        return columns_of(self.promises)
 
     @cached_property
     def id(self) -> str:

@@ -296,5 +296,7 @@ def _guessed(promise: Promise, request: Request, power: float, utility: float | 
         kept = utility - KEEP_HEADROOM * (1 - promise.target) * utility
         risk = float(promise.losses(np.array([[kept]]), np.array([utility]))[0, 0])
         spread = 0.4 * deviation / (1 + promise.target)
-    needed = size.needed(risk, spread, promise.tested_alpha(), request.delta, power, paired=promise.of is not None)
+    needed = size.needed(
+        risk, spread, float(promise.tested_alpha()), request.delta, power, paired=promise.of is not None
+    )
     return None if needed is None else judged_in_all(needed, request)

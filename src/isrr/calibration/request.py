@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from isrr.errors import PromiseError
 from isrr.gains import discount
 from isrr.metrics.metric import Metric
-from isrr.promises.promise import Promise, check_probability
+from isrr.promises.promise import Promise, check_probability, columns_of
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk.evidence import Evidence
 from isrr.risk.select import SELECTIONS
@@ -110,4 +110,4 @@ class Request:
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns that the promises read, beside query, item and score."""
-        return tuple(dict.fromkeys(column for promise in self.promises for column in promise.columns))
+        return columns_of(self.promises)

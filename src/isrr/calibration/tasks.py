@@ -30,7 +30,7 @@ from isrr.metrics.disparity import Disparity
 from isrr.metrics.evaluate import Method, evaluate
 from isrr.metrics.measure import Measure
 from isrr.parallel import Progress
-from isrr.promises.promise import Promise, objectives
+from isrr.promises.promise import Promise, columns_of, objectives
 from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
 
 MANY, FEW_DRAWS = 50_000, 4  # queries beyond which so many draws of each are enough
@@ -114,8 +114,7 @@ class TakeCensus:
     @property
     def roles(self) -> tuple[str, ...]:
         """The columns it reads."""
-        columns = [column for promise in self.promises for column in promise.columns]
-        return tuple(dict.fromkeys(("query", "score", "relevance", *columns)))
+        return tuple(dict.fromkeys(("query", "score", "relevance", *columns_of(self.promises))))
 
     def summary(self, blocks: Iterable[Queries]) -> Census:
         """The answer for these blocks."""
@@ -419,9 +418,8 @@ class Fill:
     @property
     def roles(self) -> tuple[str, ...]:
         """The columns it reads."""
-        columns = [column for promise in self.promises for column in promise.columns]
         reported = [column for measure in self.reported for column in measure.metric.columns]
-        return tuple(dict.fromkeys(("query", "item", "score", *reported, *columns)))
+        return tuple(dict.fromkeys(("query", "item", "score", *reported, *columns_of(self.promises))))
 
     @property
     def method(self) -> Method:

@@ -237,7 +237,7 @@ def _needed(
         return int(np.argmin(cell.exempt)) if not cell.exempt.all() else 0
 
     def wanted(cell: Sample, target: float) -> int | None:
-        in_cell = Sample.queries_needed(cell, column(cell), delta / n_tests, target)  # by formula: stops are many
+        in_cell = cell.needed_by_formula(column(cell), delta / n_tests, target)  # by formula: stops are many
         if in_cell is None:
             return None
         return judged_in_all(in_cell * made.n_queries / cell.n_queries, request, given=given, share_counted=share)
