@@ -132,7 +132,7 @@ class ClickLog:
         check_fields(self)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Provenance:
     """Where an outcome comes from, enough to make it again.
 
@@ -170,19 +170,19 @@ class Provenance:
     """
 
     n_queries: int
-    n_skipped: int
-    n_set_aside: int
+    n_skipped: int = 0
+    n_set_aside: int = 0
     requested_path: str
     path: str
     path_basis: str
     evidence: str
     selection: str
     method: str
-    n_draws: int
-    seed: int
+    n_draws: int = 0
+    seed: int = 0
     data: str
     hash_key: str
-    made_ids: bool
+    made_ids: bool = False
     score_quantiles: tuple[float, ...]
     eligibility_quantiles: tuple[float, ...]
     n_single: int = 0

@@ -1,9 +1,9 @@
 """Does a promise hold on new judged queries? An estimate, not a certificate."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Unpack
 
@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrr.calibration.table import Sums
-from isrr.calibration.tasks import refuse_single
+from isrr.calibration.tasks import added, refuse_single
 from isrr.certificate import Certificate, Outcome
 from isrr.counting import counted, in_segment, percent
-from isrr.data.queries import FloatArray, Queries, joint_fingerprint
-from isrr.data.unjudged import n_unjudged, one_policy, policy_needed, refuse_other_policy, unjudged_in_words
+from isrr.data.queries import FloatArray, Queries
+from isrr.data.unjudged import n_unjudged, policy_needed, refuse_other_policy, unjudged_in_words
 from isrr.engines.source import Where, counting_alike, open_source, with_values
 from isrr.errors import DataError
 from isrr.exact import exact_sums
@@ -79,13 +79,7 @@ class Measured:
     fingerprint: str = "0" * 32
 
     def __add__(self, other: "Measured") -> "Measured":
-        rules: dict[str, Callable[[Any, Any], Any]] = {
-            "unjudged": one_policy,
-            "lowest": min,
-            "fingerprint": joint_fingerprint,
-        }
-        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
-        return Measured(**{name: rules.get(name, _sum)(*pair) for name, pair in pairs.items()})
+        return added(self, other, lowest=min)
 
     def score_spread(self) -> float | None:
         """How wide the middle 98 % of the scores are, as a share of how wide they were at calibration.
@@ -108,15 +102,6 @@ class Measured:
             if name
         ]
         return tuple(sorted(shares, key=lambda share: (-share.gain, share.group)))
-
-
-def _sum(ours: Any, theirs: Any) -> Any:
-    """Numbers added up; in tuples place by place, in dicts name by name."""
-    if isinstance(ours, dict):
-        return ours | {name: _sum(ours[name], part) if name in ours else part for name, part in theirs.items()}
-    if isinstance(ours, tuple):
-        return tuple(a + b for a, b in zip(ours, theirs, strict=True))
-    return ours + theirs
 
 
 @dataclass(frozen=True)

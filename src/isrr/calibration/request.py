@@ -1,6 +1,7 @@
 """What is asked of a calibration, checked once."""
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 from isrr.errors import PromiseError
 from isrr.gains import discount
@@ -14,21 +15,19 @@ FLOORS = ((80, 0.7), (150, 0.6), (300, 0.4), (1_000, 0.3))  # below so many test
 PATHS = ("auto", "temperature", "front", "thresholds", "paper")
 
 
+class Floor(TypedDict, total=False):
+    """The floor of a ranker, as its arguments."""
+
+    floor: float
+    floor_weights: tuple[tuple[float, ...], ...]
+
+
+NO_FLOOR: Floor = {}
+
+
 @dataclass(frozen=True)
 class Request:
-    """What is promised, and how it is tested.
-
-    Attributes:
-        promises: Promises; all must hold.
-        confidence: Probability with which they hold.
-        path: Name of the path, or rankers in the order to be tested.
-        evidence: Name of the test.
-        selection: How several configurations are tested together.
-        seed: Random seed, used only when rankings are sampled.
-        attempts: Number of planned analyses of the same data; delta is split over them.
-        floor: Share of the utility of the order by score that every query keeps; None for the default.
-        distinct: Whether queries with the same scores and relevance count once.
-    """
+    """What is promised, and how it is tested: the arguments of `isrr.calibrate`, under the same names."""
 
     promises: tuple[Promise, ...]
     confidence: float = 0.95
@@ -93,6 +92,10 @@ class Request:
         ]
         return tuple(dict.fromkeys(tuple(w.tolist()) for w in metrics)) or (tuple(discount(self.k).tolist()),)
 
+    def floor_arguments(self, floor: float) -> Floor:
+        """A floor as arguments of the ranker."""
+        return {"floor": floor, "floor_weights": self.floor_weights} if floor else NO_FLOOR
+
     def floor_for(self, n_tested: int) -> float:
         """The floor of every configuration but the order by score, fixed by the number of tested queries alone.
 
@@ -101,6 +104,8 @@ class Request:
         """
         if self.floor is not None:
             return self.floor
+        if self.path == "paper":
+            return 0.0
         floored = [promise for promise in self.promises if promise.can_be_floored]
         if not floored or any(promise.safe_end == "hot" for promise in self.promises):
             return 0.0
