@@ -98,6 +98,11 @@ class Sample(ABC):
         """The declared target, one per configuration."""
         return np.full(self.exempt.size, self.promise.target)
 
+    @property
+    def safest(self) -> int:
+        """The first configuration of the path that has to be tested."""
+        return int(np.argmin(self.exempt)) if not self.exempt.all() else 0
+
     def strength(self, target: FloatArray | float, steps: int) -> FloatArray:
         """Targets as strengths, not rounded."""
         low, high = self.promise.target_range
@@ -367,12 +372,7 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """Which configurations of the path survive, and which one of them is used.
-
-    Attributes:
-        certified: Whether each keeps every promise, (n_grid,).
-        chosen: The configuration to use, or None when nothing but what keeps its promises by definition survives.
-    """
+    """Which configurations keep every promise, (n_grid,), and which one of them is used; None for an abstention."""
 
     certified: BoolArray
     chosen: int | None

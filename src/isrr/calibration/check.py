@@ -22,6 +22,7 @@ from isrr.exact import exact_sums
 from isrr.findings import Estimate
 from isrr.gains import item_gains
 from isrr.metrics.evaluate import evaluate
+from isrr.metrics.measure import Measure
 from isrr.parallel import Progress
 from isrr.promises.promise import Promise, objectives
 from isrr.ranker.gpl import GPLRanker
@@ -47,10 +48,9 @@ class Measured:
     """Sums over judged queries.
 
     Attributes:
-        n_queries, n_skipped: Queries measured, and those that have nothing to measure.
+        n_queries, n_skipped, n_single: Queries measured, those that have nothing to measure, those of a single item.
         utility, disparity: Of the ranker in use beside the order by score.
         promised: For each promise and segment, its metric beside what it is compared with.
-        n_single: Queries with a single item.
         n_places, n_unjudged: The first k places by score, and those that hold an item without a grade.
         unjudged: How such items count; "refuse" where there are none.
         n_rows, n_outside: Scores, and those beyond the range of 99.8 % of the calibration scores.
@@ -129,8 +129,13 @@ class MeasureOutcome:
         promises, scores = self.outcome.promises, queries.need_scores()
         grid = [GPLRanker.deterministic(self.outcome.k), self.outcome.ranker]
         reported = objectives(promises, judged=queries.relevance is not None)
-        measures = dict.fromkeys([*reported, *(promise.measure for promise in promises)])
-        found = evaluate(queries, grid, measures)
+        others = () if queries.relevance is None else BESIDE if queries.item_groups is None else (*BESIDE, "awrf")
+        measures = [*reported, *(promise.measure for promise in promises), *others]
+        found = evaluate(queries, grid, measures, gain=promises[0].metric.gain)
+
+        def beside(measure: Measure | str) -> Sums:
+            return Sums.of(found[measure][:, 1:], found[measure][:, 0])
+
         promised: dict[Name, Sums] = {}
         for i, promise in enumerate(promises):
             values = found[promise.measure]
@@ -142,12 +147,11 @@ class MeasureOutcome:
         edges = np.linspace(bottom, top, SPREAD_BINS + 1)
         bins = np.bincount(np.searchsorted(edges, scores, side="right"), minlength=SPREAD_BINS + 2)
         n_kept = int((~np.isnan(found[reported[0]][:, 0])).sum())
-        utility, disparity = (Sums.of(found[measure][:, 1:], found[measure][:, 0]) for measure in reported)
         return Measured(
             n_kept,
             len(queries) - n_kept,
-            utility,
-            disparity,
+            beside(reported[0]),
+            beside(reported[1]),
             promised,
             int((queries.n_items == 1).sum()),
             int(np.minimum(queries.n_items, self.outcome.k).sum()),
@@ -158,30 +162,20 @@ class MeasureOutcome:
             tuple(bins.tolist()),
             self._groups(queries, grid),
             min((_lowest(found[p.measure]) for p in promises if p.floored(self.outcome.ranker)), default=np.inf),
-            self._beside(queries, grid),
+            {name: beside(name) for name in others},
             queries.fingerprint,
         )
-
-    def _beside(self, queries: Queries, grid: Sequence[GPLRanker]) -> dict[str, Sums]:
-        if queries.relevance is None:
-            return {}
-        names = (*BESIDE, *(["awrf"] if queries.item_groups is not None else []))
-        found = evaluate(queries, grid, names, gain=self.outcome.promises[0].metric.gain)
-        return {name: Sums.of(found[name][:, 1:], found[name][:, 0]) for name in names}
 
     def _groups(self, queries: Queries, grid: Sequence[GPLRanker]) -> dict[str, tuple[int, ...]]:
         if queries.item_groups is None:
             return {}
         names, rows, number = queries.coded_groups.by_group()
-        columns = [queries.in_query_order(ranker.exposure(queries), "exposure") for ranker in grid]
+        exposures = [queries.in_query_order(ranker.exposure(queries), "exposure") for ranker in grid]
         gain = self.outcome.promises[0].metric.gain if queries.relevance is not None else "equal"
-        columns.append(item_gains(queries, gain))
-        table = np.stack(columns, axis=1)
+        table = np.stack([*exposures, item_gains(queries, gain)], axis=1)
         everything = exact_sums(table, np.zeros(len(table), np.int64), 1)
         sums = exact_sums(table[rows], number, len(names))  # an item may be of several groups
-        return {
-            name: tuple(row) for name, row in zip(["", *names], [*everything.tolist(), *sums.tolist()], strict=True)
-        }
+        return dict(zip(["", *names], map(tuple, [*everything.tolist(), *sums.tolist()]), strict=True))
 
     def _segments(self, queries: Queries, promise: Promise) -> dict[str, NDArray[np.bool_]]:
         """All queries, "", if the promise is about them, and every segment there is."""

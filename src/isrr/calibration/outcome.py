@@ -86,7 +86,7 @@ class Findings:
                 fairness_gain=points[chosen].fairness_gain,
                 deterministic_utility=before, deterministic_disparity=disparity_before,
             )  # fmt: skip
-        tests = tuple(self._test(sample, self._safest(sample), self._level_each) for sample in self.found)
+        tests = tuple(self._test(sample, sample.safest, self._level_each) for sample in self.found)
         cause, reason, tested_in = self._why()
         share, given = provenance.n_queries / (provenance.n_queries + provenance.n_skipped), provenance.n_set_aside == 0
         needed = judged_needed(spans(request, given=given), tested_in, request, given=given, share_counted=share)
@@ -141,15 +141,11 @@ class Findings:
             return None
         return level
 
-    def _safest(self, sample: Sample) -> int:
-        """The first configuration of the path that has to be tested."""
-        return int(np.argmin(sample.exempt)) if not sample.exempt.all() else 0
-
     def _why(self) -> tuple[Cause, str, TestedIn]:
         """Why nothing was certified, and how many queries to test on would do."""
         if not move_together(self.request.promises):
             return self._why_not_together()
-        failing = self._failing([(sample, self._safest(sample)) for sample in self.found])
+        failing = self._failing([(sample, sample.safest) for sample in self.found])
         if not failing:
             return "conflicting_promises", "no configuration keeps all promises together", _no_number
         unmet, unproven = [], []

@@ -96,7 +96,7 @@ class Simulated:
     def _ids(self) -> list[str]:
         return [f"list-{i}" for i in range(self.query_of.size)]
 
-    def log(self, certificate: str, *, start: float = 0.0) -> Any:
+    def log(self, certificate: str) -> Any:
         """The served-ranking log of these lists, in Arrow, one list a second."""
         queries, n, k = self.queries, self.query_of.size, self.ranker.k
         sizes = queries.n_items[self.query_of]
@@ -114,7 +114,7 @@ class Simulated:
 
         columns = {
             "list_id": self._ids,
-            "time": start + np.arange(n, dtype=np.float64),
+            "time": np.arange(n, dtype=np.float64),
             "certificate": [certificate] * n,
             "status": ["valid"] * n,
             "order": ["drawn"] * n,
@@ -133,13 +133,13 @@ class Simulated:
             table = table.append_column(name, pa.nulls(n, COLUMNS.field(name).type))
         return table.select(COLUMNS.names).cast(COLUMNS)
 
-    def clicks(self, *, start: float = 0.0) -> Any:
+    def clicks(self) -> Any:
         """The click table, in Arrow; each click some seconds after its list."""
         impression, place = np.nonzero(self.clicked)
         rows = self.queries.offsets[self.query_of[impression]] + self.rankings[impression, place]
         assert self.queries.item_ids is not None
         named = np.array(self._ids, object)[impression]
-        times = start + impression + 3.0 * (place + 1)
+        times = impression + 3.0 * (place + 1)
         return pa.table({"list_id": named, "item_id": self.queries.item_ids.astype(str)[rows], "time": times})
 
     def save(self, folder: Path, certificate: str) -> tuple[Path, Path]:

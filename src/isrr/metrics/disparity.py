@@ -163,14 +163,11 @@ def disparity(
         >>> disparity([1.0, 0.0], queries), disparity([0.5, 0.5], queries)
         (array([2.]), array([0.]))
     """
-    kernels = {
-        "squared": _kernels.disparity_of_queries,
-        "absolute": _kernels.absolute_disparity_of_queries,
-    }
+    kernels = {"squared": _kernels.disparity_of_queries, "absolute": _kernels.absolute_disparity_of_queries}
     if error not in kernels:
         raise ValueError(f"error must be one of {', '.join(kernels)}; got {error!r}")
     values = queries.in_query_order(exposure, "exposure")
-    pools = Pools.groups(queries, gain) if groups else Pools.items(queries, gain)
+    pools = Disparity(gain=gain, between_groups=groups).pools(queries)
     if pools.pool is not None:
         values = pooled(values, queries, pools.pool)
     deserved, out = pools.deserved, np.empty(len(queries))

@@ -213,6 +213,13 @@ def _exposure(group: str, gain: Gain, kind: Discount) -> Metric:
     )
 
 
+def meant(name: str, known: Iterable[str]) -> str:
+    """The metric that was probably meant, as the end of a message; nothing where none is close."""
+    by_stem = {metric.split("(")[0]: metric for metric in known}
+    close = get_close_matches(name.split("(")[0].lower(), by_stem, 1, 0.5)
+    return f"; did you mean {by_stem[close[0]]}?" if close else ""
+
+
 def metric(name: str, *, gain: Gain = "exponential", discount: Discount = "log2") -> Metric | Disparity:
     """The metric with this name, one that can be promised.
 
@@ -232,10 +239,7 @@ def metric(name: str, *, gain: Gain = "exponential", discount: Discount = "log2"
     else:
         made = _value(parsed[2], discount) if parsed[1].lower() == "value" else _exposure(parsed[2], gain, discount)
     if made is None:
-        known = [known.split("(")[0] for known in NAMES]
-        close = get_close_matches(name.split("(")[0].lower(), known, 1, 0.5)
-        meant = f"; did you mean {NAMES[known.index(close[0])]}?" if close else ""
-        raise PromiseError(f"unknown metric {name!r}; expected one of {', '.join(NAMES)}{meant}")
+        raise PromiseError(f"unknown metric {name!r}; expected one of {', '.join(NAMES)}{meant(name, NAMES)}")
     chosen = (("gain", gain, "exponential"), ("discount", discount, "log2"))
     settings = tuple((setting, described(given)) for setting, given, usual in chosen if given != usual)
     return replace(made, gain=gain, settings=settings)

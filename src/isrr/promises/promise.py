@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import PromiseError
-from isrr.gains import Discount, EmptyQuery, Gain, empty_value
+from isrr.gains import Discount, EmptyQuery, Gain, empty_value, is_length
 from isrr.metrics.disparity import Disparity
 from isrr.metrics.measure import Measure
-from isrr.metrics.metric import NAMES, Metric
+from isrr.metrics.metric import NAMES, Metric, meant
 from isrr.metrics.metric import metric as named_metric
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk import size
@@ -161,7 +161,7 @@ class Promise:
         try:
             about = own.get(name) or named_metric(name, gain=gain, discount=discount)
         except PromiseError:
-            raise PromiseError(_unknown(name, own)) from None
+            raise PromiseError(f"{name!r} cannot be promised{meant(name, (*NAMES, *own))}; {_examples()}") from None
         if found["of"] and found["of"].lower() not in REFERENCES:
             raise PromiseError(f"{text!r}: expected 'of deterministic' or 'of merit', got 'of {found['of']}'")
         target, at_least = float(found["number"]), found["relation"] in (">=", "≥")
@@ -172,8 +172,8 @@ class Promise:
             share = text.replace(found["number"], f"{100 * target:g}%", 1) if target <= 1 else f"{found['number']}%"
             raise PromiseError(f"{text!r}: a share is written with a percent sign; did you mean {share!r}?")
         if found["percent"] and not found["of"] and about.kind != "share":
-            meant = f"{name}@{k} {found['relation']} {found['number']}% of deterministic"
-            raise PromiseError(f"{text!r}: percent of what? Write {meant!r}, or {target / 100:g} for a value")
+            share = f"{name}@{k} {found['relation']} {found['number']}% of deterministic"
+            raise PromiseError(f"{text!r}: percent of what? Write {share!r}, or {target / 100:g} for a value")
         if found["percent"]:
             target /= 100
         if found["bound"]:
@@ -498,19 +498,10 @@ def _examples() -> str:
     return "promises look like this: " + "; ".join(EXAMPLES.values())
 
 
-def _unknown(name: str, own: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    known = {known.split("(")[0]: known for known in (*NAMES, *own)}
-    close = get_close_matches(name.split("(")[0].lower(), known, 1, 0.5)
-    meant = f"; did you mean {known[close[0]]}?" if close else ""
-    return f"{name!r} cannot be promised{meant}; {_examples()}"
-
-
 def _check(promise: Promise) -> None:
     """Refuse what cannot be tested, and say what would."""
     name = promise.metric.name
-    if isinstance(promise.k, bool) or not isinstance(promise.k, int | np.integer) or promise.k < 1:
+    if not is_length(promise.k):
         raise PromiseError(f"{name}@{promise.k}: expected a whole number of places k ≥ 1")
     object.__setattr__(promise, "k", int(promise.k))
     if (promise.at_least is None) == (promise.at_most is None):
