@@ -17,6 +17,7 @@ from isrr.counting import counted, in_segment, percent
 from isrr.data.queries import FloatArray, Queries
 from isrr.data.unjudged import n_unjudged, policy_needed, refuse_other_policy, unjudged_in_words
 from isrr.engines.source import Where, counting_alike, open_source, with_values
+from isrr.engines.task import Task
 from isrr.errors import DataError
 from isrr.exact import exact_sums
 from isrr.findings import Estimate
@@ -105,23 +106,20 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class MeasureOutcome:
+class MeasureOutcome(Task[Measured]):
     """The task: measure an outcome's ranker beside the order by score."""
 
     outcome: Outcome
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The columns it reads."""
         usual = ("query", "item", "score", "relevance", "segment", "item_group")
         return tuple(dict.fromkeys((*usual, *self.outcome.columns)))
 
     def summary(self, blocks: Iterable[Queries]) -> Measured:
-        """The answer for these blocks."""
         return self.joined([self._measured(block) for block in blocks])
 
     def joined(self, summaries: Sequence[Measured]) -> Measured:
-        """The answer for all parts."""
         nothing = Sums.of(np.empty((0, 1)), np.empty(0))
         return reduce(Measured.__add__, summaries) if summaries else Measured(0, 0, nothing, nothing)
 

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,22 +104,19 @@ class Census:
 
 
 @dataclass(frozen=True)
-class TakeCensus:
+class TakeCensus(Task[Census]):
     """The task: count queries under the policies of these promises."""
 
     promises: tuple[Promise, ...]
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The columns it reads."""
         return tuple(dict.fromkeys(("query", "score", "relevance", *columns_of(self.promises))))
 
     def summary(self, blocks: Iterable[Queries]) -> Census:
-        """The answer for these blocks."""
         return self.joined([self._count(block) for block in blocks])
 
     def joined(self, summaries: Sequence[Census]) -> Census:
-        """The answer for all parts."""
         return sum(summaries, Census(n_counted=(0,) * len(self.promises)))
 
     def _count(self, queries: Queries) -> Census:
@@ -157,7 +154,7 @@ class TakeCensus:
 
 
 @dataclass(frozen=True)
-class NameJudgments:
+class NameJudgments(Task[str]):
     """The task: the fingerprint of query ids, item ids where there are any, and relevance, whatever the scores.
 
     Queries with new scores are analysed again. Item ids take long to read, so this is asked in a pass that reads
@@ -167,16 +164,14 @@ class NameJudgments:
     roles: tuple[str, ...] = ("query", "item", "relevance")
 
     def summary(self, blocks: Iterable[Queries]) -> str:
-        """The answer for these blocks."""
         return self.joined([block.judgments for block in blocks])
 
     def joined(self, summaries: Sequence[str]) -> str:
-        """The answer for all parts."""
         return reduce(joint_fingerprint, summaries, "0" * 32)
 
 
 @dataclass(frozen=True)
-class Gather:
+class Gather(Task[Queries | None]):
     """The task: fetch the queries whose shuffled key is below a cutoff; None where there are none.
 
     Keys are shuffled by a digest of ids and scores; `columns` are fetched beside the usual ones.
@@ -188,11 +183,9 @@ class Gather:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The columns it reads."""
         return tuple(dict.fromkeys(("query", "item", "score", "relevance", "segment", "item_group", *self.columns)))
 
     def summary(self, blocks: Iterable[Queries]) -> Queries | None:
-        """The answer for these blocks."""
         return self.joined([self._chosen(block) for block in blocks])
 
     def _chosen(self, queries: Queries) -> Queries | None:
@@ -202,7 +195,6 @@ class Gather:
         return queries[chosen] if chosen.size else None
 
     def joined(self, summaries: Sequence[Queries | None]) -> Queries | None:
-        """The answer for all parts."""
         found = [queries for queries in summaries if queries is not None]
         return Queries.concatenate(found) if len(found) > 1 else next(iter(found), None)
 
@@ -225,7 +217,7 @@ class Contents:
 
 
 @dataclass(frozen=True)
-class FindRepeats:
+class FindRepeats(Task[Contents]):
     """The task: what queries of several items hold, to find those that repeat another under a different id.
 
     At most so many queries are looked at, those of smallest hash: a query and its repeats, or none of them.
@@ -235,7 +227,6 @@ class FindRepeats:
     roles: tuple[str, ...] = ("query", "score", "relevance")
 
     def summary(self, blocks: Iterable[Queries]) -> Contents:
-        """The answer for these blocks."""
         return self.joined([self._contents(block) for block in blocks])
 
     def _contents(self, queries: Queries) -> Contents:
@@ -244,7 +235,6 @@ class FindRepeats:
         return Contents(contents[several], queries.keys[several])
 
     def joined(self, summaries: Sequence[Contents]) -> Contents:
-        """The answer for all parts."""
         contents = np.concatenate([NOTHING, *(part.contents for part in summaries)])
         keys = np.concatenate([NOTHING, *(part.keys for part in summaries)])
         first = np.lexsort((keys, contents))[: self.most]
@@ -252,7 +242,7 @@ class FindRepeats:
 
 
 @dataclass(frozen=True, eq=False)
-class Without(Generic[Sum]):
+class Without(Task[Sum]):
     """A task on all queries but those with these keys."""
 
     task: Task[Sum]
@@ -260,21 +250,18 @@ class Without(Generic[Sum]):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The columns it reads."""
         return tuple(dict.fromkeys(("query", *self.task.roles)))
 
     def summary(self, blocks: Iterable[Queries]) -> Sum:
-        """The answer for these blocks."""
         kept = ((block, np.flatnonzero(~np.isin(block.keys, self.keys))) for block in blocks)
         return self.task.summary(block[chosen] for block, chosen in kept if chosen.size)
 
     def joined(self, summaries: Sequence[Sum]) -> Sum:
-        """The answer for all parts."""
         return self.task.joined(summaries)
 
 
 @dataclass(frozen=True, eq=False)
-class Distinct:
+class Distinct(Source):
     """A source without the queries that repeat another."""
 
     source: Source
@@ -282,20 +269,17 @@ class Distinct:
 
     @property
     def made_ids(self) -> bool:
-        """Whether query ids were made from positions."""
         return self.source.made_ids
 
     def run(self, task: Task[Sum], progress: Progress | None = None) -> Sum:
-        """The answer for all other queries."""
         return self.source.run(Without(task, self.repeats), progress)
 
     def close(self) -> None:
-        """Let go of what was kept for further tasks."""
         self.source.close()
 
 
 @dataclass(frozen=True)
-class FindShared:
+class FindShared(Task[frozenset[int]]):
     """The task: which queries of the source are among some others.
 
     Attributes:
@@ -305,7 +289,7 @@ class FindShared:
     """
 
     names: frozenset[int]
-    roles: tuple[str, ...]
+    roles: tuple[str, ...] = ("query",)
 
     @classmethod
     def among(cls, others: Queries, *, made_ids: bool) -> "FindShared":
@@ -319,11 +303,9 @@ class FindShared:
         return np.isin(_names(others, self.roles), np.array(sorted(found), np.uint64))
 
     def summary(self, blocks: Iterable[Queries]) -> frozenset[int]:
-        """The answer for these blocks."""
         return self.joined([self.names.intersection(_names(block, self.roles).tolist()) for block in blocks])
 
     def joined(self, summaries: Sequence[frozenset[int]]) -> frozenset[int]:
-        """The answer for all parts."""
         return frozenset().union(*summaries)
 
 
@@ -366,7 +348,7 @@ def smallest_keys(
 
 
 @dataclass(frozen=True)
-class Fill:
+class Fill(Task[Table]):
     """The task: evaluate every configuration on every query that was not set aside.
 
     Attributes:
@@ -390,7 +372,6 @@ class Fill:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The columns it reads."""
         reported = [column for measure in self.reported for column in measure.metric.columns]
         return tuple(dict.fromkeys(("query", "item", "score", *reported, *columns_of(self.promises))))
 
@@ -409,11 +390,9 @@ class Fill:
         return SMOOTHING_DRAWS if self.n_tested <= MANY else FEW_DRAWS
 
     def summary(self, blocks: Iterable[Queries]) -> Table:
-        """The answer for these blocks."""
         return self.joined([self._shard(block) for block in blocks])
 
     def joined(self, summaries: Sequence[Table]) -> Table:
-        """The answer for all parts."""
         return merge(summaries) if summaries else self._empty(0)
 
     def _empty(self, n_skipped: int) -> Table:
