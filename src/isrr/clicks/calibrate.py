@@ -19,7 +19,7 @@ from isrr.calibration.path import COLDEST, HOTTEST, SearchPath
 from isrr.calibration.request import Request
 from isrr.calibration.table import Sums, Table
 from isrr.certificate import Abstention, Certificate, Outcome, load
-from isrr.clicks.estimate import Estimated, check_anchor, check_loggers, estimated, with_gains
+from isrr.clicks.estimate import Estimated, check_anchor, check_loggers, estimated, gains
 from isrr.clicks.impressions import MOST_CLICKS, Impressions, Rules, Unit, impressions, impressions_of_table
 from isrr.clicks.table import read_clicks
 from isrr.data.queries import FloatArray
@@ -182,14 +182,14 @@ def click_sample(measured: Estimated, promise: Promise, path: SearchPath, anchor
 def _table(found: Impressions, measured: Estimated, path: SearchPath) -> Table:
     """What is reported: clicks per unit, and disparity by the gains that clicks suggest."""
     values = np.concatenate((measured.reference[:, None], measured.values), axis=1)
-    lists, times = with_gains(found, LISTS_WEIGHED)
+    times = np.bincount(found.list_of, minlength=len(found.lists)).astype(np.float64)
+    frequent = np.sort(np.argsort(-times, kind="stable")[:LISTS_WEIGHED])
+    lists = replace(found.lists, relevance=gains(found))[frequent]
     disparity = named_metric("disparity", gain="linear").at(found.rules.k)
     grid = [GPLRanker.deterministic(found.rules.k), *path.rankers]
     unfair = evaluate(lists, grid, [disparity])[disparity]
-    n_units = len(values) * measured.block
-    return Table(
-        n_units, 0, np.empty(0, np.uint64), None, (), {}, Sums.of(values, measured.reference), _weighed(unfair, times)
-    )
+    sums = Sums.of(values, measured.reference), _weighed(unfair, times[frequent])
+    return Table(len(values) * measured.block, 0, np.empty(0, np.uint64), None, (), {}, *sums)
 
 
 def _weighed(values: FloatArray, times: FloatArray) -> Sums:

@@ -15,7 +15,7 @@ Numerical error is taken to the safe side: P_π and P_0 are each shifted by more
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -166,11 +166,3 @@ def gains(found: Impressions) -> FloatArray:
     seen = shown > 0
     fit = isotonic_regression(clicked[seen] / shown[seen], weights=shown[seen]).x
     return np.asarray(np.interp(scores, scores[seen], fit)[which])
-
-
-def with_gains(found: Impressions, most: int) -> tuple[Queries, FloatArray]:
-    """Lists with their estimated gains as relevance, the most frequent ones, and how often each was shown."""
-    times = np.bincount(found.list_of, minlength=len(found.lists)).astype(np.float64)
-    judged = replace(found.lists, relevance=gains(found))
-    chosen = np.sort(np.argsort(-times, kind="stable")[:most])
-    return judged[chosen], times[chosen]
