@@ -22,8 +22,41 @@ def _versions() -> tuple[tuple[str, str], ...]:
     return tuple((name, version(name)) for name in ("isrr", "numpy", "numba"))
 
 
+_KINDS: dict[str, Callable[[object], bool]] = {
+    "float": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value),
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "bool": lambda value: isinstance(value, bool),
+    "str": lambda value: isinstance(value, str),
+    "collections.abc.Mapping[str, str]": lambda value: (
+        isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair)
+    ),
+    "tuple[float, ...]": lambda value: isinstance(value, tuple) and all(map(_KINDS["float"], value)),
+}
+_HINTS: dict[type[Any], dict[str, str]] = {}
+
+
+def _annotations(record: type[Any]) -> dict[str, str]:
+    if record not in _HINTS:
+        hints = get_type_hints(record).items()
+        _HINTS[record] = {name: kind.__name__ if isinstance(kind, type) else str(kind) for name, kind in hints}
+    return _HINTS[record]
+
+
+class Record:
+    """What refuses numbers and texts that are not what its annotations say."""
+
+    def __post_init__(self) -> None:
+        for name, text in _annotations(type(self)).items():
+            value = getattr(self, name)
+            if value is None and text.endswith(" | None"):
+                continue
+            fits = _KINDS.get(text.removesuffix(" | None"))
+            if fits is not None and not fits(value):
+                raise ValueError(f"{name} must be {text}, got {value!r}")
+
+
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Record):
     """A number measured on the calibration queries, with an approximate 95 % interval."""
 
     value: float
@@ -31,7 +64,7 @@ class Estimate:
     high: float
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         if not self.low <= self.value <= self.high:
             raise ValueError(f"{self.value!r} lies outside its interval")
 
@@ -45,7 +78,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Test:
+class Test(Record):
     """One promise, in one segment, as it was tested for the ranker in use.
 
     Attributes:
@@ -73,7 +106,7 @@ class Test:
     pvalue: float
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         if self.n_queries < 1 or not 0 <= self.pvalue <= 1:
             raise ValueError(f"a test on {self.n_queries} queries with p = {self.pvalue}")
         if self.level is not None:
@@ -91,7 +124,7 @@ class Test:
 
 
 @dataclass(frozen=True)
-class Point:
+class Point(Record):
     """One configuration of the path: what it was measured to do."""
 
     ranker: GPLRanker
@@ -101,12 +134,9 @@ class Point:
     certified: bool
     bound: float | None
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True)
-class ClickLog:
+class ClickLog(Record):
     """Where clicks come from.
 
     Attributes:
@@ -128,12 +158,9 @@ class ClickLog:
     left_out: Mapping[str, int]
     assumption: str
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Provenance:
+class Provenance(Record):
     """Where an outcome comes from, enough to make it again.
 
     Attributes:
@@ -203,7 +230,7 @@ class Provenance:
     clicks: ClickLog | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         for name in ("score_quantiles", "eligibility_quantiles"):
             found = getattr(self, name)
             if len(found) != 5 or list(found) != sorted(found):
@@ -233,37 +260,6 @@ class Provenance:
     def path_saw_the_tested(self) -> bool:
         """Whether the path was fixed by the very queries it was tested on, which no confidence allows for."""
         return self.path_basis == THE_TESTED
-
-
-_KINDS: dict[str, Callable[[object], bool]] = {
-    "float": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value),
-    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "bool": lambda value: isinstance(value, bool),
-    "str": lambda value: isinstance(value, str),
-    "collections.abc.Mapping[str, str]": lambda value: (
-        isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair)
-    ),
-    "tuple[float, ...]": lambda value: isinstance(value, tuple) and all(map(_KINDS["float"], value)),
-}
-_HINTS: dict[type[Any], dict[str, str]] = {}
-
-
-def check_fields(record: Any) -> None:
-    """Refuse a record whose numbers and texts are not what its annotations say."""
-    for name, text in _annotations(type(record)).items():
-        value = getattr(record, name)
-        if value is None and text.endswith(" | None"):
-            continue
-        fits = _KINDS.get(text.removesuffix(" | None"))
-        if fits is not None and not fits(value):
-            raise ValueError(f"{name} must be {text}, got {value!r}")
-
-
-def _annotations(record: type[Any]) -> dict[str, str]:
-    if record not in _HINTS:
-        hints = get_type_hints(record).items()
-        _HINTS[record] = {name: kind.__name__ if isinstance(kind, type) else str(kind) for name, kind in hints}
-    return _HINTS[record]
 
 
 def far_off(above: int, below: int) -> str:

@@ -83,19 +83,7 @@ def ideal_exposure(queries: Queries, weights: FloatArray) -> FloatArray:
     return found
 
 
-def _loss(queries: Queries, exposure: FloatArray, weights: FloatArray, gain: Gain) -> FloatArray:
-    return per_query((exposure - ideal_exposure(queries, weights)) ** 2, queries)
-
-
-def _disparity(queries: Queries, exposure: FloatArray, weights: FloatArray, gain: Gain) -> FloatArray:
-    return per_query(exposure**2, queries)
-
-
-def _relevance(queries: Queries, exposure: FloatArray, weights: FloatArray, gain: Gain) -> FloatArray:
-    return per_query(exposure * ideal_exposure(queries, weights), queries)
-
-
-def _awrf(queries: Queries, exposure: FloatArray, weights: FloatArray, gain: Gain) -> FloatArray:
+def _awrf(queries: Queries, exposure: FloatArray, gain: Gain) -> FloatArray:
     """Items of several groups count in each of them by an equal part."""
     names, rows, group = queries.coded_groups.by_group()
     part = 1.0 / np.bincount(rows, minlength=queries.n_rows)[rows]
@@ -120,10 +108,18 @@ def _awrf(queries: Queries, exposure: FloatArray, weights: FloatArray, gain: Gai
 
 
 MEASURES: dict[str, tuple[Measured, tuple[str, ...], bool]] = {
-    "expected_exposure_loss": (_loss, ("relevance",), False),
-    "expected_exposure_disparity": (_disparity, (), False),
-    "expected_exposure_relevance": (_relevance, ("relevance",), True),
-    "awrf": (_awrf, ("relevance", "item_group"), True),
+    "expected_exposure_loss": (
+        lambda queries, shown, weights, _: per_query((shown - ideal_exposure(queries, weights)) ** 2, queries),
+        ("relevance",),
+        False,
+    ),
+    "expected_exposure_disparity": (lambda queries, shown, *_: per_query(shown**2, queries), (), False),
+    "expected_exposure_relevance": (
+        lambda queries, shown, weights, _: per_query(shown * ideal_exposure(queries, weights), queries),
+        ("relevance",),
+        True,
+    ),
+    "awrf": (lambda queries, shown, _, gain: _awrf(queries, shown, gain), ("relevance", "item_group"), True),
 }
 
 
