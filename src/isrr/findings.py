@@ -82,9 +82,7 @@ class Test(Record):
     """One promise, in one segment, as it was tested for the ranker in use.
 
     Attributes:
-        promise: The promise.
         segment: The segment, or None for all queries.
-        n_queries: Queries tested on.
         evidence: Name of the test.
         measured: The promised quantity: the metric's mean, or its share of what it is compared with.
         level: The strongest target that these queries would certify for this ranker; None where not computed.

@@ -195,11 +195,8 @@ class Kept:
     """One promise on new queries.
 
     Attributes:
-        promise: The promise.
         segment: The segment, or None for all queries.
-        n_queries: Queries measured.
         value: The promised quantity on the new queries: the metric's mean, or its share of what it is compared with.
-        target: What was promised.
         verdict: "kept", "broken", "unclear" when the interval contains the target, or "too few to say".
     """
 

@@ -40,16 +40,7 @@ NOBODY = np.uint64(0)  # where there is no session, or no user
 
 
 class Rules(NamedTuple):
-    """Which lists and clicks count.
-
-    Attributes:
-        k: Places that count.
-        unit: What is independent of one another: "impression", "session" or "user"; None for the session where it is
-            logged, else the impression.
-        first: Impressions of each unit that count, the earliest ones.
-        within: Seconds after a list was served within which a click on it counts; None for any time.
-        most_clicks: Clicks on a list beyond which none of them counts.
-    """
+    """Which lists and clicks count: those on the first k places, and the arguments of `isrr.calibrate_clicks`."""
 
     k: int
     unit: Unit | None = None
@@ -65,8 +56,7 @@ class Impressions:
     Attributes:
         lists: The distinct lists of candidates with their scores.
         loggers: The rankers that drew them; `logger_of` says which drew each list, (n_lists,).
-        rules: What counts.
-        unit: The unit of independence.
+        rules, unit: What counts, and what is independent of one another.
         list_of, unit_of: The list and the unit of each impression, (n,); units are numbered in canonical order.
         impression, row, place, value: Of each click: the impression, the row in `lists`, the place from 0, its worth.
         counts: How many lists and clicks were left out, by reason.
