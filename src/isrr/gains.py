@@ -119,6 +119,14 @@ def described(kind: str | Callable[..., ArrayLike]) -> str:
     return kind if isinstance(kind, str) else str(getattr(kind, "__name__", kind))
 
 
+def leading(queries: Queries, k: int) -> NDArray[np.int64]:
+    """The first k places of the order by score: positions within the query, −1 beyond its end, (n_queries, k)."""
+    places = np.arange(k)
+    inside = places < queries.n_items[:, None]
+    rows = np.where(inside, queries.offsets[:-1, None] + places, 0)
+    return np.where(inside, queries.by_score[rows], -1).astype(np.int64)
+
+
 def dcg(queries: Queries, rankings: ArrayLike | None = None, *, k: int = 5, gain: Gain = "exponential") -> FloatArray:
     """DCG@k of given orders, or of the order by falling score.
 
@@ -133,7 +141,7 @@ def dcg(queries: Queries, rankings: ArrayLike | None = None, *, k: int = 5, gain
         DCG of each ranking, (n_queries, …).
     """
     gains = item_gains(queries, gain)
-    given = _leading(queries, queries.by_score, k) if rankings is None else checked_rankings(rankings, queries)
+    given = leading(queries, k) if rankings is None else checked_rankings(rankings, queries)
     places = given[..., :k]
     start = queries.offsets[:-1].reshape(-1, *(1,) * (places.ndim - 1))
     found = np.where(places >= 0, gains[np.where(places >= 0, start + places, 0)], 0.0)
@@ -202,11 +210,3 @@ def empty_value(empty_query: EmptyQuery) -> float:
     if empty_query not in EMPTY_VALUES:
         raise ValueError(f"empty_query must be one of {', '.join(EMPTY_VALUES)}; got {empty_query!r}")
     return EMPTY_VALUES[empty_query]
-
-
-def _leading(queries: Queries, order: NDArray[np.int32], k: int) -> NDArray[np.int64]:
-    """The first k places of each query of a per-row order, −1 beyond the end of a list."""
-    places = np.arange(k)
-    inside = places < queries.n_items[:, None]
-    rows = np.where(inside, queries.offsets[:-1, None] + places, 0)
-    return np.where(inside, order[rows], -1)

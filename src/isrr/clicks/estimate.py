@@ -22,6 +22,7 @@ import numpy as np
 from isrr.clicks.impressions import Impressions
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.errors import DataError
+from isrr.gains import leading
 from isrr.parallel import Progress
 from isrr.promises.promise import INEXACTNESS
 from isrr.ranker.gpl import GPLRanker
@@ -92,11 +93,9 @@ def _placement(ranker: GPLRanker, lists: Queries, k: int) -> FloatArray:
 
 def order_placement(lists: Queries, k: int) -> FloatArray:
     """1 where the order by score has a candidate, (n_rows, k)."""
-    starts = np.repeat(lists.offsets[:-1], lists.n_items)
-    place = np.arange(lists.n_rows) - starts
-    out = np.zeros((lists.n_rows, k))
-    near = place < k
-    out[(starts + lists.by_score)[near], place[near]] = 1.0
+    out, placed = np.zeros((lists.n_rows, k)), leading(lists, k)
+    query, place = np.nonzero(placed >= 0)
+    out[lists.offsets[query] + placed[query, place], place] = 1.0
     return out
 
 

@@ -31,6 +31,7 @@ from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.data.ragged import rows_within
 from isrr.data.served_log import ServedLists, log_parts
 from isrr.errors import DataError
+from isrr.gains import leading
 from isrr.noise import GOLDEN, mixed
 from isrr.ranker.gpl import GPLRanker
 
@@ -382,15 +383,15 @@ def _lists(
 
     It may not be in a log that leaves out candidates: they had a part in the lot that decides between equal scores.
     """
-    query_ids, items, scores, sizes, loggers, leading = zip(*texts, strict=True)
+    query_ids, items, scores, sizes, loggers, by_score = zip(*texts, strict=True)
     offsets = np.concatenate(([0], np.cumsum(np.concatenate(sizes))))
     lists = Queries(offsets, Ids.joined(query_ids).array, np.concatenate(scores), items=Ids.joined(items))
     bad = np.flatnonzero(~np.isfinite(lists.need_scores()))
     if bad.size:
         raise DataError(f"a candidate has score {lists.need_scores()[bad[0]]}; expected a finite number")
-    logged = np.concatenate(leading)
-    rows = np.minimum(lists.offsets[:-1, None] + np.arange(logged.shape[1]), lists.n_rows - 1)
-    return lists, np.concatenate(loggers), ((logged < 0) | (logged == lists.by_score[rows])).all(axis=1)
+    logged = np.concatenate(by_score)
+    as_logged = (logged < 0) | (logged == leading(lists, logged.shape[1]))
+    return lists, np.concatenate(loggers), as_logged.all(axis=1)
 
 
 def _heads(keys: Keys, group: Keys, times: FloatArray, list_of: IntArray, counts: Counter[str]) -> IntArray:
