@@ -20,17 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from isrr.calibration.path import (
-    NO_FLOOR,
-    SHARES_TURNED_AWAY,
-    Floor,
-    SearchPath,
-    _bases,
-    _curves,
-    front_path,
-    temperature_path,
-)
-from isrr.calibration.request import Request
+from isrr.calibration.path import SHARES_TURNED_AWAY, SearchPath, _bases, _curves, front_path, temperature_path
+from isrr.calibration.request import NO_FLOOR, Floor, Request
 from isrr.experiments.pools import Pool, Pools, data_sets
 from isrr.experiments.protocol import EvaluatedPath, K, Procedure, Protocol, always
 from isrr.experiments.repetition import SEED, bootstrap_violations, run_splits

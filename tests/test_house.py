@@ -49,21 +49,34 @@ def test_public_names_are_sorted_and_resolve():
         assert getattr(isrr, name).__doc__, name
 
 
-def public_names(body, where):
-    """Functions, classes and methods that others may use; the members of a protocol are described by its class."""
+def bases_of(node):
+    return [getattr(getattr(base, "value", base), "id", "") for base in node.bases]
+
+
+def public_names(body, where, members, inherited=frozenset()):
+    """Functions, classes and methods that others may use.
+
+    The members of a protocol are described by its class, and overrides by what they override.
+    """
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-            yield f"{where}: {node.name}", ast.get_docstring(node)
-            if isinstance(node, ast.ClassDef) and not any(getattr(base, "id", "") == "Protocol" for base in node.bases):
-                yield from public_names(node.body, f"{where}: {node.name}")
+            if node.name not in inherited:
+                yield f"{where}: {node.name}", ast.get_docstring(node)
+            if isinstance(node, ast.ClassDef) and "Protocol" not in bases_of(node):
+                known = frozenset().union(*(members.get(base, ()) for base in bases_of(node)))
+                yield from public_names(node.body, f"{where}: {node.name}", members, known)
 
 
 def test_every_module_and_public_name_is_described():
-    for file in SOURCE.rglob("*.py"):
-        tree, where = ast.parse(file.read_text()), file.relative_to(SOURCE)
+    trees = {file: ast.parse(file.read_text()) for file in SOURCE.rglob("*.py")}
+    members = {}  # of each class, or of all that share its name
+    for node in (node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+        members.setdefault(node.name, set()).update(getattr(member, "name", "") for member in node.body)
+    for file, tree in trees.items():
+        where = file.relative_to(SOURCE)
         assert ast.get_docstring(tree) or not tree.body, where
         if not file.name.endswith("_kernels.py"):  # there, comments give the shape of each argument
-            for name, described in public_names(tree.body, where):
+            for name, described in public_names(tree.body, where, members):
                 assert described, name
 
 

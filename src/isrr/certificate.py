@@ -20,11 +20,11 @@ from isrr.counting import counted, in_segment, percent
 from isrr.data.unjudged import unjudged_in_words
 from isrr.errors import CertificateError
 from isrr.files import read_json, write_atomically
-from isrr.findings import ClickLog, Estimate, Point, Provenance, Test, check_fields, far_off, mostly_single
+from isrr.findings import ClickLog, Estimate, Point, Provenance, Record, Test, far_off, mostly_single
 from isrr.metrics.disparity import Disparity
 from isrr.metrics.metric import Metric
 from isrr.notebook import card, curve_frame, plot
-from isrr.promises.promise import Promise, check_probability
+from isrr.promises.promise import Promise, check_probability, columns_of
 from isrr.ranker.gpl import GPLRanker
 from isrr.scores.standardize import ScoreMap
 
@@ -45,7 +45,7 @@ CASCADE = (
 
 
 @dataclass(frozen=True, repr=False)
-class Outcome:
+class Outcome(Record):
     """What certificates and abstentions have in common.
 
     Attributes:
@@ -69,7 +69,7 @@ class Outcome:
     def __post_init__(self) -> None:
         if not isinstance(self, Start):
             check_probability("confidence", self.confidence)
-        check_fields(self)
+        super().__post_init__()
         if not self.promises or max(promise.k for promise in self.promises) != self.ranker.k:
             raise ValueError("a promise must look at as many places as the ranker fills")
 
@@ -86,7 +86,7 @@ class Outcome:
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns that the promises read, beside query, item and score."""
-        return tuple(dict.fromkeys(column for promise in self.promises for column in promise.columns))
+        return columns_of(self.promises)
 
     @cached_property
     def id(self) -> str:

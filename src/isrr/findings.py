@@ -22,8 +22,41 @@ def _versions() -> tuple[tuple[str, str], ...]:
     return tuple((name, version(name)) for name in ("isrr", "numpy", "numba"))
 
 
+_KINDS: dict[str, Callable[[object], bool]] = {
+    "float": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value),
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "bool": lambda value: isinstance(value, bool),
+    "str": lambda value: isinstance(value, str),
+    "collections.abc.Mapping[str, str]": lambda value: (
+        isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair)
+    ),
+    "tuple[float, ...]": lambda value: isinstance(value, tuple) and all(map(_KINDS["float"], value)),
+}
+_HINTS: dict[type[Any], dict[str, str]] = {}
+
+
+def _annotations(record: type[Any]) -> dict[str, str]:
+    if record not in _HINTS:
+        hints = get_type_hints(record).items()
+        _HINTS[record] = {name: kind.__name__ if isinstance(kind, type) else str(kind) for name, kind in hints}
+    return _HINTS[record]
+
+
+class Record:
+    """What refuses numbers and texts that are not what its annotations say."""
+
+    def __post_init__(self) -> None:
+        for name, text in _annotations(type(self)).items():
+            value = getattr(self, name)
+            if value is None and text.endswith(" | None"):
+                continue
+            fits = _KINDS.get(text.removesuffix(" | None"))
+            if fits is not None and not fits(value):
+                raise ValueError(f"{name} must be {text}, got {value!r}")
+
+
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Record):
     """A number measured on the calibration queries, with an approximate 95 % interval."""
 
     value: float
@@ -31,7 +64,7 @@ class Estimate:
     high: float
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         if not self.low <= self.value <= self.high:
             raise ValueError(f"{self.value!r} lies outside its interval")
 
@@ -45,13 +78,11 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Test:
+class Test(Record):
     """One promise, in one segment, as it was tested for the ranker in use.
 
     Attributes:
-        promise: The promise.
         segment: The segment, or None for all queries.
-        n_queries: Queries tested on.
         evidence: Name of the test.
         measured: The promised quantity: the metric's mean, or its share of what it is compared with.
         level: The strongest target that these queries would certify for this ranker; None where not computed.
@@ -73,7 +104,7 @@ class Test:
     pvalue: float
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         if self.n_queries < 1 or not 0 <= self.pvalue <= 1:
             raise ValueError(f"a test on {self.n_queries} queries with p = {self.pvalue}")
         if self.level is not None:
@@ -91,7 +122,7 @@ class Test:
 
 
 @dataclass(frozen=True)
-class Point:
+class Point(Record):
     """One configuration of the path: what it was measured to do."""
 
     ranker: GPLRanker
@@ -101,12 +132,9 @@ class Point:
     certified: bool
     bound: float | None
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True)
-class ClickLog:
+class ClickLog(Record):
     """Where clicks come from.
 
     Attributes:
@@ -128,12 +156,9 @@ class ClickLog:
     left_out: Mapping[str, int]
     assumption: str
 
-    def __post_init__(self) -> None:
-        check_fields(self)
 
-
-@dataclass(frozen=True)
-class Provenance:
+@dataclass(frozen=True, kw_only=True)
+class Provenance(Record):
     """Where an outcome comes from, enough to make it again.
 
     Attributes:
@@ -170,19 +195,19 @@ class Provenance:
     """
 
     n_queries: int
-    n_skipped: int
-    n_set_aside: int
+    n_skipped: int = 0
+    n_set_aside: int = 0
     requested_path: str
     path: str
     path_basis: str
     evidence: str
     selection: str
     method: str
-    n_draws: int
-    seed: int
+    n_draws: int = 0
+    seed: int = 0
     data: str
     hash_key: str
-    made_ids: bool
+    made_ids: bool = False
     score_quantiles: tuple[float, ...]
     eligibility_quantiles: tuple[float, ...]
     n_single: int = 0
@@ -203,7 +228,7 @@ class Provenance:
     clicks: ClickLog | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         for name in ("score_quantiles", "eligibility_quantiles"):
             found = getattr(self, name)
             if len(found) != 5 or list(found) != sorted(found):
@@ -233,37 +258,6 @@ class Provenance:
     def path_saw_the_tested(self) -> bool:
         """Whether the path was fixed by the very queries it was tested on, which no confidence allows for."""
         return self.path_basis == THE_TESTED
-
-
-_KINDS: dict[str, Callable[[object], bool]] = {
-    "float": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value),
-    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "bool": lambda value: isinstance(value, bool),
-    "str": lambda value: isinstance(value, str),
-    "collections.abc.Mapping[str, str]": lambda value: (
-        isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair)
-    ),
-    "tuple[float, ...]": lambda value: isinstance(value, tuple) and all(map(_KINDS["float"], value)),
-}
-_HINTS: dict[type[Any], dict[str, str]] = {}
-
-
-def check_fields(record: Any) -> None:
-    """Refuse a record whose numbers and texts are not what its annotations say."""
-    for name, text in _annotations(type(record)).items():
-        value = getattr(record, name)
-        if value is None and text.endswith(" | None"):
-            continue
-        fits = _KINDS.get(text.removesuffix(" | None"))
-        if fits is not None and not fits(value):
-            raise ValueError(f"{name} must be {text}, got {value!r}")
-
-
-def _annotations(record: type[Any]) -> dict[str, str]:
-    if record not in _HINTS:
-        hints = get_type_hints(record).items()
-        _HINTS[record] = {name: kind.__name__ if isinstance(kind, type) else str(kind) for name, kind in hints}
-    return _HINTS[record]
 
 
 def far_off(above: int, below: int) -> str:

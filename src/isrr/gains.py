@@ -119,6 +119,14 @@ def described(kind: str | Callable[..., ArrayLike]) -> str:
     return kind if isinstance(kind, str) else str(getattr(kind, "__name__", kind))
 
 
+def leading(queries: Queries, k: int) -> NDArray[np.int64]:
+    """The first k places of the order by score: positions within the query, −1 beyond its end, (n_queries, k)."""
+    places = np.arange(k)
+    inside = places < queries.n_items[:, None]
+    rows = np.where(inside, queries.offsets[:-1, None] + places, 0)
+    return np.where(inside, queries.by_score[rows], -1).astype(np.int64)
+
+
 def dcg(queries: Queries, rankings: ArrayLike | None = None, *, k: int = 5, gain: Gain = "exponential") -> FloatArray:
     """DCG@k of given orders, or of the order by falling score.
 
@@ -133,7 +141,7 @@ def dcg(queries: Queries, rankings: ArrayLike | None = None, *, k: int = 5, gain
         DCG of each ranking, (n_queries, …).
     """
     gains = item_gains(queries, gain)
-    given = _leading(queries, queries.by_score, k) if rankings is None else checked_rankings(rankings, queries)
+    given = leading(queries, k) if rankings is None else checked_rankings(rankings, queries)
     places = given[..., :k]
     start = queries.offsets[:-1].reshape(-1, *(1,) * (places.ndim - 1))
     found = np.where(places >= 0, gains[np.where(places >= 0, start + places, 0)], 0.0)
@@ -155,24 +163,19 @@ def ideal_dcg(
     return sum_largest(*side_by_side((queries.offsets, gains), (offsets, gain_of(grades, gain))), weights)
 
 
-def relevant_total(queries: Queries, relevant: NDArray[np.bool_], *, above: float = 0.0) -> IntArray:
-    """How many relevant items a query has, retrieved or not, (n_queries,): what recall divides by.
-
-    Args:
-        queries: Judged queries.
-        relevant: Which items of the lists are relevant, in query order, (n_rows,).
-        above: Items that were not retrieved are relevant when their grade is above this.
+def relevant_total(queries: Queries) -> IntArray:
+    """How many items of a grade above 0 a query has, retrieved or not, (n_queries,): what recall divides by.
 
     Example:
         >>> queries = Queries.from_arrays(scores=[3, 2, 1], relevance=[0, 2, 1], query_ids=[7, 7, 8])
-        >>> relevant_total(queries, queries.relevance > 0)
+        >>> relevant_total(queries)
         array([1, 1])
     """
-    counts: IntArray = np.add.reduceat(relevant, queries.offsets[:-1], dtype=np.int64)
+    counts: IntArray = np.add.reduceat(queries.need_relevance() > 0, queries.offsets[:-1], dtype=np.int64)
     if queries.unretrieved is None:
         return counts
     offsets, grades = queries.unretrieved
-    upto = np.concatenate(([0], np.cumsum(grades > above)))
+    upto = np.concatenate(([0], np.cumsum(grades > 0)))
     return counts + upto[offsets[1:]] - upto[offsets[:-1]]
 
 
@@ -207,11 +210,3 @@ def empty_value(empty_query: EmptyQuery) -> float:
     if empty_query not in EMPTY_VALUES:
         raise ValueError(f"empty_query must be one of {', '.join(EMPTY_VALUES)}; got {empty_query!r}")
     return EMPTY_VALUES[empty_query]
-
-
-def _leading(queries: Queries, order: NDArray[np.int32], k: int) -> NDArray[np.int64]:
-    """The first k places of each query of a per-row order, −1 beyond the end of a list."""
-    places = np.arange(k)
-    inside = places < queries.n_items[:, None]
-    rows = np.where(inside, queries.offsets[:-1, None] + places, 0)
-    return np.where(inside, order[rows], -1)

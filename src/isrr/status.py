@@ -16,13 +16,14 @@ from typing import Literal
 from isrr.certificate import Outcome, ranker_path
 from isrr.errors import CertificateError
 from isrr.files import locked, read_json, write_atomically
+from isrr.findings import Record
 from isrr.ranker.gpl import GPLRanker
 
 Standing = Literal["valid", "revoked", "expired"]
 
 
 @dataclass(frozen=True)
-class Status:
+class Status(Record):
     """What became of a certificate.
 
     Attributes:
@@ -40,9 +41,7 @@ class Status:
     expires: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("certificate", "reason", "since"):
-            if not isinstance(getattr(self, name), str):
-                raise ValueError(f"{name} must be text, got {getattr(self, name)!r}")
+        super().__post_init__()
         if self.status not in ("valid", "revoked"):
             raise ValueError(f"status must be 'valid' or 'revoked', got {self.status!r}")
         if self.expires is not None:

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from isrr.risk.evidence import NAMES, evidence
+from isrr.risk.evidence import NAMES, Evidence
 
 pytestmark = pytest.mark.guarantee
 
@@ -17,7 +17,7 @@ CHANCES = [0.02, 0.2, 0.3, 0.5, 0.8, 0.9, 0.98]  # of the higher value: rare lar
 
 def largest_level(name, delta):
     """The largest probability with which a risk of exactly alpha is certified, over all the laws."""
-    source, levels = evidence(name, delta=delta), []
+    source, levels = Evidence(name, delta=delta), []
     higher = SEQUENCES.sum(axis=0)
     for (low, high), chance in product(VALUES, CHANCES):
         alpha = low + (high - low) * chance

@@ -8,7 +8,7 @@ import pytest
 
 from counts import COUNTS
 from isrr.risk import betting
-from isrr.risk.evidence import NAMES, evidence
+from isrr.risk.evidence import NAMES, Evidence
 
 pytestmark = pytest.mark.guarantee
 
@@ -33,7 +33,7 @@ def holds(wrong):
 def rejects(name, losses, alpha):
     if name == "betting":  # one pass instead of a root: the same bits, as tests/risk shows
         return betting.certifies(losses, alpha, DELTA)
-    return evidence(name).pvalue(losses, alpha) <= DELTA
+    return Evidence(name).pvalue(losses, alpha) <= DELTA
 
 
 @pytest.mark.parametrize("n", [50, 200, 1000])
@@ -75,7 +75,7 @@ def test_a_risk_far_below_alpha_is_certified(name):
 @pytest.mark.parametrize("name", VALID)
 def test_bounds_cover_the_risk(name):
     losses = LAWS["beta .2 .5"][1](np.random.default_rng(SEED), (60, REPEATS))
-    assert holds(evidence(name).upper_bound(losses, DELTA) <= 0.2 / 0.7)
+    assert holds(Evidence(name).upper_bound(losses, DELTA) <= 0.2 / 0.7)
 
 
 def test_counting_catches_the_normal_approximation():

@@ -63,7 +63,6 @@ def test_groups_pool_the_exposure_and_gain_of_their_items():
     pools = Pools.groups(queries, "exponential")
     exposure = queries.in_query_order([0.5, 1.0, 0.25, 0.25], "exposure")
     assert pools.n_pools.tolist() == [2, 1]
-    assert pools.names[[0, 1, 3]].tolist() == ["x", "y", "x"]
     assert pooled(exposure, queries, pools.pool)[[0, 1, 3]].tolist() == [0.75, 0.25, 1.0]
     assert pools.deserved[[0, 1, 3]].tolist() == [2.0, 3.0, 0.0]
     found = disparity([0.5, 1.0, 0.25, 0.25], queries, groups=True)

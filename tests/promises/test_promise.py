@@ -121,8 +121,8 @@ def test_configurations_may_be_tested_at_targets_of_their_own(text):
     for c, target in enumerate(targets.tolist()):
         alone = promise.at(target)
         np.testing.assert_array_equal(together[:, [c]], alone.losses(values[:, [c]], reference[:, 0]))
-        assert promise.tested_alpha_at(targets)[c] == alone.tested_alpha()
-        assert promise.stretch_at(targets, 0.2)[c] == alone.stretch(0.2)
+        assert promise.tested_alpha(target=targets)[c] == alone.tested_alpha()
+        assert promise.stretch(0.2, targets)[c] == alone.stretch(0.2)
 
 
 @pytest.mark.parametrize(

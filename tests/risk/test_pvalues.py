@@ -44,7 +44,7 @@ def test_extreme_sizes_and_risks_have_answers(n, alpha):
         assert np.all((p >= 0) & (p <= 1))
         assert np.all(np.diff(p) >= -1e-9)  # a larger loss never speaks for certifying
         assert np.all(p[means >= alpha] == 1)
-        bound = getattr(bounds, name)(means, n, 0.05)
+        bound = bounds.root(getattr(pvalues, name), means, n, 0.05)
         assert np.all((bound >= means * (1 - 1e-9)) & (bound <= 1))
         np.testing.assert_array_equal(bound <= alpha, p <= 0.05)
 
@@ -80,9 +80,10 @@ def test_hb_plus_is_never_above_hoeffding_bentkus(n):
 @pytest.mark.parametrize("delta", [0.01, 0.05, 0.3])
 def test_bounds_are_roots_of_their_pvalues(delta):
     mean, variance, n = np.array([0.0, 0.1, 0.25]), np.array([1e-4, 0.02, 0.05]), 800
-    for name in ["hoeffding", "hb_plus", "dkwm"]:
-        bound = getattr(bounds, name)(mean, n, delta)
+    for name in ["hoeffding", "hb_plus"]:
+        bound = bounds.root(getattr(pvalues, name), mean, n, delta)
         assert getattr(pvalues, name)(mean, n, bound) == pytest.approx(delta, rel=1e-6)
+    assert pvalues.dkwm(mean, n, bounds.dkwm(mean, n, delta)) == pytest.approx(delta, rel=1e-6)
     for name in ["empirical_bernstein", "normal_approximation"]:
         bound = getattr(bounds, name)(mean, variance, n, delta)
         assert getattr(pvalues, name)(mean, variance, n, bound) == pytest.approx(delta, rel=1e-6)
@@ -90,7 +91,7 @@ def test_bounds_are_roots_of_their_pvalues(delta):
 
 def test_dkwm_is_looser_than_hoeffding_at_span_one():
     mean = np.linspace(0, 0.9, 10)
-    assert np.all(bounds.dkwm(mean, 500, 0.05) >= bounds.hoeffding(mean, 500, 0.05) - 1e-12)
+    assert np.all(bounds.dkwm(mean, 500, 0.05) >= bounds.root(pvalues.hoeffding, mean, 500, 0.05) - 1e-12)
     assert bounds.dkwm([0.2], 200, 0.1, loss_span=0.5)[0] == pytest.approx(0.2 + 0.5 * np.sqrt(np.log(20) / 400))
 
 
@@ -105,4 +106,4 @@ def test_wsr_agrees_with_the_products_it_stands_for():
     expected = [oracles.wsr_pvalue(column, 0.35, 0.05) for column in losses.T]
     p = pvalues.wsr(losses, 0.35, 0.05)
     np.testing.assert_allclose(p, expected, rtol=1e-10)
-    np.testing.assert_array_equal(bounds.wsr(losses, 0.05) <= 0.35, p <= 0.05)
+    np.testing.assert_array_equal(bounds.wsr(losses, 0.05, 0.05) <= 0.35, p <= 0.05)

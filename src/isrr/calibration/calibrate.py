@@ -1,14 +1,14 @@
 """`calibrate`: queries and a promise in, a certificate or an abstention out."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any, Unpack
 
 import numpy as np
 
-from isrr.calibration.certify import sums_suffice
-from isrr.calibration.outcome import Findings, quantiles
+from isrr.calibration.certify import samples, sums_suffice
+from isrr.calibration.outcome import CountLook, Findings, quantiles
 from isrr.calibration.path import fixed_path, refuse_shared, set_aside
 from isrr.calibration.request import Request
 from isrr.calibration.table import Table
@@ -42,7 +42,6 @@ from isrr.scores.standardize import far_scores
 
 LOOKED_AT = 100_000  # queries that are searched for repeats, unless those are to count once
 SAMPLE = 20_000  # tested queries, those of smallest key, that score and eligibility quantiles are taken from
-Look = dict[str, Any]  # what an analysis asked of which data, as a ledger keeps it
 
 
 def calibrate(
@@ -58,7 +57,7 @@ def calibrate(
     attempts: int = 1,
     floor: float | None = None,
     distinct: bool = False,
-    count_look: Callable[[Look], tuple[int, float | None]] | None = None,
+    count_look: CountLook | None = None,
     progress: Progress | None = None,
     engine: str = "local",
     **where: Unpack[Where],
@@ -109,7 +108,7 @@ def _calibrated(
     source: Source,
     request: Request,
     validation: Queries | None,
-    count_look: Callable[[Look], tuple[int, float | None]] | None,
+    count_look: CountLook | None,
     progress: Progress | None,
 ) -> Certificate | Abstention:
     """Passes over the queries: count them, fetch those set aside where there are any, evaluate the others."""
@@ -146,12 +145,14 @@ def _calibrated(
     looks_clicked = ""
     if census.judged and "relevance" in request.columns:
         looks_clicked = looks_like_clicks(drawn, drawn.grade_column, request.k, drawn.has_positions) or ""
-    findings = Findings.of(request, path, table, task.method, census.digest)
+    tested = samples(table, request.promises, path, request.evidence, task.method, census.digest)
+    findings = Findings.of(request, path, table, tested)
     _refuse_untested(census, findings)
-    first_place = np.maximum.reduceat(findings.ranker.eligibility(sample), sample.offsets[:-1])
     if request.distinct:  # judgments are looked at again, whichever of them count
         judgments = judged.run(NameJudgments())
-    look, spent = (1, None) if count_look is None else count_look(_look(findings, data, judgments, validation))
+    search = (request.path_name, path.basis, request.evidence, request.selection, request.seed, request.attempts)
+    asked = findings.look(data, judgments, search, None if validation is None else validation.fingerprint)
+    look, spent = (1, None) if count_look is None else count_look(asked)
     provenance = Provenance(
         n_queries=table.n_queries,
         n_skipped=table.n_skipped,
@@ -178,27 +179,12 @@ def _calibrated(
         looks_clicked=looks_clicked,
         far_above=far_above,
         far_below=far_below,
-        score_quantiles=quantiles(sample.need_scores()),
-        eligibility_quantiles=quantiles(first_place),
         planned_looks=request.attempts,
         look=look,
         spent=spent,
+        **quantiles(sample, findings.ranker),
     )
     return findings.outcome(provenance, reported[0])
-
-
-def _look(findings: Findings, data: str, judgments: str, validation: Queries | None) -> Look:
-    """What is asked of which data; segments and groups are told apart by what was measured in them."""
-    request, basis = findings.request, findings.path.basis
-    return {
-        "data": data,
-        "judgments": judgments,
-        "promises": [promise.document() for promise in request.promises],
-        "confidence": request.confidence,
-        "search": [request.path_name, basis, request.evidence, request.selection, request.seed, request.attempts],
-        "validation": None if validation is None else validation.fingerprint,
-        "tests": [[s.segment, s.n_queries, round(float(s.measured()[-1]), 9)] for s in findings.found],
-    }
 
 
 def _refuse_unusable(census: Census, request: Request) -> None:

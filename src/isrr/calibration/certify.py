@@ -15,14 +15,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from isrr.calibration.path import SearchPath
-from isrr.calibration.table import LARGEST_KEPT, PowerSums, Table, Values
+from isrr.calibration.table import HIGHEST, LARGEST_KEPT, PowerSums, Table, Values
 from isrr.data.queries import FloatArray
-from isrr.errors import DataError, PromiseError
+from isrr.errors import DataError
 from isrr.metrics.disparity import Disparity
-from isrr.promises.promise import Level, Promise
+from isrr.promises.promise import Promise
 from isrr.risk import mixture, size, vb
 from isrr.risk.evidence import Evidence
-from isrr.risk.evidence import evidence as named_evidence
 from isrr.risk.lattice import BoolArray, IntArray
 from isrr.risk.select import SELECTIONS
 
@@ -77,30 +76,32 @@ class Sample(ABC):
     def upper_bound(self, columns: Sequence[int], delta: float, *, rough: bool = False) -> FloatArray:
         """Upper confidence bounds on the risk of configurations; NaN where sums give none."""
 
-    def queries_needed(
-        self, column: int, delta: float, target: float | None = None, floor: float | None = None
-    ) -> int | None:
+    @abstractmethod
+    def queries_needed(self, column: int, delta: float, floor: float | None = None) -> int | None:
         """About how many queries like these certify a configuration 8 times out of 10; None when no number does.
 
-        Args:
-            column: The configuration.
-            delta: Level of the test.
-            target: Another target than the promise's.
-            floor: Another floor than the configuration's; sums know nothing of it.
+        Another floor than the configuration's may be given; sums know nothing of it.
         """
-        promise = self.promise if target is None else self.promise.at(target)
-        mean, deviation = self.loss(column, promise.target)
-        paired, n = promise.of is not None, self.n_queries
-        return size.needed(mean, deviation, promise.tested_alpha(), delta, paired=paired, n_losses=n)
 
     @abstractmethod
     def only(self, column: int) -> "Sample":
         """The same for one configuration alone."""
 
+    def needed_by_formula(self, column: int, delta: float, target: float) -> int | None:
+        """The same as `queries_needed` for another target than the promise's, found without simulation."""
+        promise, (mean, deviation) = self.promise.at(target), self.loss(column, target)
+        paired, alpha = promise.of is not None, float(promise.tested_alpha())
+        return size.needed(mean, deviation, alpha, delta, paired=paired, n_losses=self.n_queries)
+
     @property
     def targets(self) -> FloatArray:
         """The declared target, one per configuration."""
         return np.full(self.exempt.size, self.promise.target)
+
+    @property
+    def safest(self) -> int:
+        """The first configuration of the path that has to be tested."""
+        return int(np.argmin(self.exempt)) if not self.exempt.all() else 0
 
     def strength(self, target: FloatArray | float, steps: int) -> FloatArray:
         """Targets as strengths, not rounded."""
@@ -175,21 +176,17 @@ class KeptSample(Sample):
 
     @property
     def n_queries(self) -> int:
-        """Queries tested on."""
         return len(self.values) * self.block
 
     def only(self, column: int) -> "KeptSample":
-        """The same for one configuration alone."""
         chosen = slice(column, column + 1)
         return replace(self, exempt=self.exempt[chosen], values=self.values[:, chosen], floors=self.floors[chosen])
 
     def measured(self) -> FloatArray:
-        """The promised quantity as measured, (n_grid,)."""
         mean: FloatArray = self.values.mean(axis=0)
         return mean if self.promise.of is None else mean / max(float(self.reference.mean()), 1e-300)
 
     def deviation(self) -> FloatArray:
-        """Its deviation over queries, (n_grid,)."""
         single = float(np.sqrt(self.block))
         if self.promise.of is None:
             return np.asarray(self.values.std(axis=0)) * single
@@ -197,64 +194,51 @@ class KeptSample(Sample):
         return np.asarray(centred.std(axis=0)) * single / max(float(self.reference.mean()), 1e-300)
 
     def loss(self, column: int, target: float) -> tuple[float, float]:
-        """Mean and deviation of one configuration's losses at another target."""
         losses = self.promise.at(target).losses(self.values[:, [column]], self.reference)
         return float(losses.mean()), float(losses.std())
 
-    def queries_needed(
-        self, column: int, delta: float, target: float | None = None, floor: float | None = None
-    ) -> int | None:
-        """About how many queries like these certify a configuration 8 times out of 10; None when no number does."""
-        promise = self.promise if target is None else self.promise.at(target)
-        losses = promise.losses(self.values[:, [column]], self.reference)[:, 0]
+    def queries_needed(self, column: int, delta: float, floor: float | None = None) -> int | None:
+        losses = self.promise.losses(self.values[:, [column]], self.reference)[:, 0]
         if floor is None or self.evidence not in MAY_BE_STRETCHED:
             floor = float(self.floors[column])
-        needed = promise.queries_needed(losses, delta, floor=floor)
+        needed = self.promise.queries_needed(losses, delta, floor=floor)
         return None if needed is None else needed * self.block
 
     def holds(self, targets: FloatArray, delta: float, n_tests: int = 1) -> BoolArray:
-        """Whether each configuration is certified at its own target, (n_grid,)."""
         answers = (self.floors > 0) & (self.floors >= targets)  # kept by definition
-        left = np.flatnonzero(~answers)
+        stretch = self.promise.stretch(self.floors, targets)
+        alpha = self.promise.tested_alpha(stretch, targets)
+        left = np.flatnonzero(~answers & (alpha > 0))
         at_once = max(AT_ONCE // len(self.values), 1)
         for start in range(0, left.size, at_once):
             columns = left[start : start + at_once]
-            stretch = self.promise.stretch_at(targets[columns], self.floors[columns])
-            alpha = np.asarray(self.promise.tested_alpha_at(targets[columns], stretch))
-            columns, stretch, alpha = columns[alpha > 0], stretch[alpha > 0], alpha[alpha > 0]
-            if columns.size == 0:
-                continue
-            losses = self.promise.losses(self.values[:, columns], self.reference, stretch, targets[columns])
-            answers[columns] = self._source(stretch, delta / n_tests).certifies(losses, alpha, delta / n_tests)
+            losses = self._losses(columns, stretch[columns], targets[columns])
+            evidence = self._evidence(stretch[columns], delta / n_tests)
+            answers[columns] = evidence.certifies(losses, alpha[columns], delta / n_tests)
         return answers
 
     def pvalue(self, columns: Sequence[int], delta: float) -> FloatArray:
-        """Smallest levels at which configurations are certified."""
         chosen = np.asarray(columns, np.int64)
-        found = np.where(self.exempt[chosen], 0.0, 1.0)
-        for floor in np.unique(self.floors[chosen]).tolist():
-            stretch = self.promise.stretch(floor)
-            alike = np.flatnonzero((self.floors[chosen] == floor) & ~self.exempt[chosen])
-            if alike.size and (alpha := self.promise.tested_alpha(stretch)) > 0:
-                losses = self.promise.losses(self.values[:, chosen[alike]], self.reference, stretch)
-                found[alike] = self._source(stretch, delta).pvalue(losses, alpha)
+        found, stretch = np.where(self.exempt[chosen], 0.0, 1.0), self.promise.stretch(self.floors[chosen])
+        alpha = self.promise.tested_alpha(stretch)
+        tested = np.flatnonzero(~self.exempt[chosen] & (alpha > 0))
+        if tested.size:
+            losses = self._losses(chosen[tested], stretch[tested])
+            found[tested] = self._evidence(stretch[tested], delta).pvalue(losses, alpha[tested])
         return found
 
     def upper_bound(self, columns: Sequence[int], delta: float, *, rough: bool = False) -> FloatArray:
-        """Upper confidence bounds on the risk of configurations, (n_columns,)."""
         chosen = np.asarray(columns, np.int64)
-        bounds = np.empty(chosen.size)
-        for floor in np.unique(self.floors[chosen]).tolist():
-            stretch = self.promise.stretch(floor)
-            alike = np.flatnonzero(self.floors[chosen] == floor)
-            losses = self.promise.losses(self.values[:, chosen[alike]], self.reference, stretch)
-            found = self._source(stretch, delta).upper_bound(losses, delta, rough=rough)
-            bounds[alike] = self.promise.alpha + (found - self.promise.alpha) / stretch
-        return bounds
+        stretch = self.promise.stretch(self.floors[chosen])
+        losses = self._losses(chosen, stretch)
+        found = self._evidence(stretch, delta).upper_bound(losses, delta, rough=rough)
+        return self.promise.alpha + (found - self.promise.alpha) / stretch
 
-    def _source(self, stretch: Level, delta: float) -> Evidence:
-        prior = self.promise.prior_deviation(stretch) / np.sqrt(self.block)
-        return named_evidence(self.evidence, delta=delta, prior_deviation=prior)
+    def _losses(self, columns: IntArray, stretch: FloatArray, targets: FloatArray | None = None) -> FloatArray:
+        return self.promise.losses(self.values[:, columns], self.reference, stretch, targets)
+
+    def _evidence(self, stretch: FloatArray, delta: float) -> Evidence:
+        return Evidence(self.evidence, delta, self.promise.prior_deviation(stretch) / np.sqrt(self.block))
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,26 +253,21 @@ class SummedSample(Sample):
     ) -> "SummedSample":
         """On sums that have the deterministic ranker in the first column."""
         exempt = np.array([promise.kept_by_definition(ranker) for ranker in path.rankers])
-        return cls(promise, segment, evidence, exempt, PowerSums(found.n_queries, found.unit, found.sums[1:]))
+        return cls(promise, segment, evidence, exempt, replace(found, sums=found.sums[1:]))
 
     @property
     def n_queries(self) -> int:
-        """Queries tested on."""
         return self.powers.n_queries
 
     def only(self, column: int) -> "SummedSample":
-        """The same for one configuration alone."""
         chosen = slice(column, column + 1)
-        powers = PowerSums(self.powers.n_queries, self.powers.unit, self.powers.sums[chosen])
-        return replace(self, exempt=self.exempt[chosen], powers=powers)
+        return replace(self, exempt=self.exempt[chosen], powers=replace(self.powers, sums=self.powers.sums[chosen]))
 
     def measured(self) -> FloatArray:
-        """The promised quantity as measured, (n_grid,)."""
         mean = self.powers.mean()
         return mean if self.promise.of is None else mean / np.maximum(self.powers.mean(0, 1), 1e-300)
 
     def deviation(self) -> FloatArray:
-        """Its deviation over queries, (n_grid,)."""
         mean = self.powers.mean
         if self.promise.of is None:
             return np.sqrt(np.maximum(mean(2) - mean() ** 2, 0.0))
@@ -297,35 +276,33 @@ class SummedSample(Sample):
         return np.sqrt(np.maximum(variance, 0.0)) / np.maximum(mean(0, 1), 1e-300)
 
     def loss(self, column: int, target: float) -> tuple[float, float]:
-        """Mean and deviation of one configuration's losses at another target."""
         targets = np.full(self.exempt.size, target)
-        first, second = self._loss_powers(targets, np.zeros(targets.size), 2)[column] / self.n_queries
+        first, second = self._loss_powers(targets, highest=2)[column] / self.n_queries
         return float(first), float(np.sqrt(max(second - first**2, 0.0)))
 
+    def queries_needed(self, column: int, delta: float, floor: float | None = None) -> int | None:
+        return self.needed_by_formula(column, delta, self.promise.target)
+
     def holds(self, targets: FloatArray, delta: float, n_tests: int = 1) -> BoolArray:
-        """Whether each configuration is certified at its own target, (n_grid,)."""
         return self._pvalues(targets, delta / n_tests) * n_tests <= delta
 
     def pvalue(self, columns: Sequence[int], delta: float) -> FloatArray:
-        """Smallest levels at which configurations are certified."""
         return self._pvalues(self.targets, delta)[list(columns)]
 
     def upper_bound(self, columns: Sequence[int], delta: float, *, rough: bool = False) -> FloatArray:
-        """Upper confidence bounds on the risk of configurations; NaN for `vb`, whose sums know one alpha only."""
-        if self.evidence == "vb":
+        if self.evidence == "vb":  # its sums know one alpha only
             return np.full(len(columns), np.nan)
-        powers = self._loss_powers(self.targets, np.zeros(self.exempt.size))
+        powers = self._loss_powers(self.targets)
         return mixture.Summary.of_powers(powers, self.n_queries, delta).upper_bound(delta)[list(columns)]
 
     def _pvalues(self, targets: FloatArray, delta: float) -> FloatArray:
-        alpha = np.asarray(self.promise.tested_alpha_at(targets))
+        alpha = self.promise.tested_alpha(target=targets)
         if self.evidence == "mixture":
-            powers = self._loss_powers(targets, np.zeros(alpha.size))
-            return mixture.Summary.of_powers(powers, self.n_queries, delta).pvalue(alpha)
+            return mixture.Summary.of_powers(self._loss_powers(targets), self.n_queries, delta).pvalue(alpha)
         level = vb.tested_level(alpha)
         return vb.Summary.of_powers(self._loss_powers(targets, level), self.n_queries, level, delta).pvalue()
 
-    def _loss_powers(self, targets: FloatArray, shift: FloatArray, highest: int = 8) -> FloatArray:
+    def _loss_powers(self, targets: FloatArray, shift: FloatArray | float = 0.0, highest: int = HIGHEST) -> FloatArray:
         a, b, c, _ = (np.broadcast_to(part, targets.shape) for part in self.promise.loss_at(targets))
         return self.powers.loss_powers((a, b, c), shift, highest)
 
@@ -339,24 +316,22 @@ def samples(
     table: Table, promises: Sequence[Promise], path: SearchPath, evidence: str, method: str, digest: str
 ) -> list[Sample]:
     """Every promise in each of its segments, queries in the order that the digest of ids and scores gives."""
-    if table.powers:
-        found: list[Sample] = []
-        for (i, segment), sums in sorted(table.powers.items(), key=lambda entry: entry[0]):
-            negative = isinstance(promises[i].metric, Disparity) and method == "draws"
-            name = "mixture" if evidence == "mixture" or negative else "vb"
-            found.append(SummedSample.of(promises[i], segment or None, name, sums, path))
+    found: list[Sample] = []
+    for (i, name), sums in sorted(table.powers.items(), key=lambda entry: entry[0]):
+        negative = isinstance(promises[i].metric, Disparity) and method == "draws"
+        summed_by = "mixture" if evidence == "mixture" or negative else "vb"
+        found.append(SummedSample.of(promises[i], name or None, summed_by, sums, path))
+    if found:
         return found
     ordered = table.in_canonical_order(digest)
-    kept: list[Sample] = []
     for promise, values in zip(promises, ordered.kept, strict=True):
         if promise.per is None:
-            kept.append(KeptSample.of(promise, None, evidence, values, path))
+            found.append(KeptSample.of(promise, None, evidence, values, path))
             continue
         assert ordered.segments is not None
         for segment in sorted(set(ordered.segments.tolist())):
-            rows = np.flatnonzero(ordered.segments == segment)
-            kept.append(KeptSample.of(promise, segment, evidence, values[rows], path))
-    return kept
+            found.append(KeptSample.of(promise, segment, evidence, values[ordered.segments == segment], path))
+    return found
 
 
 @dataclass(frozen=True)
@@ -397,12 +372,7 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """Which configurations of the path survive, and which one of them is used.
-
-    Attributes:
-        certified: Whether each keeps every promise, (n_grid,).
-        chosen: The configuration to use, or None when nothing but what keeps its promises by definition survives.
-    """
+    """Which configurations keep every promise, (n_grid,), and which one of them is used; None for an abstention."""
 
     certified: BoolArray
     chosen: int | None
@@ -414,8 +384,6 @@ def certify(found: Sequence[Sample], rule: Rule, *, delta: float, selection: str
     A configuration counts as certified when every promise (in every segment) is: a false certificate needs a false
     rejection of the one promise that is broken, so testing several costs nothing.
     """
-    if selection not in SELECTIONS:
-        raise PromiseError(f"unknown selection {selection!r}; expected one of {', '.join(SELECTIONS)}")
     n_grid = len(rule.free)
     if selection in ("fixed_sequence", "pointwise"):
         passing = np.ones(n_grid, bool)

@@ -1,9 +1,9 @@
 """Does a promise hold on new judged queries? An estimate, not a certificate."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Unpack
 
@@ -11,17 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrr.calibration.table import Sums
-from isrr.calibration.tasks import refuse_single
+from isrr.calibration.tasks import added, refuse_single
 from isrr.certificate import Certificate, Outcome
 from isrr.counting import counted, in_segment, percent
-from isrr.data.queries import FloatArray, Queries, joint_fingerprint
-from isrr.data.unjudged import n_unjudged, one_policy, policy_needed, refuse_other_policy, unjudged_in_words
+from isrr.data.queries import FloatArray, Queries
+from isrr.data.unjudged import n_unjudged, policy_needed, refuse_other_policy, unjudged_in_words
 from isrr.engines.source import Where, counting_alike, open_source, with_values
+from isrr.engines.task import Task
 from isrr.errors import DataError
 from isrr.exact import exact_sums
 from isrr.findings import Estimate
 from isrr.gains import item_gains
 from isrr.metrics.evaluate import evaluate
+from isrr.metrics.measure import Measure
 from isrr.parallel import Progress
 from isrr.promises.promise import Promise, objectives
 from isrr.ranker.gpl import GPLRanker
@@ -47,10 +49,9 @@ class Measured:
     """Sums over judged queries.
 
     Attributes:
-        n_queries, n_skipped: Queries measured, and those that have nothing to measure.
+        n_queries, n_skipped, n_single: Queries measured, those that have nothing to measure, those of a single item.
         utility, disparity: Of the ranker in use beside the order by score.
         promised: For each promise and segment, its metric beside what it is compared with.
-        n_single: Queries with a single item.
         n_places, n_unjudged: The first k places by score, and those that hold an item without a grade.
         unjudged: How such items count; "refuse" where there are none.
         n_rows, n_outside: Scores, and those beyond the range of 99.8 % of the calibration scores.
@@ -79,13 +80,7 @@ class Measured:
     fingerprint: str = "0" * 32
 
     def __add__(self, other: "Measured") -> "Measured":
-        rules: dict[str, Callable[[Any, Any], Any]] = {
-            "unjudged": one_policy,
-            "lowest": min,
-            "fingerprint": joint_fingerprint,
-        }
-        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
-        return Measured(**{name: rules.get(name, _sum)(*pair) for name, pair in pairs.items()})
+        return added(self, other, lowest=min)
 
     def score_spread(self) -> float | None:
         """How wide the middle 98 % of the scores are, as a share of how wide they were at calibration.
@@ -110,33 +105,21 @@ class Measured:
         return tuple(sorted(shares, key=lambda share: (-share.gain, share.group)))
 
 
-def _sum(ours: Any, theirs: Any) -> Any:
-    """Numbers added up; in tuples place by place, in dicts name by name."""
-    if isinstance(ours, dict):
-        return ours | {name: _sum(ours[name], part) if name in ours else part for name, part in theirs.items()}
-    if isinstance(ours, tuple):
-        return tuple(a + b for a, b in zip(ours, theirs, strict=True))
-    return ours + theirs
-
-
 @dataclass(frozen=True)
-class MeasureOutcome:
+class MeasureOutcome(Task[Measured]):
     """The task: measure an outcome's ranker beside the order by score."""
 
     outcome: Outcome
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The columns it reads."""
         usual = ("query", "item", "score", "relevance", "segment", "item_group")
         return tuple(dict.fromkeys((*usual, *self.outcome.columns)))
 
     def summary(self, blocks: Iterable[Queries]) -> Measured:
-        """The answer for these blocks."""
         return self.joined([self._measured(block) for block in blocks])
 
     def joined(self, summaries: Sequence[Measured]) -> Measured:
-        """The answer for all parts."""
         nothing = Sums.of(np.empty((0, 1)), np.empty(0))
         return reduce(Measured.__add__, summaries) if summaries else Measured(0, 0, nothing, nothing)
 
@@ -144,8 +127,13 @@ class MeasureOutcome:
         promises, scores = self.outcome.promises, queries.need_scores()
         grid = [GPLRanker.deterministic(self.outcome.k), self.outcome.ranker]
         reported = objectives(promises, judged=queries.relevance is not None)
-        measures = dict.fromkeys([*reported, *(promise.measure for promise in promises)])
-        found = evaluate(queries, grid, measures)
+        others = () if queries.relevance is None else BESIDE if queries.item_groups is None else (*BESIDE, "awrf")
+        measures = [*reported, *(promise.measure for promise in promises), *others]
+        found = evaluate(queries, grid, measures, gain=promises[0].metric.gain)
+
+        def beside(measure: Measure | str) -> Sums:
+            return Sums.of(found[measure][:, 1:], found[measure][:, 0])
+
         promised: dict[Name, Sums] = {}
         for i, promise in enumerate(promises):
             values = found[promise.measure]
@@ -157,12 +145,11 @@ class MeasureOutcome:
         edges = np.linspace(bottom, top, SPREAD_BINS + 1)
         bins = np.bincount(np.searchsorted(edges, scores, side="right"), minlength=SPREAD_BINS + 2)
         n_kept = int((~np.isnan(found[reported[0]][:, 0])).sum())
-        utility, disparity = (Sums.of(found[measure][:, 1:], found[measure][:, 0]) for measure in reported)
         return Measured(
             n_kept,
             len(queries) - n_kept,
-            utility,
-            disparity,
+            beside(reported[0]),
+            beside(reported[1]),
             promised,
             int((queries.n_items == 1).sum()),
             int(np.minimum(queries.n_items, self.outcome.k).sum()),
@@ -173,30 +160,20 @@ class MeasureOutcome:
             tuple(bins.tolist()),
             self._groups(queries, grid),
             min((_lowest(found[p.measure]) for p in promises if p.floored(self.outcome.ranker)), default=np.inf),
-            self._beside(queries, grid),
+            {name: beside(name) for name in others},
             queries.fingerprint,
         )
-
-    def _beside(self, queries: Queries, grid: Sequence[GPLRanker]) -> dict[str, Sums]:
-        if queries.relevance is None:
-            return {}
-        names = (*BESIDE, *(["awrf"] if queries.item_groups is not None else []))
-        found = evaluate(queries, grid, names, gain=self.outcome.promises[0].metric.gain)
-        return {name: Sums.of(found[name][:, 1:], found[name][:, 0]) for name in names}
 
     def _groups(self, queries: Queries, grid: Sequence[GPLRanker]) -> dict[str, tuple[int, ...]]:
         if queries.item_groups is None:
             return {}
         names, rows, number = queries.coded_groups.by_group()
-        columns = [queries.in_query_order(ranker.exposure(queries), "exposure") for ranker in grid]
+        exposures = [queries.in_query_order(ranker.exposure(queries), "exposure") for ranker in grid]
         gain = self.outcome.promises[0].metric.gain if queries.relevance is not None else "equal"
-        columns.append(item_gains(queries, gain))
-        table = np.stack(columns, axis=1)
+        table = np.stack([*exposures, item_gains(queries, gain)], axis=1)
         everything = exact_sums(table, np.zeros(len(table), np.int64), 1)
         sums = exact_sums(table[rows], number, len(names))  # an item may be of several groups
-        return {
-            name: tuple(row) for name, row in zip(["", *names], [*everything.tolist(), *sums.tolist()], strict=True)
-        }
+        return dict(zip(["", *names], map(tuple, [*everything.tolist(), *sums.tolist()]), strict=True))
 
     def _segments(self, queries: Queries, promise: Promise) -> dict[str, NDArray[np.bool_]]:
         """All queries, "", if the promise is about them, and every segment there is."""
@@ -218,11 +195,8 @@ class Kept:
     """One promise on new queries.
 
     Attributes:
-        promise: The promise.
         segment: The segment, or None for all queries.
-        n_queries: Queries measured.
         value: The promised quantity on the new queries: the metric's mean, or its share of what it is compared with.
-        target: What was promised.
         verdict: "kept", "broken", "unclear" when the interval contains the target, or "too few to say".
     """
 

@@ -38,8 +38,8 @@ def spans(request: Request, *, given: bool = False) -> list[Span]:
 
     def kind(n_judged: int) -> tuple[float, bool]:
         n_tested = n_judged - n_set_aside(n_judged, request, given=given)
-        floor = 0.0 if request.path == "paper" else request.floor_for(n_tested)
-        return floor, request.path == "front" or (request.path == "auto" and (given or n_judged >= SET_ASIDE_FROM))
+        learns = request.path == "front" or (request.path == "auto" and (given or n_judged >= SET_ASIDE_FROM))
+        return request.floor_for(n_tested), learns
 
     sizes = range(2, 2 * FLOORS[-1][0])  # beyond, nothing changes
     found = [(kind, [*group]) for kind, group in groupby(sizes, kind)]
@@ -76,6 +76,17 @@ def judged_needed(
         if judged > span.first:
             return enough
     return enough
+
+
+def tested_in_all(cells: Iterable[tuple[int | None, int]], n_queries: int) -> float | None:
+    """How many queries must be tested on so that every segment has enough; None where no number is.
+
+    Args:
+        cells: For each segment, how many of its queries are needed, and how many there are.
+        n_queries: How many there are in all.
+    """
+    shares = [None if needed is None else needed * n_queries / there for needed, there in cells]
+    return None if None in shares else max(share for share in shares if share is not None)
 
 
 def judged_in_all(n_tested: float, request: Request, *, given: bool = False, share_counted: float = 1.0) -> int:

@@ -2,17 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypedDict
 
 import numpy as np
 
-from isrr.calibration.certify import BOUNDS_WITHIN, Rule, Sample, Verdict, certify, cost_of, samples
-from isrr.calibration.needed import Span, judged_needed, spans
+from isrr.calibration.certify import BOUNDS_WITHIN, Rule, Sample, Verdict, certify, cost_of
+from isrr.calibration.needed import Span, judged_needed, spans, tested_in_all
 from isrr.calibration.path import SearchPath
 from isrr.calibration.request import Request
 from isrr.calibration.table import Table
 from isrr.certificate import Abstention, Cause, Certificate
 from isrr.counting import counted, in_segment
-from isrr.data.queries import FloatArray
+from isrr.data.queries import FloatArray, Queries
 from isrr.errors import PromiseError
 from isrr.findings import Estimate, Point, Provenance, Test
 from isrr.metrics.measure import Measure
@@ -21,6 +22,8 @@ from isrr.ranker.gpl import GPLRanker
 
 LEVEL_STEPS = 1_000  # in which the strongest certified target is told
 TestedIn = Callable[[Span], float | None]
+Look = dict[str, Any]  # what an analysis asked of which data, as a ledger keeps it
+CountLook = Callable[[Look], tuple[int, float | None]]  # which analysis it is, and what all of them have spent
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,12 +47,26 @@ class Findings:
     unit: str = "query"
 
     @classmethod
-    def of(cls, request: Request, path: SearchPath, table: Table, method: str, digest: str) -> "Findings":
-        """Test a table, queries in the order that the digest of ids and scores gives."""
-        found = samples(table, request.promises, path, request.evidence, method, digest)
+    def of(
+        cls, request: Request, path: SearchPath, table: Table, found: Sequence[Sample], unit: str = "query"
+    ) -> "Findings":
+        """Test what was measured, and choose."""
         cost = cost_of(request.promises, table.utility.means()[0, 1:], table.disparity.means()[0, 1:])
         rule = Rule.of(path, request.promises, cost, request.selection)
-        return cls(request, path, table, found, certify(found, rule, delta=request.delta, selection=request.selection))
+        verdict = certify(found, rule, delta=request.delta, selection=request.selection)
+        return cls(request, path, table, found, verdict, unit)
+
+    def look(self, data: str, judgments: str, search: Sequence[object], validation: str | None = None) -> Look:
+        """What is asked of which data; segments and groups are told apart by what was measured in them."""
+        return {
+            "data": data,
+            "judgments": judgments,
+            "promises": [promise.document() for promise in self.request.promises],
+            "confidence": self.request.confidence,
+            "search": [*search],
+            "validation": validation,
+            "tests": [[s.segment, s.n_queries, round(float(s.measured()[-1]), 9)] for s in self.found],
+        }
 
     @property
     def ranker(self) -> GPLRanker:
@@ -69,8 +86,7 @@ class Findings:
                 fairness_gain=points[chosen].fairness_gain,
                 deterministic_utility=before, deterministic_disparity=disparity_before,
             )  # fmt: skip
-        level = request.level_each(len(self.path.rankers))
-        tests = tuple(self._test(sample, self._safest(sample), level) for sample in self.found)
+        tests = tuple(self._test(sample, sample.safest, self._level_each) for sample in self.found)
         cause, reason, tested_in = self._why()
         share, given = provenance.n_queries / (provenance.n_queries + provenance.n_skipped), provenance.n_set_aside == 0
         needed = judged_needed(spans(request, given=given), tested_in, request, given=given, share_counted=share)
@@ -125,43 +141,44 @@ class Findings:
             return None
         return level
 
-    def _safest(self, sample: Sample) -> int:
-        """The first configuration of the path that has to be tested."""
-        return int(np.argmin(sample.exempt)) if not sample.exempt.all() else 0
-
     def _why(self) -> tuple[Cause, str, TestedIn]:
         """Why nothing was certified, and how many queries to test on would do."""
         if not move_together(self.request.promises):
             return self._why_not_together()
-        delta = self.request.level_each(len(self.path.rankers))
-        failing = [
-            (sample, c)
-            for sample, c in ((sample, self._safest(sample)) for sample in self.found)
-            if not sample.only(c).holds(np.array([sample.promise.target]), delta)[0]
-        ]
+        failing = self._failing([(sample, sample.safest) for sample in self.found])
         if not failing:
             return "conflicting_promises", "no configuration keeps all promises together", _no_number
         unmet, unproven = [], []
         for sample, c in failing:
             promise, measured = sample.promise, sample.promise.shown(float(sample.measured()[c]))
             best = f"{'fairest' if promise.safe_end == 'hot' else 'safest'} configuration{in_segment(sample.segment)}"
-            if sample.queries_needed(c, delta) is None:
+            if sample.queries_needed(c, self._level_each) is None:
                 unmet.append(f"'{promise}' is not met even by the {best}, at {measured}")
             else:
                 tested = counted(sample.n_queries, self.unit)
                 unproven.append(f"'{promise}' is met by the {best}, at {measured}, but {tested} cannot prove it")
         cause: Cause = "out_of_reach" if unmet else "too_few_queries"
-        return cause, "; ".join(unmet + unproven), _no_number if unmet else self._tested_in(failing, delta)
+        return cause, "; ".join(unmet + unproven), _no_number if unmet else self._tested_in(failing)
 
-    def _tested_in(self, failing: Sequence[tuple[Sample, int]], delta: float) -> TestedIn:
-        """How many queries must be tested on for configurations to be certified, each in its own cell."""
+    @property
+    def _level_each(self) -> float:
+        """The level that each configuration is tested at."""
+        return self.request.level_each(len(self.path.rankers))
+
+    def _failing(self, pairs: Sequence[tuple[Sample, int]]) -> list[tuple[Sample, int]]:
+        """The promises that a configuration is not certified to keep, of promises paired with one each."""
+        return [
+            (sample, c)
+            for sample, c in pairs
+            if not sample.only(c).holds(np.array([sample.promise.target]), self._level_each)[0]
+        ]
+
+    def _tested_in(self, failing: Sequence[tuple[Sample, int]]) -> TestedIn:
+        """How many queries must be tested on for configurations to be certified, each in its own segment."""
 
         def tested_in(span: Span) -> float | None:
-            needed = [sample.queries_needed(c, delta, floor=span.floor) for sample, c in failing]
-            if any(n is None for n in needed):
-                return None
-            cells = zip(needed, failing, strict=True)
-            return max(n * self.table.n_queries / sample.n_queries for n, (sample, _) in cells if n is not None)
+            cells = [(s.queries_needed(c, self._level_each, span.floor), s.n_queries) for s, c in failing]
+            return tested_in_all(cells, self.table.n_queries)
 
         return tested_in
 
@@ -170,15 +187,11 @@ class Findings:
         met = np.stack([self._better(sample) >= self._better_target(sample) for sample in self.found])
         together = np.flatnonzero(met.all(axis=0))
         if together.size:
-            c, delta = int(together[0]), self.request.level_each(len(self.path.rankers))
-            failing = [
-                (sample, c)
-                for sample in self.found
-                if not sample.only(c).holds(np.array([sample.promise.target]), delta)[0]
-            ]
+            c = int(together[0])
+            failing = self._failing([(sample, c) for sample in self.found])
             tested = counted(self.table.n_queries, "query")
             reason = f"{self._measured(c)} is met, but {tested} cannot prove it"
-            return "too_few_queries", reason, self._tested_in(failing, delta) if failing else _no_number
+            return "too_few_queries", reason, self._tested_in(failing) if failing else _no_number
         unmet = [
             f"'{sample.promise}'{in_segment(sample.segment)} is not met by any configuration; the best reaches "
             f"{sample.promise.shown(float(sample.measured()[int(np.argmax(self._better(sample)))]))}"
@@ -233,6 +246,16 @@ def _no_number(span: Span) -> None:
     """No number of queries to test on helps."""
 
 
-def quantiles(values: FloatArray) -> tuple[float, ...]:
-    """At 0.1, 1, 50, 99 and 99.9 %."""
-    return tuple(np.quantile(values, [0.001, 0.01, 0.5, 0.99, 0.999]).tolist())
+class Quantiles(TypedDict):
+    """What a provenance remembers of scores."""
+
+    score_quantiles: tuple[float, ...]
+    eligibility_quantiles: tuple[float, ...]
+
+
+def quantiles(queries: Queries, ranker: GPLRanker) -> Quantiles:
+    """Of the scores, and of the best item's chance of first place in each list."""
+    first_place = np.maximum.reduceat(ranker.eligibility(queries), queries.offsets[:-1])
+    levels = [0.001, 0.01, 0.5, 0.99, 0.999]
+    scores, chances = (tuple(np.quantile(v, levels).tolist()) for v in (queries.need_scores(), first_place))
+    return {"score_quantiles": scores, "eligibility_quantiles": chances}

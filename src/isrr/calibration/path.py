@@ -20,12 +20,11 @@ alone, a share of all when the path is learned from them.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, pairwise, product
-from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.calibration.request import Request
+from isrr.calibration.request import NO_FLOOR, Floor, Request
 from isrr.calibration.table import canonical_order, shuffled
 from isrr.calibration.tasks import ALL, Census, FindShared, Gather, smallest_keys
 from isrr.counting import counted
@@ -41,15 +40,6 @@ from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.thresholds import quantile_grid, uniform_grid
 from isrr.scores.standardize import Scale, ScoreMap, fit_log_gain, overall_mean_and_deviation, scale_of
 
-
-class Floor(TypedDict, total=False):
-    """The floor of a ranker, as its arguments."""
-
-    floor: float
-    floor_weights: tuple[tuple[float, ...], ...]
-
-
-NO_FLOOR: Floor = {}
 COLDEST, HOTTEST = 0.02, 5.0  # in score deviations
 MILD = np.geomspace(0.0005, COLDEST, 8, endpoint=False)  # first, so that a scale far off doesn't end a path at once
 TEMPERATURES = np.array([*MILD, *np.geomspace(COLDEST, HOTTEST, 120)])
@@ -70,13 +60,7 @@ LEARNABLE_FROM = 20  # queries with a relevant item that a score map and a famil
 
 @dataclass(frozen=True)
 class SearchPath:
-    """Configurations in the order they are tested.
-
-    Attributes:
-        rankers: Safest first.
-        name: What kind of path it is.
-        basis: What it was fixed by, in words for the certificate.
-    """
+    """Configurations in the order they are tested, safest first, and what they were fixed by, in words."""
 
     rankers: tuple[GPLRanker, ...]
     name: str
@@ -325,7 +309,7 @@ def fixed_path(
     if not isinstance(request.path, str):
         return SearchPath(request.path, "custom", "the caller")
     fixed_by, basis = _fixed_by(source, aside, validation, request.columns)
-    floor = floored(request, n_tested)
+    floor = request.floor_arguments(request.floor_for(n_tested))
     boosted = bool(_boosts(request.promises))
     if request.path in ("paper", "thresholds"):
         paper = request.path == "paper"
@@ -348,16 +332,6 @@ def _fixed_by(
     judged = source.run(Gather(ALL, columns=columns))
     assert judged is not None
     return judged, THE_TESTED
-
-
-def floored(request: Request, n_tested: int) -> Floor:
-    """The floor of every configuration but the order by score, as arguments of the ranker."""
-    return floor_arguments(request, 0.0 if request.path == "paper" else request.floor_for(n_tested))
-
-
-def floor_arguments(request: Request, floor: float) -> Floor:
-    """A floor as arguments of the ranker."""
-    return {"floor": floor, "floor_weights": request.floor_weights} if floor else NO_FLOOR
 
 
 def in_order(queries: Queries) -> Queries:

@@ -7,8 +7,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from isrr.calibration.needed import Span, judged_in_all, judged_needed, spans
-from isrr.calibration.path import floor_arguments, front_path, learnable, set_aside, temperature_path
+from isrr.calibration.needed import Span, judged_in_all, judged_needed, spans, tested_in_all
+from isrr.calibration.path import SearchPath, front_path, learnable, set_aside, temperature_path
 from isrr.calibration.request import Request
 from isrr.calibration.table import shuffled
 from isrr.calibration.tasks import TakeCensus, refuse_single
@@ -18,6 +18,7 @@ from isrr.engines.source import Where, open_source, read_any
 from isrr.errors import PromiseError
 from isrr.metrics.disparity import fairness_gain
 from isrr.metrics.evaluate import evaluate
+from isrr.metrics.measure import Measure
 from isrr.promises.promise import Promise, check_probability, objectives
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk import size
@@ -127,7 +128,7 @@ def plan(
         return Plan(promised, confidence, power, needed, None, "", (), 0)
     judged = read_any(queries, request.columns, **where)
     refuse_single(int((judged.n_items == 1).sum()), len(judged))
-    pilot = _Pilot.of(request, judged, power)
+    pilot = _Pilot(request, judged, power)
     return Plan(
         promised, confidence, power, pilot.needed(), pilot.needed(errors=1.0), pilot.utility_name, pilot.milestones(),
         pilot.n_queries,
@@ -150,34 +151,25 @@ class _Measured:
     utility: FloatArray
     gains: list[float]
 
-
-@dataclass(frozen=True, eq=False)
-class _Pilot:
-    """What calibration would find in each span of numbers of queries.
-
-    Attributes:
-        request: What is asked.
-        power: Probability that calibration succeeds.
-        n_queries: Pilot queries that count.
-        share_counted: Their share of all, among those that calibration of the pilot would test on.
-        utility_name: What utility is measured by.
-        tested: Those of the queries that count which calibration of the pilot would test on.
-        measured: The configurations in each span.
-    """
-
-    request: Request
-    power: float
-    n_queries: int
-    share_counted: float
-    utility_name: str
-    tested: list[BoolArray]
-    measured: dict[Span, _Measured]
-
     @classmethod
-    def of(cls, request: Request, queries: Queries, power: float) -> "_Pilot":
-        """Measured on these queries; too few are refused."""
+    def of(
+        cls, queries: Queries, promise: Promise, path: SearchPath, cells: list[BoolArray], reported: Sequence[Measure]
+    ) -> "_Measured":
+        rankers = tuple(ranker for ranker in path.rankers if not promise.kept_by_definition(ranker))
+        grid = [GPLRanker.deterministic(promise.k), *rankers]
+        found = evaluate(queries, grid, dict.fromkeys([*reported, promise.measure]))
+        values, disparity = found[promise.measure], found[reported[1]]
+        reference = promise.reference(queries, values[:, 0])
+        losses = [promise.losses(values[rows, 1:], reference[rows]) for rows in cells]
+        gains = [fairness_gain(column, disparity[:, 0]) for column in disparity[:, 1:].T]
+        return cls(rankers, losses, found.mean(reported[0])[1:], gains)
+
+
+class _Pilot:
+    """What calibration would find in each span of numbers of queries; too few pilot queries are refused."""
+
+    def __init__(self, request: Request, queries: Queries, power: float) -> None:
         (promise,) = request.promises
-        reported = objectives(request.promises, judged=queries.relevance is not None)
         counts = promise.measure.counts(queries)
         cells = [rows & counts for rows in promise.segments(queries).values()]
         for segment, rows in zip(promise.segments(queries), cells, strict=True):
@@ -186,35 +178,27 @@ class _Pilot:
         census = source.run(TakeCensus(request.promises))
         _, first_tested = set_aside(source, census, request, given=False, progress=None)
         tested = shuffled(queries.keys, census.digest) >= np.uint64(first_tested)
-        learns = learnable(queries, request.promises)
-        measured = {}
-        for span in spans(request):
-            floor = floor_arguments(request, span.floor or 0.0)
-            if span.learns and learns:
-                path = front_path(queries, promise.k, [promise], "the pilot", floor)
-            else:
-                path = temperature_path(promise.k, scale_of(queries), [promise], "the pilot", floor)
-            rankers = tuple(ranker for ranker in path.rankers if not promise.kept_by_definition(ranker))
-            grid = [GPLRanker.deterministic(promise.k), *rankers]
-            found = evaluate(queries, grid, dict.fromkeys([*reported, promise.measure]))
-            values, disparity = found[promise.measure], found[reported[1]]
-            reference = promise.reference(queries, values[:, 0])
-            measured[span] = _Measured(
-                rankers,
-                [promise.losses(values[rows, 1:], reference[rows]) for rows in cells],
-                found.mean(reported[0])[1:],
-                [fairness_gain(column, disparity[:, 0]) for column in disparity[:, 1:].T],
-            )
-        return cls(
-            request, power, sum(int(rows.sum()) for rows in cells), float(counts[tested].mean()), reported[0].title,
-            [tested[rows] for rows in cells], measured,
-        )  # fmt: skip
+        reported = objectives(request.promises, judged=queries.relevance is not None)
+        self.request, self.promise, self.power = request, promise, power
+        self.n_queries = sum(int(rows.sum()) for rows in cells)
+        self.utility_name = reported[0].title
+        self.share_counted = float(counts[tested].mean())  # of those that calibration of the pilot would test on
+        self.tested = [tested[rows] for rows in cells]  # these queries, among those that count
+        self.measured = {
+            span: _Measured.of(queries, promise, self._path(queries, span), cells, reported) for span in spans(request)
+        }
+
+    def _path(self, queries: Queries, span: Span) -> SearchPath:
+        """The path that calibration takes within a span."""
+        floor = self.request.floor_arguments(span.floor or 0.0)
+        if span.learns and learnable(queries, self.request.promises):
+            return front_path(queries, self.promise.k, [self.promise], "the pilot", floor)
+        return temperature_path(self.promise.k, scale_of(queries), [self.promise], "the pilot", floor)
 
     def needed(self, errors: float = 0.0) -> int | None:
         """Judged queries that certify the safest configuration, from the queries that calibration would test on.
 
-        Args:
-            errors: By how many standard errors the true risk lies above the one measured.
+        The true risk is taken to lie so many standard errors above the one measured.
         """
         return self._judged({span: 0 for span in self.measured}, self.tested, errors)
 
@@ -224,8 +208,7 @@ class _Pilot:
         The steps are such that about six lead to the most that can be certified; one goes beyond.
         """
         widest = self.measured[max(self.measured, key=lambda span: span.first)]
-        (promise,) = self.request.promises
-        met = np.all([losses.mean(axis=0) < promise.tested_alpha() for losses in widest.losses], axis=0)
+        met = np.all([losses.mean(axis=0) < self.promise.tested_alpha() for losses in widest.losses], axis=0)
         most = max((gain for gain, possible in zip(widest.gains, met, strict=True) if possible), default=0.0)
         step = next((step for step in (0.01, 0.02, 0.05) if most <= 6 * step), 0.1)
         every, least, chosen = [np.ones(mine.size, bool) for mine in self.tested], self.needed(), []
@@ -247,24 +230,19 @@ class _Pilot:
         """Judged queries that certify one configuration in each span, in every segment."""
 
         def tested_in(span: Span) -> float | None:
-            column = columns[span]
-            if column is None:
+            if (column := columns[span]) is None:
                 return None
-            needed = [
-                self._needed(losses[mine, column], span.floor or 0.0, errors)
+            cells = [
+                (self._needed(losses[mine, column], span.floor or 0.0, errors), int(mine.sum()))
                 for losses, mine in zip(self.measured[span].losses, rows, strict=True)
             ]
-            n_tested = sum(int(mine.sum()) for mine in rows)
-            if any(n is None for n in needed):
-                return None
-            return max(n * n_tested / int(mine.sum()) for n, mine in zip(needed, rows, strict=True) if n is not None)
+            return tested_in_all(cells, sum(there for _, there in cells))
 
         return judged_needed(self.measured, tested_in, self.request, share_counted=self.share_counted)
 
     def _needed(self, losses: FloatArray, floor: float, errors: float) -> int | None:
-        (promise,) = self.request.promises
         shifted = losses + errors * losses.std() / math.sqrt(losses.size)
-        return promise.queries_needed(shifted, self.request.delta, self.power, floor)
+        return self.promise.queries_needed(shifted, self.request.delta, self.power, floor)
 
 
 def _first(gains: Sequence[float], least: float) -> int | None:
@@ -296,5 +274,7 @@ def _guessed(promise: Promise, request: Request, power: float, utility: float | 
         kept = utility - KEEP_HEADROOM * (1 - promise.target) * utility
         risk = float(promise.losses(np.array([[kept]]), np.array([utility]))[0, 0])
         spread = 0.4 * deviation / (1 + promise.target)
-    needed = size.needed(risk, spread, promise.tested_alpha(), request.delta, power, paired=promise.of is not None)
+    needed = size.needed(
+        risk, spread, float(promise.tested_alpha()), request.delta, power, paired=promise.of is not None
+    )
     return None if needed is None else judged_in_all(needed, request)

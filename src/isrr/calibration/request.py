@@ -1,35 +1,33 @@
 """What is asked of a calibration, checked once."""
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 from isrr.errors import PromiseError
 from isrr.gains import discount
 from isrr.metrics.metric import Metric
-from isrr.promises.promise import Promise, check_probability
+from isrr.promises.promise import Promise, check_probability, columns_of
 from isrr.ranker.gpl import GPLRanker
-from isrr.risk.evidence import check_delta
-from isrr.risk.evidence import evidence as named_evidence
+from isrr.risk.evidence import Evidence
 from isrr.risk.select import SELECTIONS
 
 FLOORS = ((80, 0.7), (150, 0.6), (300, 0.4), (1_000, 0.3))  # below so many tested queries, this floor
 PATHS = ("auto", "temperature", "front", "thresholds", "paper")
 
 
+class Floor(TypedDict, total=False):
+    """The floor of a ranker, as its arguments."""
+
+    floor: float
+    floor_weights: tuple[tuple[float, ...], ...]
+
+
+NO_FLOOR: Floor = {}
+
+
 @dataclass(frozen=True)
 class Request:
-    """What is promised, and how it is tested.
-
-    Attributes:
-        promises: Promises; all must hold.
-        confidence: Probability with which they hold.
-        path: Name of the path, or rankers in the order to be tested.
-        evidence: Name of the test.
-        selection: How several configurations are tested together.
-        seed: Random seed, used only when rankings are sampled.
-        attempts: Number of planned analyses of the same data; delta is split over them.
-        floor: Share of the utility of the order by score that every query keeps; None for the default.
-        distinct: Whether queries with the same scores and relevance count once.
-    """
+    """What is promised, and how it is tested: the arguments of `isrr.calibrate`, under the same names."""
 
     promises: tuple[Promise, ...]
     confidence: float = 0.95
@@ -50,8 +48,7 @@ class Request:
         check_probability("confidence", self.confidence)
         if self.attempts < 1:
             raise PromiseError(f"attempts must be ≥ 1, got {self.attempts}; it is the number of planned analyses")
-        check_delta(self.delta)
-        named_evidence(self.evidence)
+        Evidence(self.evidence, self.delta)  # refuses what is none
         if self.selection not in SELECTIONS:
             raise PromiseError(f"unknown selection {self.selection!r}; expected one of {', '.join(SELECTIONS)}")
         if isinstance(self.path, str):
@@ -95,6 +92,10 @@ class Request:
         ]
         return tuple(dict.fromkeys(tuple(w.tolist()) for w in metrics)) or (tuple(discount(self.k).tolist()),)
 
+    def floor_arguments(self, floor: float) -> Floor:
+        """A floor as arguments of the ranker."""
+        return {"floor": floor, "floor_weights": self.floor_weights} if floor else NO_FLOOR
+
     def floor_for(self, n_tested: int) -> float:
         """The floor of every configuration but the order by score, fixed by the number of tested queries alone.
 
@@ -103,6 +104,8 @@ class Request:
         """
         if self.floor is not None:
             return self.floor
+        if self.path == "paper":
+            return 0.0
         floored = [promise for promise in self.promises if promise.can_be_floored]
         if not floored or any(promise.safe_end == "hot" for promise in self.promises):
             return 0.0
@@ -112,4 +115,4 @@ class Request:
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns that the promises read, beside query, item and score."""
-        return tuple(dict.fromkeys(column for promise in self.promises for column in promise.columns))
+        return columns_of(self.promises)

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from isrr.calibration.outcome import quantiles
-from isrr.calibration.path import COLDEST, Floor, in_order
+from isrr.calibration.path import COLDEST, in_order
 from isrr.calibration.request import Request
 from isrr.certificate import Start
 from isrr.data.queries import Queries
@@ -55,8 +55,7 @@ def start(queries: Any, promise: str | Promise, *, explore: bool = False, **wher
     request = Request((promised,), floor=promised.target)
     scored = replace(read_any(queries, request.columns, **where), relevance=None)
     sample = in_order(scored)[:SAMPLE]
-    floor: Floor = {"floor": promised.target, "floor_weights": request.floor_weights}
-    base = GPLRanker(k=request.k, **scale_of(sample), **floor)
+    base = GPLRanker(k=request.k, **scale_of(sample), **request.floor_arguments(promised.target))
     if explore:
         return _made(promised, scored, sample, exploring(base, sample))
     temperatures = np.geomspace(COLDEST, HOTTEST, N_TEMPERATURES).tolist()
@@ -81,16 +80,21 @@ def exploring(base: GPLRanker, queries: Queries) -> GPLRanker:
 
 
 def _made(promised: Promise, scored: Queries, sample: Queries, ranker: GPLRanker) -> Start:
-    return Start(
-        (promised,),
-        1.0,
-        ranker,
-        promised.measure.title,
-        (),
-        (),
-        _provenance(scored, sample, ranker),
-        *_moved(sample, ranker),
+    provenance = Provenance(
+        n_queries=len(scored),
+        requested_path="start",
+        path="start",
+        path_basis="scores alone",
+        evidence="none",
+        selection="none",
+        method="exact",
+        data=scored.fingerprint,
+        hash_key=scored.scores_fingerprint,
+        made_ids=scored.made_ids,
+        n_single=int((scored.n_items == 1).sum()),
+        **quantiles(sample, ranker),
     )
+    return Start((promised,), 1.0, ranker, promised.measure.title, (), (), provenance, *_moved(sample, ranker))
 
 
 def _moved(queries: Queries, ranker: GPLRanker) -> tuple[float, float, float]:
@@ -98,26 +102,3 @@ def _moved(queries: Queries, ranker: GPLRanker) -> tuple[float, float, float]:
     before, after = GPLRanker.deterministic(ranker.k).exposure(queries), ranker.exposure(queries)
     moved = float(np.abs(after - before).sum() / 2 / before.sum())
     return moved, float((before > 0).mean()), float((after >= SHOWN).mean())
-
-
-def _provenance(scored: Queries, sample: Queries, ranker: GPLRanker) -> Provenance:
-    first_place = np.maximum.reduceat(ranker.eligibility(sample), sample.offsets[:-1])
-    return Provenance(
-        n_queries=len(scored),
-        n_skipped=0,
-        n_set_aside=0,
-        requested_path="start",
-        path="start",
-        path_basis="scores alone",
-        evidence="none",
-        selection="none",
-        method="exact",
-        n_draws=0,
-        seed=0,
-        data=scored.fingerprint,
-        hash_key=scored.scores_fingerprint,
-        made_ids=scored.made_ids,
-        score_quantiles=quantiles(sample.need_scores()),
-        eligibility_quantiles=quantiles(first_place),
-        n_single=int((scored.n_items == 1).sum()),
-    )

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from isrr.calibration._kernels import UNITS, add_powers
 from isrr.data.queries import FloatArray
-from isrr.errors import MergeError
 from isrr.exact import UNIT, exact_sums
 from isrr.noise import mixed
 from isrr.risk.lattice import WholeNumberArray
@@ -129,8 +128,6 @@ class PowerSums:
         return cls(len(values), unit, total)
 
     def __add__(self, other: "PowerSums") -> "PowerSums":
-        if self.unit != other.unit or self.sums.shape != other.sums.shape:
-            raise MergeError("found shards of different units, powers or paths; expected the same for all")
         return PowerSums(self.n_queries + other.n_queries, self.unit, self.sums + other.sums)
 
     def mean(self, a: int = 1, b: int = 0) -> FloatArray:
@@ -139,15 +136,9 @@ class PowerSums:
         return found * self.unit ** (a + b)
 
     def loss_powers(
-        self, affine: tuple[FloatArray, FloatArray, FloatArray], shift: FloatArray, highest: int = HIGHEST
+        self, affine: tuple[FloatArray, FloatArray, FloatArray], shift: FloatArray | float, highest: int
     ) -> FloatArray:
-        """Σ (X − shift), Σ (X − shift)², … of losses X = A·v + B·r + C, (n_grid, highest).
-
-        Args:
-            affine: A, B and C of each configuration, (n_grid,) each.
-            shift: What is subtracted from each configuration's losses, (n_grid,).
-            highest: The last power.
-        """
+        """Σ (X − shift), Σ (X − shift)², … of losses X = A·v + B·r + C, (n_grid, highest); A, B and C are (n_grid,)."""
         of_value, of_reference, constant = affine[0] * self.unit, affine[1] * self.unit, affine[2] - shift
         sums: FloatArray = (self.sums / UNITS).astype(float)
         found = np.zeros((len(sums), highest))
@@ -202,9 +193,6 @@ class Table:
     utility: Sums
     disparity: Sums
 
-    def __add__(self, other: "Table") -> "Table":
-        return merge([self, other])
-
     def in_canonical_order(self, digest: str) -> "Table":
         """The same with queries in canonical order."""
         order = canonical_order(self.keys, digest)
@@ -214,10 +202,6 @@ class Table:
 
 def merge(shards: Sequence[Table]) -> Table:
     """One table from shards over disjoint queries, in any order."""
-    if not shards:
-        raise MergeError("nothing to merge: expected at least one shard")
-    if len({len(shard.utility.sums) for shard in shards}) > 1:
-        raise MergeError("found shards of different paths; expected one path for all")
     first, powers = shards[0], dict[tuple[int, str], PowerSums]()
     for shard in shards:
         for name, sums in shard.powers.items():

@@ -12,10 +12,10 @@ a promise valid (losses stay unbiased and at most 1), and at that size the queri
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Generic
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from isrr.metrics.disparity import Disparity
 from isrr.metrics.evaluate import Method, evaluate
 from isrr.metrics.measure import Measure
 from isrr.parallel import Progress
-from isrr.promises.promise import Promise, objectives
+from isrr.promises.promise import Promise, columns_of, objectives
 from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
 
 MANY, FEW_DRAWS = 50_000, 4  # queries beyond which so many draws of each are enough
@@ -38,6 +38,24 @@ SOME_GROUPS = 5  # names of groups that an error shows
 NOTHING = np.empty(0, np.uint64)
 ALL = 2**64
 CHANCE = 6.0  # standard deviations by which the cutoff is put higher than it would have to be on average
+Keys = NDArray[np.uint64]
+Counts = TypeVar("Counts")
+
+
+def added(ours: Counts, theirs: Counts, **others: Callable[[Any, Any], Any]) -> Counts:
+    """Two records of counts as one, field by field: numbers added up, unless another rule is given for a field."""
+    rules = {"unjudged": one_policy, "fingerprint": joint_fingerprint, "digest": joint_fingerprint, **others}
+    found = vars(theirs)
+    return type(ours)(**{name: rules.get(name, _sum)(value, found[name]) for name, value in vars(ours).items()})
+
+
+def _sum(ours: Any, theirs: Any) -> Any:
+    """Numbers added up, in tuples place by place, in dicts name by name; sets united."""
+    if isinstance(ours, dict):
+        return ours | {name: _sum(ours[name], part) if name in ours else part for name, part in theirs.items()}
+    if isinstance(ours, tuple):
+        return tuple(a + b for a, b in zip(ours, theirs, strict=True))
+    return ours | theirs if isinstance(ours, frozenset) else ours + theirs
 
 
 @dataclass(frozen=True)
@@ -45,18 +63,15 @@ class Census:
     """Counts over queries, those to be set aside included.
 
     Attributes:
-        n_queries: Queries in all.
-        n_single: Queries with a single item.
+        n_queries, n_single, n_relevant: Queries in all, with a single item, with a relevant item.
         n_judged: Queries with relevance, all or none.
-        n_relevant: Queries with a relevant item.
         n_counted: Queries that count for each promise.
         segments: The segments there are, if a promise is about them.
         groups: Of the groups of items, those that promises name, and a few others.
         lowest, highest: Scores.
         near_bound: How near values come to the declared bounds, as a share; 0 where none is declared.
-        n_tied: Of the first k places in the order by score, those that hold an item whose score another item shares.
-        n_places: The first k places of all queries.
-        n_unjudged: Of these, those that hold an item without a grade.
+        n_places: The first k places of all queries in the order by score.
+        n_tied, n_unjudged: Of these, those that hold an item whose score another item shares, or one without a grade.
         unjudged: How items without a grade count.
         fingerprint: Of ids, scores and relevance.
         digest: Of ids and scores, without labels.
@@ -80,24 +95,7 @@ class Census:
     digest: str = "0" * 32
 
     def __add__(self, other: "Census") -> "Census":
-        return Census(
-            self.n_queries + other.n_queries,
-            self.n_single + other.n_single,
-            self.n_judged + other.n_judged,
-            self.n_relevant + other.n_relevant,
-            tuple(a + b for a, b in zip(self.n_counted, other.n_counted, strict=True)),
-            self.segments | other.segments,
-            self.groups | other.groups,
-            min(self.lowest, other.lowest),
-            max(self.highest, other.highest),
-            max(self.near_bound, other.near_bound),
-            self.n_tied + other.n_tied,
-            self.n_places + other.n_places,
-            self.n_unjudged + other.n_unjudged,
-            one_policy(self.unjudged, other.unjudged),
-            joint_fingerprint(self.fingerprint, other.fingerprint),
-            joint_fingerprint(self.digest, other.digest),
-        )
+        return added(self, other, lowest=min, highest=max, near_bound=max)
 
     @property
     def judged(self) -> bool:
@@ -106,23 +104,19 @@ class Census:
 
 
 @dataclass(frozen=True)
-class TakeCensus:
+class TakeCensus(Task[Census]):
     """The task: count queries under the policies of these promises."""
 
     promises: tuple[Promise, ...]
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The columns it reads."""
-        columns = [column for promise in self.promises for column in promise.columns]
-        return tuple(dict.fromkeys(("query", "score", "relevance", *columns)))
+        return tuple(dict.fromkeys(("query", "score", "relevance", *columns_of(self.promises))))
 
     def summary(self, blocks: Iterable[Queries]) -> Census:
-        """The answer for these blocks."""
         return self.joined([self._count(block) for block in blocks])
 
     def joined(self, summaries: Sequence[Census]) -> Census:
-        """The answer for all parts."""
         return sum(summaries, Census(n_counted=(0,) * len(self.promises)))
 
     def _count(self, queries: Queries) -> Census:
@@ -160,7 +154,7 @@ class TakeCensus:
 
 
 @dataclass(frozen=True)
-class NameJudgments:
+class NameJudgments(Task[str]):
     """The task: the fingerprint of query ids, item ids where there are any, and relevance, whatever the scores.
 
     Queries with new scores are analysed again. Item ids take long to read, so this is asked in a pass that reads
@@ -170,22 +164,17 @@ class NameJudgments:
     roles: tuple[str, ...] = ("query", "item", "relevance")
 
     def summary(self, blocks: Iterable[Queries]) -> str:
-        """The answer for these blocks."""
         return self.joined([block.judgments for block in blocks])
 
     def joined(self, summaries: Sequence[str]) -> str:
-        """The answer for all parts."""
         return reduce(joint_fingerprint, summaries, "0" * 32)
 
 
 @dataclass(frozen=True)
-class Gather:
+class Gather(Task[Queries | None]):
     """The task: fetch the queries whose shuffled key is below a cutoff; None where there are none.
 
-    Attributes:
-        below: The cutoff.
-        digest: Of ids and scores; see `isrr.calibration.table.shuffled`.
-        columns: Further columns to fetch.
+    Keys are shuffled by a digest of ids and scores; `columns` are fetched beside the usual ones.
     """
 
     below: int
@@ -194,11 +183,9 @@ class Gather:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The columns it reads."""
         return tuple(dict.fromkeys(("query", "item", "score", "relevance", "segment", "item_group", *self.columns)))
 
     def summary(self, blocks: Iterable[Queries]) -> Queries | None:
-        """The answer for these blocks."""
         return self.joined([self._chosen(block) for block in blocks])
 
     def _chosen(self, queries: Queries) -> Queries | None:
@@ -208,30 +195,21 @@ class Gather:
         return queries[chosen] if chosen.size else None
 
     def joined(self, summaries: Sequence[Queries | None]) -> Queries | None:
-        """The answer for all parts."""
         found = [queries for queries in summaries if queries is not None]
-        if len(found) < 2:
-            return found[0] if found else None
-        return Queries.concatenate(found)
+        return Queries.concatenate(found) if len(found) > 1 else next(iter(found), None)
 
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """What queries hold, whatever their ids: hashes of scores and relevance beside those of ids, both rising.
+    """What queries hold, whatever their ids: hashes of scores and relevance beside those of ids, both rising."""
 
-    Attributes:
-        contents: Of scores and relevance, (n_queries,).
-        keys: Of ids.
-    """
-
-    contents: NDArray[np.uint64]
-    keys: NDArray[np.uint64]
+    contents: Keys
+    keys: Keys
 
     @property
-    def repeats(self) -> NDArray[np.uint64]:
+    def repeats(self) -> Keys:
         """The keys of queries that repeat another, all but the first of each kind."""
-        repeats: NDArray[np.uint64] = self.keys[1:][self.contents[1:] == self.contents[:-1]]
-        return repeats
+        return np.asarray(self.keys[1:][self.contents[1:] == self.contents[:-1]])
 
     def n_repeats(self, n_several: int) -> int:
         """How many of so many queries of several items repeat another, if these stand for all."""
@@ -239,18 +217,16 @@ class Contents:
 
 
 @dataclass(frozen=True)
-class FindRepeats:
+class FindRepeats(Task[Contents]):
     """The task: what queries of several items hold, to find those that repeat another under a different id.
 
-    Attributes:
-        most: So many queries are looked at, those of smallest hash: a query and its repeats, or none of them.
+    At most so many queries are looked at, those of smallest hash: a query and its repeats, or none of them.
     """
 
     most: int
     roles: tuple[str, ...] = ("query", "score", "relevance")
 
     def summary(self, blocks: Iterable[Queries]) -> Contents:
-        """The answer for these blocks."""
         return self.joined([self._contents(block) for block in blocks])
 
     def _contents(self, queries: Queries) -> Contents:
@@ -259,7 +235,6 @@ class FindRepeats:
         return Contents(contents[several], queries.keys[several])
 
     def joined(self, summaries: Sequence[Contents]) -> Contents:
-        """The answer for all parts."""
         contents = np.concatenate([NOTHING, *(part.contents for part in summaries)])
         keys = np.concatenate([NOTHING, *(part.keys for part in summaries)])
         first = np.lexsort((keys, contents))[: self.most]
@@ -267,55 +242,44 @@ class FindRepeats:
 
 
 @dataclass(frozen=True, eq=False)
-class Without(Generic[Sum]):
-    """A task on all queries but some.
-
-    Attributes:
-        task: The task.
-        keys: Hashes of the ids of those that are left out.
-    """
+class Without(Task[Sum]):
+    """A task on all queries but those with these keys."""
 
     task: Task[Sum]
-    keys: NDArray[np.uint64]
+    keys: Keys
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The columns it reads."""
         return tuple(dict.fromkeys(("query", *self.task.roles)))
 
     def summary(self, blocks: Iterable[Queries]) -> Sum:
-        """The answer for these blocks."""
         kept = ((block, np.flatnonzero(~np.isin(block.keys, self.keys))) for block in blocks)
         return self.task.summary(block[chosen] for block, chosen in kept if chosen.size)
 
     def joined(self, summaries: Sequence[Sum]) -> Sum:
-        """The answer for all parts."""
         return self.task.joined(summaries)
 
 
 @dataclass(frozen=True, eq=False)
-class Distinct:
+class Distinct(Source):
     """A source without the queries that repeat another."""
 
     source: Source
-    repeats: NDArray[np.uint64]
+    repeats: Keys
 
     @property
     def made_ids(self) -> bool:
-        """Whether query ids were made from positions."""
         return self.source.made_ids
 
     def run(self, task: Task[Sum], progress: Progress | None = None) -> Sum:
-        """The answer for all other queries."""
         return self.source.run(Without(task, self.repeats), progress)
 
     def close(self) -> None:
-        """Let go of what was kept for further tasks."""
         self.source.close()
 
 
 @dataclass(frozen=True)
-class FindShared:
+class FindShared(Task[frozenset[int]]):
     """The task: which queries of the source are among some others.
 
     Attributes:
@@ -325,7 +289,7 @@ class FindShared:
     """
 
     names: frozenset[int]
-    roles: tuple[str, ...]
+    roles: tuple[str, ...] = ("query",)
 
     @classmethod
     def among(cls, others: Queries, *, made_ids: bool) -> "FindShared":
@@ -339,15 +303,13 @@ class FindShared:
         return np.isin(_names(others, self.roles), np.array(sorted(found), np.uint64))
 
     def summary(self, blocks: Iterable[Queries]) -> frozenset[int]:
-        """The answer for these blocks."""
         return self.joined([self.names.intersection(_names(block, self.roles).tolist()) for block in blocks])
 
     def joined(self, summaries: Sequence[frozenset[int]]) -> frozenset[int]:
-        """The answer for all parts."""
         return frozenset().union(*summaries)
 
 
-def _names(queries: Queries, roles: tuple[str, ...]) -> NDArray[np.uint64]:
+def _names(queries: Queries, roles: tuple[str, ...]) -> Keys:
     return queries.content_keys(judged="relevance" in roles) if "score" in roles else queries.keys
 
 
@@ -367,14 +329,7 @@ def smallest_keys(
 ) -> Queries:
     """The `n_wanted` queries of smallest shuffled key among all `n_queries`, by rising key; all where there are fewer.
 
-    Args:
-        source: The queries.
-        n_wanted: How many.
-        n_queries: How many there are.
-        digest: Of ids and scores; see `isrr.calibration.table.shuffled`.
-        columns: Further columns to fetch.
-        found: What `enough` has fetched, where it has been run already.
-        progress: Called with (done, total).
+    What `enough` has `found` need not be fetched again; other arguments are those of `Gather`.
     """
     task, wanted = enough(n_wanted, n_queries, digest, columns), min(n_wanted, n_queries)
     found = source.run(task, progress) if found is None else found
@@ -393,7 +348,7 @@ def smallest_keys(
 
 
 @dataclass(frozen=True)
-class Fill:
+class Fill(Task[Table]):
     """The task: evaluate every configuration on every query that was not set aside.
 
     Attributes:
@@ -403,8 +358,7 @@ class Fill:
         n_tested: Queries that will be tested on, in all.
         summed: Whether values are summed up as they come, not kept.
         seed: Random seed, used only when rankings are sampled.
-        digest: Of ids and scores; see `isrr.calibration.table.shuffled`.
-        aside_below: Queries whose shuffled key is below this were set aside.
+        digest, aside_below: Queries whose key, shuffled by the digest, is below this were set aside.
     """
 
     grid: tuple[GPLRanker, ...]
@@ -418,10 +372,8 @@ class Fill:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The columns it reads."""
-        columns = [column for promise in self.promises for column in promise.columns]
         reported = [column for measure in self.reported for column in measure.metric.columns]
-        return tuple(dict.fromkeys(("query", "item", "score", *reported, *columns)))
+        return tuple(dict.fromkeys(("query", "item", "score", *reported, *columns_of(self.promises))))
 
     @property
     def method(self) -> Method:
@@ -438,11 +390,9 @@ class Fill:
         return SMOOTHING_DRAWS if self.n_tested <= MANY else FEW_DRAWS
 
     def summary(self, blocks: Iterable[Queries]) -> Table:
-        """The answer for these blocks."""
         return self.joined([self._shard(block) for block in blocks])
 
     def joined(self, summaries: Sequence[Table]) -> Table:
-        """The answer for all parts."""
         return merge(summaries) if summaries else self._empty(0)
 
     def _empty(self, n_skipped: int) -> Table:
@@ -465,23 +415,13 @@ class Fill:
         chosen = queries if counted.all() else queries[np.flatnonzero(counted)]
         measures = dict.fromkeys([*self.reported, *(promise.measure for promise in self.promises)])
         found = evaluate(chosen, self.grid, measures, method=self.method, n_draws=self.n_draws, seed=self.seed)
-        kept = []
-        for promise in self.promises:
-            values = found[promise.measure]
-            kept.append(Values(values, promise.reference(chosen, values[:, 0])))
-        utility, disparity = (Sums.of(found[measure], found[measure][:, 0]) for measure in self.reported)
-        powers = self._powers(chosen, kept) if self.summed else {}
-        segments = chosen.need_segments().astype(str).astype(object) if self._segmented and not self.summed else None
-        return Table(
-            len(chosen),
-            n_skipped,
-            NOTHING if self.summed else chosen.keys,
-            segments,
-            () if self.summed else tuple(kept),
-            powers,
-            utility,
-            disparity,
-        )
+        measured = [(promise, found[promise.measure]) for promise in self.promises]
+        kept = tuple(Values(values, promise.reference(chosen, values[:, 0])) for promise, values in measured)
+        reported = [Sums.of(found[measure], found[measure][:, 0]) for measure in self.reported]
+        if self.summed:
+            return Table(len(chosen), n_skipped, NOTHING, None, (), self._powers(chosen, kept), *reported)
+        segments = chosen.need_segments().astype(str).astype(object) if self._segmented else None
+        return Table(len(chosen), n_skipped, chosen.keys, segments, kept, {}, *reported)
 
     def _powers(self, queries: Queries, kept: Sequence[Values]) -> dict[tuple[int, str], PowerSums]:
         found = {}

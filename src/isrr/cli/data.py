@@ -88,7 +88,7 @@ def show(
         grades, counts = np.unique(queries.relevance, return_counts=True)
         shares = ", ".join(f"{g:g}: {c / counts.sum():.1%}" for g, c in zip(grades[:10], counts[:10], strict=True))
         say(f"relevance       {shares}")
-        empty = relevant_total(queries, queries.relevance > 0) == 0
+        empty = relevant_total(queries) == 0
         say(f"no relevant     {counted(int(empty.sum()), 'query')}")
         if queries.unretrieved is not None:
             say(f"not retrieved   {counted(len(queries.unretrieved[1]), 'relevant item')}, counted in the ideal")

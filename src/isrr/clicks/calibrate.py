@@ -6,21 +6,20 @@ and, among those, which one is the fairest, with gains estimated from the same c
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from isrr.calibration.calibrate import Look
-from isrr.calibration.certify import KeptSample, Rule, certify, cost_of
-from isrr.calibration.outcome import Findings, quantiles
+from isrr.calibration.certify import KeptSample
+from isrr.calibration.outcome import CountLook, Findings, quantiles
 from isrr.calibration.path import COLDEST, HOTTEST, SearchPath
 from isrr.calibration.request import Request
 from isrr.calibration.table import Sums, Table
 from isrr.certificate import Abstention, Certificate, Outcome, load
-from isrr.clicks.estimate import Estimated, check_anchor, check_loggers, estimated, with_gains
+from isrr.clicks.estimate import Estimated, check_anchor, check_loggers, estimated, gains
 from isrr.clicks.impressions import MOST_CLICKS, Impressions, Rules, Unit, impressions, impressions_of_table
 from isrr.clicks.table import read_clicks
 from isrr.data.queries import FloatArray
@@ -53,7 +52,7 @@ def calibrate_clicks(
     kind: str | None = None,
     anchor: float = 0.0,
     attempts: int = 1,
-    count_look: Callable[[Look], tuple[int, float | None]] | None = None,
+    count_look: CountLook | None = None,
     progress: Progress | None = None,
 ) -> Certificate | Abstention:
     """Find the fairest ranker that keeps a share of the clicks, and certify it from a log that explored.
@@ -129,7 +128,7 @@ def certified(
     confidence: float = 0.95,
     anchor: float = 0.0,
     attempts: int = 1,
-    count_look: Callable[[Look], tuple[int, float | None]] | None = None,
+    count_look: CountLook | None = None,
     progress: Progress | None = None,
 ) -> Certificate | Abstention:
     """The outcome of impressions that were joined with their clicks."""
@@ -147,12 +146,10 @@ def certified(
     check_anchor(found, promise.target, request.delta, bound)
     measured = estimated(found, path.rankers, progress)
     sample = click_sample(measured, promise, path, found.anchor, found.rules.first)
-    table = _table(found, measured, path)
-    cost = cost_of((promise,), table.utility.means()[0, 1:], table.disparity.means()[0, 1:])
-    rule = Rule.of(path, (promise,), cost, request.selection)
-    verdict = certify([sample], rule, delta=request.delta, selection=request.selection)
-    findings = Findings(request, path, table, [sample], verdict, found.unit)
-    look, spent = (1, None) if count_look is None else count_look(_look(findings, found))
+    findings = Findings.of(request, path, _table(found, measured, path), [sample], found.unit)
+    search = ("clicks", found.unit, *found.rules[2:], request.attempts)
+    asked = findings.look(found.digest, found.clicks_digest, search)
+    look, spent = (1, None) if count_look is None else count_look(asked)
     return findings.outcome(_provenance(findings, found, measured, look, spent), promise.measure)
 
 
@@ -185,14 +182,14 @@ def click_sample(measured: Estimated, promise: Promise, path: SearchPath, anchor
 def _table(found: Impressions, measured: Estimated, path: SearchPath) -> Table:
     """What is reported: clicks per unit, and disparity by the gains that clicks suggest."""
     values = np.concatenate((measured.reference[:, None], measured.values), axis=1)
-    lists, times = with_gains(found, LISTS_WEIGHED)
+    times = np.bincount(found.list_of, minlength=len(found.lists)).astype(np.float64)
+    frequent = np.sort(np.argsort(-times, kind="stable")[:LISTS_WEIGHED])
+    lists = replace(found.lists, relevance=gains(found))[frequent]
     disparity = named_metric("disparity", gain="linear").at(found.rules.k)
     grid = [GPLRanker.deterministic(found.rules.k), *path.rankers]
     unfair = evaluate(lists, grid, [disparity])[disparity]
-    n_units = len(values) * measured.block
-    return Table(
-        n_units, 0, np.empty(0, np.uint64), None, (), {}, Sums.of(values, measured.reference), _weighed(unfair, times)
-    )
+    sums = Sums.of(values, measured.reference), _weighed(unfair, times[frequent])
+    return Table(len(values) * measured.block, 0, np.empty(0, np.uint64), None, (), {}, *sums)
 
 
 def _weighed(values: FloatArray, times: FloatArray) -> Sums:
@@ -208,33 +205,17 @@ def _weighed(values: FloatArray, times: FloatArray) -> Sums:
 def _provenance(
     findings: Findings, found: Impressions, measured: Estimated, look: int, spent: float | None
 ) -> Provenance:
-    lists, request = found.lists, findings.request
-    first_place = np.maximum.reduceat(findings.ranker.eligibility(lists), lists.offsets[:-1])
-    return Provenance(
-        n_queries=findings.table.n_queries, n_skipped=0, n_set_aside=0, requested_path="temperature",
-        path=findings.path.name, path_basis=findings.path.basis, evidence=request.evidence,
-        selection=request.selection, method="exact", n_draws=0, seed=0, data=found.digest,
-        judgments=found.clicks_digest, hash_key=found.digest, made_ids=False,
-        score_quantiles=quantiles(lists.need_scores()), eligibility_quantiles=quantiles(first_place),
-        n_single=0, planned_looks=request.attempts, look=look, spent=spent,
-        clicks=ClickLog(
-            found.unit, found.rules.first, len(found), found.n_clicks, found.anchor, measured.block,
-            dict(found.counts), ASSUMPTION,
-        ),
-    )  # fmt: skip
-
-
-def _look(findings: Findings, found: Impressions) -> Look:
     request = findings.request
-    return {
-        "data": found.digest,
-        "judgments": found.clicks_digest,
-        "promises": [promise.document() for promise in request.promises],
-        "confidence": request.confidence,
-        "search": ["clicks", found.unit, *found.rules[2:], request.attempts],
-        "validation": None,
-        "tests": [[None, s.n_queries, round(float(s.measured()[-1]), 9)] for s in findings.found],
-    }
+    log = ClickLog(
+        found.unit, found.rules.first, len(found), found.n_clicks, found.anchor, measured.block, dict(found.counts),
+        ASSUMPTION,
+    )  # fmt: skip
+    return Provenance(
+        n_queries=findings.table.n_queries, requested_path="temperature", path=findings.path.name,
+        path_basis=findings.path.basis, evidence=request.evidence, selection=request.selection, method="exact",
+        data=found.digest, judgments=found.clicks_digest, hash_key=found.digest, planned_looks=request.attempts,
+        look=look, spent=spent, clicks=log, **quantiles(found.lists, findings.ranker),
+    )  # fmt: skip
 
 
 def value_column(promise: Promise) -> str | None:

@@ -15,13 +15,14 @@ Numerical error is taken to the safe side: P_π and P_0 are each shifted by more
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from isrr.clicks.impressions import Impressions
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.errors import DataError
+from isrr.gains import leading
 from isrr.parallel import Progress
 from isrr.promises.promise import INEXACTNESS
 from isrr.ranker.gpl import GPLRanker
@@ -93,11 +94,9 @@ def _placement(ranker: GPLRanker, lists: Queries, k: int) -> FloatArray:
 
 def order_placement(lists: Queries, k: int) -> FloatArray:
     """1 where the order by score has a candidate, (n_rows, k)."""
-    starts = np.repeat(lists.offsets[:-1], lists.n_items)
-    place = np.arange(lists.n_rows) - starts
-    out = np.zeros((lists.n_rows, k))
-    near = place < k
-    out[(starts + lists.by_score)[near], place[near]] = 1.0
+    out, placed = np.zeros((lists.n_rows, k)), leading(lists, k)
+    query, place = np.nonzero(placed >= 0)
+    out[lists.offsets[query] + placed[query, place], place] = 1.0
     return out
 
 
@@ -165,11 +164,3 @@ def gains(found: Impressions) -> FloatArray:
     seen = shown > 0
     fitted = isotonic_blocks(clicked[seen] / shown[seen], shown[seen]).fitted
     return np.asarray(np.interp(scores, scores[seen], fitted)[which])
-
-
-def with_gains(found: Impressions, most: int) -> tuple[Queries, FloatArray]:
-    """Lists with their estimated gains as relevance, the most frequent ones, and how often each was shown."""
-    times = np.bincount(found.list_of, minlength=len(found.lists)).astype(np.float64)
-    judged = replace(found.lists, relevance=gains(found))
-    chosen = np.sort(np.argsort(-times, kind="stable")[:most])
-    return judged[chosen], times[chosen]

@@ -25,12 +25,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrr.calibration.table import canonical_order
-from isrr.clicks.table import LIST_NAMES, Clicks, Keys, need, numbers, opened, read, seconds
+from isrr.clicks.table import LIST_NAMES, Clicks, Keys, looked_up, need, numbers, opened, read, seconds
 from isrr.data.identifiers import Ids
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.data.ragged import rows_within
 from isrr.data.served_log import ServedLists, log_parts
 from isrr.errors import DataError
+from isrr.gains import leading
 from isrr.noise import GOLDEN, mixed
 from isrr.ranker.gpl import GPLRanker
 
@@ -40,16 +41,7 @@ NOBODY = np.uint64(0)  # where there is no session, or no user
 
 
 class Rules(NamedTuple):
-    """Which lists and clicks count.
-
-    Attributes:
-        k: Places that count.
-        unit: What is independent of one another: "impression", "session" or "user"; None for the session where it is
-            logged, else the impression.
-        first: Impressions of each unit that count, the earliest ones.
-        within: Seconds after a list was served within which a click on it counts; None for any time.
-        most_clicks: Clicks on a list beyond which none of them counts.
-    """
+    """Which lists and clicks count: those on the first k places, and the arguments of `isrr.calibrate_clicks`."""
 
     k: int
     unit: Unit | None = None
@@ -65,8 +57,7 @@ class Impressions:
     Attributes:
         lists: The distinct lists of candidates with their scores.
         loggers: The rankers that drew them; `logger_of` says which drew each list, (n_lists,).
-        rules: What counts.
-        unit: The unit of independence.
+        rules, unit: What counts, and what is independent of one another.
         list_of, unit_of: The list and the unit of each impression, (n,); units are numbered in canonical order.
         impression, row, place, value: Of each click: the impression, the row in `lists`, the place from 0, its worth.
         counts: How many lists and clicks were left out, by reason.
@@ -148,14 +139,7 @@ class _Part(NamedTuple):
 def impressions(
     log: str | os.PathLike[str], clicks: Clicks, loggers: Mapping[str, GPLRanker], rules: Rules
 ) -> Impressions:
-    """Join a served-ranking log with clicks.
-
-    Args:
-        log: The folder, or a file, that `isrr serve --log` wrote.
-        clicks: The clicks.
-        loggers: The rankers that served, by the id of their certificate.
-        rules: What counts.
-    """
+    """Join the log that `isrr serve --log` wrote, a folder or a file, with clicks; loggers by certificate id."""
     if rules.unit == "user":
         raise DataError(
             f"{log}: the served-ranking log names sessions, not users; expected the unit 'session' or 'impression' "
@@ -198,31 +182,18 @@ def _parts_of_log(
         kept = ServedLists(table.filter(pa.array(keep)))
         hottest.append(float(pc.min(kept.table["hottest"]).as_py() or np.inf))
         n = len(kept)
-        keys, items = (
-            Ids.of(kept.table["list_id"], "list_id", n).hashes(),
-            Ids.of(kept.item_ids, "item_ids", len(kept.item_ids)),
-        )
+        keys = Ids.of(kept.table["list_id"], "list_id", n).hashes()
+        items = Ids.of(kept.item_ids, "item_ids", len(kept.item_ids))
         query_ids, times = Ids.of(kept.table["query_id"], "query_id", n), kept.table["time"].to_numpy()
         rows = np.repeat(kept.offsets[:-1], np.diff(kept.places)) + kept.ranking
         place = np.arange(rows.size) - np.repeat(kept.places[:-1], np.diff(kept.places))
         seen = place < np.repeat(n_shown[keep], np.diff(kept.places))
-        clicked = _clicked(clicks, keys, times, items.take(rows[seen]), kept.places, seen, rules, counts)
+        clicked, value = _clicked(clicks, keys, times, items.take(rows[seen]), kept.places, seen, rules, counts)
         yield _Part(
-            keys,
-            query_ids.hashes(),
-            _optional(kept.table["session"], "session"),
-            np.zeros(n, np.uint64),
-            query_ids,
-            times,
-            logger[keep],
-            kept.offsets,
-            items,
-            kept.scores,
-            _leading(kept.table["deterministic"], rules.k),
-            rows[seen][clicked[0]],
-            place[seen][clicked[0]],
-            clicked[1],
-        )
+            keys, query_ids.hashes(), _optional(kept.table["session"], "session"), np.zeros(n, np.uint64), query_ids,
+            times, logger[keep], kept.offsets, items, kept.scores, _leading(kept.table["deterministic"], rules.k),
+            rows[seen][clicked], place[seen][clicked], value,
+        )  # fmt: skip
     if strangers and len(ids) == 0:
         raise DataError(f"{log}: served by {', '.join(sorted(strangers)[:3])}, of which no ranker file was given")
 
@@ -245,16 +216,12 @@ def _clicked(
     counts["clicks on lists that do not count"] -= owner.size
     list_of = np.repeat(np.arange(keys.size), np.diff(places))[seen]
     pairs = mixed(keys[list_of] ^ mixed(shown.hashes()))
-    order = np.argsort(pairs, kind="stable")
-    asked = mixed(keys[owner] ^ mixed(clicks.items[at]))
-    where = np.searchsorted(pairs, asked, sorter=order)
-    row = order[np.minimum(where, max(order.size - 1, 0))] if order.size else np.zeros(asked.size, np.int64)
-    late = np.full(owner.size, False) if rules.within is None else clicks.times[at] > times[owner] + rules.within
+    row, there = looked_up(mixed(keys[owner] ^ mixed(clicks.items[at])), pairs)
     reasons = {
         f"clicks on a list with more than {rules.most_clicks}": n_clicks[owner] > rules.most_clicks,
-        "clicks on items not shown": (pairs[row] != asked) if order.size else np.ones(asked.size, bool),
+        "clicks on items not shown": ~there,
         "clicks before the list": clicks.times[at] < times[owner],
-        "late clicks": late,
+        "late clicks": clicks.times[at] > times[owner] + (np.inf if rules.within is None else rules.within),
     }
     good = np.ones(owner.size, bool)
     for reason, bad in reasons.items():
@@ -294,9 +261,7 @@ def impressions_of_table(source: Any, ranker: GPLRanker, rules: Rules, *, value:
     counts["clicks on items not shown"] = int(hidden.sum())
     clicked = clicked[~hidden]
     n_shown = np.add.reduceat(((place >= 0) & (place < rules.k)).astype(np.int64), offsets[:-1])
-    whole = n_shown >= np.minimum(rules.k, np.diff(offsets))
-    n_short = int((~whole).sum())
-    if n_short:
+    if n_short := int((n_shown < np.minimum(rules.k, np.diff(offsets))).sum()):
         raise DataError(
             f"{table.name}: {n_short:,} impressions do not show the first {rules.k} places; expected a position for "
             "each of them, and every candidate in the table"
@@ -418,15 +383,15 @@ def _lists(
 
     It may not be in a log that leaves out candidates: they had a part in the lot that decides between equal scores.
     """
-    query_ids, items, scores, sizes, loggers, leading = zip(*texts, strict=True)
+    query_ids, items, scores, sizes, loggers, by_score = zip(*texts, strict=True)
     offsets = np.concatenate(([0], np.cumsum(np.concatenate(sizes))))
     lists = Queries(offsets, Ids.joined(query_ids).array, np.concatenate(scores), items=Ids.joined(items))
     bad = np.flatnonzero(~np.isfinite(lists.need_scores()))
     if bad.size:
         raise DataError(f"a candidate has score {lists.need_scores()[bad[0]]}; expected a finite number")
-    logged = np.concatenate(leading)
-    rows = np.minimum(lists.offsets[:-1, None] + np.arange(logged.shape[1]), lists.n_rows - 1)
-    return lists, np.concatenate(loggers), ((logged < 0) | (logged == lists.by_score[rows])).all(axis=1)
+    logged = np.concatenate(by_score)
+    as_logged = (logged < 0) | (logged == leading(lists, logged.shape[1]))
+    return lists, np.concatenate(loggers), as_logged.all(axis=1)
 
 
 def _heads(keys: Keys, group: Keys, times: FloatArray, list_of: IntArray, counts: Counter[str]) -> IntArray:

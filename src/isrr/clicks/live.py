@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from isrr.certificate import Certificate
 from isrr.clicks.rollout import Rollout, step_and_arm
-from isrr.clicks.table import Clicks
+from isrr.clicks.table import Clicks, looked_up
 from isrr.counting import counted
 from isrr.data.identifiers import Ids
 from isrr.data.queries import FloatArray
@@ -118,15 +118,7 @@ def sessions_of(
 
     A session belongs to the step of its first list. With w the time within which clicks count, its lists within w of
     the first one count, and its time is over w after the last of them can have been served, so that what is found of a
-    session is the same at every look.
-
-    Args:
-        log: The served-ranking log.
-        clicks: The clicks.
-        rollout: Where the rollout stands, and what counts in it.
-        k: Places that count.
-        now: The present, in seconds since 1970.
-        every_step: Return the sessions of all steps.
+    session is the same at every look. The first k places count; `now` is in seconds since 1970.
     """
     within, first = rollout.rules
     parts: list[tuple[NDArray[Any], ...]] = []
@@ -181,23 +173,18 @@ def _alike(rows: Any) -> NDArray[np.bool_]:
 
 def _clicks_on(rows: Any, lists: NDArray[np.uint64], clicks: Clicks, k: int, within: float) -> FloatArray:
     """What the clicks on the first k places of each list are worth, each place once, (n_lists,)."""
-    served = ServedLists(rows)
-    lengths = np.diff(served.places)
-    place = np.arange(served.ranking.size) - np.repeat(served.places[:-1], lengths)
-    items = Ids.of(served.item_ids, "item_ids", served.scores.size)
-    near = place < k
-    shown = items.take((np.repeat(served.offsets[:-1], lengths) + served.ranking)[near]).hashes()
+    found = ServedLists(rows)
+    lengths = np.diff(found.places)
+    near = np.arange(found.ranking.size) - np.repeat(found.places[:-1], lengths) < k
+    items = Ids.of(found.item_ids, "item_ids", found.scores.size)
+    shown = items.take((np.repeat(found.offsets[:-1], lengths) + found.ranking)[near]).hashes()
     owner = np.repeat(np.arange(lists.size), lengths)[near]
-    pairs = mixed(lists[owner] ^ mixed(shown))
-    if not pairs.size:
-        return np.zeros(lists.size)
-    asked = mixed(clicks.lists ^ mixed(clicks.items))
-    order = np.argsort(pairs)
-    hit = order[np.minimum(np.searchsorted(pairs, asked, sorter=order), pairs.size - 1)]
-    time = rows["time"].to_numpy()[owner[hit]]
-    good = (pairs[hit] == asked) & ~(clicks.times < time) & ~(clicks.times > time + within)
-    worth = np.zeros(pairs.size)
-    np.maximum.at(worth, hit[good], clicks.value[good])
+    hit, there = looked_up(mixed(clicks.lists ^ mixed(clicks.items)), mixed(lists[owner] ^ mixed(shown)))
+    hit, times, value = hit[there], clicks.times[there], clicks.value[there]
+    served = rows["time"].to_numpy()[owner[hit]]
+    good = ~(times < served) & ~(times > served + within)
+    worth = np.zeros(owner.size)
+    np.maximum.at(worth, hit[good], value[good])
     return np.bincount(owner, worth, lists.size).astype(np.float64)
 
 

@@ -20,7 +20,7 @@ from isrr.data.identifiers import Ids
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.data.ragged import rows_within
 from isrr.data.served_log import COLUMNS
-from isrr.gains import item_gains
+from isrr.gains import item_gains, leading
 from isrr.ranker.gpl import GPLRanker
 
 AT_ONCE = 1 << 16  # lists drawn at a time
@@ -96,16 +96,13 @@ class Simulated:
     def _ids(self) -> list[str]:
         return [f"list-{i}" for i in range(self.query_of.size)]
 
-    def log(self, certificate: str, *, start: float = 0.0) -> Any:
+    def log(self, certificate: str) -> Any:
         """The served-ranking log of these lists, in Arrow, one list a second."""
         queries, n, k = self.queries, self.query_of.size, self.ranker.k
         sizes = queries.n_items[self.query_of]
         _, rows = rows_within(queries.offsets, self.query_of)
         shown = (self.rankings >= 0).sum(axis=1)
-        deterministic = np.where(
-            np.arange(k) < sizes[:, None], queries.by_score[np.minimum(
-                queries.offsets[self.query_of][:, None] + np.arange(k), queries.n_rows - 1)], -1
-        )  # fmt: skip
+        deterministic = leading(queries, k)[self.query_of]
         assert queries.item_ids is not None
 
         def lists(values: Any, lengths: IntArray) -> Any:
@@ -114,7 +111,7 @@ class Simulated:
 
         columns = {
             "list_id": self._ids,
-            "time": start + np.arange(n, dtype=np.float64),
+            "time": np.arange(n, dtype=np.float64),
             "certificate": [certificate] * n,
             "status": ["valid"] * n,
             "order": ["drawn"] * n,
@@ -125,7 +122,7 @@ class Simulated:
             "scores": lists(queries.need_scores()[rows], sizes),
             "ranking": lists(self.rankings[self.rankings >= 0], shown),
             "propensities": lists(np.ones(int(shown.sum())), shown),
-            "deterministic": lists(deterministic[deterministic >= 0].astype(np.int64), np.minimum(sizes, k)),
+            "deterministic": lists(deterministic[deterministic >= 0], np.minimum(sizes, k)),
             "session": [f"user-{user}" for user in self.user_of],
         }
         table = pa.table(columns)
@@ -133,13 +130,13 @@ class Simulated:
             table = table.append_column(name, pa.nulls(n, COLUMNS.field(name).type))
         return table.select(COLUMNS.names).cast(COLUMNS)
 
-    def clicks(self, *, start: float = 0.0) -> Any:
+    def clicks(self) -> Any:
         """The click table, in Arrow; each click some seconds after its list."""
         impression, place = np.nonzero(self.clicked)
         rows = self.queries.offsets[self.query_of[impression]] + self.rankings[impression, place]
         assert self.queries.item_ids is not None
         named = np.array(self._ids, object)[impression]
-        times = start + impression + 3.0 * (place + 1)
+        times = impression + 3.0 * (place + 1)
         return pa.table({"list_id": named, "item_id": self.queries.item_ids.astype(str)[rows], "time": times})
 
     def save(self, folder: Path, certificate: str) -> tuple[Path, Path]:
@@ -184,12 +181,10 @@ def simulate(
     user_of = np.arange(n) // per_user
     n_users = int(user_of[-1]) + 1
     query_of = rng.choice(len(queries), n_users, p=frequencies(len(queries), zipf))[user_of]
-    scores, order = ranker.mapped(queries.need_scores()) * ranker.scale, queries.by_score
     longest = int(queries.n_items.max())
-    rankings = np.full((n, k), -1, np.int64)
-    by_score = _padded(queries.offsets, order.astype(np.int64), longest, -1)[:, :k]
-    padded = _padded(queries.offsets, scores, longest, -np.inf)
-    rankings[:, : by_score.shape[1]] = by_score[query_of]
+    padded = np.full((len(queries), longest), -np.inf)
+    padded[np.arange(longest) < queries.n_items[:, None]] = ranker.mapped(queries.need_scores()) * ranker.scale
+    rankings = leading(queries, k)[query_of]
     drawn = np.flatnonzero(rng.random(n) >= ranker.order_share(queries)[query_of])
     for start in range(0, drawn.size, AT_ONCE):
         some = drawn[start : start + AT_ONCE]
@@ -211,10 +206,3 @@ def frequencies(n_queries: int, zipf: float = 10.0) -> FloatArray:
     """How often each query is asked, (n_queries,); which ones are frequent is fixed by a separate seed."""
     share = 1.0 / (zipf + np.arange(n_queries))
     return np.random.default_rng(5).permutation(share / share.sum())
-
-
-def _padded(offsets: IntArray, values: NDArray[Any], longest: int, fill: float) -> NDArray[Any]:
-    out = np.full((offsets.size - 1, longest), fill, values.dtype)
-    inside = np.arange(longest) < np.diff(offsets)[:, None]
-    out[inside] = values
-    return out

@@ -100,6 +100,15 @@ def read_clicks(source: Any, *, value: str | None = None, kind: str | None = Non
     )
 
 
+def looked_up(asked: Keys, known: Keys) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Where each key stands among those that are known, and whether it is known at all."""
+    if not known.size:
+        return np.zeros(asked.size, np.int64), np.zeros(asked.size, bool)
+    order = np.argsort(known, kind="stable")
+    at = order[np.minimum(np.searchsorted(known, asked, sorter=order), known.size - 1)]
+    return at, known[at] == asked
+
+
 def opened(source: Any) -> Table:
     """A table that is read when asked, from a file or a frame."""
     if isinstance(source, str | os.PathLike):

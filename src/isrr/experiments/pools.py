@@ -24,7 +24,6 @@ from isrr.errors import DataError
 from isrr.experiments.jester import with_features
 from isrr.gains import has_relevant
 from isrr.noise import stream_seed
-from isrr.risk.select import split_mask
 from isrr.scores.scorer import Scorer, scorer_class
 from isrr.scores.standardize import overall_mean_and_deviation
 
@@ -228,5 +227,5 @@ class Pools:
 
 def _divided(data: str, scorer: str, title: str, queries: Queries) -> Pool:
     queries = queries[has_relevant(queries)]
-    aside = split_mask(queries.keys, VALIDATION_SHARE)
+    aside = np.argsort(np.argsort(queries.keys)) < round(VALIDATION_SHARE * len(queries))  # those of smallest key
     return Pool(data, scorer, title, queries[aside], queries[~aside])

@@ -229,18 +229,15 @@ def _needed(
     request = Request(outcome.promises, outcome.confidence, path, made.evidence, selection)
     share, given = made.n_queries / (made.n_queries + made.n_skipped), made.n_set_aside == 0
 
-    def column(cell: Sample) -> int:
-        return int(np.argmin(cell.exempt)) if not cell.exempt.all() else 0
-
     def wanted(cell: Sample, target: float) -> int | None:
-        in_cell = Sample.queries_needed(cell, column(cell), delta / n_tests, target)  # by formula: stops are many
+        in_cell = cell.needed_by_formula(cell.safest, delta / n_tests, target)  # by formula: stops are many
         if in_cell is None:
             return None
         return judged_in_all(in_cell * made.n_queries / cell.n_queries, request, given=given, share_counted=share)
 
     fixed = []
     for cell in (cell for promise in cells[1:] for cell in promise):
-        if not cell.holds(cell.targets, delta, n_tests)[column(cell)]:
+        if not cell.holds(cell.targets, delta, n_tests)[cell.safest]:
             fixed.append(wanted(cell, cell.promise.target))
     needed: list[int | None] = []
     levels = np.min(by_segment, axis=0)
@@ -248,7 +245,7 @@ def _needed(
         if rule.chosen(_passing(cells[0][0], levels, held, strength)) is not None:
             needed.append(None)
             continue
-        failing = [cell for cell, level in zip(cells[0], by_segment, strict=True) if level[column(cell)] < strength]
+        failing = [cell for cell, level in zip(cells[0], by_segment, strict=True) if level[cell.safest] < strength]
         counts = fixed + [wanted(cell, target) for cell in failing]
         needed.append(None if None in counts or not counts else max(n for n in counts if n is not None))
     return tuple(needed)

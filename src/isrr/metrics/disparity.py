@@ -12,7 +12,7 @@ Paper: section 2, R_fair.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +21,7 @@ from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.errors import PromiseError
 from isrr.gains import Discount, EmptyQuery, Gain, discount, has_relevant, item_gains
 from isrr.metrics import _kernels
-from isrr.metrics.measure import Kind, Measurable
+from isrr.metrics.measure import Kind, Measurable, per_query
 
 Error = Literal["squared", "absolute"]
 
@@ -36,13 +36,11 @@ class Pools:
         deserved: Gain of each pool, (n_rows,); 0 in rows beyond a query's pools.
         pool: Pool that each row adds to, counted within the query, (n_rows,); None where every item is its own.
         n_pools: Pools of each query, (n_queries,).
-        names: Name of each pool, (n_rows,) where rows are pooled.
     """
 
     deserved: FloatArray
     pool: NDArray[np.int32] | None
     n_pools: IntArray
-    names: NDArray[Any] | None = None
 
     @classmethod
     def items(cls, queries: Queries, gain: Gain) -> "Pools":
@@ -57,11 +55,8 @@ class Pools:
         pairs, place = np.unique(query * len(names) + code, return_inverse=True)
         first = np.searchsorted(pairs // len(names), np.arange(len(queries) + 1))
         pool = (place - np.repeat(first[:-1], queries.n_items)).astype(np.int32)
-        rows = np.repeat(queries.offsets[:-1], queries.n_items) + pool
-        deserved = np.bincount(rows, item_gains(queries, gain), queries.n_rows).astype(np.float64)
-        named = np.empty(queries.n_rows, names.dtype)
-        named[rows] = names[code]
-        return cls(deserved, pool, np.diff(first), named)
+        deserved = pooled(item_gains(queries, gain), queries, pool)
+        return cls(deserved, pool, np.diff(first))
 
     @cached_property
     def n_pairs(self) -> IntArray:
@@ -70,7 +65,7 @@ class Pools:
 
     def squares(self, queries: Queries) -> FloatArray:
         """Σ of squared deserts, (n_queries,)."""
-        return np.asarray(np.add.reduceat(self.deserved**2, queries.offsets[:-1]))
+        return per_query(self.deserved**2, queries)
 
 
 @dataclass(frozen=True)
@@ -168,14 +163,11 @@ def disparity(
         >>> disparity([1.0, 0.0], queries), disparity([0.5, 0.5], queries)
         (array([2.]), array([0.]))
     """
-    kernels = {
-        "squared": _kernels.disparity_of_queries,
-        "absolute": _kernels.absolute_disparity_of_queries,
-    }
+    kernels = {"squared": _kernels.disparity_of_queries, "absolute": _kernels.absolute_disparity_of_queries}
     if error not in kernels:
         raise ValueError(f"error must be one of {', '.join(kernels)}; got {error!r}")
     values = queries.in_query_order(exposure, "exposure")
-    pools = Pools.groups(queries, gain) if groups else Pools.items(queries, gain)
+    pools = Disparity(gain=gain, between_groups=groups).pools(queries)
     if pools.pool is not None:
         values = pooled(values, queries, pools.pool)
     deserved, out = pools.deserved, np.empty(len(queries))

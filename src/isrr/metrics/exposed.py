@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from isrr.data.queries import FloatArray, Queries
 from isrr.gains import Discount, EmptyQuery, Gain, discount, item_gains
-from isrr.metrics.measure import Kind, Measurable
+from isrr.metrics.measure import Kind, Measurable, per_query
 
 Measured = Callable[[Queries, FloatArray, FloatArray, Gain], FloatArray]
 
@@ -54,16 +54,12 @@ class Exposed(Measurable):
 
     def counts(self, queries: Queries, k: int) -> NDArray[np.bool_]:
         """Which queries have a relevant item, (n_queries,)."""
-        return np.asarray(_per_query(item_gains(queries, self.gain), queries) > 0)
+        return np.asarray(per_query(item_gains(queries, self.gain), queries) > 0)
 
     def values(self, queries: Queries, k: int, exposure: FloatArray) -> FloatArray:
         """Its values from the exposure of the rows in query order, NaN where no item is relevant, (n_queries,)."""
         found = self.of(queries, exposure, self.weights(k), self.gain)
         return np.where(self.counts(queries, k), found, np.nan)
-
-
-def _per_query(values: FloatArray, queries: Queries) -> FloatArray:
-    return np.asarray(np.add.reduceat(values, queries.offsets[:-1]))
 
 
 def ideal_exposure(queries: Queries, weights: FloatArray) -> FloatArray:
@@ -87,19 +83,7 @@ def ideal_exposure(queries: Queries, weights: FloatArray) -> FloatArray:
     return found
 
 
-def _loss(queries: Queries, exposure: FloatArray, weights: FloatArray, gain: Gain) -> FloatArray:
-    return _per_query((exposure - ideal_exposure(queries, weights)) ** 2, queries)
-
-
-def _disparity(queries: Queries, exposure: FloatArray, weights: FloatArray, gain: Gain) -> FloatArray:
-    return _per_query(exposure**2, queries)
-
-
-def _relevance(queries: Queries, exposure: FloatArray, weights: FloatArray, gain: Gain) -> FloatArray:
-    return _per_query(exposure * ideal_exposure(queries, weights), queries)
-
-
-def _awrf(queries: Queries, exposure: FloatArray, weights: FloatArray, gain: Gain) -> FloatArray:
+def _awrf(queries: Queries, exposure: FloatArray, gain: Gain) -> FloatArray:
     """Items of several groups count in each of them by an equal part."""
     names, rows, group = queries.coded_groups.by_group()
     part = 1.0 / np.bincount(rows, minlength=queries.n_rows)[rows]
@@ -124,10 +108,18 @@ def _awrf(queries: Queries, exposure: FloatArray, weights: FloatArray, gain: Gai
 
 
 MEASURES: dict[str, tuple[Measured, tuple[str, ...], bool]] = {
-    "expected_exposure_loss": (_loss, ("relevance",), False),
-    "expected_exposure_disparity": (_disparity, (), False),
-    "expected_exposure_relevance": (_relevance, ("relevance",), True),
-    "awrf": (_awrf, ("relevance", "item_group"), True),
+    "expected_exposure_loss": (
+        lambda queries, shown, weights, _: per_query((shown - ideal_exposure(queries, weights)) ** 2, queries),
+        ("relevance",),
+        False,
+    ),
+    "expected_exposure_disparity": (lambda queries, shown, *_: per_query(shown**2, queries), (), False),
+    "expected_exposure_relevance": (
+        lambda queries, shown, weights, _: per_query(shown * ideal_exposure(queries, weights), queries),
+        ("relevance",),
+        True,
+    ),
+    "awrf": (lambda queries, shown, _, gain: _awrf(queries, shown, gain), ("relevance", "item_group"), True),
 }
 
 

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.data.queries import Queries
+from isrr.data.queries import FloatArray, Queries
 from isrr.gains import EmptyQuery, Gain
 
 Kind = Literal["utility", "fairness", "share"]
@@ -23,21 +23,8 @@ class Measurable:
     settings: tuple[tuple[str, str], ...]
     rising: ClassVar[bool]
 
-    @property
-    def bounded(self) -> bool:
-        """Whether it always lies between 0 and 1."""
-        raise NotImplementedError
-
     def counts(self, queries: Queries, k: int) -> NDArray[np.bool_]:
         """Which queries have something to divide by, (n_queries,)."""
-        raise NotImplementedError
-
-    def bounds(self, k: int, bound: tuple[float, float]) -> tuple[float, float]:
-        """The least and the largest value on a query, given the bound that was declared."""
-        raise NotImplementedError
-
-    def check_bound(self, queries: Queries, k: int, bound: tuple[float, float]) -> float:
-        """Refuse queries that leave the declared bound; how near they come to it, as a share."""
         raise NotImplementedError
 
     def at(self, k: int, empty_query: EmptyQuery | None = None) -> "Measure":
@@ -66,3 +53,8 @@ class Measure(NamedTuple):
     def title(self) -> str:
         """As sentences call it."""
         return f"{self.metric.title or self.metric.name}@{self.k}"
+
+
+def per_query(values: FloatArray, queries: Queries) -> FloatArray:
+    """Sums over the items of each query of one number per row, (n_queries,)."""
+    return np.asarray(np.add.reduceat(values, queries.offsets[:-1]))

@@ -15,7 +15,7 @@ A metric of your own takes a few lines, and works wherever a named one does:
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
@@ -27,7 +27,7 @@ from isrr.errors import DataError, PromiseError
 from isrr.gains import Discount, EmptyQuery, Gain, described, discount, ideal_dcg, item_gains, relevant_total
 from isrr.metrics.disparity import Disparity
 from isrr.metrics.exposed import MEASURES, Exposed, exposed
-from isrr.metrics.measure import Kind, Measurable, Measure
+from isrr.metrics.measure import Kind, Measurable, Measure, per_query
 
 
 @dataclass(frozen=True)
@@ -98,37 +98,20 @@ class Metric(Measurable):
         values = self.value(queries)
         low, high = float(values.min()), float(values.max())
         if low < bound[0] or high > bound[1]:
-            found = low if low < bound[0] else high
+            found, between = low if low < bound[0] else high, f"{bound[0]:g} … " if bound[0] else ""
             raise PromiseError(
-                f"an item has {self.name} {found:.6g}, outside the declared bound {_range(bound)}; expected a bound "
-                "that holds for every possible item"
+                f"an item has {self.name} {found:.6g}, outside the declared bound {between}{bound[1]:g}; expected a "
+                "bound that holds for every possible item"
             )
         return high / bound[1]
-
-
-def _range(bound: tuple[float, float]) -> str:
-    return f"{bound[1]:g}" if bound[0] == 0 else f"{bound[0]:g} … {bound[1]:g}"
 
 
 def _relevant(queries: Queries) -> FloatArray:
     return (queries.need_relevance() > 0).astype(np.float64)
 
 
-def _relevant_total(queries: Queries, k: int) -> FloatArray:
-    """How many relevant items a query has, retrieved or not, (n_queries,)."""
-    return relevant_total(queries, queries.need_relevance() > 0).astype(np.float64)
-
-
-def _column(name: str, queries: Queries) -> FloatArray:
-    return queries.column(name)
-
-
 def _in_group(group: str, queries: Queries) -> FloatArray:
     return queries.coded_groups.rows_of(group).astype(np.float64)
-
-
-def _per_query(values: FloatArray, queries: Queries) -> FloatArray:
-    return np.asarray(np.add.reduceat(values, queries.offsets[:-1]))
 
 
 def _shown(queries: Queries, k: int, weights: FloatArray) -> FloatArray:
@@ -138,8 +121,8 @@ def _shown(queries: Queries, k: int, weights: FloatArray) -> FloatArray:
 
 def _merit(group: str, gain: Gain, queries: Queries, k: int) -> FloatArray:
     gains = item_gains(queries, gain)
-    total = _per_query(gains, queries)
-    ours = _per_query(gains * _in_group(group, queries), queries)
+    total = per_query(gains, queries)
+    ours = per_query(gains * _in_group(group, queries), queries)
     return np.divide(ours, total, out=np.zeros_like(total), where=total > 0)
 
 
@@ -152,67 +135,68 @@ def _place_weight(weights: Callable[[int], FloatArray], queries: Queries) -> Flo
     return out
 
 
-def _ndcg(gain: Gain, kind: Discount) -> Metric:
+def _from_a_log(*_: object) -> FloatArray:
+    raise PromiseError(
+        "clicks are counted in a log of served lists, not in a table of queries: isrr calibrate --log … "
+        "--clicks …, or isrr.calibrate_clicks"
+    )
+
+
+NAMES = (
+    "ndcg", "dcg", "precision", "recall", "kept", "clicks", "normalized_disparity", "disparity", "group_disparity",
+    "value(COLUMN)", "exposure(GROUP)",
+)  # fmt: skip
+
+
+def _plain(name: str, gain: Gain, kind: Discount) -> Metric | Disparity | None:
+    """A metric without an argument."""
+    gains, weights, judged = partial(item_gains, gain=gain), partial(discount, kind=kind), ("relevance",)
+    match name:
+        case "ndcg":
+            whole = partial(ideal_dcg, gain=gain, discount_kind=kind)
+            return Metric(name, gains, weights, lambda queries, k: whole(queries, k=k), judged, title="NDCG")
+        case "dcg":
+            return Metric(name, gains, weights, None, judged, title="DCG")
+        case "precision":
+            return Metric(
+                name,
+                _relevant,
+                lambda k: np.full(k, 1.0 / k),
+                lambda queries, k: np.minimum(relevant_total(queries), 1.0),
+                judged,
+            )
+        case "recall":
+            return Metric(
+                name, _relevant, np.ones, lambda queries, k: relevant_total(queries).astype(np.float64), judged
+            )
+        case "kept":
+            return Metric(
+                name,
+                partial(_place_weight, weights),
+                weights,
+                lambda queries, k: _shown(queries, k, weights(k) ** 2),
+                title="exposure kept in place",
+            )
+        case "clicks":
+            return Metric(name, _from_a_log, np.ones, _from_a_log)
+        case "disparity" | "normalized_disparity" | "group_disparity":
+            return Disparity(name, gain, kind, name != "disparity", name == "group_disparity")
+    return None
+
+
+def _value(column: str, kind: Discount) -> Metric:
     return Metric(
-        "ndcg",
-        partial(item_gains, gain=gain),
+        f"value({column})",
+        lambda queries: queries.column(column),
         partial(discount, kind=kind),
-        lambda queries, k: ideal_dcg(queries, k=k, gain=gain, discount_kind=kind),
-        ("relevance",),
-        title="NDCG",
-    )
-
-
-def _dcg(gain: Gain, kind: Discount) -> Metric:
-    return Metric(
-        "dcg", partial(item_gains, gain=gain), partial(discount, kind=kind), None, ("relevance",), title="DCG"
-    )
-
-
-def _precision(gain: Gain, kind: Discount) -> Metric:
-    return Metric(
-        "precision",
-        _relevant,
-        lambda k: np.full(k, 1.0 / k),
-        lambda queries, k: np.minimum(_relevant_total(queries, k), 1.0),
-        ("relevance",),
-        title="precision",
-    )
-
-
-def _recall(gain: Gain, kind: Discount) -> Metric:
-    return Metric("recall", _relevant, np.ones, _relevant_total, ("relevance",), title="recall")
-
-
-def _kept(gain: Gain, kind: Discount) -> Metric:
-    weights = partial(discount, kind=kind)
-
-    def whole(queries: Queries, k: int) -> FloatArray:
-        return _shown(queries, k, weights(k) ** 2)
-
-    return Metric("kept", partial(_place_weight, weights), weights, whole, title="exposure kept in place")
-
-
-def _value(column: str, gain: Gain, kind: Discount) -> Metric:
-    return Metric(
-        f"value({column})", partial(_column, column), partial(discount, kind=kind), None, (f"value:{column}",),
+        columns=(f"value:{column}",),
         title=column if kind == "uniform" else f"discounted {column}",
-    )  # fmt: skip
-
-
-def _clicks(gain: Gain, kind: Discount) -> Metric:
-    def from_a_log(*_: object) -> FloatArray:
-        raise PromiseError(
-            "clicks are counted in a log of served lists, not in a table of queries: isrr calibrate --log … "
-            "--clicks …, or isrr.calibrate_clicks"
-        )
-
-    return Metric("clicks", from_a_log, np.ones, from_a_log, title="clicks")
+    )
 
 
 def _exposure(group: str, gain: Gain, kind: Discount) -> Metric:
     def whole(queries: Queries, k: int) -> FloatArray:
-        return _shown(queries, k, discount(k, kind)) * (_per_query(_in_group(group, queries), queries) > 0)
+        return _shown(queries, k, discount(k, kind)) * (per_query(_in_group(group, queries), queries) > 0)
 
     return Metric(
         f"exposure({group})",
@@ -228,23 +212,13 @@ def _exposure(group: str, gain: Gain, kind: Discount) -> Metric:
     )
 
 
-def _disparity(name: str, normalized: bool, between_groups: bool = False) -> Callable[[Gain, Discount], Disparity]:
-    return lambda gain, kind: Disparity(name, gain, kind, normalized, between_groups)
+def meant(name: str, known: Iterable[str]) -> str:
+    """The metric that was probably meant, as the end of a message; nothing where none is close."""
+    from difflib import get_close_matches
 
-
-PLAIN: dict[str, Callable[[Gain, Discount], Metric | Disparity]] = {
-    "ndcg": _ndcg,
-    "dcg": _dcg,
-    "precision": _precision,
-    "recall": _recall,
-    "kept": _kept,
-    "clicks": _clicks,
-    "normalized_disparity": _disparity("normalized_disparity", normalized=True),
-    "disparity": _disparity("disparity", normalized=False),
-    "group_disparity": _disparity("group_disparity", normalized=True, between_groups=True),
-}
-WITH_ARGUMENT: dict[str, Callable[[str, Gain, Discount], Metric]] = {"value": _value, "exposure": _exposure}
-NAMES = (*PLAIN, "value(COLUMN)", "exposure(GROUP)")
+    by_stem = {metric.split("(")[0]: metric for metric in known}
+    close = get_close_matches(name.split("(")[0].lower(), by_stem, 1, 0.5)
+    return f"; did you mean {by_stem[close[0]]}?" if close else ""
 
 
 def metric(name: str, *, gain: Gain = "exponential", discount: Discount = "log2") -> Metric | Disparity:
@@ -260,26 +234,16 @@ def metric(name: str, *, gain: Gain = "exponential", discount: Discount = "log2"
         >>> metric("exposure(new)").title
         "share of exposure of 'new'"
     """
-    settings = tuple(
-        (setting, described(chosen))
-        for setting, chosen, usual in (("gain", gain, "exponential"), ("discount", discount, "log2"))
-        if chosen != usual
-    )
-    parsed = re.fullmatch(r"(\w+)\(\s*([^()]+?)\s*\)", name.strip())
-    if parsed and parsed[1].lower() in WITH_ARGUMENT:
-        made: Metric | Disparity = WITH_ARGUMENT[parsed[1].lower()](parsed[2], gain, discount)
-    elif name.strip().lower() in PLAIN:
-        made = PLAIN[name.strip().lower()](gain, discount)
+    parsed = re.fullmatch(r"(value|exposure)\(\s*([^()]+?)\s*\)", name.strip(), re.IGNORECASE)
+    if parsed is None:
+        made = _plain(name.strip().lower(), gain, discount)
     else:
-        from difflib import get_close_matches
-
-        known = [known.split("(")[0] for known in NAMES]
-        close = get_close_matches(name.split("(")[0].lower(), known, 1, 0.5)
-        meant = f"; did you mean {NAMES[known.index(close[0])]}?" if close else ""
-        raise PromiseError(f"unknown metric {name!r}; expected one of {', '.join(NAMES)}{meant}")
-    object.__setattr__(made, "settings", settings)
-    object.__setattr__(made, "gain", gain)
-    return made
+        made = _value(parsed[2], discount) if parsed[1].lower() == "value" else _exposure(parsed[2], gain, discount)
+    if made is None:
+        raise PromiseError(f"unknown metric {name!r}; expected one of {', '.join(NAMES)}{meant(name, NAMES)}")
+    chosen = (("gain", gain, "exponential"), ("discount", discount, "log2"))
+    settings = tuple((setting, described(given)) for setting, given, usual in chosen if given != usual)
+    return replace(made, gain=gain, settings=settings)
 
 
 def measures(

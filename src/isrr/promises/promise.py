@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import PromiseError
-from isrr.gains import Discount, EmptyQuery, Gain, empty_value
+from isrr.gains import Discount, EmptyQuery, Gain, empty_value, is_length
 from isrr.metrics.disparity import Disparity
 from isrr.metrics.measure import Measure
-from isrr.metrics.metric import NAMES, Metric
+from isrr.metrics.metric import NAMES, Metric, meant
 from isrr.metrics.metric import metric as named_metric
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk import size
@@ -161,7 +161,7 @@ class Promise:
         try:
             about = own.get(name) or named_metric(name, gain=gain, discount=discount)
         except PromiseError:
-            raise PromiseError(_unknown(name, own)) from None
+            raise PromiseError(f"{name!r} cannot be promised{meant(name, (*NAMES, *own))}; {_examples()}") from None
         if found["of"] and found["of"].lower() not in REFERENCES:
             raise PromiseError(f"{text!r}: expected 'of deterministic' or 'of merit', got 'of {found['of']}'")
         target, at_least = float(found["number"]), found["relation"] in (">=", "≥")
@@ -172,8 +172,8 @@ class Promise:
             share = text.replace(found["number"], f"{100 * target:g}%", 1) if target <= 1 else f"{found['number']}%"
             raise PromiseError(f"{text!r}: a share is written with a percent sign; did you mean {share!r}?")
         if found["percent"] and not found["of"] and about.kind != "share":
-            meant = f"{name}@{k} {found['relation']} {found['number']}% of deterministic"
-            raise PromiseError(f"{text!r}: percent of what? Write {meant!r}, or {target / 100:g} for a value")
+            share = f"{name}@{k} {found['relation']} {found['number']}% of deterministic"
+            raise PromiseError(f"{text!r}: percent of what? Write {share!r}, or {target / 100:g} for a value")
         if found["percent"]:
             target /= 100
         if found["bound"]:
@@ -272,30 +272,23 @@ class Promise:
         """The risk to certify: the promise holds exactly when the mean loss is at most this."""
         return float(self.loss_at(self.target)[3])
 
-    def tested_alpha(self, stretch: float = 1.0) -> float:
-        """The level that is tested: alpha less what the evaluation may be off by."""
-        return float(self.tested_alpha_at(self.target, stretch))
-
-    def tested_alpha_at(self, target: Level, stretch: Level = 1.0) -> Level:
-        """The level that is tested at a target."""
-        return self.loss_at(target)[3] - INEXACTNESS * stretch
+    def tested_alpha(self, stretch: Level = 1.0, target: Level | None = None) -> FloatArray:
+        """The level that is tested, at the promised target or at others: alpha less what values may be off by."""
+        return np.asarray(self.loss_at(self.target if target is None else target)[3] - INEXACTNESS * stretch)
 
     def prior_deviation(self, stretch: Level = 1.0) -> Level:
         """A guess of the losses' deviation that knows nothing of the data; paired losses vary less."""
         return (0.05 if self.of == "deterministic" else 0.25) * stretch
 
-    def stretch(self, floor: float) -> float:
-        """`stretch_at` the promised target."""
-        return float(self.stretch_at(self.target, floor))
-
-    def stretch_at(self, target: Level, floor: Level) -> FloatArray:
+    def stretch(self, floor: Level, target: Level | None = None) -> FloatArray:
         """By how much losses may be stretched around alpha and stay at most 1, where every query keeps a floor.
 
         With v ≥ floor · r the paired difference share · r − v is at most share − floor times the largest value; without
-        a floor it could be share times that.
+        a floor it could be share times that. It is the promised share, unless another target is given.
         """
-        above, matters = np.subtract(target, floor), np.logical_and(np.less(0, floor), np.less(floor, target))
-        return np.where(matters, target / np.where(matters, above + INEXACTNESS, 1.0), 1.0)
+        share = self.target if target is None else target
+        above, matters = np.subtract(share, floor), np.logical_and(np.less(0, floor), np.less(floor, share))
+        return np.where(matters, share / np.where(matters, above + INEXACTNESS, 1.0), 1.0)
 
     @property
     def can_be_floored(self) -> bool:
@@ -344,9 +337,9 @@ class Promise:
         self, losses: FloatArray, delta: float, power: float = size.POWER, floor: float = 0.0
     ) -> int | None:
         """Queries to test on that certify a configuration with losses like these, (n_queries,); None when none do."""
-        stretch = self.stretch(floor) if self.can_be_floored else 1.0
+        stretch = float(self.stretch(floor)) if self.can_be_floored else 1.0
         stretched = self.alpha + (losses - self.alpha) * stretch
-        alpha, prior = self.tested_alpha(stretch), float(self.prior_deviation(stretch))
+        alpha, prior = float(self.tested_alpha(stretch)), float(self.prior_deviation(stretch))
         return size.simulated(stretched, alpha, delta, prior, power, paired=self.of is not None)
 
     def reference(self, queries: Queries, deterministic: FloatArray) -> FloatArray:
@@ -469,6 +462,11 @@ def promises(given: "str | Promise | Sequence[str | Promise]") -> tuple[Promise,
     return tuple(Promise.parse(p) if isinstance(p, str) else p for p in several)
 
 
+def columns_of(several: Iterable[Promise]) -> tuple[str, ...]:
+    """Columns that promises read, beside query, item and score."""
+    return tuple(dict.fromkeys(column for promise in several for column in promise.columns))
+
+
 def objectives(several: Sequence[Promise], *, judged: bool = True) -> tuple[Measure, Measure]:
     """The utility and the disparity that are reported, and weighed against each other, beside some promises.
 
@@ -500,19 +498,10 @@ def _examples() -> str:
     return "promises look like this: " + "; ".join(EXAMPLES.values())
 
 
-def _unknown(name: str, own: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    known = {known.split("(")[0]: known for known in (*NAMES, *own)}
-    close = get_close_matches(name.split("(")[0].lower(), known, 1, 0.5)
-    meant = f"; did you mean {known[close[0]]}?" if close else ""
-    return f"{name!r} cannot be promised{meant}; {_examples()}"
-
-
 def _check(promise: Promise) -> None:
     """Refuse what cannot be tested, and say what would."""
     name = promise.metric.name
-    if isinstance(promise.k, bool) or not isinstance(promise.k, int | np.integer) or promise.k < 1:
+    if not is_length(promise.k):
         raise PromiseError(f"{name}@{promise.k}: expected a whole number of places k ≥ 1")
     object.__setattr__(promise, "k", int(promise.k))
     if (promise.at_least is None) == (promise.at_most is None):

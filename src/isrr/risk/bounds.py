@@ -17,32 +17,24 @@ from numpy.typing import ArrayLike
 from isrr.risk import pvalues
 from isrr.risk.lattice import SMALLEST, FloatArray, smallest_yes
 
-PValue = Callable[[FloatArray, int, FloatArray], FloatArray]
 
-
-def hoeffding(mean_loss: ArrayLike, n_queries: int, delta: float) -> FloatArray:
-    """The root of `pvalues.hoeffding` = delta.
+def root(
+    pvalue: Callable[[FloatArray, int, FloatArray], FloatArray], mean_loss: ArrayLike, n_queries: int, delta: float
+) -> FloatArray:
+    """The smallest alpha at which a p-value that sees the mean alone is at most delta: it falls from 1 at the mean.
 
     Example:
-        >>> hoeffding(np.array([0.0, 0.25, 1.0]), n_queries=1000, delta=0.05).round(4)
+        >>> root(pvalues.hoeffding, np.array([0.0, 0.25, 1.0]), n_queries=1000, delta=0.05).round(4)
         array([0.003 , 0.2845, 1.    ])
     """
-    return _invert(pvalues.hoeffding, mean_loss, n_queries, delta)
-
-
-def bentkus(mean_loss: ArrayLike, n_queries: int, delta: float) -> FloatArray:
-    """The root of `pvalues.bentkus` = delta."""
-    return _invert(pvalues.bentkus, mean_loss, n_queries, delta)
-
-
-def hoeffding_bentkus(mean_loss: ArrayLike, n_queries: int, delta: float) -> FloatArray:
-    """The root of `pvalues.hoeffding_bentkus` = delta."""
-    return _invert(pvalues.hoeffding_bentkus, mean_loss, n_queries, delta)
-
-
-def hb_plus(mean_loss: ArrayLike, n_queries: int, delta: float) -> FloatArray:
-    """The root of `pvalues.hb_plus` = delta."""
-    return _invert(pvalues.hb_plus, mean_loss, n_queries, delta)
+    mean = np.clip(np.atleast_1d(np.asarray(mean_loss, np.float64)), 0.0, 1.0)
+    largest = np.nextafter(1.0, 0.0)
+    return smallest_yes(
+        lambda alpha: pvalue(mean, n_queries, np.minimum(alpha, largest)) <= delta,
+        np.maximum(mean, 2.0**-60),
+        1.0,
+        mean.size,
+    )
 
 
 def dkwm(mean_loss: ArrayLike, n_queries: int, delta: float, loss_span: float = 1.0) -> FloatArray:
@@ -84,23 +76,10 @@ def normal_approximation(mean_loss: ArrayLike, variance: ArrayLike, n_queries: i
     return _at_most_one(mean - scipy.special.ndtri(delta) * np.sqrt(np.asarray(variance, np.float64) / n_queries))
 
 
-def wsr(losses: FloatArray, delta: float, tuned_delta: float | None = None) -> FloatArray:
-    """The root of `pvalues.wsr` = delta; bets are tuned for `tuned_delta`, which is delta unless told."""
-    tuned = delta if tuned_delta is None else tuned_delta
-    return smallest_yes(lambda alpha: pvalues.wsr(losses, alpha, tuned) <= delta, SMALLEST, 1.0, losses.shape[1])
+def wsr(losses: FloatArray, delta: float, tuned_delta: float) -> FloatArray:
+    """The root of `pvalues.wsr` = delta, with bets tuned for `tuned_delta`."""
+    return smallest_yes(lambda alpha: pvalues.wsr(losses, alpha, tuned_delta) <= delta, SMALLEST, 1.0, losses.shape[1])
 
 
 def _at_most_one(bound: FloatArray) -> FloatArray:
     return np.minimum(bound, 1.0)
-
-
-def _invert(pvalue: PValue, mean_loss: ArrayLike, n_queries: int, delta: float) -> FloatArray:
-    """The smallest alpha with p ≤ delta: p-values fall as alpha rises, from 1 at the mean."""
-    mean = np.clip(np.atleast_1d(np.asarray(mean_loss, np.float64)), 0.0, 1.0)
-    largest = np.nextafter(1.0, 0.0)
-    return smallest_yes(
-        lambda alpha: pvalue(mean, n_queries, np.minimum(alpha, largest)) <= delta,
-        np.maximum(mean, 2.0**-60),
-        1.0,
-        mean.size,
-    )

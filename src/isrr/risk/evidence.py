@@ -6,179 +6,129 @@ hoeffding, bentkus, hoeffding_bentkus, hb_plus, dkwm, empirical_bernstein, wsr
 normal_approximation  asymptotic: not valid for any given number of queries
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from isrr.errors import PromiseError
 from isrr.risk import betting, bounds, mixture, pvalues, vb
-from isrr.risk.lattice import BoolArray, FloatArray
-from isrr.risk.losses import check_losses
+from isrr.risk.lattice import SIGNIFICANT_BITS, BoolArray, FloatArray
 
+HEARS_NEGATIVE = ("betting", "mixture", "wsr")  # the others raise losses below 0 to 0, which only makes them stricter
 NAMES = (
-    "bentkus",
-    "betting",
-    "dkwm",
-    "empirical_bernstein",
-    "hb_plus",
-    "hoeffding",
-    "hoeffding_bentkus",
-    "mixture",
-    "normal_approximation",
-    "vb",
-    "wsr",
-)
-
+    "bentkus", "betting", "dkwm", "empirical_bernstein", "hb_plus", "hoeffding", "hoeffding_bentkus", "mixture",
+    "normal_approximation", "vb", "wsr",
+)  # fmt: skip
 ROUGH_BITS = 14  # bounds that are only looked at have four digits
-AtAlpha = Callable[[FloatArray, FloatArray], FloatArray]  # losses and alpha → one number a configuration
-AtLevel = Callable[[FloatArray, float], FloatArray]  # the same for a level
-
-
-class Evidence(Protocol):
-    """A way to test "the risk is at least alpha" from losses of shape (n_queries, n_grid), none above 1."""
-
-    @property
-    def name(self) -> str:
-        """What a certificate calls it."""
-
-    @property
-    def needs_unit_interval(self) -> bool:
-        """Whether losses below 0 are raised to 0 first, which only makes the test stricter."""
-
-    def pvalue(self, losses: ArrayLike, alpha: ArrayLike) -> FloatArray:
-        """One p-value a configuration, (n_grid,); alpha is one or one a configuration."""
-
-    def certifies(self, losses: ArrayLike, alpha: ArrayLike, delta: float) -> BoolArray:
-        """Whether p ≤ delta, (n_grid,); often quicker to answer than what p is."""
-
-    def upper_bound(self, losses: ArrayLike, delta: float, *, rough: bool = False) -> FloatArray:
-        """One bound a configuration, (n_grid,): the risk is below it with probability at least 1 − delta.
-
-        A rough one is rounded up to four digits where that is sooner found.
-        """
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class _Checked:
-    """Evidence that looks at its input before it tests."""
+class Evidence:
+    """A way to test "the risk is at least alpha" from losses of shape (n_queries, n_grid), none above 1.
 
-    name: str
-    test: AtAlpha
-    bound: AtLevel
-    needs_unit_interval: bool = True
-    decision: Callable[[FloatArray, FloatArray, float], BoolArray] | None = None
-    rough_bound: AtLevel | None = None
-
-    def certifies(self, losses: ArrayLike, alpha: ArrayLike, delta: float) -> BoolArray:
-        if self.decision is None:
-            return self.pvalue(losses, alpha) <= delta
-        check_alpha(alpha)
-        check_delta(delta)
-        return self.decision(self._prepared(losses), np.asarray(alpha, np.float64), float(delta))
-
-    def pvalue(self, losses: ArrayLike, alpha: ArrayLike) -> FloatArray:
-        check_alpha(alpha)
-        return self.test(self._prepared(losses), np.asarray(alpha, np.float64))
-
-    def upper_bound(self, losses: ArrayLike, delta: float, *, rough: bool = False) -> FloatArray:
-        check_delta(delta)
-        bound = self.rough_bound if rough and self.rough_bound is not None else self.bound
-        return bound(self._prepared(losses), float(delta))
-
-    def _prepared(self, losses: ArrayLike) -> FloatArray:
-        checked = check_losses(losses)
-        if self.needs_unit_interval and not (checked.min() >= 0 and checked.max() <= 1):
-            return np.clip(checked, 0.0, 1.0)
-        return checked
-
-
-def evidence(
-    name: str,
-    *,
-    delta: float = 0.05,
-    prior_deviation: ArrayLike = betting.PRIOR_DEVIATION,
-    loss_span: float = 1.0,
-) -> Evidence:
-    """The evidence of that name.
-
-    Args:
+    Attributes:
         name: One of `NAMES`.
         delta: Level that mixture, vb and wsr tune their bets for; their p-values are valid at every level.
-        prior_deviation: Betting's guess of the losses' deviation, one or one a configuration, fixed without the
+        prior_deviation: Betting's guess of the losses' deviation, one or one per configuration, fixed without the
             calibration losses.
-        loss_span: DKWM's largest minus smallest loss value.
 
     Example:
         >>> losses = np.random.default_rng(7).beta(2, 6, size=(400, 2))
-        >>> evidence("betting").pvalue(losses, alpha=0.3) <= 0.05
+        >>> Evidence("betting").pvalue(losses, alpha=0.3) <= 0.05
         array([ True,  True])
     """
-    check_delta(delta)
-    if not np.all(np.asarray(prior_deviation) > 0):
-        raise PromiseError(f"prior_deviation must be positive, got {prior_deviation!r}")
-    match name:
-        case "betting":
-            return _Checked(
-                name,
-                lambda losses, alpha: betting.pvalue(losses, alpha, prior_deviation),
-                lambda losses, level: betting.upper_bound(losses, level, prior_deviation),
-                needs_unit_interval=False,
-                decision=lambda losses, alpha, level: betting.certifies(losses, alpha, level, prior_deviation),
-                rough_bound=lambda losses, level: betting.upper_bound(losses, level, prior_deviation, ROUGH_BITS),
-            )
-        case "mixture":
-            return _Checked(
-                name,
-                lambda losses, alpha: mixture.Summary.of(losses, delta).pvalue(alpha),
-                lambda losses, level: mixture.Summary.of(losses, delta).upper_bound(level),
-                needs_unit_interval=False,
-            )
-        case "wsr":
-            return _Checked(
-                name,
-                lambda losses, alpha: pvalues.wsr(losses, alpha, delta),
-                lambda losses, level: bounds.wsr(losses, level, delta),
-                needs_unit_interval=False,
-            )
-        case "vb":
-            return _Checked(
-                name,
-                lambda losses, alpha: vb.pvalue(losses, alpha, delta),
-                lambda losses, level: vb.upper_bound(losses, level, delta),
-                rough_bound=lambda losses, level: vb.upper_bound(losses, level, delta, ROUGH_BITS),
-            )
-        case "dkwm":
-            return _Checked(
-                name,
-                lambda losses, alpha: pvalues.dkwm(losses.mean(axis=0), len(losses), alpha, loss_span),
-                lambda losses, level: bounds.dkwm(losses.mean(axis=0), len(losses), level, loss_span),
-            )
-        case "hoeffding" | "bentkus" | "hoeffding_bentkus" | "hb_plus":
-            test, bound = getattr(pvalues, name), getattr(bounds, name)
-            return _Checked(
-                name,
-                lambda losses, alpha: test(losses.mean(axis=0), len(losses), alpha),
-                lambda losses, level: bound(losses.mean(axis=0), len(losses), level),
-            )
-        case "empirical_bernstein" | "normal_approximation":
-            test, bound = getattr(pvalues, name), getattr(bounds, name)
-            return _Checked(
-                name,
-                lambda losses, alpha: test(*_mean_and_variance(losses), len(losses), alpha),
-                lambda losses, level: bound(*_mean_and_variance(losses), len(losses), level),
-            )
-    raise PromiseError(f"unknown evidence {name!r}; expected one of {', '.join(NAMES)}")
+
+    name: str
+    delta: float = 0.05
+    prior_deviation: ArrayLike = betting.PRIOR_DEVIATION
+
+    def __post_init__(self) -> None:
+        if self.name not in NAMES:
+            raise PromiseError(f"unknown evidence {self.name!r}; expected one of {', '.join(NAMES)}")
+        check_delta(self.delta)
+        if not np.all(np.asarray(self.prior_deviation) > 0):
+            raise PromiseError(f"prior_deviation must be positive, got {self.prior_deviation!r}")
+
+    def certifies(self, losses: ArrayLike, alpha: ArrayLike, delta: float) -> BoolArray:
+        """Whether p ≤ delta, (n_grid,); betting answers that sooner than what p is."""
+        if self.name != "betting":
+            return self.pvalue(losses, alpha) <= delta
+        check_delta(delta)
+        return betting.certifies(self._prepared(losses), _checked_alpha(alpha), float(delta), self.prior_deviation)
+
+    def pvalue(self, losses: ArrayLike, alpha: ArrayLike) -> FloatArray:
+        """One p-value per configuration, (n_grid,); alpha is one for all or one for each."""
+        level, found = _checked_alpha(alpha), self._prepared(losses)
+        match self.name:
+            case "betting":
+                return betting.pvalue(found, level, self.prior_deviation)
+            case "mixture":
+                return mixture.Summary.of(found, self.delta).pvalue(level)
+            case "vb":
+                return vb.pvalue(found, level, self.delta)
+            case "wsr":
+                return pvalues.wsr(found, level, self.delta)
+        of_moments: FloatArray = getattr(pvalues, self.name)(*self._moments(found), len(found), level)
+        return of_moments
+
+    def upper_bound(self, losses: ArrayLike, delta: float, *, rough: bool = False) -> FloatArray:
+        """One bound per configuration, (n_grid,): the risk is below it with probability at least 1 − delta.
+
+        A rough one is rounded up to four digits where it is found sooner that way.
+        """
+        check_delta(delta)
+        found, level = self._prepared(losses), float(delta)
+        match self.name:
+            case "betting":
+                bits = ROUGH_BITS if rough else SIGNIFICANT_BITS
+                return betting.upper_bound(found, level, self.prior_deviation, bits)
+            case "mixture":
+                return mixture.Summary.of(found, self.delta).upper_bound(level)
+            case "vb":
+                return vb.upper_bound(found, level, self.delta, ROUGH_BITS if rough else vb.BITS)
+            case "wsr":
+                return bounds.wsr(found, level, self.delta)
+            case "dkwm" | "empirical_bernstein" | "normal_approximation":
+                of_moments: FloatArray = getattr(bounds, self.name)(*self._moments(found), len(found), level)
+                return of_moments
+        return bounds.root(getattr(pvalues, self.name), found.mean(axis=0), len(found), level)
+
+    def _moments(self, losses: FloatArray) -> tuple[FloatArray, ...]:
+        """Mean, and where it is asked for the unbiased variance, over queries; the variance of one query is 0."""
+        mean = losses.mean(axis=0)
+        if self.name not in ("empirical_bernstein", "normal_approximation"):
+            return (mean,)
+        return mean, ((losses - mean) ** 2).sum(axis=0) / max(len(losses) - 1, 1)
+
+    def _prepared(self, losses: ArrayLike) -> FloatArray:
+        checked = check_losses(losses)
+        if self.name in HEARS_NEGATIVE or (checked.min() >= 0 and checked.max() <= 1):
+            return checked
+        return np.clip(checked, 0.0, 1.0)
 
 
-def check_alpha(alpha: ArrayLike) -> None:
-    """Refuse a risk level outside (0, 1)."""
-    if not np.all((np.asarray(alpha) > 0) & (np.asarray(alpha) < 1)):
+def check_losses(losses: ArrayLike) -> FloatArray:
+    """Losses as a contiguous float matrix, or a refusal that says where the first bad one is."""
+    matrix = np.ascontiguousarray(losses, np.float64)
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise PromiseError(f"losses must have shape (n_queries, n_grid), none of them 0, got {matrix.shape}")
+    if not (matrix.max() <= 1 + ROUNDING and matrix.min() > -np.inf):
+        query, point = np.argwhere(~((matrix <= 1 + ROUNDING) & (matrix > -np.inf)))[0]
+        value = matrix[query, point]
+        slip = "drop skipped queries first" if np.isnan(value) else "divide by the largest possible loss"
+        raise PromiseError(f"losses must be at most 1, got {value} at query {query}, configuration {point}; {slip}")
+    return matrix
+
+
+def _checked_alpha(alpha: ArrayLike) -> FloatArray:
+    level = np.asarray(alpha, np.float64)
+    if not np.all((level > 0) & (level < 1)):
         raise PromiseError(
             f"alpha must lie in (0, 1), got {alpha!r}; it is the tolerated risk (1 − target), not the target"
         )
+    return level
 
 
 def check_delta(delta: float) -> None:
@@ -187,9 +137,3 @@ def check_delta(delta: float) -> None:
         raise PromiseError(
             f"delta must lie in (0, 1), got {delta}; it is the tolerated chance of error (1 − confidence)"
         )
-
-
-def _mean_and_variance(losses: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean and unbiased variance over queries; the variance of one query is 0."""
-    mean = losses.mean(axis=0)
-    return mean, ((losses - mean) ** 2).sum(axis=0) / max(len(losses) - 1, 1)

@@ -35,24 +35,6 @@ def whole_numbers(values: FloatArray) -> WholeNumberArray:
     return exact
 
 
-def whole_sums(
-    values: FloatArray, scale: float, rounded: Callable[[FloatArray], FloatArray] = np.rint
-) -> tuple[int, ...]:
-    """Sums over rows in units of 1/scale, each value rounded to a whole number first: the same in any order.
-
-    Example:
-        >>> whole_sums(np.array([[0.25, 1e20], [0.5, 1e20]]), scale=4)
-        (3, 800000000000000000000)
-    """
-    sums = [0] * values.shape[1]
-    for start in range(0, len(values), 4096):
-        part = rounded(values[start : start + 4096] * scale)
-        fits = np.abs(part).max(initial=0.0) < 2.0**62 / 4096
-        whole = part.astype(np.int64) if fits else whole_numbers(part)
-        sums = [total + int(value) for total, value in zip(sums, whole.sum(axis=0), strict=True)]
-    return tuple(sums)
-
-
 def coarsen(value: ArrayLike, significant_bits: int = SIGNIFICANT_BITS) -> FloatArray:
     """The largest lattice point not above each value, for values ≥ 0.
 

@@ -10,8 +10,7 @@ Paper: section 3.3 (where each configuration is tested alone: `pointwise`).
 import numpy as np
 from numpy.typing import ArrayLike
 
-from isrr.errors import PromiseError
-from isrr.risk.lattice import BoolArray, FloatArray, IntArray
+from isrr.risk.lattice import IntArray
 
 
 def fixed_sequence(pvalues: ArrayLike, delta: float) -> IntArray:
@@ -67,46 +66,4 @@ def pointwise(pvalues: ArrayLike, delta: float) -> IntArray:
     return np.flatnonzero(np.asarray(pvalues) <= delta)
 
 
-SELECTIONS = {
-    "fixed_sequence": fixed_sequence,
-    "holm": holm,
-    "bonferroni": bonferroni,
-    "pointwise": pointwise,
-}
-
-
-def split_mask(keys: ArrayLike, share: float) -> BoolArray:
-    """Which queries learn the order of a sequence; the others test it. Shape (n_queries,).
-
-    The round(share·n) queries of smallest key learn: how many depends on n alone, and which ones on the keys,
-    hashes of the query ids, whatever the order they come in.
-
-    Example:
-        >>> split_mask([31, 4, 15, 92, 65], share=0.4)
-        array([False,  True,  True, False, False])
-    """
-    if not 0 < share < 1:
-        raise PromiseError(f"share must lie in (0, 1), got {share}; it is the part of the queries that learns")
-    key = np.asarray(keys)
-    order = np.argsort(key, kind="stable")
-    if np.any(key[order][1:] == key[order][:-1]):
-        raise PromiseError(
-            "two queries share a key; expected distinct keys; average the losses of repeated queries first"
-        )
-    learns = np.zeros(key.size, np.bool_)
-    learns[order[: round(share * key.size)]] = True
-    return learns
-
-
-def majorant(risk: ArrayLike) -> FloatArray:
-    """The monotone majorant R̃(λ) = max over t ≥ λ of R(t), thresholds rising along the last axis.
-
-    Larger thresholds admit fewer items and should be safer. Where the measured risk says otherwise, R̃
-    counts the worst of the safer side. (The paper prints t ≤ λ.)
-
-    Example:
-        >>> majorant([0.5, 0.3, 0.4, 0.1])
-        array([0.5, 0.4, 0.4, 0.1])
-    """
-    risks = np.asarray(risk, np.float64)
-    return np.flip(np.maximum.accumulate(np.flip(risks, -1), axis=-1), -1)
+SELECTIONS = {"fixed_sequence": fixed_sequence, "holm": holm, "bonferroni": bonferroni, "pointwise": pointwise}

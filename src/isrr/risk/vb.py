@@ -8,7 +8,7 @@
 B₂ is Bentkus' (2004) bound for sums of variables at most α above their mean with variance s², C Shevtsova's
 (2013) constants. Better than `isrr.risk.mixture` from about 500 queries on. Losses must lie in [0, 1]:
 negative ones are raised to 0, which only makes the test stricter. The sums depend on alpha; they are
-integers in units of 2⁻⁴⁰, rounded against certifying, so that shards add up exactly in any order.
+integers in units of 2⁻⁴⁰, rounded against certifying, so that they add up exactly in any order.
 """
 
 from dataclasses import dataclass
@@ -19,25 +19,23 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from isrr.errors import MergeError
 from isrr.risk import mixture
 from isrr.risk._kernels import SUM_SCALE
 from isrr.risk.binomial import lower_moments
 from isrr.risk.lattice import BoolArray, FloatArray, WholeNumberArray, coarsen, smallest_yes, whole_numbers
-from isrr.risk.losses import check_losses
 
 _BLOCK = 4096
 _STEP = 1.03
-_BITS = 20
+BITS = 20
 _AROUND = np.array([[-1.0], [0.0], [1.0]])
 
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """What a shard has to say about "the risk is at least alpha". Shards are joined by `+`, in any order.
+    """What losses have to say about "the risk is at least alpha".
 
     Attributes:
-        alpha: Risk level tested, one a configuration, (n_grid,); rounded down to 20 significant bits, the
+        alpha: Risk level tested, one per configuration, (n_grid,); rounded down to 20 significant bits, the
             lattice of `upper_bound`, so that p ≤ delta ⇔ bound ≤ alpha.
         loss_sums: Σ X in units of 2⁻⁴⁰, each loss rounded up, as Python integers, (n_grid,).
         squares: The mixture's summary of ((X − α)/m)², at level delta/10.
@@ -48,26 +46,23 @@ class Summary:
     squares: mixture.Summary
 
     @classmethod
-    def of(cls, losses: FloatArray, alpha: ArrayLike, delta: float, planned_queries: int | None = None) -> Self:
+    def of(cls, losses: FloatArray, alpha: ArrayLike, delta: float) -> Self:
         """Sum up losses, shape (n_queries, n_grid), rows in any order.
 
         Args:
             losses: At most 1 each, but for rounding; negative ones count as 0.
-            alpha: Risk level to test, one or one a configuration.
+            alpha: Risk level to test, one or one per configuration.
             delta: Level the sums are tuned for: p-values are never below delta/10.
-            planned_queries: Number of queries of all shards together, when this is one of several.
         """
         n_queries, n_grid = losses.shape
-        planned = n_queries if planned_queries is None else planned_queries
         level = np.array(np.broadcast_to(tested_level(alpha), n_grid))
-        total = np.zeros(n_grid, object)
-        squares = mixture.Summary.of(losses[:0], delta / 10, planned)
+        shares = mixture.bet_shares(n_queries, delta / 10)
+        total, logs = np.zeros(n_grid, object), mixture.log_sums(losses[:0], shares)
         for start in range(0, n_queries, _BLOCK):
-            block = np.clip(check_losses(losses[start : start + _BLOCK]), 0.0, 1.0)
+            block = np.clip(losses[start : start + _BLOCK], 0.0, 1.0)
             total += np.ceil(block * SUM_SCALE).astype(np.int64).sum(axis=0).astype(object)
-            distance = (block - level) / np.maximum(level, 1 - level)
-            squares += mixture.Summary.of(distance**2, delta / 10, planned)
-        return cls(level, total, squares)
+            logs += mixture.log_sums(((block - level) / np.maximum(level, 1 - level)) ** 2, shares)
+        return cls(level, total, mixture.Summary(n_queries, delta / 10, logs))
 
     @classmethod
     def of_powers(cls, powers: FloatArray, n_queries: int, alpha: FloatArray, delta: float) -> Self:
@@ -76,7 +71,7 @@ class Summary:
         Args:
             powers: Σ (X − α), Σ (X − α)², …, Σ (X − α)⁸, (n_grid, 8).
             n_queries: Number of queries summed up, all there are.
-            alpha: Risk level to test, one a configuration, as `tested_level` gives it, (n_grid,).
+            alpha: Risk level to test, one per configuration, as `tested_level` gives it, (n_grid,).
             delta: Level the sums are tuned for.
         """
         rounding = 4 * n_queries
@@ -84,22 +79,6 @@ class Summary:
         even = np.arange(2, powers.shape[1] + 1, 2)
         span = np.maximum(alpha, 1 - alpha)[:, None]
         return cls(alpha, total, mixture.Summary.of_powers(powers[:, even - 1] / span**even, n_queries, delta / 10))
-
-    def __add__(self, other: "Summary") -> "Summary":
-        if not np.array_equal(self.alpha, other.alpha):
-            raise MergeError(f"found summaries of different levels: alpha is {self.alpha} here, {other.alpha} there")
-        return Summary(self.alpha, self.loss_sums + other.loss_sums, self.squares + other.squares)
-
-    def mean_and_deviation(self) -> tuple[FloatArray, FloatArray]:
-        """Of the losses, (n_grid,) each."""
-        mean = self._mean()
-        span = np.maximum(self.alpha, 1 - self.alpha)
-        around_alpha = span**2 * self.squares.mean_and_deviation()[0]
-        return mean, np.sqrt(np.maximum(around_alpha - (mean - self.alpha) ** 2, 0.0))
-
-    def _mean(self) -> FloatArray:
-        mean: FloatArray = (self.loss_sums / (SUM_SCALE * self.squares.n_queries)).astype(float)
-        return mean
 
     def pvalue(self) -> FloatArray:
         """The p-value of the module's docstring, (n_grid,).
@@ -109,7 +88,7 @@ class Summary:
         """
         n, beta = self.squares.n_queries, self.squares.delta
         span = np.maximum(self.alpha, 1 - self.alpha)
-        mean = self._mean()
+        mean: FloatArray = (self.loss_sums / (SUM_SCALE * n)).astype(float)
         high = span * np.sqrt(self.squares.upper_bound(beta))
         bentkus, worst = np.zeros(mean.size), np.where(mean < self.alpha, 0.0, 1.0)
         rows = np.flatnonzero(mean < self.alpha)
@@ -127,7 +106,7 @@ class Summary:
 
 def tested_level(alpha: ArrayLike) -> FloatArray:
     """Alpha on the lattice that is tested, never above what was asked for."""
-    return coarsen(alpha, _BITS)
+    return coarsen(alpha, BITS)
 
 
 def pvalue(losses: FloatArray, alpha: ArrayLike, delta: float = 0.05) -> FloatArray:
@@ -142,18 +121,17 @@ def pvalue(losses: FloatArray, alpha: ArrayLike, delta: float = 0.05) -> FloatAr
 
 
 def upper_bound(
-    losses: FloatArray, delta: float, tuned_delta: float | None = None, significant_bits: int = _BITS
+    losses: FloatArray, delta: float, tuned_delta: float = 0.05, significant_bits: int = BITS
 ) -> FloatArray:
     """The smallest alpha with p ≤ delta; the sums are computed again for every alpha tried.
 
     It has six digits; with fewer significant bits it has fewer, is rounded up, and is found sooner.
     """
-    tuned = delta if tuned_delta is None else tuned_delta
 
     def certifies(alpha: FloatArray) -> BoolArray:
-        return Summary.of(losses, alpha, tuned).pvalue() <= delta
+        return Summary.of(losses, alpha, tuned_delta).pvalue() <= delta
 
-    low = np.clip(losses.mean(axis=0), 2.0**-30, 1 - 2.0**-_BITS)
+    low = np.clip(losses.mean(axis=0), 2.0**-30, 1 - 2.0**-BITS)
     return smallest_yes(certifies, low, 1.0, losses.shape[1], significant_bits)
 
 
