@@ -22,16 +22,21 @@ def service(certificate, tmp_path_factory):
     server.kill()
 
 
-@pytest.fixture(params=[1440, 390])
-def page(service, browser, request):
-    context = browser.new_context(viewport={"width": request.param, "height": 900})
-    tab = context.new_page()
-    tab.complaints = []
+@pytest.fixture(scope="module")
+def tab(browser):
+    """One tab for all tests: opening another takes the browser a second."""
+    tab = browser.new_page()
     tab.on("pageerror", lambda error: tab.complaints.append(str(error)))
+    return tab
+
+
+@pytest.fixture(params=[1440, 390])
+def page(service, tab, request):
+    tab.set_viewport_size({"width": request.param, "height": 900})
+    tab.complaints = []
     tab.goto(service[0].url)
     yield tab
     assert not tab.complaints
-    context.close()
 
 
 def unlocked(page):
