@@ -17,14 +17,18 @@ import pyarrow.parquet as pq
 LACKING = [name for name, there in (("pyspark", find_spec("pyspark")), ("java", shutil.which("java"))) if not there]
 MASTER = "local-cluster[2,1,1024]"
 DAEMON = """
+import gc
+
 import isrr
 from isrr.engines import rankings, spark
+from pyspark import worker
 from pyspark.daemon import manager
 
 queries = isrr.Queries.from_arrays(scores=[2.0, 1.0, 0.0], relevance=[0, 1, 2], query_ids=["a"] * 3)
 isrr.evaluate(queries, [isrr.GPLRanker()])
+gc.freeze()
 manager()
-"""  # what forks Python workers has everything loaded
+"""  # what forks Python workers has everything loaded, and none of it is looked through for garbage after each task
 LIGHT = (  # Java that starts fast and computes little
     "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -XX:+UnlockDiagnosticVMOptions "
     "-XX:-BytecodeVerificationRemote"
@@ -42,7 +46,7 @@ def session(folder):
     home = folder / "home"  # executors write to a folder in there
     home.mkdir()
     for part in Path(pyspark.__file__).parent.iterdir():
-        if part.name != "work":
+        if part.name not in ("work", "python"):  # the latter has PySpark in an archive, slow to import from
             (home / part.name).symlink_to(part)
     (folder / "modules").mkdir()
     (folder / "modules" / "loaded_daemon.py").write_text(DAEMON)
