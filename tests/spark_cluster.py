@@ -33,6 +33,10 @@ LIGHT = (  # Java that starts fast and computes little
     "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -XX:+UnlockDiagnosticVMOptions "
     "-XX:-BytecodeVerificationRemote"
 )
+INTERPRETED = {  # to interpret a plan for a few rows is less work than to compile it
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
 @contextmanager
@@ -62,13 +66,19 @@ def session(folder):
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
-        "spark.sql.codegen.wholeStage": "false",  # to interpret a plan for a few rows is less work than to compile it
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        **INTERPRETED,
     }
     with patch.dict(os.environ, here), pandas_unmentioned():
         started = SparkSession.builder.master(MASTER).config(map=settings).getOrCreate()
     yield started
     started.stop()
+
+
+def light_defaults(folder):
+    """The environment of a process whose own session is as light, by the administrator's defaults."""
+    settings = {"spark.driver.defaultJavaOptions": LIGHT, "spark.sql.shuffle.partitions": "2", **INTERPRETED}
+    (folder / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+    return {**os.environ, "SPARK_CONF_DIR": str(folder)}
 
 
 def wait_for(holds, seconds=120):
