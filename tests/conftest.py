@@ -1,5 +1,6 @@
 """What several tests share: queries, a browser, freshly compiled kernels."""
 
+import gc
 import shutil
 import signal
 from contextlib import suppress
@@ -46,6 +47,12 @@ def pytest_collection_modifyitems(items):
     items.sort(
         key=lambda item: min((rank[name] for name in LONGEST if str(item.path).endswith(name)), default=len(rank))
     )
+
+
+def pytest_collection_finish():
+    """What the imports left will live as long as the process: no need to look through it for garbage again."""
+    gc.collect()
+    gc.freeze()
 
 
 def drop_stale_kernels():

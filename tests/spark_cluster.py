@@ -17,18 +17,26 @@ import pyarrow.parquet as pq
 LACKING = [name for name, there in (("pyspark", find_spec("pyspark")), ("java", shutil.which("java"))) if not there]
 MASTER = "local-cluster[2,1,1024]"
 DAEMON = """
+import gc
+
 import isrr
 from isrr.engines import rankings, spark
+from pyspark import worker
 from pyspark.daemon import manager
 
 queries = isrr.Queries.from_arrays(scores=[2.0, 1.0, 0.0], relevance=[0, 1, 2], query_ids=["a"] * 3)
 isrr.evaluate(queries, [isrr.GPLRanker()])
+gc.freeze()
 manager()
-"""  # what forks Python workers has everything loaded
+"""  # what forks Python workers has everything loaded, and none of it is looked through for garbage after each task
 LIGHT = (  # Java that starts fast and computes little
     "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -XX:+UnlockDiagnosticVMOptions "
     "-XX:-BytecodeVerificationRemote"
 )
+INTERPRETED = {  # to interpret a plan for a few rows is less work than to compile it
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
 @contextmanager
@@ -42,7 +50,7 @@ def session(folder):
     home = folder / "home"  # executors write to a folder in there
     home.mkdir()
     for part in Path(pyspark.__file__).parent.iterdir():
-        if part.name != "work":
+        if part.name not in ("work", "python"):  # the latter has PySpark in an archive, slow to import from
             (home / part.name).symlink_to(part)
     (folder / "modules").mkdir()
     (folder / "modules" / "loaded_daemon.py").write_text(DAEMON)
@@ -58,13 +66,19 @@ def session(folder):
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
-        "spark.sql.codegen.wholeStage": "false",  # to interpret a plan for a few rows is less work than to compile it
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        **INTERPRETED,
     }
     with patch.dict(os.environ, here), pandas_unmentioned():
         started = SparkSession.builder.master(MASTER).config(map=settings).getOrCreate()
     yield started
     started.stop()
+
+
+def light_defaults(folder):
+    """The environment of a process whose own session is as light, by the administrator's defaults."""
+    settings = {"spark.driver.defaultJavaOptions": LIGHT, "spark.sql.shuffle.partitions": "2", **INTERPRETED}
+    (folder / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+    return {**os.environ, "SPARK_CONF_DIR": str(folder)}
 
 
 def wait_for(holds, seconds=120):

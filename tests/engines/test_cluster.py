@@ -56,7 +56,11 @@ def test_a_session_of_its_own_tells_of_bad_rows_in_one_line(tmp_path):
     files = broken(judged(600), tmp_path, nan_deep_inside)
     line = [sys.executable, "-m", "isrr", "calibrate", files, "-p", PROMISE, "-o", str(tmp_path / "no.json")]
     done = subprocess.run(
-        [*line, "--engine", "spark", "--master", "local[1]"], capture_output=True, text=True, timeout=600
+        [*line, "--engine", "spark", "--master", "local[1]"],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env=spark_cluster.light_defaults(tmp_path),
     )
     assert done.returncode == 2
     (said,) = [line for line in done.stderr.splitlines() if "incubator" not in line]

@@ -44,27 +44,31 @@ def made(queries, promise, **options):
     return outcome, explore(found), portray(found)
 
 
-@pytest.fixture
-def opened(browser, tmp_path):
-    """Opens a page from file:// and collects what it asks for and complains about."""
-    contexts = []
+@pytest.fixture(scope="module")
+def tab(browser):
+    """One tab for all pages: opening another takes the browser a second. It collects requests and complaints."""
+    tab = browser.new_page()
+    tab.on("request", lambda request: tab.asked.append(request.url))
+    tab.on("console", lambda message: tab.complaints.append(message.text))
+    tab.on("pageerror", lambda error: tab.complaints.append(str(error)))
+    return tab
 
-    def open_page(text, **options):
-        file = tmp_path / f"report-{len(contexts)}.html"
+
+@pytest.fixture
+def opened(tab, tmp_path):
+    """Opens a page from file:// and collects what it asks for and complains about."""
+
+    def open_page(text, width=1440, color_scheme="light"):
+        file = tmp_path / "report.html"
         file.write_text(text, "utf-8")
-        contexts.append(browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **options}))
-        tab = contexts[-1].new_page()
+        tab.set_viewport_size({"width": width, "height": 900})
+        tab.emulate_media(color_scheme=color_scheme)
         tab.asked, tab.complaints = [], []
-        tab.on("request", lambda request: tab.asked.append(request.url))
-        tab.on("console", lambda message: tab.complaints.append(message.text))
-        tab.on("pageerror", lambda error: tab.complaints.append(str(error)))
         tab.goto(file.as_uri())
         tab.asked = [url for url in tab.asked if url != file.as_uri() and not url.startswith("data:")]
         return tab
 
-    yield open_page
-    for context in contexts:
-        context.close()
+    return open_page
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +109,7 @@ def test_a_page_opens_without_a_request_or_a_complaint(which, opened, relative, 
     else:
         parts = {"relative": relative, "absolute": absolute, "certificate alone": relative[:1]}[which]
     for scheme, width in (("light", 1440), ("dark", 390)):
-        tab = opened(page(*parts), color_scheme=scheme, viewport={"width": width, "height": 844})
+        tab = opened(page(*parts), width, scheme)
         assert tab.asked == []
         assert tab.complaints == []
         assert tab.locator("svg[role=img]").count() >= (1 if which == "certificate alone" else 6)
@@ -168,9 +172,7 @@ def test_the_abstention_region_is_shown(opened, relative, absolute):
 
 def test_a_start_shows_who_is_seen_without_a_label(opened):
     outcome = start(judged(groups=("<b>new</b>", "known")), "ndcg@5 >= 90% of deterministic")
-    tab = opened(
-        report_start(outcome, judged(groups=("<b>new</b>", "known"))).html, viewport={"width": 390, "height": 844}
-    )
+    tab = opened(report_start(outcome, judged(groups=("<b>new</b>", "known"))).html, width=390)
     assert tab.asked == []
     assert tab.complaints == []
     assert tab.locator("svg[role=img]").count() == 2

@@ -22,16 +22,21 @@ def service(certificate, tmp_path_factory):
     server.kill()
 
 
-@pytest.fixture(params=[1440, 390])
-def page(service, browser, request):
-    context = browser.new_context(viewport={"width": request.param, "height": 900})
-    tab = context.new_page()
-    tab.complaints = []
+@pytest.fixture(scope="module")
+def tab(browser):
+    """One tab for all tests: opening another takes the browser a second."""
+    tab = browser.new_page()
     tab.on("pageerror", lambda error: tab.complaints.append(str(error)))
+    return tab
+
+
+@pytest.fixture(params=[1440, 390])
+def page(service, tab, request):
+    tab.set_viewport_size({"width": request.param, "height": 900})
+    tab.complaints = []
     tab.goto(service[0].url)
     yield tab
     assert not tab.complaints
-    context.close()
 
 
 def unlocked(page):
@@ -48,7 +53,7 @@ def drawn(page):
 
 
 def lists_counted(server):
-    text = httpx.get(f"{server.url}/metrics", headers=KEY).text
+    text = server.get("/metrics", headers=KEY).text
     kinds = ("isrr_lists_total", "isrr_lists_changed", "isrr_list_items_count", "isrr_score_bins")
     return [line for line in text.splitlines() if line.startswith(kinds)]
 
@@ -111,9 +116,8 @@ def test_a_preview_is_what_a_batch_would_serve(service):
     items = [{"id": n, "score": 1.0 - n / 9} for n in range(9)]
     asked = {"queries": [{"query_id": "q", "session": s, "items": items} for s in range(20)]}
     preview, served = (
-        httpx.post(f"{server.url}/{path}", json=asked, headers=KEY).json()["results"]
-        for path in ("preview", "rank/batch")
+        server.post(f"/{path}", asked, headers=KEY).json()["results"] for path in ("preview", "rank/batch")
     )
     assert {result["list_id"] for result in preview} == {"preview"}
     assert [{**result, "list_id": ""} for result in preview] == [{**result, "list_id": ""} for result in served]
-    assert httpx.post(f"{server.url}/preview", json=asked).status_code == 401
+    assert server.post("/preview", asked).status_code == 401
