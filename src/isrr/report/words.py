@@ -119,8 +119,8 @@ def sentences(texts: Iterable[str]) -> list[str]:
     """What an outcome says of itself, as sentences without marks of code.
 
     Example:
-        >>> sentences(["give `floor=0.9`"])
-        ['Give floor.']
+        >>> sentences(["pass `distinct=True`"])
+        ['Pass distinct.']
     """
     plain = [_ARGUMENT.sub(r"\1", text) for text in texts]
     return [f"{text[0].upper()}{text[1:]}." for text in plain]
