@@ -72,9 +72,11 @@ def rows(seconds: float = 10.0, turns: int = 3, other: str | None = None) -> lis
     columns = (("throughput", "requests/s"), ("p99 latency", "ms"), ("CPU time of the workers", "µs/request"))
     for name, url in beside.items():
         for column, (what, unit) in enumerate(columns):
-            mine, theirs = (median(turn[column] for turn in found[each]) for each in (ours, url))
+            empty = beside["an endpoint that does nothing"]
+            mine, theirs, floor = (median(turn[column] for turn in found[each]) for each in (ours, url, empty))
             what = f"/rank with log, {N_ITEMS} items, k = {K}, 2 workers: {what} beside {name}"
-            result.append({"what": what, "ours": mine, "baseline": theirs, "ratio": mine / theirs, "unit": unit})
+            row = {"what": what, "ours": mine, "baseline": theirs, "ratio": mine / theirs, "unit": unit}
+            result.append(row | {"floor": floor})
     raw = 16.0 * N_ITEMS  # an id and a score of eight bytes each
     what = f"log, bytes per list of {N_ITEMS} candidates, beside eight for each id and score"
     result.append({"what": what, "ours": size, "baseline": raw, "ratio": size / raw, "unit": "bytes"})

@@ -24,6 +24,8 @@ from isrr.data.ragged import lists_of
 from isrr.data.unjudged import Unjudged, settled
 from isrr.errors import DataError
 
+LAST_BITS = 22  # of a key: a table of all of them fits into the cache
+
 
 def joined(run: Pairs, qrels: Pairs | None, unjudged: Unjudged) -> Queries:
     """The queries that a run and its judgments share; without judgments, all of the run, unjudged.
@@ -146,8 +148,17 @@ def _keys(queries: IntArray, items: Any) -> NDArray[np.uint64]:
 def _first_equal(keys: NDArray[Any], others: NDArray[Any]) -> tuple[IntArray, IntArray]:
     """Where each key stands first among the others, −1 for nowhere; and the same of each of the others itself."""
     different, first, same = np.unique(others, return_index=True, return_inverse=True)
-    place = np.searchsorted(different, keys).clip(max=different.size - 1)
-    return np.where(different[place] == keys, first[place], -1), first[same]
+    found, known = np.full(keys.size, -1), np.zeros(1 << LAST_BITS, bool)
+    known[_last_bits(different)] = True
+    likely = np.flatnonzero(known[_last_bits(keys)])  # most keys differ from all others in their last bits already
+    place = np.searchsorted(different, keys[likely]).clip(max=different.size - 1)
+    equal = different[place] == keys[likely]
+    found[likely[equal]] = first[place[equal]]
+    return found, first[same]
+
+
+def _last_bits(keys: NDArray[Any]) -> IntArray:
+    return keys.astype(np.int64) & ((1 << LAST_BITS) - 1)
 
 
 def _refuse_two_grades(qrels: Pairs, first: IntArray) -> None:
