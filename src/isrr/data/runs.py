@@ -24,7 +24,8 @@ from isrr.data.ragged import lists_of
 from isrr.data.unjudged import Unjudged, settled
 from isrr.errors import DataError
 
-LAST_BITS = 22  # of a key: a table of all of them fits into the cache
+LAST_BITS = 24  # of a key: a table of all of them fits into the cache …
+BLOCK = 1 << 16  # … and so do so many keys
 
 
 def joined(run: Pairs, qrels: Pairs | None, unjudged: Unjudged) -> Queries:
@@ -150,7 +151,9 @@ def _first_equal(keys: NDArray[Any], others: NDArray[Any]) -> tuple[IntArray, In
     different, first, same = np.unique(others, return_index=True, return_inverse=True)
     found, known = np.full(keys.size, -1), np.zeros(1 << LAST_BITS, bool)
     known[_last_bits(different)] = True
-    likely = np.flatnonzero(known[_last_bits(keys)])  # most keys differ from all others in their last bits already
+    # Most keys differ from all others in their last bits already; block by block, nothing large is made to find them.
+    blocks = [keys[start : start + BLOCK] for start in range(0, keys.size, BLOCK)]
+    likely = np.concatenate([i * BLOCK + np.flatnonzero(known[_last_bits(block)]) for i, block in enumerate(blocks)])
     place = np.searchsorted(different, keys[likely]).clip(max=different.size - 1)
     equal = different[place] == keys[likely]
     found[likely[equal]] = first[place[equal]]
@@ -158,7 +161,7 @@ def _first_equal(keys: NDArray[Any], others: NDArray[Any]) -> tuple[IntArray, In
 
 
 def _last_bits(keys: NDArray[Any]) -> IntArray:
-    return keys.astype(np.int64) & ((1 << LAST_BITS) - 1)
+    return keys.view(np.int64) & ((1 << LAST_BITS) - 1)
 
 
 def _refuse_two_grades(qrels: Pairs, first: IntArray) -> None:

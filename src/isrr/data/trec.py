@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -55,28 +56,27 @@ def parse_trec(data: Bytes, what: What, name: str, n_threads: int = 1) -> Pairs:
         >>> parse_trec(np.frombuffer(b"q1 0 a 2\\nq1 0 b 0\\n", np.uint8), "qrels", "text").values
         array([2., 0.])
     """
-    syntax = SYNTAX[what]
+    syntax, ids = SYNTAX[what], pa.large_string()
+    reading = csv.ReadOptions(use_threads=False, block_size=BLOCK, column_names=["query", "item", "value"])
+    parsing = csv.ParseOptions(delimiter="\t", quote_char=False)
+    converting = csv.ConvertOptions(column_types={"query": ids, "item": ids, "value": pa.float64()}, null_values=[])
 
-    def picked(part: Range) -> Bytes:
+    def parsed(part: Range) -> Any:
         fields = np.empty(part.text.size, np.uint8)
         n_bytes = pick_fields(part.text, syntax.fields, syntax.value, fields)
         if n_bytes < 0:
             raise _first_fault(data, what, name)
-        return fields[:n_bytes]
+        try:
+            return csv.read_csv(pa.py_buffer(fields[:n_bytes]), reading, parsing, converting) if n_bytes else None
+        except pa.ArrowInvalid:
+            raise _first_fault(data, what, name) from None
 
     ranges = ranges_of(data, n_threads)
     with ThreadPoolExecutor(max(1, len(ranges))) as pool:
-        text = np.concatenate([np.empty(0, np.uint8), *pool.map(picked, ranges)])
-    if text.size == 0:
+        tables = [table for table in pool.map(parsed, ranges) if table is not None]
+    if not tables:
         raise DataError(f"{name}: no rows; expected lines like {syntax.line}")
-    ids = pa.large_string()
-    reading = csv.ReadOptions(use_threads=n_threads > 1, block_size=BLOCK, column_names=["query", "item", "value"])
-    parsing = csv.ParseOptions(delimiter="\t", quote_char=False)
-    converting = csv.ConvertOptions(column_types={"query": ids, "item": ids, "value": pa.float64()}, null_values=[])
-    try:
-        table = csv.read_csv(pa.py_buffer(text), reading, parsing, converting)
-    except pa.ArrowInvalid:
-        raise _first_fault(data, what, name) from None
+    table = pa.concat_tables(tables)
     queries, items, values = (column.combine_chunks() for column in table.columns)
     return pairs_of(name, queries, items, values.to_numpy(), lambda row: f"{name}:{_line_of_row(data, row):,}")
 
