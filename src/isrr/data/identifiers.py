@@ -24,6 +24,7 @@ from isrr.errors import DataError, shown
 
 _BEYOND_INT64 = 2**63
 INTEGER = "^(0|-?[1-9][0-9]{0,17})$"  # how an integer that surely fits is written
+TENS = 10 ** np.arange(1, 18)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,10 +289,14 @@ def integers_in(texts: Any) -> NDArray[np.int64] | None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for some in (texts[:1], texts):  # of most columns of text the first row tells
-        if not pc.all(pc.match_substring_regex(some, INTEGER)).as_py():
-            return None
-    return np.asarray(texts.cast(pa.int64()).to_numpy())
+    if not pc.all(pc.match_substring_regex(texts[:1_000], INTEGER)).as_py():  # a cast that fails takes long
+        return None
+    try:
+        numbers = np.asarray(texts.cast(pa.int64()).to_numpy())
+    except pa.ArrowInvalid:
+        return None
+    n_characters = np.searchsorted(TENS, np.abs(numbers), side="right") + 1 + (numbers < 0)
+    return numbers if np.array_equal(n_characters, pc.binary_length(texts)) else None  # else one has a leading zero
 
 
 def joined_identifiers(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
