@@ -41,8 +41,8 @@ def main(wanted: list[str], before: str) -> None:
                 row["before"] = earlier.get(row["what"])
                 floor = row.get("floor")
                 numbers = [row["ours"], row["before"], row["unit"], row["baseline"], row["ratio"], floor]
-                # a floor of a speed is above it
-                numbers.append(floor and max(row["ours"] / floor, floor / row["ours"]))
+                is_speed = "/s" in row["unit"]
+                numbers.append(floor and (floor / row["ours"] if is_speed else row["ours"] / floor))
                 cells = (("" if x is None else x if isinstance(x, str) else f"{x:.4g}") for x in numbers)
                 print(f"| {row['what']} | {' | '.join(cells)} |", flush=True)
     out = Path("out")
