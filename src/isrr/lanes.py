@@ -159,13 +159,13 @@ def sums_from_here(typing, value):
 
 
 @intrinsic
-def first_of(typing, value):
-    """What stands in the first lane."""
+def lane(typing, value, at):
+    """What stands in one lane."""
 
     def build(context, builder, kind, args):
-        return builder.extract_element(args[0], ir.Constant(_INDEX, 0))
+        return builder.extract_element(*args)
 
-    return types.float64(LANES), build
+    return types.float64(LANES, types.int64), build
 
 
 @intrinsic

@@ -1,5 +1,5 @@
 """Compiled passes over ragged columns: sorting each query's rows by falling score, moving them, naming their content,
-finding those that repeat one.
+finding those that repeat one or that another table has too.
 
 Short lists are ranked by counting, for every item, the items that precede it: n² comparisons without a branch beat
 n·log n comparisons with one up to a few hundred items.
@@ -12,6 +12,7 @@ the order of the rows, a table sorted by relevance would make the order by score
 import numpy as np
 
 from isrr.compiled import kernel, njit, part
+from isrr.lanes import WIDTH, chosen, lane, load, splat
 from isrr.noise import GOLDEN, mix, stream, uniform
 
 COUNTING = 400  # lists up to this length are ranked by counting
@@ -50,24 +51,44 @@ def _sort_long(values, order):
     return tied
 
 
+@part
+def _higher(values, own):
+    # How many values are higher than each of eight.
+    one, zero = splat(1.0), splat(0.0)
+    a, b, c, d = zero, zero, zero, zero
+    fours = values.size // 4 * 4
+    for j in range(0, fours, 4):
+        a, b = a + chosen(splat(values[j]), own, one, zero), b + chosen(splat(values[j + 1]), own, one, zero)
+        c, d = c + chosen(splat(values[j + 2]), own, one, zero), d + chosen(splat(values[j + 3]), own, one, zero)
+    for j in range(fours, values.size):
+        a = a + chosen(splat(values[j]), own, one, zero)
+    return (a + b) + (c + d)
+
+
 @kernel
 def sort_falling(values, order):
     # order (n,)  out: positions by falling value, equal ones in input order
     # Returns whether two values are equal.
-    n = values.size
+    n, above = values.size, 0
     if n > COUNTING:
         return _sort_long(values, order)
     for i in range(n):
         order[i] = -1
-    above = 0
-    for i in range(n):
-        value, place = values[i], 0
-        for j in range(n):
-            place += 1 if values[j] > value else 0
-        above += place
-        while order[place] >= 0:  # taken by an equal value that came before
-            place += 1
-        order[place] = i
+    for i in range(0, n, WIDTH):
+        begin, higher = max(min(i, n - WIDTH), 0), splat(0.0)  # the last eight once more, with what is left over
+        if n >= WIDTH:
+            higher = _higher(values, load(values, begin))
+        for item in range(i, min(i + WIDTH, n)):
+            place = 0
+            if n >= WIDTH:
+                place = int(lane(higher, item - begin))
+            else:
+                for j in range(n):
+                    place += 1 if values[j] > values[item] else 0
+            above += place
+            while order[place] >= 0:  # taken by an equal value that came before
+                place += 1
+            order[place] = item
     return above < n * (n - 1) // 2  # unequal values lie one above the other in every pair
 
 
@@ -160,6 +181,34 @@ def mark_repeats(offsets, names, start, stop, repeats):
                 repeats[q] = True
                 break
             owner[slot], held[slot] = q, names[row]
+
+
+@part
+def _slot_of(query, name, begins, names, owners):
+    # Where a name of a query stands in its part of a hash table, or the free slot where it belongs.
+    first, last = begins[query], begins[query + 1]
+    slot = first + np.int64(mix(name) % np.uint64(last - first))
+    while owners[slot] >= 0 and names[owners[slot]] != name:
+        slot = slot + 1 if slot + 1 < last else first
+    return slot
+
+
+@njit(cache=True, nogil=True)
+def match_rows(queries, names, other_queries, other_names, begins, owners, found, first):
+    # queries, names (n_rows,), other_queries, other_names (n_others,)  rows of two tables, a query and 64 bits each
+    # begins (n_queries + 1,)  a hash table for each query's others, twice as large as they are many: what is looked up
+    #                          for a query lies close together
+    # owners (begins[-1],)     in: −1; which of the others a slot belongs to
+    # found (n_rows,)          out: the first of the others that is equal to each row, −1 for none
+    # first (n_others,)        out: the same for each of the others
+    for row in range(other_queries.size):
+        slot = _slot_of(other_queries[row], other_names[row], begins, other_names, owners)
+        if owners[slot] < 0:
+            owners[slot] = row
+        first[row] = owners[slot]
+    for row in range(queries.size):
+        judged = begins[queries[row]] < begins[queries[row] + 1]
+        found[row] = owners[_slot_of(queries[row], names[row], begins, other_names, owners)] if judged else -1
 
 
 @njit(cache=True, nogil=True)

@@ -21,9 +21,11 @@ from numpy.typing import NDArray
 from isrr.data._order_kernels import hash_texts
 from isrr.data.ragged import offsets_from, rows_within
 from isrr.errors import DataError, shown
+from isrr.parallel import over_queries
 
 _BEYOND_INT64 = 2**63
 INTEGER = "^(0|-?[1-9][0-9]{0,17})$"  # how an integer that surely fits is written
+LETTERS_PER_BLOCK = 1 << 20  # bytes of text that a thread hashes at a time
 TENS = 10 ** np.arange(1, 18)
 
 
@@ -145,8 +147,12 @@ class Ids:
         texts = self.texts
         _, ends, letters = texts.buffers()
         offsets = np.frombuffer(ends, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-        found = np.empty(len(texts), np.uint64)
-        hash_texts(np.frombuffer(letters or b"", np.uint8), offsets, found)
+        text, found = np.frombuffer(letters or b"", np.uint8), np.empty(len(texts), np.uint64)
+
+        def hash_some(start: int, stop: int) -> None:
+            hash_texts(text, offsets[start : stop + 1], found[start:stop])
+
+        over_queries(hash_some, offsets, None, LETTERS_PER_BLOCK)
         return found
 
 

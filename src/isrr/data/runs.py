@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrr.counting import counted
+from isrr.data._order_kernels import match_rows
 from isrr.data.grouping import Grouping
 from isrr.data.identifiers import Ids
 from isrr.data.ordering import repeats
@@ -23,9 +24,6 @@ from isrr.data.queries import IntArray, Queries
 from isrr.data.ragged import lists_of
 from isrr.data.unjudged import Unjudged, settled
 from isrr.errors import DataError
-
-LAST_BITS = 24  # of a key: a table of all of them fits into the cache …
-BLOCK = 1 << 16  # … and so do so many keys
 
 
 def joined(run: Pairs, qrels: Pairs | None, unjudged: Unjudged) -> Queries:
@@ -128,40 +126,26 @@ def _left_out(run: Pairs, qrels: Pairs, unjudged: IntArray) -> Iterator[str]:
 def _matched(queries: IntArray, items: Any, judged_in: IntArray, judged_items: Any) -> tuple[IntArray, IntArray]:
     """The judgment of each row, −1 for none; and of each judgment the first on the same item of the query.
 
-    Pairs are compared by hash, then by their text where hashes agree; where two pairs share a hash, by exact numbers.
+    Items are compared by hash, then by their text where hashes agree; where two share a hash, by exact numbers.
     """
-    found, first = _first_equal(_keys(queries, items), _keys(judged_in, judged_items))
+    found, first = _first_equal(queries, Ids(items).hashes(), judged_in, Ids(judged_items).hashes())
     hits = np.flatnonzero(found >= 0)
-    of_one_query = (queries[hits] == judged_in[found[hits]]).all() and (judged_in == judged_in[first]).all()
-    of_one_item = items.take(hits).equals(judged_items.take(found[hits]))
-    if of_one_query and of_one_item and judged_items.equals(judged_items.take(first)):
+    if items.take(hits).equals(judged_items.take(found[hits])) and judged_items.equals(judged_items.take(first)):
         return found, first
     coded = pa.concat_arrays([items, judged_items]).dictionary_encode()
-    n_different, codes = len(coded.dictionary), coded.indices.to_numpy()
-    return _first_equal(queries * n_different + codes[: len(queries)], judged_in * n_different + codes[len(queries) :])
+    codes = coded.indices.to_numpy().astype(np.uint64)
+    return _first_equal(queries, codes[: len(queries)], judged_in, codes[len(queries) :])
 
 
-def _keys(queries: IntArray, items: Any) -> NDArray[np.uint64]:
-    """A number for each pair, larger for a later query."""
-    return (queries.astype(np.uint64) << np.uint64(40)) + (Ids(items).hashes() >> np.uint64(24))
-
-
-def _first_equal(keys: NDArray[Any], others: NDArray[Any]) -> tuple[IntArray, IntArray]:
-    """Where each key stands first among the others, −1 for nowhere; and the same of each of the others itself."""
-    different, first, same = np.unique(others, return_index=True, return_inverse=True)
-    found, known = np.full(keys.size, -1), np.zeros(1 << LAST_BITS, bool)
-    known[_last_bits(different)] = True
-    # Most keys differ from all others in their last bits already; block by block, nothing large is made to find them.
-    blocks = [keys[start : start + BLOCK] for start in range(0, keys.size, BLOCK)]
-    likely = np.concatenate([i * BLOCK + np.flatnonzero(known[_last_bits(block)]) for i, block in enumerate(blocks)])
-    place = np.searchsorted(different, keys[likely]).clip(max=different.size - 1)
-    equal = different[place] == keys[likely]
-    found[likely[equal]] = first[place[equal]]
-    return found, first[same]
-
-
-def _last_bits(keys: NDArray[Any]) -> IntArray:
-    return keys.view(np.int64) & ((1 << LAST_BITS) - 1)
+def _first_equal(
+    queries: IntArray, names: NDArray[np.uint64], judged_in: IntArray, judged: NDArray[np.uint64]
+) -> tuple[IntArray, IntArray]:
+    """As `_matched`, for items that are named by numbers."""
+    n_queries = int(queries[-1]) + 1
+    begins = np.concatenate(([0], np.cumsum(2 * np.bincount(judged_in, minlength=n_queries))))
+    found, first = np.empty(queries.size, np.int64), np.empty(judged_in.size, np.int64)
+    match_rows(queries, names, judged_in, judged, begins, np.full(begins[-1], -1), found, first)
+    return found, first
 
 
 def _refuse_two_grades(qrels: Pairs, first: IntArray) -> None:

@@ -36,8 +36,8 @@ from isrr.lanes import (
     added_up,
     exp,
     exp_less_one,
-    first_of,
     fma,
+    lane,
     larger,
     load,
     rows_added_up,
@@ -393,7 +393,7 @@ def exposure_of_block(
     for i in range(whole - WIDTH, -1, -WIDTH):  # from the smallest: nothing is ever subtracted from a larger sum
         sums = sums_from_here(load(own, i)) + splat(below)
         store(trailing, i, sums)
-        below = first_of(sums)
+        below = lane(sums, 0)
     rest = _first_two(own, n, trailing, place_weights, first, k, shares, exposure)
     if k <= 2:
         return
