@@ -20,6 +20,7 @@ from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.data.ragged import side_by_side
 from isrr.data.rankings import checked_rankings
 from isrr.errors import DataError
+from isrr.parallel import ROWS_PER_BLOCK
 
 GainName = Literal["exponential", "linear", "equal"]
 DiscountName = Literal["log2", "reciprocal", "uniform"]
@@ -57,13 +58,29 @@ def gain_of(relevance: ArrayLike, gain: Gain = "exponential") -> FloatArray:
             f"a relevance of {largest:g} is too large for the gain 2^relevance − 1: are scores and relevance "
             "swapped? Otherwise map it to grades, or use the linear gain"
         )
-    if gain == "exponential" and grades.min(initial=0.0) >= 0 and (grades == (whole := grades.astype(np.intp))).all():
-        return np.asarray(WHOLE_GAINS.take(whole))  # where powers are not computed side by side, this is faster
+    if gain == "exponential" and grades.min(initial=0.0) >= 0 and (known := _gains_of_whole(grades)) is not None:
+        return known
     gains = np.asarray(named(gain, GAINS, "gain")(grades), np.float64)
     if callable(gain) and (gains.shape != grades.shape or not np.isfinite(gains).all() or (gains < 0).any()):
         raise DataError(f"{described(gain)} must return one finite number ≥ 0 for each grade")
     if (smallest := np.where(gains > 0, gains, 1.0).min(initial=1.0)) < LEAST_GAIN:
         raise DataError(f"a gain of {smallest:g} is too small to compute with: multiply the relevance by a constant")
+    return gains
+
+
+def _gains_of_whole(grades: FloatArray) -> FloatArray | None:
+    """2^grade − 1 looked up, which is faster than powers on most machines; None if a grade is not a whole number.
+
+    Some at a time: what is needed on the way then stays in the cache.
+    """
+    gains = np.empty(grades.shape)
+    given, out = grades.reshape(-1), gains.reshape(-1)
+    for start in range(0, given.size, ROWS_PER_BLOCK):
+        block = given[start : start + ROWS_PER_BLOCK]
+        whole = block.astype(np.intp)
+        if (whole != block).any():
+            return None
+        WHOLE_GAINS.take(whole, out=out[start : start + ROWS_PER_BLOCK], mode="clip")
     return gains
 
 

@@ -108,27 +108,32 @@ def evaluate_exactly(
     #                                   each item, pool_rows (n_quadratic,): which of them, −1 where items are not
     #                                   pooled, n_pools (n_quadratic, n_queries), pair_weights (n_quadratic,)
     # scales (n_scales,)                1 / (deviation · temperature), distinct
-    # scale_of (n_grid,)                which of them a configuration has; configurations come sorted by it
+    # scale_of (n_grid,)                which of them a configuration has; configurations come sorted by it, those of
+    #                                   one scale by falling threshold
     # columns (n_grid,)                 where its results go
     # thresholds, floors, anchors (n_grid,)
     # linear, quadratic (n_queries, ≥ n_grid, …)  out
     # room, measuring                           arrays to work in: `isrr.ranker.given.room`, `isrr.metrics.evaluate`
     weights, eligibility, heads, exposure, leading, where, known, scratch, polynomials = room
     values, deserved, pool, deserved_squares, pooled = measuring
+    mixed = False
+    for c in range(scale_of.size):
+        mixed = mixed or floors[c] > 0.0 or anchors[c] > 0.0
     for q in range(start, stop):
         first, last = offsets[q], offsets[q + 1]
         n, falling, own = last - first, order[first:last], scores[first:last]
         weight, eligible, head, lead = weights[:n], eligibility[:n], heads[:n], leading[:n]
         gather(measured, q, first, falling, values, deserved, pool, deserved_squares)
-        find_leading(falling, by_score[first:last], where, lead)
-        weighed = -1
+        if mixed:
+            find_leading(falling, by_score[first:last], where, lead)
+        weighed, admitted = -1, 0
         for c in range(scale_of.size):
             if scale_of[c] != weighed:
-                weighed = scale_of[c]
+                weighed, admitted = scale_of[c], 0
                 weigh(own, falling, scales[weighed], weight, eligible, head)
                 for i in range(n + 1):
                     known[i] = -1
-            admitted = max(count_eligible(eligible, thresholds[c]), 1)
+            admitted = max(count_eligible(eligible, thresholds[c], admitted), 1)
             same = known[admitted]
             if same >= 0 and floors[same] == floors[c] and anchors[same] == anchors[c]:
                 for m in range(linear.shape[2]):
@@ -137,10 +142,13 @@ def evaluate_exactly(
                     quadratic[q, columns[c], m] = quadratic[q, columns[same], m]
                 continue
             known[admitted] = c
-            exact_exposure(weight, head, admitted, places, laguerre, scratch, polynomials, exposure)
+            shown = n
+            if floors[c] == 0.0 and anchors[c] == 0.0:  # nobody below is ever shown; fours, as `dot` adds them up
+                shown = min(n, (max(admitted, places.shape[1]) + 3) // 4 * 4)
+            exact_exposure(weight[:shown], head[:shown], admitted, places, laguerre, scratch, polynomials, exposure)
             mix_with_order(exposure, places, promised, lead, floors[c], anchors[c])
             measure(
-                exposure, n, measured, q, values, deserved, pool, deserved_squares, pooled,
+                exposure, shown, measured, q, values, deserved, pool, deserved_squares, pooled,
                 linear[q, columns[c]], quadratic[q, columns[c]],
             )  # fmt: skip
 
@@ -297,7 +305,7 @@ def evaluate_by_drawing(
                 weigh(scores[first:last], by_score, scales[weighed], weights[:n], eligibility[:n], heads[:n])
                 leaders[:] = np.inf
             if decays[c] == 1.0:
-                admitted = min(max(count_eligible(eligibility[:n], thresholds[c, 0]), 1), n)
+                admitted = min(max(count_eligible(eligibility[:n], thresholds[c, 0], 0), 1), n)
                 if c > 0 and scale_of[c - 1] == weighed and decays[c - 1] == 1.0 and arrived == admitted:
                     for m in range(linear.shape[2]):
                         linear[q, columns[c], m] = linear[q, columns[c - 1], m]

@@ -21,7 +21,8 @@ from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.errors import PromiseError
 from isrr.gains import Discount, EmptyQuery, Gain, discount, has_relevant, item_gains
 from isrr.metrics import _kernels
-from isrr.metrics.measure import Kind, Measurable, per_query
+from isrr.metrics.measure import Kind, Measurable
+from isrr.parallel import over_queries
 
 Error = Literal["squared", "absolute"]
 
@@ -65,7 +66,14 @@ class Pools:
 
     def squares(self, queries: Queries) -> FloatArray:
         """Σ of squared deserts, (n_queries,)."""
-        return per_query(self.deserved**2, queries)
+        offsets, sums = queries.offsets, np.empty(len(queries))
+
+        def add_up(start: int, stop: int) -> None:
+            first, last = offsets[start], offsets[stop]
+            np.add.reduceat(self.deserved[first:last] ** 2, offsets[start:stop] - first, out=sums[start:stop])
+
+        over_queries(add_up, offsets)
+        return sums
 
 
 @dataclass(frozen=True)

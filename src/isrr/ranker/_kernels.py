@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from isrr.compiled import kernel, njit
+from isrr.compiled import kernel, njit, part
 from isrr.data._order_kernels import longest_query, sort_query
 from isrr.lanes import WIDTH, exp, load, store
 from isrr.noise import coin, uniform
@@ -99,11 +99,17 @@ def _weigh_widest(scores, order, scale, weights, heads):
         weights[i] = math.exp((scores[order[i]] - scores[order[head]]) * scale)
 
 
-@kernel
-def count_eligible(eligibility, threshold):
-    if eligibility[eligibility.size - 1] >= threshold:
-        return eligibility.size
-    low, high = 0, eligibility.size - 1
+@part
+def count_eligible(eligibility, threshold, known):
+    # eligibility (n,)  falling
+    # known             how many items are eligible for sure: where the search begins, in steps that double
+    last = eligibility.size - 1
+    if eligibility[last] >= threshold:
+        return last + 1
+    low, high, step = known, known, 1
+    while eligibility[high] >= threshold:
+        low, high = high + 1, min(high + step, last)
+        step *= 2
     while low < high:
         middle = (low + high) // 2
         if eligibility[middle] >= threshold:
@@ -116,9 +122,10 @@ def count_eligible(eligibility, threshold):
 @kernel
 def admit(eligibility, thresholds, n_admitted):
     # thresholds (k,), n_admitted (k,)  out: how many leading items each position draws from
-    n = eligibility.size
-    for j in range(thresholds.size):
-        n_admitted[j] = min(max(count_eligible(eligibility, thresholds[j]), j + 1), n)
+    n, eligible = eligibility.size, 0
+    for j in range(thresholds.size):  # which fall
+        eligible = count_eligible(eligibility, thresholds[j], eligible)
+        n_admitted[j] = min(max(eligible, j + 1), n)
 
 
 @kernel
