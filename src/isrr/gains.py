@@ -20,7 +20,7 @@ from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.data.ragged import side_by_side
 from isrr.data.rankings import checked_rankings
 from isrr.errors import DataError
-from isrr.parallel import ROWS_PER_BLOCK
+from isrr.parallel import FEW_ROWS
 
 GainName = Literal["exponential", "linear", "equal"]
 DiscountName = Literal["log2", "reciprocal", "uniform"]
@@ -75,12 +75,12 @@ def _gains_of_whole(grades: FloatArray) -> FloatArray | None:
     """
     gains = np.empty(grades.shape)
     given, out = grades.reshape(-1), gains.reshape(-1)
-    for start in range(0, given.size, ROWS_PER_BLOCK):
-        block = given[start : start + ROWS_PER_BLOCK]
+    for start in range(0, given.size, FEW_ROWS):
+        block = given[start : start + FEW_ROWS]
         whole = block.astype(np.intp)
         if (whole != block).any():
             return None
-        WHOLE_GAINS.take(whole, out=out[start : start + ROWS_PER_BLOCK], mode="clip")
+        WHOLE_GAINS.take(whole, out=out[start : start + FEW_ROWS], mode="clip")
     return gains
 
 

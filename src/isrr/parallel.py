@@ -13,7 +13,7 @@ from contextvars import ContextVar
 import numpy as np
 from numpy.typing import NDArray
 
-ROWS_PER_BLOCK = 1 << 14
+FEW_ROWS, MANY_ROWS = 1 << 14, 1 << 16  # of a block: what is worth another thread, and enough for one to work on
 Progress = Callable[[int, int], None]
 
 _threads: ContextVar[int | None] = ContextVar("threads", default=None)
@@ -52,7 +52,7 @@ def over_queries(
     work: Callable[[int, int], None],
     offsets: NDArray[np.int64],
     progress: Progress | None = None,
-    rows: int = ROWS_PER_BLOCK,
+    rows: int = 0,
 ) -> None:
     """Call `work(start, stop)` for blocks of consecutive queries that together cover all of them.
 
@@ -60,9 +60,10 @@ def over_queries(
         work: Handles the queries start … stop − 1; called from several threads.
         offsets: Row offsets of the queries.
         progress: Called with (queries done, queries in all) after each block that this thread has done, and at the end.
-        rows: About how many rows a block holds.
+        rows: About how many rows a block holds; by default, every thread has several.
     """
     n_queries = len(offsets) - 1
+    rows = rows or min(max(int(offsets[-1]) // (4 * threads()), FEW_ROWS), MANY_ROWS)
     if offsets[-1] <= rows:
         work(0, n_queries)
         if progress:

@@ -12,7 +12,7 @@ from isrr.gains import gain_of, ideal_dcg, ndcg
 from isrr.metrics._kernels import _fill_clocks, evaluate_exactly
 from isrr.metrics.disparity import disparity
 from isrr.noise import streams, uniform
-from isrr.parallel import ROWS_PER_BLOCK, over_queries, use_threads
+from isrr.parallel import MANY_ROWS, over_queries, use_threads
 
 GRID = [
     GPLRanker(threshold=0.2),
@@ -157,7 +157,7 @@ def test_progress_rises_and_ends_once(many_queries, n_threads):
 
 
 def test_an_error_in_one_block_ends_all():
-    offsets, begun = np.arange(0, 40 * ROWS_PER_BLOCK, ROWS_PER_BLOCK), []
+    offsets, begun = np.arange(0, 40 * MANY_ROWS, MANY_ROWS), []
 
     def work(start, stop):
         begun.append(start)

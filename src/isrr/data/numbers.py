@@ -26,12 +26,10 @@ def finite(values: ArrayLike, column: str, n_rows: int, least: float = -LARGEST)
         array([1., 2.])
     """
     array = numbers(values, column, n_rows)
-    if (bad := unfit(array, least)).any():
-        row = int(np.argmax(bad))
+    if array.size and unfit(np.array([array.min(), array.max()]), least).any():  # both are NaN if any is
+        row = int(np.argmax(unfit(array, least)))
         raise DataError(f"{array[row]}; {_expected(array[row], least)}", row=row, column=column)
-    copy = array.astype(np.float64)
-    copy += 0.0  # −0 and 0 are the same number
-    return copy
+    return np.add(array, 0.0, dtype=np.float64)  # −0 and 0 are the same number
 
 
 def numbers(values: ArrayLike, column: str, n_rows: int) -> NDArray[Any]:

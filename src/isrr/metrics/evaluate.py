@@ -23,7 +23,7 @@ from isrr.metrics.exposed import Exposed
 from isrr.metrics.measure import Measure
 from isrr.metrics.metric import Metric, measures, need_columns
 from isrr.noise import CALIBRATION, stream_seed
-from isrr.parallel import ROWS_PER_BLOCK, Progress, over_queries
+from isrr.parallel import MANY_ROWS, Progress, over_queries
 from isrr.ranker._exact_kernels import UNROLLED, exposure_of_block
 from isrr.ranker._kernels import weigh
 from isrr.ranker._mixture_kernels import find_leading, mix_with_order
@@ -380,7 +380,7 @@ def _evaluate_family(
             )  # fmt: skip
 
     await_kernels()
-    several_blocks = min(ROWS_PER_BLOCK, queries.n_rows // LEAST_BLOCKS)
+    several_blocks = min(MANY_ROWS, queries.n_rows // LEAST_BLOCKS)
     over_queries(block, offsets, progress, max(several_blocks, ENOUGH // len(grid), 1))
 
 
