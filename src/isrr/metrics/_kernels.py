@@ -126,10 +126,10 @@ def evaluate_exactly(
         gather(measured, q, first, falling, values, deserved, pool, deserved_squares)
         if mixed:
             find_leading(falling, by_score[first:last], where, lead)
-        weighed, admitted = -1, 0
+        weighed, admitted = -1, np.int64(0)
         for c in range(scale_of.size):
             if scale_of[c] != weighed:
-                weighed, admitted = scale_of[c], 0
+                weighed, admitted = scale_of[c], np.int64(0)
                 weigh(own, falling, scales[weighed], weight, eligible, head)
                 for i in range(n + 1):
                     known[i] = -1
@@ -305,7 +305,7 @@ def evaluate_by_drawing(
                 weigh(scores[first:last], by_score, scales[weighed], weights[:n], eligibility[:n], heads[:n])
                 leaders[:] = np.inf
             if decays[c] == 1.0:
-                admitted = min(max(count_eligible(eligibility[:n], thresholds[c, 0], 0), 1), n)
+                admitted = min(max(count_eligible(eligibility[:n], thresholds[c, 0], np.int64(0)), 1), n)
                 if c > 0 and scale_of[c - 1] == weighed and decays[c - 1] == 1.0 and arrived == admitted:
                     for m in range(linear.shape[2]):
                         linear[q, columns[c], m] = linear[q, columns[c - 1], m]

@@ -25,7 +25,7 @@ from isrr.metrics.metric import Metric, measures, need_columns
 from isrr.noise import CALIBRATION, stream_seed
 from isrr.parallel import MANY_ROWS, Progress, over_queries
 from isrr.ranker._exact_kernels import UNROLLED, exposure_of_block
-from isrr.ranker._kernels import weigh
+from isrr.ranker._kernels import count_eligible, weigh
 from isrr.ranker._mixture_kernels import find_leading, mix_with_order
 from isrr.ranker.given import joined_weights, laguerre_rules, room
 from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
@@ -400,6 +400,7 @@ def compile_parts() -> None:
     weights, eligibility, heads, _, leading, where, *_ = inside
     of_query, measured, order = work.room(longest), tuple(work.measured), queries.by_score
     weigh(queries.scores, order, 1.0, weights, eligibility, heads)
+    count_eligible(eligibility, 0.0, 0)
     _kernels.gather(measured, 0, 0, order, *of_query[:-1])
     find_leading(order, order, where, leading)
     exposure = np.ones(work.places.shape)

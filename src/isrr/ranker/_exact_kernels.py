@@ -53,6 +53,7 @@ FAINT = 0.008  # … and up to which it is faint: the fourth power counts for no
 ABSENT = 1e-10  # for more than five places, Σ w t of items that cannot have arrived yet
 LAGUERRE_MOST = 48  # nodes of the largest Gauss–Laguerre rule
 UNROLLED = 5  # places up to which polynomials stay in registers
+LATER = 2 * UNROLLED  # places that are looked up: those that items have taken for sure, and those that follow
 
 
 @kernel
@@ -120,11 +121,6 @@ def _whole_rows(n):
 
 
 @part
-def _carried(place_weights, m, first, k, place):
-    return place_weights[m, first + place] if 2 <= place < k else 0.0
-
-
-@part
 def _tell_apart(weights, row, since, until, reached, faint, at):
     # Items that are faint no longer begin with what they have reached so far.
     c0, c1, c2 = load(faint, at), load(faint, at + 8), load(faint, at + 16)
@@ -134,15 +130,15 @@ def _tell_apart(weights, row, since, until, reached, faint, at):
 
 
 @kernel
-def _integrate(weights, n, trailing, place_weights, first, k, times, measures, n_nodes, odds, before, faint, reached):
-    # place_weights, first, k      as for `exposure_of_block`, k ≤ 5
+def _integrate(weights, n, trailing, later, k, times, measures, n_nodes, odds, before, faint, reached):
+    # later (n_weights · LATER)    what the k ≤ 5 places are worth from the third on, zeros before and after
     # odds (n rows of 8)           scratch: of a late item r, of an early one its chance to stay
     # before (n_early rows of 40)  scratch: of an early item the polynomial before it
     # reached (n_weights · whole rows of n, rows of 8)  out: each item's exposure at the third place and below, over its
     #                              weight, of the items that were not faint throughout
     # faint (n_weights · 3 rows of 8)  out: the polynomial in an item's weight that gives the same for the others
     # Returns how many items were not faint throughout.
-    n_weights, stride = place_weights.shape[0], 8 * _whole_rows(n)
+    n_weights, stride = later.size // LATER, 8 * _whole_rows(n)
     one, zero = splat(1.0), splat(0.0)
     n_sure, n_early, n_told = 0, 0, 0
     for m in range(3 * n_weights):
@@ -201,11 +197,11 @@ def _integrate(weights, n, trailing, place_weights, first, k, times, measures, n
             p0 = p0 * stay
         for m in range(n_weights):
             row = stride * m
-            c0 = measure * splat(_carried(place_weights, m, first, k, n_sure))
-            c1 = measure * splat(_carried(place_weights, m, first, k, n_sure + 1))
-            c2 = measure * splat(_carried(place_weights, m, first, k, n_sure + 2))
-            c3 = measure * splat(_carried(place_weights, m, first, k, n_sure + 3))
-            c4 = measure * splat(_carried(place_weights, m, first, k, n_sure + 4))
+            c0 = measure * splat(later[LATER * m + n_sure])
+            c1 = measure * splat(later[LATER * m + n_sure + 1])
+            c2 = measure * splat(later[LATER * m + n_sure + 2])
+            c3 = measure * splat(later[LATER * m + n_sure + 3])
+            c4 = measure * splat(later[LATER * m + n_sure + 4])
             for i in range(n_early - 1, n_sure - 1, -1):
                 at = 40 * (i - n_sure)
                 stay = load(odds, 8 * i)
@@ -318,7 +314,8 @@ def _integrate_long(
         for m in range(place_weights.shape[0]):
             row = stride * m
             for j in range(open_places):
-                store(carried, 8 * j, measure * splat(_carried(place_weights, m, first, k, n_sure + j)))
+                worth = place_weights[m, first + n_sure + j] if n_sure + j >= 2 else 0.0
+                store(carried, 8 * j, measure * splat(worth))
             for i in range(n_early - 1, n_sure - 1, -1):
                 at = 8 * k * (i - n_sure)
                 stay = load(odds, 8 * i)
@@ -411,10 +408,11 @@ def exposure_of_block(
     reached, at = scratch[at : at + 8 * whole * n_weights], at + 8 * whole * n_weights
     n_nodes = _choose_nodes(trailing, k, laguerre_nodes, laguerre_weights, times, measures)
     if polynomials is None:
-        before = scratch[at:]
-        n_told = _integrate(
-            own, n, trailing, place_weights, first, k, times, measures, n_nodes, odds, before, faint, reached
-        )
+        later, before = scratch[at : at + LATER * n_weights], scratch[at + LATER * n_weights :]
+        for m in range(n_weights):
+            for j in range(LATER):
+                later[LATER * m + j] = place_weights[m, first + j] if 2 <= j < k else 0.0
+        n_told = _integrate(own, n, trailing, later, k, times, measures, n_nodes, odds, before, faint, reached)
     else:
         n_room = 8 * (n + 4 * k + 3)
         room, before = polynomials[:n_room], polynomials[n_room:]
@@ -461,7 +459,7 @@ def _most_early(longest, k):
 @kernel
 def scratch_size(longest, k, n_weights):
     whole = _whole_rows(longest)
-    by_item = (3 + 8 * (n_weights + 1)) * whole + 16 + 24 * n_weights
+    by_item = (3 + 8 * (n_weights + 1)) * whole + 16 + (24 + LATER) * n_weights
     return by_item + 2 * most_nodes(k) + 8 * UNROLLED * _most_early(longest, UNROLLED)
 
 

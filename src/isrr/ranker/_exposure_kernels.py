@@ -160,7 +160,7 @@ def exposure_of_queries(
         first, last = offsets[q], offsets[q + 1]
         n, falling = last - first, order[first:last]
         weigh(scores[first:last], falling, scale, weights[:n], eligibility[:n], heads[:n])
-        admitted = max(count_eligible(eligibility[:n], threshold, 0), 1)
+        admitted = max(count_eligible(eligibility[:n], threshold, np.int64(0)), 1)
         exact_exposure(weights[:n], heads[:n], admitted, place_weights, laguerre, scratch, polynomials, exposure)
         find_leading(falling, by_score[first:last], where, leading[:n])
         shares[q] = mix_with_order(exposure, place_weights, promised, leading[:n], floor, anchor)

@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from isrr.compiled import kernel, njit, part
+from isrr.compiled import kernel, njit
 from isrr.data._order_kernels import longest_query, sort_query
 from isrr.lanes import WIDTH, exp, load, store
 from isrr.noise import coin, uniform
@@ -99,10 +99,11 @@ def _weigh_widest(scores, order, scale, weights, heads):
         weights[i] = math.exp((scores[order[i]] - scores[order[head]]) * scale)
 
 
-@part
+@kernel
 def count_eligible(eligibility, threshold, known):
     # eligibility (n,)  falling
-    # known             how many items are eligible for sure: where the search begins, in steps that double
+    # known             how many items are eligible for sure: where the search begins, in steps that double; not a
+    #                   literal, for which the kernel would be compiled once more
     last = eligibility.size - 1
     if eligibility[last] >= threshold:
         return last + 1
@@ -122,7 +123,7 @@ def count_eligible(eligibility, threshold, known):
 @kernel
 def admit(eligibility, thresholds, n_admitted):
     # thresholds (k,), n_admitted (k,)  out: how many leading items each position draws from
-    n, eligible = eligibility.size, 0
+    n, eligible = eligibility.size, np.int64(0)
     for j in range(thresholds.size):  # which fall
         eligible = count_eligible(eligibility, thresholds[j], eligible)
         n_admitted[j] = min(max(eligible, j + 1), n)

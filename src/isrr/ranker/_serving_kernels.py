@@ -23,7 +23,7 @@ def share_of_list(weights, eligibility, heads, threshold, leading, floor, floor_
     # Returns the share of the order by score that the floor takes.
     n, (n_weights, k) = weights.size, floor_weights.shape
     exposure, scratch = np.empty((n_weights, n + WIDTH)), np.empty(scratch_size(n, k, n_weights))
-    admitted = max(count_eligible(eligibility, threshold, 0), 1)
+    admitted = max(count_eligible(eligibility, threshold, np.int64(0)), 1)
     polynomials = None if longer is None else np.empty(polynomial_size(n, k))
     exact_exposure(weights, heads, admitted, floor_weights, laguerre, scratch, polynomials, exposure)
     return floor_share(exposure, floor_weights, range(n_weights), leading, floor)
