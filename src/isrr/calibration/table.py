@@ -64,9 +64,9 @@ class Sums:
         counted = ~np.isnan(values[:, 0])
         if not counted.all():
             values, reference = values[counted], reference[counted]
-        r = np.broadcast_to(reference[:, None], values.shape)
+        r = reference[:, None]
         sums = [exact_sums(part)[0] for part in (values, r, values**2, values * r, r**2)]
-        return cls(len(values), np.stack(sums, axis=1))
+        return cls(len(values), np.stack(np.broadcast_arrays(*sums), axis=1))
 
     def __add__(self, other: "Sums") -> "Sums":
         return Sums(self.n_queries + other.n_queries, self.sums + other.sums)

@@ -279,7 +279,7 @@ class Queries:
         if chosen.size == 0:
             raise DataError("no query is chosen; expected at least one")
         offsets, take = rows_within(self.offsets, chosen)
-        return self.of_rows(
+        found = self.of_rows(
             take,
             offsets,
             query_ids=self.query_ids[chosen],
@@ -287,6 +287,9 @@ class Queries:
             unretrieved=None if self.unretrieved is None else chosen_lists(self.unretrieved, chosen),
             notes=(),
         )
+        if "keys" in vars(self):  # they take long to compute
+            vars(found)["keys"] = self.keys[chosen]
+        return found
 
     def of_rows(self, take: NDArray[Any], offsets: IntArray, **changes: Any) -> "Queries":
         """The same queries with some of their rows, by number or by a mask, and other changes to their fields."""

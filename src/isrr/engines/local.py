@@ -37,7 +37,7 @@ class InMemory:
         """Let go of what was kept for further tasks."""
 
     def _blocks(self, progress: Progress | None) -> Iterator[Queries]:
-        n_queries = len(self.queries)
+        n_queries = len(self.queries.keys)  # which blocks then need not compute again for every task
         for start in range(0, n_queries, BLOCK):
             yield self.queries if n_queries <= BLOCK else self.queries[start : start + BLOCK]
             if progress:
