@@ -23,6 +23,7 @@ from functools import cache
 from importlib import import_module
 
 ISRR = [sys.executable, "-m", "isrr"]
+NO_PLACE = "from numba.core.caching import CacheImpl; CacheImpl._locator_classes = []\n"  # for kernels on disk
 
 
 def isrr(*arguments, cwd=None, env=None, timeout=300):

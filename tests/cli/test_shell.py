@@ -18,6 +18,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import isrr
+from command_line import NO_PLACE
 from isrr.cli import console, kernels
 from isrr.cli.main import app
 from isrr.cli.options import CHOICES, COLUMNS, PROMISES
@@ -142,9 +143,9 @@ def test_the_doctor_names_what_is_there_and_how_to_get_the_rest():
         assert (install_command(extra) in said) == (None in packages.values())
 
 
-def test_where_nothing_can_be_cached_kernels_are_compiled_all_the_same(tmp_path):
-    locked = {**os.environ, "NUMBA_CACHE_LOCATOR_CLASSES": "ZipCacheLocator"}
-    done = subprocess.run([sys.executable, "-m", "isrr", "doctor"], env=locked, capture_output=True, text=True)
+def test_where_nothing_can_be_cached_kernels_are_compiled_all_the_same():
+    code = NO_PLACE + "import sys; sys.argv = ['isrr', 'doctor']; from isrr.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "set NUMBA_CACHE_DIR" in done.stdout, done.stderr
 
 
