@@ -95,11 +95,12 @@ def test_what_cannot_be_sent_is_refused_by_its_class():
             pack(value)
 
 
-def test_only_dataclasses_of_isrr_are_made():
+def test_only_dataclasses_of_isrr_are_made(monkeypatch):
+    monkeypatch.setattr(isrr.engines.tables, "a_span", Span(1, 2, True), raising=False)
     with pytest.raises(TypeError, match=r"unexpected .*Stranger in a summary; expected a dataclass of isrr"):
         sent([Stranger((1,))])
     (row,) = pack(Span(1, 2, True)).to_pylist()
-    for name in ("DataError", "Sequence", "nothing"):
+    for name in ("DataError", "Sequence", "a_span", "nothing"):
         with pytest.raises(TypeError, match=f"unexpected isrr.engines.tables.{name}"):
             unpack(row | {"summary": row["summary"].replace("Span", name)})
 
