@@ -15,7 +15,7 @@ from isrr.data._order_kernels import sort_queries
 from isrr.metrics import _kernels, ahead, evaluate
 
 assert ahead.compile_beside()
-ahead.await_kernels()
+ahead.await_kernels(evaluate.compile_parts)
 assert ahead.kernels_are_compiled()
 parts = [_kernels.gather, _kernels.measure, evaluate.exposure_of_block, evaluate.weigh, evaluate.count_eligible]
 parts += [evaluate.find_leading, evaluate.mix_with_order]

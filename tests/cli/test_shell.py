@@ -200,20 +200,22 @@ def test_a_first_command_says_that_it_compiles(monkeypatch, kept):
     terminal = Console(file=io.StringIO(), force_terminal=True, width=100)
     monkeypatch.setattr(console, "err", terminal)
     monkeypatch.setattr(ahead, "kernels_are_compiled", lambda: kept)
-    monkeypatch.setattr(ahead, "PARTS", [])
+    monkeypatch.setattr(ahead, "CODE", "")
     console.compile_first()
     assert ("compiling kernels" in terminal.file.getvalue()) != kept
 
 
 def test_kernels_are_compiled_beside_a_first_command_once(monkeypatch):
     monkeypatch.setattr(ahead, "kernels_are_compiled", lambda: False)
-    monkeypatch.setattr(ahead, "ALONE", "pass; ")
-    monkeypatch.setattr(ahead, "PARTS", ["exit", "print"])
+    monkeypatch.setattr(ahead, "CODE", "pass")
     assert ahead.compile_beside()
     assert ahead.compile_beside()
-    assert len(ahead._beside) == 2
-    ahead.await_kernels()
+    assert len(ahead._beside) == 1
+    meanwhile = []
+    ahead.await_kernels(lambda: meanwhile.append("compiled"))
     assert not ahead._beside
+    ahead.await_kernels(lambda: meanwhile.append("compiled again"))
+    assert meanwhile == ["compiled"]
     monkeypatch.setattr(sys, "executable", "/usr/bin/uwsgi")
     assert ahead.compile_beside()
     assert not ahead._beside

@@ -1,15 +1,21 @@
-"""The kernels that a first command waits for: other processes compile most of them, while this one reads and sorts."""
+"""The kernels that a first command waits for: another process compiles most of them, while this one reads and sorts."""
 
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from isrr.metrics import _kernels
 from isrr.parallel import threads
 
-PARTS = ["compile_kernels", "compile_parts"]  # of `isrr.metrics.evaluate`, each in a process that starts no others
-ALONE = "import gc; gc.disable(); from isrr.metrics import ahead, evaluate; ahead.PARTS.clear(); evaluate."
+CODE = """
+import gc
+gc.disable()
+from isrr.metrics import ahead, evaluate
+ahead.CODE = ""  # a process that starts no other
+evaluate.compile_kernels()
+"""
 _beside: list["subprocess.Popen[bytes]"] = []
 
 
@@ -22,7 +28,7 @@ def kernels_are_compiled() -> bool:
 
 
 def compile_beside() -> bool:
-    """Start to compile the kernels of `evaluate` in processes of their own, if they have to be.
+    """Start to compile the kernels of `evaluate` in a process of its own, if they have to be.
 
     Returns:
         Whether they have to be.
@@ -31,16 +37,16 @@ def compile_beside() -> bool:
         return False
     kept = _kernels.evaluate_exactly.stats.cache_path is not None
     embedded = "python" not in Path(sys.executable or "").name  # another program, which would be started instead
-    if kept and threads() > 1 and not embedded and not _beside:
+    if CODE and kept and threads() > 1 and not embedded and not _beside:
         with suppress(OSError):
-            nothing = subprocess.DEVNULL
-            for part in PARTS:
-                command = [sys.executable, "-P", "-c", f"{ALONE}{part}()"]
-                _beside.append(subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing))
+            command, nothing = [sys.executable, "-P", "-c", CODE], subprocess.DEVNULL
+            _beside.append(subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing))
     return True
 
 
-def await_kernels() -> None:
-    """Wait for the other processes, if there are any: they are ahead of what could be done here."""
+def await_kernels(compile_parts: Callable[[], None]) -> None:
+    """Wait for the other process, if there is one; what it would compile last is compiled here meanwhile."""
+    if _beside:
+        compile_parts()
     while _beside:
         _beside.pop().wait()

@@ -379,7 +379,7 @@ def _evaluate_family(
                 start, stop, linear, quadratic,
             )  # fmt: skip
 
-    await_kernels()
+    await_kernels(compile_parts)
     several_blocks = min(MANY_ROWS, queries.n_rows // LEAST_BLOCKS)
     over_queries(block, offsets, progress, max(several_blocks, ENOUGH // len(grid), 1))
 
