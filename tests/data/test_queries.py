@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import oracles
 from isrr import DataError, GPLRanker, Queries, read_queries
-from isrr.data.identifiers import Ids
+from isrr.data.identifiers import Ids, identifier_key
 from isrr.gains import ndcg
 
 CLOSE = Decimal("1.00000000000000000002")  # as a float it is 1
@@ -103,6 +103,10 @@ def test_queries_are_chosen_by_any_kind_of_index(index, chosen):
     part = queries[index]
     assert part.query_ids.tolist() == chosen
     assert part.scores.tolist() == [score for score, query in enumerate([4, 4, 5, 6, 6, 6]) if query in chosen]
+    expected = [identifier_key(query) for query in chosen]
+    assert part.keys.tolist() == expected
+    assert queries.keys.size == 3
+    assert queries[index].keys.tolist() == expected  # taken from those of all
     assert GPLRanker(k=2).rank_queries(part, session="u").shape == (len(chosen), 2)
 
 

@@ -15,6 +15,7 @@ from isrr.data.clicks import looks_like_clicks
 from isrr.data.frames import read_blocks, read_queries, write_queries
 from isrr.data.identifiers import Ids
 from isrr.data.queries import Queries
+from isrr.data.runs import _first_equal
 from isrr.data.unjudged import n_unjudged
 from isrr.engines.packing import pack, unpack
 from isrr.errors import DataError
@@ -139,6 +140,18 @@ def test_queries_in_one_file_only_are_named_and_counted():
 def test_items_that_share_a_hash_are_told_apart(monkeypatch):
     monkeypatch.setattr(Ids, "hashes", lambda ids: np.zeros(len(ids), np.uint64))
     assert_joined(read_queries(run=RUN, qrels=QRELS))
+
+
+def test_rows_meet_the_first_equal_row_of_their_query():
+    rng = np.random.default_rng(20237)
+    for n_others in (0, 3, 2_000):
+        queries, judged_in = np.sort(rng.integers(0, 500, 9_000)), rng.integers(0, 500, n_others)
+        names, judged = (rng.integers(0, 8, n).astype(np.uint64) for n in (9_000, n_others))
+        found, first = _first_equal(queries, names, judged_in, judged)
+        others = list(zip(judged_in.tolist(), judged.tolist(), strict=True))
+        place = {pair: len(others) - 1 - i for i, pair in enumerate(reversed(others))}
+        assert found.tolist() == [place.get(pair, -1) for pair in zip(queries.tolist(), names.tolist(), strict=True)]
+        assert first.tolist() == [place[pair] for pair in others]
 
 
 def test_scattered_rows_are_brought_together(tmp_path):

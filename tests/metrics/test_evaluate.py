@@ -1,6 +1,7 @@
 """A grid evaluated in one pass equals its rankers evaluated one by one, in any way it can be done."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -26,9 +27,20 @@ GRID = [
 ]
 
 
-def test_a_grid_equals_its_rankers_one_by_one(many_queries):
-    together = evaluate(many_queries, GRID, n_draws=30, seed=5)
-    for c, ranker in enumerate(GRID):
+MIXED = [
+    GPLRanker(threshold=0.2, floor=0.6),
+    GPLRanker(temperature=0.3),
+    GPLRanker(threshold=0.2, anchor=0.3, boost={"new": 6.0}),
+    GPLRanker(temperature=0.3, floor=0.6, boost={"new": 6.0}),
+]
+
+
+@pytest.mark.parametrize("grid", [GRID, MIXED])
+def test_a_grid_equals_its_rankers_one_by_one(many_queries, grid):
+    groups = np.random.default_rng(20231).choice(["new", "old"], many_queries.n_rows)
+    many_queries = replace(many_queries, item_groups=groups)
+    together = evaluate(many_queries, grid, n_draws=30, seed=5)
+    for c, ranker in enumerate(grid):
         exposure = ranker.exposure(many_queries, n_draws=30, seed=5)
         gains = gain_of(many_queries.relevance)
         found = np.add.reduceat(exposure * gains, many_queries.offsets[:-1])

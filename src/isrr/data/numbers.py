@@ -29,7 +29,8 @@ def finite(values: ArrayLike, column: str, n_rows: int, least: float = -LARGEST)
     if array.size and unfit(np.array([array.min(), array.max()]), least).any():  # both are NaN if any is
         row = int(np.argmax(unfit(array, least)))
         raise DataError(f"{array[row]}; {_expected(array[row], least)}", row=row, column=column)
-    return np.add(array, 0.0, dtype=np.float64)  # −0 and 0 are the same number
+    copy: NDArray[np.float64] = np.add(array, 0.0, dtype=np.float64)  # −0 and 0 are the same number
+    return copy
 
 
 def numbers(values: ArrayLike, column: str, n_rows: int) -> NDArray[Any]:

@@ -133,7 +133,7 @@ def evaluate_exactly(
                 weigh(own, falling, scales[weighed], weight, eligible, head)
                 for i in range(n + 1):
                     known[i] = -1
-            admitted = max(count_eligible(eligible, thresholds[c], admitted), 1)
+            admitted = max(count_eligible(eligible, thresholds[c], admitted), np.int64(1))
             same = known[admitted]
             if same >= 0 and floors[same] == floors[c] and anchors[same] == anchors[c]:
                 for m in range(linear.shape[2]):
