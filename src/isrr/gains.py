@@ -175,7 +175,7 @@ def ideal_dcg(
     """
     gains, weights = item_gains(queries, gain), discount(k, discount_kind)
     if queries.unretrieved is None:
-        return queries.sum_largest(gains, weights)
+        return sum_largest(queries.offsets, gains, weights)
     offsets, grades = queries.unretrieved
     return sum_largest(*side_by_side((queries.offsets, gains), (offsets, gain_of(grades, gain))), weights)
 

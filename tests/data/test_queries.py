@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import oracles
 from isrr import DataError, GPLRanker, Queries, read_queries
 from isrr.data.identifiers import Ids, identifier_key
+from isrr.data.ordering import sum_largest
 from isrr.gains import ndcg
 
 CLOSE = Decimal("1.00000000000000000002")  # as a float it is 1
@@ -236,6 +237,18 @@ def test_a_minus_before_a_zero_changes_nothing():
     assert not np.signbit(plain.with_scores(signed).scores[0])
     ranker = GPLRanker.deterministic(k=6)
     assert ranker.rank(scores, 0).tolist() == ranker.rank(signed, 0).tolist() == plain.by_score.tolist()
+
+
+@pytest.mark.parametrize("grades", [2, 5, 1_000])  # few leave many equal values
+def test_the_largest_and_the_smallest_values_of_lists_are_added_up_as_if_they_were_sorted(grades):
+    rng, factors = np.random.default_rng(20230), np.array([1.0, 0.5, 0.25, 0.125])
+    sizes = np.arange(1, 60)
+    offsets = np.concatenate(([0], np.cumsum(sizes)))
+    values = rng.integers(-grades, grades, sizes.sum()).astype(float)
+    for smallest, sign in ((False, -1), (True, 1)):
+        ordered = [sign * np.sort(sign * part)[:4] for part in np.split(values, offsets[1:-1])]
+        expected = [part @ factors[: part.size] for part in ordered]
+        assert sum_largest(offsets, values, factors, smallest).tolist() == expected
 
 
 def test_tied_places_are_those_that_scores_do_not_decide():

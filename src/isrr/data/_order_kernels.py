@@ -12,7 +12,7 @@ the order of the rows, a table sorted by relevance would make the order by score
 import numpy as np
 
 from isrr.compiled import kernel, njit, part
-from isrr.lanes import WIDTH, chosen, lane, load, splat
+from isrr.lanes import WIDTH, any_above, chosen, lane, load, splat
 from isrr.noise import GOLDEN, mix, stream, uniform
 
 COUNTING = 400  # lists up to this length are ranked by counting
@@ -219,14 +219,19 @@ def count_into_place(codes, free):
 
 
 @kernel
-def sum_largest(offsets, values, factors, largest, start, stop, out):
+def sum_largest(offsets, values, sign, factors, largest, start, stop, out):
+    # sign              1, or −1 for the smallest values
     # largest (k,)      scratch
     # out (n_queries,)  Σ_j factors[j] · (the j-th largest value of the query), without sorting the rest
     k = factors.size
     for q in range(start, stop):
-        filled = 0
-        for row in range(offsets[q], offsets[q + 1]):
-            value = values[row]
+        filled, row, last = 0, offsets[q], offsets[q + 1]
+        while row < last:
+            if filled == k and row + WIDTH <= last:  # most values are passed over, eight at a time
+                if not any_above(load(values, row) * splat(sign), splat(largest[k - 1])):
+                    row += WIDTH
+                    continue
+            value, row = sign * values[row], row + 1
             if filled == k and value <= largest[k - 1]:
                 continue
             at = min(filled, k - 1)
@@ -238,7 +243,7 @@ def sum_largest(offsets, values, factors, largest, start, stop, out):
         total = 0.0
         for j in range(filled):
             total += factors[j] * largest[j]
-        out[q] = total
+        out[q] = sign * total
 
 
 @kernel

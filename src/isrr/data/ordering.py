@@ -88,13 +88,13 @@ def query_hashes(
 
 
 def sum_largest(
-    offsets: NDArray[np.int64], values: NDArray[np.float64], factors: NDArray[np.float64]
+    offsets: NDArray[np.int64], values: NDArray[np.float64], factors: NDArray[np.float64], smallest: bool = False
 ) -> NDArray[np.float64]:
-    """Σ_j factors[j] · (the j-th largest value of each list), (n_lists,)."""
-    out = np.empty(offsets.size - 1)
+    """Σ_j factors[j] · (the j-th largest value of each list, or the j-th smallest), (n_lists,)."""
+    out, sign = np.empty(offsets.size - 1), -1.0 if smallest else 1.0
 
     def add_up(start: int, stop: int) -> None:
-        _order_kernels.sum_largest(offsets, values, factors, np.empty(factors.size), start, stop, out)
+        _order_kernels.sum_largest(offsets, values, sign, factors, np.empty(factors.size), start, stop, out)
 
     over_queries(add_up, offsets)
     return out

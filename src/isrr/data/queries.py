@@ -19,7 +19,7 @@ from isrr.data.grouping import Grouping
 from isrr.data.identifiers import Coded, Ids, identifier_keys, joined_groups, joined_identifiers
 from isrr.data.numbers import LARGEST, finite, numbers
 from isrr.data.numbers import features as as_features
-from isrr.data.ordering import Ties, falling_order, order_with_ties, query_hashes, repeats, sum_largest
+from isrr.data.ordering import Ties, falling_order, order_with_ties, query_hashes, repeats
 from isrr.data.ragged import Ragged, chosen_lists, joined_lists, rows_within
 from isrr.errors import DataError, did_you_mean
 
@@ -256,10 +256,6 @@ class Queries:
         as_above = (ordered == np.roll(ordered, 1)) & (np.arange(self.n_rows) > starts)
         tied = as_above | np.append(as_above[1:], False)
         return np.add.reduceat(tied & (np.arange(self.n_rows) < starts + k), self.offsets[:-1], dtype=np.int64)
-
-    def sum_largest(self, values: FloatArray, factors: FloatArray) -> FloatArray:
-        """Σ_j factors[j] · (the query's j-th largest value), (n_queries,); values in query order."""
-        return sum_largest(self.offsets, values, factors)
 
     def derived(self, name: str, derive: Callable[[], FloatArray]) -> FloatArray:
         """What `derive` makes of these queries, under a name of its own; made once and kept as long as they are."""

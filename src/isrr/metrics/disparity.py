@@ -17,6 +17,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from isrr.data.ordering import sum_largest
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.errors import PromiseError
 from isrr.gains import Discount, EmptyQuery, Gain, discount, has_relevant, item_gains
@@ -31,14 +32,14 @@ Error = Literal["squared", "absolute"]
 class Pools:
     """Which rows are added up before exposures are compared, and what each pool deserves.
 
-    Rows of query q are `offsets[q] : offsets[q + 1]` of the queries; its pools are the first `n_pools[q]` of them.
-
     Attributes:
+        offsets: Rows of query q are `offsets[q] : offsets[q + 1]`; its pools are the first `n_pools[q]` of them.
         deserved: Gain of each pool, (n_rows,); 0 in rows beyond a query's pools.
         pool: Pool that each row adds to, counted within the query, (n_rows,); None where every item is its own.
         n_pools: Pools of each query, (n_queries,).
     """
 
+    offsets: IntArray
     deserved: FloatArray
     pool: NDArray[np.int32] | None
     n_pools: IntArray
@@ -46,7 +47,7 @@ class Pools:
     @classmethod
     def items(cls, queries: Queries, gain: Gain) -> "Pools":
         """Every item by itself."""
-        return cls(item_gains(queries, gain), None, queries.n_items)
+        return cls(queries.offsets, item_gains(queries, gain), None, queries.n_items)
 
     @classmethod
     def groups(cls, queries: Queries, gain: Gain) -> "Pools":
@@ -57,16 +58,17 @@ class Pools:
         first = np.searchsorted(pairs // len(names), np.arange(len(queries) + 1))
         pool = (place - np.repeat(first[:-1], queries.n_items)).astype(np.int32)
         deserved = pooled(item_gains(queries, gain), queries, pool)
-        return cls(deserved, pool, np.diff(first))
+        return cls(queries.offsets, deserved, pool, np.diff(first))
 
     @cached_property
     def n_pairs(self) -> IntArray:
         """Ordered pairs of pools, at least 1, (n_queries,)."""
         return np.asarray(np.maximum(self.n_pools * (self.n_pools - 1), 1))
 
-    def squares(self, queries: Queries) -> FloatArray:
-        """Σ of squared deserts, (n_queries,)."""
-        offsets, sums = queries.offsets, np.empty(len(queries))
+    @cached_property
+    def squares(self) -> FloatArray:
+        """Σ of squared deserts, (n_queries,); 0 only where no pool deserves anything."""
+        offsets, sums = self.offsets, np.empty(self.offsets.size - 1)
 
         def add_up(start: int, stop: int) -> None:
             first, last = offsets[start], offsets[stop]
@@ -144,13 +146,13 @@ class Disparity(Measurable):
         of a ranking; it is attained. Between groups Σe² is at most (Σθ)², which gives a bound that may be loose.
         """
         found = self.pools(queries) if pools is None else pools
-        squares, places = found.squares(queries), np.minimum(queries.n_items, k)
+        squares, places = found.squares, np.minimum(queries.n_items, k)
         weights = discount(k, self.discount)
         if self.between_groups:
             shown = np.concatenate(([0.0], np.cumsum(weights)))[places] ** 2
             return np.where(found.n_pools > 1, 4.0 * shown * squares / found.n_pairs, 0.0)
         shown = np.concatenate(([0.0], np.cumsum(weights**2)))[places]
-        least = queries.sum_largest(-found.deserved, weights)
+        least = sum_largest(queries.offsets, found.deserved, weights, smallest=True)
         return np.where(found.n_pools > 1, 4.0 * (shown * squares - least**2) / found.n_pairs, 0.0)
 
 

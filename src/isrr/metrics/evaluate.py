@@ -254,7 +254,7 @@ class _Work:
         if metric.normalized:
             values = share_of_bound(values, metric.largest(queries, measure.k, pools))
         if measure.empty_query == "skip":
-            values[np.add.reduceat(pools.deserved, queries.offsets[:-1]) == 0] = np.nan
+            values[pools.squares == 0] = np.nan
         return values
 
 
