@@ -17,8 +17,7 @@ from isrr.metrics import _kernels, ahead, evaluate
 assert ahead.compile_beside()
 ahead.await_kernels(evaluate.compile_parts)
 assert ahead.kernels_are_compiled()
-parts = [_kernels.gather, _kernels.measure, evaluate.exposure_of_block, evaluate.weigh, evaluate.count_eligible]
-parts += [evaluate.find_leading, evaluate.mix_with_order]
+parts = [_kernels.gather, evaluate.exposure_of_block, evaluate.weigh, evaluate.count_eligible, evaluate.find_leading]
 for part in parts:  # alone for the same types as inside `evaluate_exactly`
     assert len(part._cache.files._cache_file._load_index()) == 1, part
 assert not sort_queries._cache.files._cache_file._load_index()  # that one is left to the command itself

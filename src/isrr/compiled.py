@@ -70,5 +70,8 @@ def kernel(loop: Callable[..., Any]) -> Any:
 
 
 def part(loop: Callable[..., Any]) -> Any:
-    """A piece of kernels: compiled as part of each one that calls it, never by itself."""
+    """A piece of kernels: compiled as part of each one that calls it, never by itself.
+
+    A call hands on every array as seven numbers or more: with a dozen arrays, it takes longer than a short loop does.
+    """
     return njit(cache=True, nogil=True, error_model="numpy", _nrt=False, inline="always")(loop)

@@ -6,7 +6,7 @@ admitted set (many thresholds admit the same one), and, where rankings are drawn
 
 import numpy as np
 
-from isrr.compiled import kernel, njit
+from isrr.compiled import kernel, njit, part
 from isrr.noise import stream, uniform
 from isrr.ranker._exact_kernels import dot
 from isrr.ranker._exposure_kernels import exact_exposure, smoothed_exposure
@@ -14,7 +14,7 @@ from isrr.ranker._kernels import admit, count_eligible, draw, weigh
 from isrr.ranker._mixture_kernels import find_leading, mix_with_order
 
 
-@kernel
+@part
 def squared_disparity(exposure_squares, gain_squares, product, n):
     # 2 × the mean over ordered pairs of (e_d g_d' − e_d' g_d)², as 4 (Σe² Σg² − (Σeg)²) / (n (n − 1))
     if n < 2:
@@ -47,7 +47,7 @@ def absolute_disparity_of_queries(offsets, n_pools, exposure, deserved, out):
         out[q] = 4.0 * max(total, 0.0) / (n * (n - 1)) if n > 1 else 0.0
 
 
-@kernel
+@part
 def _pool(exposure, pool, n_pools, pooled):
     # pooled (≥ n_pools,)  out: exposure added up by pool
     for p in range(n_pools):
@@ -77,7 +77,7 @@ def gather(measured, q, first, order, values, deserved, pool, deserved_squares):
             pool[m, i] = stored_pool[m, first + order[i]]
 
 
-@kernel
+@part
 def measure(exposure, n, measured, q, values, deserved, pool, deserved_squares, pooled, linear, quadratic):
     # exposure (n_weights, ≥ n)                      by falling score
     # values, deserved, pool, deserved_squares       as `gather` leaves them

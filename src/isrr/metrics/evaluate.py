@@ -26,7 +26,7 @@ from isrr.noise import CALIBRATION, stream_seed
 from isrr.parallel import MANY_ROWS, Progress, over_queries
 from isrr.ranker._exact_kernels import UNROLLED, exposure_of_block
 from isrr.ranker._kernels import count_eligible, weigh
-from isrr.ranker._mixture_kernels import find_leading, mix_with_order
+from isrr.ranker._mixture_kernels import find_leading
 from isrr.ranker.given import joined_weights, laguerre_rules, room
 from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
 from isrr.ranker.thresholds import expand
@@ -403,9 +403,6 @@ def compile_parts() -> None:
     count_eligible(eligibility, 0.0, 0)
     _kernels.gather(measured, 0, 0, order, *of_query[:-1])
     find_leading(order, order, where, leading)
-    exposure = np.ones(work.places.shape)
-    mix_with_order(exposure, work.places, np.empty(0, np.int64), leading, 0.0, 0.0)
-    _kernels.measure(exposure, longest, measured, 0, *of_query, np.empty(1), np.empty(1))
 
 
 def _smallest() -> Queries:

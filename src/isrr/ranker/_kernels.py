@@ -19,7 +19,7 @@ import numpy as np
 
 from isrr.compiled import kernel, njit
 from isrr.data._order_kernels import longest_query, sort_query
-from isrr.lanes import WIDTH, exp, load, store
+from isrr.lanes import WIDTH, added_up, exp, load, splat, store
 from isrr.noise import coin, uniform
 
 SPLIT = -21.0  # log of the weight, relative to the item above, below which a list is cut: e^−21 < 1e-9
@@ -34,31 +34,27 @@ def weigh(scores, order, scale, weights, eligibility, heads):
     # weights (n,)             out: exp(score · scale), each relative to the head of its block
     # eligibility (n,)         out: the chance of first place, falling
     # heads (n,)               out: for each item, where its block begins
-    n = order.size
-    top = scores[order[0]]
+    n, top = order.size, scores[order[0]]
     for i in range(n):
-        eligibility[i] = (scores[order[i]] - top) * scale
-    if n < WIDTH:
-        for i in range(n):
+        eligibility[i], heads[i] = (scores[order[i]] - top) * scale, 0
+    widest, whole, sums = -eligibility[n - 1], n // WIDTH * WIDTH, splat(0.0)
+    for i in range(0, whole, WIDTH):
+        weight = exp(load(eligibility, i))
+        store(weights, i, weight)
+        sums = sums + weight
+    if 0 < whole < n:
+        store(weights, n - WIDTH, exp(load(eligibility, n - WIDTH)))
+    total = added_up(sums)
+    for i in range(whole, n):
+        if whole == 0:
             weights[i] = math.exp(eligibility[i])
-    else:
-        for i in range(0, n, WIDTH):
-            at = min(i, n - WIDTH)
-            store(weights, at, exp(load(eligibility, at)))
-    widest, total, cut = (top - scores[order[n - 1]]) * scale, 0.0, False
-    if widest < -SPLIT - math.log(n):
-        for i in range(n):
-            total += weights[i]
-            heads[i] = 0
-    else:
-        below = 0.0  # weight of everything below, walking up
+        total += weights[i]
+    below, cut = 0.0, False  # weight of everything below, walking up
+    if weights[n - 1] < SPLIT_WEIGHT:
         for i in range(n - 1, 0, -1):
-            total += weights[n - 1 - i]
             below += weights[i]
-            heads[i] = i if below < SPLIT_WEIGHT * weights[i - 1] else 0
-            cut = cut or heads[i] == i
-        total += weights[n - 1]
-        heads[0] = 0
+            if below < SPLIT_WEIGHT * weights[i - 1]:
+                heads[i], cut = i, True
     for i in range(n):
         eligibility[i] = weights[i] / total
     if widest > WIDEST:

@@ -35,7 +35,7 @@ def floor_share(exposure, place_weights, promised, leading, floor):
     return share
 
 
-@kernel
+@part
 def mix_with_order(exposure, place_weights, promised, leading, floor, anchor):
     # Arguments as for `floor_share`; exposure is in and out: of draws alone, then of the mixture.
     # anchor  the least share of the order
