@@ -1,9 +1,7 @@
 """A notebook, executed: what it shows of outcomes, evaluations and checks."""
 
 import base64
-import sys
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
 import nbformat
 import numpy as np
@@ -88,12 +86,3 @@ def test_hostile_names_are_shown_as_text(outcome):
     from isrr.notebook import card
 
     assert "<script>" not in card("<script>\n<script>      <script>", outcome.curve, None, "<script>", True)
-
-
-def test_a_person_at_a_terminal_is_told_of_compiling(outcome, monkeypatch, capsys):
-    module = sys.modules["isrr.calibration.calibrate"]
-    monkeypatch.setattr(module, "compile_beside", lambda: True)
-    monkeypatch.setattr(module, "interactive", lambda: True)
-    with pytest.raises(isrr.DataError):
-        isrr.calibrate(Path("none.parquet"), "ndcg@5 >= 0.5")
-    assert "compiling kernels" in capsys.readouterr().err

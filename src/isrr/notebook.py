@@ -1,6 +1,5 @@
 """What a notebook shows of an outcome: a short page with a picture, a plot, a table."""
 
-import sys
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -11,11 +10,6 @@ from isrr.findings import Point
 
 BLUE, GREEN, ORANGE, GREY = "#0072B2", "#009E73", "#D55E00", "#666666"  # Okabe and Ito: safe for the colour-blind
 WIDTH, HEIGHT, LEFT, BOTTOM = 380, 210, 48, 34  # of the small picture and its margins, in pixels
-
-
-def interactive() -> bool:
-    """Whether somebody is looking: at a terminal, or at a notebook."""
-    return "ipykernel" in sys.modules or sys.stderr.isatty()
 
 
 def curve_frame(curve: Sequence[Point]) -> Any:

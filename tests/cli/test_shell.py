@@ -195,14 +195,18 @@ def test_the_time_left_is_told_anew_in_every_pass(monkeypatch):
     assert re.findall(r"1/2.*?(\d:\d\d:\d\d|-:--:--)", terminal.file.getvalue())[-1] == "-:--:--"
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_first_command_says_that_it_compiles(monkeypatch, kept):
-    terminal = Console(file=io.StringIO(), force_terminal=True, width=100)
-    monkeypatch.setattr(console, "err", terminal)
-    monkeypatch.setattr(ahead, "kernels_are_compiled", lambda: kept)
+@pytest.mark.parametrize("looking", [True, False])
+def test_who_is_looking_is_told_once_that_kernels_are_compiled(monkeypatch, capsys, looking):
+    monkeypatch.setattr(ahead, "kernels_are_compiled", lambda: False)
+    monkeypatch.setattr(ahead, "interactive", lambda: looking)
     monkeypatch.setattr(ahead, "CODE", "")
-    console.compile_first()
-    assert ("compiling kernels" in terminal.file.getvalue()) != kept
+    monkeypatch.setattr(ahead, "_told", [])
+    queries = isrr.Queries.from_arrays(scores=[1.0, 0.0], relevance=[1, 0], group=[2])
+    for _ in range(2):
+        isrr.evaluate(queries, [isrr.GPLRanker()])
+    with pytest.raises(isrr.DataError):
+        isrr.calibrate(Path("none.parquet"), "ndcg@5 >= 0.5")
+    assert capsys.readouterr().err == (f"{ahead.NOTICE}\n" if looking else "")
 
 
 def test_kernels_are_compiled_beside_a_first_command_once(monkeypatch):

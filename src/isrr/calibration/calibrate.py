@@ -1,6 +1,5 @@
 """`calibrate`: queries and a promise in, a certificate or an abstention out."""
 
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from typing import Any, Unpack
@@ -33,7 +32,6 @@ from isrr.engines.task import Source, Together
 from isrr.errors import DataError
 from isrr.findings import Provenance
 from isrr.metrics.ahead import compile_beside
-from isrr.notebook import interactive
 from isrr.parallel import Progress
 from isrr.promises.promise import Promise, objectives, promises
 from isrr.ranker.gpl import GPLRanker
@@ -95,11 +93,8 @@ def calibrate(
     chosen_path = path if isinstance(path, str) else tuple(path)
     request = Request(promises(promise), confidence, chosen_path, evidence, selection, seed, attempts, floor, distinct)
     others = None if validation is None else read_any(validation, request.columns, **without_run(where))
-    if compile_beside():
-        if progress is None and interactive():
-            print("isrr: compiling kernels, only this first time: 10 to 15 seconds", file=sys.stderr)
-        if request.evidence == "betting":
-            betting.certifies(np.zeros((1, 1)), 0.5, 0.5)  # compiled here in the meantime
+    if compile_beside() and request.evidence == "betting":
+        betting.certifies(np.zeros((1, 1)), 0.5, 0.5)  # compiled here in the meantime
     with closing(open_source(queries, engine, **with_values(where, request.columns))) as source:
         return _calibrated(source, request, others, count_look, progress)
 

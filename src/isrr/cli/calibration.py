@@ -103,6 +103,7 @@ def calibrate(
     from isrr.calibration.request import Request
     from isrr.certificate import ranker_path
     from isrr.engines.source import read_any
+    from isrr.metrics.ahead import compile_beside
 
     promises = [inputs.promised(text, meaning) for text in promise]
     inputs.check_file(out_file, read=(judged, judged_run["run"], judged_run["qrels"], validation))
@@ -110,7 +111,7 @@ def calibrate(
     request = Request(
         tuple(promises), confidence, path, evidence, selection, seed, attempts, floor, distinct
     )  # refuses mistakes before reading
-    console.compile_first()
+    compile_beside()
     queries, named, name = inputs.judged_or_run(judged, judged_run, columns, request.columns)
     count_look = ledger_at(Path(name), out_file)
     unjudged = {} if judged_run["unjudged"] is None else {"unjudged": judged_run["unjudged"]}
@@ -141,12 +142,13 @@ def start(
     """
     from isrr.calibration.start import start as run
     from isrr.certificate import ranker_path
+    from isrr.metrics.ahead import compile_beside
     from isrr.promises.promise import Promise as Asked
 
     asked = Asked.parse(promise)
     inputs.check_file(out_file, read=(scored,))
     ranker_path(out_file)
-    console.compile_first()
+    compile_beside()
     console.keep_outcome(run(scored, asked, explore=explore, **columns), out_file, as_json=as_json)
 
 

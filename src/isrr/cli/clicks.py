@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from isrr.cli.console import BROKEN, compile_first, keep_outcome, progress, show
+from isrr.cli.console import BROKEN, keep_outcome, progress, show
 from isrr.cli.inputs import check_file, opened, promised
 from isrr.cli.ledger import ledger_at
 from isrr.cli.options import AsJson, RankerFile, Trust
@@ -46,6 +46,7 @@ def calibrate_by_clicks(
     """What `isrr calibrate` does where clicks are given."""
     from isrr.certificate import ranker_path
     from isrr.clicks.calibrate import calibrate_clicks, checked_promise
+    from isrr.metrics.ahead import compile_beside
 
     if len(promise) != 1:
         raise PromiseError(f"expected one promise with --clicks, found {len(promise)}")
@@ -54,7 +55,7 @@ def calibrate_by_clicks(
     check_file(out_file, read=(clicks, log))
     ranker_path(out_file)
     count_look = ledger_at(clicks, out_file)
-    compile_first()
+    compile_beside()
     with progress("estimating clicks") as advance:
         outcome = calibrate_clicks(
             clicks, asked, confidence, log=log, within=within, attempts=attempts, count_look=count_look,

@@ -139,14 +139,6 @@ def progress(what: str, then: str = "finishing") -> Iterator["Callback"]:
     stop_if_interrupted()
 
 
-def compile_first() -> None:
-    """Begin to compile what the first command has to; on a terminal, say why it takes longer than all later ones."""
-    from isrr.metrics.ahead import compile_beside
-
-    if compile_beside() and err.is_terminal:
-        say_aside("compiling kernels, only this first time: 10 to 15 seconds")
-
-
 def show_outcome(outcome: "Outcome", status: str | None = None) -> None:
     """Print an outcome as a panel, long lines wrapped behind their names; plain lines in a pipe."""
     from rich.panel import Panel

@@ -16,7 +16,9 @@ from isrr.metrics import ahead, evaluate
 ahead.CODE = ""  # a process that starts no other
 evaluate.compile_kernels()
 """
+NOTICE = "isrr: compiling kernels, only this first time: 5 to 10 seconds"
 _beside: list["subprocess.Popen[bytes]"] = []
+_told: list[str] = []
 
 
 def kernels_are_compiled() -> bool:
@@ -27,14 +29,22 @@ def kernels_are_compiled() -> bool:
     return folder is not None and any(Path(folder).glob("_kernels.evaluate_exactly-*.nbi"))
 
 
+def interactive() -> bool:
+    """Whether somebody is looking: at a terminal, or at a notebook."""
+    return "ipykernel" in sys.modules or sys.stderr.isatty()
+
+
 def compile_beside() -> bool:
-    """Start to compile the kernels of `evaluate` in a process of its own, if they have to be.
+    """Start to compile the kernels of `evaluate` in a process of its own, if they have to be; tell who is looking.
 
     Returns:
         Whether they have to be.
     """
     if kernels_are_compiled():
         return False
+    if not _told and interactive():
+        _told.append(NOTICE)
+        print(NOTICE, file=sys.stderr, flush=True)
     kept = _kernels.evaluate_exactly.stats.cache_path is not None
     embedded = "python" not in Path(sys.executable or "").name  # another program, which would be started instead
     if CODE and kept and threads() > 1 and not embedded and not _beside:
