@@ -21,6 +21,7 @@ from isrr.lanes import (
     log_one_plus,
     root,
     rows_added_up,
+    spread,
     store,
     sums_from_here,
     with_first,
@@ -61,19 +62,21 @@ def test_exponentials_stay_where_floating_point_ends():
 
 
 @njit
-def _within(x, by_row, from_here, replaced):
+def _within(x, by_row, from_here, replaced, everywhere):
     store(by_row, 0, rows_added_up(x, 0))
     store(from_here, 0, sums_from_here(load(x, 0)))
     store(replaced, 0, with_first(load(x, 0), lane(load(x, 0), 3)))
+    store(everywhere, 0, spread(x, 5))
 
 
-def test_sums_of_rows_and_of_the_lanes_that_follow():
+def test_sums_of_rows_and_of_the_lanes_that_follow_and_one_number_in_all_lanes():
     x = np.random.default_rng(20239).integers(0, 1_000, WIDTH * WIDTH).astype(float)  # sums are exact in any order
-    by_row, from_here, replaced = (np.empty(WIDTH) for _ in range(3))
-    _within(x, by_row, from_here, replaced)
+    by_row, from_here, replaced, everywhere = (np.empty(WIDTH) for _ in range(4))
+    _within(x, by_row, from_here, replaced, everywhere)
     assert (by_row == x.reshape(WIDTH, WIDTH).sum(axis=1)).all()
     assert (from_here == np.cumsum(x[:WIDTH][::-1])[::-1]).all()
     assert (replaced == [x[3], *x[1:WIDTH]]).all()
+    assert (everywhere == x[5]).all()
 
 
 @njit

@@ -3,7 +3,8 @@
 A compiler leaves loops over short lists, or with a recurrence inside, as they are. Here the order of every operation is
 written out, so results are the same on every machine, whether a kernel is compiled alone or inside another.
 
-`load` and `store` move eight numbers at a time and check no bounds: whoever calls them makes sure that eight are there.
+`load`, `store` and `spread` check no bounds, and a negative index does not count from the end, which a loop would spend
+half of its time on: whoever calls them makes sure that the numbers are there.
 """
 
 import operator
@@ -63,13 +64,17 @@ def _shuffled(builder, value, order):
     return builder.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), mask)
 
 
+def _splat(builder, number):
+    alone = builder.insert_element(ir.Constant(_FLOATS, ir.Undefined), number, ir.Constant(_INDEX, 0))
+    return _shuffled(builder, alone, [0] * WIDTH)
+
+
 @intrinsic
 def splat(typing, value):
     """One number in all lanes."""
 
     def build(context, builder, kind, args):
-        alone = builder.insert_element(ir.Constant(_FLOATS, ir.Undefined), args[0], ir.Constant(_INDEX, 0))
-        return _shuffled(builder, alone, [0] * WIDTH)
+        return _splat(builder, args[0])
 
     return LANES(types.float64), build
 
@@ -80,9 +85,23 @@ def _of_floats(array):
     return array
 
 
-def _address(context, builder, kind, args):
+def _place(context, builder, kind, args):
     array = context.make_array(kind.args[0])(context, builder, args[0])
-    return builder.bitcast(builder.gep(array.data, [args[1]]), _FLOATS.as_pointer())
+    return builder.gep(array.data, [args[1]])
+
+
+def _address(context, builder, kind, args):
+    return builder.bitcast(_place(context, builder, kind, args), _FLOATS.as_pointer())
+
+
+@intrinsic
+def spread(typing, array, at):
+    """One number of an array in all lanes."""
+
+    def build(context, builder, kind, args):
+        return _splat(builder, builder.load(_place(context, builder, kind, args)))
+
+    return LANES(_of_floats(array), types.int64), build
 
 
 @intrinsic

@@ -12,7 +12,7 @@ the order of the rows, a table sorted by relevance would make the order by score
 import numpy as np
 
 from isrr.compiled import kernel, njit, part
-from isrr.lanes import WIDTH, any_above, chosen, lane, load, splat
+from isrr.lanes import WIDTH, any_above, chosen, lane, load, splat, spread
 from isrr.noise import GOLDEN, mix, stream, uniform
 
 COUNTING = 400  # lists up to this length are ranked by counting
@@ -58,10 +58,10 @@ def _higher(values, own):
     a, b, c, d = zero, zero, zero, zero
     fours = values.size // 4 * 4
     for j in range(0, fours, 4):
-        a, b = a + chosen(splat(values[j]), own, one, zero), b + chosen(splat(values[j + 1]), own, one, zero)
-        c, d = c + chosen(splat(values[j + 2]), own, one, zero), d + chosen(splat(values[j + 3]), own, one, zero)
+        a, b = chosen(spread(values, j), own, a + one, a), chosen(spread(values, j + 1), own, b + one, b)
+        c, d = chosen(spread(values, j + 2), own, c + one, c), chosen(spread(values, j + 3), own, d + one, d)
     for j in range(fours, values.size):
-        a = a + chosen(splat(values[j]), own, one, zero)
+        a = chosen(spread(values, j), own, a + one, a)
     return (a + b) + (c + d)
 
 

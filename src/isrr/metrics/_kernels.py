@@ -7,11 +7,23 @@ admitted set (many thresholds admit the same one), and, where rankings are drawn
 import numpy as np
 
 from isrr.compiled import kernel, njit, part
+from isrr.lanes import WIDTH, added_up, fma, load, splat
 from isrr.noise import stream, uniform
-from isrr.ranker._exact_kernels import dot
 from isrr.ranker._exposure_kernels import exact_exposure, smoothed_exposure
 from isrr.ranker._kernels import admit, count_eligible, draw, weigh
 from isrr.ranker._mixture_kernels import find_leading, mix_with_order
+
+
+@part
+def dot(x, y):
+    # Σ x·y; what follows the last whole eight is added one by one, so that zeros at the end change nothing
+    whole, sums = x.size // WIDTH * WIDTH, splat(0.0)
+    for i in range(0, whole, WIDTH):
+        sums = fma(load(x, i), load(y, i), sums)
+    total = added_up(sums)
+    for i in range(whole, x.size):
+        total += x[i] * y[i]
+    return total
 
 
 @part
@@ -56,6 +68,12 @@ def _pool(exposure, pool, n_pools, pooled):
         pooled[pool[i]] += exposure[i]
 
 
+@part
+def _take(values, order, taken):
+    for i in range(order.size):
+        taken[i] = values[np.uint32(order[i])]  # unsigned: a negative index would count from the end
+
+
 @kernel
 def gather(measured, q, first, order, values, deserved, pool, deserved_squares):
     # order (n,)                        the query's items by falling score
@@ -63,18 +81,19 @@ def gather(measured, q, first, order, values, deserved, pool, deserved_squares):
     #                                   order, and their items' pool numbers go by falling score
     # deserved_squares (n_quadratic,)   out: Σ deserved² of items or pools
     stored, _, stored_deserved, stored_pool, pool_rows, n_pools, _ = measured
+    n = order.size
     for m in range(values.shape[0]):
-        for i in range(order.size):
-            values[m, i] = stored[m, first + order[i]]
+        _take(stored[m, first : first + n], order, values[m])
     for m in range(deserved.shape[0]):
-        unpooled = pool_rows[m] < 0
-        for i in range(order.size):
-            deserved[m, i] = stored_deserved[m, first + order[i] if unpooled else first + i]
+        if pool_rows[m] < 0:
+            _take(stored_deserved[m, first : first + n], order, deserved[m])
+        else:
+            for i in range(n):
+                deserved[m, i] = stored_deserved[m, first + i]
         gains = deserved[m, : n_pools[m, q]]
         deserved_squares[m] = dot(gains, gains)
     for m in range(pool.shape[0]):
-        for i in range(order.size):
-            pool[m, i] = stored_pool[m, first + order[i]]
+        _take(stored_pool[m, first : first + n], order, pool[m])
 
 
 @part
@@ -143,8 +162,8 @@ def evaluate_exactly(
                 continue
             known[admitted] = c
             shown = n
-            if floors[c] == 0.0 and anchors[c] == 0.0:  # nobody below is ever shown; fours, as `dot` adds them up
-                shown = min(n, (max(admitted, places.shape[1]) + 3) // 4 * 4)
+            if floors[c] == 0.0 and anchors[c] == 0.0:  # nobody below is ever shown; eights, as `dot` adds them up
+                shown = min(n, (max(admitted, places.shape[1]) + WIDTH - 1) // WIDTH * WIDTH)
             exact_exposure(weight[:shown], head[:shown], admitted, places, laguerre, scratch, polynomials, exposure)
             mix_with_order(exposure, places, promised, lead, floors[c], anchors[c])
             measure(

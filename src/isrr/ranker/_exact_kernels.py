@@ -42,6 +42,7 @@ from isrr.lanes import (
     load,
     rows_added_up,
     splat,
+    spread,
     store,
     sums_from_here,
     with_first,
@@ -54,19 +55,6 @@ ABSENT = 1e-10  # for more than five places, Σ w t of items that cannot have ar
 LAGUERRE_MOST = 48  # nodes of the largest Gauss–Laguerre rule
 UNROLLED = 5  # places up to which polynomials stay in registers
 LATER = 2 * UNROLLED  # places that are looked up: those that items have taken for sure, and those that follow
-
-
-@kernel
-def dot(x, y):
-    # Σ x·y in four lanes
-    a0, a1, a2, a3 = 0.0, 0.0, 0.0, 0.0
-    whole = x.size // 4 * 4
-    for i in range(0, whole, 4):
-        a0, a1 = a0 + x[i] * y[i], a1 + x[i + 1] * y[i + 1]
-        a2, a3 = a2 + x[i + 2] * y[i + 2], a3 + x[i + 3] * y[i + 3]
-    for i in range(whole, x.size):
-        a0 += x[i] * y[i]
-    return (a0 + a1) + (a2 + a3)
 
 
 @part
@@ -125,7 +113,7 @@ def _tell_apart(weights, row, since, until, reached, faint, at):
     # Items that are faint no longer begin with what they have reached so far.
     c0, c1, c2 = load(faint, at), load(faint, at + 8), load(faint, at + 16)
     for i in range(since, until):
-        w = splat(weights[i])
+        w = spread(weights, i)
         store(reached, row + 8 * i, fma(w, fma(w, c2, c1), c0))
 
 
@@ -168,13 +156,13 @@ def _integrate(weights, n, trailing, later, k, times, measures, n_nodes, odds, b
                     squares, cubes = squares + square, fma(square, w, cubes)
                 all2, all3 = splat(added_up(squares)), time * splat(added_up(cubes))
                 s2, s3 = time * time * (all2 + all3), time * time * all3
-                s1 = time * fma(time, fma(all3, splat(1 / 6), all2 * splat(1 / 2)), splat(trailing[n_told]))
+                s1 = time * fma(time, fma(all3, splat(1 / 6), all2 * splat(1 / 2)), spread(trailing, n_told))
             for i in range(n_early, n_told):
-                r = exp_less_one(time * splat(weights[i]))
+                r = exp_less_one(time * spread(weights, i))
                 square = r * r
                 store(odds, 8 * i, r)
                 s1, s2, s3, s4 = s1 + r, s2 + square, fma(square, r, s3), fma(square, square, s4)
-            e0 = exp(backward * splat(trailing[n_early]))  # Newton: j·e_j = Σ_i (−1)^{i−1} e_{j−i} s_i
+            e0 = exp(backward * spread(trailing, n_early))  # Newton: j·e_j = Σ_i (−1)^{i−1} e_{j−i} s_i
             e1 = e0 * s1
             e2 = larger(e1 * s1 - e0 * s2, zero) * splat(1 / 2)
             e3 = larger(e2 * s1 - e1 * s2 + e0 * s3, zero) * splat(1 / 3)
@@ -182,7 +170,7 @@ def _integrate(weights, n, trailing, later, k, times, measures, n_nodes, odds, b
         p0, p1, p2, p3, p4 = e0, e1, e2, e3, e4
         for i in range(n_sure, n_early):
             at = 40 * (i - n_sure)
-            stay = exp(backward * splat(weights[i]))
+            stay = exp(backward * spread(weights, i))
             come = one - stay
             store(odds, 8 * i, stay)
             store(before, at, p0)
@@ -197,11 +185,11 @@ def _integrate(weights, n, trailing, later, k, times, measures, n_nodes, odds, b
             p0 = p0 * stay
         for m in range(n_weights):
             row = stride * m
-            c0 = measure * splat(later[LATER * m + n_sure])
-            c1 = measure * splat(later[LATER * m + n_sure + 1])
-            c2 = measure * splat(later[LATER * m + n_sure + 2])
-            c3 = measure * splat(later[LATER * m + n_sure + 3])
-            c4 = measure * splat(later[LATER * m + n_sure + 4])
+            c0 = measure * spread(later, LATER * m + n_sure)
+            c1 = measure * spread(later, LATER * m + n_sure + 1)
+            c2 = measure * spread(later, LATER * m + n_sure + 2)
+            c3 = measure * spread(later, LATER * m + n_sure + 3)
+            c4 = measure * spread(later, LATER * m + n_sure + 4)
             for i in range(n_early - 1, n_sure - 1, -1):
                 at = 40 * (i - n_sure)
                 stay = load(odds, 8 * i)
@@ -227,7 +215,7 @@ def _integrate(weights, n, trailing, later, k, times, measures, n_nodes, odds, b
                     store(reached, row + 8 * i, load(reached, row + 8 * i) + value)
                 f0, f1, f2 = load(faint, 24 * m), load(faint, 24 * m + 8), load(faint, 24 * m + 16)
                 for i in range(max(known, n_early), n_told):
-                    r, w = load(odds, 8 * i), splat(weights[i])
+                    r, w = load(odds, 8 * i), spread(weights, i)
                     value = fma(r, fma(r, fma(r, fma(r, l4, l3), l2), l1), l0)
                     store(reached, row + 8 * i, fma(w, fma(w, f2, f1), f0) + value)
                 if n_told < n:  # r = w t + (w t)² / 2
@@ -295,14 +283,14 @@ def _integrate_long(
         time, measure = load(times, g), load(measures, g)
         backward = zero - time
         for i in range(n_early, n_there):
-            store(odds, 8 * i, exp_less_one(time * splat(weights[i])))
-        scale = exp(backward * splat(trailing[n_early])) if n_early < n_there else one
+            store(odds, 8 * i, exp_less_one(time * spread(weights, i)))
+        scale = exp(backward * spread(trailing, n_early)) if n_early < n_there else one
         _symmetric_sums(odds, n_early, n_there, scale, open_places, powers, sums, symmetric)
         for j in range(open_places):
             store(before, 8 * j, load(symmetric, 8 * j))
         for i in range(n_sure, n_early):
             at = 8 * k * (i - n_sure)
-            stay = exp(backward * splat(weights[i]))
+            stay = exp(backward * spread(weights, i))
             come = one - stay
             store(odds, 8 * i, stay)
             above = load(before, at)
@@ -347,7 +335,7 @@ def _first_two(weights, n, trailing, place_weights, first, k, shares, exposure):
     # shares (whole rows of n)  out: w / (W − w)
     # exposure (n_weights, …)   out: each item's exposure at the first two places
     # Returns Σ w / (W − w) over all items but the first.
-    whole, others, share = splat(trailing[0]), splat(0.0), splat(1.0) / splat(trailing[0])
+    whole, others, share = spread(trailing, 0), splat(0.0), splat(1.0) / spread(trailing, 0)
     for i in range(0, n, WIDTH):
         w = load(weights, i)
         left = whole - w

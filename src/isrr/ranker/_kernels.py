@@ -36,7 +36,7 @@ def weigh(scores, order, scale, weights, eligibility, heads):
     # heads (n,)               out: for each item, where its block begins
     n, top = order.size, scores[order[0]]
     for i in range(n):
-        eligibility[i], heads[i] = (scores[order[i]] - top) * scale, 0
+        eligibility[i], heads[i] = (scores[np.uint32(order[i])] - top) * scale, 0  # unsigned: never from the end
     widest, whole, sums = -eligibility[n - 1], n // WIDTH * WIDTH, splat(0.0)
     for i in range(0, whole, WIDTH):
         weight = exp(load(eligibility, i))
