@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +12,13 @@ import pytest
 import isrr
 from isrr import DataError, PromiseError
 from isrr.calibration.table import shuffled
-from isrr.calibration.tasks import smallest_keys
+from isrr.calibration.tasks import FindRepeats, smallest_keys
 from isrr.data import blocks
-from isrr.engines.local import Files, on_dask
+from isrr.engines import local
+from isrr.engines.local import Files, InMemory, on_dask
 from isrr.engines.source import open_source, read_any
 from isrr.engines.tables import Span, apart, matching_files
-from isrr.parallel import threads
+from isrr.parallel import threads, use_threads
 from value_task import SumMargins
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
@@ -51,6 +53,37 @@ def test_streamed_files_and_dask_give_the_bits_of_queries_in_memory(files, evide
     pytest.importorskip("dask")
     assert isrr.calibrate(files, PROMISE, evidence=evidence, trust_layout=True, engine="dask") == expected
     assert isrr.check(expected, files, "dask", trust_layout=True) == isrr.check(expected, files)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
+def test_blocks_in_memory_give_the_same_bits_however_many_are_summed_up_side_by_side(files, monkeypatch, n_threads):
+    queries, seen = read_any(files), []
+    expected = isrr.calibrate(queries, PROMISE, evidence="vb")
+    monkeypatch.setattr(local, "BLOCK", 70)
+    with use_threads(n_threads):
+        found = isrr.calibrate(queries, PROMISE, evidence="vb", progress=lambda *done: seen.append(done))
+    assert found == expected
+    assert (500, 500) in seen
+    assert len(set(seen)) > 2
+
+
+def test_of_blocks_that_are_refused_the_first_one_is_named(files, monkeypatch):
+    monkeypatch.setattr(local, "BLOCK", 100)
+    queries = read_any(files)
+    for _ in range(20):
+        later = Event()
+
+        class Refuse(FindRepeats):
+            """Refuses every block, the first one last."""
+
+            def summary(self, blocks):
+                (block,) = blocks
+                first = block.query_ids[0] == queries.query_ids[0]
+                assert later.wait(10) if first else later.set() is None  # noqa: B023
+                raise DataError(f"query {block.query_ids[0]}")
+
+        with use_threads(2), pytest.raises(DataError, match=f"^query {queries.query_ids[0]}$"):
+            InMemory(queries).run(Refuse(10))
 
 
 @pytest.mark.parametrize("where", [{}, {"trust_layout": True}], ids=["in memory", "streamed"])

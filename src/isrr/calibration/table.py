@@ -118,12 +118,8 @@ class PowerSums:
         shape = (values.shape[1], HIGHEST + 1, HIGHEST + 1)
         total = np.zeros(shape, object)
         for start in range(0, len(values), BLOCK):
-            sums = np.zeros(shape, np.int64)
-            add_powers(
-                np.ascontiguousarray(values[start : start + BLOCK]) / unit,
-                reference[start : start + BLOCK] / unit,
-                sums,
-            )
+            rows, sums = slice(start, start + BLOCK), np.zeros(shape, np.int64)
+            add_powers(np.ascontiguousarray(values[rows]), np.ascontiguousarray(reference[rows]), unit, sums)
             total += sums.astype(object)
         return cls(len(values), unit, total)
 

@@ -428,7 +428,8 @@ class Fill(Task[Table]):
         for i, (promise, values) in enumerate(zip(self.promises, kept, strict=True)):
             unit = max(map(abs, promise.range))
             for segment, rows in promise.segments(queries).items():
-                counted = values[rows & values.counted]
+                chosen = rows & values.counted
+                counted = values if chosen.all() else values[chosen]
                 found[i, segment or ""] = PowerSums.of(counted.values, counted.reference, unit)
         return found
 

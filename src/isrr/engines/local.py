@@ -1,20 +1,23 @@
 """Queries on this machine: in memory, or streamed from Parquet files in blocks, by Dask where it is asked for."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from math import ceil
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from isrr.data.blocks import parquet_batches
 from isrr.data.columns import Cast
 from isrr.data.queries import Queries
 from isrr.engines import tables
 from isrr.engines.task import Sum, Task, merged, summarise
-from isrr.errors import MissingExtraError
-from isrr.parallel import Progress, use_threads
+from isrr.errors import IsrrError, MissingExtraError
+from isrr.parallel import Progress, over_queries, threads, use_threads
 
-BLOCK = 8_192  # queries
+BLOCK = 8_192  # queries of a block, at most
 Spread = Callable[[Callable[[Path], Any], list[Path]], Iterable[Any]]
 
 
@@ -30,18 +33,32 @@ class InMemory:
         return self.queries.made_ids
 
     def run(self, task: Task[Sum], progress: Progress | None = None) -> Sum:
-        """The answer for all queries."""
-        return task.summary(self._blocks(progress))
+        """The answer for all queries. Blocks of them are summed up side by side, each on a thread of its own."""
+        n_queries = len(self.queries.keys)  # which blocks then need not compute again for every task
+        if n_queries <= BLOCK:
+            found = task.summary([self.queries])
+            if progress:
+                progress(n_queries, n_queries)
+            return found
+        parts, refusals = dict[int, Sum](), dict[int, IsrrError]()
+
+        def summarise_block(start: int, stop: int) -> None:
+            try:
+                with use_threads(1):
+                    parts[start] = task.summary([self.queries[start:stop]])
+            except IsrrError as refusal:
+                refusals[start] = refusal
+                raise
+
+        turns = ceil(n_queries / (BLOCK * threads()))  # of all threads, with blocks of the same size
+        try:
+            over_queries(summarise_block, np.arange(n_queries + 1), progress, ceil(n_queries / (turns * threads())))
+        except IsrrError:
+            raise refusals[min(refusals)] from None  # blocks are begun in order: the first refusal is among them
+        return task.joined([parts[start] for start in sorted(parts)])
 
     def close(self) -> None:
         """Let go of what was kept for further tasks."""
-
-    def _blocks(self, progress: Progress | None) -> Iterator[Queries]:
-        n_queries = len(self.queries.keys)  # which blocks then need not compute again for every task
-        for start in range(0, n_queries, BLOCK):
-            yield self.queries if n_queries <= BLOCK else self.queries[start : start + BLOCK]
-            if progress:
-                progress(min(start + BLOCK, n_queries), n_queries)
 
 
 @dataclass(frozen=True, eq=False)
