@@ -7,7 +7,6 @@ Simulated clicks: Zipf traffic, examination 1/j, 10 % noise clicks; the logger i
 without its floor.
 """
 
-import resource
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.calibration import peak_memory
 from isrr import GPLRanker, read_queries
 from isrr.calibration.start import exploring
 from isrr.clicks.calibrate import certified as certify
@@ -54,7 +54,7 @@ def large(n_lists: int, n: int = 1_000_000) -> None:
     shown = simulate(queries, GPLRanker(temperature=TEMPERATURE, anchor=ANCHOR), n, seed=1).impressions()
     start = time.perf_counter()
     certify(shown, checked_promise("clicks@5 >= 95% of deterministic"))
-    print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+    print(time.perf_counter() - start, peak_memory())
 
 
 def cascade(pool: str, n_items: int = 8, n_queries: int = 150) -> None:

@@ -190,11 +190,12 @@ def _started() -> list[dict]:
 
 def _memory() -> list[dict]:
     code = (
-        "import numpy as np, resource, isrr; r = np.random.default_rng(0); n = 1_000_000;"
+        "import numpy as np, isrr; from benchmarks.calibration import peak_memory;"
+        "r = np.random.default_rng(0); n = 1_000_000;"
         "s, y = r.normal(size=24 * n), r.integers(0, 5, 24 * n);"
         "q = isrr.Queries.from_arrays(scores=s, relevance=y, group=[24] * n);"
         "g = [isrr.GPLRanker(threshold=float(t)) for t in np.linspace(0, .6, 21)]; isrr.evaluate(q, g);"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)"
+        "print(peak_memory())"
     )
     peak = float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
     what = "peak memory, 1,000,000 queries × 24 items × 21 thresholds, against a limit of 3 GB"

@@ -1,7 +1,6 @@
 """The report of a million queries: making it, against calibrating, and moving its slider in Chromium."""
 
 import json
-import resource
 import shutil
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.calibration import PROMISE, hundred_temperatures, judged
+from benchmarks.calibration import PROMISE, hundred_temperatures, judged, peak_memory
 from isrr.calibration.calibrate import calibrate
 from isrr.certificate import load
 from isrr.cli.reporting import write_page
@@ -78,7 +77,7 @@ def reported(folder: str, n_queries: int, n_items: int) -> None:
 
 
 def _print_cost(start: float) -> None:
-    print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+    print(time.perf_counter() - start, peak_memory())
 
 
 def slider_moves(page: Path) -> dict[str, list[float]]:

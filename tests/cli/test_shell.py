@@ -195,10 +195,10 @@ def test_the_time_left_is_told_anew_in_every_pass(monkeypatch):
     assert re.findall(r"1/2.*?(\d:\d\d:\d\d|-:--:--)", terminal.file.getvalue())[-1] == "-:--:--"
 
 
-@pytest.mark.parametrize("looking", [True, False])
-def test_who_is_looking_is_told_once_that_kernels_are_compiled(monkeypatch, capsys, looking):
+@pytest.mark.parametrize("watching", [True, False])
+def test_a_person_who_is_watching_is_told_once_that_kernels_are_compiled(monkeypatch, capsys, watching):
     monkeypatch.setattr(ahead, "kernels_are_compiled", lambda: False)
-    monkeypatch.setattr(ahead, "interactive", lambda: looking)
+    monkeypatch.setattr(ahead, "interactive", lambda: watching)
     monkeypatch.setattr(ahead, "CODE", "")
     monkeypatch.setattr(ahead, "_told", [])
     queries = isrr.Queries.from_arrays(scores=[1.0, 0.0], relevance=[1, 0], group=[2])
@@ -206,7 +206,7 @@ def test_who_is_looking_is_told_once_that_kernels_are_compiled(monkeypatch, caps
         isrr.evaluate(queries, [isrr.GPLRanker()])
     with pytest.raises(isrr.DataError):
         isrr.calibrate(Path("none.parquet"), "ndcg@5 >= 0.5")
-    assert capsys.readouterr().err == (f"{ahead.NOTICE}\n" if looking else "")
+    assert capsys.readouterr().err == (f"{ahead.NOTICE}\n" if watching else "")
 
 
 def test_kernels_are_compiled_beside_a_first_command_once(monkeypatch):

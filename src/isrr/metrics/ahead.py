@@ -30,12 +30,12 @@ def kernels_are_compiled() -> bool:
 
 
 def interactive() -> bool:
-    """Whether somebody is looking: at a terminal, or at a notebook."""
+    """Whether somebody is watching: at a terminal, or in a notebook."""
     return "ipykernel" in sys.modules or sys.stderr.isatty()
 
 
 def compile_beside() -> bool:
-    """Start to compile the kernels of `evaluate` in a process of its own, if they have to be; tell who is looking.
+    """Start to compile the kernels of `evaluate` in a process of its own, if they have to be, and say so once.
 
     Returns:
         Whether they have to be.
