@@ -59,7 +59,7 @@ LATER = 2 * UNROLLED  # places that are looked up: those that items have taken f
 
 @part
 def _trapezoid_step(k):
-    return min(0.47, 1.05 / math.sqrt(k))  # the arrival of the k-th item is 1/√k wide in log t
+    return min(0.45, 1.05 / math.sqrt(k))  # the arrival of the k-th item is 1/√k wide in log t
 
 
 @part
