@@ -134,7 +134,7 @@ def test_long_lists_agree_with_a_dense_integral(k):
             np.testing.assert_allclose(GPLRanker(k=k).exposure(one_query(scores)), expected, atol=1e-7)
 
 
-@pytest.mark.parametrize("seed", [1, 18, 26])  # 3e-8 and more with a trapezoid step of 0.47 in place of 0.45
+@pytest.mark.parametrize("seed", [1, 18])  # 2.8e-8 and 3.9e-8 with a trapezoid step of 0.47 in place of 0.45
 def test_the_integral_errs_by_a_tenth_of_what_is_promised(seed):
     scores = np.sort(np.random.default_rng(seed).normal(scale=1 / 0.3, size=200))[::-1]
     expected = oracles.exposure_by_dense_integral(scores, 5)
