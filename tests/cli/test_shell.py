@@ -133,6 +133,16 @@ def test_exit_codes_are_those_of_the_documentation():
     assert told == {0, 1, console.UNUSABLE, console.ABSTAINED, console.BROKEN, console.INTERRUPTED}
 
 
+def test_the_doctor_tells_of_a_broken_torch_and_all_else(monkeypatch, tmp_path):
+    (tmp_path / "torch.py").write_text("raise OSError('libtorch.so: cannot open shared object file')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    done = CliRunner().invoke(app, ["doctor"])
+    assert done.exit_code == 0
+    assert "gpu          unknown: torch cannot be loaded: libtorch.so: cannot open" in done.stdout
+    assert "memory" in done.stdout
+
+
 def test_the_doctor_names_what_is_there_and_how_to_get_the_rest():
     found = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
     assert found["core"].keys() >= {"numba", "numpy", "pyarrow", "scipy", "typer"}

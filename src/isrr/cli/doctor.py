@@ -51,7 +51,7 @@ def _findings() -> dict[str, Any]:
         "threads": threads(),
         "cores": available_cores(),
         "kernel_cache": _kernel_cache(),
-        "gpu": _gpu(),
+        **_gpu(),
         "memory_gib": _memory(),
     }
 
@@ -68,7 +68,8 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     yield f"threads      {found['threads']} on {counted(found['cores'], 'core')} (ISRR_THREADS changes it)"
     nowhere = "none: kernels are compiled in every process; set NUMBA_CACHE_DIR to a writable folder"
     yield f"kernel cache {found['kernel_cache'] or nowhere}"
-    yield f"gpu          {found['gpu'] or 'none usable by torch'}"
+    broken = found["torch_error"] and f"unknown: torch cannot be loaded: {found['torch_error']}"
+    yield f"gpu          {found['gpu'] or broken or 'none usable by torch'}"
     free, total = (found["memory_gib"][name] for name in ("available", "total"))
     yield f"memory       {'unknown' if total is None else f'{free:.1f} of {total:.1f} GiB free'}"
 
@@ -108,12 +109,17 @@ def _kernel_cache() -> str | None:
     return folder
 
 
-def _gpu() -> str | None:
+def _gpu() -> dict[str, str | None]:
+    """The GPU that torch uses; where torch is installed but broken, why it cannot be loaded."""
     if find_spec("torch") is None:
-        return None
-    import torch
+        return {"gpu": None, "torch_error": None}
+    try:
+        import torch
 
-    return str(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
+        name = str(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
+    except Exception as error:  # anything may be raised, and the rest is worth telling all the same
+        return {"gpu": None, "torch_error": str(error) or type(error).__name__}
+    return {"gpu": name, "torch_error": None}
 
 
 def _memory() -> dict[str, float | None]:
