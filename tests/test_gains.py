@@ -1,5 +1,7 @@
 """NDCG of given orders, against enumeration and against scikit-learn."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from sklearn.metrics import ndcg_score
 import oracles
 from isrr import DataError, GPLRanker, Queries
 from isrr.gains import dcg, discount, gain_of, ideal_dcg, ndcg
+from isrr.metrics.disparity import disparity
 
 grades = st.lists(st.integers(0, 4), min_size=1, max_size=6)
 
@@ -90,3 +93,16 @@ def test_a_short_list_is_filled_up_with_minus_one():
 def test_a_length_that_is_none_is_refused(k):
     with pytest.raises(ValueError, match="k must be a whole number ≥ 1"):
         discount(k)
+
+
+def test_gains_that_are_a_column_of_a_matrix_count_like_any_others():
+    rng = np.random.default_rng(20230)
+    queries = Queries.from_arrays(scores=rng.normal(size=90), relevance=rng.integers(0, 4, 90), group=[30] * 3)
+
+    def column(grades):
+        return np.stack([2.0 * grades, -grades], axis=1)[:, 0]
+
+    for measured in (ideal_dcg, partial(disparity, np.arange(90.0))):
+        np.testing.assert_array_equal(
+            measured(queries, gain=column), measured(queries, gain=lambda grades: 2.0 * grades)
+        )

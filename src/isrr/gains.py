@@ -60,7 +60,7 @@ def gain_of(relevance: ArrayLike, gain: Gain = "exponential") -> FloatArray:
         )
     if gain == "exponential" and grades.min(initial=0.0) >= 0 and (known := _gains_of_whole(grades)) is not None:
         return known
-    gains = np.asarray(named(gain, GAINS, "gain")(grades), np.float64)
+    gains = np.require(named(gain, GAINS, "gain")(grades), np.float64, "C")  # kernels load eight neighbours at a time
     if callable(gain) and (gains.shape != grades.shape or not np.isfinite(gains).all() or (gains < 0).any()):
         raise DataError(f"{described(gain)} must return one finite number ≥ 0 for each grade")
     if (smallest := np.where(gains > 0, gains, 1.0).min(initial=1.0)) < LEAST_GAIN:
