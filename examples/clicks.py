@@ -40,15 +40,17 @@ outcome = isrr.calibrate_clicks(
 )
 print(outcome, end="\n\n")
 
-# 4. A rollout against control assumes nothing of users. It takes many steps; here is one from the middle of the way.
+# 4. A rollout against control assumes only independent sessions, and later ones like these. Here is the second of its
+#    steps, decided after eight days.
 rollout = Rollout.begin(outcome)
-rollout = replace(rollout, steps=rollout.steps[10:11])
+rollout = replace(rollout, steps=rollout.steps[1:2])
 treatment = simulate(queries, rollout.ranker(outcome), 60_000, Users(), seed=2)
 control = simulate(queries, isrr.GPLRanker(anchor=1.0), 60_000, Users(), seed=2)
 treated = np.array([rollout.treated(session) for session in range(60_000)])
 same = (treatment.rankings == control.rankings).all(axis=1)
 seen = np.where(treated, treatment.clicked.sum(axis=1), control.clicked.sum(axis=1)).astype(float)
-progress = looked_at(outcome, rollout, Sessions(treated, same, seen))
+sessions = Sessions(treated, same, seen, starts=np.arange(60_000) * 10.0)
+progress = looked_at(outcome, rollout, sessions, now=8 * 86_400)
 print(progress, end="\n\n")
 if progress.rollout.stage == "done":
     print(confirmed(outcome, progress), end="\n\n")

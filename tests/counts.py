@@ -43,6 +43,7 @@ COUNTS = {
     "certificates, any kind of promise": Count(2_000, 0.1),
     "independent configurations": Count(500, 0.1),
     "click certificates": Count(2_000, 0.05),
+    "rollouts": Count(400, 0.05),
     "misleading data": Count(250, 0.1),
     "alarms of the monitor": Count(500, 0.05),
     "every kind of evidence": Count(500, 0.05),

@@ -40,7 +40,8 @@ ASSUMPTIONS = (  # of certificates from judged queries
 )
 CASCADE = (
     "clicks are promised, not relevance; where users stop after a good result, the estimated share can be off by "
-    "several points (too low in simulation), so confirm it by a rollout, which needs no assumption about users"
+    "several points (too low in simulation), so confirm it by a rollout, which assumes only independent sessions, and "
+    "later ones like these"
 )
 
 

@@ -144,7 +144,7 @@ class ClickLog(Record):
         anchor: Least chance with which a list was the order by score.
         block: Units whose losses were averaged before they were tested.
         left_out: How many lists and clicks were left out, by reason.
-        assumption: What was assumed of users: "" for a rollout, which assumes nothing.
+        assumption: What was assumed of users, beyond independent units and later ones like these: "" for a rollout.
     """
 
     unit: str

@@ -3,12 +3,15 @@
 import json
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from isrr.cli.main import app
 from isrr.clicks.calibrate import certified, checked_promise
 from isrr.clicks.live import BETS, Sessions, confirmed, differences, evidence, looked_at, sessions_of
 from isrr.clicks.rollout import Rollout, read_rollout, step_and_arm
@@ -75,30 +78,134 @@ def test_steps_lead_to_the_certified_ranker_and_back_to_the_last_certified(certi
 
 
 def test_a_step_is_decided_by_its_sessions(certificate):
-    rollout = replace(Rollout.begin(certificate, budget=4_000), steps=Rollout.begin(certificate).steps[-1:])
+    rollout = Rollout.begin(certificate, budget=4_000, least_days=0, steps=1)
     rng = np.random.default_rng(20231)
     treated, same = rng.random(4_000) < 0.5, np.zeros(4_000, bool)
     equal = Sessions(treated, same, rng.binomial(3, 0.4, 4_000).astype(float))
-    found = looked_at(certificate, rollout, equal)
-    assert found.rollout.stage == "done"
+    found = looked_at(certificate, rollout, equal, now=0.0)
+    assert (found.rollout.stage, found.earliest) == ("done", None)
     proven = confirmed(certificate, found)
     assert proven.provenance.clicks.assumption == ""
     assert "depends on the query" not in str(proven)
+    assert "the sessions are a random sample of the traffic to come, each independent of the others" in str(proven)
     worse = Sessions(treated, same, rng.binomial(3, np.where(treated, 0.3, 0.4)).astype(float))
-    assert looked_at(certificate, rollout, worse).rollout.stage == "failed"
-    few = looked_at(certificate, rollout, worse[:50]).rollout
+    assert looked_at(certificate, rollout, worse, now=0.0).rollout.stage == "failed"
+    few = looked_at(certificate, rollout, worse[:50], now=0.0).rollout
     assert (few.stage, few.step, few.n_counted) == ("running", 0, 50)
+
+
+def good_then_bad(n, bad):
+    """Sessions, one per minute: the treatment gets as many clicks as control, and none in the last `bad`."""
+    rng = np.random.default_rng(20234)
+    treated = rng.random(n) < 0.5
+    clicks = rng.binomial(3, np.where(treated & (np.arange(n) >= n - bad), 0.0, 0.4)).astype(float)
+    names = rng.integers(1 << 60, size=n).astype(np.uint64)
+    return Sessions(treated, np.zeros(n, bool), clicks, names=names, starts=60.0 * np.arange(n))
+
+
+def test_a_step_is_certified_from_its_threshold_on(certificate):
+    rollout, found = Rollout.begin(certificate, least_days=0, steps=1), good_then_bad(4_000, 0)
+    strength = evidence(differences(found, 0.85, 0.5, 3.0))
+    enough = int(np.argmax(strength >= np.log(20)))
+    assert np.log(0.8 * 20) < strength[enough - 1] < np.log(20)
+    assert looked_at(certificate, rollout, found[:enough], now=0.0).rollout.stage == "running"
+    assert looked_at(certificate, rollout, found[: enough + 1], now=0.0).rollout.stage == "done"
+
+
+def test_a_step_is_decided_by_the_evidence_at_the_look_and_not_by_its_maximum(certificate):
+    rollout, sessions = Rollout.begin(certificate, least_days=0, steps=1), good_then_bad(4_000, 400)
+    strength = evidence(differences(sessions, 0.85, 0.5, 3.0))
+    assert strength[-1] < np.log(20) < strength.max()
+    found = looked_at(certificate, rollout, sessions, now=0.0)
+    assert (found.rollout.stage, found.evidence) == ("running", pytest.approx(np.exp(strength[-1])))
+    found = looked_at(certificate, rollout, sessions[:3_600], now=0.0)
+    assert found.rollout.stage == "done"
+    assert confirmed(certificate, found).tests[0].pvalue == pytest.approx(np.exp(-strength[3_599]))
+
+
+def test_only_whole_periods_decide_a_step(certificate):
+    day, hour, sessions = 86_400.0, 3_600.0, good_then_bad(8_000, 3_680)  # three good days, and two and a half bad ones
+    rollout = Rollout.begin(certificate, least_days=3, steps=1, budget=1_000)
+    early = looked_at(certificate, rollout, sessions[:4_300], now=3 * day + hour - 1)
+    assert early.evidence > 20
+    assert (early.rollout.stage, early.rollout.n_counted) == ("running", 4_300)  # the budget ends nothing either
+    assert early.earliest == (3 * day + hour, 3 * day + hour)
+    late = looked_at(certificate, early.rollout, sessions, now=5.9 * day)
+    assert (late.rollout.stage, len(late.sessions), late.n_later) == ("done", 4_320, 3_680)
+    bad = replace(sessions, treated=sessions.treated[::-1], clicks=sessions.clicks[::-1])  # the bad days first
+    assert looked_at(certificate, rollout, bad[:4_300], now=3 * day).rollout.stage == "running"
+    failed = looked_at(certificate, rollout, bad, now=5.9 * day)
+    assert (failed.rollout.stage, len(failed.sessions)) == ("failed", 4_320)
+    more = looked_at(certificate, replace(rollout, budget=5_000), bad, now=5.9 * day)
+    assert (more.rollout.stage, more.n_later) == ("running", 3_680)
+    assert more.earliest[0] == 6 * day + hour
+    longer = good_then_bad(9_000, 0)
+    longer = replace(longer, clicks=np.where(longer.treated & (longer.starts < 2 * day), 0.0, longer.clicks))
+    late = looked_at(certificate, rollout, longer, now=6.2 * day)  # the second period is beyond the budget
+    assert (late.rollout.stage, len(late.sessions)) == ("failed", 4_320)
+    with pytest.raises(DataError, match="it is unknown when sessions began"):
+        looked_at(certificate, rollout, replace(sessions, starts=np.empty(0)), now=5.9 * day)
+
+
+def test_sessions_beyond_the_budget_do_not_count(certificate):
+    rollout, found = Rollout.begin(certificate, least_days=0, steps=1, budget=300), good_then_bad(4_000, 0)
+    assert looked_at(certificate, replace(rollout, budget=4_000), found, now=0.0).rollout.stage == "done"
+    late = looked_at(certificate, rollout, found, now=0.0)
+    assert (late.rollout.stage, len(late.sessions), late.n_later) == ("failed", 300, 3_700)
+    assert "is not certified after 300 sessions" in str(late)
+
+
+def test_the_earliest_end_counts_every_step(certificate):
+    day, hour, state = 86_400.0, 3_600.0, Rollout.begin(certificate)
+    assert (len(state.steps), state.least_days) == (4, 7)
+    assert Rollout.begin(certificate, steps=1).steps == state.steps[-1:]
+    nothing = looked_at(certificate, state, Sessions(np.empty(0, bool), np.empty(0, bool), np.empty(0)), now=0.0)
+    assert nothing.earliest == (7 * day + hour, 4 * (7 * day + hour))
+    assert "earliest end 1970-01-08 01:00:00 UTC for step 1, 1970-01-29 04:00:00 UTC for the rollout" in str(nothing)
+    found = looked_at(certificate, state, good_then_bad(10_080, 0), now=8 * day)
+    assert found.rollout.step == 1
+    assert found.earliest == (15 * day + hour, 15 * day + hour + 2 * (7 * day + hour))
+    at_any_look = looked_at(certificate, replace(state, least_days=0), good_then_bad(50, 0), now=2 * hour)
+    assert at_any_look.earliest == (2 * hour, 2 * hour + 3 * hour)
+    with pytest.raises(ValueError, match="`least_days=` must be a number ≥ 0, got -1"):
+        Rollout.begin(certificate, least_days=-1)
+
+
+def test_a_look_that_counts_nothing_says_what_it_waits_for_and_fixes_nothing(certificate, tmp_path):
+    file, log, clicks = (tmp_path / name for name in ("ranker.json", "log.parquet", "clicks.csv"))
+    certificate.save(file)
+    Rollout.begin(certificate).save(file)
+    now = time.time()
+    lines = [list_of("s", now - 90, [0, 1, 2], [0, 1, 2]), list_of("t", now - 30, [0, 1, 2], [0, 1, 2])]
+    pq.write_table(pa.Table.from_pylist([line | {"certificate": certificate.id} for line in lines], COLUMNS), log)
+    clicks.write_text(f"list_id,item_id,time\ns-{now - 90:g},a,{now - 80}\n")
+
+    def status(within, *options):
+        words = ("rollout", "status", file, "--log", log, "--clicks", clicks, "--within", within, *options)
+        done = CliRunner().invoke(app, [str(word) for word in words])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    over, end = (f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d %H:%M:%S} UTC" for t in (now + 3_570, now + 608_310))
+    said = " ".join(status("1h").split())
+    assert f"too recent 2 sessions: clicks on a list count for 3,600 s, so the last of these is over at {over}" in said
+    assert f"earliest end {end} for step 1" in said
+    assert read_rollout(file, certificate.id).within is None
+    document = json.loads(status("1m", "--json"))
+    assert (document["sessions"], document["too_recent"]) == (1, 1)
+    assert document["earliest_step_end"] == pytest.approx(now - 90 + 7 * 86_400 + 60)
+    assert read_rollout(file, certificate.id).within == 60.0
 
 
 def test_a_log_that_lost_counted_sessions_is_refused(certificate):
     rng = np.random.default_rng(20232)
     names = rng.integers(1 << 60, size=90).astype(np.uint64)
     found = Sessions(rng.random(90) < 0.5, np.zeros(90, bool), np.ones(90), names=names, starts=np.arange(90.0))
-    state = looked_at(certificate, Rollout.begin(certificate), found[:60]).rollout
-    assert looked_at(certificate, state, found).rollout.n_counted == 90
+    state = looked_at(certificate, Rollout.begin(certificate), found[:60], now=90.0).rollout
+    assert looked_at(certificate, state, found, now=90.0).rollout.n_counted == 90
     for lost in (found[1:], found[:50]):
         with pytest.raises(DataError, match="the log has lost sessions of step 1"):
-            looked_at(certificate, state, lost)
+            looked_at(certificate, state, lost, now=90.0)
 
 
 def test_what_counts_is_the_same_at_every_look(certificate, tmp_path):
@@ -115,15 +222,15 @@ def test_what_counts_is_the_same_at_every_look(certificate, tmp_path):
 
 
 def test_a_confirmed_certificate_knows_how_many_lists_counted(certificate):
-    steps = Rollout.begin(certificate).steps[-1:]
-    rollout = replace(Rollout.begin(certificate).ruled(first=2), steps=steps)
+    rollout = Rollout.begin(certificate, least_days=0, steps=1).ruled(first=2)
     rng = np.random.default_rng(20233)
     treated, same = rng.random(20_000) < 0.5, np.zeros(20_000, bool)
-    found = looked_at(certificate, rollout, Sessions(treated, same, rng.binomial(6, 0.4, 20_000).astype(float)))
+    clicks = rng.binomial(6, 0.4, 20_000).astype(float)
+    found = looked_at(certificate, rollout, Sessions(treated, same, clicks), now=0.0)
     proven = confirmed(certificate, found)
     assert proven.provenance.clicks.first == 2
     shares = differences(found.sessions, 0.85, 0.5, 6.0)
-    assert proven.tests[0].pvalue == pytest.approx(np.exp(-evidence(shares).max()))
+    assert proven.tests[0].pvalue == pytest.approx(np.exp(-evidence(shares)[-1]))
 
 
 def list_of(session, time, ranking, other, arm="treatment 0", **more):

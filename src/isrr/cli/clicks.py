@@ -105,13 +105,14 @@ def status(
     within: Annotated[
         str | None,
         typer.Option(
-            help="How long after its list a click counts, e.g. 30m, 1h or 2d; fixed by the first look. By default 1h."
+            help="How long after its list a click counts, e.g. 30m, 1h or 2d; fixed by the first look that counts "
+            "sessions. By default 1h."
         ),
     ] = None,
     first: Annotated[
         int | None,
         typer.Option(
-            help="Lists of each session that count, the earliest ones; fixed by the first look. By default 1.", min=1
+            help="Lists of each session that count, the earliest ones; fixed like --within. By default 1.", min=1
         ),
     ] = None,
     as_json: AsJson = False,
@@ -120,7 +121,8 @@ def status(
     """Show how a rollout stands, and move it on: the service follows within a second.
 
     Run it as often as you like; the statistics allow for it. Exit code 4 if a step failed. When the last step is
-    certified, the new certificate, which assumes nothing about users, is written to ranker.confirmed.json.
+    certified, the new certificate is written to ranker.confirmed.json. It assumes that sessions are independent, and
+    later ones like these.
 
     isrr rollout status ranker.json --log served/ --clicks clicks.parquet
     """
@@ -139,13 +141,17 @@ def status(
             raise CertificateError(f"{ranker}: no rollout has begun; start one: isrr serve {ranker} --rollout")
         state = state.ruled(seconds(within), first)
         made = read_clicks(clicks, value=value_column(outcome.promises[0]))
-        found = looked_at(outcome, state, sessions_of(log, made, state, outcome.k, now=time.time()))
+        now = time.time()
+        found = looked_at(outcome, state, sessions_of(log, made, state, outcome.k, now=now), now=now)
         if found.rollout.stage == "done" and state.stage == "running":
             confirmed(outcome, found).save(beside(ranker, "confirmed"))
-        found.rollout.save(ranker)
+        if len(found.sessions):  # a look that counted nothing fixes nothing
+            found.rollout.save(ranker)
+    step_ends, ends = found.earliest or (None, None)
     document = {
         "stage": found.rollout.stage, "step": found.step, "steps": len(state.steps), "share": found.share,
-        "sessions": len(found.sessions), "evidence": found.evidence / found.certifies_at,
+        "sessions": len(found.sessions), "too_recent": found.sessions.n_open, "later": found.n_later,
+        "evidence": found.evidence / found.certifies_at, "earliest_step_end": step_ends, "earliest_end": ends,
         "reason": found.rollout.reason,
     }  # fmt: skip
     show(str(found), document, as_json=as_json)

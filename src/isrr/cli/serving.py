@@ -37,6 +37,15 @@ def serve(
     budget: Annotated[
         int, typer.Option(help="In a rollout: number of sessions after which a step fails.", min=1)
     ] = 200_000,
+    least_days: Annotated[
+        float,
+        typer.Option(
+            help="In a rollout: days that a step takes at least; it is decided by whole periods of so many days. "
+            "Choose a whole cycle of your traffic. 0 lets every look decide.",
+            min=0,
+        ),
+    ] = 7.0,
+    steps: Annotated[int, typer.Option(help="In a rollout: most steps.", min=1)] = 4,
     api_key: Annotated[
         str | None, typer.Option(help="Key that clients must send; safer in ISRR_API_KEY.", show_default=False)
     ] = None,
@@ -64,7 +73,7 @@ def serve(
         if log is None:
             raise PromiseError("a rollout needs a served-ranking log; expected a folder as `log=`")
         if read_rollout(ranker, outcome.id) is None:  # one that has begun goes on as it was declared
-            Rollout.begin(outcome, control, budget).save(ranker)
+            Rollout.begin(outcome, control, budget, least_days, steps).save(ranker)
     settings = Settings(
         ranker=ranker.absolute(), trust_edited=trust_edited,
         api_key=os.environ.get("ISRR_API_KEY") if api_key is None else api_key,

@@ -1,4 +1,6 @@
-"""The evidence of a live rollout: sessions split at random, with no assumption about users.
+"""The evidence of a live rollout: sessions split at random, whatever makes users click.
+
+It is assumed that sessions are independent of one another, and that those to come are like those counted.
 
 With p the share of the treatment, A whether a session is in it, Y its clicks, c the mean of Y over earlier sessions,
 and the treatment's list drawn before the lot:
@@ -9,9 +11,13 @@ and the treatment's list drawn before the lot:
 E[Z | past] = s·μ_control − μ_treatment, so that a promise of at least a share s is broken where it is positive. Bets
 against that, 14 of them side by side, M = Π (1 − b·Z) with b = 0.9/B · 0.6^i, may be looked at after every session: the
 chance that their mean ever reaches 1/δ is at most δ (Ville). Each step of a path has the whole δ (fixed sequence).
+
+Where sessions of one part of the week differ from those of another, the evidence in between may pass 1/δ by far. So a
+step is decided by the evidence at a look, never by its maximum so far, and by whole periods of `Rollout.least_days`.
 """
 
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from hashlib import blake2b
 from os import PathLike
 from typing import Any
@@ -44,18 +50,18 @@ class Sessions:
         same: Whether its treatment equals the order by score, over all that is shown, (n,).
         clicks: Its clicks, or what they are worth, (n,).
         n_excluded: Sessions left out because an earlier step has counted them.
-        n_open: Sessions whose time for clicks is not over.
         names: Hashes of their ids, (n,); empty where they are not known.
         starts: When each began, (n,), in seconds since 1970.
+        open_starts: When those began whose time for clicks is not over, likewise.
     """
 
     treated: NDArray[np.bool_]
     same: NDArray[np.bool_]
     clicks: FloatArray
     n_excluded: int = 0
-    n_open: int = 0
     names: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     starts: FloatArray = field(default_factory=lambda: np.empty(0))
+    open_starts: FloatArray = field(default_factory=lambda: np.empty(0))
 
     def __len__(self) -> int:
         return int(self.treated.size)
@@ -64,6 +70,11 @@ class Sessions:
         arrays: tuple[NDArray[Any], ...] = (self.treated, self.same, self.clicks, self.names, self.starts)
         treated, same, clicks, names, starts = (array[which] if array.size else array for array in arrays)
         return replace(self, treated=treated, same=same, clicks=clicks, names=names, starts=starts)
+
+    @property
+    def n_open(self) -> int:
+        """Sessions whose time for clicks is not over."""
+        return int(self.open_starts.size)
 
     @property
     def digest(self) -> str:
@@ -142,7 +153,7 @@ def sessions_of(
     name, time, step, treated, same, found = (column[order] for column in columns)
     opens = np.flatnonzero(np.concatenate(([True], name[1:] != name[:-1])))
     unit = np.repeat(np.arange(opens.size), np.diff(np.append(opens, name.size)))
-    start, close = time[opens], time[opens] + (within if first == 1 else 2 * within)
+    start, close = time[opens], time[opens] + rollout.rules.wait
     counts = (
         (np.arange(name.size) - opens[unit] < first) & (time <= (start + within)[unit]) & (step == step[opens][unit])
     )
@@ -153,8 +164,8 @@ def sessions_of(
     closed = np.flatnonzero(present & (close <= now))
     closed = closed[np.lexsort((name[opens][closed], start[closed]))]
     return Sessions(
-        treated[opens][closed], alike[closed], y[closed], int((returned & ~present).sum()),
-        int(present.sum()) - closed.size, name[opens][closed], start[closed],
+        treated[opens][closed], alike[closed], y[closed], int((returned & ~present).sum()), name[opens][closed],
+        start[closed], start[present & (close > now)],
     )  # fmt: skip
 
 
@@ -195,10 +206,12 @@ class Progress:
     Attributes:
         promise: What is promised.
         rollout: The state after it.
-        sessions: The sessions of the step that was looked at.
+        sessions: The sessions of the step that was looked at, those that count.
         step: That step.
-        evidence: The strongest evidence for the promise so far; a step is certified at `certifies_at`.
+        evidence: Evidence for the promise after these sessions; at `certifies_at`, whole periods certify the step.
         share: Clicks of the treatment as a share of control's; NaN where there is none.
+        n_later: Sessions after these, in a period that is not over or beyond the budget.
+        earliest: When the present step and the rollout can end, in seconds since 1970; None where it has ended.
     """
 
     promise: Promise
@@ -208,18 +221,34 @@ class Progress:
     evidence: float
     certifies_at: float
     share: float
+    n_later: int
+    earliest: tuple[float, float] | None
 
     def __str__(self) -> str:
         state, found = self.rollout, self.sessions
         lines = [
             f"Rollout of certificate {state.certificate}: {state.stage}",
-            f"step         {self.step + 1} of {len(state.steps)}",
-            f"sessions     {len(found):,} counted ({int(found.treated.sum()):,} treated), {found.n_open:,} too recent, "
-            f"{found.n_excluded:,} known from earlier steps; at most {state.budget:,} per step",
-            f"kept so far  {self.promise.kept_so_far(self.share)}; evidence for the promise {self.evidence:.2f} of the "
+            f"step         {min(self.step + 1, len(state.steps))} of {len(state.steps)}",
+            f"sessions     {len(found):,} counted ({int(found.treated.sum()):,} treated), {self.n_later:,} after them, "
+            f"{found.n_excluded:,} known from earlier steps; a step fails after {state.budget:,}",
+        ]
+        if found.n_open:
+            lines.append(
+                f"too recent   {counted(found.n_open, 'session')}: clicks on a list count for {state.rules.within:,g} "
+                f"s, so the last of these is over at {_utc(found.open_starts.max() + state.rules.wait)}"
+            )
+        lines += [
+            f"kept so far  {self.promise.kept_so_far(self.share)}; evidence for the promise {self.evidence:.3g} of the "
             f"{self.certifies_at:.4g} that certify the step",
         ]
+        if self.earliest is not None:
+            step, end = map(_utc, self.earliest)
+            lines.append(f"earliest end {step} for step {state.step + 1}, {end} for the rollout")
         return "\n".join(lines + ([f"result       {state.reason}"] if state.reason else []))
+
+
+def _utc(moment: float) -> str:
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def most_of(promise: Promise, first: int) -> float:
@@ -227,8 +256,32 @@ def most_of(promise: Promise, first: int) -> float:
     return promise.k * first * (1.0 if promise.bound is None else promise.bound[1])
 
 
-def looked_at(outcome: Certificate, rollout: Rollout, sessions: Sessions) -> Progress:
-    """Decide the present step by the sessions so far; may be asked as often as one likes."""
+def _that_count(sessions: Sessions, rollout: Rollout, now: float) -> tuple[Sessions, int]:
+    """The sessions that count at a look, and how many periods are over: from one on, the step is decided.
+
+    Until the first period is over, all sessions count; later, those of whole periods, up to the one that reaches the
+    budget. Without periods, the budget's sessions count.
+    """
+    length = 86_400 * rollout.least_days
+    if not length or not len(sessions):
+        return sessions[: rollout.budget], min(len(sessions), 1)
+    if not sessions.starts.size:
+        raise DataError("it is unknown when sessions began; expected their starts, or a rollout with `least_days=0`")
+    period = (sessions.starts - sessions.starts[0]) // length
+    n_over = int((now - rollout.rules.wait - sessions.starts[0]) // length)
+    last = period[rollout.budget - 1] if len(sessions) >= rollout.budget else np.inf
+    return sessions[period <= min(max(n_over - 1, 0), last)], n_over
+
+
+def looked_at(outcome: Certificate, rollout: Rollout, sessions: Sessions, *, now: float) -> Progress:
+    """Decide the present step by the sessions so far; may be asked as often as one likes.
+
+    Args:
+        outcome: The certificate that is rolled out.
+        rollout: The state before the look.
+        sessions: The sessions of the present step whose time for clicks is over.
+        now: The moment of the look, in seconds since 1970.
+    """
     promise, delta = outcome.promises[0], 1.0 - outcome.confidence
     before = sessions[: rollout.n_counted]
     if rollout.n_counted and (len(before) < rollout.n_counted or before.digest != rollout.digest):
@@ -237,14 +290,14 @@ def looked_at(outcome: Certificate, rollout: Rollout, sessions: Sessions) -> Pro
             f"{rollout.n_counted:,}; expected all of its files"
         )
     most = most_of(promise, rollout.rules.first)
-    counted_in = sessions[: rollout.budget]
+    counted_in, n_over = _that_count(sessions, rollout, now)
     if counted_in.clicks.max(initial=0.0) > most:
         raise PromiseError(
             f"'{promise}': the clicks of a session are worth {counted_in.clicks.max():.6g}, above what the bound "
             f"allows ({most:g}); expected a bound that holds for every click"
         )
     shares = differences(counted_in, promise.target, rollout.control, most)
-    found = float(evidence(shares).max(initial=-np.inf)) if len(counted_in) else -np.inf
+    found = float(evidence(shares)[-1]) if len(counted_in) else -np.inf
     treated = counted_in.treated
     n_treated = int(treated.sum())
     means = [counted_in.clicks[arm].mean() if arm.any() else np.nan for arm in (treated, ~treated)]
@@ -253,15 +306,29 @@ def looked_at(outcome: Certificate, rollout: Rollout, sessions: Sessions) -> Pro
     if rollout.stage == "running":
         state = replace(rollout, n_counted=len(counted_in), digest=counted_in.digest)
         tested = counted(len(counted_in), "session")
-        if found >= np.log(1.0 / delta):
+        if n_over and found >= np.log(1.0 / delta):
             state = rollout.after(certified=True, reason=f"step {step + 1} is certified after {tested}")
-        elif len(counted_in) >= rollout.budget:
+        elif n_over and len(counted_in) >= rollout.budget:
             state = rollout.after(certified=False, reason=f"step {step + 1} is not certified after {tested}")
-    return Progress(promise, state, counted_in, step, float(np.exp(min(found, 700.0))), 1 / delta, share)
+    starts = np.append(sessions.starts[:1], sessions.open_starts) if state.step == step else np.empty(0)
+    return Progress(
+        promise, state, counted_in, step, float(np.exp(min(found, 700.0))), 1 / delta, share,
+        len(sessions) - len(counted_in), _earliest(state, float(starts.min(initial=now)), now),
+    )  # fmt: skip
+
+
+def _earliest(state: Rollout, began: float, now: float) -> tuple[float, float] | None:
+    """When the present step, of which the first session began then, and the rollout can end; None where it has."""
+    if state.stage != "running":
+        return None
+    length, wait = 86_400 * state.least_days, state.rules.wait
+    n_over = (now - wait - began) // length if length else 0.0
+    step = max(now, began + wait + (max(n_over, 0.0) + 1.0) * length)
+    return step, step + (len(state.steps) - state.step - 1) * (length + wait)
 
 
 def confirmed(outcome: Certificate, found: Progress) -> Certificate:
-    """The certificate of the last step that was certified: it rests on the lot alone."""
+    """The certificate of the last step that was certified: it rests on the lot, by the evidence that decided."""
     rollout, promise = found.rollout, outcome.promises[0]
     if rollout.step == 0:
         raise DataError("no step of the rollout is certified")
@@ -273,7 +340,7 @@ def confirmed(outcome: Certificate, found: Progress) -> Certificate:
     first = rollout.rules.first
     shares = differences(found.sessions, promise.target, rollout.control, most_of(promise, first))
     risk = float(promise.alpha + shares.mean() * (1.0 - promise.alpha))
-    pvalue = float(np.exp(-max(float(evidence(shares).max()), 0.0)))
+    pvalue = float(np.exp(-max(float(evidence(shares)[-1]), 0.0)))
     test = Test(promise, None, len(found.sessions), "mixture of bets", found.share, None, risk, None, pvalue)
     clicks = ClickLog("session", first, len(found.sessions), int(found.sessions.clicks.sum()), 0.0, 1, {}, "")
     provenance = replace(

@@ -19,8 +19,9 @@ from isrr.files import read_json, write_atomically
 from isrr.ranker.gpl import GPLRanker
 from isrr.status import beside
 
-MOST_STEPS = 20
+MOST_STEPS = 4
 BUDGET = 200_000  # sessions after which a step has failed
+LEAST_DAYS = 7.0  # that a step takes
 WITHIN = 3_600.0  # seconds after a list within which clicks count by default
 Stage = Literal["running", "done", "failed"]
 
@@ -30,6 +31,11 @@ class SessionRules(NamedTuple):
 
     within: float
     first: int
+
+    @property
+    def wait(self) -> float:
+        """Seconds after the start of a session when all of its clicks are in; its last list may come at `within`."""
+        return self.within if self.first == 1 else 2 * self.within
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,8 @@ class Rollout:
         step: The step that is tried now; all are certified where it is the number of steps.
         stage: "running", "done" or "failed".
         budget: Sessions after which a step has failed.
+        least_days: Length of the periods that decide a step: by all sessions of the first one, of the first two, ….
+            0 lets every look decide.
         reason: What ended it, in words.
         within: Seconds after a list within which clicks on it count; None before the first look, which fixes it.
         first: Lists of each session that count, the earliest ones; None before the first look, likewise.
@@ -55,6 +63,7 @@ class Rollout:
     step: int = 0
     stage: Stage = "running"
     budget: int = BUDGET
+    least_days: float = LEAST_DAYS
     reason: str = ""
     within: float | None = None
     first: int | None = None
@@ -65,12 +74,23 @@ class Rollout:
         object.__setattr__(self, "steps", tuple(self.steps))
         if not 0 < self.control < 1:
             raise ValueError(f"`control=` must lie in (0, 1), got {self.control:g}; it is a share of the sessions")
+        if not 0 <= self.least_days < np.inf:
+            raise ValueError(
+                f"`least_days=` must be a number ≥ 0, got {self.least_days:g}; it is how long a step takes"
+            )
         if self.stage not in ("running", "done", "failed") or not 0 <= self.step <= len(self.steps) or not self.steps:
             raise ValueError(f"step {self.step} of {len(self.steps)} cannot be {self.stage!r}")
 
     @classmethod
-    def begin(cls, outcome: Outcome, control: float = 0.5, budget: int = BUDGET) -> "Rollout":
-        """The first step; steps lead to the certificate's own ranker, evenly along its path."""
+    def begin(
+        cls,
+        outcome: Outcome,
+        control: float = 0.5,
+        budget: int = BUDGET,
+        least_days: float = LEAST_DAYS,
+        steps: int = MOST_STEPS,
+    ) -> "Rollout":
+        """The first step; at most `steps` lead to the certificate's own ranker, evenly along its path."""
         if not isinstance(outcome, Certificate):
             raise CertificateError("nothing was certified, so there is nothing to roll out")
         if [promise.of for promise in outcome.promises] != ["deterministic"] or outcome.provenance.clicks is None:
@@ -80,8 +100,8 @@ class Rollout:
         rankers = [point.ranker for point in outcome.curve]
         last = rankers.index(outcome.ranker)
         first = next(i for i, ranker in enumerate(rankers) if not ranker.is_deterministic)
-        steps = np.unique(np.linspace(first, last, min(MOST_STEPS, last - first + 1)).round().astype(int))
-        return cls(outcome.id, control, tuple(steps.tolist()), budget=budget)
+        walked = np.unique(np.linspace(last, first, min(steps, last - first + 1)).round().astype(int))
+        return cls(outcome.id, control, tuple(walked.tolist()), budget=budget, least_days=least_days)
 
     def ranker(self, outcome: Outcome) -> GPLRanker:
         """Who serves the treatment: the step that is tried, or, once it has ended, the last one that was certified."""

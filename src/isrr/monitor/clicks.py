@@ -5,7 +5,7 @@ with chance λ, and clicks on its lists are reweighted to that order (`isrr.clic
 
     Z = s · V̂_det − V ∈ [−k, s·k/λ],       X = (Z + k) / (k + s·k/λ),       α = 1 / (1 + s/λ)
 
-The *control* arm of a rollout: Z as in `isrr.clicks.live`, with nothing assumed of users,
+The *control* arm of a rollout: Z as in `isrr.clicks.live`, whatever makes users click,
 
     Z ∈ [−k/p, s·k/(1 − p)],               X = (Z + k/p) / (k/p + s·k/(1 − p)),       α = (1 − p) / (1 − p + s·p)
 
