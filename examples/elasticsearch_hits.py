@@ -30,7 +30,8 @@ def reranked(response: dict, ranker: isrr.Certificate, *, query: str, session: s
     drawn is an order of the window. `_score` stays the engine's; a client that sorts by it again undoes the draw.
     """
     hits = response["hits"]["hits"]
-    order = ranker.rank([hit["_score"] for hit in hits], query_id=query, session=session, k=len(hits))
+    scores, ids = [hit["_score"] for hit in hits], [hit["_id"] for hit in hits]  # ids decide between equal scores
+    order = ranker.rank(scores, query_id=query, session=session, k=len(hits), item_ids=ids)
     page = [hits[place] for place in order[start : start + size]]
     return {**response, "hits": {**response["hits"], "hits": page}}
 

@@ -5,7 +5,7 @@ hand is refused unless the reader says otherwise.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -123,10 +123,20 @@ class Outcome(Record):
         return curve_frame(self.curve)
 
     def rank(
-        self, scores: ArrayLike, query_id: object = None, session: object = None, k: int | None = None
+        self,
+        scores: ArrayLike,
+        query_id: object = None,
+        session: object = None,
+        k: int | None = None,
+        item_ids: Sequence[Any] | NDArray[Any] | None = None,
+        groups: object = None,
     ) -> NDArray[np.int64]:
-        """One order of one query; see `GPLRanker.rank`."""
-        return self.ranker.rank(scores, query_id, session, k)
+        """Return one order of one query, the one that `isrr serve` gives; see `GPLRanker.rank`.
+
+        Equal scores are ordered by the items' ids, so pass `item_ids=` if scores can be equal. A ranker that boosts
+        groups needs `groups=`.
+        """
+        return self.ranker.rank(scores, query_id, session, k, item_ids, groups)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the outcome as JSON, to a .json file; the old one stays whole until the new one is complete."""

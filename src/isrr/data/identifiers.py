@@ -46,7 +46,7 @@ class Ids:
         Whole floats and decimals count as integers, as far as their neighbours can be told from them.
 
         Args:
-            values: A list or an array, also of Arrow.
+            values: A list or an array, also of Arrow, or a column of pandas or polars.
             column: What errors call it.
             n_rows: How many ids there should be.
 
@@ -54,6 +54,8 @@ class Ids:
             >>> Ids.of([2**63, 7], "query_ids", 2).array
             array(['9223372036854775808', '7'], dtype=object)
         """
+        if hasattr(values, "to_arrow"):  # of polars
+            values = values.to_arrow()
         if hasattr(values, "null_count"):
             values = _out_of_arrow(values, column)
         array = values if hasattr(values, "null_count") else _as_given(values, column)

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import methodcaller
 from typing import ClassVar
 
 import numpy as np
@@ -34,7 +35,8 @@ from isrr.metrics.measure import Kind, Measurable, Measure, per_query
 class Metric(Measurable):
     """A metric that is linear in exposure.
 
-    Metrics with the same name and settings are equal.
+    Metrics with the same name and settings are equal. A metric can be pickled if its functions can: name them in a
+    module, as Python pickles no lambda.
 
     Attributes:
         name: Its name in promises.
@@ -110,6 +112,22 @@ def _relevant(queries: Queries) -> FloatArray:
     return (queries.need_relevance() > 0).astype(np.float64)
 
 
+def _any_relevant(queries: Queries, k: int) -> FloatArray:
+    return np.minimum(relevant_total(queries), 1.0)
+
+
+def _all_relevant(queries: Queries, k: int) -> FloatArray:
+    return relevant_total(queries).astype(np.float64)
+
+
+def _ideal(gain: Gain, kind: Discount, queries: Queries, k: int) -> FloatArray:
+    return ideal_dcg(queries, k=k, gain=gain, discount_kind=kind)
+
+
+def _equal_parts(k: int) -> FloatArray:
+    return np.full(k, 1.0 / k)
+
+
 def _in_group(group: str, queries: Queries) -> FloatArray:
     return queries.coded_groups.rows_of(group).astype(np.float64)
 
@@ -135,6 +153,14 @@ def _place_weight(weights: Callable[[int], FloatArray], queries: Queries) -> Flo
     return out
 
 
+def _unmoved(weights: Callable[[int], FloatArray], queries: Queries, k: int) -> FloatArray:
+    return _shown(queries, k, weights(k) ** 2)
+
+
+def _shown_beside_group(group: str, kind: Discount, queries: Queries, k: int) -> FloatArray:
+    return _shown(queries, k, discount(k, kind)) * (per_query(_in_group(group, queries), queries) > 0)
+
+
 def _from_a_log(*_: object) -> FloatArray:
     raise PromiseError(
         "clicks are counted in a log of served lists, not in a table of queries: isrr calibrate --log … "
@@ -153,28 +179,19 @@ def _plain(name: str, gain: Gain, kind: Discount) -> Metric | Disparity | None:
     gains, weights, judged = partial(item_gains, gain=gain), partial(discount, kind=kind), ("relevance",)
     match name:
         case "ndcg":
-            whole = partial(ideal_dcg, gain=gain, discount_kind=kind)
-            return Metric(name, gains, weights, lambda queries, k: whole(queries, k=k), judged, title="NDCG")
+            return Metric(name, gains, weights, partial(_ideal, gain, kind), judged, title="NDCG")
         case "dcg":
             return Metric(name, gains, weights, None, judged, title="DCG")
         case "precision":
-            return Metric(
-                name,
-                _relevant,
-                lambda k: np.full(k, 1.0 / k),
-                lambda queries, k: np.minimum(relevant_total(queries), 1.0),
-                judged,
-            )
+            return Metric(name, _relevant, _equal_parts, _any_relevant, judged)
         case "recall":
-            return Metric(
-                name, _relevant, np.ones, lambda queries, k: relevant_total(queries).astype(np.float64), judged
-            )
+            return Metric(name, _relevant, np.ones, _all_relevant, judged)
         case "kept":
             return Metric(
                 name,
                 partial(_place_weight, weights),
                 weights,
-                lambda queries, k: _shown(queries, k, weights(k) ** 2),
+                partial(_unmoved, weights),
                 title="exposure kept in place",
             )
         case "clicks":
@@ -187,7 +204,7 @@ def _plain(name: str, gain: Gain, kind: Discount) -> Metric | Disparity | None:
 def _value(column: str, kind: Discount) -> Metric:
     return Metric(
         f"value({column})",
-        lambda queries: queries.column(column),
+        methodcaller("column", column),
         partial(discount, kind=kind),
         columns=(f"value:{column}",),
         title=column if kind == "uniform" else f"discounted {column}",
@@ -195,14 +212,11 @@ def _value(column: str, kind: Discount) -> Metric:
 
 
 def _exposure(group: str, gain: Gain, kind: Discount) -> Metric:
-    def whole(queries: Queries, k: int) -> FloatArray:
-        return _shown(queries, k, discount(k, kind)) * (per_query(_in_group(group, queries), queries) > 0)
-
     return Metric(
         f"exposure({group})",
         partial(_in_group, group),
         partial(discount, kind=kind),
-        whole,
+        partial(_shown_beside_group, group, kind),
         ("item_group",),
         kind="share",
         title=f"share of exposure of {group!r}",

@@ -15,8 +15,9 @@ holds exactly when the mean of X over new queries is at most alpha. That is all 
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -445,15 +446,13 @@ class Promise:
         try:
             about = own.get(name) or named_metric(name, **settings)
         except (PromiseError, ValueError):
-            about = Metric(name, _unavailable(name), whole=None if rest["bound"] else _unavailable(name))
+            missing = partial(_refuse_unavailable, name)
+            about = Metric(name, missing, whole=None if rest["bound"] else missing)
         return cls(about, **{**rest, "bound": None if rest["bound"] is None else tuple(rest["bound"])})
 
 
-def _unavailable(name: str) -> Callable[..., FloatArray]:
-    def value(*_: object) -> FloatArray:
-        raise PromiseError(f"{name!r} is a custom metric; pass it as load(…, metrics=[…]) to measure it")
-
-    return value
+def _refuse_unavailable(name: str, *_: object) -> FloatArray:
+    raise PromiseError(f"{name!r} is a custom metric; pass it as load(…, metrics=[…]) to measure it")
 
 
 def promises(given: "str | Promise | Sequence[str | Promise]") -> tuple[Promise, ...]:

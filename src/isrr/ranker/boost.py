@@ -60,11 +60,14 @@ def additions_of_request(boost: Boost, boost_missing: BoostMissing, groups: obje
     Args:
         boost: Additions by group.
         boost_missing: What an item without a group means: an error, or no boost.
-        groups: For each item the name of its group, a list of names, or None where it is missing.
+        groups: For each item the name of its group, a list of names, or None where it is missing; a list, an array or
+            a column of a table.
         n_items: Number of scores in the request.
     """
     if groups is None:
         groups = [None] * n_items
+    for to_list in ("to_pylist", "to_list"):  # columns of Arrow, of pandas and polars
+        groups = getattr(groups, to_list, lambda: groups)()
     if not isinstance(groups, Sequence | np.ndarray) or isinstance(groups, str) or len(groups) != n_items:
         raise DataError(
             f"groups are {reprlib.repr(groups)}; expected a list of {n_items}, one entry per score: a group, a list "
@@ -72,7 +75,7 @@ def additions_of_request(boost: Boost, boost_missing: BoostMissing, groups: obje
         )
     additions, out = dict(boost).items(), np.zeros(n_items)
     for i, entry in enumerate(groups):
-        if entry is None:
+        if entry is None or (isinstance(entry, float) and np.isnan(entry)):
             if boost_missing == "refuse":
                 raise DataError(
                     f"item {i} has no group, and this ranker boosts {', '.join(dict(boost))}; expected "

@@ -184,6 +184,10 @@ class GPLRanker:
         """The limit in which no item is eligible, so the best one is placed: the order by score."""
         return cls(k=k, threshold=DETERMINISTIC)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields alone, so that pickles and copies hold no compiled kernel."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
     def __repr__(self) -> str:
         shown = [f for f in fields(self) if f.name not in DIALS or getattr(self, f.name) != f.default]
         return f"GPLRanker({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in shown)})"
