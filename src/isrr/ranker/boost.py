@@ -67,7 +67,8 @@ def additions_of_request(boost: Boost, boost_missing: BoostMissing, groups: obje
     if groups is None:
         groups = [None] * n_items
     for to_list in ("to_pylist", "to_list"):  # columns of Arrow, of pandas and polars
-        groups = getattr(groups, to_list, lambda: groups)()
+        if hasattr(groups, to_list):
+            groups = getattr(groups, to_list)()
     if not isinstance(groups, Sequence | np.ndarray) or isinstance(groups, str) or len(groups) != n_items:
         raise DataError(
             f"groups are {reprlib.repr(groups)}; expected a list of {n_items}, one entry per score: a group, a list "
