@@ -178,3 +178,21 @@ def test_a_floor_next_to_the_target_leaves_nothing_to_test_with(judged, below):
     outcome = calibrate(judged, "ndcg@5 >= 90% of deterministic", floor=0.9 - below)
     assert outcome.abstained
     assert outcome.tests[0].pvalue == 1.0
+
+
+def test_gain_and_discount_mean_what_they_mean_on_the_command_line(judged):
+    worth = {"gain": "linear", "discount": "reciprocal"}
+    promise = Promise.parse(PROMISE, **worth)
+    outcome = calibrate(judged, PROMISE, **worth)
+    assert outcome == calibrate(judged, promise)
+    assert outcome != calibrate(judged, PROMISE)
+    assert isrr.plan(judged[:60], PROMISE, **worth) == isrr.plan(judged[:60], promise)
+    several = [PROMISE, "precision@5 >= 80% of deterministic"]
+    assert calibrate(judged, several, gain="linear").promises == tuple(Promise.parse(p, gain="linear") for p in several)
+    own = calibrate(judged, PROMISE, gain=np.sqrt)
+    assert own.promises[0].metric.gain is np.sqrt
+    for run in (calibrate, isrr.plan, isrr.start):
+        with pytest.raises(PromiseError, match=r"`gain=` is for promises given as text; expected Promise\.parse"):
+            run(judged, promise, gain="linear")
+        with pytest.raises(ValueError, match="gain must be one of exponential, linear, equal"):
+            run(judged, PROMISE, gain="cubic")

@@ -1,5 +1,6 @@
 """Before anything is judged: promises that hold by construction, and promises that need no labels."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -47,10 +48,26 @@ def test_an_exploring_start_is_as_hot_as_moves_two_fifths_of_the_exposure(judged
     assert np.abs(draws.exposure(queries) - first).sum() / 2 / first.sum() == pytest.approx(0.4, abs=0.01)
 
 
-@pytest.mark.parametrize("text", ["ndcg@5 >= 0.7", "normalized_disparity@5 <= 0.5", "exposure(new)@5 >= 20%"])
-def test_what_takes_labels_or_a_test_cannot_be_started_with(judged, text):
-    with pytest.raises(PromiseError, match="without them, only a share of the order by score"):
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("ndcg@5 >= 0.7", "needs judged queries; without them, only a share of the order by score can be promised"),
+        ("normalized_disparity@5 <= 0.5", "needs judged queries; without them, only a share of the order by score"),
+        ("exposure(new)@5 >= 20%", "needs no labels, but a test: certify it by `isrr calibrate` on the same table"),
+        ("kept@5 >= 0.8", "needs no labels, but a test: certify it by `isrr calibrate` on the same table"),
+        ("clicks@5 >= 95% of deterministic", "needs clicks; start with 'ndcg@5 >= 95% of deterministic' and `explore=`"),
+    ],
+)
+def test_what_takes_labels_or_a_test_cannot_be_started_with(judged, text, remedy):
+    with pytest.raises(PromiseError, match=re.escape(f"'{text}' {remedy}")):
         start(judged, text)
+
+
+def test_discount_and_gain_say_what_a_start_promises(judged):
+    made = start(judged, PROMISE, gain="linear", discount="reciprocal")
+    assert made.promises == (Promise.parse(PROMISE, gain="linear", discount="reciprocal"),)
+    assert made.ranker.floor_weights == (tuple(1 / np.arange(1, 6)),)
+    assert made.promises != start(judged, PROMISE).promises
 
 
 def test_shares_of_exposure_are_certified_on_unjudged_queries(judged):

@@ -321,3 +321,11 @@ def test_a_run_with_its_judgments_is_converted(tmp_path):
         done = isrr("data", "convert", *wrong)
         assert done.returncode == 2
         assert said in done.stderr
+
+
+def test_start_takes_the_gain_and_the_discount_of_its_promise(folder):
+    worth = ("--gain", "linear", "--discount", "reciprocal")
+    done = isrr("start", folder / "judged.parquet", "-p", PROMISE, *worth, "-o", folder / "started.json")
+    assert done.returncode == 0, done.stderr
+    started = load(folder / "started.json")
+    assert dict(started.promises[0].metric.settings) == {"gain": "linear", "discount": "reciprocal"}

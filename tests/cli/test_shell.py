@@ -84,6 +84,15 @@ def test_what_is_offered_is_what_the_library_knows():
         Promise.parse(promise)
 
 
+def test_every_promise_that_start_suggests_is_one_that_it_can_keep():
+    shown = " ".join(re.sub("[│╭╰─╮╯]", " ", CliRunner().invoke(app, ["start", "--help"]).stdout).split())
+    suggested = [promise for promise in PROMISES if promise in shown]
+    assert len(suggested) >= 3
+    offered = [line.strip("'") for line in completed("isrr start s.parquet -p ")]
+    for promise in [*suggested, *offered]:
+        assert Promise.parse(promise).can_be_floored, promise
+
+
 def options(command, path=()):
     """Every command, by path, with its options."""
     if hasattr(command, "commands"):

@@ -191,3 +191,21 @@ def test_a_metric_whose_values_lie_otherwise_in_memory_is_not_compiled_for_anew(
     for same in (fixed, np.repeat(values, 2)[::2]):
         assert (measured(same) == expected).all()
     assert len(evaluate_exactly.signatures) == n_compiled
+
+
+def test_an_evaluation_prints_a_small_table_of_means():
+    queries = Queries.from_arrays(
+        scores=[2, 1, 0, 5, 4], relevance=[0, 2, 1, 0, 0], query_ids=[7, 7, 7, 8, 8], item_groups=["new"] * 5
+    )
+    found = evaluate(queries, [GPLRanker(), GPLRanker.deterministic()], ["ndcg", "disparity@3", "exposure(new)@3"])
+    ours, first = found.mean("disparity")
+    assert str(found).splitlines() == [
+        "Means over 2 queries, one row per ranker",
+        "  ranker  ndcg@5  disparity@3  exposure(new)@3",
+        f"       0  0.7271       {ours:.4f}           1.0000",
+        f"       1  0.6590       {first:.4f}           1.0000",
+        "left out       1            1                0",
+    ]
+    longer = str(evaluate(queries, [GPLRanker(temperature=t) for t in range(1, 31)], ["ndcg"])).splitlines()
+    assert len(longer) == 24
+    assert [line.split()[0] for line in longer[11:14]] == ["9", "…", "20"]

@@ -31,6 +31,7 @@ from isrr.engines.source import Where, open_source, read_any, with_values, witho
 from isrr.engines.task import Source, Together
 from isrr.errors import DataError
 from isrr.findings import Provenance
+from isrr.gains import Discount, Gain
 from isrr.metrics.ahead import compile_beside
 from isrr.parallel import Progress
 from isrr.promises.promise import Promise, objectives, promises
@@ -55,6 +56,8 @@ def calibrate(
     attempts: int = 1,
     floor: float | None = None,
     distinct: bool = False,
+    gain: Gain | None = None,
+    discount: Discount | None = None,
     count_look: CountLook | None = None,
     progress: Progress | None = None,
     engine: str = "local",
@@ -80,6 +83,10 @@ def calibrate(
             default chosen from the number of queries, for promises "of deterministic".
         distinct: Count queries with the same scores and relevance once: for judged queries that were copied, under
             whatever ids. It takes 16 bytes per query.
+        gain: How much a grade is worth, for promises given as text: "exponential" (the default), "linear", "equal" or a
+            function.
+        discount: How much a place is worth, likewise: "log2" (the default), "reciprocal", "uniform", "trec" or a
+            function.
         count_look: Called with what is asked of which data; returns which analysis of these judgments it is, and the
             tolerated chance of error of all of them. The Python API keeps no ledger.
         progress: Called with (done, total) in each pass: queries in memory, otherwise files or Spark tasks.
@@ -91,7 +98,8 @@ def calibrate(
         A `Certificate`, or an `Abstention` with its reason and the order by score.
     """
     chosen_path = path if isinstance(path, str) else tuple(path)
-    request = Request(promises(promise), confidence, chosen_path, evidence, selection, seed, attempts, floor, distinct)
+    asked = promises(promise, gain, discount)
+    request = Request(asked, confidence, chosen_path, evidence, selection, seed, attempts, floor, distinct)
     others = None if validation is None else read_any(validation, request.columns, **without_run(where))
     if compile_beside() and request.evidence == "betting":
         betting.certifies(np.zeros((1, 1)), 0.5, 0.5)  # compiled here in the meantime

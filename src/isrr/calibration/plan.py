@@ -16,10 +16,11 @@ from isrr.counting import counted, in_segment
 from isrr.data.queries import FloatArray, Queries
 from isrr.engines.source import Where, open_source, read_any
 from isrr.errors import PromiseError
+from isrr.gains import Discount, Gain
 from isrr.metrics.disparity import fairness_gain
 from isrr.metrics.evaluate import evaluate
 from isrr.metrics.measure import Measure
-from isrr.promises.promise import Promise, check_probability, objectives
+from isrr.promises.promise import Promise, check_probability, objectives, promises
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk import size
 from isrr.risk.lattice import BoolArray
@@ -99,6 +100,8 @@ def plan(
     power: float = POWER,
     utility: float | None = None,
     deviation: float = 0.28,
+    gain: Gain | None = None,
+    discount: Discount | None = None,
     **where: Unpack[Where],
 ) -> Plan:
     """How many judged queries a promise needs.
@@ -111,6 +114,7 @@ def plan(
         power: Probability that calibration then succeeds.
         utility: Without a pilot: expected NDCG of the order by score.
         deviation: Without a pilot: its standard deviation over queries (0.28 on MQ2007).
+        gain, discount: How much a grade and a place are worth, for a promise given as text; as for `calibrate`.
         where: Names of columns, see `isrr.engines.source.Where`.
 
     Example:
@@ -119,7 +123,7 @@ def plan(
     """
     if not isinstance(promise, str | Promise):
         raise TypeError(f"plan takes pilot queries first, then the promise; the second is a {type(promise).__name__}")
-    promised = Promise.parse(promise) if isinstance(promise, str) else promise
+    (promised,) = promises(promise, gain, discount)
     check_probability("confidence", confidence)
     check_probability("power", power)
     request = Request((promised,), confidence)

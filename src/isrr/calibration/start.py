@@ -18,6 +18,7 @@ from isrr.data.queries import Queries
 from isrr.engines.source import Where, read_any
 from isrr.errors import PromiseError
 from isrr.findings import Provenance
+from isrr.gains import Discount, Gain
 from isrr.metrics.evaluate import evaluate
 from isrr.promises.promise import Promise, objectives, promises
 from isrr.ranker.gpl import GPLRanker
@@ -31,7 +32,15 @@ SAMPLE = 5_000  # queries that the temperature is chosen on
 SHOWN = 1e-3  # chance of being shown from which an item counts as shown
 
 
-def start(queries: Any, promise: str | Promise, *, explore: bool = False, **where: Unpack[Where]) -> Start:
+def start(
+    queries: Any,
+    promise: str | Promise,
+    *,
+    explore: bool = False,
+    gain: Gain | None = None,
+    discount: Discount | None = None,
+    **where: Unpack[Where],
+) -> Start:
     """A ranker that is certain to keep the promised share on every query, without a single label.
 
     Args:
@@ -39,6 +48,7 @@ def start(queries: Any, promise: str | Promise, *, explore: bool = False, **wher
         promise: At least a share of the order by score, such as "ndcg@5 >= 95% of deterministic".
         explore: Explore, so that clicks can be certified later: serve the order by score with a fixed probability
             (anchor 0.8), otherwise draw at a mild temperature, see `exploring`. It keeps about 99 % of the clicks.
+        gain, discount: How much a grade and a place are worth, for a promise given as text; as for `calibrate`.
         where: Names of columns, see `isrr.engines.source.Where`.
 
     Example:
@@ -46,12 +56,9 @@ def start(queries: Any, promise: str | Promise, *, explore: bool = False, **wher
         >>> start(queries, "ndcg@2 >= 90% of deterministic").ranker.floor
         0.9
     """
-    (promised,) = promises(promise)
+    (promised,) = promises(promise, gain, discount)
     if not promised.can_be_floored:
-        raise PromiseError(
-            f"'{promised}' needs judged queries; without them, only a share of the order by score can be promised, "
-            "such as 'ndcg@5 >= 95% of deterministic'"
-        )
+        raise PromiseError(_why_not(promised))
     request = Request((promised,), floor=promised.target)
     scored = replace(read_any(queries, request.columns, **where), relevance=None)
     sample = in_order(scored)[:SAMPLE]
@@ -64,6 +71,19 @@ def start(queries: Any, promise: str | Promise, *, explore: bool = False, **wher
     normalized = replace(disparity.metric, name="normalized_disparity", normalized=True).at(disparity.k)  # type: ignore[type-var]
     ranker = grid[int(np.argmin(evaluate(sample, grid, [normalized]).mean(normalized)))]
     return _made(promised, scored, sample, ranker)
+
+
+def _why_not(promise: Promise) -> str:
+    """Say what a promise needs that does not hold by construction."""
+    share = f"'ndcg@{promise.k} >= 95% of deterministic'"
+    if promise.metric.name == "clicks":
+        return f"'{promise}' needs clicks; start with {share} and `explore=`, and certify it from the log"
+    if "relevance" not in promise.columns:
+        return f"'{promise}' needs no labels, but a test: certify it by `isrr calibrate` on the same table"
+    return (
+        f"'{promise}' needs judged queries; without them, only a share of the order by score can be promised, such as "
+        f"{share}"
+    )
 
 
 def exploring(base: GPLRanker, queries: Queries) -> GPLRanker:

@@ -20,6 +20,7 @@ from isrr.cli.options import (
     Promises,
     RankerFile,
     Scored,
+    StartPromise,
     Trust,
     choice,
     with_clicks,
@@ -27,6 +28,7 @@ from isrr.cli.options import (
     with_engine,
     with_meaning,
     with_run,
+    with_worth,
 )
 from isrr.counting import counted
 from isrr.errors import PromiseError
@@ -126,9 +128,11 @@ def calibrate(
 
 
 @with_columns("query", "item", "score", "item_group")
+@with_worth
 def start(
     scored: Scored,
-    promise: Promise,
+    promise: StartPromise,
+    meaning: dict[str, Any],
     columns: dict[str, Any],
     explore: Annotated[
         bool, typer.Option("--explore", help="Explore a little, so that you can later certify from clicks.")
@@ -143,9 +147,8 @@ def start(
     from isrr.calibration.start import start as run
     from isrr.certificate import ranker_path
     from isrr.metrics.ahead import compile_beside
-    from isrr.promises.promise import Promise as Asked
 
-    asked = Asked.parse(promise)
+    asked = inputs.promised(promise, meaning)
     inputs.check_file(out_file, read=(scored,))
     ranker_path(out_file)
     compile_beside()

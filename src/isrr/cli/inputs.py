@@ -41,11 +41,11 @@ def opened(ranker: Path, trust_edited: bool) -> "Outcome":
 
 
 def promised(text: str, meaning: dict[str, Any]) -> "Promise":
-    """A promise as it was written, and meant by the options of `with_meaning`."""
+    """A promise as it was written, and meant by the options of `with_meaning` or `with_worth`."""
     from isrr.promises.promise import Promise
 
     others = {name: value for name, value in meaning.items() if name != "per_segment"}
-    return Promise.parse(text, per="segment" if meaning["per_segment"] else None, **others)
+    return Promise.parse(text, per="segment" if meaning.get("per_segment") else None, **others)
 
 
 def opened_rows(scored: str, columns: dict[str, Any], where: dict[str, Any]) -> "InMemory | SparkRows":

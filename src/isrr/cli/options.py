@@ -46,6 +46,7 @@ PROMISES = (
     "disparity@5 <= 0.2 with bound 10",
     "group_disparity@5 <= 0.2",
 )
+STARTING = tuple(p for p in PROMISES if ">=" in p and "of deterministic" in p and not p.startswith("clicks"))
 COLUMNS = {  # what a column holds, and the names under which it is found by itself
     "query": ("query ids", ("query_id", "qid", "query")),
     "item": ("item ids", ("item_id", "doc_id", "docid", "item")),
@@ -62,6 +63,11 @@ NAMES, GROUPS, WHERE = "Columns, if they have other names", "Groups of items", "
 Command = Callable[..., None]
 
 
+def offered_any(incomplete: str) -> list[str]:
+    """Completion of a promise."""
+    return offered_promises(incomplete, PROMISES)
+
+
 def offered(values: tuple[str, ...]) -> Callable[[str], list[str]]:
     """Completion of an option from a list of values."""
 
@@ -71,13 +77,18 @@ def offered(values: tuple[str, ...]) -> Callable[[str], list[str]]:
     return completed
 
 
-def offered_promises(incomplete: str) -> list[str]:
+def offered_promises(incomplete: str, known: tuple[str, ...]) -> list[str]:
     """Completion of a promise, within quotes only: bash puts in what it is given, and `>` would be a redirection."""
     line = os.environ.get("COMP_WORDS", "'")
     quoted = line.removesuffix(incomplete).endswith(("'", '"'))
     if not quoted and incomplete:
         return []
-    return offered(PROMISES)(incomplete) if quoted else [f"'{promise}'" for promise in PROMISES]
+    return offered(known)(incomplete) if quoted else [f"'{promise}'" for promise in known]
+
+
+def offered_starting(incomplete: str) -> list[str]:
+    """Completion of a promise that `isrr start` can keep."""
+    return offered_promises(incomplete, STARTING)
 
 
 def choice(name: str, help_text: str, panel: str | None = None) -> Any:
@@ -89,8 +100,9 @@ def choice(name: str, help_text: str, panel: str | None = None) -> Any:
 Judged = Annotated[
     str | None,
     typer.Argument(
-        help="Judged queries, one row per item: query, item, score, relevance. Parquet (also a pattern such as "
-        "'judged/*.parquet'), CSV, JSONL or Arrow. Omit it with --run and --qrels, or with --clicks.",
+        help="Judged queries, one row per item: query, item, score, relevance (not needed for promises such as "
+        "'exposure(new)@10 >= 20%'). Parquet (also a pattern such as 'judged/*.parquet'), CSV, JSONL or Arrow. Omit it "
+        "with --run and --qrels, or with --clicks.",
         show_default=False,
     ),
 ]
@@ -103,7 +115,16 @@ Promise = Annotated[
         "--promise",
         "-p",
         help=f"The promise, e.g. {PROMISES[0]!r}, {PROMISES[1]!r} or {PROMISES[2]!r}.",
-        autocompletion=offered_promises,
+        autocompletion=offered_any,
+    ),
+]
+StartPromise = Annotated[
+    str,
+    typer.Option(
+        "--promise",
+        "-p",
+        help=f"The promise, a share of what the order by score gives: {'; '.join(STARTING)}.",
+        autocompletion=offered_starting,
     ),
 ]
 Promises = Annotated[
@@ -113,7 +134,7 @@ Promises = Annotated[
         "-p",
         help=f"The promise; 'deterministic' is the order by score. Examples: {'; '.join(PROMISES)}. Repeat the option "
         "for several that must all hold.",
-        autocompletion=offered_promises,
+        autocompletion=offered_any,
     ),
 ]
 Loss = Annotated[
@@ -172,6 +193,16 @@ def _choice(panel: str, name: str, text: str, default: str | None = None) -> tup
 
 
 # The options that say what a promise means, named as the arguments of `Promise.parse`.
+_WORTH = {
+    "gain": _choice(
+        MEANING,
+        "gain",
+        "How much a grade is worth: {values}. equal: every item is worth the same, whatever its grade.",
+        "exponential",
+    ),
+    "discount": _choice(MEANING, "discount", "How much a place is worth: {values}.", "log2"),
+}
+with_worth = _together("meaning", _WORTH)
 with_meaning = _together(
     "meaning",
     {
@@ -181,13 +212,7 @@ with_meaning = _together(
             float | None,
             "Largest possible value: of one item for dcg and value promises, of one query for disparity promises.",
         ),
-        "gain": _choice(
-            MEANING,
-            "gain",
-            "How much a grade is worth: {values}. equal: every item is worth the same, whatever its grade.",
-            "exponential",
-        ),
-        "discount": _choice(MEANING, "discount", "How much a place is worth: {values}.", "log2"),
+        **_WORTH,
         "empty_query": _choice(MEANING, "empty_query", "How queries without a relevant item count: {values}."),
     },
 )

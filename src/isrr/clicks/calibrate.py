@@ -102,7 +102,8 @@ def checked_promise(promise: str | Promise) -> Promise:
         metric = named_metric(asked.metric.name, discount="uniform")
         asked = Promise(metric, asked.k, at_least=asked.at_least, at_most=asked.at_most, of=asked.of, bound=asked.bound)
     if value_column(asked) is None and asked.metric.name != "clicks":
-        raise PromiseError(f"'{asked}' needs judged queries; clicks promise clicks@k or value(COLUMN)@k")
+        needs = "judged queries" if "relevance" in asked.columns else "no clicks, only scores"
+        raise PromiseError(f"'{asked}' needs {needs}; clicks promise clicks@k or value(COLUMN)@k")
     if asked.of != "deterministic" or asked.at_least is None or asked.per is not None or asked.range[0] < 0:
         raise PromiseError(
             f"'{asked}': a click log can prove at least a share of the order by score, over all traffic, such as "

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from isrr.counting import counted
 from isrr.data.dataframes import frame_of
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.gains import Discount, EmptyQuery, Gain, discount, empty_value
@@ -34,6 +35,7 @@ from isrr.ranker.thresholds import expand
 Method = Literal["exact", "draws", "plugin"]
 LEAST_BLOCKS = 8  # queries are cut into at least so many blocks, so that all cores have work, …
 ENOUGH = 1 << 18  # … unless a block would have fewer rows times configurations than this
+SHOWN = 20  # rankers, at most, whose means are printed
 USUAL = ("ndcg", "disparity", "normalized_disparity")
 
 
@@ -56,6 +58,20 @@ class Evaluation:
                 return values
         raise KeyError(f"{name} was not measured; expected one of {', '.join(map(str, self.measures))}")
 
+    def __str__(self) -> str:
+        """Show the means as a table, one row per ranker; the first and the last ten where there are many."""
+        n_queries, n_grid = self.values[0].shape
+        rows = [["ranker", *map(str, self.measures)]]
+        means = [self.mean(measure) for measure in self.measures]
+        rows += [[str(ranker), *(_in_short(mean[ranker]) for mean in means)] for ranker in range(n_grid)]
+        if n_grid > SHOWN:
+            rows[1 + SHOWN // 2 : -SHOWN // 2] = [["…"] * len(rows[0])]
+        n_left_out = [int(np.isnan(values[:, 0]).sum()) for values in self.values]
+        rows += [["left out", *(f"{n:,}" for n in n_left_out)]] if any(n_left_out) else []
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+        return "\n".join([f"Means over {counted(n_queries, 'query')}, one row per ranker", *lines])
+
     def to_frame(self) -> Any:
         """One row per query and ranker, one column per measure, as a frame of pandas, or polars without it."""
         n_queries, n_grid = self.values[0].shape
@@ -70,6 +86,10 @@ class Evaluation:
         n, mean = counted.sum(axis=0), np.full(values.shape[1:], np.nan)
         np.divide(np.where(counted, values, 0.0).sum(axis=0), n, out=mean, where=n > 0)
         return mean
+
+
+def _in_short(mean: float) -> str:
+    return f"{mean:.4f}" if mean == 0.0 or not abs(mean) < 0.01 else f"{mean:.3g}"
 
 
 def evaluate(

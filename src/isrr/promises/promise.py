@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import PromiseError
-from isrr.gains import Discount, EmptyQuery, Gain, empty_value, is_length
+from isrr.gains import DISCOUNTS, GAINS, Discount, EmptyQuery, Gain, empty_value, is_length, named
 from isrr.metrics.disparity import Disparity
 from isrr.metrics.measure import Measure
 from isrr.metrics.metric import NAMES, Metric, meant
@@ -159,6 +159,8 @@ class Promise:
         if not k.isdecimal():
             raise PromiseError(f"{text!r}: expected a whole number of places after @, got {k!r}")
         own = {known.name: known for known in metrics}
+        named(gain, GAINS, "gain")
+        named(discount, DISCOUNTS, "discount")
         try:
             about = own.get(name) or named_metric(name, gain=gain, discount=discount)
         except PromiseError:
@@ -455,10 +457,16 @@ def _refuse_unavailable(name: str, *_: object) -> FloatArray:
     raise PromiseError(f"{name!r} is a custom metric; pass it as load(…, metrics=[…]) to measure it")
 
 
-def promises(given: "str | Promise | Sequence[str | Promise]") -> tuple[Promise, ...]:
-    """One promise or several, as text or read already."""
+def promises(
+    given: "str | Promise | Sequence[str | Promise]", gain: Gain | None = None, discount: Discount | None = None
+) -> tuple[Promise, ...]:
+    """Return one promise or several, as text or read already; `gain` and `discount` are for those given as text."""
     several = [given] if isinstance(given, str | Promise) else list(given)
-    return tuple(Promise.parse(p) if isinstance(p, str) else p for p in several)
+    worth: dict[str, Any] = {n: v for n, v in (("gain", gain), ("discount", discount)) if v is not None}
+    if worth and not all(isinstance(promise, str) for promise in several):
+        name = next(iter(worth))
+        raise PromiseError(f"`{name}=` is for promises given as text; expected Promise.parse('…', {name}=…)")
+    return tuple(Promise.parse(p, **worth) if isinstance(p, str) else p for p in several)
 
 
 def columns_of(several: Iterable[Promise]) -> tuple[str, ...]:
