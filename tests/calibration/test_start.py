@@ -55,7 +55,10 @@ def test_an_exploring_start_is_as_hot_as_moves_two_fifths_of_the_exposure(judged
         ("normalized_disparity@5 <= 0.5", "needs judged queries; without them, only a share of the order by score"),
         ("exposure(new)@5 >= 20%", "needs no labels, but a test: certify it by `isrr calibrate` on the same table"),
         ("kept@5 >= 0.8", "needs no labels, but a test: certify it by `isrr calibrate` on the same table"),
-        ("clicks@5 >= 95% of deterministic", "needs clicks; start with 'ndcg@5 >= 95% of deterministic' and `explore=`"),
+        (
+            "clicks@5 >= 95% of deterministic",
+            "needs clicks; start with 'ndcg@5 >= 95% of deterministic' and `explore=True`",
+        ),
     ],
 )
 def test_what_takes_labels_or_a_test_cannot_be_started_with(judged, text, remedy):

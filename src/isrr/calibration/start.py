@@ -77,7 +77,7 @@ def _why_not(promise: Promise) -> str:
     """Say what a promise needs that does not hold by construction."""
     share = f"'ndcg@{promise.k} >= 95% of deterministic'"
     if promise.metric.name == "clicks":
-        return f"'{promise}' needs clicks; start with {share} and `explore=`, and certify it from the log"
+        return f"'{promise}' needs clicks; start with {share} and `explore=True`, and certify it from the log"
     if "relevance" not in promise.columns:
         return f"'{promise}' needs no labels, but a test: certify it by `isrr calibrate` on the same table"
     return (
