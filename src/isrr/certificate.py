@@ -211,12 +211,25 @@ class Outcome(Record):
             found.append(p.looks_clicked)
         if said := far_off(p.far_above, p.far_below):
             found.append(said)
+        found += [
+            f"grades come from {p.judge}, and '{promise}' promises a level of them: grades of two large "
+            "language models overstated NDCG@5 by 15–31 % on TREC data; promise a share of deterministic, or have "
+            "people judge"
+            for promise in self._promises_by_models
+            if promise.of is None
+        ]
         if p.near_bound >= NEAR_THE_BOUND:
             found.append(
                 f"values reach {p.near_bound:.0%} of the declared bound, which must hold for every query to come: is "
                 "it large enough?"
             )
         return found
+
+    @property
+    def _promises_by_models(self) -> list[Promise]:
+        """The promises that rest on grades of a model."""
+        by_model = self.provenance.judged_by in ("model", "both")
+        return [promise for promise in self.promises if by_model and "relevance" in promise.columns]
 
     @property
     def _spent(self) -> float:
@@ -257,7 +270,15 @@ class Outcome(Record):
             lines += [f"left out     {n:,} {reason}" for reason, n in p.clicks.left_out.items()]
             lines += [f"logged with  anchor {p.clicks.anchor:g}"] if p.clicks.anchor else []
             lines += [f"assumed      {text}" for text in self.assumptions]
+        lines += [f"judged by    {p.judge}"] if p.judge else []
         lines += [f"warning      {warning}" for warning in self.warnings]
+        lines += [
+            f"note         grades come from {p.judge}, and they measure both sides of '{promise}': "
+            "overstatement common to both cancels, but with people's grades the share may differ; check it on queries "
+            "that people judged"
+            for promise in self._promises_by_models
+            if promise.of is not None
+        ]
         if p.made_ids:
             lines.append("note         query ids were made from positions: the outcome depends on the order given")
         return lines

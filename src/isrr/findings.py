@@ -14,6 +14,7 @@ from isrr.scores.standardize import FAR
 
 THE_TESTED = "the calibration queries' scores"  # as the basis of a path
 MOSTLY = 0.5
+JUDGES = {"people": "people", "model": "a model", "both": "people and a model"}  # who judged, and how it is printed
 
 
 @cache
@@ -192,6 +193,7 @@ class Provenance(Record):
             known, each taken to have been tested as this one was.
         versions: Of what computed it.
         clicks: The click log, where clicks were counted in place of judgments; queries are then its units.
+        judged_by: Who judged, one of `JUDGES`; None where it was not said.
     """
 
     n_queries: int
@@ -226,9 +228,12 @@ class Provenance(Record):
     judgments: str = ""
     versions: Mapping[str, str] = field(default_factory=lambda: dict(_versions()))
     clicks: ClickLog | None = None
+    judged_by: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.judged_by not in (None, *JUDGES):
+            raise ValueError(f"judged_by must be one of {', '.join(JUDGES)}; got {self.judged_by!r}")
         for name in ("score_quantiles", "eligibility_quantiles"):
             found = getattr(self, name)
             if len(found) != 5 or list(found) != sorted(found):
@@ -238,6 +243,11 @@ class Provenance(Record):
             raise ValueError("counts of queries must not be negative, and some must have been tested on")
         if min(self.look, self.planned_looks) < 1:
             raise ValueError(f"analyses are counted from 1, got {self.look} of {self.planned_looks} planned")
+
+    @property
+    def judge(self) -> str:
+        """Who judged, as it is printed; empty where it was not said."""
+        return JUDGES.get(self.judged_by or "", "")
 
     @property
     def unit(self) -> str:

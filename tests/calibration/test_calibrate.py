@@ -196,3 +196,33 @@ def test_gain_and_discount_mean_what_they_mean_on_the_command_line(judged):
             run(judged, promise, gain="linear")
         with pytest.raises(ValueError, match="gain must be one of exponential, linear, equal"):
             run(judged, PROMISE, gain="cubic")
+
+
+@pytest.mark.parametrize("judge", ["model", "both"])
+def test_grades_of_a_model_warn_of_absolute_promises_and_say_what_relative_ones_mean(judged, tmp_path, judge):
+    absolute, relative, share = "ndcg@5 >= 0.6", PROMISE, "exposure(ours)@5 >= 30%"
+    who = {"model": "a model", "both": "people and a model"}[judge]
+    for outcome in (calibrate(judged, absolute, judged_by=judge), calibrate(judged, "ndcg@5 >= 0.9", judged_by=judge)):
+        (warning,) = (warning for warning in outcome.warnings if "model" in warning)
+        assert warning.startswith(f"grades come from {who}, and '{outcome.promises[0]}' promises a level of them")
+        assert "overstated NDCG@5 by 15–31 % on TREC data" in warning
+        assert f"judged by    {who}\n" in str(outcome)
+        assert f"warning      {warning}" in str(outcome)
+        outcome.save(tmp_path / "ranker.json")
+        assert isrr.load(tmp_path / "ranker.json").provenance.judged_by == judge
+    for promise in (relative, [relative, share], share):
+        outcome = calibrate(judged, promise, judged_by=judge)
+        assert not [warning for warning in outcome.warnings if "model" in warning]
+        assert f"judged by    {who}\n" in str(outcome)
+        sentence = f"note         grades come from {who}, and they measure both sides of '{relative}'"
+        assert (sentence in str(outcome)) == (promise != share)
+
+
+def test_who_judged_is_recorded_and_said_only_where_it_is_known(judged):
+    plain, by_people = calibrate(judged, PROMISE), calibrate(judged, PROMISE, judged_by="people")
+    assert plain.provenance.judged_by is None
+    assert "judged by" not in str(plain)
+    assert str(by_people).count("judged by    people\n") == 1
+    assert (by_people.warnings, by_people.ranker) == (plain.warnings, plain.ranker)
+    with pytest.raises(PromiseError, match=r"`judged_by=` must be people, model or both, got 'gpt'"):
+        calibrate(judged, PROMISE, judged_by="gpt")

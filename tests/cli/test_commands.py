@@ -329,3 +329,14 @@ def test_start_takes_the_gain_and_the_discount_of_its_promise(folder):
     assert done.returncode == 0, done.stderr
     started = load(folder / "started.json")
     assert dict(started.promises[0].metric.settings) == {"gain": "linear", "discount": "reciprocal"}
+
+
+def test_who_judged_is_told_to_calibrate_and_shown(folder):
+    made = folder / "by-model.json"
+    done = isrr("calibrate", folder / "judged.parquet", "-p", "ndcg@5 >= 0.5", "--judged-by", "model", "-o", made)
+    assert done.returncode == 0, done.stderr
+    assert "warning      grades come from a model, and 'ndcg@5 >= 0.5' promises a level of them" in done.stdout
+    assert "judged by    a model\n" in isrr("show", made).stdout
+    done = isrr("calibrate", "--clicks", "c.csv", "-p", "clicks@5 >= 90% of deterministic", "--judged-by", "people")
+    assert done.returncode == 2
+    assert "--judged-by is for judged queries" in done.stderr

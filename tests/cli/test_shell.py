@@ -65,6 +65,7 @@ def test_what_is_offered_is_what_the_library_knows():
     from isrr.data.ordering import Ties
     from isrr.data.pair_files import Format
     from isrr.data.unjudged import Unjudged
+    from isrr.findings import JUDGES
     from isrr.gains import DISCOUNTS, EMPTY_VALUES, GAINS
     from isrr.risk.evidence import NAMES as EVIDENCE
     from isrr.risk.select import SELECTIONS
@@ -76,6 +77,7 @@ def test_what_is_offered_is_what_the_library_knows():
     known |= {"model": KINDS, "normalize": get_args(Normalize)}
     known |= {"unjudged": get_args(Unjudged), "ties": get_args(Ties), "format": get_args(Format)}
     known |= {"unit": get_args(Unit), "missing_group": get_args(MissingGroup)}
+    known |= {"judged_by": tuple(JUDGES)}
     assert {name: values for name, values in CHOICES.items() if name != "result"} == known
     assert tuple(LOSSES) == KINDS
     assert not find_spec("torch") or tuple(import_module("isrr.scores.losses").GRADIENTS) == LOSSES["net"]

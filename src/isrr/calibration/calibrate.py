@@ -58,6 +58,7 @@ def calibrate(
     distinct: bool = False,
     gain: Gain | None = None,
     discount: Discount | None = None,
+    judged_by: str | None = None,
     count_look: CountLook | None = None,
     progress: Progress | None = None,
     engine: str = "local",
@@ -87,6 +88,8 @@ def calibrate(
             function.
         discount: How much a place is worth, likewise: "log2" (the default), "reciprocal", "uniform", "trec" or a
             function.
+        judged_by: Who judged: "people", "model" (such as a large language model), or "both". It is recorded; grades of
+            a model come with a warning.
         count_look: Called with what is asked of which data; returns which analysis of these judgments it is, and the
             tolerated chance of error of all of them. The Python API keeps no ledger.
         progress: Called with (done, total) in each pass: queries in memory, otherwise files or Spark tasks.
@@ -99,7 +102,7 @@ def calibrate(
     """
     chosen_path = path if isinstance(path, str) else tuple(path)
     asked = promises(promise, gain, discount)
-    request = Request(asked, confidence, chosen_path, evidence, selection, seed, attempts, floor, distinct)
+    request = Request(asked, confidence, chosen_path, evidence, selection, seed, attempts, floor, distinct, judged_by)
     others = None if validation is None else read_any(validation, request.columns, **without_run(where))
     if compile_beside() and request.evidence == "betting":
         betting.certifies(np.zeros((1, 1)), 0.5, 0.5)  # compiled here in the meantime
@@ -185,6 +188,7 @@ def _calibrated(
         planned_looks=request.attempts,
         look=look,
         spent=spent,
+        judged_by=request.judged_by,
         **quantiles(sample, findings.ranker),
     )
     return findings.outcome(provenance, reported[0])

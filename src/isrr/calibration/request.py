@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from isrr.errors import PromiseError
+from isrr.findings import JUDGES
 from isrr.gains import discount
 from isrr.metrics.metric import Metric
 from isrr.promises.promise import Promise, check_probability, columns_of
@@ -38,6 +39,7 @@ class Request:
     attempts: int = 1
     floor: float | None = None
     distinct: bool = False
+    judged_by: str | None = None
 
     def __post_init__(self) -> None:
         if not self.promises:
@@ -46,6 +48,9 @@ class Request:
         if len(gains) > 1:
             raise PromiseError("found promises with different gains; expected one gain for all")
         check_probability("confidence", self.confidence)
+        if self.judged_by not in (None, *JUDGES):
+            *first, last = JUDGES
+            raise PromiseError(f"`judged_by=` must be {', '.join(first)} or {last}, got {self.judged_by!r}")
         if self.attempts < 1:
             raise PromiseError(f"attempts must be ≥ 1, got {self.attempts}; it is the number of planned analyses")
         Evidence(self.evidence, self.delta)  # refuses what is none

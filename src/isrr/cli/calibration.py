@@ -70,6 +70,12 @@ def calibrate(
     distinct: Annotated[
         bool, typer.Option("--distinct", help="Count queries with identical scores and relevance once.")
     ] = False,
+    judged_by: Annotated[
+        str | None,
+        choice(
+            "judged_by", "Who judged: {values}. Recorded in the certificate; grades of a model come with a warning."
+        ),
+    ] = None,
     path: Annotated[
         str, choice("path", "Which series of rankers to test; every series runs from safe to fair: {values}.", TESTING)
     ] = "auto",
@@ -94,6 +100,8 @@ def calibrate(
     if clicked["clicks"] is not None:
         if judged is not None:
             raise PromiseError(f"{judged}: give judged queries or --clicks, not both")
+        if judged_by is not None:
+            raise PromiseError("`judged_by=` is for judged queries, and clicks are judged by nobody; omit it")
         calibrate_by_clicks(promise, meaning, clicked, out_file, confidence, attempts, as_json)
         return
     if judged is None and judged_run["run"] is None:
@@ -111,7 +119,7 @@ def calibrate(
     inputs.check_file(out_file, read=(judged, judged_run["run"], judged_run["qrels"], validation))
     ranker_path(out_file)
     request = Request(
-        tuple(promises), confidence, path, evidence, selection, seed, attempts, floor, distinct
+        tuple(promises), confidence, path, evidence, selection, seed, attempts, floor, distinct, judged_by
     )  # refuses mistakes before reading
     compile_beside()
     queries, named, name = inputs.judged_or_run(judged, judged_run, columns, request.columns)
@@ -121,7 +129,8 @@ def calibrate(
     with console.progress("calibrating", "tuning and certifying") as advance:
         outcome = run(
             queries, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
-            seed=seed, attempts=attempts, floor=floor, distinct=distinct, count_look=count_look, progress=advance,
+            seed=seed, attempts=attempts, floor=floor, distinct=distinct, judged_by=judged_by, count_look=count_look,
+            progress=advance,
             **named, **where,
         )  # fmt: skip
     console.keep_outcome(outcome, out_file, as_json=as_json)

@@ -24,6 +24,7 @@ CHOICES = {
     "gain": ("exponential", "linear", "equal"),
     "discount": ("log2", "reciprocal", "uniform", "trec"),
     "empty_query": ("skip", "zero", "one"),
+    "judged_by": ("people", "model", "both"),
     "unjudged": ("refuse", "zero", "drop", "worst"),
     "ties": ("trec",),
     "missing_group": ("refuse", "none"),

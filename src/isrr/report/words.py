@@ -229,6 +229,8 @@ def facts(outcome: Certificate | Abstention, command: str) -> list[tuple[str, st
         ("Versions", ", ".join(f"{name} {number}" for name, number in p.versions.items())),
         ("Made by", command),
     ]
+    if p.judge:
+        rows.insert(5, ("Judged by", p.judge))
     if p.made_ids:
         rows.insert(5, ("Query ids", "made from positions: the outcome depends on the order of the table"))
     return rows
