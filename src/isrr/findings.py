@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Any, ClassVar, get_type_hints
 
 from isrr.counting import counted, in_segment
+from isrr.data.unjudged import checked_policy
 from isrr.promises.promise import Promise
 from isrr.ranker.gpl import GPLRanker
 from isrr.scores.standardize import FAR
@@ -232,6 +233,7 @@ class Provenance(Record):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        checked_policy(self.unjudged)
         if self.judged_by not in (None, *JUDGES):
             raise ValueError(f"judged_by must be one of {', '.join(JUDGES)}; got {self.judged_by!r}")
         for name in ("score_quantiles", "eligibility_quantiles"):

@@ -103,6 +103,8 @@ def test_a_mutated_outcome_is_refused_or_read_as_what_it_says(outcomes, kind, tm
     [
         (("confidence",), 1.7, "confidence must lie in"),
         (("provenance", "score_quantiles"), [0.0, 1.0, 2.0, 3.0], "score_quantiles must be five rising numbers"),
+        (("provenance", "unjudged"), "none", "must be one of refuse, zero, drop, worst; got 'none'"),
+        (("provenance", "judged_by"), "gpt", "judged_by must be one of people, model, both; got 'gpt'"),
         (
             ("provenance", "eligibility_quantiles"),
             [0.9, 0.5, 0.4, 0.3, 0.2],
