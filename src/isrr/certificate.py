@@ -20,7 +20,7 @@ from isrr.counting import counted, in_segment, percent
 from isrr.data.unjudged import unjudged_in_words
 from isrr.errors import CertificateError
 from isrr.files import read_json, write_atomically
-from isrr.findings import ClickLog, Estimate, Point, Provenance, Record, Test, far_off, mostly_single
+from isrr.findings import ClickLog, Estimate, Point, Provenance, Record, Test, far_off, mostly_single, unit_needed
 from isrr.metrics.disparity import Disparity
 from isrr.metrics.metric import Metric
 from isrr.notebook import card, curve_frame, plot
@@ -39,9 +39,9 @@ ASSUMPTIONS = (  # of certificates from judged queries
     "the promise is about the mean over queries and draws, not about each served list",
 )
 CASCADE = (
-    "clicks are promised, not relevance; where users stop after a good result, or click more beside good items, the "
-    "estimated share can be off by several points (too high in the second case), so confirm it by a rollout, which "
-    "assumes only independent sessions, and later ones like these"
+    "clicks are promised, not relevance; where users stop after a good result, the estimated share can be off by "
+    "several points (too low in simulation), so confirm it by a rollout, which assumes only independent sessions, and "
+    "later ones like these"
 )
 
 
@@ -268,11 +268,7 @@ class Outcome(Record):
             lines.append(f"unjudged     {unjudged_in_words(p.unjudged, p.unjudged_share, self.k)}")
         if p.clicks is not None:
             lines += [f"left out     {n:,} {reason}" for reason, n in p.clicks.left_out.items()]
-            if p.clicks.shown_by_score is not None and p.clicks.expected_by_score is not None:
-                lines.append(
-                    f"logged with  anchor {p.clicks.anchor:g}; {percent(p.clicks.shown_by_score)} of the lists show "
-                    f"the order by score (expected: {percent(p.clicks.expected_by_score)})"
-                )
+            lines += [f"logged with  anchor {p.clicks.anchor:g}"] if p.clicks.anchor else []
             lines += [f"assumed      {text}" for text in self.assumptions]
         lines += [f"judged by    {p.judge}"] if p.judge else []
         lines += [f"warning      {warning}" for warning in self.warnings]
@@ -345,12 +341,14 @@ class Abstention(Outcome):
         reason: Why, in words.
         queries_needed: Judged queries that would be enough, with 80 % probability, including those set aside and
             those without a relevant item; None if no number is enough.
+        cheaper: What capping values would need, as sentences, where a bound lies far above nearly all of them.
         frontier: Estimates of what two promises that conflict could reach together, as sentences.
     """
 
     cause: Cause
     reason: str
     queries_needed: int | None
+    cheaper: tuple[str, ...] = ()
     frontier: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -361,15 +359,21 @@ class Abstention(Outcome):
     def __bool__(self) -> bool:
         return False
 
+    @property
+    def unit(self) -> str:
+        """What more of would help, one of them."""
+        return unit_needed(self.promises) if self.provenance.clicks is None else self.provenance.unit
+
     def __str__(self) -> str:
-        if self.provenance.clicks is not None and not self.provenance.clicks.n_clicks:
-            more = "clicks on these lists, with the list_id and the item_id of the log"
-        elif self.queries_needed is None:
+        if self.queries_needed is None:
             more = "more queries of this kind do not help: promise less, or improve the scores"
         else:
-            more = (
-                f"about {counted(self.queries_needed, self.provenance.unit)} in all would be enough (8 times out of 10)"
-            )
+            more = f"about {counted(self.queries_needed, self.unit)} in all would be enough (8 times out of 10)"
+            judged = [f"'{promise}'" for promise in self.promises if "relevance" in promise.columns]
+            if self.unit == "query":
+                more += "; no labels needed"
+            elif self.provenance.clicks is None and len(judged) < len(self.promises):
+                more += f"; only {' and '.join(judged)} {'needs' if len(judged) == 1 else 'need'} labels"
         lines = [
             "Abstention: nothing is certified, and the order by score is used",
             f"promise      {self._promise()}",
@@ -377,6 +381,7 @@ class Abstention(Outcome):
             f"reason       {self.reason}",
             f"what helps   {more}",
         ]
+        lines += [f"or           {sentence}" for sentence in self.cheaper]
         lines += [f"estimated    {sentence}" for sentence in self.frontier]
         if self.frontier:
             lines.append("             estimates only: to promise a point of this frontier, use new queries")

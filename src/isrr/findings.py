@@ -1,7 +1,7 @@
 """What an outcome is made of: numbers measured, tests made, configurations tried, and where all of it comes from."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, get_type_hints
 
 from isrr.counting import counted, in_segment
 from isrr.data.unjudged import checked_policy
-from isrr.promises.promise import Promise
+from isrr.promises.promise import Promise, columns_of
 from isrr.ranker.gpl import GPLRanker
 from isrr.scores.standardize import FAR
 
@@ -32,6 +32,7 @@ _KINDS: dict[str, Callable[[object], bool]] = {
     "collections.abc.Mapping[str, str]": lambda value: (
         isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair)
     ),
+    "tuple[str, ...]": lambda value: isinstance(value, tuple) and all(map(_KINDS["str"], value)),
     "tuple[float, ...]": lambda value: isinstance(value, tuple) and all(map(_KINDS["float"], value)),
 }
 _HINTS: dict[type[Any], dict[str, str]] = {}
@@ -141,24 +142,22 @@ class ClickLog(Record):
 
     Attributes:
         unit: What is independent of one another: "impression", "session" or "user".
+        first: Impressions of each unit that count.
         n_impressions, n_clicks: How many count.
         anchor: Least chance with which a list was the order by score.
         block: Units whose losses were averaged before they were tested.
-        shown_by_score: Share of the lists that showed the order by score, and `expected_by_score` the share that their
-            loggers show; None for a rollout.
         left_out: How many lists and clicks were left out, by reason.
         assumption: What was assumed of users, beyond independent units and later ones like these: "" for a rollout.
     """
 
     unit: str
+    first: int
     n_impressions: int
     n_clicks: int
     anchor: float
     block: int
     left_out: Mapping[str, int]
     assumption: str
-    shown_by_score: float | None = None
-    expected_by_score: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,6 +271,25 @@ class Provenance(Record):
     def path_saw_the_tested(self) -> bool:
         """Whether the path was fixed by the very queries it was tested on, which no confidence allows for."""
         return self.path_basis == THE_TESTED
+
+
+def unit_needed(promises: Sequence[Promise]) -> str:
+    """What promises need more of, one of them: labels only where a promise reads them."""
+    return "judged query" if "relevance" in columns_of(promises) else "query"
+
+
+def needed_in_words(n_queries: int | None, promises: Sequence[Promise], unit: str = "query") -> str:
+    """How many queries promises need, and whether these need labels.
+
+    Example:
+        >>> needed_in_words(7_012, [Promise.parse("exposure(new)@10 >= 20%")])
+        'about 7,012 queries, no labels needed'
+    """
+    if n_queries is None:
+        return "more than any number"
+    if unit == "query":
+        unit = unit_needed(promises)
+    return f"about {counted(n_queries, unit)}{', no labels needed' if unit == 'query' else ''}"
 
 
 def far_off(above: int, below: int) -> str:

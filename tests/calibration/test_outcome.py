@@ -2,13 +2,14 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from isrr import Abstention, Certificate, CertificateError, Promise, calibrate, load
+from isrr import Abstention, Certificate, CertificateError, Promise, Queries, calibrate, load
 from isrr.calibration.path import n_set_aside
 from isrr.calibration.request import Request
 
@@ -43,6 +44,52 @@ def test_an_abstention_says_why_and_what_would_help(judged):
     assert impossible.queries_needed is None
     assert "not met even by the safest" in impossible.reason
     assert "these queries prove at most ndcg@5 >= 0." in str(impossible)
+
+
+def test_an_abstention_names_the_promise_that_fails_and_what_it_needs():
+    queries = with_margins(60, bound=25.0)
+    margin, others = "value(margin)@5 >= 98% of deterministic with bound 25", ["exposure(new)@5 >= 10%"]
+    free = calibrate(queries, [*others, margin])
+    assert f"'{margin}' is met by the best configuration" in free.reason
+    assert f"cannot prove it: it needs about {free.queries_needed:,} queries, no labels needed" in free.reason
+    assert free.reason.endswith("already proven: 'exposure(new)@5 >= 10%'")
+    assert f"about {free.queries_needed:,} queries in all would be enough (8 times out of 10); no labels" in str(free)
+    assert [test.promise for test in free.tests if test.pvalue > 0.05] == [Promise.parse(margin)]
+    judged = calibrate(queries, [*others, "ndcg@5 >= 80% of deterministic", margin])
+    assert f"cannot prove it: it needs about {judged.queries_needed:,} queries, no labels needed" in judged.reason
+    assert "judged queries in all would be enough (8 times out of 10); only 'ndcg@5 >= 80% of" in str(judged)
+
+
+def test_an_abstention_says_what_capping_a_value_would_need(tmp_path):
+    queries = with_margins(150)
+    wide = calibrate(queries, "value(margin)@5 >= 98% of deterministic with bound 400")
+    (said,) = wide.cheaper
+    capped, bound, needed = re.match(
+        r"'(.* with bound ([\d.]+))', with values .* about ([\d,]+) queries", said
+    ).groups()
+    margins = queries.values["margin"]
+    assert (margins < float(bound)).mean() == pytest.approx(0.995, abs=0.001)
+    assert f"or           {said}" in str(wide)
+    wide.save(tmp_path / "wide.json")
+    assert load(tmp_path / "wide.json") == wide
+    narrow = calibrate(replace(queries, values={"margin": np.minimum(margins, float(bound))}), capped)
+    assert narrow.queries_needed == pytest.approx(int(needed.replace(",", "")), rel=0.05)
+    assert narrow.queries_needed < wide.queries_needed / 3
+    assert not narrow.cheaper
+    assert not any("declared bound" in warning for warning in narrow.warnings)
+
+
+def with_margins(n_queries, bound=np.inf):
+    """Lists of 12 items, some of them new, with margins whose tail is heavy."""
+    rng = np.random.default_rng(20230)
+    relevance = rng.choice(4, n_queries * 12, p=[0.5, 0.3, 0.15, 0.05])
+    return Queries.from_arrays(
+        scores=relevance + rng.normal(size=relevance.size),
+        relevance=relevance,
+        group=[12] * n_queries,
+        item_groups=rng.choice(["new", "known"], relevance.size, p=[0.3, 0.7]),
+        values={"margin": np.minimum((1 + relevance) * rng.lognormal(0.5, 0.6, relevance.size), bound)},
+    )
 
 
 def test_the_queries_that_an_abstention_asks_for_leave_enough_to_test_on(judged, monkeypatch):

@@ -10,6 +10,23 @@ from isrr.calibration.request import Request
 from isrr.promises.promise import Promise
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
+THREE = [
+    "exposure(new)@10 >= 20%", "ndcg@10 >= 97% of deterministic",
+    "value(margin)@10 >= 99% of deterministic with bound 25",
+]  # fmt: skip
+
+
+def market(n_queries: int, bound: float = 25.0, seed: int = 20230) -> isrr.Queries:
+    """Lists of 30 items, a fifth of them new with scores that are too low; margins have a heavy tail."""
+    rng = np.random.default_rng(seed)
+    new, quality = rng.random(n_queries * 30) < 0.2, rng.normal(size=n_queries * 30)
+    return isrr.Queries.from_arrays(
+        scores=quality + 0.7 * rng.normal(size=new.size) - 0.5 * new,
+        relevance=np.clip(np.floor(quality + 1.0), 0, 4),
+        group=[30] * n_queries,
+        item_groups=np.where(new, "new", "known"),
+        values={"margin": np.minimum(rng.lognormal(1.0, 0.6, new.size), bound)},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +123,36 @@ def test_a_plan_and_an_abstention_on_the_same_queries_name_one_number(judged, n,
     assert outcome.abstained
     # the safest configurations differ in their scale and floor alone; the search for the number is exact to 2 %
     assert isrr.plan(pilot, wanted).queries_needed == pytest.approx(outcome.queries_needed, rel=0.02)
+
+
+@pytest.mark.parametrize("n", [60, 300])
+def test_a_plan_for_several_promises_names_the_number_that_an_abstention_names(n):
+    pilot = market(n)
+    outcome = isrr.calibrate(pilot, THREE)
+    assert outcome.abstained
+    planned = isrr.plan(pilot, THREE)
+    assert planned.queries_needed == pytest.approx(outcome.queries_needed, rel=0.02)
+    assert planned.queries_needed == max(need.queries_needed for need in planned.needs)
+    assert all(str(need.promise) == promise for need, promise in zip(planned.needs, THREE, strict=True))
+    assert isrr.plan(pilot, THREE[::-1]).queries_needed == pytest.approx(planned.queries_needed, rel=0.5)
+    assert f"{planned.needs[0].queries_needed:,} for '{THREE[0]}', no labels needed" in str(planned)
+    assert f"{planned.needs[1].queries_needed:,} for '{THREE[1]}'\n" in str(planned)
+
+
+def test_a_plan_for_a_share_of_exposure_takes_the_path_with_boosts():
+    pilot, wanted = market(100), "exposure(new)@10 >= 40%"
+    assert isrr.calibrate(pilot, wanted, path="temperature").abstained
+    assert not isrr.calibrate(pilot, wanted).abstained
+    planned = isrr.plan(pilot, wanted)
+    assert planned.queries_needed <= 100
+    assert f"{planned.queries_needed} queries, no labels needed" in str(planned)
+    certified = [not isrr.calibrate(market(planned.queries_needed, seed=seed), wanted).abstained for seed in range(30)]
+    assert np.mean(certified) > 0.6
+
+
+def test_promises_that_move_together_are_planned_for_the_neediest_one(judged):
+    both = ["ndcg@5 >= 90% of deterministic", "ndcg@5 >= 97% of deterministic"]
+    planned, alone = isrr.plan(judged, both), [isrr.plan(judged, promise) for promise in both]
+    assert planned.queries_needed == alone[1].queries_needed > alone[0].queries_needed
+    assert planned.milestones[0].queries_needed == alone[1].milestones[0].queries_needed
+    assert isrr.plan(None, both, utility=0.6) == isrr.plan(None, tuple(both), utility=0.6)

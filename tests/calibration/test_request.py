@@ -113,6 +113,23 @@ def test_values_near_a_declared_bound_are_warned_of():
         assert any("of the declared bound" in said for said in outcome.warnings) == warned
 
 
+def test_values_capped_at_their_bound_are_not_warned_of():
+    rng = np.random.default_rng(20230)
+    margin, other = rng.lognormal(0, 1, 500), rng.uniform(0, 1, 500)
+    margin = np.minimum(margin, np.quantile(margin, 0.99))
+    queries = Queries.from_arrays(
+        scores=rng.normal(size=500), relevance=rng.integers(0, 3, 500), group=[5] * 100,
+        values={"margin": margin, "other": other},
+    )  # fmt: skip
+    capped = Promise.parse("value(margin)@1 >= 0.1", bound=float(margin.max()))
+    near = Promise.parse("value(other)@1 >= 0.1", bound=float(other.max()) / 0.95)
+    path = [GPLRanker(k=1, temperature=0.5)]
+    assert not any("declared bound" in said for said in calibrate(queries, capped, path=path).warnings)
+    both = calibrate(queries, [capped, near], path=path)
+    assert both.provenance.near_bound == pytest.approx(0.95)
+    assert any("reach 95% of the declared bound" in said for said in both.warnings)
+
+
 @pytest.mark.parametrize("evidence", ["betting", "vb"])
 def test_a_block_without_a_relevant_item_is_passed_over(judged, evidence, monkeypatch):
     monkeypatch.setattr(local, "BLOCK", 50)

@@ -195,6 +195,17 @@ def test_plan_works_from_a_guess_and_from_a_pilot(folder):
     assert "the true risk one standard error above that of the" in done.stdout
 
 
+def test_plan_answers_for_all_promises_whatever_their_order(folder):
+    both, found = [PROMISE, "ndcg@5 >= 97% of deterministic"], []
+    for promises in (both, both[::-1], both[:1]):
+        given = [word for promise in promises for word in ("-p", promise)]
+        found.append(json.loads(isrr("plan", folder / "judged.parquet", *given, "--json").stdout))
+    one_way, other_way, alone = found
+    assert one_way["promises"] == both
+    assert one_way["queries_needed"] == other_way["queries_needed"] > alone["queries_needed"]
+    assert one_way["needs"][0]["queries_needed"] == alone["queries_needed"]
+
+
 def test_every_command_takes_several_files_by_a_pattern(folder, ranker, tmp_path):
     judged = read_queries(folder / "judged.parquet")
     for name, part in (("a", slice(250)), ("b", slice(250, 300)), ("c", slice(300, 500))):

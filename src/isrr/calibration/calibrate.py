@@ -33,6 +33,7 @@ from isrr.errors import DataError
 from isrr.findings import Provenance
 from isrr.gains import Discount, Gain
 from isrr.metrics.ahead import compile_beside
+from isrr.metrics.metric import Metric
 from isrr.parallel import Progress
 from isrr.promises.promise import Promise, objectives, promises
 from isrr.ranker.gpl import GPLRanker
@@ -40,6 +41,7 @@ from isrr.risk import betting
 from isrr.scores.standardize import far_scores
 
 LOOKED_AT = 100_000  # queries that are searched for repeats, unless those are to count once
+LEAST_CAPPED, SHARE_CAPPED = 2, 0.0005  # values that equal their bound from which on it is taken for a cap
 SAMPLE = 20_000  # tested queries, those of smallest key, that score and eligibility quantiles are taken from
 
 
@@ -143,10 +145,10 @@ def _calibrated(
         first_tested,
     )
     wanted = n_aside + SAMPLE
-    others = Together(enough(wanted, census.n_queries, census.digest), NameJudgments())
+    others = Together(enough(wanted, census.n_queries, census.digest, request.columns), NameJudgments())
     table, (found, judgments) = source.run(Together(task, others), progress)
     _refuse_change(census, table, n_aside)
-    drawn = smallest_keys(source, wanted, census.n_queries, census.digest, found=found)
+    drawn = smallest_keys(source, wanted, census.n_queries, census.digest, request.columns, found)
     sample, (far_above, far_below) = drawn[n_aside:], far_scores(drawn)
     looks_clicked = ""
     if census.judged and "relevance" in request.columns:
@@ -181,7 +183,7 @@ def _calibrated(
         n_single=census.n_single,
         n_repeated=n_repeated,
         distinct=request.distinct,
-        near_bound=census.near_bound,
+        near_bound=_near_bound(census, drawn, request.promises),
         looks_clicked=looks_clicked,
         far_above=far_above,
         far_below=far_below,
@@ -191,7 +193,24 @@ def _calibrated(
         judged_by=request.judged_by,
         **quantiles(sample, findings.ranker),
     )
-    return findings.outcome(provenance, reported[0])
+    return findings.outcome(provenance, reported[0], sample)
+
+
+def _near_bound(census: Census, drawn: Queries, promises: Sequence[Promise]) -> float:
+    """How near values come to a declared bound, as a share; those that are capped at it do not count."""
+    declared = [(promise, promise.bound) for promise in promises if promise.bound is not None]
+    uncapped = [(promise, bound) for promise, bound in declared if not _is_cap(promise, bound[1], drawn)]
+    if len(uncapped) == len(declared):
+        return census.near_bound
+    return max((promise.metric.check_bound(drawn, promise.k, bound) for promise, bound in uncapped), default=0.0)
+
+
+def _is_cap(promise: Promise, bound: float, queries: Queries) -> bool:
+    """Whether many values equal the bound, as they do where larger ones are capped."""
+    if not isinstance(promise.metric, Metric):
+        return False
+    n_equal = int((promise.metric.value(queries) == bound).sum())
+    return n_equal >= max(LEAST_CAPPED, SHARE_CAPPED * queries.n_rows)
 
 
 def _refuse_unusable(census: Census, request: Request) -> None:

@@ -99,6 +99,14 @@ class Sample(ABC):
         return np.full(self.exempt.size, self.promise.target)
 
     @property
+    def slack(self) -> FloatArray:
+        """By how many standard errors each configuration is measured to keep the promise, (n_grid,)."""
+        sign = 1.0 if self.promise.at_least is not None else -1.0
+        error = np.maximum(self.deviation() / np.sqrt(self.n_queries), 1e-9)
+        slack: FloatArray = sign * (self.measured() - self.promise.target) / error
+        return slack
+
+    @property
     def safest(self) -> int:
         """The first configuration of the path that has to be tested."""
         return int(np.argmin(self.exempt)) if not self.exempt.all() else 0
@@ -197,11 +205,17 @@ class KeptSample(Sample):
         losses = self.promise.at(target).losses(self.values[:, [column]], self.reference)
         return float(losses.mean()), float(losses.std())
 
-    def queries_needed(self, column: int, delta: float, floor: float | None = None) -> int | None:
+    def queries_needed(
+        self, column: int, delta: float, floor: float | None = None, *, power: float = size.POWER, errors: float = 0.0
+    ) -> int | None:
+        """The same with any power, and with the true risk so many standard errors above the measured one."""
+        if self.exempt[column]:
+            return 1
         losses = self.promise.losses(self.values[:, [column]], self.reference)[:, 0]
         if floor is None or self.evidence not in MAY_BE_STRETCHED:
             floor = float(self.floors[column])
-        needed = self.promise.queries_needed(losses, delta, floor=floor)
+        shifted = losses + errors * losses.std() / np.sqrt(losses.size)
+        needed = self.promise.queries_needed(shifted, delta, power, floor)
         return None if needed is None else needed * self.block
 
     def holds(self, targets: FloatArray, delta: float, n_tests: int = 1) -> BoolArray:

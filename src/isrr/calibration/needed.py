@@ -6,13 +6,44 @@ in its own span, and every larger number does in its span.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+import numpy as np
+
+from isrr.calibration.certify import Sample
 from isrr.calibration.path import SET_ASIDE_FROM, n_set_aside
 from isrr.calibration.request import FLOORS, Request
-from isrr.promises.promise import move_together
+from isrr.findings import needed_in_words
+from isrr.promises.promise import Promise, move_together
+
+
+@dataclass(frozen=True)
+class Need:
+    """How many queries a promise needs.
+
+    Attributes:
+        segment: The segment, where the promise is about segments.
+        queries_needed: Their number; None where no number is enough.
+        unit: What is counted.
+    """
+
+    promise: Promise
+    segment: str | None
+    queries_needed: int | None
+    unit: str = "query"
+
+    @property
+    def in_words(self) -> str:
+        """The number, and whether they need labels."""
+        return needed_in_words(self.queries_needed, [self.promise], self.unit)
+
+
+def most(needs: Iterable[Need]) -> int | None:
+    """How many queries all of them need together."""
+    numbers = [need.queries_needed for need in needs]
+    return None if None in numbers else max(number for number in numbers if number is not None)
 
 
 @dataclass(frozen=True)
@@ -78,15 +109,26 @@ def judged_needed(
     return enough
 
 
-def tested_in_all(cells: Iterable[tuple[int | None, int]], n_queries: int) -> float | None:
-    """How many queries must be tested on so that every segment has enough; None where no number is.
+def decisive(found: Sequence[Sample], delta: float) -> list[int] | None:
+    """The configuration that each promise would be proven for; None where none is measured to keep all promises.
 
-    Args:
-        cells: For each segment, how many of its queries are needed, and how many there are.
-        n_queries: How many there are in all.
+    It is each promise's safest one. Where safe ones may lie anywhere on the path, it is the one for all promises that
+    keeps them by the widest margin; but the first of the path, if only that is not proven at level delta.
     """
-    shares = [None if needed is None else needed * n_queries / there for needed, there in cells]
-    return None if None in shares else max(share for share in shares if share is not None)
+    if move_together([sample.promise for sample in found]):
+        return [sample.safest for sample in found]
+    slack = np.min([np.where(sample.exempt, np.inf, sample.slack) for sample in found], axis=0)
+    slack[np.all([sample.exempt for sample in found], axis=0)] = -np.inf  # proves nothing
+    best = int(np.argmax(slack))
+    if slack[0] > 0 and all(proven(s, best, delta) for s in found) and not all(proven(s, 0, delta) for s in found):
+        best = 0
+    return [best] * len(found) if slack[best] > 0 else None
+
+
+def proven(sample: Sample, column: int, delta: float) -> bool:
+    """Whether one configuration is certified to keep a promise, whatever else is on the path."""
+    target = np.array([sample.promise.target])
+    return bool(sample.exempt[column]) or bool(sample.only(column).holds(target, delta)[0])
 
 
 def judged_in_all(n_tested: float, request: Request, *, given: bool = False, share_counted: float = 1.0) -> int:

@@ -1,27 +1,30 @@
 """What a calibration says in the end: a certificate or an abstention, drawn up from the verdict and the table."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 import numpy as np
 
-from isrr.calibration.certify import BOUNDS_WITHIN, Rule, Sample, Verdict, certify, cost_of
-from isrr.calibration.needed import Span, judged_needed, spans, tested_in_all
+from isrr.calibration.certify import BOUNDS_WITHIN, KeptSample, Rule, Sample, Verdict, certify, cost_of
+from isrr.calibration.needed import Need, Span, decisive, judged_needed, most, proven, spans
 from isrr.calibration.path import SearchPath
 from isrr.calibration.request import Request
-from isrr.calibration.table import Table
+from isrr.calibration.table import Table, Values
 from isrr.certificate import Abstention, Cause, Certificate
 from isrr.counting import counted, in_segment
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import PromiseError
 from isrr.findings import Estimate, Point, Provenance, Test
+from isrr.metrics.evaluate import evaluate
 from isrr.metrics.measure import Measure
-from isrr.promises.promise import move_together
+from isrr.metrics.metric import Metric
+from isrr.promises.promise import Promise, move_together
 from isrr.ranker.gpl import GPLRanker
 
 LEVEL_STEPS = 1_000  # in which the strongest certified target is told
-TestedIn = Callable[[Span], float | None]
+CAP_AT = 0.995  # quantile of a value at which capping it is proposed
+FAR_ABOVE = 1.5  # times that quantile from which on a bound is worth lowering
 Look = dict[str, Any]  # what an analysis asked of which data, as a ledger keeps it
 CountLook = Callable[[Look], tuple[int, float | None]]  # which analysis it is, and what all of them have spent
 
@@ -74,8 +77,16 @@ class Findings:
         chosen = self.verdict.chosen
         return GPLRanker.deterministic(self.request.k) if chosen is None else self.path.rankers[chosen]
 
-    def outcome(self, provenance: Provenance, utility: Measure) -> Certificate | Abstention:
-        """The certificate of the configuration that was chosen; the abstention, with its reason, where none was."""
+    def outcome(
+        self, provenance: Provenance, utility: Measure, drawn: Queries | None = None
+    ) -> Certificate | Abstention:
+        """The certificate of the configuration that was chosen; the abstention, with its reason, where none was.
+
+        Args:
+            provenance: Where the outcome comes from.
+            utility: What utility is measured by.
+            drawn: Some of the tested queries, to find out what capping a value would need.
+        """
         points, before, disparity_before = self._curve()
         request, chosen = self.request, self.verdict.chosen
         if chosen is not None:
@@ -86,13 +97,20 @@ class Findings:
                 fairness_gain=points[chosen].fairness_gain,
                 deterministic_utility=before, deterministic_disparity=disparity_before,
             )  # fmt: skip
-        tests = tuple(self._test(sample, sample.safest, self._level_each) for sample in self.found)
-        cause, reason, tested_in = self._why()
-        share, given = provenance.n_queries / (provenance.n_queries + provenance.n_skipped), provenance.n_set_aside == 0
-        needed = judged_needed(spans(request, given=given), tested_in, request, given=given, share_counted=share)
+        columns, given = decisive(self.found, self._level_each), provenance.n_set_aside == 0
+        pairs = [*zip(self.found, columns or [sample.safest for sample in self.found], strict=True)]
+        tests = tuple(self._test(sample, column, self._level_each) for sample, column in pairs)
+        failing = {pair: self._need(*pair, given) for pair in self._failing(pairs)} if columns else {}
+        cause, reason = self._why(failing) if columns else self._why_not_together()
+        needed = most(failing.values()) if failing else None
+        if cause == "too_few_queries" and not failing:
+            later = most(self._need(*pair, given) for pair in pairs)
+            needed = None if later is None else max(later, provenance.n_judged)
+        cheaper = [] if drawn is None else [self._capped(*pair, need, given, drawn) for pair, need in failing.items()]
         return Abstention(
             request.promises, request.confidence, self.ranker, utility.title, tests, points, provenance,
-            cause, reason, needed, self._frontier() if cause == "conflicting_promises" else (),
+            cause, reason, needed, tuple(filter(None, cheaper)),
+            self._frontier() if cause == "conflicting_promises" else (),
         )  # fmt: skip
 
     def _curve(self) -> tuple[tuple[Point, ...], Estimate, Estimate]:
@@ -141,24 +159,38 @@ class Findings:
             return None
         return level
 
-    def _why(self) -> tuple[Cause, str, TestedIn]:
-        """Why nothing was certified, and how many queries to test on would do."""
-        if not move_together(self.request.promises):
-            return self._why_not_together()
-        failing = self._failing([(sample, sample.safest) for sample in self.found])
+    def _why(self, failing: Mapping[tuple[Sample, int], Need]) -> tuple[Cause, str]:
+        """Why nothing was certified: the promises that are not proven and what they need, and those that are."""
         if not failing:
-            return "conflicting_promises", "no configuration keeps all promises together", _no_number
-        unmet, unproven = [], []
-        for sample, c in failing:
+            return self._why_not_first()
+        together = move_together(self.request.promises)
+        unmet, unproven, said = [], [], set()
+        for (sample, c), need in failing.items():
             promise, measured = sample.promise, sample.promise.shown(float(sample.measured()[c]))
-            best = f"{'fairest' if promise.safe_end == 'hot' else 'safest'} configuration{in_segment(sample.segment)}"
-            if sample.queries_needed(c, self._level_each) is None:
-                unmet.append(f"'{promise}' is not met even by the {best}, at {measured}")
+            best = "best" if not together else "fairest" if promise.safe_end == "hot" else "safest"
+            met = f"by the {best} configuration{in_segment(sample.segment)}, at {measured}"
+            said.add((promise, sample.segment))
+            if need.queries_needed is None:
+                unmet.append(f"'{promise}' is not met even {met}")
             else:
                 tested = counted(sample.n_queries, self.unit)
-                unproven.append(f"'{promise}' is met by the {best}, at {measured}, but {tested} cannot prove it")
-        cause: Cause = "out_of_reach" if unmet else "too_few_queries"
-        return cause, "; ".join(unmet + unproven), _no_number if unmet else self._tested_in(failing)
+                needs = f": it needs {need.in_words}" if len(self.found) > 1 else ""
+                unproven.append(f"'{promise}' is met {met}, but {tested} cannot prove it{needs}")
+        others = [f"'{s.promise}'{in_segment(s.segment)}" for s in self.found if (s.promise, s.segment) not in said]
+        rest = [f"already proven: {', '.join(others)}"] if others else []
+        return "out_of_reach" if unmet else "too_few_queries", "; ".join(unmet + unproven + rest)
+
+    def _why_not_first(self) -> tuple[Cause, str]:
+        """The same where every promise is proven for a configuration that the path leads to through another."""
+        first = int(np.argmin(self.verdict.certified))
+        before = self._failing([(sample, first) for sample in self.found])
+        if move_together(self.request.promises) or not before:
+            return "conflicting_promises", "no configuration keeps all promises together"
+        sample, _ = before[0]
+        return "too_few_queries", (
+            f"'{sample.promise}'{in_segment(sample.segment)} is not proven for the first configuration of the path, at "
+            f"{sample.promise.shown(float(sample.measured()[first]))}, so that later ones are not tested"
+        )
 
     @property
     def _level_each(self) -> float:
@@ -167,46 +199,48 @@ class Findings:
 
     def _failing(self, pairs: Sequence[tuple[Sample, int]]) -> list[tuple[Sample, int]]:
         """The promises that a configuration is not certified to keep, of promises paired with one each."""
-        return [
-            (sample, c)
-            for sample, c in pairs
-            if not sample.only(c).holds(np.array([sample.promise.target]), self._level_each)[0]
-        ]
+        return [(sample, c) for sample, c in pairs if not proven(sample, c, self._level_each)]
 
-    def _tested_in(self, failing: Sequence[tuple[Sample, int]]) -> TestedIn:
-        """How many queries must be tested on for configurations to be certified, each in its own segment."""
+    def _need(self, sample: Sample, column: int, given: bool, n_there: int | None = None) -> Need:
+        """How many judged queries prove a promise for a configuration; `n_there` of those tested on count for it."""
+        request, table = self.request, self.table
+        share_there = (n_there or sample.n_queries) / table.n_queries
 
         def tested_in(span: Span) -> float | None:
-            cells = [(s.queries_needed(c, self._level_each, span.floor), s.n_queries) for s, c in failing]
-            return tested_in_all(cells, self.table.n_queries)
+            n = sample.queries_needed(column, self._level_each, span.floor)
+            return None if n is None else n / share_there
 
-        return tested_in
+        share = table.n_queries / (table.n_queries + table.n_skipped)
+        n = judged_needed(spans(request, given=given), tested_in, request, given=given, share_counted=share)
+        return Need(sample.promise, sample.segment, n, self.unit)
 
-    def _why_not_together(self) -> tuple[Cause, str, TestedIn]:
-        """The same for promises whose safe configurations may lie anywhere on the path."""
-        met = np.stack([self._better(sample) >= self._better_target(sample) for sample in self.found])
-        together = np.flatnonzero(met.all(axis=0))
-        if together.size:
-            c = int(together[0])
-            failing = self._failing([(sample, c) for sample in self.found])
-            tested = counted(self.table.n_queries, "query")
-            reason = f"{self._measured(c)} is met, but {tested} cannot prove it"
-            return "too_few_queries", reason, self._tested_in(failing) if failing else _no_number
+    def _capped(self, sample: Sample, column: int, need: Need, given: bool, drawn: Queries) -> str | None:
+        """What capping a value would need, where its bound lies far above nearly all of its values."""
+        promise = _with_cap(sample.promise, drawn)
+        if promise is None:
+            return None
+        ranker, rows = self.path.rankers[column], promise.segments(drawn)[sample.segment]
+        values = evaluate(drawn, [GPLRanker.deterministic(ranker.k), ranker], [promise.measure])[promise.measure]
+        kept = Values(values, promise.reference(drawn, values[:, 0]))[rows]
+        path = SearchPath((ranker,), self.path.name, self.path.basis)
+        capped = self._need(
+            KeptSample.of(promise, sample.segment, sample.evidence, kept, path), 0, given, sample.n_queries
+        )
+        if capped.queries_needed is None or (need.queries_needed or np.inf) <= capped.queries_needed:
+            return None
+        return f"'{promise}'{in_segment(sample.segment)}, with values capped there, needs {capped.in_words}"
+
+    def _why_not_together(self) -> tuple[Cause, str]:
+        """The same where no configuration is measured to keep all promises."""
         unmet = [
             f"'{sample.promise}'{in_segment(sample.segment)} is not met by any configuration; the best reaches "
-            f"{sample.promise.shown(float(sample.measured()[int(np.argmax(self._better(sample)))]))}"
-            for sample, ours in zip(self.found, met, strict=True)
-            if not ours.any()
+            f"{sample.promise.shown(float(sample.measured()[int(np.argmax(sample.slack))]))}"
+            for sample in self.found
+            if not (sample.slack > 0).any()
         ]
         if unmet:
-            return "out_of_reach", "; ".join(unmet), _no_number
-        return "conflicting_promises", "each promise can be kept by itself, but no configuration keeps all", _no_number
-
-    def _measured(self, column: int) -> str:
-        """What one configuration reaches, promise by promise."""
-        reached = [sample.promise.shown(float(sample.measured()[column])) for sample in self.found]
-        pairs = zip(self.found, reached, strict=True)
-        return " and ".join(f"'{each.promise}'{in_segment(each.segment)} (at {level})" for each, level in pairs)
+            return "out_of_reach", "; ".join(unmet)
+        return "conflicting_promises", "each promise can be kept by itself, but no configuration keeps all"
 
     def _better(self, sample: Sample) -> FloatArray:
         """The promised quantity, turned so that more is better, (n_grid,)."""
@@ -229,6 +263,25 @@ class Findings:
         return tuple(sentences)
 
 
+def _with_cap(promise: Promise, queries: Queries) -> Promise | None:
+    """The promise about a column whose values are capped near the largest ones; None where its bound is no higher."""
+    metric = promise.metric
+    if (
+        promise.bound is None
+        or not isinstance(metric, Metric)
+        or not any(name.startswith("value:") for name in metric.columns)
+    ):
+        return None
+    cap = float(f"{np.quantile(metric.value(queries), CAP_AT):.3g}")
+    if not 0 < FAR_ABOVE * cap <= promise.bound[1]:
+        return None
+    capped = replace(metric, value=lambda queries: np.minimum(metric.value(queries), cap))
+    try:
+        return replace(promise, metric=capped, bound=(promise.bound[0], cap))
+    except PromiseError:  # a target above the cap
+        return None
+
+
 def _highest(given: FloatArray, reached: FloatArray, target: float) -> float:
     """The most that is reached where the target is just met, on lines between configurations.
 
@@ -240,10 +293,6 @@ def _highest(given: FloatArray, reached: FloatArray, target: float) -> float:
     slope = (reached[above] - reached[below, None]) / (given[above] - given[below, None])
     between = reached[below, None] + (target - given[below, None]) * slope
     return float(max(reached[above].max(), between.max(initial=-np.inf)))
-
-
-def _no_number(span: Span) -> None:
-    """No number of queries to test on helps."""
 
 
 class Quantiles(TypedDict):

@@ -1,26 +1,27 @@
-"""How many judged queries a promise needs, before paying for labels."""
+"""How many judged queries promises need, before paying for labels."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
 import numpy as np
 
-from isrr.calibration.needed import Span, judged_in_all, judged_needed, spans, tested_in_all
-from isrr.calibration.path import SearchPath, front_path, learnable, set_aside, temperature_path
+from isrr.calibration.certify import KeptSample
+from isrr.calibration.needed import Need, Span, decisive, judged_in_all, judged_needed, most, spans
+from isrr.calibration.path import SearchPath, fixed_path, front_path, in_order, learnable, set_aside, temperature_path
 from isrr.calibration.request import Request
-from isrr.calibration.table import shuffled
+from isrr.calibration.table import Values, shuffled
 from isrr.calibration.tasks import TakeCensus, refuse_single
 from isrr.counting import counted, in_segment
 from isrr.data.queries import FloatArray, Queries
 from isrr.engines.source import Where, open_source, read_any
 from isrr.errors import PromiseError
+from isrr.findings import unit_needed
 from isrr.gains import Discount, Gain
 from isrr.metrics.disparity import fairness_gain
 from isrr.metrics.evaluate import evaluate
 from isrr.metrics.measure import Measure
-from isrr.promises.promise import Promise, check_probability, objectives, promises
+from isrr.promises.promise import Promise, check_probability, move_together, objectives, promises
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk import size
 from isrr.risk.lattice import BoolArray
@@ -43,40 +44,53 @@ class Milestone:
 
 @dataclass(frozen=True)
 class Plan:
-    """How many judged queries a promise needs.
+    """How many judged queries promises need, so that all are certified together.
 
     Attributes:
-        promise: The promise.
+        promises: The promises.
         confidence, power: Confidence of the certificate, and probability that calibration succeeds.
         queries_needed: Judged queries needed for the safest configuration, including those set aside and, with a pilot,
             those without a relevant item; with fewer, expect an abstention. An abstention says the same number.
         pessimistic: The same, if the pilot was one standard error too optimistic.
+        needs: What each promise needs by itself, in each of its segments.
         utility_name: What the milestones' utility is measured by.
-        milestones: What more queries gain, from safe to fair; empty without pilot queries.
+        milestones: What more queries gain, from safe to fair; empty without pilot queries, and for promises whose safe
+            configurations may lie anywhere on the path, such as shares of exposure.
         n_pilot: Pilot queries used.
     """
 
-    promise: Promise
+    promises: tuple[Promise, ...]
     confidence: float
     power: float
     queries_needed: int | None
     pessimistic: int | None
+    needs: tuple[Need, ...]
     utility_name: str
     milestones: tuple[Milestone, ...]
     n_pilot: int
 
     def __str__(self) -> str:
-        def needed(n: int | None) -> str:
-            return "no number is enough" if n is None else counted(n, "judged query")
+        unit = unit_needed(self.promises)
 
-        guessed = not self.n_pilot and self.promise.empty_query == "skip"
-        remark = " (with a relevant item each)" if guessed else ""
+        def needed(n: int | None) -> str:
+            return "no number is enough" if n is None else counted(n, unit)
+
+        remark = ", no labels needed" if unit == "query" else ""
+        if not self.n_pilot and all(promise.empty_query == "skip" for promise in self.promises):
+            remark = " (with a relevant item each)"
         if self.queries_needed is None:
-            remark = f": promise less{', or improve the scores' if self.promise.metric.rising else ''}"
+            rising = all(promise.metric.rising for promise in self.promises)
+            remark = f": promise less{', or improve the scores' if rising else ''}"
         lines = [
-            f"Plan for {self.promise}, confidence {self.confidence:g}, certified {self.power:.0%} of the time",
+            f"Plan for {' and '.join(map(str, self.promises))}, confidence {self.confidence:g}, certified "
+            f"{self.power:.0%} of the time",
             f"to certify anything      {needed(self.queries_needed)}{remark}",
         ]
+        if len(self.promises) > 1 and any(need.queries_needed is not None for need in self.needs):
+            for need in self.needs:
+                n = "no number" if need.queries_needed is None else f"{need.queries_needed:,}"
+                free = ", no labels needed" if unit_needed([need.promise]) == "query" else ""
+                lines.append(f"{'':<25}{n} for '{need.promise}'{in_segment(need.segment)}{free}")
         if self.n_pilot:
             lines.append(
                 f"if the pilot was lucky   {needed(self.pessimistic)} (the true risk one standard error above that "
@@ -94,7 +108,7 @@ class Plan:
 
 def plan(
     queries: Any,
-    promise: str | Promise,
+    promise: str | Promise | Sequence[str | Promise],
     confidence: float = 0.95,
     *,
     power: float = POWER,
@@ -104,12 +118,12 @@ def plan(
     discount: Discount | None = None,
     **where: Unpack[Where],
 ) -> Plan:
-    """How many judged queries a promise needs.
+    """How many judged queries a promise needs, or several together, on the path that `calibrate` would take.
 
     Args:
         queries: Some judged queries, as a pilot: `Queries`, a path or a table, as `calibrate` takes them; or None, with
             `utility=`, or `run=` and `qrels=`. For a promise per segment, the segment that needs most decides.
-        promise: The promise, as text or as `Promise`.
+        promise: One promise or several, as text or as `Promise`; several must all hold.
         confidence: How sure the certificate must be.
         power: Probability that calibration then succeeds.
         utility: Without a pilot: expected NDCG of the order by score.
@@ -121,107 +135,126 @@ def plan(
         >>> plan(None, "ndcg@5 >= 0.50", utility=0.55).queries_needed
         232
     """
-    if not isinstance(promise, str | Promise):
+    several = [promise] if isinstance(promise, str | Promise) else promise
+    if not isinstance(several, list | tuple) or not all(isinstance(one, str | Promise) for one in several):
         raise TypeError(f"plan takes pilot queries first, then the promise; the second is a {type(promise).__name__}")
-    (promised,) = promises(promise, gain, discount)
-    check_probability("confidence", confidence)
+    request = Request(promises(several, gain, discount), confidence)
     check_probability("power", power)
-    request = Request((promised,), confidence)
     if queries is None and where.get("run") is None:
-        needed = _guessed(promised, request, power, utility, deviation)
-        return Plan(promised, confidence, power, needed, None, "", (), 0)
+        needs = [Need(p, None, _guessed(p, request, power, utility, deviation)) for p in request.promises]
+        return Plan(request.promises, confidence, power, most(needs), None, tuple(needs), "", (), 0)
     judged = read_any(queries, request.columns, **where)
     refuse_single(int((judged.n_items == 1).sum()), len(judged))
     pilot = _Pilot(request, judged, power)
+    needs = pilot.needs()
     return Plan(
-        promised, confidence, power, pilot.needed(), pilot.needed(errors=1.0), pilot.utility_name, pilot.milestones(),
-        pilot.n_queries,
+        request.promises, confidence, power, most(needs), most(pilot.needs(errors=1.0)), tuple(needs),
+        pilot.utility_name, pilot.milestones(most(needs)), pilot.n_queries,
     )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class _Measured:
-    """Configurations of the path that calibration takes within a span, on pilot queries.
+    """The path that calibration takes within a span, on pilot queries.
 
     Attributes:
-        rankers: The configurations that have to be tested, safest first.
-        losses: In each segment that the promise is about, (n_queries there, n_grid).
+        rankers: Its configurations.
+        samples: Every promise in each of its segments, on all pilot queries that count for it.
+        tested: The same on those that calibration would test on.
         utility: Of each configuration, (n_grid,).
         gains: Share of the disparity of the order by score that each removes.
     """
 
     rankers: tuple[GPLRanker, ...]
-    losses: list[FloatArray]
+    samples: list[KeptSample]
+    tested: list[KeptSample]
     utility: FloatArray
     gains: list[float]
 
     @classmethod
     def of(
-        cls, queries: Queries, promise: Promise, path: SearchPath, cells: list[BoolArray], reported: Sequence[Measure]
-    ) -> "_Measured":
-        rankers = tuple(ranker for ranker in path.rankers if not promise.kept_by_definition(ranker))
-        grid = [GPLRanker.deterministic(promise.k), *rankers]
-        found = evaluate(queries, grid, dict.fromkeys([*reported, promise.measure]))
-        values, disparity = found[promise.measure], found[reported[1]]
-        reference = promise.reference(queries, values[:, 0])
-        losses = [promise.losses(values[rows, 1:], reference[rows]) for rows in cells]
+        cls, queries: Queries, promises: Sequence[Promise], path: SearchPath, tested: BoolArray,
+        reported: Sequence[Measure],
+    ) -> "_Measured":  # fmt: skip
+        grid = [GPLRanker.deterministic(path.rankers[0].k), *path.rankers]
+        found = evaluate(queries, grid, dict.fromkeys([*reported, *(promise.measure for promise in promises)]))
+
+        def samples(chosen: BoolArray) -> list[KeptSample]:
+            return [
+                KeptSample.of(promise, segment, "betting", values[rows & chosen], path)
+                for promise, values in kept
+                for segment, rows in promise.segments(queries).items()
+            ]
+
+        kept = [(p, Values(found[p.measure], p.reference(queries, found[p.measure][:, 0]))) for p in promises]
+        disparity = found[reported[1]]
         gains = [fairness_gain(column, disparity[:, 0]) for column in disparity[:, 1:].T]
-        return cls(rankers, losses, found.mean(reported[0])[1:], gains)
+        return cls(path.rankers, samples(tested | True), samples(tested), found.mean(reported[0])[1:], gains)
 
 
 class _Pilot:
     """What calibration would find in each span of numbers of queries; too few pilot queries are refused."""
 
     def __init__(self, request: Request, queries: Queries, power: float) -> None:
-        (promise,) = request.promises
-        counts = promise.measure.counts(queries)
-        cells = [rows & counts for rows in promise.segments(queries).values()]
-        for segment, rows in zip(promise.segments(queries), cells, strict=True):
-            _refuse_few(int(rows.sum()), segment, promise)
+        queries = in_order(queries)
+        counts = np.array([promise.measure.counts(queries) for promise in request.promises])
+        for promise, counting in zip(request.promises, counts, strict=True):
+            for segment, rows in promise.segments(queries).items():
+                _refuse_few(int((rows & counting).sum()), segment, promise)
         source = open_source(queries)
         census = source.run(TakeCensus(request.promises))
-        _, first_tested = set_aside(source, census, request, given=False, progress=None)
+        aside, first_tested = set_aside(source, census, request, given=False, progress=None)
         tested = shuffled(queries.keys, census.digest) >= np.uint64(first_tested)
         reported = objectives(request.promises, judged=queries.relevance is not None)
-        self.request, self.promise, self.power = request, promise, power
-        self.n_queries = sum(int(rows.sum()) for rows in cells)
+        self.request, self.power, self.together = request, power, move_together(request.promises)
+        counted_by_any = np.asarray(counts.any(axis=0))
+        self.n_queries, self.n_tested = int(counted_by_any.sum()), int(counted_by_any[tested].sum())
         self.utility_name = reported[0].title
-        self.share_counted = float(counts[tested].mean())  # of those that calibration of the pilot would test on
-        self.tested = [tested[rows] for rows in cells]  # these queries, among those that count
-        self.measured = {
-            span: _Measured.of(queries, promise, self._path(queries, span), cells, reported) for span in spans(request)
-        }
+        self.share_counted = self.n_tested / int(tested.sum())  # of those that calibration of the pilot would test on
+        self.measured = {}
+        for span in spans(request):
+            if self.together:
+                path = self._path(queries, span)
+            else:
+                path = fixed_path(request, source, int(tested.sum()), aside, None)
+            self.measured[span] = _Measured.of(queries, request.promises, path, tested, reported)
 
     def _path(self, queries: Queries, span: Span) -> SearchPath:
         """The path that calibration takes within a span."""
+        k, asked = self.request.k, self.request.promises
         floor = self.request.floor_arguments(span.floor or 0.0)
-        if span.learns and learnable(queries, self.request.promises):
-            return front_path(queries, self.promise.k, [self.promise], "the pilot", floor)
-        return temperature_path(self.promise.k, scale_of(queries), [self.promise], "the pilot", floor)
+        if span.learns and learnable(queries, asked):
+            return front_path(queries, k, asked, "the pilot", floor)
+        return temperature_path(k, scale_of(queries), asked, "the pilot", floor)
 
-    def needed(self, errors: float = 0.0) -> int | None:
-        """Judged queries that certify the safest configuration, from the queries that calibration would test on.
+    def needs(self, errors: float = 0.0) -> list[Need]:
+        """What each promise needs for the configuration that it would be proven for, from the queries tested on.
 
         The true risk is taken to lie so many standard errors above the one measured.
         """
-        return self._judged({span: 0 for span in self.measured}, self.tested, errors)
+        tested = {span: found.tested for span, found in self.measured.items()}
+        columns = {span: decisive(samples, self.request.delta) for span, samples in tested.items()}
+        return self._needs(tested, columns, self.n_tested, errors)
 
-    def milestones(self) -> tuple[Milestone, ...]:
+    def milestones(self, least: int | None) -> tuple[Milestone, ...]:
         """For each step of disparity to be removed, the first configurations of each span's path that remove it.
 
         The steps are such that about six lead to the most that can be certified; one goes beyond.
         """
-        widest = self.measured[max(self.measured, key=lambda span: span.first)]
-        met = np.all([losses.mean(axis=0) < self.promise.tested_alpha() for losses in widest.losses], axis=0)
-        most = max((gain for gain, possible in zip(widest.gains, met, strict=True) if possible), default=0.0)
-        step = next((step for step in (0.01, 0.02, 0.05) if most <= 6 * step), 0.1)
-        every, least, chosen = [np.ones(mine.size, bool) for mine in self.tested], self.needed(), []
-        for n_steps in range(1, int(most / step) + 2):
-            reach = {span: _first(found.gains, n_steps * step) for span, found in self.measured.items()}
+        if least is None or not self.together:
+            return ()
+        widest, chosen = self.measured[max(self.measured, key=lambda span: span.first)], []
+        every = {span: found.samples for span, found in self.measured.items()}
+        met = np.all([sample.exempt | (sample.slack > 0) for sample in widest.samples], axis=0)
+        reached = max((gain for gain, possible in zip(widest.gains, met, strict=True) if possible), default=0.0)
+        step = next((step for step in (0.01, 0.02, 0.05) if reached <= 6 * step), 0.1)
+        for n_steps in range(1, int(reached / step) + 2):
+            firsts = {span: _first(found.gains, n_steps * step) for span, found in self.measured.items()}
             c = _first(widest.gains, n_steps * step)
-            if c is None or least is None:
+            if c is None:
                 break
-            needed = self._judged(reach, every)
+            columns = {span: None if first is None else [first] * len(widest.samples) for span, first in firsts.items()}
+            needed = most(self._needs(every, columns, self.n_queries))
             chosen.append(
                 Milestone(
                     widest.rankers[c].temperature, float(widest.utility[c]), widest.gains[c],
@@ -230,23 +263,27 @@ class _Pilot:
             )  # fmt: skip
         return tuple({milestone.fairness_gain: milestone for milestone in chosen}.values())
 
-    def _judged(self, columns: dict[Span, int | None], rows: list[BoolArray], errors: float = 0.0) -> int | None:
-        """Judged queries that certify one configuration in each span, in every segment."""
+    def _needs(
+        self,
+        samples: Mapping[Span, list[KeptSample]],
+        columns: Mapping[Span, list[int] | None],
+        n_queries: int,
+        errors: float = 0.0,
+    ) -> list[Need]:
+        """Judged queries that certify one configuration in each span, for every promise and segment."""
 
-        def tested_in(span: Span) -> float | None:
-            if (column := columns[span]) is None:
-                return None
-            cells = [
-                (self._needed(losses[mine, column], span.floor or 0.0, errors), int(mine.sum()))
-                for losses, mine in zip(self.measured[span].losses, rows, strict=True)
-            ]
-            return tested_in_all(cells, sum(there for _, there in cells))
+        def need(i: int, promise: Promise, segment: str | None) -> Need:
+            def tested_in(span: Span) -> float | None:
+                chosen, sample = columns[span], samples[span][i]
+                if chosen is None:
+                    return None
+                n = sample.queries_needed(chosen[i], self.request.delta, span.floor, power=self.power, errors=errors)
+                return None if n is None else n * n_queries / sample.n_queries
 
-        return judged_needed(self.measured, tested_in, self.request, share_counted=self.share_counted)
+            n = judged_needed(self.measured, tested_in, self.request, share_counted=self.share_counted)
+            return Need(promise, segment, n)
 
-    def _needed(self, losses: FloatArray, floor: float, errors: float) -> int | None:
-        shifted = losses + errors * losses.std() / math.sqrt(losses.size)
-        return self.promise.queries_needed(shifted, self.request.delta, self.power, floor)
+        return [need(i, sample.promise, sample.segment) for i, sample in enumerate(next(iter(samples.values())))]
 
 
 def _first(gains: Sequence[float], least: float) -> int | None:

@@ -16,7 +16,6 @@ from isrr.cli.options import (
     AsJson,
     Judged,
     NewRankerFile,
-    Promise,
     Promises,
     RankerFile,
     Scored,
@@ -267,7 +266,7 @@ def show(ranker: RankerFile, as_json: AsJson = False, trust_edited: Trust = Fals
 @with_run
 @with_meaning
 def plan(
-    promise: Promise,
+    promise: Promises,
     meaning: dict[str, Any],
     columns: dict[str, Any],
     judged_run: dict[str, Any],
@@ -278,20 +277,26 @@ def plan(
     deviation: Annotated[float, typer.Option(help="Without a pilot: standard deviation of NDCG over queries.")] = 0.28,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate how many judged queries a promise needs, before paying for labels.
+    """Estimate how many judged queries a promise needs, or several together, before paying for labels.
 
     isrr plan -p 'ndcg@5 >= 0.50' --utility 0.55
     """
     from isrr.calibration.plan import plan as run
     from isrr.engines.source import read_any
+    from isrr.promises.promise import columns_of
 
-    asked = inputs.promised(promise, meaning)
+    asked = [inputs.promised(text, meaning) for text in promise]
     queries = None
     if pilot is not None or judged_run["run"] is not None or judged_run["qrels"] is not None:
-        source, named, name = inputs.judged_or_run(pilot, judged_run, columns, asked.columns)
-        queries = read_any(source, asked.columns, **named)
+        source, named, name = inputs.judged_or_run(pilot, judged_run, columns, columns_of(asked))
+        queries = read_any(source, columns_of(asked), **named)
     made = run(queries, asked, confidence, power=power, utility=utility, deviation=deviation)
     if queries is not None:
         inputs.warn_of_single_items(float((queries.n_items == 1).mean()), name)
-    document = {**vars(made), "promise": str(made.promise), "milestones": [asdict(m) for m in made.milestones]}
+    needs = [
+        {"promise": str(need.promise), "segment": need.segment, "queries_needed": need.queries_needed}
+        for need in made.needs
+    ]
+    milestones = [asdict(milestone) for milestone in made.milestones]
+    document = {**vars(made), "promises": [*map(str, asked)], "needs": needs, "milestones": milestones}
     console.show(str(made), document, as_json=as_json)

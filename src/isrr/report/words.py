@@ -189,12 +189,13 @@ def what_helps(outcome: Abstention) -> list[str]:
     """Why nothing was certified and what would change that."""
     lines = [f"Why: {outcome.reason}."]
     if outcome.queries_needed is None:
-        lines.append("No number of judged queries would certify this promise: ask for less, or improve the scores.")
+        lines.append("No number of queries would certify this promise: ask for less, or improve the scores.")
     else:
         lines.append(
-            f"With about {counted(outcome.queries_needed, 'judged query')} in all, this promise would be certified 8 "
+            f"With about {counted(outcome.queries_needed, outcome.unit)} in all, this promise would be certified 8 "
             f"times out of 10; it was tested on {outcome.provenance.n_queries:,}."
         )
+    lines += [f"Or: {sentence}." for sentence in outcome.cheaper]
     for test in outcome.tests:
         if test.level is not None and test.promise.of is None:
             lines.append(
