@@ -1,7 +1,7 @@
 """Certificates from clicks: how long a million impressions take, and what they certify.
 
 python -m benchmarks.clicks POOL.parquet [REPETITIONS [IMPRESSIONS …]]   the power table: fairness gain by impressions
-python -m benchmarks.clicks cascade POOL.parquet                         how far a cascade of users misleads, exactly
+python -m benchmarks.clicks bias POOL.parquet                            how far cascades and halos mislead, exactly
 
 Simulated clicks: Zipf traffic, examination 1/j, 10 % noise clicks; the logger is that of `isrr start --explore`
 without its floor.
@@ -57,8 +57,8 @@ def large(n_lists: int, n: int = 1_000_000) -> None:
     print(time.perf_counter() - start, peak_memory())
 
 
-def cascade(pool: str, n_items: int = 8, n_queries: int = 150) -> None:
-    """Print what clicks say of rankers, and what is true, where users stop after a good result.
+def bias(pool: str, n_items: int = 8, n_queries: int = 150) -> None:
+    """Print what clicks say of rankers, and what is true, where clicks depend on the other items shown.
 
     Some items of each query, evenly from best to worst score, and every list weighed by its chance: no noise.
     """
@@ -74,19 +74,18 @@ def cascade(pool: str, n_items: int = 8, n_queries: int = 150) -> None:
     logger = GPLRanker(temperature=TEMPERATURE, mean=mean, deviation=deviation, anchor=ANCHOR)
     temperatures = np.geomspace(0.05, 5.0, 25)
     rankers = [replace(logger, temperature=float(t), anchor=0.0) for t in temperatures]
-    print(
-        f"{pool}: {few}\n| patience | satisfied by | true share | estimated | off by, points |\n|---|---|---|---|---|"
-    )
-    for patience, satisfaction in ((1.0, 0.0), (0.8, 0.3), (0.8, 0.6), (0.8, 1.0), (1.0, 1.0)):
-        users = Users("cascade", patience=patience, satisfaction=satisfaction)
+    print(f"{pool}: {few}\n| users | true share | estimated | off by, points |\n|---|---|---|---|")
+    cascades = ((0.8, 0.0), (0.8, 0.3), (0.8, 0.6), (0.8, 1.0), (1.0, 1.0))
+    kinds = {
+        f"cascade, patience {p}, {s:.0%} satisfied": Users("cascade", patience=p, satisfaction=s) for p, s in cascades
+    }
+    for name, users in (kinds | {f"halo {halo:.0%}": Users(halo=halo) for halo in (0.25, 0.5, 1.0)}).items():
         said, true = shares_by_enumeration(few, logger, rankers, users)
         for share in (0.95, 0.9):
             at = int(np.argmin(np.abs(true - share)))
-            cells = f"{satisfaction:.0%} | {true[at]:.1%} | {said[at]:.1%} | {100 * (said[at] - true[at]):+.2f}"
-            print(f"| {patience} | {cells} |", flush=True)
-        print(
-            f"| {patience} | {satisfaction:.0%} | any | | {100 * np.abs(said - true).max():.2f} at most |", flush=True
-        )
+            off = f"{100 * (said[at] - true[at]):+.2f}"
+            print(f"| {name} | {true[at]:.1%} | {said[at]:.1%} | {off} |", flush=True)
+        print(f"| {name} | any | | {100 * np.abs(said - true).max():.2f} at most |", flush=True)
 
 
 def power(pool: str, repetitions: int = 10, sizes: tuple[int, ...] = SIZES) -> None:
@@ -121,8 +120,8 @@ def power(pool: str, repetitions: int = 10, sizes: tuple[int, ...] = SIZES) -> N
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "cascade":
-        cascade(sys.argv[2])
+    if sys.argv[1] == "bias":
+        bias(sys.argv[2])
     else:
         numbers = [int(word) for word in sys.argv[2:]]
         power(sys.argv[1], *numbers[:1], *([tuple(numbers[1:])] if numbers[1:] else []))

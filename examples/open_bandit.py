@@ -33,7 +33,7 @@ table = pa.table(
         "query_id": shown["position"].to_numpy()[row],
         "item_id": candidate,
         "score": np.tile(items["item_feature_0"].to_numpy(), n_lists),
-        "position": np.where(here, 1, 0),
+        "position": np.where(here, 1.0, np.nan),
         "click": np.where(here, shown["click"].to_numpy()[row], 0),
     }
 )

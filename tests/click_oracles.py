@@ -9,13 +9,14 @@ import numpy as np
 from isrr.clicks.estimate import order_placement
 from isrr.clicks.simulate import Users, frequencies
 from isrr.data.queries import FloatArray, IntArray, Queries
+from isrr.gains import item_gains
 from isrr.ranker.gpl import GPLRanker
 
 
 def expected_clicks(queries: Queries, ranker: GPLRanker, users: Users, *, zipf: float = 10.0) -> float:
     """Clicks per impression that a ranker gets from users who keep the assumption, exactly."""
-    if users.model == "cascade":
-        raise ValueError("in a cascade, clicks depend on the whole list; simulate them")
+    if users.model == "cascade" or users.halo:
+        raise ValueError("in a cascade or with a halo, clicks depend on the whole list; simulate them")
     k = ranker.k
     placed = order_placement(queries, k) if ranker.is_deterministic else ranker.placement(replace(queries, rows=None))
     asked = np.repeat(frequencies(len(queries), zipf), queries.n_items)[:, None]
@@ -28,7 +29,7 @@ def shares_by_enumeration(
     """What clicks on a logger's lists say of rankers, and what is true: shares of the clicks of the order by score.
 
     Every list that may be shown is weighed by its chance, so that there is no noise; for few items per query. Where
-    users keep the assumption of `isrr.clicks.estimate`, the two are equal; in a cascade their difference is its bias.
+    users keep the assumption of `isrr.clicks.estimate`, the two are equal; otherwise their difference is its bias.
 
     Returns:
         Estimated and true shares, (n_rankers,) each.
@@ -36,12 +37,15 @@ def shares_by_enumeration(
     k, asked = logger.k, frequencies(len(queries), zipf)
     every = (GPLRanker.deterministic(k), *rankers)
     said, true, chances = np.zeros(len(every)), np.zeros(len(every)), users.chances(queries, k)
+    worth = item_gains(queries, "exponential")
+    worth /= worth.max()
     for query in range(len(queries)):
         one = queries[[query]]
         by_score = one.by_score.astype(np.int64)
         lists = by_score[np.array(list(permutations(range(by_score.size), min(k, by_score.size))))]
         place = np.arange(lists.shape[1])
         clicks = chances[queries.offsets[query] :][lists, place]  # idle users leave shares as they are
+        clicks = users.lifted(clicks, worth[queries.offsets[query] :][lists])
         if users.model == "cascade":
             goes_on = users.patience * (1 - users.satisfaction * clicks[:, :-1])
             clicks[:, 1:] *= np.cumprod(goes_on, axis=1)

@@ -39,9 +39,9 @@ ASSUMPTIONS = (  # of certificates from judged queries
     "the promise is about the mean over queries and draws, not about each served list",
 )
 CASCADE = (
-    "clicks are promised, not relevance; where users stop after a good result, the estimated share can be off by "
-    "several points (too low in simulation), so confirm it by a rollout, which assumes only independent sessions, and "
-    "later ones like these"
+    "clicks are promised, not relevance; where users stop after a good result, or click more beside good items, the "
+    "estimated share can be off by several points (too high in the second case), so confirm it by a rollout, which "
+    "assumes only independent sessions, and later ones like these"
 )
 
 
@@ -268,7 +268,11 @@ class Outcome(Record):
             lines.append(f"unjudged     {unjudged_in_words(p.unjudged, p.unjudged_share, self.k)}")
         if p.clicks is not None:
             lines += [f"left out     {n:,} {reason}" for reason, n in p.clicks.left_out.items()]
-            lines += [f"logged with  anchor {p.clicks.anchor:g}"] if p.clicks.anchor else []
+            if p.clicks.shown_by_score is not None and p.clicks.expected_by_score is not None:
+                lines.append(
+                    f"logged with  anchor {p.clicks.anchor:g}; {percent(p.clicks.shown_by_score)} of the lists show "
+                    f"the order by score (expected: {percent(p.clicks.expected_by_score)})"
+                )
             lines += [f"assumed      {text}" for text in self.assumptions]
         lines += [f"judged by    {p.judge}"] if p.judge else []
         lines += [f"warning      {warning}" for warning in self.warnings]
@@ -365,7 +369,9 @@ class Abstention(Outcome):
         return unit_needed(self.promises) if self.provenance.clicks is None else self.provenance.unit
 
     def __str__(self) -> str:
-        if self.queries_needed is None:
+        if self.provenance.clicks is not None and not self.provenance.clicks.n_clicks:
+            more = "clicks on these lists, with the list_id and the item_id of the log"
+        elif self.queries_needed is None:
             more = "more queries of this kind do not help: promise less, or improve the scores"
         else:
             more = f"about {counted(self.queries_needed, self.unit)} in all would be enough (8 times out of 10)"

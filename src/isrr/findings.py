@@ -142,22 +142,24 @@ class ClickLog(Record):
 
     Attributes:
         unit: What is independent of one another: "impression", "session" or "user".
-        first: Impressions of each unit that count.
         n_impressions, n_clicks: How many count.
         anchor: Least chance with which a list was the order by score.
         block: Units whose losses were averaged before they were tested.
+        shown_by_score: Share of the lists that showed the order by score, and `expected_by_score` the share that their
+            loggers show; None for a rollout.
         left_out: How many lists and clicks were left out, by reason.
         assumption: What was assumed of users, beyond independent units and later ones like these: "" for a rollout.
     """
 
     unit: str
-    first: int
     n_impressions: int
     n_clicks: int
     anchor: float
     block: int
     left_out: Mapping[str, int]
     assumption: str
+    shown_by_score: float | None = None
+    expected_by_score: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,6 +49,15 @@ def test_a_promise_that_breaks_does(certificate, queries, tmp_path):
     assert "is broken" in alarm
 
 
+def test_lists_without_clicks_are_counted(certificate, queries, tmp_path):
+    log, _ = simulate(queries, certificate.ranker, 500, seed=5).save(tmp_path, certificate.id)
+    watch = ClickMonitor(certificate)
+    assert (
+        watch.update(log, read_clicks(pa.table({"list_id": pa.array([], pa.string()), "item_id": []})), now=1e9) is None
+    )
+    assert watch.n_units == 500
+
+
 def test_lists_whose_clicks_may_still_come_wait(certificate, queries, tmp_path):
     log, clicks = simulate(queries, certificate.ranker, 500, seed=5).save(tmp_path, certificate.id)
     watch = ClickMonitor(certificate, within=100.0)

@@ -1,8 +1,10 @@
 """The item–position estimator: unbiased where its assumption holds, the same as its slow twin, safe in its errors."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+import isrr
 from click_oracles import expected_clicks, shares_by_enumeration
 from isrr.clicks.calibrate import certified, checked_promise, click_path, click_sample
 from isrr.clicks.estimate import check_anchor, check_loggers, estimated, gains
@@ -80,9 +82,9 @@ def _order():
 def test_blocks_and_units_add_up(queries, logger):
     shown = simulate(queries, logger, 1_000, per_user=5, seed=20233)
     alone = estimated(shown.impressions(), RANKERS)
-    users = estimated(shown.impressions("user", first=5), RANKERS)
+    users = estimated(shown.impressions("user"), RANKERS)
     blocks = estimated(shown.impressions(), RANKERS, most=250)
-    np.testing.assert_allclose(users.values, alone.values.reshape(200, 5, 3).sum(axis=1), atol=1e-12)
+    np.testing.assert_allclose(users.values, alone.values.reshape(200, 5, 3)[:, 0], atol=1e-12)
     np.testing.assert_allclose(blocks.values, alone.values.reshape(250, 4, 3).mean(axis=1), atol=1e-12)
     assert blocks.block == 4
 
@@ -92,7 +94,7 @@ def test_losses_are_those_of_the_formula_and_at_most_1(queries, logger):
     shown = simulate(queries, logger, 5_000, seed=20234).impressions()
     path = click_path(shown, 3)
     found = estimated(shown, path.rankers)
-    sample = click_sample(found, promise, path, logger.anchor, 1)
+    sample = click_sample(found, promise, path, logger.anchor)
     losses = promise.losses(sample.values.copy(), sample.reference)
     bound = 0.9 * 3 / logger.anchor
     difference = (0.9 * found.reference[:, None] - found.values) / bound
@@ -112,6 +114,7 @@ def test_gains_rise_with_the_score_and_follow_clicks(queries, logger):
     [
         (GPLRanker(k=3), "without an anchor"),
         (GPLRanker(k=3, anchor=1.0), "all served in the order by score"),
+        (GPLRanker(k=3, anchor=0.5, boost={"new": 1.0}), "drawn with a boost of groups; expected a logger without"),
         (GPLRanker(k=3, anchor=0.5, decay=0.9, threshold=0.2), "expected decay 1"),
     ],
 )
@@ -157,6 +160,23 @@ def test_too_few_impressions_end_in_an_abstention_that_counts_them(queries, logg
     )
     assert outcome.abstained
     assert "impressions in all would be enough" in str(outcome)
+
+
+def test_a_log_without_clicks_ends_in_an_abstention_that_says_so(queries, logger, tmp_path):
+    shown = simulate(queries, logger, 500, seed=3)
+    log, _ = shown.save(tmp_path, "c")
+    early = shown.clicks()
+    for table, said in (
+        (early.slice(0, 0), "500 lists without a click that counts"),
+        (early.set_column(2, "time", pa.array(np.full(len(early), -1.0))), "clicks before the list)"),
+    ):
+        outcome = isrr.calibrate_clicks(table, "clicks@3 >= 85% of deterministic", log=log, logger={"c": logger})
+        assert outcome.abstained
+        assert outcome.cause == "too_few_queries"
+        assert said in outcome.reason
+        assert "what helps   clicks on these lists" in str(outcome)
+        outcome.save(tmp_path / "ranker.json")
+        assert isrr.load(tmp_path / "ranker.json") == outcome
 
 
 def test_values_of_clicked_items_are_bounded(queries, logger):

@@ -57,7 +57,8 @@ def test_clicks_meet_their_lists(tmp_path):
         ([click("one", "b"), click("one", "a", 99.0)], {}, "clicks before the list", 1, 1),
         ([click("one", "b"), click("one", "a", 4_000.0)], {"within": 3_600.0}, "late clicks", 1, 1),
         ([click("one", "b"), click("one", "d")], {}, "clicks below place 2", 1, 1),
-        ([click("one", "b")] * 4, {"most_clicks": 3}, "clicks on a list with more than 3", 4, 0),
+        ([click("one", i) for i in "ab"], {"most_clicks": 1}, "clicks on a list with more than 1 items clicked", 2, 0),
+        ([click("one", "b")] * 20, {"most_clicks": 3}, "repeated clicks", 19, 1),
         ([click("one", "b", kind="x"), click("one", "b", kind="buy")], {"kind": "buy"}, "clicks of another kind", 1, 1),
     ],
 )  # fmt: skip
@@ -85,6 +86,42 @@ def test_lists_that_do_not_count_are_counted(tmp_path, bad, reason):
     assert found.counts[reason] == 1
 
 
+def test_lists_of_a_rollout_do_not_count(tmp_path, queries, logger):
+    shown = simulate(queries, logger, 400, seed=7)
+    log, whole = tmp_path / "log.parquet", shown.log("c")
+    arms = pa.array([None if i % 2 else f"{'treatment' if i % 4 else 'control'} 0" for i in range(400)], pa.string())
+    pq.write_table(whole.set_column(whole.column_names.index("arm"), "arm", arms), log)
+    found = impressions(log, read_clicks(shown.clicks()), {"c": logger}, Rules(3))
+    assert sorted(found.times.tolist()) == list(range(1, 400, 2))
+    assert found.counts["lists not drawn by a known ranker"] == 200
+    assert found.counts["clicks on lists that do not count"] == int(shown.clicked[::2].sum())
+
+
+def test_no_ranker_is_hotter_than_the_candidates_of_a_pruned_log_allow(tmp_path, queries):
+    logger = GPLRanker(k=3, temperature=0.4, anchor=0.7)
+    shown = simulate(queries, logger, 2_000, seed=8)
+    log, whole = tmp_path / "log.parquet", shown.log("c")
+    hottest = pa.array([None, 0.5] * 1_000, pa.float64())
+    pq.write_table(whole.set_column(whole.column_names.index("hottest"), "hottest", hottest), log)
+    outcome = isrr.calibrate_clicks(shown.clicks(), "clicks@3 >= 80% of deterministic", log=log, logger={"c": logger})
+    temperatures = [point.ranker.temperature for point in outcome.curve if not point.ranker.is_deterministic]
+    assert 0.4 < max(temperatures) <= 0.5
+
+
+def test_lists_that_were_shipped_twice_count_once(tmp_path):
+    log, lines = tmp_path / "log", [line(f"l{i}", query_id=f"q{i}") for i in range(3)] + [line("x", certificate="else")]
+    log.mkdir()
+    clicks = [click(f"l{i}", "b") for i in range(3)] + [click("x", "b")]
+    once = joined(tmp_path, lines, clicks)
+    assert once.counts == {"lists not drawn by a known ranker": 1, "clicks on lists that do not count": 1}
+    for again in ([*lines, *lines], lines[:1] * 2 + lines):
+        twice = joined(tmp_path, again, clicks * 2)
+        assert (len(twice), twice.n_clicks, twice.digest) == (3, 3, once.digest)
+        assert min(twice.counts.values()) > 0
+        assert twice.counts["lists logged again"] == len(again) - len(lines)
+        assert twice.counts["clicks on lists that do not count"] == 2  # both on the list of another ranker
+
+
 def test_views_of_one_draw_are_one_impression(tmp_path):
     lines = [line("one", session="s"), line("again", 200.0, session="s"), line("else", 300.0, session="t")]
     found = joined(tmp_path, lines, [click("again", "b", 201.0), click("one", "b"), click("one", "a")])
@@ -97,11 +134,12 @@ def test_views_of_one_draw_are_one_impression(tmp_path):
     assert (len(found), found.n_clicks) == (1, 0)
 
 
-def test_the_first_lists_of_a_unit_count(tmp_path):
+def test_the_first_list_of_a_unit_counts(tmp_path):
     lines = [line(f"l{i}", 100.0 + i, session="s", query_id=f"q{i}") for i in range(4)]
     clicks = [click(f"l{i}", "b", 200.0) for i in range(4)]
-    found = joined(tmp_path, lines, clicks, first=3)
-    assert (len(found), found.n_units, found.n_clicks) == (3, 1, 3)
+    found = joined(tmp_path, lines, clicks)
+    assert (len(found), found.n_units, found.n_clicks, found.times.tolist()) == (1, 1, 1, [100.0])
+    assert found.counts["later lists of a session"] == 3
     alone = joined(tmp_path, lines, clicks, unit="impression")
     assert (len(alone), alone.n_units) == (4, 4)
 
@@ -115,6 +153,15 @@ def test_times_may_be_text_or_timestamps(tmp_path):
     for times in (["1970-01-01T00:01:41Z"], pa.array([101_000], pa.timestamp("ms"))):
         table = pa.table({"list_id": ["one"], "item_id": ["b"], "time": times})
         assert read_clicks(table).times.tolist() == [101.0]
+
+
+@pytest.mark.parametrize(("unit", "slip"), [(1e3, "milliseconds, as from `Date"), (1e6, "micro"), (1e9, "nano")])
+def test_times_in_smaller_units_than_seconds_are_refused(unit, slip):
+    table = pa.table({"list_id": ["one"] * 2, "item_id": ["a", "b"], "time": [None, 1_790_000_000 * unit]})
+    with pytest.raises(
+        DataError, match=f"row 1: time .* is after the year 2200; expected seconds since 1970; .*{slip}"
+    ):
+        read_clicks(table)
 
 
 def test_events_of_user_behavior_insights_are_clicks(tmp_path):
@@ -193,9 +240,9 @@ def test_a_log_and_a_table_of_impressions_say_the_same(tmp_path, queries, logger
         impressions_of_table(wide(shown), logger, Rules(3)),
     ):
         assert found.n_clicks + found.counts.get("repeated clicks", 0) == int(shown.clicked.sum())
-    table = impressions_of_table(wide(shown), logger, Rules(3, "user", 2))
-    assert (table.n_units, len(table)) == (200, 400)
-    np.testing.assert_allclose(estimated(table, rankers).values.sum(), direct.values.sum(), rtol=1e-9)
+    table = impressions_of_table(wide(shown), logger, Rules(3, "user"))
+    assert (table.n_units, len(table)) == (200, 200)
+    np.testing.assert_allclose(estimated(table, rankers).values.sum(), direct.values[::2].sum(), rtol=1e-9)
 
 
 def test_the_order_of_lines_and_clicks_changes_nothing(tmp_path, queries, logger):

@@ -228,7 +228,7 @@ def test_a_confirmed_certificate_knows_how_many_lists_counted(certificate):
     clicks = rng.binomial(6, 0.4, 20_000).astype(float)
     found = looked_at(certificate, rollout, Sessions(treated, same, clicks), now=0.0)
     proven = confirmed(certificate, found)
-    assert proven.provenance.clicks.first == 2
+    assert proven.provenance.path_basis == f"the path of certificate {certificate.id}; first 2 lists per session"
     shares = differences(found.sessions, 0.85, 0.5, 6.0)
     assert proven.tests[0].pvalue == pytest.approx(np.exp(-evidence(shares)[-1]))
 

@@ -15,9 +15,11 @@ from click_oracles import expected_clicks
 from counts import COUNTS, Count
 from isrr.calibration.path import SearchPath
 from isrr.clicks.calibrate import click_sample
-from isrr.clicks.estimate import estimated
+from isrr.clicks.estimate import Estimated, estimated
+from isrr.clicks.impressions import Rules, impressions
 from isrr.clicks.live import Sessions, differences, evidence
 from isrr.clicks.simulate import Users, simulate
+from isrr.clicks.table import read_clicks
 from isrr.data.queries import Queries
 from isrr.monitor.clicks import control_losses, watched_losses
 from isrr.promises.promise import Promise
@@ -70,6 +72,8 @@ def test_three_times_delta_would_be_noticed(what):
 class Pool:
     """Impressions of users who come several times, see the same list each time, and click on the same items.
 
+    With users as units, the first list of each counts.
+
     Attributes:
         values: Estimated clicks of each ranker in each unit, (n_units, n_rankers).
         reference: Those of the order by score, (n_units,).
@@ -82,9 +86,9 @@ class Pool:
             name: np.repeat(getattr(shown, name), per_user, axis=0)
             for name in ("query_of", "user_of", "rankings", "clicked")
         }
-        self.rankers, self.first = rankers, per_user if unit == "user" else 1
+        self.rankers, self.n_units = rankers, N // per_user if unit == "user" else N
         self.together = 1 if unit == "user" else per_user  # units that come and go with one user
-        self.found = estimated(replace(shown, **again).impressions(unit, self.first), rankers, most=POOL)
+        self.found = estimated(replace(shown, **again).impressions(unit), rankers, most=POOL)
         self.shares = self.found.values.mean(axis=0) / self.found.reference.mean()
         off = self.found.values - np.outer(self.found.reference, [share(ranker, users) for ranker in rankers])
         users_off = off.reshape(-1, self.together, len(rankers)).mean(axis=1)
@@ -97,9 +101,9 @@ class Pool:
             Promise("clicks", K, at_least=target, of="deterministic"),
             SearchPath(tuple(self.rankers), "", ""),
         )
-        sample = click_sample(self.found, promise, path, LOGGER.anchor, self.first)
+        sample = click_sample(self.found, promise, path, LOGGER.anchor)
         losses = promise.losses(sample.values, sample.reference)
-        rng, n_units = np.random.default_rng(20_230), N // self.first
+        rng, n_units = np.random.default_rng(20_230), self.n_units
         passing = np.zeros((REPEATS, len(self.rankers)), bool)
         for start in range(0, REPEATS, AT_ONCE):
             users = rng.integers(len(losses) // self.together, size=(n_units // self.together, 1, AT_ONCE))
@@ -148,6 +152,64 @@ def test_users_with_several_impressions_are_units():
 def test_impressions_of_such_users_as_units_would_be_caught():
     """What must not be built: what one user does five times is no fivefold evidence."""
     assert Pool([HOT], Users(idle=0.5), per_user=5).wrong() > 1.2 * MOST
+
+
+def going_on(ranker, n, seed, most=3):
+    """Sessions of users who ask for another list, never the same again, as long as they clicked on the last one."""
+    lists = [simulate(QUERIES, ranker, n, Users(examination=2.0), seed=seed + i) for i in range(most)]
+    asked = np.stack([shown.query_of for shown in lists], axis=1)
+    goes_on = np.ones((n, most), bool)
+    for i in range(1, most):
+        again = (asked[:, :i] == asked[:, i : i + 1]).any(axis=1)
+        goes_on[:, i] = goes_on[:, i - 1] & lists[i - 1].clicked.any(axis=1) & ~again
+    stacked = {
+        name: np.stack([getattr(s, name) for s in lists], axis=1) for name in ("query_of", "rankings", "clicked")
+    }
+    user_of = np.repeat(np.arange(n)[:, None], most, axis=1)[goes_on]
+    return replace(lists[0], user_of=user_of, **{name: column[goes_on] for name, column in stacked.items()})
+
+
+class Told(Pool):
+    """Units with what was estimated of each, beside what the hot ranker truly keeps."""
+
+    def __init__(self, values, reference, true):
+        self.rankers, self.n_units, self.together = [HOT], N, 1
+        self.found, self.shares = Estimated(np.reshape(values, (-1, 1)), reference, 1), np.array([true])
+
+
+def clicks_of(draw):
+    """What the hot ranker truly gets of the clicks of the order by score, by simulation."""
+    hot, by_score = (draw(ranker).clicked.sum() for ranker in (HOT, GPLRanker(k=K, anchor=1.0)))
+    return hot / by_score
+
+
+def test_the_first_lists_of_users_who_go_on_after_a_click_are_certified_at_most_delta_often(tmp_path):
+    shown = going_on(LOGGER, 100_000, 50_000)
+    log, clicks = shown.save(tmp_path, "c")
+    joined = impressions(log, read_clicks(clicks), {"c": LOGGER}, Rules(K))
+    assert (joined.unit, len(joined)) == ("session", 100_000)
+    found = estimated(joined, [HOT], most=POOL)
+    off = found.values[:, 0] - share(HOT, Users(examination=2.0)) * found.reference
+    assert abs(off.mean()) < 4 * off.std() / np.sqrt(off.size)
+    pool = Told(found.values, found.reference, found.values.mean() / found.reference.mean())
+    assert 0.2 * DELTA * REPEATS < pool.wrong() <= MOST
+
+
+def test_adding_up_their_lists_would_be_caught():
+    """What must not be built: how many lists there are depends on what was shown before."""
+    shown = going_on(LOGGER, 100_000, 50_000)
+    alone = estimated(shown.impressions(), [HOT], most=POOL)
+    values, reference = (np.bincount(shown.user_of, of) / 3 for of in (alone.values[:, 0], alone.reference))
+    assert Told(values, reference, clicks_of(lambda ranker: going_on(ranker, 100_000, 60_000))).wrong() > 1.2 * MOST
+
+
+@pytest.mark.parametrize("halo", [0.5, 1.0])
+def test_users_with_a_halo_break_the_assumption(halo):
+    """What no log can show, as docs/clicks.md says: clicks depend on the other items."""
+    users = Users(halo=halo)
+    found = estimated(simulate(QUERIES, LOGGER, POOL, users, seed=20_230).impressions(), [HOT], most=POOL)
+    true = clicks_of(lambda ranker: simulate(QUERIES, ranker, POOL, users, seed=70_000))
+    assert Told(found.values, found.reference, true).wrong() > 1.2 * MOST
 
 
 def test_a_reference_that_is_clipped_would_be_caught():

@@ -259,10 +259,13 @@ with_clicks = _together(
         "logger": _option(
             CLICKS, list[Path] | None, "Ranker file (or several) that served the lists; by default those in the log."
         ),
-        "unit": _choice(CLICKS, "unit", "Which units are independent: {values}. Default: session, if logged."),
-        "first": _option(CLICKS, int, "Use only this many lists of each unit, the earliest ones.", 1),
+        "unit": _choice(
+            CLICKS,
+            "unit",
+            "Which units are independent: {values}; the first list of each counts. Default: session, if logged.",
+        ),
         "within": _option(CLICKS, str | None, "How long after its list a click counts, e.g. 30m, 1h or 2d."),
-        "most_clicks": _option(CLICKS, int, "If a list has more clicks than this, none of them count (a bot).", 30),
+        "most_clicks": _option(CLICKS, int, "If more items of a list were clicked, no click on it counts (a bot).", 30),
         "kind": _option(CLICKS, str | None, "Count only clicks of this kind, such as purchase."),
         "anchor": _option(CLICKS, float, "Share of lists that the new ranker keeps in the order by score.", 0.0),
     },

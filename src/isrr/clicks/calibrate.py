@@ -21,7 +21,9 @@ from isrr.calibration.table import Sums, Table
 from isrr.certificate import Abstention, Certificate, Outcome, load
 from isrr.clicks.estimate import Estimated, check_anchor, check_loggers, estimated, gains
 from isrr.clicks.impressions import MOST_CLICKS, Impressions, Rules, Unit, impressions, impressions_of_table
+from isrr.clicks.shown import check_estimates, check_shown
 from isrr.clicks.table import read_clicks
+from isrr.counting import counted
 from isrr.data.queries import FloatArray
 from isrr.errors import DataError, PromiseError
 from isrr.exact import exact_sums
@@ -46,7 +48,6 @@ def calibrate_clicks(
     log: str | os.PathLike[str] | None = None,
     logger: Loggers | None = None,
     unit: Unit | None = None,
-    first: int = 1,
     within: float | None = None,
     most_clicks: int = MOST_CLICKS,
     kind: str | None = None,
@@ -68,10 +69,9 @@ def calibrate_clicks(
         logger: Ranker file (or several) that served the lists, or rankers by their id in the log; by default the
             files that `isrr serve` left in the log's folder.
         unit: What is independent of each other: "impression", "session" or "user"; by default the session, if
-            sessions are logged, otherwise the impression.
-        first: How many impressions of each unit count, from the earliest on; the promise is about their sum.
+            sessions are logged, otherwise the impression. The first list of each unit counts.
         within: Seconds after a list was served within which clicks on it count.
-        most_clicks: If a list has more clicks than this, none of them count (a bot).
+        most_clicks: If more items of a list than this were clicked, no click on it counts (a bot).
         kind: Count only clicks of this kind, such as "purchase".
         anchor: Share of lists that the new ranker serves in the order by score. With one, its promise can be
             monitored with clicks (`isrr monitor --clicks`), without a control arm.
@@ -83,7 +83,7 @@ def calibrate_clicks(
         A `Certificate`, or an `Abstention` with its reason and the order by score.
     """
     promised = checked_promise(promise)
-    rules = checked_rules(Rules(promised.k, unit, first, within, most_clicks))
+    rules = checked_rules(Rules(promised.k, unit, within, most_clicks))
     value = value_column(promised)
     loggers = _loggers(logger, log)
     if log is None:
@@ -116,8 +116,8 @@ def checked_rules(rules: Rules) -> Rules:
     """Refuse rules that make no sense."""
     if rules.unit not in (None, "impression", "session", "user"):
         raise PromiseError(f"`unit=` must be 'impression', 'session' or 'user', got {rules.unit!r}")
-    if rules.first < 1 or rules.most_clicks < 1:
-        raise PromiseError(f"`first=` and `most_clicks=` must be ≥ 1, got {rules.first} and {rules.most_clicks}")
+    if rules.most_clicks < 1:
+        raise PromiseError(f"`most_clicks=` must be ≥ 1, got {rules.most_clicks}")
     if rules.within is not None and not rules.within > 0:
         raise PromiseError(f"`within=` must be a number of seconds > 0, got {rules.within:g}")
     return rules
@@ -136,22 +136,30 @@ def certified(
     path = click_path(found, promise.k, anchor)
     request = Request((promise,), confidence, path.rankers, attempts=attempts)
     check_loggers(found)
-    if not found.n_clicks:
-        raise DataError(f"no click counts: {', '.join(f'{n:,} {why}' for why, n in found.counts.items())}")
+    in_order = check_shown(found)
     bound = 1.0 if promise.bound is None else promise.bound[1]
-    if found.value.max() > bound:
+    if found.value.max(initial=0.0) > bound:
         raise PromiseError(
             f"'{promise}': a click is worth {found.value.max():.6g}, above the bound {bound:g}; expected a bound that "
             "holds for every click to come"
         )
-    check_anchor(found, promise.target, request.delta, bound)
+    if found.n_clicks:
+        check_anchor(found, promise.target, request.delta, bound)
     measured = estimated(found, path.rankers, progress)
-    sample = click_sample(measured, promise, path, found.anchor, found.rules.first)
+    check_estimates(found, measured, promise.k * bound)
+    sample = click_sample(measured, promise, path, found.anchor)
     findings = Findings.of(request, path, _table(found, measured, path), [sample], found.unit)
     search = ("clicks", found.unit, *found.rules[2:], request.attempts)
     asked = findings.look(found.digest, found.clicks_digest, search)
     look, spent = (1, None) if count_look is None else count_look(asked)
-    return findings.outcome(_provenance(findings, found, measured, look, spent), promise.measure)
+    outcome = findings.outcome(_provenance(findings, found, measured, in_order, look, spent), promise.measure)
+    if found.n_clicks or not isinstance(outcome, Abstention):
+        return outcome
+    left_out = ", ".join(f"{n:,} {why}" for why, n in found.counts.items())
+    reason = f"{counted(len(found), 'list')} without a click that counts" + (
+        f" (left out: {left_out})" if left_out else ""
+    )
+    return replace(outcome, cause="too_few_queries", reason=reason, queries_needed=None)
 
 
 def click_path(found: Impressions, k: int, anchor: float = 0.0) -> SearchPath:
@@ -171,9 +179,9 @@ def click_path(found: Impressions, k: int, anchor: float = 0.0) -> SearchPath:
     return SearchPath((GPLRanker.deterministic(k), *hot), "temperature", "the ranker that served")
 
 
-def click_sample(measured: Estimated, promise: Promise, path: SearchPath, anchor: float, first: int) -> KeptSample:
+def click_sample(measured: Estimated, promise: Promise, path: SearchPath, anchor: float) -> KeptSample:
     """Estimated clicks on the promise's own scale, on which the order by score gets at most 1."""
-    most = promise.k * first * (1.0 if promise.bound is None else promise.bound[1]) / anchor
+    most = promise.k * (1.0 if promise.bound is None else promise.bound[1]) / anchor
     scale = promise.range[1] / most
     exempt = np.array([promise.kept_by_definition(ranker) for ranker in path.rankers])
     values, reference = measured.values * scale, measured.reference * scale
@@ -204,13 +212,17 @@ def _weighed(values: FloatArray, times: FloatArray) -> Sums:
 
 
 def _provenance(
-    findings: Findings, found: Impressions, measured: Estimated, look: int, spent: float | None
+    findings: Findings,
+    found: Impressions,
+    measured: Estimated,
+    in_order: tuple[float, float],
+    look: int,
+    spent: float | None,
 ) -> Provenance:
     request = findings.request
     log = ClickLog(
-        found.unit, found.rules.first, len(found), found.n_clicks, found.anchor, measured.block, dict(found.counts),
-        ASSUMPTION,
-    )  # fmt: skip
+        found.unit, len(found), found.n_clicks, found.anchor, measured.block, dict(found.counts), ASSUMPTION, *in_order
+    )
     return Provenance(
         n_queries=findings.table.n_queries, requested_path="temperature", path=findings.path.name,
         path_basis=findings.path.basis, evidence=request.evidence, selection=request.selection, method="exact",

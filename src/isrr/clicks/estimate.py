@@ -53,6 +53,8 @@ def estimated(
     """Estimate the clicks in the first k places of every ranker."""
     k, block = found.rules.k, -(-found.n_units // most)
     n_blocks = found.n_units // block
+    if not found.n_clicks:
+        return Estimated(np.zeros((n_blocks, len(rankers))), np.zeros(n_blocks), block)
     which, row_of_click = _clicked_lists(found)
     lists = found.lists[which]
     cells, cell = np.unique(row_of_click * k + found.place, return_inverse=True)
@@ -138,7 +140,7 @@ def check_anchor(found: Impressions, share: float, delta: float, bound: float) -
     most, so n units reach 1/δ only if λ · n · (1 − s)·V / (s·k·b) ≥ log(1/δ).
     """
     n, worth = found.n_units, float(found.value.sum()) / found.n_units
-    most = share * found.rules.k * found.rules.first * bound
+    most = share * found.rules.k * bound
     least = most * np.log(1 / delta) / (n * (1 - share) * worth)
     if found.anchor < least <= LARGE_ANCHOR:
         raise DataError(

@@ -4,9 +4,9 @@ Sources are a served-ranking log beside a click table (`impressions`), and a tab
 candidate (`impressions_of_table`). What does not count is left out by rules that are fixed beforehand, and counted:
 
     lists     not drawn by a known logger; not showing the first k places on the first page; later views of a list that
-              was shown before; beyond the first m of their unit
+              was shown before; after the first one of their unit
     clicks    on other lists; on items not shown; before the list or too late; below place k; a second one on a place;
-              all clicks on a list with more of them than a person makes
+              all clicks on a list with more items clicked than a person clicks
 
 Lists that show one draw again (same ranker, query and session) are one impression. None of the rules on lists looks at
 clicks, so that leaving lists out does not favour any ranker.
@@ -36,7 +36,7 @@ from isrr.noise import GOLDEN, mixed
 from isrr.ranker.gpl import GPLRanker
 
 Unit = Literal["impression", "session", "user"]
-MOST_CLICKS = 30  # on one list, beyond which they are taken for a machine's
+MOST_CLICKS = 30  # items of one list, beyond which clicks are taken for a machine's
 NOBODY = np.uint64(0)  # where there is no session, or no user
 
 
@@ -45,7 +45,6 @@ class Rules(NamedTuple):
 
     k: int
     unit: Unit | None = None
-    first: int = 1
     within: float | None = None
     most_clicks: int = MOST_CLICKS
 
@@ -63,6 +62,8 @@ class Impressions:
         counts: How many lists and clicks were left out, by reason.
         digest: Names the lists that were served, blind to clicks.
         times: When each impression was served, (n,), in seconds since 1970.
+        shown: The first k places of each impression, positions within the list, (n, k); −1 beyond its end.
+        propensity: Their propensities as logged, (n, k); None where they are not.
         hottest: The hottest temperature for which the candidates are complete; infinite where all were logged.
     """
 
@@ -80,6 +81,8 @@ class Impressions:
     counts: Mapping[str, int]
     digest: str
     times: FloatArray
+    shown: IntArray
+    propensity: FloatArray | None = None
     hottest: float = np.inf
 
     def __len__(self) -> int:
@@ -117,6 +120,8 @@ class _Part(NamedTuple):
         logger: Who drew them, (n,).
         offsets, items, scores: Candidates of all lists, one after the other.
         leading: The first places of the order by score as logged, (n, k); −1 where they are not known.
+        shown: The first places of the list, (n, k); −1 beyond its end.
+        propensity: Their propensities, (n, k); NaN where they are not known.
         clicked, place, value: Row, place from 0 and worth of each click.
     """
 
@@ -131,6 +136,8 @@ class _Part(NamedTuple):
     items: Ids
     scores: FloatArray
     leading: IntArray
+    shown: IntArray
+    propensity: FloatArray
     clicked: IntArray
     place: IntArray
     value: FloatArray
@@ -164,9 +171,13 @@ def _parts_of_log(
     hottest: list[float],
 ) -> Iterator[_Part]:
     strangers: Counter[str] = Counter()
+    known: set[int] = set()
     for part in log_parts(log):
         table = part.table
         counts["damaged lines"] += part.n_damaged
+        single = _not_yet(Ids.of(table["list_id"], "list_id", table.num_rows).hashes(), known)
+        counts["lists logged again"] += table.num_rows - int(single.sum())
+        table = table.filter(pa.array(single))
         logger = pc.index_in(table["certificate"], pa.array(ids, pa.string())).fill_null(-1).to_numpy().astype(np.int64)
         strangers.update(table["certificate"].filter(pa.array(logger < 0)).to_pylist())
         drawn = pc.and_(pc.equal(table["order"], "drawn"), pc.equal(table["status"], "valid")).to_numpy()
@@ -192,10 +203,20 @@ def _parts_of_log(
         yield _Part(
             keys, query_ids.hashes(), _optional(kept.table["session"], "session"), np.zeros(n, np.uint64), query_ids,
             times, logger[keep], kept.offsets, items, kept.scores, _leading(kept.table["deterministic"], rules.k),
+            _leading(kept.table["ranking"], rules.k), _leading(kept.table["propensities"], rules.k, np.nan),
             rows[seen][clicked], place[seen][clicked], value,
         )  # fmt: skip
     if strangers and len(ids) == 0:
         raise DataError(f"{log}: served by {', '.join(sorted(strangers)[:3])}, of which no ranker file was given")
+
+
+def _not_yet(keys: Keys, known: set[int]) -> NDArray[np.bool_]:
+    """Whether each key is seen for the first time; adds them to those that are known."""
+    single = np.zeros(keys.size, bool)
+    single[np.unique(keys, return_index=True)[1]] = True
+    single &= np.fromiter((key not in known for key in keys.tolist()), bool, keys.size)
+    known.update(keys.tolist())
+    return single
 
 
 def _clicked(
@@ -216,9 +237,11 @@ def _clicked(
     counts["clicks on lists that do not count"] -= owner.size
     list_of = np.repeat(np.arange(keys.size), np.diff(places))[seen]
     pairs = mixed(keys[list_of] ^ mixed(shown.hashes()))
-    row, there = looked_up(mixed(keys[owner] ^ mixed(clicks.items[at])), pairs)
+    clicked = mixed(keys[owner] ^ mixed(clicks.items[at]))
+    row, there = looked_up(clicked, pairs)
+    n_items = np.bincount(owner[np.unique(clicked, return_index=True)[1]], minlength=keys.size)
     reasons = {
-        f"clicks on a list with more than {rules.most_clicks}": n_clicks[owner] > rules.most_clicks,
+        f"clicks on a list with more than {rules.most_clicks} items clicked": n_items[owner] > rules.most_clicks,
         "clicks on items not shown": ~there,
         "clicks before the list": clicks.times[at] < times[owner],
         "late clicks": clicks.times[at] > times[owner] + (np.inf if rules.within is None else rules.within),
@@ -234,7 +257,7 @@ def impressions_of_table(source: Any, ranker: GPLRanker, rules: Rules, *, value:
     """Impressions of a table with one row per impression and candidate, drawn by one ranker.
 
     Args:
-        source: A file or a frame: impression_id (or list_id), query_id, item_id, score, position (from 1; 0 or nothing
+        source: A file or a frame: impression_id (or list_id), query_id, item_id, score, position (from 1; nothing
             where the candidate was not shown) and click; time, session and user where there are any.
         ranker: The logger.
         rules: What counts.
@@ -254,8 +277,17 @@ def impressions_of_table(source: Any, ranker: GPLRanker, rules: Rules, *, value:
     first = np.flatnonzero(np.concatenate(([True], keys[order][1:] != keys[order][:-1])))
     offsets = np.append(first, n_rows)
     heads, rows = order[first], rows.take(pa.array(order))
+    query_ids = Ids.of(rows["query_id"], "query_id", n_rows).take(first)
+    items = Ids.of(rows["item_id"], "item_id", n_rows)
+    _, single = np.unique(mixed(keys[order] ^ mixed(items.hashes())), return_index=True)
+    if single.size < n_rows:
+        again = int(np.setdiff1d(np.arange(n_rows), single)[0])
+        name, item = (rows[column][again].as_py() for column in (listed, "item_id"))
+        raise DataError(
+            f"{table.name}: {listed} {name!r} has item {item!r} twice; expected one row per impression and candidate"
+        )
     score = np.asarray(rows["score"].cast(pa.float64()).to_numpy())
-    place = pc.fill_null(rows["position"], 0).to_numpy().astype(np.int64) - 1
+    place = _places(rows, offsets, query_ids, table.name)
     clicked = np.flatnonzero(numbers(pc.fill_null(rows["click"].cast(pa.float64()), 0.0), "click", table.name) > 0)
     hidden = place[clicked] < 0
     counts["clicks on items not shown"] = int(hidden.sum())
@@ -266,28 +298,55 @@ def impressions_of_table(source: Any, ranker: GPLRanker, rules: Rules, *, value:
             f"{table.name}: {n_short:,} impressions do not show the first {rules.k} places; expected a position for "
             "each of them, and every candidate in the table"
         )
-    query_ids = Ids.of(rows["query_id"], "query_id", n_rows).take(first)
     worth = np.ones(clicked.size) if value is None else numbers(rows[value], value, table.name)[clicked]
 
     def of_lists(name: str) -> Keys:
         there = name in table.columns
         return _optional(rows[name].take(pa.array(first)), name) if there else np.zeros(first.size, np.uint64)
 
+    shown, near = np.full((first.size, rules.k), -1), np.flatnonzero((place >= 0) & (place < rules.k))
+    owner = np.searchsorted(offsets, near, side="right") - 1
+    shown[owner, place[near]] = near - offsets[owner]
     times = seconds(rows["time"], table.name)[first] if "time" in columns else heads.astype(np.float64)
     part = _Part(
         keys[heads], query_ids.hashes(), of_lists("session"), of_lists("user"), query_ids, times,
-        np.zeros(first.size, np.int64), offsets, Ids.of(rows["item_id"], "item_id", n_rows), score,
-        np.full((first.size, rules.k), -1), clicked, place[clicked], worth,
+        np.zeros(first.size, np.int64), offsets, items, score,
+        np.full((first.size, rules.k), -1), shown, np.full(shown.shape, np.nan), clicked, place[clicked], worth,
     )  # fmt: skip
     return _gathered([part], (ranker,), rules, counts, table.name)
 
 
-def _leading(column: Any, k: int) -> IntArray:
-    """A column of lists as a matrix of their first k entries, −1 where there are fewer."""
+def _places(rows: Any, offsets: IntArray, query_ids: Ids, source: str) -> IntArray:
+    """The place of each row from 0, −1 where it was not shown, (n_rows,); refuses what is no list of places 1 to n."""
+    try:
+        place = pc.fill_null(rows["position"].cast(pa.float64()), np.nan).to_numpy()
+    except pa.ArrowException:
+        raise DataError(f"{source}: column 'position' holds {rows['position'].type}; expected whole numbers") from None
+    bad = np.flatnonzero(~np.isnan(place) & ~((place >= 1) & (place == np.floor(place))))
+    if bad.size:
+        raise DataError(
+            f"{source}: a position is {place[bad[0]]:g}; expected places counted from 1, whole numbers, and nothing "
+            "where a candidate was not shown"
+        )
+    owner = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+    order = np.lexsort((place, owner))  # those not shown come last
+    expected = np.arange(order.size) - offsets[owner] + 1.0
+    bad = np.flatnonzero(~np.isnan(place[order]) & (place[order] != expected))
+    if bad.size:
+        query = query_ids.array[owner[bad[0]]]
+        raise DataError(
+            f"{source}: an impression of query {str(query)!r} has place {place[order][bad[0]]:g} where place "
+            f"{expected[bad[0]]:g} comes next; expected the places 1, 2, 3, … of each impression, each with one item"
+        )
+    return np.where(np.isnan(place), 0.0, place).astype(np.int64) - 1
+
+
+def _leading(column: Any, k: int, absent: float = -1) -> NDArray[Any]:
+    """A column of lists as a matrix of their first k entries."""
     lengths = pc.list_value_length(column).to_numpy()
     flat = pc.list_flatten(column).to_numpy()
     place = np.arange(flat.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    out = np.full((lengths.size, k), -1)
+    out = np.full((lengths.size, k), absent)
     near = place < k
     out[np.repeat(np.arange(lengths.size), lengths)[near], place[near]] = flat[near]
     return out
@@ -305,7 +364,7 @@ def _optional(column: Any, name: str) -> Keys:
 def _gathered(
     parts: Iterable[_Part], loggers: tuple[GPLRanker, ...], rules: Rules, counts: Counter[str], source: str
 ) -> Impressions:
-    """Put parts together: distinct lists, one impression per draw, the first ones of each unit, one click per place."""
+    """Put parts together: distinct lists, one impression per draw, the first one of each unit, one click per place."""
     known: dict[tuple[int, int], int] = {}
     texts: list[tuple[Ids, Ids, FloatArray, IntArray, IntArray, IntArray]] = []
     lines: list[tuple[NDArray[Any], ...]] = []
@@ -320,14 +379,16 @@ def _gathered(
             texts.append((*found, sizes, part.logger[new], part.leading[new]))
         group = mixed(part.queries + GOLDEN * (part.logger.astype(np.uint64) + np.uint64(1))) ^ mixed(part.sessions)
         group = np.where(part.sessions == NOBODY, part.keys, group)
-        lines.append((part.keys, group, part.sessions, part.users, part.times, list_of))
+        lines.append((part.keys, group, part.sessions, part.users, part.times, list_of, part.shown, part.propensity))
         line = np.searchsorted(part.offsets, part.clicked, side="right") - 1
         clicked.append((n_lines + line, part.clicked - part.offsets[line], part.place, part.value))
         n_lines += part.keys.size
     if not n_lines:
         reasons = "; ".join(f"{n:,} {reason}" for reason, n in counts.items() if n)
         raise DataError(f"{source}: no list counts ({reasons or 'it is empty'})")
-    keys, group, sessions, users, times, list_of = (np.concatenate(column) for column in zip(*lines, strict=True))
+    keys, group, sessions, users, times, list_of, shown, propensity = (
+        np.concatenate(column) for column in zip(*lines, strict=True)
+    )
     line, position, place, value = (np.concatenate(column) for column in zip(*clicked, strict=True))
     lists, logger_of, as_logged = _lists(texts)
     head = _heads(keys, group, times, list_of, counts)
@@ -336,10 +397,8 @@ def _gathered(
     unit: Unit = rules.unit or ("session" if (sessions != NOBODY).any() else "impression")
     named = {"impression": group, "session": sessions, "user": users}[unit]
     named = np.where(named == NOBODY, group, named)
-    kept, number, unit_of, digest = _first_of_units(
-        np.flatnonzero(head == np.arange(n_lines)), named, times, keys, rules
-    )
-    counts[f"lists beyond the first {rules.first} of a {unit}"] += int((head == np.arange(n_lines)).sum()) - kept.size
+    kept, number, unit_of, digest = _first_of_units(np.flatnonzero(head == np.arange(n_lines)), named, times, keys)
+    counts[f"later lists of a {unit}"] += int((head == np.arange(n_lines)).sum()) - kept.size
     impression = np.where(head[line] >= 0, number[np.maximum(head[line], 0)], -1)
     counts[f"clicks below place {rules.k}"] += int(((impression >= 0) & (place >= rules.k)).sum())
     good = (impression >= 0) & (place < rules.k)
@@ -352,6 +411,7 @@ def _gathered(
     return Impressions(
         lists, loggers, logger_of, rules, unit, list_of[kept].astype(np.int32), unit_of, impression[~again],
         rows[~again], place[~again], value[~again], {name: n for name, n in counts.items() if n}, digest, times[kept],
+        shown[kept], None if np.isnan(propensity).all() else propensity[kept],
     )  # fmt: skip
 
 
@@ -407,13 +467,12 @@ def _heads(keys: Keys, group: Keys, times: FloatArray, list_of: IntArray, counts
 
 
 def _first_of_units(
-    heads: IntArray, named: Keys, times: FloatArray, keys: Keys, rules: Rules
+    heads: IntArray, named: Keys, times: FloatArray, keys: Keys
 ) -> tuple[IntArray, IntArray, NDArray[np.int32], str]:
     """The lines that count, their number by line (−1 for others), the unit of each, and the digest of the order."""
     order = heads[np.lexsort((keys[heads], times[heads], named[heads]))]
     opens = np.concatenate(([True], named[order][1:] != named[order][:-1]))
-    since = np.maximum.accumulate(np.where(opens, np.arange(order.size), 0))
-    kept = order[np.arange(order.size) - since < rules.first]
+    kept = order[opens]
     number = np.full(named.size, -1)
     number[kept] = np.arange(kept.size)
     units, unit_of = np.unique(named[kept], return_inverse=True)

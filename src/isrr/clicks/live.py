@@ -342,10 +342,11 @@ def confirmed(outcome: Certificate, found: Progress) -> Certificate:
     risk = float(promise.alpha + shares.mean() * (1.0 - promise.alpha))
     pvalue = float(np.exp(-max(float(evidence(shares)[-1]), 0.0)))
     test = Test(promise, None, len(found.sessions), "mixture of bets", found.share, None, risk, None, pvalue)
-    clicks = ClickLog("session", first, len(found.sessions), int(found.sessions.clicks.sum()), 0.0, 1, {}, "")
+    clicks = ClickLog("session", len(found.sessions), int(found.sessions.clicks.sum()), 0.0, 1, {}, "")
+    lists = f"; first {first} lists per session" if first > 1 else ""
     provenance = replace(
         outcome.provenance, n_queries=len(found.sessions), clicks=clicks, path="rollout", evidence="mixture of bets",
-        path_basis=f"the path of certificate {outcome.id}",
+        path_basis=f"the path of certificate {outcome.id}{lists}",
     )  # fmt: skip
     return replace(
         outcome, ranker=point.ranker, tests=(test,), utility=utility, deterministic_utility=before,

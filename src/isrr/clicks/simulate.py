@@ -2,7 +2,8 @@
 
 Position-based users examine place j with a chance of j^−η and click on what they examine by its worth; with trust they
 also click on what is worthless, for its high place; in a cascade they go down the list, and stop after a good result.
-The first two keep the assumption of `isrr.clicks.estimate`, the third one breaks it.
+The first two keep the assumption of `isrr.clicks.estimate`, the third one breaks it, and so does a halo: whoever clicks
+more where the other items are good.
 """
 
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from isrr.clicks.impressions import Impressions, Rules, Unit
+from isrr.clicks.shown import repeated
 from isrr.data.files import write_table
 from isrr.data.identifiers import Ids
 from isrr.data.queries import FloatArray, IntArray, Queries
@@ -32,11 +34,13 @@ class Users:
 
     Attributes:
         model: "position", "trust" or "cascade".
-        examination: η; place j is examined with chance j^−η. Not read in a cascade.
+        examination: η; place j is examined with chance j^−η.
         noise: Chance of a click on an examined item that is worth nothing.
         patience: In a cascade, the chance of going on to the next place.
         satisfaction: In a cascade, the share of clicks after which nothing more is looked at.
         idle: Share of users who never click.
+        halo: How far a click takes good items around it: its chance is multiplied by 1 − halo + halo · (mean worth of
+            the list's other items).
     """
 
     model: Literal["position", "trust", "cascade"] = "position"
@@ -45,6 +49,7 @@ class Users:
     patience: float = 0.8
     satisfaction: float = 0.6
     idle: float = 0.0
+    halo: float = 0.0
 
     def chances(self, queries: Queries, k: int) -> FloatArray:
         """Chance of a click on each row's item at each place, for users who are not idle, (n_rows, k).
@@ -58,6 +63,11 @@ class Users:
         else:
             clicked = np.broadcast_to(self.noise + (1 - self.noise) * worth, (worth.size, k))
         return np.asarray(clicked if self.model == "cascade" else clicked * place**-self.examination)
+
+    def lifted(self, chances: FloatArray, worth: FloatArray) -> FloatArray:
+        """The chances of lists' places by the halo of what else they show, (n_lists, k)."""
+        others = (worth.sum(axis=1, keepdims=True) - worth) / max(worth.shape[1] - 1, 1)
+        return np.asarray(chances * (1 - self.halo + self.halo * others))
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,17 +89,20 @@ class Simulated:
     rankings: NDArray[np.int64]
     clicked: NDArray[np.bool_]
 
-    def impressions(self, unit: Unit = "impression", first: int = 1) -> Impressions:
-        """The same for the estimator, in the order given, with all impressions of a unit next to each other."""
+    def impressions(self, unit: Unit = "impression") -> Impressions:
+        """The same for the estimator, in the order given; of units other than impressions, each user's first one."""
+        if unit != "impression":
+            first = np.unique(self.user_of, return_index=True)[1]
+            fields = {name: getattr(self, name)[first] for name in ("query_of", "user_of", "rankings", "clicked")}
+            return replace(replace(self, **fields).impressions(), unit=unit)
         impression, place = np.nonzero(self.clicked)
         query = self.query_of[impression]
         row = self.queries.offsets[query] + self.rankings[impression, place]
-        unit_of = np.arange(self.query_of.size) if unit == "impression" else self.user_of
         return Impressions(
             replace(self.queries, relevance=None), (self.ranker,), np.zeros(len(self.queries), np.int64),
-            Rules(self.ranker.k, unit, first), unit, self.query_of.astype(np.int32), unit_of.astype(np.int32),
+            Rules(self.ranker.k), unit, self.query_of.astype(np.int32), np.arange(self.query_of.size, dtype=np.int32),
             impression, row, place, np.ones(row.size), {}, "simulated",
-            np.arange(self.query_of.size, dtype=np.float64),
+            np.arange(self.query_of.size, dtype=np.float64), self.rankings,
         )  # fmt: skip
 
     @cached_property
@@ -121,7 +134,7 @@ class Simulated:
             "item_ids": lists(queries.item_ids.astype(str)[rows], sizes),
             "scores": lists(queries.need_scores()[rows], sizes),
             "ranking": lists(self.rankings[self.rankings >= 0], shown),
-            "propensities": lists(np.ones(int(shown.sum())), shown),
+            "propensities": lists(self._propensities(), shown),
             "deterministic": lists(deterministic[deterministic >= 0], np.minimum(sizes, k)),
             "session": [f"user-{user}" for user in self.user_of],
         }
@@ -129,6 +142,14 @@ class Simulated:
         for name in COLUMNS.names[len(columns) :]:
             table = table.append_column(name, pa.nulls(n, COLUMNS.field(name).type))
         return table.select(COLUMNS.names).cast(COLUMNS)
+
+    def _propensities(self) -> FloatArray:
+        """The chance of each placed item at its place, given those above it."""
+        found = np.empty(self.rankings.shape)
+        for start in range(0, len(found), AT_ONCE):
+            part = slice(start, start + AT_ONCE)
+            found[part] = self.ranker.propensity(self.rankings[part], repeated(self.queries, self.query_of[part]))
+        return found[self.rankings >= 0]
 
     def clicks(self) -> Any:
         """The click table, in Arrow; each click some seconds after its list."""
@@ -194,7 +215,11 @@ def simulate(
         filled = np.arange(top.shape[1]) < queries.n_items[query_of[some]][:, None]
         rankings[some, : top.shape[1]] = np.where(filled, top, -1)
     rows = queries.offsets[query_of][:, None] + np.maximum(rankings, 0)
-    would = rng.random((n, k)) < users.chances(queries, k)[rows, np.arange(k)]
+    chances = users.chances(queries, k)[rows, np.arange(k)]
+    if users.halo:
+        gains = item_gains(queries, "exponential")
+        chances = users.lifted(chances, np.where(rankings >= 0, (gains / gains.max())[rows], 0.0))
+    would = rng.random((n, k)) < chances
     would &= (rankings >= 0) & (rng.random(n_users) >= users.idle)[user_of][:, None]
     if users.model == "cascade":
         goes_on = rng.random((n, k)) < users.patience * (1 - users.satisfaction * would)

@@ -31,6 +31,7 @@ from isrr.errors import DataError
 
 Keys = NDArray[np.uint64]
 LIST_NAMES = ("list_id", "impression_id")
+YEAR_2200 = 7_258_118_400.0  # in seconds since 1970
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,13 +155,25 @@ def seconds(column: Any, source: str) -> FloatArray:
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             column = column.cast(pa.timestamp("us", tz="UTC"))
         if pa.types.is_timestamp(column.type):
-            return np.asarray(column.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.float64()).to_numpy()) / 1e6
-        return np.asarray(column.cast(pa.float64()).to_numpy(), np.float64)
+            found = np.asarray(column.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.float64()).to_numpy()) / 1e6
+        else:
+            found = np.asarray(column.cast(pa.float64()).to_numpy(), np.float64)
     except pa.ArrowException as error:
         said = str(error).partition("\n")[0]
         raise DataError(
             f"{source}: column 'time' cannot be read: {said}; expected seconds since 1970, timestamps or ISO 8601 text"
         ) from None
+    bad = np.flatnonzero(found > YEAR_2200)
+    if bad.size:
+        slips = {1e3: "milliseconds, as from `Date.now()`", 1e6: "microseconds", 1e9: "nanoseconds"}
+        slip = next(
+            (f"; these look like {name}" for unit, name in slips.items() if found[bad[0]] / unit < YEAR_2200), ""
+        )
+        raise DataError(
+            f"{source}: row {bad[0]}: time {found[bad[0]]:.0f} is after the year 2200; expected seconds since "
+            f"1970{slip}"
+        )
+    return found
 
 
 def _file_in(folder: Path, name: str) -> Path:

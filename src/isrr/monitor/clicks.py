@@ -10,7 +10,8 @@ The *control* arm of a rollout: Z as in `isrr.clicks.live`, whatever makes users
     Z ∈ [−k/p, s·k/(1 − p)],               X = (Z + k/p) / (k/p + s·k/(1 − p)),       α = (1 − p) / (1 − p + s·p)
 
 The promise holds exactly when E X ≤ α. While it does, an alarm is raised with probability at most δ, however often and
-however long one looks (`isrr.risk.eprocess`). Each session counts once, when its time for clicks is over; a state file
+however long one looks (`isrr.risk.eprocess`). Each session counts once, when its time for clicks is over
+(by the anchor, the first list of each session counts); a state file
 remembers the evidence, so that log files older than the last look may go.
 """
 
@@ -26,6 +27,7 @@ from isrr.clicks.estimate import check_loggers, estimated
 from isrr.clicks.impressions import Rules, Unit, impressions
 from isrr.clicks.live import Sessions, centred, most_of, sessions_of
 from isrr.clicks.rollout import WITHIN, Rollout
+from isrr.clicks.shown import check_shown
 from isrr.clicks.table import Clicks
 from isrr.counting import against, percent
 from isrr.data.queries import FloatArray
@@ -74,7 +76,7 @@ class ClickMonitor:
         self._outcome, self._promise = certificate, certificate.promises[0]
         self._rollout = None if rollout is None else rollout.ruled(within)
         self.unit: Unit = "session" if rollout is not None or log.unit == "session" else "impression"
-        self._first = log.first if self._rollout is None else self._rollout.rules.first
+        self._first = 1 if self._rollout is None else self._rollout.rules.first
         self.within = (within or WITHIN) if self._rollout is None else self._rollout.rules.within
         self.delta = 1 - certificate.confidence if delta is None else delta
         if not 0 < self.delta < 1:
@@ -142,10 +144,9 @@ class ClickMonitor:
     def _by_anchor(self, log: str | PathLike[str], clicks: Clicks, until: float) -> FloatArray:
         """Losses of the units that began since the last look and up to a moment, by time."""
         ranker, promise = self._outcome.ranker, self._promise
-        found = impressions(
-            log, clicks, {self._outcome.id: ranker}, Rules(promise.k, self.unit, self._first, self.within)
-        )
+        found = impressions(log, clicks, {self._outcome.id: ranker}, Rules(promise.k, self.unit, self.within))
         check_loggers(found)
+        check_shown(found)
         start = np.full(found.n_units, np.inf)
         np.minimum.at(start, found.unit_of, found.times)
         order = np.argsort(start, kind="stable")
@@ -153,7 +154,7 @@ class ClickMonitor:
         got = np.bincount(found.unit_of[found.impression], found.value, found.n_units).astype(np.float64)[order]
         would = estimated(found, [], most=found.n_units).reference[order]
         self._ours, self._theirs = self._ours + float(got.sum()), self._theirs + float(would.sum())
-        return watched_losses(got, would, promise.target, most_of(promise, self._first), ranker.anchor)
+        return watched_losses(got, would, promise.target, most_of(promise, 1), ranker.anchor)
 
     def _by_control(self, log: str | PathLike[str], clicks: Clicks, now: float) -> FloatArray:
         """Losses of the rollout's sessions, of every step, that began since the last look."""
