@@ -165,8 +165,10 @@ def test_too_few_impressions_end_in_an_abstention_that_counts_them(queries, logg
 def test_a_log_without_clicks_ends_in_an_abstention_that_says_so(queries, logger, tmp_path):
     shown = simulate(queries, logger, 500, seed=3)
     log, _ = shown.save(tmp_path, "c")
-    early = shown.clicks()
+    early, nobody = shown.clicks(), tmp_path / "clicks.jsonl"
+    nobody.touch()
     for table, said in (
+        (nobody, "500 lists without a click that counts"),
         (early.slice(0, 0), "500 lists without a click that counts"),
         (early.set_column(2, "time", pa.array(np.full(len(early), -1.0))), "clicks before the list)"),
     ):

@@ -76,6 +76,9 @@ def read_clicks(source: Any, *, value: str | None = None, kind: str | None = Non
     answers = None
     if isinstance(source, str | os.PathLike) and Path(source).is_dir():
         source, answers = (_file_in(Path(source), name) for name in ("ubi_events", "ubi_queries"))
+    if isinstance(source, str | os.PathLike) and Path(source).suffix == ".jsonl" and Path(source).is_file():
+        if not Path(source).stat().st_size:  # nobody has clicked yet
+            return Clicks(np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0))
     table = opened(source)
     if answers is not None or {"action_name", "event_attributes"} <= set(table.columns):
         table, kind = _from_ubi(table, answers), kind or "click"
