@@ -1,16 +1,16 @@
 """How much fairness a promise buys on real pools, beside the paper's procedure, beside an oracle, and with a floor.
 
     python -m benchmarks.power [--splits 200]
-    python -m benchmarks.power --floors [--splits 100]
+    python -m benchmarks.power --floors --splits 24
 
 Pools and protocol are those of `isrr reproduce coverage`; the paper's procedure makes the same absolute promise as
 isrr's here, U* from validation queries. Fairness gain is measured on the test part, an abstention counts as 0, and the
 number of abstentions stands behind it. The oracle is that of the relative promise on the path that validation queries
 fix; the joint oracle also chooses the family.
 
-With `--floors`: the gain of relative promises by the number of judged queries tested on, without a floor, with floors
-of 30 % to 70 %, and with the floor that `calibrate` takes for that number; measured on the pool's other queries, or on
-all of them where all are tested on.
+With `--floors`: the gain of relative promises by the number of queries tested on, without a floor and with floors of
+30 % to 80 %, the one that `calibrate` takes for that number in bold; the mean over scorers, and over the paths without
+and with validation queries. Queries are drawn from the pool with replacement, and the gain is that on the whole pool.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from isrr.calibration.path import SHARES_TURNED_AWAY, SearchPath, _bases, _curves, front_path, temperature_path
-from isrr.calibration.request import NO_FLOOR, Floor, Request
+from isrr.calibration.request import LARGEST_SHARE_OF_PROMISE, NO_FLOOR, Floor, Request
 from isrr.experiments.pools import Pool, Pools, data_sets
 from isrr.experiments.protocol import EvaluatedPath, K, Procedure, Protocol, always
 from isrr.experiments.repetition import SEED, bootstrap_violations, run_splits
@@ -37,7 +37,9 @@ POOLS = Pools(ROOT / "out" / "reproduction" / "pools")
 SETS = ("mq2007", "nfcorpus")
 SCORERS = ("lightgbm", "lightgbm-lambdarank", "catboost", "catboost-yetirank")
 
-FLOORS, SHARES, SIZES = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7), (0.9, 0.95), (60, 100, 200, 300)
+FLOORED_SETS, FLOORED_SCORERS = (*SETS, "jester5k"), ("lightgbm", "lightgbm-lambdarank")
+FLOORS, SHARES = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8), (0.9, 0.95, 0.97)
+SIZES = (40, 60, 100, 200, 300, 1_000, 3_000)
 
 
 def row(protocol: Protocol, n_splits: int) -> dict[str, str]:
@@ -67,59 +69,61 @@ def joint_oracle(protocol: Protocol, procedure: Procedure) -> float:
     return best
 
 
-def floor_rows(pool: Pool, share: float, n_splits: int) -> list[dict[str, str]]:
-    """Fairness gains of one relative promise with and without floors, along both paths."""
+def floor_rows(pools: Sequence[Pool], share: float, n_splits: int) -> list[dict[str, str]]:
+    """Fairness gains of one relative promise, the mean over the pools of a data set and both paths, by floor."""
     promise = Promise("ndcg", K, at_least=share, of="deterministic")
+    floors = {floor: min(floor, LARGEST_SHARE_OF_PROMISE * share) for floor in FLOORS}
+    procedures = {floor: [p for pool in pools for p in _procedures(pool, promise, floors[floor])] for floor in FLOORS}
     rows = []
-    for name in ("temperature", "validation path"):
-        procedures = {}
+    for n in SIZES:
+        line = {"pool": pools[0].data, "promise": f"{share:.0%}", "queries": f"{n:,}"}
         for floor in FLOORS:
-            mixed: Floor = {"floor": floor, "floor_weights": (tuple(discount(K).tolist()),)} if floor else {}
-            path = (
-                temperature_path(K, scale_of(pool.validation), [promise], "", mixed)
-                if name == "temperature"
-                else front_path(pool.validation, K, [promise], "", mixed)
-            )
-            evaluated = always(EvaluatedPath.of(pool, path))
-            procedures[floor] = Procedure(name, promise, evaluated, "betting", "fixed_sequence")
-        for n_tested in (*SIZES, len(pool.judged)):
-            usual = Request((promise,)).floor_for(n_tested)
-            gains = {floor: _mean_gain(pool, found, n_tested, n_splits) for floor, found in procedures.items()}
-            rows.append(
-                {"pool": f"{pool.data}, {pool.title}", "promise": f"{share:.0%}", "path": name, "n": f"{n_tested:,}"}
-                | {f"floor {floor:.0%}": f"{100 * gain:.1f}" for floor, gain in gains.items()}
-                | {"calibrate": f"{100 * gains[usual]:.1f}"}
-            )
+            gain = np.mean([_mean_gain(pool, procedure, n, n_splits) for pool, procedure in procedures[floor]])
+            marks = "**" if floors[floor] == Request((promise,)).floor_for(n) else ""
+            line[f"{floor:.0%}" if floor else "no floor"] = f"{marks}{100 * gain:.1f}{marks}"
+        rows.append(line)
     return rows
 
 
+def _procedures(pool: Pool, promise: Promise, floor: float) -> list[tuple[Pool, Procedure]]:
+    """Calibration with a floor, along the temperature path and the one that validation queries fix."""
+    mixed: Floor = {"floor": floor, "floor_weights": (tuple(discount(K).tolist()),)} if floor else {}
+    paths = (
+        temperature_path(K, scale_of(pool.validation), [promise], "", mixed),
+        front_path(pool.validation, K, [promise], "", mixed),
+    )
+    evaluated = [always(EvaluatedPath.of(pool, path)) for path in paths]
+    return [(pool, Procedure("", promise, each, "betting", "fixed_sequence")) for each in evaluated]
+
+
 def _mean_gain(pool: Pool, procedure: Procedure, n_tested: int, n_splits: int) -> float:
-    rng, gains, n_judged = np.random.default_rng(SEED), [], len(pool.judged)
-    for _ in range(n_splits if n_tested < n_judged else 1):
-        order = rng.permutation(n_judged)
-        tested, others = order[:n_tested], order[n_tested:] if n_tested < n_judged else order
+    rng, gains = np.random.default_rng(SEED), []
+    for _ in range(n_splits):
+        tested = rng.integers(len(pool.judged), size=n_tested)
         evaluated = procedure.evaluated(tested)
-        column = procedure.choose(evaluated, tested, pool.judged.keys[tested])
-        gains.append(0.0 if column is None else evaluated.gain(others, column))
+        column = procedure.choose(evaluated, tested, rng.integers(2**62, size=n_tested).astype(np.uint64))
+        gains.append(0.0 if column is None else evaluated.gain(slice(None), column))
     return float(np.mean(gains))
 
 
 def main(sets: Sequence[str], scorers: Sequence[str], n_splits: int, *, floors: bool) -> None:
-    """Print one row a pool; with floors, one for each promise, path and number of queries."""
-    found = data_sets([str(DATA / name) for name in sets])
-    pools = [POOLS.get(data_set, scorer) for data_set in found for scorer in scorers]
-    if floors:
-        rows = [line for pool in pools for share in SHARES for line in floor_rows(pool, share, n_splits)]
-    else:
-        rows = [row(Protocol(pool), n_splits) for pool in pools]
+    """Print one row a pool; with floors, one for each data set, promise and number of queries."""
+    rows = []
+    for data_set in data_sets([str(DATA / name) for name in sets]):
+        pools = [POOLS.get(data_set, scorer) for scorer in scorers]
+        if floors:
+            rows += [line for share in SHARES for line in floor_rows(pools, share, n_splits)]
+        else:
+            rows += [row(Protocol(pool), n_splits) for pool in pools]
     print(markdown(rows), end="")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--splits", type=int, default=200)
-    parser.add_argument("--pools", nargs="*", default=SETS)
-    parser.add_argument("--scorers", nargs="*", default=SCORERS)
+    parser.add_argument("--pools", nargs="*")
+    parser.add_argument("--scorers", nargs="*")
     parser.add_argument("--floors", action="store_true")
     arguments = parser.parse_args()
-    main(arguments.pools, arguments.scorers, arguments.splits, floors=arguments.floors)
+    sets, scorers = (FLOORED_SETS, FLOORED_SCORERS) if arguments.floors else (SETS, SCORERS)
+    main(arguments.pools or sets, arguments.scorers or scorers, arguments.splits, floors=arguments.floors)

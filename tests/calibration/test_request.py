@@ -139,3 +139,29 @@ def test_a_block_without_a_relevant_item_is_passed_over(judged, evidence, monkey
     outcome = calibrate(queries, PROMISE, path="temperature", evidence=evidence)
     assert outcome.provenance.n_skipped > 140
     assert check(outcome, queries).n_skipped == (ideal_dcg(queries) == 0).sum() >= 150
+
+
+@pytest.mark.parametrize(
+    ("n_tested", "shares", "floor"),
+    [
+        (36, [0.95], 0.8), (37, [0.95], 0.7),  # 36 · (1 − 0.95) is 1.8
+        (80, [0.95], 0.7), (81, [0.95], 0.6), (150, [0.95], 0.6), (151, [0.95], 0.5),
+        (300, [0.95], 0.5), (301, [0.95], 0.4), (500, [0.95], 0.4), (501, [0.95], 0.3), (10**9, [0.95], 0.3),
+        (60, [0.97], 0.8), (60, [0.9], 0.6), (60, [0.9, 0.97], 0.765),
+        (10, [0.9], 0.765), (60, [0.5], 0.3), (12, [0.5], 0.425), (10**9, [0.2], 0.17),
+    ],
+)  # fmt: skip
+def test_the_floor_follows_from_how_much_the_tested_queries_may_lose_in_all(n_tested, shares, floor):
+    promises = tuple(Promise("ndcg", 5, at_least=share, of="deterministic") for share in shares)
+    assert Request(promises).floor_for(n_tested) == pytest.approx(floor)
+    assert Request(promises, floor=0.1).floor_for(n_tested) == 0.1
+    assert Request((*promises, Promise.parse("ndcg@5 >= 0.4"))).floor_for(n_tested) == pytest.approx(floor)
+    assert Request((*promises, Promise.parse("normalized_disparity@5 <= 0.5"))).floor_for(n_tested) == 0.0
+
+
+def test_a_certificate_has_the_floor_of_its_tested_queries(judged):
+    request = Request((Promise.parse("ndcg@5 >= 97% of deterministic"),))
+    for queries in (judged, judged[:250]):
+        outcome = calibrate(queries, request.promises)
+        n_tested = len(queries) - outcome.provenance.n_set_aside
+        assert outcome.ranker.floor == request.floor_for(n_tested) > 0

@@ -83,7 +83,7 @@ def calibrate(
         seed: Random seed, used only when rankings are sampled.
         attempts: Number of planned analyses of this data; delta is split over them.
         floor: Share of its deterministic utility that every query keeps, averaged over draws; 0 for none. By
-            default chosen from the number of queries, for promises "of deterministic".
+            default chosen from the promised share and the number of queries, for promises "of deterministic".
         distinct: Count queries with the same scores and relevance once: for judged queries that were copied, under
             whatever ids. It takes 16 bytes per query.
         gain: How much a grade is worth, for promises given as text: "exponential" (the default), "linear", "equal" or a

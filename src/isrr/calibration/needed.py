@@ -1,22 +1,24 @@
 """How many judged queries are enough: what `plan` says before, and an abstention afterwards.
 
-Calibration sets queries aside, and the number of queries decides what else it does: the floor, and whether it learns a
-path. A `Span` is a range of numbers that are treated alike. A number is enough when it leaves enough queries to test on
-in its own span, and every larger number does in its span.
+Calibration sets queries aside, and the number of queries decides what else it does: which floor it takes (the promised
+share has a say in that too), and whether it learns a path. A `Span` is a range of numbers that are treated alike. A
+number is enough when it leaves enough queries to test on in its own span, and every larger number does in its span.
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from isrr.calibration.certify import Sample
 from isrr.calibration.path import SET_ASIDE_FROM, n_set_aside
-from isrr.calibration.request import FLOORS, Request
+from isrr.calibration.request import Request
 from isrr.findings import needed_in_words
 from isrr.promises.promise import Promise, move_together
+
+LARGEST = 10**12  # judged queries up to which the floor is followed
 
 
 @dataclass(frozen=True)
@@ -67,15 +69,18 @@ def spans(request: Request, *, given: bool = False) -> list[Span]:
     if not isinstance(request.path, str) or not move_together(request.promises):
         return [Span(2, math.inf, None, False)]
 
-    def kind(n_judged: int) -> tuple[float, bool]:
-        n_tested = n_judged - n_set_aside(n_judged, request, given=given)
-        learns = request.path == "front" or (request.path == "auto" and (given or n_judged >= SET_ASIDE_FROM))
-        return request.floor_for(n_tested), learns
+    def floor(n_judged: int) -> float:
+        return request.floor_for(n_judged - n_set_aside(n_judged, request, given=given))
 
-    sizes = range(2, 2 * FLOORS[-1][0])  # beyond, nothing changes
-    found = [(kind, [*group]) for kind, group in groupby(sizes, kind)]
-    lasts = [*(group[-1] for _, group in found[:-1]), math.inf]
-    return [Span(group[0], last, *kind) for (kind, group), last in zip(found, lasts, strict=True)]
+    found: list[Span] = []
+    for sizes in (range(2, SET_ASIDE_FROM), range(SET_ASIDE_FROM, LARGEST)):  # in each, more are never floored higher
+        learns = request.path == "front" or (request.path == "auto" and (given or sizes.start >= SET_ASIDE_FROM))
+        first = sizes.start
+        while first < sizes.stop:
+            after = sizes[0] + bisect_right(sizes, -floor(first), key=lambda n: -floor(n))
+            found.append(Span(first, after - 1, floor(first), learns))
+            first = after
+    return [*found[:-1], replace(found[-1], last=math.inf)]
 
 
 def judged_needed(

@@ -1,5 +1,6 @@
 """What is asked of a calibration, checked once."""
 
+import math
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -12,7 +13,8 @@ from isrr.ranker.gpl import GPLRanker
 from isrr.risk.evidence import Evidence
 from isrr.risk.select import SELECTIONS
 
-FLOORS = ((80, 0.7), (150, 0.6), (300, 0.4), (1_000, 0.3))  # below so many tested queries, this floor
+FLOORS = ((1.8, 0.8), (4, 0.7), (7.5, 0.6), (15, 0.5), (25, 0.4), (math.inf, 0.3))  # up to so much slack, this floor
+LARGEST_SHARE_OF_PROMISE = 0.85  # the floor is at most this share of the promised one, and does not keep it alone
 PATHS = ("auto", "temperature", "front", "thresholds", "paper")
 
 
@@ -102,20 +104,21 @@ class Request:
         return {"floor": floor, "floor_weights": self.floor_weights} if floor else NO_FLOOR
 
     def floor_for(self, n_tested: int) -> float:
-        """The floor of every configuration but the order by score, fixed by the number of tested queries alone.
+        """The floor of every configuration but the order by score.
 
-        With a floor the paired losses are bounded more tightly, which is worth most where queries are few; where they
-        are many, it costs some of what could be gained. Measured in docs/guarantees.md.
+        It is fixed by the promised shares and by how much the tested queries may lose in all: n · (1 − share). A floor
+        bounds the paired losses more tightly, which is worth most where that is little; where it is much, a high floor
+        costs some of what could be gained. Measured in docs/guarantees.md. More queries never raise it.
         """
         if self.floor is not None:
             return self.floor
         if self.path == "paper":
             return 0.0
-        floored = [promise for promise in self.promises if promise.can_be_floored]
-        if not floored or any(promise.safe_end == "hot" for promise in self.promises):
+        shares = [promise.target for promise in self.promises if promise.can_be_floored]
+        if not shares or any(promise.safe_end == "hot" for promise in self.promises):
             return 0.0
-        usual = next((floor for most, floor in FLOORS if n_tested < most), 0.0)
-        return usual if all(promise.target >= usual + 0.1 for promise in floored) else 0.0
+        slack = round(n_tested * (1 - max(shares)), 9)  # 40 · (1 − 0.95) is 2
+        return min(next(floor for most, floor in FLOORS if slack <= most), LARGEST_SHARE_OF_PROMISE * min(shares))
 
     @property
     def columns(self) -> tuple[str, ...]:

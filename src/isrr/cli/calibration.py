@@ -59,8 +59,8 @@ def calibrate(
         float | None,
         typer.Option(
             help="Each query keeps at least this share of the quality that the order by score gives it, averaged over "
-            "its random lists; 0: no floor. For promises 'of deterministic', the default depends on the number of "
-            "queries."
+            "its random lists; 0: no floor. For promises 'of deterministic', the default depends on the promised share "
+            "and the number of queries."
         ),
     ] = None,
     attempts: Annotated[
