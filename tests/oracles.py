@@ -91,6 +91,37 @@ def exposure_of_law(law, n_items, weights):
     return shown
 
 
+def placement_in_lists(scores, admitted, k):
+    """Chance of each item at each place of short lists, by adding up all that may be drawn, (n_queries, n_items, k).
+
+    Lists are filled place by place: each free item that is admitted is drawn with a chance proportional to exp(score);
+    where none is left, the best of the others comes next.
+
+    Args:
+        scores: Of as many items in every query, divided by the temperature, (n_queries, n_items).
+        admitted: Which items are drawn, (n_queries, n_items).
+        k: Places.
+    """
+    placed = np.zeros((*scores.shape, k))
+
+    def go_on(ranking, chance):
+        free = [item for item in range(scores.shape[1]) if item not in ranking]
+        if len(ranking) == k:
+            return
+        values, drawn = scores[:, free], admitted[:, free]
+        best = values == values.max(axis=1, keepdims=True)
+        drawn = np.where(drawn.any(axis=1, keepdims=True), drawn, best)
+        values = np.where(drawn, values, -np.inf)
+        weights = np.exp(values - values.max(axis=1, keepdims=True))
+        for item, weight in zip(free, weights.T, strict=True):
+            longer = chance * weight / weights.sum(axis=1)
+            placed[:, item, len(ranking)] += longer
+            go_on((*ranking, item), longer)
+
+    go_on((), np.ones(len(scores)))
+    return placed
+
+
 def order_share(law, order, floor, weightings):
     """The least chance of the order by score, beside draws from a law, that keeps the floor for each of its items."""
     share = 0.0

@@ -216,8 +216,33 @@ def test_what_cannot_be_watched_is_refused(certificate, many_queries):
         Monitor(calibrate(many_queries[:50], "ndcg@5 >= 0.99"))
     with pytest.raises(DataError, match="no item ids"):
         Monitor(certificate).update([], many_queries)
-    with pytest.raises(PromiseError, match="delta"):
-        Monitor(certificate, delta=0.0)
+    for delta in (0.0, 1.0, 1.5, -0.05):
+        with pytest.raises(PromiseError, match=r"delta must lie in \(0, 1\)"):
+            Monitor(certificate, delta=delta)
+
+
+@pytest.mark.parametrize("segments", [None, ("new", "old")])
+def test_the_alarm_comes_at_the_first_query_whose_evidence_reaches_what_revokes(certificate, segments):
+    promise = Promise("ndcg", 2, at_least=0.7, per=None if segments is None else "segment")
+    tests = [
+        replace(certificate.tests[0], promise=promise, level=None, segment=segment) for segment in segments or [None]
+    ]
+    promised, loss = about(certificate, (promise,), tuple(tests)), 1 - 1 / np.log2(3)  # the relevant item comes second
+    process, reached = EProcess.start(0.3), []
+    for _ in range(400):
+        process = process.after(loss)
+        reached.append(float(process.evidence))
+    enough = len(tests) / 0.05
+    first, later = (1 + int(np.argmax(np.array(reached) >= level)) for level in (enough, 1.2 * enough))
+    assert 1 < first < later  # so that a larger threshold would be noticed
+    monitor = Monitor(promised)
+    for n in range(first):
+        assert monitor.alarm is None
+        batch = judged(n + 1, segment=None if segments is None else ["new"] * (n + 1))
+        monitor.update([line(promised, f"q{n}", ["b", "a"], time=n)], batch)
+    assert monitor.alarm is not None
+    assert monitor.alarm.n_judged == first
+    assert enough <= monitor.alarm.evidence < 1.2 * enough
 
 
 def test_an_alarm_revokes_the_certificate_beside_its_file(certificate, tmp_path):

@@ -1,11 +1,13 @@
 """From judged queries to an outcome: the same whatever order they come in, or one line on why there is none."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import isrr
 from isrr import Certificate, DataError, GPLRanker, Metric, PromiseError, Queries, calibrate
-from isrr.calibration.certify import KeptSample, SummedSample, samples, sums_suffice
+from isrr.calibration.certify import KeptSample, Rule, SummedSample, certify, samples, sums_suffice
 from isrr.calibration.path import SearchPath
 from isrr.calibration.table import merge
 from isrr.calibration.tasks import Fill
@@ -92,6 +94,39 @@ def test_sums_of_powers_say_nearly_what_the_losses_say_and_never_more(judged, te
     levels, exact = in_sums.strongest(0.05, 1_000), one_by_one.strongest(0.05, 1_000)
     assert (levels <= exact).all()
     assert (levels >= exact - 30).all()
+
+
+@pytest.mark.parametrize("evidence", ["betting", "hoeffding_bentkus", "vb", "mixture"])
+@pytest.mark.parametrize("summed", [False, True])
+def test_the_whole_delta_is_spent_on_a_single_test(judged, evidence, summed):
+    if summed and evidence not in ("vb", "mixture"):
+        pytest.skip("kept query by query")
+    path, delta, promise = SearchPath((GPLRanker(temperature=0.6),), "", ""), 0.1, Promise("ndcg", 5, at_least=0.5)
+    task = Fill((GPLRanker.deterministic(), *path.rankers), (promise,), objectives([promise]), 200, summed)
+    (measured,) = samples(task.summary([judged[:200]]), [promise], path, evidence, "exact", "")
+    rule, between = Rule.of(path, [promise], [0.0], "fixed_sequence"), 0
+    for shortfall in np.linspace(0.01, 0.1, 91):
+        sample = replace(measured, promise=promise.at(float(measured.measured()[0] - shortfall)))
+        pvalue = float(sample.pvalue([0], delta)[0])
+        assert sample.holds(sample.targets, delta)[0] == (pvalue <= delta)
+        certified = certify([sample], rule, delta=delta, selection="fixed_sequence").chosen is not None
+        assert certified == (pvalue <= delta)
+        between += delta / 2 < pvalue <= delta
+    assert between  # what half of delta would not certify
+
+
+def test_a_floor_of_exactly_the_target_keeps_it_by_definition(judged):
+    promise, few = Promise.parse("ndcg@5 >= 90% of deterministic"), judged[:12]
+    ranker = GPLRanker(temperature=2.0, floor=0.9)
+    assert promise.kept_by_definition(ranker)
+    assert not promise.kept_by_definition(replace(ranker, floor=0.9 - 1e-9))
+    outcome = calibrate(few, promise, path=[ranker])
+    assert isinstance(outcome, Certificate)
+    assert outcome.ranker == ranker
+    table = Fill((GPLRanker.deterministic(), ranker), (promise,), objectives([promise]), 12).summary([few])
+    (sample,) = samples(table, [promise], SearchPath((ranker,), "", ""), "betting", "exact", "")
+    assert sample.holds(np.array([0.9]), 0.05)[0]
+    assert not sample.holds(np.array([0.9 + 1e-9]), 0.05)[0]
 
 
 @pytest.mark.parametrize("evidence", ["vb", "mixture"])

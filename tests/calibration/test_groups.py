@@ -10,7 +10,19 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 
-from isrr import DataError, GPLRanker, Promise, Queries, calibrate, evaluate, load, read_queries, write_queries
+from isrr import (
+    DataError,
+    GPLRanker,
+    Promise,
+    Queries,
+    calibrate,
+    check,
+    evaluate,
+    load,
+    plan,
+    read_queries,
+    write_queries,
+)
 from isrr.scores.standardize import mean_and_deviation
 
 TOGETHER = ["exposure(new)@5 >= 20%", "ndcg@5 >= 95% of deterministic"]
@@ -46,6 +58,41 @@ def test_a_boost_gives_new_sellers_their_share_where_temperature_alone_does_not(
     share, kept = reached(others, outcome.ranker)
     assert share >= 0.2
     assert kept >= 0.95
+
+
+GROWTH = "exposure(new)@5 >= 150% of deterministic"
+
+
+def test_a_group_is_given_half_as_much_again_as_the_order_by_score_gives_it(tmp_path):
+    judged, others = market(), market(2_000, seed=20231)
+    outcome = calibrate(replace(judged, relevance=None), GROWTH)
+    assert not outcome.abstained
+    assert dict(outcome.ranker.boost)["new"] > 0
+    found = evaluate(others, [GPLRanker.deterministic(), outcome.ranker], ["exposure(new)"]).mean("exposure(new)")
+    assert found[1] >= 1.5 * found[0]
+    assert outcome.tests[0].level >= 1.5
+    outcome.save(tmp_path / "ranker.json")
+    assert load(tmp_path / "ranker.json") == outcome
+    assert "share of exposure of 'new'@5 (promised ≥ 150.0 %" in str(outcome)
+    checked = check(outcome, others)
+    assert checked.promises[0].verdict == "kept"
+    assert plan(judged, GROWTH).queries_needed is not None
+
+
+def test_a_group_that_fills_the_lists_already_cannot_be_given_half_as_much_again():
+    judged = market(lowered=-3.0)
+    outcome = calibrate(judged, GROWTH)
+    assert outcome.abstained
+    assert outcome.cause == "out_of_reach"
+    assert "is not met by any configuration; the best reaches" in outcome.reason
+
+
+def test_nothing_is_said_to_be_proven_where_nothing_is():
+    """At most 100 % of the order by score is no bound that holds by itself."""
+    outcome = calibrate(market(60), "exposure(new)@5 <= 70% of deterministic", path=[GPLRanker(boost={"new": 2.5})])
+    assert outcome.abstained
+    assert outcome.tests[0].measured > 2
+    assert outcome.tests[0].level is None
 
 
 def test_a_share_that_must_not_be_exceeded_is_kept_by_a_boost_downwards():

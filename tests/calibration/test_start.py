@@ -54,6 +54,7 @@ def test_an_exploring_start_is_as_hot_as_moves_two_fifths_of_the_exposure(judged
         ("ndcg@5 >= 0.7", "needs judged queries; without them, only a share of the order by score can be promised"),
         ("normalized_disparity@5 <= 0.5", "needs judged queries; without them, only a share of the order by score"),
         ("exposure(new)@5 >= 20%", "needs no labels, but a test: certify it by `isrr calibrate` on the same table"),
+        ("exposure(ours)@5 >= 150% of deterministic", "needs no labels, but a test: certify it by `isrr calibrate`"),
         ("kept@5 >= 0.8", "needs no labels, but a test: certify it by `isrr calibrate` on the same table"),
         (
             "clicks@5 >= 95% of deterministic",

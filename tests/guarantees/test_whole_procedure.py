@@ -1,9 +1,10 @@
 """Counting false certificates of `calibrate` as people call it: nothing set but the promise and the confidence.
 
-The population is a finite pool of short lists, drawn from with replacement, each draw under a fresh id, so that what a
-chosen ranker keeps is known exactly. The level promised is one that the ranker of some temperature just keeps: wherever
-the path comes from, it crosses that level in small steps, and what is certified beyond it is false. From 300 queries on
-a share is set aside, score map and family are learned from it, and the others are tested on.
+The population is a finite pool of short lists, drawn from with replacement, each draw under a fresh id; what a chosen
+ranker keeps on it is found by enumerating its lists (`truth.py`). The level promised is one that the ranker of some
+temperature just keeps: wherever the path comes from, it crosses that level in small steps, and what is certified beyond
+it is false. From 300 queries on a share is set aside, score map and family are learned from it, and the others are
+tested on.
 
 What is told of a decision afterwards (bounds, a curve, how many queries would have been enough) takes longer than the
 decision itself. It is left out in all but the first repetitions, which check that it changes nothing.
@@ -16,10 +17,11 @@ import pytest
 
 import isrr.calibration.outcome
 from counts import COUNTS
-from isrr import GPLRanker, Queries, calibrate, evaluate
+from isrr import GPLRanker, Queries, calibrate
 from isrr.calibration.certify import certify
 from isrr.calibration.outcome import Findings
 from isrr.promises.promise import Promise
+from truth import Truth
 
 pytestmark = pytest.mark.guarantee
 
@@ -56,20 +58,9 @@ def drawn(pool, n, rng):
     )
 
 
-def kept_by(ranker, pool, promise):
-    """The level that a ranker keeps on the pool, in the segment where it is hardest."""
-    values = evaluate(pool, [GPLRanker.deterministic(K), ranker], [promise.measure])[promise.measure]
-    reference = promise.reference(pool, values[:, 0])
-    levels = [
-        promise.kept(np.nanmean(values[rows, 1]), np.nanmean(reference[rows]))
-        for rows in promise.segments(pool).values()
-    ]
-    return min(levels) if promise.at_least is not None else max(levels)
-
-
 def hurting(pool, promise, temperature):
     """The promise at the level that the ranker of this temperature just keeps."""
-    return promise.at(float(kept_by(GPLRanker(k=K, temperature=temperature), pool, promise)))
+    return promise.at(float(Truth(pool).level(promise, GPLRanker(k=K, temperature=temperature))))
 
 
 def decided(queries, promises):
@@ -82,7 +73,7 @@ def decided(queries, promises):
 
 def false_certificates(pool, promises, n, count):
     """How many calibrations promise what their ranker does not keep on the pool, and how many promise anything."""
-    rng, wrong, certified = np.random.default_rng([20230, n]), 0, 0
+    rng, truth, wrong, certified = np.random.default_rng([20230, n]), Truth(pool), 0, 0
     for repetition in range(count.repeats):
         queries = drawn(pool, n, rng)
         ranker = decided(queries, promises)
@@ -90,12 +81,8 @@ def false_certificates(pool, promises, n, count):
             outcome = calibrate(queries, promises, 1 - DELTA)
             assert ranker == (None if outcome.abstained else outcome.ranker)
         if ranker is not None:
-            kept = [kept_by(ranker, pool, promise) - promise.target for promise in promises]
             certified += 1
-            wrong += any(
-                gap < 0 if promise.at_least is not None else gap > 0
-                for gap, promise in zip(kept, promises, strict=True)
-            )
+            wrong += any(truth.breaks(promise, ranker) for promise in promises)
     return wrong, certified
 
 

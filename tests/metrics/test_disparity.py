@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from isrr import GPLRanker, Queries, evaluate
+from isrr import GPLRanker, PromiseError, Queries, evaluate
 from isrr.metrics.disparity import Disparity, Pools, disparity, fairness_gain, pooled, share_of_bound
 
 pairs = st.lists(st.tuples(st.floats(0, 2), st.integers(0, 4)), min_size=1, max_size=7)
@@ -31,6 +31,27 @@ def test_the_bound_is_the_disparity_of_the_worst_ranking(relevance, k):
     queries = Queries.from_arrays(relevance=relevance, query_ids=[0] * len(relevance))
     expected = oracles.disparity_bound(oracles.gain(relevance), k)
     assert Disparity().largest(queries, k)[0] == pytest.approx(expected, abs=1e-12, rel=1e-12)
+
+
+def test_one_query_above_the_declared_bound_is_refused():
+    queries = Queries.from_arrays(scores=[2, 1] * 3, relevance=[1, 0, 2, 0, 1, 0], group=[2, 2, 2])
+    largest = [oracles.disparity_bound(oracles.gain(relevance), 2) for relevance in ([1, 0], [2, 0])]
+    assert largest[0] < largest[1]
+    assert Disparity().check_bound(queries, 2, (0.0, 1.25 * largest[1])) == pytest.approx(0.8)
+    with pytest.raises(PromiseError, match="above the declared bound"):
+        Disparity().check_bound(queries, 2, (0.0, (largest[0] + largest[1]) / 2))
+
+
+@pytest.mark.parametrize(
+    ("gain", "by_hand"),
+    [("exponential", oracles.gain), ("linear", np.asarray), ("equal", np.ones_like), (np.sqrt, np.sqrt)],
+)
+def test_disparity_takes_the_gain_it_is_given(gain, by_hand):
+    exposure, relevance = [1.0, 0.2, 0.5], np.array([1.0, 4.0, 2.0])
+    queries = Queries.from_arrays(relevance=relevance, query_ids=[0, 0, 0])
+    found = disparity(exposure, queries, gain=gain)[0]
+    assert found == pytest.approx(oracles.disparity(exposure, by_hand(relevance)))
+    assert found != pytest.approx(oracles.disparity(exposure, relevance**2 + 1))
 
 
 def test_normalized_disparity_is_a_share_for_every_ranker(many_queries):

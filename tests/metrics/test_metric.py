@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import oracles
-from isrr import GPLRanker, Metric, PromiseError, Queries, evaluate, metric
+from isrr import GPLRanker, Metric, PromiseError, Queries, calibrate, evaluate, metric
 from isrr.metrics.metric import NAMES, measures
 
 SCORES = np.array([1.2, 0.7, 0.1, -0.4, 0.9])
@@ -94,6 +94,22 @@ def test_a_metric_of_one_s_own_is_evaluated_like_any_other(queries):
     own = Metric("margin", value=lambda queries: queries.column("margin"), columns=("value:margin",))
     found = evaluate(queries, GRID, [own, "value(margin)"])
     np.testing.assert_array_equal(found["margin"], found["value(margin)"])
+
+
+@pytest.mark.parametrize(("row", "value"), [(3, 9.5), (3, -0.25)])
+def test_one_item_outside_the_declared_bound_is_refused(row, value):
+    margin = np.arange(8.0)
+    queries = Queries.from_arrays(scores=margin, group=[4, 4], values={"margin": margin})
+    own, bound = metric("value(margin)"), (0.0, 9.0)
+    assert own.check_bound(queries, 2, bound) == pytest.approx(7 / 9)
+    margin[row] = value
+    queries = Queries.from_arrays(scores=np.arange(8.0), group=[4, 4], values={"margin": margin})
+    with pytest.raises(PromiseError, match=f"an item has value.margin. {value}, outside the declared bound 9"):
+        own.check_bound(queries, 2, bound)
+    with pytest.raises(PromiseError, match="outside the declared bound"):
+        calibrate(queries, "value(margin)@2 >= 1 with bound 9")
+    with pytest.raises(PromiseError, match=r"outside the declared bound -0\.2 … 9"):
+        own.check_bound(queries, 2, (-0.2, 9.0))
 
 
 def test_metrics_over_fewer_places_than_the_rankers_fill(queries):

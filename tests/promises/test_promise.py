@@ -38,6 +38,39 @@ def test_a_target_too_near_its_limit_is_refused_at_once(text, said):
         Promise.parse(text)
 
 
+@pytest.mark.parametrize("text", ["exposure(new)@10 >= 150% of deterministic", "exposure(new)@10 >= 100% of merit"])
+def test_a_group_may_be_promised_more_than_the_order_by_score_gives_it(text):
+    promise, ranker = Promise.parse(text), GPLRanker(floor=0.7)
+    assert Promise.parse(str(promise)) == promise
+    assert promise.alpha == pytest.approx(1 / (1 + promise.target))
+    low, high = promise.target_range
+    assert low < promise.target < high
+    assert not promise.kept_by_definition(GPLRanker.deterministic())
+    assert not promise.kept_by_definition(ranker)
+    stretched = promise.losses(np.array([[0.7]]), np.ones(1), promise.stretch(ranker.floor))
+    assert stretched[0, 0] == pytest.approx(1.0, abs=1e-5)  # the largest difference that the floor allows
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("exposure(new)@10 >= 150%", "did you mean 1.5%, or 150% of deterministic?"),
+        ("exposure(new)@10 >= 20", "did you mean 20%, or 2000% of deterministic?"),
+        ("exposure(new)@10 >= 100%", r"the target must lie in \(0, 1\); lower it"),
+        ("exposure(new)@10 <= 100%", "it always holds"),
+        ("exposure(new)@10 >= 0% of deterministic", r"must lie in \(0, inf\); raise it"),
+        ("exposure(new)@10 >= 200000000% of deterministic", "no further from inf; lower it"),
+        ("ndcg@10 >= 100% of deterministic", "no random ranker can keep it"),
+        ("ndcg@10 >= 150% of deterministic", "no random ranker can keep it"),
+        ("kept@10 >= 110% of deterministic", "no random ranker can keep it"),
+        ("normalized_disparity@10 <= 120% of deterministic", "it always holds"),
+    ],
+)
+def test_what_nothing_attains_or_everything_keeps_is_refused_with_the_reason(text, said):
+    with pytest.raises(PromiseError, match="cannot be tested: .*" + said):
+        Promise.parse(text)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -68,4 +68,5 @@ def test_a_list_with_an_item_of_no_known_group_is_served_by_score_and_not_covere
     answer = client_of(ranker_file).post("/rank", {"query_id": "q", "items": items})
     assert [item["id"] for item in answer.json()["items"]] == ["a", "b"]
     assert answer.json()["certificate"]["status"] == "uncovered"
+    assert answer.json()["certificate"]["order"] == "deterministic"
     assert "item 1 has no group" in answer.json()["certificate"]["reason"]

@@ -35,7 +35,7 @@ from isrr.gains import Discount, Gain
 from isrr.metrics.ahead import compile_beside
 from isrr.metrics.metric import Metric
 from isrr.parallel import Progress
-from isrr.promises.promise import Promise, objectives, promises
+from isrr.promises.promise import Promise, objectives, promises, refuse_worst
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk import betting
 from isrr.scores.standardize import far_scores
@@ -218,6 +218,7 @@ def _refuse_unusable(census: Census, request: Request) -> None:
         found = "is one query" if census.n_queries else "are no queries"
         raise DataError(f"there {found}; expected many, to promise something about new queries")
     refuse_single(census.n_single, census.n_queries)
+    refuse_worst(request.promises, census.unjudged)
     if census.lowest == census.highest:
         raise DataError("all scores are equal, so there is nothing to rank by")
     if census.n_relevant == 0 and "relevance" in request.columns:

@@ -25,7 +25,7 @@ from isrr.gains import item_gains
 from isrr.metrics.evaluate import evaluate
 from isrr.metrics.measure import Measure
 from isrr.parallel import Progress
-from isrr.promises.promise import Promise, objectives
+from isrr.promises.promise import Promise, objectives, refuse_worst
 from isrr.ranker.gpl import GPLRanker
 
 SPREAD_BINS = 64  # between the 1 % and the 99 % quantile of the scores at calibration
@@ -313,9 +313,11 @@ def check(
         where: See `isrr.engines.source.Where`.
     """
     then = outcome.provenance.unjudged
+    refuse_worst(outcome.promises, then)
     where = counting_alike(with_values(where, outcome.columns), queries, then, engine)
     with closing(open_source(queries, engine, **where)) as source:
         found = source.run(MeasureOutcome(outcome), progress)
+    refuse_worst(outcome.promises, found.unjudged)
     refuse_other_policy(found.unjudged, then)
     n_all = found.n_queries + found.n_skipped
     if found.n_queries < 2:

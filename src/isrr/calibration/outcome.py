@@ -152,12 +152,13 @@ class Findings:
     def _level(self, sample: Sample, column: int, delta: float) -> float | None:
         """The strongest target these queries would certify for one configuration, rounded to the safe side."""
         alone = sample.only(column)
-        level = float(alone.target(alone.strongest(delta, LEVEL_STEPS), LEVEL_STEPS)[0])
+        strength = alone.strongest(delta, LEVEL_STEPS)
+        level = float(alone.target(strength, LEVEL_STEPS)[0])
         try:
             sample.promise.at(level)
         except PromiseError:
             return None
-        return level
+        return level if strength[0] else None
 
     def _why(self, failing: Mapping[tuple[Sample, int], Need]) -> tuple[Cause, str]:
         """Why nothing was certified: the promises that are not proven and what they need, and those that are."""

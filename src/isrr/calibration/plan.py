@@ -21,7 +21,7 @@ from isrr.gains import Discount, Gain
 from isrr.metrics.disparity import fairness_gain
 from isrr.metrics.evaluate import evaluate
 from isrr.metrics.measure import Measure
-from isrr.promises.promise import Promise, check_probability, move_together, objectives, promises
+from isrr.promises.promise import Promise, check_probability, move_together, objectives, promises, refuse_worst
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk import size
 from isrr.risk.lattice import BoolArray
@@ -144,6 +144,7 @@ def plan(
         needs = [Need(p, None, _guessed(p, request, power, utility, deviation)) for p in request.promises]
         return Plan(request.promises, confidence, power, most(needs), None, tuple(needs), "", (), 0)
     judged = read_any(queries, request.columns, **where)
+    refuse_worst(request.promises, judged.unjudged)
     refuse_single(int((judged.n_items == 1).sum()), len(judged))
     pilot = _Pilot(request, judged, power)
     needs = pilot.needs()

@@ -57,7 +57,7 @@ def start(
         0.9
     """
     (promised,) = promises(promise, gain, discount)
-    if not promised.can_be_floored:
+    if not promised.can_be_floored or promised.target >= 1:
         raise PromiseError(_why_not(promised))
     request = Request((promised,), floor=promised.target)
     scored = replace(read_any(queries, request.columns, **where), relevance=None)

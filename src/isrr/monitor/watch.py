@@ -24,7 +24,7 @@ from isrr.errors import CertificateError, DataError, PromiseError
 from isrr.files import locked, read_json, write_atomically
 from isrr.metrics.metric import Metric
 from isrr.monitor.matching import Judged, JudgedQuery, match
-from isrr.promises.promise import Promise
+from isrr.promises.promise import Promise, refuse_worst
 from isrr.risk.eprocess import EProcess, likely_start
 from isrr.status import revoke
 
@@ -148,6 +148,7 @@ class Monitor:
             raise PromiseError(
                 f"'{certificate.promises[0]}' is about clicks, which judgments do not show; monitor it with `clicks=`"
             )
+        refuse_worst(certificate.promises, certificate.provenance.unjudged)
         cells = [
             (test.promise, test.segment)
             for test in certificate.tests
@@ -217,7 +218,9 @@ class Monitor:
         return alarm
 
     def _updated(self, served: Iterable[Mapping[str, Any]], judgments: Queries) -> Alarm | None:
-        refuse_other_policy(policy_needed(judgments), self.unjudged)
+        policy = policy_needed(judgments)
+        refuse_worst((watch.promise for watch in self._watches), policy)
+        refuse_other_policy(policy, self.unjudged)
         found = match(served, judgments, self.certificate, self._seen, self.unjudged)
         self.n_incomplete, self.n_before, self.n_unwatched = found.n_incomplete, found.n_before, 0
         self.n_served, self.n_unjudged = found.n_served, found.n_unjudged

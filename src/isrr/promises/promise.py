@@ -250,8 +250,11 @@ class Promise:
 
     @property
     def target_range(self) -> tuple[float, float]:
-        """Between which values targets lie."""
-        return self.range if self.of is None else (0.0, 1.0)
+        """Between which values targets lie; a share of exposure may be promised to grow, so it is searched up to twice
+        the target."""
+        if self.of is None:
+            return self.range
+        return 0.0, 1.0 if self.target < 1 else 2 * self.target
 
     def loss_at(self, target: Level) -> tuple[Level, Level, Level, Level]:
         """(a, b, c) of the loss X = a · value + b · reference + c at a target, and the risk alpha to certify there."""
@@ -488,6 +491,22 @@ def objectives(several: Sequence[Promise], *, judged: bool = True) -> tuple[Meas
     return utility, named_metric("disparity", gain=gain).at(k, policy)
 
 
+def refuse_worst(several: Iterable[Promise], policy: str) -> None:
+    """Refuse promises that hold for items without a grade counted as `worst`, and may be broken for the true grades."""
+    for promise in several:
+        fairness = promise.metric.kind == "fairness"
+        if policy == "worst" and "relevance" in promise.columns and (fairness or promise.of is not None):
+            why = (
+                "other grades may give more disparity"
+                if fairness
+                else f"other grades may raise what it is compared with ({REFERENCES[promise.of or 'merit']})"
+            )
+            raise PromiseError(
+                f"'{promise}' cannot be tested with `unjudged=worst`, which is a bound for values such as "
+                f"'ndcg@5 >= 0.7' only: {why}; expected `unjudged=zero` or `unjudged=drop`"
+            )
+
+
 def move_together(several: Sequence[Promise]) -> bool:
     """Whether all promises get safer, or all get less safe, from the coldest ranker to the hottest."""
     ends = {promise.safe_end for promise in several}
@@ -546,12 +565,15 @@ def _check_bound(promise: Promise) -> None:
 
 
 def _check_target(promise: Promise) -> None:
-    target, of = promise.target, promise.of
-    low, high = promise.target_range
-    open_above = of is not None and (of == "merit" or (promise.metric.kind == "share" and promise.at_most is not None))
-    if not (low < target < high or (open_above and 0 < target < np.inf)):
-        if target == high or (of is not None and target >= 1):
-            why = "no random ranker can keep it" if promise.at_least is not None else "it always holds"
+    target, of, is_share = promise.target, promise.of, promise.metric.kind == "share"
+    grows = of is not None and (is_share or of == "merit")  # a boost may give a group more than it is compared with
+    low, high = promise.range if of is None else (0.0, np.inf if grows else 1.0)
+    if not low < target < high:
+        if target == high or (of is not None and target > high):
+            why = "it always holds" if promise.at_most is not None else "no random ranker can keep it"
+            why = "lower it" if is_share and promise.at_least is not None else why
+        elif 1 < target <= 100 and is_share:
+            why = f"did you mean {target:g}%, or {100 * target:g}% of deterministic?"
         elif 1 < target <= 100 and of is None and promise.metric.bounded:
             why = f"write {target / 100:g}, or {target:g}% of deterministic"
         else:
