@@ -236,7 +236,7 @@ with_run = _together(
             "unjudged",
             "How items without a grade count: {values}. Default: zero with --qrels, otherwise refuse. worst: the worst "
             "case for the ranker; the item gains nothing where it is shown, but has the largest grade in the ideal "
-            "order.",
+            "order. It is refused for promises of disparity, or 'of' something.",
         ),
         "run_format": _choice(RUN, "format", "Format of the run, if it is not inferred from the content: {values}."),
         "qrels_format": _choice(
