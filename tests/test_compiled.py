@@ -1,5 +1,6 @@
 """Kernels come from the cache of an earlier process, without numba's compiler."""
 
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -88,3 +89,18 @@ def test_kernels_said_to_make_no_arrays_call_nothing_of_the_runtime_that_counts_
                     assert b"NRT_" not in machine_code, value
                     seen += 1
     assert seen >= 3
+
+
+def test_without_numbas_compiler_allowed_kernels_are_compiled_all_the_same(tmp_path):
+    numbers = CALIBRATION + "print(len(queries), isrr.evaluate(queries, [isrr.GPLRanker()])['ndcg'].mean())"
+    numbers = f"import isrr\n{numbers}"
+    env = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run([sys.executable, "-c", numbers], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == run(numbers)
+    assert (
+        done.stderr == "isrr:0: RuntimeWarning: NUMBA_DISABLE_JIT is ignored: the kernels of isrr only run compiled\n"
+    )
+    fresh = {**env, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", ONE_LIST], capture_output=True, text=True, env=fresh)
+    assert (done.returncode, done.stdout) == (0, run(ONE_LIST)), done.stderr

@@ -1,5 +1,6 @@
 """Compiling kernels: once for a machine where the result can be kept, in every process where it cannot."""
 
+import warnings
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -7,6 +8,11 @@ from typing import Any
 import numba
 from numba.core.caching import FunctionCache, NullCache
 from numba.core.runtime.nrt import rtsys
+
+if numba.config.DISABLE_JIT:
+    said = "NUMBA_DISABLE_JIT is ignored: the kernels of isrr only run compiled"
+    warnings.warn_explicit(said, RuntimeWarning, "isrr", 0)
+    numba.config.DISABLE_JIT = 0
 
 
 class KernelCache(NullCache):

@@ -123,4 +123,7 @@ def shown(value: object) -> str:
         >>> shown("high")
         "'high'"
     """
-    return " ".join(reprlib.repr(value).split())
+    try:
+        return " ".join(reprlib.repr(value).split())
+    except ValueError:
+        return "a number of thousands of digits"

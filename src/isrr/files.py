@@ -141,12 +141,12 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 
 
 def read_json_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The objects of a file with one per line; lines that were cut off, or are not objects, are skipped."""
+    """The objects of a file with one per line; lines that were cut off, nested too deeply or no objects are skipped."""
     found = []
     for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             entry = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(entry, dict):
             found.append(entry)

@@ -27,7 +27,7 @@ class StochasticRanker(Transformer):  # type: ignore[misc]
 
     Args:
         ranker: A ranker, a certificate or abstention, or the file of one.
-        session: The same session gets the same order; without one, every call is a fresh draw.
+        session: The same session gets the same order; without one, or with "", every call is a fresh draw.
 
     Example:
         >>> import pandas as pd

@@ -150,3 +150,26 @@ def test_a_ledger_that_cannot_be_written_is_told_before_the_work(tmp_path, monke
     done = CliRunner().invoke(app, ["calibrate", "nowhere.parquet", "-p", PROMISE])
     assert done.exit_code == 2
     assert "expected a file that you can read and write" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        "9" * 5_000,
+        '{"data": "d", "confidence": "0.9", "search": [1]}',
+        '{"data": "d", "confidence": 0.9, "search": []}',
+        '{"data": "d", "confidence": 0.9, "search": [0]}',
+        '{"data": "d", "confidence": NaN, "search": [1]}',
+        '{"data": "d", "confidence": 0.9, "search": 7}',
+        "null",
+        "\0",
+    ],
+)
+def test_a_line_that_is_no_analysis_is_passed_over(tmp_path, line):
+    look = {"data": "d", "judgments": "j", "confidence": 0.9, "search": [["a"], 1]}
+    (tmp_path / NAME).write_text(f"{line}\n{json.dumps({**look, 'promise': 'another'})}\n")
+    number, spent = note_look(tmp_path / NAME, look)
+    assert number == 2
+    assert spent == pytest.approx(0.2)

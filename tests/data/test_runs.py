@@ -396,3 +396,27 @@ def test_metrics_divide_by_all_that_is_relevant():
     for name, value in expected.items():
         np.testing.assert_allclose(found[name][:, 0], [value, 0, np.nan], err_msg=name)
     assert has_relevant(queries).tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"q1": {"a": 1, "a": 2}}', "'a' appears twice"),
+        ('{"q1": {"a": 1}, "q1": {"b": 2}}', "'q1' appears twice"),
+        ('[{"query": "q1", "ratings": [{"docId": "a", "rating": 1, "rating": 2}]}]', "'rating' appears twice"),
+        ('{"q1": {"a": %s}}' % ("9" * 5_000), "Exceeds the limit"),
+        ('{"q1": {"a": %s}}' % ("[" * 10_000 + "]" * 10_000), "line 1: lists and objects more than 64 deep"),
+        ('{"q1":\n{"a": %s}}' % ('{"a":' * 900 + "1" + "}" * 900), "line 2: lists and objects more than 64 deep"),
+        ('{"q1": {"a": %s}}' % ("[" * 40 + "]" * 40), r"entry 1: found \[\[\[\[\[\[\[\.\.\.\]+; expected a number"),
+    ],
+)
+def test_odd_json_is_refused_in_one_short_line(tmp_path, text, said):
+    file = written(tmp_path / "qrels.json", text)
+    with pytest.raises(DataError, match=rf"qrels\.json: {said}") as refusal:
+        read_queries(run={"q1": {"a": 1.0}}, qrels=file)
+    assert len(str(refusal.value)) < 300
+
+
+def test_a_number_of_thousands_of_digits_is_refused():
+    with pytest.raises(DataError, match="entry 1: found a number of thousands of digits; expected a number"):
+        read_queries(run={"q1": {"a": 1.0}}, qrels={"q1": {"a": 10**5_000}})

@@ -9,6 +9,7 @@ from scipy.stats import chisquare
 import oracles
 from isrr import DataError, GPLRanker, Queries
 from isrr.ranker import gpl
+from isrr.ranker.placements import placements
 from isrr.scores.standardize import ScoreMap
 
 SCORES = np.random.default_rng(20230).normal(size=30)
@@ -35,8 +36,13 @@ def test_the_first_places_do_not_depend_on_how_many_are_asked_for(ranker):
 
 
 def test_without_a_session_every_call_is_a_fresh_draw():
-    orders = {tuple(GPLRanker(k=10).rank(SCORES, query_id="q7")) for _ in range(20)}
-    assert len(orders) > 15
+    for session in (None, "", np.str_("")):
+        orders = {tuple(GPLRanker(k=10).rank(SCORES, query_id="q7", session=session)) for _ in range(20)}
+        assert len(orders) > 15
+    assert GPLRanker(k=10).rank(SCORES, session="").size == 10
+    lists = Queries.from_arrays(scores=[*SCORES] * 20, query_ids=np.repeat(np.arange(20), len(SCORES)))
+    assert not np.array_equal(*(GPLRanker(k=10).rank_queries(lists, "") for _ in range(2)))
+    assert placements(GPLRanker(k=10), lists, 5, "")["session"].null_count == 100
 
 
 @pytest.mark.parametrize("ranker", [GPLRanker(k=3), GPLRanker(k=3, threshold=0.3, decay=0.6)])

@@ -213,3 +213,39 @@ def test_any_json_is_answered_with_a_documented_code(client, path, fields, pairs
     answer = client.post(path, content=json.dumps({**shapes[path], **fields}).encode())
     assert answer.status_code in (200, 400, 413, 422), answer.text
     assert answer.json() is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "what"),
+    [
+        ("/rank", {**GOOD, "query_id": "a\0"}, "query"),
+        ("/rank", {**GOOD, "query_id": "a\0b"}, "query"),
+        ("/rank", {**GOOD, "session": "a\0"}, "session"),
+        ("/rank", {**GOOD, "session": "\0", "seed": 3}, "session"),
+        ("/rank", {**GOOD, "items": [*ITEMS, {"id": "a\0", "score": 1.0}]}, "item id"),
+        ("/rank", {**GOOD, "items": [{"id": 1, "score": 1.0}, {"id": "a\0", "score": 1.0}]}, "item id"),
+        ("/rank", {**GOOD, "items": [{"id": "a", "score": 1.0, "group": "a\0"}]}, "group"),
+        ("/rank", {**GOOD, "items": [{"id": "a", "score": 1.0, "group": ["x", "a\0"]}]}, "group"),
+        ("/rank/batch", {"queries": [GOOD, {**GOOD, "query_id": "a\0"}]}, "query"),
+        ("/preview", {"queries": [GOOD, {**GOOD, "query_id": "a\0"}]}, "query"),
+        ("/v2/rerank", {"query": "a\0", "documents": ITEMS}, "query"),
+        ("/v2/rerank", {"query": "a", "documents": ITEMS, "session": "a\0"}, "session"),
+        ("/v2/rerank", {"query": "a", "documents": [{"id": "a\0", "score": 1.0}]}, "item id"),
+        ("/v2/rerank", {"query": "a", "documents": ITEMS, "groups": ["a\0", None]}, "group"),
+        ("/rerank", {"query": "a\0", "texts": ["a"], "scores": [1.0]}, "query"),
+        ("/rerank", {"query": "a", "texts": ["a"], "scores": [1.0], "session": "a\0"}, "session"),
+        ("/rerank", {"query": "a", "texts": ["a"], "scores": [1.0], "groups": ["a\0"]}, "group"),
+    ],
+)
+def test_ids_with_nul_characters_are_refused_before_they_reach_the_log(ranker_file, tmp_path, path, body, what):
+    (tmp_path / "log").mkdir()
+    client = client_of(ranker_file, log=tmp_path / "log")
+    answer = client.post(path, body)
+    assert answer.status_code == 422
+    assert f"{what} '" in answer.json()["error"]
+    assert "has a NUL character; expected an id without" in answer.json()["error"]
+    assert not any(file.stat().st_size for file in (tmp_path / "log").glob("*.jsonl"))
+
+
+def test_a_text_may_hold_a_nul_character_as_its_name_is_a_digest(client):
+    assert client.post("/rerank", {"query": "a", "texts": ["a\0", "a"], "scores": [1.0, 2.0]}).status_code == 200

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from isrr import Queries
+from isrr.data.served_log import read_log
 from isrr.status import Status
 from serving import client_of, unnamed
 
@@ -73,6 +74,20 @@ def test_a_seed_names_another_draw_and_alone_it_is_not_covered(client, certifica
     frozen = ask(client, seed=3, session=None)
     assert unnamed(frozen) == unnamed(ask(client, seed=3, session=None))
     assert frozen.json()["certificate"]["status"] == "uncovered"
+
+
+def test_an_empty_session_is_none(client, ranker_file, tmp_path):
+    assert len({tuple(ids(ask(client, session="", k=30))) for _ in range(20)}) > 15
+    shapes = ("/v2/rerank", {"documents": items()}), ("/rerank", {"texts": [*"abcdefgh"], "scores": SCORES[:8]})
+    for path, body in shapes:
+        answers = [client.post(path, {"query": "q", "session": "", **body}).json() for _ in range(20)]
+        results = [answer["results"] if isinstance(answer, dict) else answer for answer in answers]
+        assert len({tuple(found["index"] for found in result) for result in results}) > 8
+    assert ask(client, seed=3, session="").json()["certificate"]["status"] == "uncovered"
+    assert unnamed(ask(client, session=0)) == unnamed(ask(client, session="0"))
+    (tmp_path / "log").mkdir()
+    ask(client_of(ranker_file, log=tmp_path / "log"), session="")
+    assert read_log(tmp_path / "log").table["session"].to_pylist() == [None]
 
 
 def test_scores_far_from_calibration_are_served_and_marked(client, certificate):

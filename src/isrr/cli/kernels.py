@@ -43,6 +43,7 @@ letor = "1 qid:1 1:0.5 # docid = a\\n0 qid:1 1:0.1 # docid = b\\n"
 read(letor)
 read(letor, comment_ids=True)
 read("q Q0 a 1 2.0 tag\\nq Q0 b 2 1.0 tag\\n", as_run=True)
+read('{"query": 1, "score": 2.0}\\n')
 """,
     """
 from isrr.scores._loss_kernels import sum_gradients

@@ -60,10 +60,12 @@ def note_look(ledger: Path, look: Look) -> tuple[int, float | None]:
 
 
 def _at_the_same(entry: Look, look: Look) -> bool:
-    """Whether a line of the ledger is a look at the same queries, whatever their scores; not every line names these."""
-    if not entry.keys() >= {"data", "confidence", "search"}:
-        return False
-    return bool(entry["data"] == look["data"] or entry.get("judgments") == look["judgments"])
+    """Whether a line of the ledger is a look at the same queries, whatever their scores; not every line is a look."""
+    match entry:
+        case {"data": data, "confidence": int() | float() as confidence, "search": [*_, int() | float() as attempts]}:
+            same = data == look["data"] or entry.get("judgments") == look["judgments"]
+            return bool(same and 0 <= confidence <= 1 <= attempts)
+    return False
 
 
 def _question(look: Look) -> Look:

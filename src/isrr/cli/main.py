@@ -52,6 +52,10 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
+    max_unpacked_gigabytes: float | None = typer.Option(
+        None, help="Largest size that a gzipped input file may unpack to. By default 4."
+    ),
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
     """Fairer exposure from any ranking model, with a guarantee on quality.
@@ -66,6 +70,10 @@ def options(
 
     Exit codes: 0 success, 1 the service could not start, 2 unusable input, 3 abstention, 4 broken promise, 130 Ctrl-C.
     """
+    if max_unpacked_gigabytes is not None:
+        from isrr.data.text import allow_unpacked
+
+        context.with_resource(allow_unpacked(max_unpacked_gigabytes))
 
 
 def main() -> None:

@@ -92,7 +92,7 @@ def read_clicks(source: Any, *, value: str | None = None, kind: str | None = Non
     rows = read(table, wanted, [listed, item])
     n_rows = rows.num_rows
     if kind is not None:
-        rows = rows.filter(pc.equal(rows["kind"], kind))
+        rows = rows.filter(pc.equal(texts(rows["kind"], "kind", table.name), kind))
     n = rows.num_rows
     times = seconds(rows["time"], table.name) if "time" in wanted else np.full(n, np.nan)
     return Clicks(
@@ -152,6 +152,14 @@ def numbers(column: Any, name: str, source: str) -> FloatArray:
     return found
 
 
+def texts(column: Any, name: str, source: str) -> Any:
+    """A column as text, of numbers as they are written."""
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowException:
+        raise DataError(f"{source}: column {name!r} holds {column.type}; expected text") from None
+
+
 def seconds(column: Any, source: str) -> FloatArray:
     """A column of times as seconds since 1970; NaN where there is none."""
     try:
@@ -202,11 +210,27 @@ def _from_ubi(table: Table, answers: Path | None) -> Table:
         raise DataError(f"{table.name}: expected event_attributes.object.object_id, the item of each event") from None
     lists = rows["query_id"]
     if answers is not None:
-        queries = opened(answers)
-        asked = read(queries, [need(queries, name) for name in ("query_id", "query_response_id")], [])
-        at = pc.index_in(lists.cast(pa.string()), asked["query_id"].combine_chunks().cast(pa.string()))
-        lists = asked["query_response_id"].take(at)
+        ids, responses = _responses(opened(answers))
+        lists = responses.take(pc.index_in(texts(lists, "query_id", table.name), ids.combine_chunks()))
     named = {"list_id": lists, "item_id": item, "kind": rows["action_name"], "time": rows["timestamp"]}
     made = pa.table(named)
     made = made.filter(pc.and_(made["list_id"].is_valid(), made["item_id"].is_valid()))
     return Table(table.name, made.column_names, lambda columns, _: made.select(columns))
+
+
+def _responses(queries: Table) -> tuple[Any, Any]:
+    """The ids of `ubi_queries` and their responses; two responses to one id are refused, as clicks name only the id."""
+    names = ["query_id", "query_response_id"]
+    rows = read(queries, [need(queries, name) for name in names], [])
+    rows = pa.table([texts(rows[name], name, queries.name) for name in names], names)
+    rows = rows.drop_null().group_by(names).aggregate([])
+    again = rows.group_by("query_id").aggregate([("query_response_id", "count")])
+    again = again.filter(pc.greater(again["query_response_id_count"], 1))
+    if again.num_rows:
+        query = again["query_id"][0]
+        one, other, *_ = rows.filter(pc.equal(rows["query_id"], query))["query_response_id"].sort().to_pylist()
+        raise DataError(
+            f"{queries.name}: query_id {query.as_py()!r} has the responses {one!r} and {other!r}; expected one "
+            "query_response_id for each query_id"
+        )
+    return rows["query_id"], rows["query_response_id"]

@@ -6,12 +6,13 @@ again, by its first 18 significant digits.
 
 import numpy as np
 
-from isrr.compiled import njit
+from isrr.compiled import kernel, njit
 
 OK, VALUE, HUGE = range(3)  # what `number` says: a number, none, one beyond float32
 
 TAB, LINE_END, RETURN, SPACE, HASH, PLUS, MINUS, POINT, ZERO, COLON = 9, 10, 13, 32, 35, 43, 45, 46, 48, 58
-UPPER_E, LOWER_E = 69, 101
+UPPER_E, LOWER_E, LOWER_N = 69, 101, 110
+QUOTE, BACKSLASH, OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT = 34, 92, 91, 93, 123, 125
 INFINITE = 3.4028235677973366e38  # the smallest double that rounds to an infinite float32
 POWERS = np.array([float(f"1e{power}") for power in range(309)])
 DIGITS = 18  # as many always fit an int64
@@ -165,3 +166,32 @@ def pick_fields(text, n_fields, value_field, picked):
             return -1
         i += 1
     return to
+
+
+@kernel
+def find_fatal(text, most, in_lines):
+    """Where Arrow's JSON parser would end the process, −1 if nowhere: beyond a depth, or, in JSON lines, at a null.
+
+    No string goes on over a line end. Depth is counted on over line ends, as in one block of Arrow's, and never falls
+    below 0, as another block may begin at any line.
+    """
+    depth, first, inside, escaped = 0, in_lines, False, False
+    for i in range(text.size):
+        c = text[i]
+        if c == LINE_END:
+            first, inside, escaped = in_lines, False, False
+        elif escaped:
+            escaped = False
+        elif inside:
+            inside, escaped = c != QUOTE, c == BACKSLASH
+        elif c == QUOTE:
+            first, inside = False, True
+        elif c == OPEN_LIST or c == OPEN_OBJECT:
+            first, depth = False, depth + 1
+            if depth > most:
+                return i
+        elif c == CLOSE_LIST or c == CLOSE_OBJECT:
+            depth = max(depth - 1, 0)
+        elif first and c == LOWER_N:
+            return i
+    return -1

@@ -23,6 +23,7 @@ import pyarrow.json as arrow_json
 import pyarrow.parquet as pq
 
 from isrr.data.identifiers import integers_in
+from isrr.data.text import bytes_of, refuse_fatal
 from isrr.errors import DataError
 from isrr.files import replacing
 
@@ -33,6 +34,7 @@ KINDS = {
 }  # fmt: skip
 _IN_WORDS = {str: "text", int: "a number", float: "a number", bool: "true or false", list: "a list", dict: "an object"}
 VALUES = b"isrr.values"  # schema metadata: names of further columns of numbers
+HEADER = 1 << 24  # bytes within which the names of CSV columns stand
 MOST_SAID = 300  # letters of what Arrow says of a damaged file
 _DAMAGED = (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error, KeyError, MemoryError, OverflowError)
 _LETOR_LINE = re.compile(rb"[-+.\deE]+[ \t]+(qid:|\d+:)")
@@ -142,7 +144,7 @@ def from_frame(source: Any) -> Table:
     def read(columns: list[str], _: list[str]) -> Any:
         chosen = frame.select(columns)
         try:
-            return (chosen.collect() if isinstance(chosen, nw.LazyFrame) else chosen).to_arrow()
+            return in_plain_text((chosen.collect() if isinstance(chosen, nw.LazyFrame) else chosen).to_arrow())
         except (pa.ArrowException, OverflowError) as error:
             raise DataError(f"table: a column mixes kinds of values: {error}") from None
 
@@ -153,7 +155,7 @@ def written_names(schema: Any, kind: bytes, source: str) -> tuple[str, ...]:
     """Names that queries left in a schema's metadata."""
     try:
         names = json.loads((schema.metadata or {}).get(kind, b"[]"))
-    except ValueError:
+    except (ValueError, RecursionError):
         names = None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise DataError(f"{source}: the metadata {kind.decode()!r} are damaged; expected a list of names")
@@ -164,6 +166,14 @@ def valid(rows: Any) -> Any:
     """An Arrow table or record batch whose every offset, code and text has been checked."""
     rows.validate(full=True)
     return rows
+
+
+def in_plain_text(table: Any) -> Any:
+    """An Arrow table whose text is no `string_view`, for which Arrow lacks half of its functions."""
+    for place, column in enumerate(table.schema):
+        if pa.types.is_string_view(column.type):
+            table = table.set_column(place, column.name, table.column(place).cast(pa.large_string()))
+    return table
 
 
 @contextmanager
@@ -201,25 +211,27 @@ def _opened(path: Path) -> Any:
 def _parquet(path: Path) -> Table:
     file = pq.ParquetFile(path, memory_map=True)
     values = written_names(file.schema_arrow, VALUES, str(path))
-    return Table(str(path), file.schema_arrow.names, lambda columns, _: valid(file.read(columns)), values)
+    return Table(
+        str(path), file.schema_arrow.names, lambda columns, _: in_plain_text(valid(file.read(columns))), values
+    )
 
 
 def _arrow(path: Path) -> Table:
     file = pa.ipc.open_file(pa.memory_map(str(path)))
     table = pa.Table.from_batches((file.get_batch(i) for i in range(file.num_record_batches)), file.schema)
     values = written_names(table.schema, VALUES, str(path))
-    return Table(str(path), table.column_names, lambda columns, _: valid(table.select(columns)), values)
+    return Table(str(path), table.column_names, lambda columns, _: in_plain_text(valid(table.select(columns))), values)
 
 
 def _csv(path: Path) -> Table:
-    with _opened(path) as file:
-        header = file.readline().decode("utf-8-sig")
+    data = bytes_of(path)
+    header = data[:HEADER].tobytes().partition(b"\n")[0].decode("utf-8-sig")
     delimiter = "\t" if ".tsv" in path.suffixes else max(",;\t", key=header.count)
     columns = next(csv.reader([header.rstrip("\r\n")], delimiter=delimiter), [])
 
     def read(wanted: list[str], ids: list[str]) -> Any:
         table = arrow_csv.read_csv(
-            path,
+            pa.BufferReader(data),
             parse_options=arrow_csv.ParseOptions(delimiter=delimiter),
             convert_options=arrow_csv.ConvertOptions(
                 include_columns=wanted,
@@ -237,8 +249,10 @@ def _csv(path: Path) -> Table:
 
 
 def _jsonl(path: Path) -> Table:
+    data = bytes_of(path)
+    refuse_fatal(data, str(path), in_lines=True)
     try:
-        table = valid(arrow_json.read_json(path))
+        table = valid(arrow_json.read_json(pa.BufferReader(data)))
     except pa.ArrowInvalid as error:
         with _opened(path) as lines:
             raise DataError(f"{path}: {_bad_json(lines) or error}") from None
@@ -249,7 +263,7 @@ def _jsonl(path: Path) -> Table:
             return table.select(wanted)
         as_written = arrow_json.ParseOptions(explicit_schema=pa.schema(exact))
         try:
-            return valid(arrow_json.read_json(path, parse_options=as_written).select(wanted))
+            return valid(arrow_json.read_json(pa.BufferReader(data), parse_options=as_written).select(wanted))
         except pa.ArrowInvalid:  # ids with a fraction; whoever checks ids says so, by row
             return table.select(wanted)
 
@@ -275,7 +289,7 @@ def _bad_json(lines: Iterable[bytes]) -> str | None:
         if not line.strip():
             continue
         try:
-            row = json.loads(line, object_pairs_hook=_each_once)
+            row = json.loads(line, object_pairs_hook=each_once)
         except json.JSONDecodeError as error:
             return f"line {number:,}, character {error.pos + 1}: {error.msg}"
         except UnicodeDecodeError:
@@ -297,7 +311,8 @@ def _bad_json(lines: Iterable[bytes]) -> str | None:
     return None
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, for `object_pairs_hook`; one that has a name twice is refused."""
     row = dict(pairs)
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]

@@ -18,12 +18,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from isrr.data.columns import located
-from isrr.data.files import Table, What, from_frame, kind_by_name, open_table, reading, shape_of
+from isrr.data.files import Table, What, each_once, from_frame, kind_by_name, open_table, reading, shape_of
 from isrr.data.identifiers import Ids
 from isrr.data.pairs import Pairs, as_floats, checked, from_mapping, pairs_of
-from isrr.data.text import bytes_of, first_line
+from isrr.data.text import bytes_of, first_line, refuse_fatal
 from isrr.data.trec import SYNTAX, read_trec
-from isrr.errors import DataError
+from isrr.errors import DataError, shown
 
 Format = Literal["trec", "table", "json"]
 IN_COLUMNS = ("parquet", "arrow", "jsonl")  # kinds of file that are tables whatever their first line
@@ -93,7 +93,7 @@ def _is_row(line: bytes, what: What) -> bool:
     """Whether a line of JSON is a row of a table."""
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     columns = {_plain(name) for name in row} if isinstance(row, dict) else set()
     return bool(columns & set(QUERY) and columns & set(ITEM) and columns & set(VALUE[what]))
@@ -151,12 +151,14 @@ def _numbers(column: Any, where: Any) -> NDArray[np.float64]:
 
 
 def _loaded(path: Path) -> Any:
+    data = bytes_of(path)
+    refuse_fatal(data, str(path), in_lines=False)
     try:
-        return json.loads(bytes_of(path).tobytes())
+        return json.loads(data.tobytes(), object_pairs_hook=each_once)
     except json.JSONDecodeError as error:
         raise DataError(f"{path}:{error.lineno:,}: not JSON: {error.msg}, column {error.colno}") from None
-    except (UnicodeDecodeError, RecursionError) as error:
-        raise DataError(f"{path}: not JSON: {error}") from None
+    except ValueError as error:  # not UTF-8, a name twice, a number of thousands of digits
+        raise DataError(f"{path}: {error}") from None
 
 
 def _from_json(document: Any, what: What, name: str) -> Pairs:
@@ -209,5 +211,5 @@ def _triples(lists: Any, name: str, query_key: str, item_keys: tuple[str, ...]) 
         for rated in ratings:
             item = next((rated[key] for key in item_keys if key in rated), None) if isinstance(rated, Mapping) else None
             if item is None or "rating" not in rated:
-                raise DataError(f"{name}: entry {place:,}: found {str(rated)[:60]}; expected {shape}")
+                raise DataError(f"{name}: entry {place:,}: found {shown(rated)}; expected {shape}")
             yield str(entry[query_key]), str(item), rated["rating"]

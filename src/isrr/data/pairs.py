@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from isrr.data.files import What
 from isrr.data.numbers import unfit
 from isrr.data.queries import FloatArray, IntArray
-from isrr.errors import DataError
+from isrr.errors import DataError, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +122,7 @@ def from_mapping(table: Mapping[Any, Any], name: str) -> Pairs:
 
 def as_floats(numbers: Sequence[Any], where: Callable[[int], str]) -> FloatArray:
     """Numbers, some of them written as text, as floats; None is missing."""
-    if not any(isinstance(number, str | bool) for number in numbers):
+    if not any(isinstance(number, str | bool | list) for number in numbers):
         try:
             return np.array(numbers, np.float64)
         except (TypeError, ValueError, OverflowError):
@@ -134,5 +134,5 @@ def as_floats(numbers: Sequence[Any], where: Callable[[int], str]) -> FloatArray
                 raise TypeError
             values[row] = np.nan if number is None else float(number)
         except (TypeError, ValueError, OverflowError):
-            raise DataError(f"{where(row)}: found {number!r}; expected a number") from None
+            raise DataError(f"{where(row)}: found {shown(number)}; expected a number") from None
     return values

@@ -7,7 +7,7 @@ last line is no damage: it belongs to an answer that was never sent.
 """
 
 import os
-from binascii import Error, a2b_base64
+from binascii import a2b_base64
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +21,11 @@ import pyarrow.json
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from isrr.data._text_kernels import find_fatal
+from isrr.data.identifiers import Ids
+from isrr.data.numbers import LARGEST
+from isrr.data.ordering import repeats
+from isrr.data.text import DEEPEST
 from isrr.errors import DataError
 
 CHUNK = 16 << 20  # bytes read at a time
@@ -47,6 +52,9 @@ OPTIONAL = {
     "n_items": pa.int64(),
     "hottest": pa.float64(),
 }
+LISTS = ("item_ids", "scores", "ranking", "propensities", "deterministic", "other_arm", "groups")
+LATEST = 7_258_118_400.0  # the year 2200, in seconds since 1970
+COLDEST = 1e-50  # temperature
 WRITTEN = pa.schema({**NEEDED, **OPTIONAL})
 COLUMNS = pa.schema({**NEEDED, **OPTIONAL, "scores": pa.list_(pa.float64())})
 
@@ -134,23 +142,29 @@ def read_log(source: str | os.PathLike[str]) -> ServedLists:
 
 def log_parts(source: str | os.PathLike[str]) -> Iterator[ServedLists]:
     """The same in parts that fit into memory."""
+    n_lists, earlier = 0, None
     for file in _files(Path(source)):
         try:
             if file.suffix == ".parquet":
                 for batch in pa.parquet.ParquetFile(file).iter_batches(columns=COLUMNS.names):
                     yield _checked(pa.Table.from_batches([batch]).cast(COLUMNS), 0)
+                n_lists += 1
                 continue
             for lines in _chunks(file):
                 if any(b'"top":' in line and b'"list_id"' not in line for line in lines[:1]):
-                    raise DataError(
-                        f"{file}: this log was written by an earlier version and has the scores of shown items only; "
-                        "expected all candidates with their scores, which are needed to evaluate other rankers"
-                    )
-                yield _checked(*_with_scores(*_parsed(lines)))
+                    earlier = earlier or file
+                part = _checked(*_with_scores(*_parsed(lines)))
+                n_lists += len(part)
+                yield part
         except DataError:
             raise
         except (pa.ArrowException, KeyError, ValueError) as error:
             raise DataError(f"{file}: not a served-ranking log: {str(error).partition(chr(10))[0]}") from None
+    if earlier is not None and not n_lists:
+        raise DataError(
+            f"{earlier}: this log was written by an earlier version and has the scores of shown items only; "
+            "expected all candidates with their scores, which are needed to evaluate other rankers"
+        )
 
 
 def _files(source: Path) -> list[Path]:
@@ -178,15 +192,17 @@ def _parsed(lines: list[bytes]) -> tuple[pa.Table, int]:
     if not lines:
         return WRITTEN.empty_table(), 0
     text = b"".join(lines)
-    reading = pa.json.ReadOptions(block_size=len(text) + 1, use_threads=False)
-    parsing = pa.json.ParseOptions(explicit_schema=WRITTEN, unexpected_field_behavior="ignore")
     try:
+        if find_fatal(np.frombuffer(text, np.uint8), DEEPEST, True) >= 0:
+            raise pa.ArrowInvalid("a line that the parser would not survive")
+        reading = pa.json.ReadOptions(block_size=len(text) + 1, use_threads=False)
+        parsing = pa.json.ParseOptions(explicit_schema=WRITTEN, unexpected_field_behavior="ignore")
         table = pa.json.read_json(pa.BufferReader(text), reading, parsing).select(WRITTEN.names)
         table.validate(full=True)
         if table.num_rows != len(lines):
             raise pa.ArrowInvalid("not one object per line")
         return table, 0
-    except pa.ArrowException:
+    except (pa.ArrowException, OverflowError):  # the latter beyond two gigabytes
         if len(lines) == 1:
             whole = lines[0].lstrip(b"\0")  # what a cut file was filled up with
             return _parsed([whole]) if len(whole) < len(lines[0]) and whole.strip() else (WRITTEN.empty_table(), 1)
@@ -207,34 +223,56 @@ def _with_scores(table: pa.Table, n_damaged: int) -> tuple[pa.Table, int]:
 def _floats(text: str | None) -> bytes | None:
     try:
         found = a2b_base64(text or "x", strict_mode=True)
-    except Error:
+    except ValueError:
         return b"" if text == "" else None
     return found if len(found) % 8 == 0 else None
 
 
 def _checked(table: pa.Table, n_damaged: int) -> ServedLists:
-    """The consistent rows: no field is missing, and lengths and positions fit."""
+    """The consistent rows: no field is missing, lengths and positions fit, and no value is beyond its readers."""
     good = np.ones(table.num_rows, bool)
     for name in NEEDED:
         good &= table[name].is_valid().to_numpy()
-    length = {
-        name: pc.fill_null(pc.list_value_length(table[name]), 0).to_numpy()
-        for name in ("item_ids", "scores", "ranking", "propensities", "deterministic", "other_arm")
-    }
+    length = {name: pc.fill_null(pc.list_value_length(table[name]), 0).to_numpy() for name in LISTS}
+    row = {name: np.repeat(np.arange(table.num_rows), lengths) for name, lengths in length.items()}
     n_items = length["item_ids"]
     good &= (n_items == length["scores"]) & (length["ranking"] == length["propensities"])
+    good &= (n_items == length["groups"]) | table["groups"].is_null().to_numpy()
     first, n_shown = (pc.fill_null(table[name], 0).to_numpy() for name in ("first_rank", "n_shown"))
-    good &= (first >= 1) & (n_shown >= 0) & (first - 1 + n_shown <= length["ranking"])
+    good &= (first >= 1) & (n_shown >= 0) & (first - 1 <= length["ranking"] - n_shown)
+    limit = np.where(pc.fill_null(pc.equal(table["status"], "valid"), False).to_numpy(), LARGEST, np.inf)
     for name, low, high in (
         ("ranking", 0, n_items - 1), ("deterministic", 0, n_items - 1), ("other_arm", 0, n_items - 1),
-        ("scores", -np.inf, np.inf), ("propensities", 0.0, 1.0),
+        ("scores", -limit, limit), ("propensities", 0.0, 1.0),
     ):  # fmt: skip
         values = pc.list_flatten(table[name]).to_numpy(zero_copy_only=False).astype(np.float64)
-        row = np.repeat(np.arange(table.num_rows), length[name])
-        inside = np.isfinite(values) & (values >= low) & (values <= np.broadcast_to(high, n_items.shape)[row])
-        good[row[~inside]] = False
-    for name in ("item_ids", "groups"):
-        row = np.repeat(np.arange(table.num_rows), pc.fill_null(pc.list_value_length(table[name]), 0).to_numpy())
-        good[row[pc.list_flatten(table[name]).is_null().to_numpy()]] = False
+        low, high = (np.broadcast_to(bound, n_items.shape)[row[name]] for bound in (low, high))
+        inside = np.isfinite(values) & (values >= low) & (values <= high)
+        good[row[name][~inside]] = False
+        if name in ("ranking", "deterministic", "other_arm"):
+            good[_repeated(length[name], Ids(np.nan_to_num(values).astype(np.int64)))] = False
+    for name, least, most in (("time", 0.0, LATEST), ("n_items", n_items, np.inf), ("hottest", COLDEST, np.inf)):
+        values = table[name].to_numpy().astype(np.float64)  # NaN where there is none
+        good &= table[name].is_null().to_numpy() | ((values >= least) & (values <= most))
+    good &= pc.fill_null(pc.match_substring_regex(table["arm"], "^(treatment|control) [0-9]{1,9}$"), True).to_numpy()
+    for name in ("list_id", "query_id", "session"):
+        good &= table[name].is_null().to_numpy() | ~_unusable(table[name])
+    items, groups = (pc.list_flatten(table[name]).combine_chunks() for name in ("item_ids", "groups"))
+    good[row["item_ids"][_unusable(items)]] = False
+    good[_repeated(n_items, Ids(items.cast(pa.large_string())))] = False
+    good[row["groups"][groups.is_null().to_numpy(zero_copy_only=False)]] = False
+    group_of = pc.list_parent_indices(groups).to_numpy()
+    good[row["groups"][group_of[_unusable(pc.list_flatten(groups))]]] = False
     n_bad = int(table.num_rows - good.sum())
     return ServedLists(table.filter(pa.array(good)) if n_bad else table, n_damaged + n_bad)
+
+
+def _unusable(texts: Any) -> NDArray[np.bool_]:
+    """Which ids are missing, or are ones that `Ids` refuses."""
+    return np.asarray(pc.fill_null(pc.ends_with(texts, "\0"), True).to_numpy(zero_copy_only=False))
+
+
+def _repeated(lengths: NDArray[np.int64], values: Ids) -> NDArray[np.int64]:
+    """The lists that hold a value twice."""
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    return np.searchsorted(offsets, repeats(offsets, values), side="right") - 1

@@ -1,9 +1,11 @@
 """The bytes of a text file, plain or gzipped, and where to cut them for several threads."""
 
 import gzip
-import shutil
 import tempfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,11 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.data._text_kernels import line_start
+from isrr.data._text_kernels import LINE_END, LOWER_N, find_fatal, line_start
 from isrr.errors import DataError
 
 Bytes = NDArray[np.uint8]
 BYTES_PER_RANGE = 1 << 20  # at least
+GIGABYTES = 4.0  # that a gzipped file may unpack to, unless more are allowed
+DEEPEST = 64  # lists and objects of JSON within one another; parsers recurse, and thousands of them end the process
+_allowed: ContextVar[float] = ContextVar("gigabytes", default=GIGABYTES)
 
 
 class Range(NamedTuple):
@@ -30,13 +35,34 @@ class Range(NamedTuple):
     text: Bytes
 
 
+@contextmanager
+def allow_unpacked(gigabytes: float) -> Iterator[None]:
+    """Let gzipped files unpack to this many gigabytes (2^30 bytes) each in the body, instead of 4.
+
+    Example:
+        >>> with allow_unpacked(16):
+        ...     pass  # queries = isrr.read_queries("judged.csv.gz")
+    """
+    token = _allowed.set(gigabytes)
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
+
+
 def bytes_of(file: Path) -> Bytes:
     """The bytes of a file, mapped; those of a gzipped one are first unpacked into an unnamed temporary file."""
     try:
         if file.suffix != ".gz":
             return _mapped(file) if file.stat().st_size else np.empty(0, np.uint8)
         with tempfile.TemporaryFile() as plain, gzip.open(file) as packed:
-            shutil.copyfileobj(packed, plain, 1 << 20)
+            while chunk := packed.read(1 << 20):
+                plain.write(chunk)
+                if plain.tell() > _allowed.get() * 2**30:
+                    raise DataError(
+                        f"{file}: unpacks to more than {_allowed.get():g} GB; to allow more: `isrr.data.text."
+                        "allow_unpacked(GB)` in Python, `isrr --max-unpacked-gigabytes GB …` on the command line"
+                    )
             plain.flush()
             return _mapped(plain) if plain.tell() else np.empty(0, np.uint8)
     except FileNotFoundError:
@@ -49,6 +75,16 @@ def bytes_of(file: Path) -> Bytes:
 
 def _mapped(file: Any) -> Bytes:
     return np.asarray(np.memmap(file, np.uint8, mode="r"))
+
+
+def refuse_fatal(data: Bytes, name: str, *, in_lines: bool) -> None:
+    """Refuse JSON that ends the process of its parser: nested too deeply, or, of JSON lines, one that is null."""
+    at = find_fatal(data, DEEPEST, in_lines)
+    if at >= 0:
+        line = 1 + int(np.count_nonzero(data[:at] == LINE_END))
+        found = "null" if data[at] == LOWER_N else f"lists and objects more than {DEEPEST} deep"
+        wanted = "an object, such as {'query': 7}" if in_lines else f"at most {DEEPEST}"
+        raise DataError(f"{name}: line {line:,}: {found}; expected {wanted}")
 
 
 def ranges_of(data: Bytes, most: int) -> list[Range]:

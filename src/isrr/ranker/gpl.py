@@ -431,7 +431,7 @@ class GPLRanker:
             scores: Raw scores of the candidates, (n_items,); finite numbers.
             query_id: The query; required with a session, as both together determine the draw.
             session: With the same session, the same query gets the same order, however often and however far it is
-                asked for; another session gets another draw. Without one, every call is a fresh draw.
+                asked for; another session gets another draw. Without one, or with "", every call is a fresh draw.
             k: How many places to fill, by default the ranker's k; the first places do not depend on it.
             item_ids: Ids of the candidates, (n_items,). Equal scores are ordered by a hash of the query's id, its
                 scores and these ids (without ids, the candidates' positions), as at calibration.

@@ -29,6 +29,6 @@ def placements(
             "item" if queries.item_ids is None else "item_id": items,
             "score": queries.need_scores()[rows],
             "propensity": propensity[placed],
-            "session": pa.array([session] * rows.size, pa.string()),
+            "session": pa.array([session or None] * rows.size, pa.string()),
         }
     )

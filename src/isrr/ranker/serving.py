@@ -60,11 +60,11 @@ def session_key(identity: str) -> bytes:
 
 
 def session_noise(key: bytes, query_id: object, session: object) -> int:
-    """The noise stream that a session names for a query; a fresh one without a session.
+    """The noise stream that a session names for a query; a fresh one without a session, or with an empty one.
 
     64 bits as a signed number: Python hands it to a kernel as it is, where making a `np.uint64` takes longer.
     """
-    if session is None:
+    if session is None or (isinstance(session, str) and not session):
         return secrets.randbits(64) - (1 << 63)
     if query_id is None:
         raise DataError(

@@ -2,6 +2,7 @@
 
 import secrets
 from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
 from msgspec import Struct
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from isrr.clicks.rollout import Rollout, arm_name
 from isrr.data.queries import FloatArray
-from isrr.errors import DataError
+from isrr.errors import DataError, shown
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.serving import ServedList
 from isrr.serve.current import Snapshot
@@ -78,10 +79,9 @@ def wanted(request: RankRequest, k: int, max_items: int) -> Wanted:
     items = request.items
     ids, scores, groups = [item.id for item in items], [item.score for item in items], [item.group for item in items]
     names = checked_names(ids, max_items)
-    session: object = request.session
-    if request.seed is not None:
-        session = (request.session, request.seed)
-    frozen = request.seed is not None and request.session is None
+    given = checked_session(request.query_id, request.session)
+    session: object = given if request.seed is None else (given, request.seed)
+    frozen = request.seed is not None and given is None
     start, stop = 0, min(request.k or k, len(ids))
     if request.page is not None or request.page_size is not None:
         size = request.page_size or k
@@ -92,25 +92,45 @@ def wanted(request: RankRequest, k: int, max_items: int) -> Wanted:
 
 
 def checked_names(ids: list[Id], max_items: int) -> list[str]:
-    """Ids as text; refuses lists that are too long or name an item twice. 7 and "7" are the same id."""
+    """Ids as text; refuses those that no log keeps, and lists that are too long or name an item twice (7 and "7")."""
     if len(ids) > max_items:
         raise Refusal(413, f"there are {len(ids):,} candidates; expected at most {max_items:,} per query")
     try:
-        "".join(ids)  # type: ignore[arg-type] # the quickest way to see that all of them are text
+        text = "".join(ids)  # type: ignore[arg-type] # the quickest way to see that all of them are text
         names: list[str] = ids  # type: ignore[assignment]
     except TypeError:
         names = [*map(str, ids)]
+        text = "".join(names)
+    if "\0" in text:
+        refuse_nul("item id", names)
     if len(set(names)) < len(ids):
         twice = next(name for name, times in Counter(names).items() if times > 1)
         raise Refusal(422, f"item id {twice!r} appears twice; expected distinct ids within a query")
     return names
 
 
+def checked_session(query: Id, session: Id | None) -> Id | None:
+    """The session; None for a fresh draw, also where it is empty. Refuses a query or session that no log keeps."""
+    refuse_nul("query", [query])
+    refuse_nul("session", [session])
+    return None if session == "" else session
+
+
+def refuse_nul(what: str, ids: Iterable[object]) -> None:
+    """Refuse ids with NUL characters: arrays drop them at the end of a text, so two ids could become one."""
+    for name in ids:
+        if isinstance(name, str) and "\0" in name:
+            raise Refusal(422, f"{what} {shown(name)} has a NUL character; expected an id without")
+
+
 def grouped(groups: list[Groups]) -> list[list[str] | None] | None:
     """The groups of each candidate as a list, None where they are missing; None where no candidate has any."""
     if groups.count(None) == len(groups):
         return None
-    return [[group] if isinstance(group, str) else group for group in groups]
+    lists = [[group] if isinstance(group, str) else group for group in groups]
+    for names in lists:
+        refuse_nul("group", names or ())
+    return lists
 
 
 def make(snapshot: Snapshot, wanted: Wanted) -> Made:

@@ -32,9 +32,9 @@ class Candidate(Struct, forbid_unknown_fields=True, frozen=True, gc=False):
 class RankRequest(Struct, forbid_unknown_fields=True, gc=False):
     """One query to rank.
 
-    Without a session every request is a fresh draw; with one, the order is a pure function of (certificate, query,
-    session). `k` ends the list; `page` and `page_size` cut a page out of it. `seed` names another draw of the same
-    session.
+    Without a session, or with an empty one, every request is a fresh draw; with one, the order is a pure function of
+    (certificate, query, session). `k` ends the list; `page` and `page_size` cut a page out of it. `seed` names another
+    draw of the same session.
     """
 
     query_id: Id

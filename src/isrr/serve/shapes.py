@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from isrr.serve.ranking import Made, Wanted, checked_names, grouped
+from isrr.serve.ranking import Made, Wanted, checked_names, checked_session, grouped
 from isrr.serve.schema import CohereRequest, CohereResult, Document, Groups, Id, Refusal, TeiRequest, TeiResult
 
 NO_SCORES = (
@@ -32,7 +32,8 @@ def from_cohere(request: CohereRequest, max_items: int) -> tuple[list[Document],
     groups: list[Groups] = _one_each(request.groups, n, "groups") or [doc.group for doc in documents]
     stop = min(request.top_n or n, n)
     scores, names = [doc.score for doc in documents], checked_names(ids, max_items)
-    return documents, Wanted(ids, names, scores, request.query, request.session, 0, stop, grouped(groups))
+    session = checked_session(request.query, request.session)
+    return documents, Wanted(ids, names, scores, request.query, session, 0, stop, grouped(groups))
 
 
 def to_cohere(documents: list[Document], ask: Wanted, made: Made) -> list[CohereResult]:
@@ -51,7 +52,8 @@ def from_tei(request: TeiRequest, max_items: int) -> Wanted:
         raise Refusal(422, NO_SCORES)
     ids: list[Id] = [*_names(request.texts)]
     groups = grouped(_one_each(request.groups, n, "groups") or [None] * n)
-    return Wanted(ids, checked_names(ids, max_items), scores or [], request.query, request.session, 0, n, groups)
+    session = checked_session(request.query, request.session)
+    return Wanted(ids, checked_names(ids, max_items), scores or [], request.query, session, 0, n, groups)
 
 
 def to_tei(request: TeiRequest, ask: Wanted, made: Made) -> list[TeiResult]:
