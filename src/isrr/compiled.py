@@ -9,10 +9,11 @@ import numba
 from numba.core.caching import FunctionCache, NullCache
 from numba.core.runtime.nrt import rtsys
 
-if numba.config.DISABLE_JIT:
+config: Any = numba.config
+if config.DISABLE_JIT:
     said = "NUMBA_DISABLE_JIT is ignored: the kernels of isrr only run compiled"
     warnings.warn_explicit(said, RuntimeWarning, "isrr", 0)
-    numba.config.DISABLE_JIT = 0
+    config.DISABLE_JIT = 0
 
 
 class KernelCache(NullCache):
