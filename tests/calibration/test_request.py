@@ -159,6 +159,14 @@ def test_the_floor_follows_from_how_much_the_tested_queries_may_lose_in_all(n_te
     assert Request((*promises, Promise.parse("normalized_disparity@5 <= 0.5"))).floor_for(n_tested) == 0.0
 
 
+def test_a_share_that_is_to_grow_leaves_the_floor_to_the_promise_of_utility():
+    growth = Promise.parse("exposure(new)@5 >= 150% of deterministic")
+    utility = Promise.parse("ndcg@5 >= 80% of deterministic")
+    for n_tested in (30, 300, 3_000):
+        assert Request((growth, utility)).floor_for(n_tested) == Request((utility,)).floor_for(n_tested)
+        assert Request((growth,)).floor_for(n_tested) == 0.0
+
+
 def test_a_certificate_has_the_floor_of_its_tested_queries(judged):
     request = Request((Promise.parse("ndcg@5 >= 97% of deterministic"),))
     for queries in (judged, judged[:250]):

@@ -114,7 +114,7 @@ class Request:
             return self.floor
         if self.path == "paper":
             return 0.0
-        shares = [promise.target for promise in self.promises if promise.can_be_floored]
+        shares = [p.target for p in self.promises if p.can_be_floored and p.target < 1]  # others are to grow
         if not shares or any(promise.safe_end == "hot" for promise in self.promises):
             return 0.0
         slack = round(n_tested * (1 - max(shares)), 9)  # 40 · (1 − 0.95) is 2
