@@ -20,15 +20,28 @@ from isrr.counting import counted, in_segment, percent
 from isrr.data.unjudged import unjudged_in_words
 from isrr.errors import CertificateError
 from isrr.files import read_json, write_atomically
-from isrr.findings import ClickLog, Estimate, Point, Provenance, Record, Test, far_off, mostly_single, unit_needed
+from isrr.findings import (
+    ENOUGH_LEFT,
+    LEAST_LEFT,
+    ClickLog,
+    Estimate,
+    Point,
+    Provenance,
+    Quality,
+    Record,
+    Test,
+    far_off,
+    mostly_single,
+    unit_needed,
+)
 from isrr.metrics.disparity import Disparity
 from isrr.metrics.metric import Metric
 from isrr.notebook import card, curve_frame, plot
-from isrr.promises.promise import Promise, check_probability, columns_of
+from isrr.promises.promise import Promise, check_probability, columns_of, values_alone
 from isrr.ranker.gpl import GPLRanker
 from isrr.scores.standardize import ScoreMap
 
-SCHEMA = 2
+SCHEMA = 3
 MANY_TIES = 0.1  # share of the first places decided by ties from which a reader is warned
 MANY_REPEATS = 0.01  # share of the queries that repeat another from which a reader is warned
 NEAR_THE_BOUND = 0.9  # from which on a declared bound is worth a warning
@@ -232,6 +245,22 @@ class Outcome(Record):
         return [promise for promise in self.promises if by_model and "relevance" in promise.columns]
 
     @property
+    def protects_relevance(self) -> bool:
+        """Whether a promise sets a lower limit on relevance."""
+        return any(promise.protects_relevance for promise in self.promises)
+
+    def unprotected(self, quality: Quality) -> list[str]:
+        """A warning where little of NDCG (or of `kept`) remains and no promise is about relevance."""
+        least = ENOUGH_LEFT if values_alone(self.promises) else LEAST_LEFT
+        if self.protects_relevance or quality.remaining.value >= least:
+            return []
+        more = f"{quality.measure.lower()} >= 95% of deterministic"
+        return [
+            f"only {percent(quality.remaining.value)} of {quality.measure} remains, and nothing is promised about it; "
+            f"to protect it, promise '{more}' too"
+        ]
+
+    @property
     def _spent(self) -> float:
         """Tolerated chance of error of this look and those before it together."""
         p = self.provenance
@@ -296,6 +325,7 @@ class Certificate(Outcome):
         utility, disparity: Of the ranker, as measured.
         fairness_gain: Share of the disparity of the order by score that it removes.
         deterministic_utility, deterministic_disparity: Of the order by score.
+        quality: What becomes of NDCG@k, or of `kept@k` where there are no grades.
     """
 
     utility: Estimate
@@ -303,11 +333,12 @@ class Certificate(Outcome):
     fairness_gain: Estimate
     deterministic_utility: Estimate
     deterministic_disparity: Estimate
+    quality: Quality
 
     @property
     def warnings(self) -> list[str]:
         """What to know before you trust the certificate."""
-        found = super().warnings
+        found = self.unprotected(self.quality) + super().warnings
         if self.provenance.clicks is not None and self.provenance.clicks.assumption:
             found.append(CASCADE)
         if self.fairness_gain.low > 0:
@@ -317,8 +348,10 @@ class Certificate(Outcome):
     def __str__(self) -> str:
         gain, before = self.fairness_gain, self.deterministic_disparity.value
         wrong = f"{100 * (1 - self.confidence):.4g} %"
+        first = [f"warning      {warning}" for warning in self.unprotected(self.quality)]
         lines = [
             f"Certificate {self.id}",
+            *first,
             f"promise      {self._promise()}",
             f"confidence   {self.confidence:.4g}: at most {wrong} of calibrations like this one certify something "
             "false",
@@ -327,12 +360,14 @@ class Certificate(Outcome):
         lines += [f"every query  {sentence}" for sentence in self.sure]
         lines += [
             f"{self.utility_name:<12} {self.utility.value:.4f}; order by score {self.deterministic_utility.value:.4f}",
+            *self.quality.lines(self.utility_name, self.protects_relevance),
             f"disparity    {self.disparity.value:.4g}; order by score {before:.4g}",
             f"fairer by    {percent(gain.value)}: that much less disparity than the order by score (95 % interval "
             f"{100 * gain.low:.1f} to {100 * gain.high:.1f} %)",
             f"ranker       {self.ranker.in_words}",
         ]
-        return "\n".join(lines + self._provenance_lines() + self._risk_lines())
+        lines += [line for line in self._provenance_lines() if line not in first]
+        return "\n".join(lines + self._risk_lines())
 
 
 @dataclass(frozen=True, repr=False)
@@ -405,19 +440,31 @@ class Start(Outcome):
     Attributes:
         moved: Share of all exposure that the ranker gives to other items than the order by score does.
         shown_before, shown: Share of the items that are shown at all, in the order by score and by the ranker.
+        quality: What becomes of `kept@k`.
     """
 
     moved: float
     shown_before: float
     shown: float
+    quality: Quality
+
+    @property
+    def headline(self) -> str:
+        """What every query keeps, and how many lists change."""
+        promise = self.promises[0]
+        return (
+            f"every query keeps at least {100 * promise.target:.4g} % of its {promise.measure.title} on average over "
+            f"its lists; {percent(self.quality.changed.value)} of the lists change"
+        )
 
     def __str__(self) -> str:
         lines = [
-            f"Start {self.id}: certain, without a single label",
+            f"Start {self.id}: {self.headline}",
             f"promise      {self._promise()}",
             *(f"every query  {sentence}" for sentence in self.sure),
             f"exposure     {percent(self.moved)} of it goes to other items than in the order by score",
             f"items shown  {percent(self.shown)} have a chance of being shown, {percent(self.shown_before)} before",
+            *self.quality.lines(self.utility_name, self.protects_relevance),
             f"ranker       {self.ranker.in_words}",
             f"fixed by     the scores of {counted(self.provenance.n_queries, 'query')}",
             "next         serve it and collect judgments or clicks: a certificate from them allows far more",
@@ -492,8 +539,9 @@ def _read(document: dict[str, Any], metrics: tuple[Metric | Disparity, ...]) -> 
         "tests": lambda several: tuple(record(Test, d) for d in several),
         "curve": lambda several: tuple(record(Point, d) for d in several),
         "provenance": lambda d: record(Provenance, d),
+        "quality": lambda d: record(Quality, d),
         "clicks": lambda d: None if d is None else ClickLog(**d),
-        **{f.name: lambda d: Estimate(**d) for f in fields(Certificate) if f.type is Estimate},
+        **{f.name: lambda d: Estimate(**d) for f in (*fields(Certificate), *fields(Quality)) if f.type is Estimate},
     }
     made: Certificate | Abstention | Start = record(KINDS[kind], document)
     return made

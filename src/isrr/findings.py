@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any, ClassVar, get_type_hints
 
-from isrr.counting import counted, in_segment
+from isrr.counting import counted, in_segment, percent
 from isrr.data.unjudged import checked_policy
 from isrr.promises.promise import Promise, columns_of
 from isrr.ranker.gpl import GPLRanker
@@ -16,6 +16,8 @@ from isrr.scores.standardize import FAR
 THE_TESTED = "the calibration queries' scores"  # as the basis of a path
 MOSTLY = 0.5
 JUDGES = {"people": "people", "model": "a model", "both": "people and a model"}  # who judged, and how it is printed
+ENOUGH_LEFT = 0.95  # share of NDCG@k that a ranker keeps, where one can be chosen that does
+LEAST_LEFT = 0.9  # share of NDCG@k below which an outcome warns, where nothing is promised about it
 
 
 @cache
@@ -76,8 +78,19 @@ class Estimate(Record):
         """The value ± 1.96 standard errors."""
         return cls(float(value), float(value - 1.96 * error), float(value + 1.96 * error))
 
+    @classmethod
+    def of_share(cls, value: float, error: float) -> "Estimate":
+        """The same of a share, which lies between 0 and 1."""
+        around = cls.around(value, error)
+        return cls(around.value, max(around.low, 0.0), min(around.high, 1.0))
+
     def __str__(self) -> str:
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
+
+    @property
+    def in_percent(self) -> str:
+        """The value and how far its interval reaches."""
+        return f"{percent(self.value)} (± {100 * max(self.high - self.value, self.value - self.low):.1f})"
 
 
 @dataclass(frozen=True)
@@ -122,6 +135,43 @@ class Test(Record):
         title = self.promise.measure.title
         about = f"{shown} {title}" if self.promise.of == "deterministic" else f"{title} at {shown}"
         return f"{about}{in_segment(self.segment)} ({promised}{proven})"
+
+
+@dataclass(frozen=True)
+class Quality(Record):
+    """What becomes of the quality of the lists under a ranker, as measured on at most 20,000 tested queries.
+
+    Attributes:
+        measure: What it is measured by: NDCG@k where there are grades, else kept@k, the share of the exposure that
+            stays where the order by score puts it.
+        before, after: Its mean in the order by score and under the ranker.
+        remaining: The second as a share of the first.
+        halved: Share of the lists, drawn 32 times per query, worth less than half of the query's order by score.
+        changed: Share of these lists whose first k places differ from the order by score.
+    """
+
+    measure: str
+    before: Estimate
+    after: Estimate
+    remaining: Estimate
+    halved: Estimate
+    changed: Estimate
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (0 <= self.halved.value <= 1 and 0 <= self.changed.value <= 1):
+            raise ValueError("shares of lists lie between 0 and 1")
+
+    def lines(self, utility_name: str, promised: bool) -> list[str]:
+        """What certificates and checks print; numbers that stand there as utility are not repeated."""
+        known = self.measure == utility_name or self.measure.startswith("kept")
+        numbers = "" if known else f": {self.after.value:.4f}; order by score {self.before.value:.4f}"
+        about = "" if promised else "; nothing is promised about it"
+        return [
+            f"quality      {self.remaining.in_percent} of {self.measure} remains{numbers}{about}",
+            f"lists        {self.halved.in_percent} lose more than half of their {self.measure}; "
+            f"{self.changed.in_percent} differ from the order by score",
+        ]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import pytest
 
 import isrr
 from isrr import GPLRanker, Promise, PromiseError, Queries, calibrate, evaluate, start
+from isrr.report.made import report_start
 
 PROMISE = "ndcg@5 >= 95% of deterministic"
 
@@ -29,12 +30,33 @@ def test_a_start_keeps_its_promise_on_every_query(judged, tmp_path):
     assert found.fairness_gain > 0.02
 
 
-def test_a_start_spreads_exposure_as_far_as_its_floor_lets_it_whatever_the_scores(judged):
+def test_a_start_moves_four_fifths_of_what_its_floor_lets_it_whatever_the_scores(judged):
     queries = judged.with_scores(np.sinh(2.0 * judged.scores))  # some far above the spread of their query
     made = start(queries, PROMISE)
-    even = replace(made.ranker, temperature=1e6).exposure(queries)
     first = GPLRanker.deterministic().exposure(queries)
-    assert made.moved >= 0.98 * np.abs(even - first).sum() / 2 / first.sum()
+
+    def moved(temperature):
+        exposure = replace(made.ranker, temperature=temperature).exposure(queries)
+        return np.abs(exposure - first).sum() / 2 / first.sum()
+
+    temperatures = made.ranker.temperature * np.geomspace(1.0, 100.0, 40)
+    assert made.moved == pytest.approx(0.8 * max(map(moved, temperatures)), rel=0.02)
+    assert moved(0.97 * made.ranker.temperature) < made.moved
+
+
+def test_a_start_says_that_it_promises_a_mean_and_how_many_lists_change(judged):
+    made = start(judged, PROMISE)
+    lists, order = made.ranker.sample(judged, 2_000), GPLRanker.deterministic().sample(judged)
+    changed = (lists != order).any(axis=2).mean()
+    assert changed > 3 * made.moved  # a list changes by little
+    assert made.quality.changed.value == pytest.approx(changed, abs=0.01)
+    headline = str(made).splitlines()[0]
+    share = f"{100 * made.quality.changed.value:.1f} %"
+    assert headline.endswith(f"at least 95 % of its NDCG@5 on average over its lists; {share} of the lists change")
+    assert "of kept@5 remains" in str(made)
+    page = report_start(made, judged).html
+    assert "it has in the order by score, on average over its lists." in page
+    assert "Lists that change" in page
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.01])

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from isrr.calibration.certify import samples, sums_suffice
 from isrr.calibration.outcome import CountLook, Findings, quantiles
 from isrr.calibration.path import fixed_path, refuse_shared, set_aside
+from isrr.calibration.quality import SAMPLE, measured_quality, quality_shares
 from isrr.calibration.request import Request
 from isrr.calibration.table import Table
 from isrr.calibration.tasks import (
@@ -35,14 +37,13 @@ from isrr.gains import Discount, Gain
 from isrr.metrics.ahead import compile_beside
 from isrr.metrics.metric import Metric
 from isrr.parallel import Progress
-from isrr.promises.promise import Promise, objectives, promises, refuse_worst
+from isrr.promises.promise import Promise, objectives, promises, refuse_worst, values_alone
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk import betting
 from isrr.scores.standardize import far_scores
 
 LOOKED_AT = 100_000  # queries that are searched for repeats, unless those are to count once
 LEAST_CAPPED, SHARE_CAPPED = 2, 0.0005  # values that equal their bound from which on it is taken for a cap
-SAMPLE = 20_000  # tested queries, those of smallest key, that score and eligibility quantiles are taken from
 
 
 def calibrate(
@@ -154,7 +155,8 @@ def _calibrated(
     if census.judged and "relevance" in request.columns:
         looks_clicked = looks_like_clicks(drawn, drawn.grade_column, request.k, drawn.has_positions) or ""
     tested = samples(table, request.promises, path, request.evidence, task.method, census.digest)
-    findings = Findings.of(request, path, table, tested)
+    remaining = quality_shares(sample, path.rankers, request.promises) if values_alone(request.promises) else None
+    findings = Findings.of(request, path, table, tested, remaining=remaining)
     _refuse_untested(census, findings)
     if request.distinct:  # judgments are looked at again, whichever of them count
         judgments = judged.run(NameJudgments())
@@ -193,7 +195,8 @@ def _calibrated(
         judged_by=request.judged_by,
         **quantiles(sample, findings.ranker),
     )
-    return findings.outcome(provenance, reported[0], sample)
+    quality = partial(measured_quality, sample, promises=request.promises, seed=request.seed)
+    return findings.outcome(provenance, reported[0], quality, sample)
 
 
 def _near_bound(census: Census, drawn: Queries, promises: Sequence[Promise]) -> float:

@@ -18,8 +18,9 @@ from isrr.calibration.path import SearchPath
 from isrr.calibration.table import HIGHEST, LARGEST_KEPT, PowerSums, Table, Values
 from isrr.data.queries import FloatArray
 from isrr.errors import DataError
+from isrr.findings import ENOUGH_LEFT
 from isrr.metrics.disparity import Disparity
-from isrr.promises.promise import Promise
+from isrr.promises.promise import Promise, values_alone
 from isrr.risk import mixture, size, vb
 from isrr.risk.evidence import Evidence
 from isrr.risk.lattice import BoolArray, IntArray
@@ -363,7 +364,7 @@ class Rule:
     one_by_one: bool
 
     @classmethod
-    def of(cls, path: SearchPath, promises: Sequence[Promise], cost: Sequence[float], selection: str) -> "Rule":
+    def of(cls, path: SearchPath, promises: Sequence[Promise], cost: FloatArray, selection: str) -> "Rule":
         """The rule for a path; `cost` is what is to be small among certified configurations."""
         free = [
             ranker.is_deterministic and all(promise.kept_by_definition(ranker) for promise in promises)
@@ -411,10 +412,19 @@ def certify(found: Sequence[Sample], rule: Rule, *, delta: float, selection: str
     return Verdict(rule.certified(passing), rule.chosen(passing))
 
 
-def cost_of(promises: Sequence[Promise], utility: FloatArray, disparity: FloatArray) -> list[float]:
-    """What is to be small among certified configurations: disparity where utility is promised, else −utility.
+def cost_of(
+    promises: Sequence[Promise], utility: FloatArray, disparity: FloatArray, remaining: FloatArray | None = None
+) -> FloatArray:
+    """Return what is to be small among certified configurations, (n_grid,).
 
-    All that are certified keep the promise, so choosing among them by what the same queries say costs nothing.
+    All that are certified keep the promises, so choosing among them by what the same queries say costs nothing. Where
+    relevance is promised, it is disparity. Where values alone are, it is disparity among those that keep enough of the
+    order by score's NDCG, of which `remaining` is the share left; the others come after them, closest first. Where
+    neither is, it is −utility: the closest to the order by score.
     """
-    promised = any(promise.safe_end == "cold" for promise in promises)
-    return [float(d) if promised else -float(u) for u, d in zip(utility, disparity, strict=True)]
+    if not any(promise.safe_end == "cold" for promise in promises):
+        return -utility
+    if not values_alone(promises):
+        return disparity
+    assert remaining is not None
+    return np.where(remaining >= ENOUGH_LEFT, disparity, disparity.max() + 1.0 - remaining)

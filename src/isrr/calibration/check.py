@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from isrr.calibration.quality import quality_values, summed_quality
 from isrr.calibration.table import Sums
 from isrr.calibration.tasks import added, refuse_single
 from isrr.certificate import Certificate, Outcome
@@ -20,12 +21,12 @@ from isrr.engines.source import Where, counting_alike, open_source, with_values
 from isrr.engines.task import Task
 from isrr.errors import DataError
 from isrr.exact import exact_sums
-from isrr.findings import Estimate
+from isrr.findings import Estimate, Quality
 from isrr.gains import item_gains
 from isrr.metrics.evaluate import evaluate
 from isrr.metrics.measure import Measure
 from isrr.parallel import Progress
-from isrr.promises.promise import Promise, objectives, refuse_worst
+from isrr.promises.promise import Promise, objectives, refuse_worst, relevance_measure
 from isrr.ranker.gpl import GPLRanker
 
 SPREAD_BINS = 64  # between the 1 % and the 99 % quantile of the scores at calibration
@@ -60,6 +61,7 @@ class Measured:
         lowest: The least that a query keeps of what the order by score gives it, by metrics that the floor is about.
         beside: Measures that others use, of the ranker in use beside the order by score, by name.
         fingerprint: Of ids, scores and relevance.
+        quality: Sums over `isrr.calibration.quality.quality_values`, under whether the queries are judged.
     """
 
     n_queries: int
@@ -78,6 +80,7 @@ class Measured:
     lowest: float = np.inf
     beside: dict[str, Sums] = field(default_factory=dict)
     fingerprint: str = "0" * 32
+    quality: dict[bool, Sums] = field(default_factory=dict)
 
     def __add__(self, other: "Measured") -> "Measured":
         return added(self, other, lowest=min)
@@ -130,6 +133,8 @@ class MeasureOutcome(Task[Measured]):
         others = () if queries.relevance is None else BESIDE if queries.item_groups is None else (*BESIDE, "awrf")
         measures = [*reported, *(promise.measure for promise in promises), *others]
         found = evaluate(queries, grid, measures, gain=promises[0].metric.gain)
+        judged = queries.relevance is not None
+        quality = quality_values(queries, grid[1], relevance_measure(promises, judged=judged))
 
         def beside(measure: Measure | str) -> Sums:
             return Sums.of(found[measure][:, 1:], found[measure][:, 0])
@@ -162,6 +167,7 @@ class MeasureOutcome(Task[Measured]):
             min((_lowest(found[p.measure]) for p in promises if p.floored(self.outcome.ranker)), default=np.inf),
             {name: beside(name) for name in others},
             queries.fingerprint,
+            {judged: Sums.of(quality[:, 1:], quality[:, 0])},
         )
 
     def _groups(self, queries: Queries, grid: Sequence[GPLRanker]) -> dict[str, tuple[int, ...]]:
@@ -215,11 +221,13 @@ class Check:
     Attributes:
         k: Length of the lists that are measured.
         promised: Whether a promise was certified; of an abstention the order by score is measured.
+        protects_relevance: Whether a promise sets a lower limit on relevance.
         n_queries, n_skipped: Queries measured, and those left out because they have nothing to measure.
         promises: Each promise, or what was asked for, in each segment it was tested in.
         segments: The same in the other segments of the queries, of which nothing was promised.
         utility_name: What utility is measured by.
         utility, deterministic_utility: Of the ranker, and of the order by score.
+        quality: What becomes of NDCG@k, or of `kept@k` where there are no grades.
         disparity, deterministic_disparity, fairness_gain: Of the ranker, of the order by score, and what it removes.
         groups: Exposure by group of items, where there are any.
         beside: Measures that others use, each of the ranker and of the order by score; see `isrr.metrics.exposed`.
@@ -235,6 +243,7 @@ class Check:
 
     k: int
     promised: bool
+    protects_relevance: bool
     n_queries: int
     n_skipped: int
     promises: tuple[Kept, ...]
@@ -242,6 +251,7 @@ class Check:
     utility_name: str
     utility: Estimate
     deterministic_utility: Estimate
+    quality: Quality
     disparity: Estimate
     deterministic_disparity: Estimate
     fairness_gain: float
@@ -285,6 +295,7 @@ class Check:
         before = self.deterministic_disparity.value
         lines += [
             f"{self.utility_name:<12} {self.utility}; order by score {self.deterministic_utility.value:.4f}",
+            *self.quality.lines(self.utility_name, self.protects_relevance),
             f"disparity    {self.disparity}; order by score {before:.4f}",
             f"fairer by    {percent(self.fairness_gain)}: that much less disparity than the order by score",
         ]
@@ -326,6 +337,8 @@ def check(
         )
     refuse_single(found.n_single, n_all)
     utility, disparity = (_beside(sums) for sums in (found.utility, found.disparity))
+    ((judged, sums),) = found.quality.items()
+    quality = summed_quality(relevance_measure(outcome.promises, judged=judged), sums)
     promises: list[Kept] = []
     by_segment: list[Kept] = []
     for (i, segment), sums in sorted(found.promised.items()):
@@ -335,12 +348,14 @@ def check(
     return Check(
         outcome.k,
         not outcome.abstained,
+        outcome.protects_relevance,
         found.n_queries,
         found.n_skipped,
         tuple(promises),
         tuple(by_segment),
         outcome.utility_name,
         *utility,
+        quality,
         *disparity,
         float(found.disparity.reduction()[0][0]),
         found.shares(),
@@ -352,7 +367,7 @@ def check(
         found.n_single / n_all,
         found.unjudged,
         found.n_unjudged / max(found.n_places, 1),
-        tuple(_warnings(outcome, utility[1], found)),
+        (*outcome.unprotected(quality), *_warnings(outcome, utility[1], found)),
     )
 
 

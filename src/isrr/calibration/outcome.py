@@ -15,7 +15,7 @@ from isrr.certificate import Abstention, Cause, Certificate
 from isrr.counting import counted, in_segment
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import PromiseError
-from isrr.findings import Estimate, Point, Provenance, Test
+from isrr.findings import Estimate, Point, Provenance, Quality, Test
 from isrr.metrics.evaluate import evaluate
 from isrr.metrics.measure import Measure
 from isrr.metrics.metric import Metric
@@ -51,10 +51,16 @@ class Findings:
 
     @classmethod
     def of(
-        cls, request: Request, path: SearchPath, table: Table, found: Sequence[Sample], unit: str = "query"
+        cls,
+        request: Request,
+        path: SearchPath,
+        table: Table,
+        found: Sequence[Sample],
+        unit: str = "query",
+        remaining: FloatArray | None = None,
     ) -> "Findings":
-        """Test what was measured, and choose."""
-        cost = cost_of(request.promises, table.utility.means()[0, 1:], table.disparity.means()[0, 1:])
+        """Test what was measured, and choose; `remaining` is that of `cost_of`."""
+        cost = cost_of(request.promises, table.utility.means()[0, 1:], table.disparity.means()[0, 1:], remaining)
         rule = Rule.of(path, request.promises, cost, request.selection)
         verdict = certify(found, rule, delta=request.delta, selection=request.selection)
         return cls(request, path, table, found, verdict, unit)
@@ -78,13 +84,18 @@ class Findings:
         return GPLRanker.deterministic(self.request.k) if chosen is None else self.path.rankers[chosen]
 
     def outcome(
-        self, provenance: Provenance, utility: Measure, drawn: Queries | None = None
+        self,
+        provenance: Provenance,
+        utility: Measure,
+        quality: Callable[[GPLRanker], Quality],
+        drawn: Queries | None = None,
     ) -> Certificate | Abstention:
         """The certificate of the configuration that was chosen; the abstention, with its reason, where none was.
 
         Args:
             provenance: Where the outcome comes from.
             utility: What utility is measured by.
+            quality: What becomes of quality under a ranker.
             drawn: Some of the tested queries, to find out what capping a value would need.
         """
         points, before, disparity_before = self._curve()
@@ -95,7 +106,7 @@ class Findings:
                 tuple(self._test(sample, chosen, request.delta) for sample in self.found), points, provenance,
                 utility=points[chosen].utility, disparity=points[chosen].disparity,
                 fairness_gain=points[chosen].fairness_gain,
-                deterministic_utility=before, deterministic_disparity=disparity_before,
+                deterministic_utility=before, deterministic_disparity=disparity_before, quality=quality(self.ranker),
             )  # fmt: skip
         columns, given = decisive(self.found, self._level_each), provenance.n_set_aside == 0
         pairs = [*zip(self.found, columns or [sample.safest for sample in self.found], strict=True)]

@@ -1,8 +1,9 @@
 """`start`: a ranker that keeps a promise on every query by construction, before anything is judged.
 
 The floor of the ranker is the promised share, so "at least 95 % of deterministic" holds on every single query, whatever
-is relevant. What is left to choose is the temperature: the one that spreads exposure most evenly, all items taken as
-equally worthy.
+is relevant. What is left to choose is the temperature. The one that spreads exposure most evenly, all items taken as
+equally worthy, shuffles a few lists and leaves the others as they are; the coldest one that moves four fifths as much
+exposure lets near-equal items take turns, at half the cost.
 """
 
 from dataclasses import replace
@@ -12,6 +13,7 @@ import numpy as np
 
 from isrr.calibration.outcome import quantiles
 from isrr.calibration.path import COLDEST, in_order
+from isrr.calibration.quality import measured_quality
 from isrr.calibration.request import Request
 from isrr.certificate import Start
 from isrr.data.queries import Queries
@@ -27,6 +29,8 @@ from isrr.scores.standardize import scale_of
 N_TEMPERATURES = 32
 HOTTEST = 100.0  # in deviations within a query: draws are next to even, however far lists lie apart
 EXPLORING_ANCHOR = 0.8
+MILDER = 0.8  # share of the exposure that the fairest temperature moves, which the one in use moves
+N_HALVINGS = 10  # of the range of temperatures, in logarithms
 EXPLORED = 0.4  # share of exposure that draws of an exploring ranker move
 SAMPLE = 5_000  # queries that the temperature is chosen on
 SHOWN = 1e-3  # chance of being shown from which an item counts as shown
@@ -69,8 +73,19 @@ def start(
     grid = [replace(base, temperature=temperature) for temperature in temperatures]
     _, disparity = objectives((promised,), judged=False)
     normalized = replace(disparity.metric, name="normalized_disparity", normalized=True).at(disparity.k)  # type: ignore[type-var]
-    ranker = grid[int(np.argmin(evaluate(sample, grid, [normalized]).mean(normalized)))]
-    return _made(promised, scored, sample, ranker)
+    best = grid[int(np.argmin(evaluate(sample, grid, [normalized]).mean(normalized)))]
+    return _made(promised, scored, sample, milder(best, sample))
+
+
+def milder(best: GPLRanker, queries: Queries) -> GPLRanker:
+    """The same ranker at the coldest temperature that moves four fifths of the exposure that it moves."""
+    least = MILDER * _moved(queries, best)[0]
+    cold, hot = np.log(COLDEST), np.log(best.temperature)
+    for _ in range(N_HALVINGS):
+        middle = (cold + hot) / 2
+        moves_enough = _moved(queries, replace(best, temperature=float(np.exp(middle))))[0] >= least
+        cold, hot = (cold, middle) if moves_enough else (middle, hot)
+    return replace(best, temperature=float(np.exp(hot)))
 
 
 def _why_not(promise: Promise) -> str:
@@ -114,7 +129,8 @@ def _made(promised: Promise, scored: Queries, sample: Queries, ranker: GPLRanker
         n_single=int((scored.n_items == 1).sum()),
         **quantiles(sample, ranker),
     )
-    return Start((promised,), 1.0, ranker, promised.measure.title, (), (), provenance, *_moved(sample, ranker))
+    quality = measured_quality(sample, ranker, (promised,))
+    return Start((promised,), 1.0, ranker, promised.measure.title, (), (), provenance, *_moved(sample, ranker), quality)
 
 
 def _moved(queries: Queries, ranker: GPLRanker) -> tuple[float, float, float]:

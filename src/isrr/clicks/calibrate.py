@@ -16,6 +16,7 @@ import numpy as np
 from isrr.calibration.certify import KeptSample
 from isrr.calibration.outcome import CountLook, Findings, quantiles
 from isrr.calibration.path import COLDEST, HOTTEST, SearchPath
+from isrr.calibration.quality import quality_shares, quality_values, summed_quality
 from isrr.calibration.request import Request
 from isrr.calibration.table import Sums, Table
 from isrr.certificate import Abstention, Certificate, Outcome, load
@@ -24,14 +25,14 @@ from isrr.clicks.impressions import MOST_CLICKS, Impressions, Rules, Unit, impre
 from isrr.clicks.shown import check_estimates, check_shown
 from isrr.clicks.table import read_clicks
 from isrr.counting import counted
-from isrr.data.queries import FloatArray
+from isrr.data.queries import FloatArray, IntArray
 from isrr.errors import DataError, PromiseError
 from isrr.exact import exact_sums
-from isrr.findings import ClickLog, Provenance
+from isrr.findings import ClickLog, Provenance, Quality
 from isrr.metrics.evaluate import evaluate
 from isrr.metrics.metric import metric as named_metric
 from isrr.parallel import Progress
-from isrr.promises.promise import Promise, promises
+from isrr.promises.promise import Promise, promises, relevance_measure, values_alone
 from isrr.ranker.gpl import GPLRanker
 
 N_TEMPERATURES = 60
@@ -148,11 +149,22 @@ def certified(
     measured = estimated(found, path.rankers, progress)
     check_estimates(found, measured, promise.k * bound)
     sample = click_sample(measured, promise, path, found.anchor)
-    findings = Findings.of(request, path, _table(found, measured, path), [sample], found.unit)
+    frequent, times = _frequent(found)
+    lists = found.lists[frequent]
+    alone = values_alone(request.promises)
+    remaining = quality_shares(lists, path.rankers, request.promises, times) if alone else None
+    findings = Findings.of(request, path, _table(found, measured, path), [sample], found.unit, remaining)
     search = ("clicks", found.unit, *found.rules[2:], request.attempts)
     asked = findings.look(found.digest, found.clicks_digest, search)
     look, spent = (1, None) if count_look is None else count_look(asked)
-    outcome = findings.outcome(_provenance(findings, found, measured, in_order, look, spent), promise.measure)
+    kept = relevance_measure(request.promises, judged=False)
+
+    def quality(ranker: GPLRanker) -> Quality:
+        sums = _weighed(quality_values(lists, ranker, kept), times)
+        return summed_quality(kept, replace(sums, sums=sums.sums[1:]))
+
+    provenance = _provenance(findings, found, measured, in_order, look, spent)
+    outcome = findings.outcome(provenance, promise.measure, quality)
     if found.n_clicks or not isinstance(outcome, Abstention):
         return outcome
     left_out = ", ".join(f"{n:,} {why}" for why, n in found.counts.items())
@@ -191,14 +203,20 @@ def click_sample(measured: Estimated, promise: Promise, path: SearchPath, anchor
 def _table(found: Impressions, measured: Estimated, path: SearchPath) -> Table:
     """What is reported: clicks per unit, and disparity by the gains that clicks suggest."""
     values = np.concatenate((measured.reference[:, None], measured.values), axis=1)
-    times = np.bincount(found.list_of, minlength=len(found.lists)).astype(np.float64)
-    frequent = np.sort(np.argsort(-times, kind="stable")[:LISTS_WEIGHED])
+    frequent, times = _frequent(found)
     lists = replace(found.lists, relevance=gains(found))[frequent]
     disparity = named_metric("disparity", gain="linear").at(found.rules.k)
     grid = [GPLRanker.deterministic(found.rules.k), *path.rankers]
     unfair = evaluate(lists, grid, [disparity])[disparity]
-    sums = Sums.of(values, measured.reference), _weighed(unfair, times[frequent])
+    sums = Sums.of(values, measured.reference), _weighed(unfair, times)
     return Table(len(values) * measured.block, 0, np.empty(0, np.uint64), None, (), {}, *sums)
+
+
+def _frequent(found: Impressions) -> tuple[IntArray, FloatArray]:
+    """Which lists were shown most often, and how often each of them was."""
+    times = np.bincount(found.list_of, minlength=len(found.lists)).astype(np.float64)
+    frequent = np.sort(np.argsort(-times, kind="stable")[:LISTS_WEIGHED])
+    return frequent, times[frequent]
 
 
 def _weighed(values: FloatArray, times: FloatArray) -> Sums:

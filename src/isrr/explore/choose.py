@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from isrr.calibration.quality import measured_quality
 from isrr.certificate import Abstention, Certificate
 from isrr.errors import PromiseError
 from isrr.explore.band import LEAST_TO_SHAPE
@@ -55,4 +56,5 @@ def choose(found: Retraced, promise: str | Promise) -> Certificate:
         utility=point.utility,
         disparity=point.disparity,
         fairness_gain=point.fairness_gain,
+        quality=measured_quality(found.sample, point.ranker, (chosen,), outcome.provenance.seed),
     )

@@ -12,6 +12,7 @@ import numpy as np
 
 from isrr.calibration.certify import KeptSample, Rule, Sample, cost_of
 from isrr.calibration.needed import judged_in_all
+from isrr.calibration.quality import quality_shares
 from isrr.calibration.request import Request
 from isrr.calibration.table import Values
 from isrr.certificate import Abstention, Certificate
@@ -19,6 +20,7 @@ from isrr.data.queries import FloatArray
 from isrr.explore.band import LEAST_TO_SHAPE, declared_stops, expected_half_width, simultaneous
 from isrr.explore.retrace import Retraced
 from isrr.metrics.evaluate import evaluate
+from isrr.promises.promise import values_alone
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk.lattice import BoolArray, IntArray
 
@@ -149,7 +151,9 @@ def rule_of(found: Retraced) -> Rule:
     utility, disparity = (
         np.array([getattr(p, name).value for p in outcome.curve]) for name in ("utility", "disparity")
     )
-    cost = cost_of(outcome.promises, utility, disparity)
+    rankers = found.path.rankers
+    remaining = quality_shares(found.sample, rankers, outcome.promises) if values_alone(outcome.promises) else None
+    cost = cost_of(outcome.promises, utility, disparity, remaining)
     return Rule.of(found.path, outcome.promises, cost, outcome.provenance.selection)
 
 

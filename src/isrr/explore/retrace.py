@@ -6,6 +6,7 @@ import numpy as np
 
 from isrr.calibration.certify import Sample, samples, sums_suffice
 from isrr.calibration.path import SearchPath
+from isrr.calibration.quality import SAMPLE
 from isrr.calibration.table import Table, canonical_order
 from isrr.calibration.tasks import ALL, Fill, FindRepeats, FindShared
 from isrr.certificate import Abstention, Certificate
@@ -39,6 +40,12 @@ class Retraced:
     def path(self) -> SearchPath:
         """The path that was tested."""
         return path_of(self.outcome)
+
+    @property
+    def sample(self) -> Queries:
+        """The queries that quality is measured on."""
+        order = canonical_order(self.tested.keys, self.outcome.provenance.hash_key)
+        return self.tested[order[:SAMPLE]]
 
     def of(self, promise: Promise) -> list[Sample]:
         """One promise on the tested queries, one entry per segment."""

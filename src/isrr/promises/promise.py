@@ -244,6 +244,12 @@ class Promise:
         return "hot" if self.metric.kind == "fairness" and not getattr(self.metric, "between_groups", False) else None
 
     @property
+    def protects_relevance(self) -> bool:
+        """Whether it sets a lower limit on relevance: by grades, by clicks, or by what stays in its place."""
+        about_relevance = "relevance" in self.metric.columns or self.metric.name in ("clicks", "kept")
+        return self.safe_end == "cold" and about_relevance
+
+    @property
     def range(self) -> tuple[float, float]:
         """Between which values the metric lies on every query."""
         return self.metric.bounds(self.k, self.bound or (0.0, 1.0))
@@ -480,15 +486,25 @@ def columns_of(several: Iterable[Promise]) -> tuple[str, ...]:
 def objectives(several: Sequence[Promise], *, judged: bool = True) -> tuple[Measure, Measure]:
     """The utility and the disparity that are reported, and weighed against each other, beside some promises.
 
-    Utility is what the first promise on utility is about, otherwise NDCG. Without judgments it is how much exposure
-    stays where the order by score puts it, and disparity takes all items as equally worthy.
+    Utility is what the first promise on utility is about, otherwise `relevance_measure`. Without judgments, disparity
+    takes all items as equally worthy.
     """
+    relevance = relevance_measure(several, judged=judged)
+    promised = next((p.measure for p in several if p.safe_end == "cold"), None)
+    disparity = named_metric("disparity", gain=relevance.metric.gain)
+    return promised or relevance, disparity.at(relevance.k, relevance.empty_query)
+
+
+def relevance_measure(several: Sequence[Promise], *, judged: bool) -> Measure:
+    """NDCG of the lists that some promises are about; without judgments, the exposure that stays in its place."""
     k, gain = max(promise.k for promise in several), several[0].metric.gain if judged else "equal"
     policies: list[EmptyQuery] = [p.empty_query for p in several if "relevance" in p.metric.columns]
-    policy = policies[0] if policies else "skip"
-    promised = next((p.measure for p in several if p.safe_end == "cold"), None)
-    utility = promised or named_metric("ndcg" if judged else "kept", gain=gain).at(k, policy)
-    return utility, named_metric("disparity", gain=gain).at(k, policy)
+    return named_metric("ndcg" if judged else "kept", gain=gain).at(k, policies[0] if policies else "skip")
+
+
+def values_alone(several: Sequence[Promise]) -> bool:
+    """Whether some promise protects a value, such as a margin, and none protects relevance."""
+    return any(p.safe_end == "cold" for p in several) and not any(p.protects_relevance for p in several)
 
 
 def refuse_worst(several: Iterable[Promise], policy: str) -> None:

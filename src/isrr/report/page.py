@@ -16,7 +16,7 @@ from isrr.certificate import Abstention, Certificate, Start
 from isrr.counting import counted, percent
 from isrr.explore.explorer import Explorer
 from isrr.explore.portrait import Portrait, Share
-from isrr.findings import Estimate, Test
+from isrr.findings import Estimate, Quality, Test
 from isrr.report import words
 
 LONGEST_NAME = 160  # characters of an id or a group that are carried
@@ -71,6 +71,8 @@ def start_page(outcome: Start, places: tuple[Share, ...], groups: tuple[Share, .
         ("Promise", str(promise)),
         ("Exposure that moves", words.unbroken(percent(outcome.moved))),
         ("Items with a chance to be shown", f"{percent(outcome.shown_before)} → {percent(outcome.shown)}"),
+        ("Lists that change", words.interval(outcome.quality.changed)),
+        *_quality(outcome.quality),
     ]
     facts = [
         ("Outcome", f"start {outcome.id}"),
@@ -83,7 +85,8 @@ def start_page(outcome: Start, places: tuple[Share, ...], groups: tuple[Share, .
         "start.html",
         {
             "title": f"isrr: start {outcome.id}",
-            "first": f"Every query keeps at least {share} of the {promise.measure.title} it has in the order by score.",
+            "first": f"Every query keeps at least {share} of the {promise.measure.title} it has in the order by score, "
+            "on average over its lists.",
             "second": "This holds by construction: no label was needed, and nothing is assumed.",
         },
         {
@@ -178,11 +181,20 @@ def _figures(outcome: Certificate | Abstention) -> list[tuple[str, str]]:
         return [
             *tiles,
             (outcome.utility_name, f"{before:.4f} → {after:.4f}"),
+            *_quality(outcome.quality),
             *((_proven(test), test.promise.limit(test.level)) for test in outcome.tests if test.level is not None),
             ("Disparity removed", words.interval(outcome.fairness_gain)),
         ]
     needed = "no number is enough" if outcome.queries_needed is None else f"about {outcome.queries_needed:,}"
     return [*tiles, ("Tested on", counted(outcome.provenance.n_queries, "query")), ("Queries needed", needed)]
+
+
+def _quality(quality: Quality) -> list[tuple[str, str]]:
+    """What becomes of the lists, on average and one by one."""
+    return [
+        (f"{quality.measure} that remains", words.interval(quality.remaining)),
+        (f"Lists that lose more than half of their {quality.measure}", words.interval(quality.halved)),
+    ]
 
 
 def _proven(test: Test) -> str:
