@@ -120,6 +120,9 @@ def answered(outcome: Any, fresh: Queries | None = None, pilot: Queries | None =
     if document["kind"] == "certificate":
         names = ("utility", "disparity", "fairness_gain", "deterministic_utility", "deterministic_disparity")
         document |= {name: getattr(outcome, name).value for name in names}
+    if document["kind"] != "abstention":
+        names = ("before", "after", "remaining", "halved", "changed")
+        document["quality"] = [getattr(outcome.quality, name).value for name in names]
     document["lists"] = lists_of(outcome.ranker)
     if fresh is not None:
         document["check"] = checked(outcome, fresh)
