@@ -150,6 +150,8 @@ def test_a_certificate_speaks_of_clicks_and_of_what_was_assumed(queries, logger)
     assert "depends on the query, the item and its place" in text
     assert "rollout" in text
     assert "anchor 0.7" in text
+    assert "of kept@3 remains" in text
+    assert "lose more than half of their kept@3" in text
     assert "NDCG" not in text
     assert "judged" not in text
 

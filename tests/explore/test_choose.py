@@ -5,6 +5,7 @@ import pytest
 
 import isrr
 from isrr import PromiseError, Queries, calibrate
+from isrr.calibration.quality import measured_quality
 from isrr.explore.choose import choose
 from isrr.explore.explorer import explore
 from isrr.explore.retrace import retrace
@@ -39,6 +40,7 @@ def test_what_is_chosen_is_what_the_band_of_the_page_certifies(found, tmp_path):
         assert chosen.tests[0].level == pytest.approx(reading.band[best])
         assert chosen.tests[0].level >= chosen.promises[0].target == share
         assert chosen.provenance.selection == "band"
+        assert chosen.quality == measured_quality(found.sample, chosen.ranker, chosen.promises)
         chosen.save(tmp_path / "chosen.json")
         assert isrr.load(tmp_path / "chosen.json") == chosen
         gains.append(chosen.fairness_gain.value)

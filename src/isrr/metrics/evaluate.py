@@ -413,7 +413,7 @@ def compile_kernels() -> None:
 
 
 def compile_parts() -> None:
-    """Compile all that `evaluate_exactly` calls but the exposure, for arrays like those that it hands on."""
+    """Compile what `evaluate_exactly` calls but the exposure, for arrays like those it passes, and drawing lists."""
     queries, k = _smallest(), GPLRanker().k
     work = _Work.of(queries, measures(["dcg", "disparity"], k), k)
     longest, inside = room(queries.offsets, 0, 1, *work.places.shape)
@@ -423,6 +423,7 @@ def compile_parts() -> None:
     count_eligible(eligibility, 0.0, 0)
     _kernels.gather(measured, 0, 0, order, *of_query[:-1])
     find_leading(order, order, where, leading)
+    GPLRanker().sample(queries)
 
 
 def _smallest() -> Queries:
