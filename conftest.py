@@ -9,5 +9,5 @@ _NEEDED = {
     "xgboost": ("xgboost.py",),
 }
 collect_ignore_glob = [
-    f"src/isrr/scores/{name}" for library, names in _NEEDED.items() if not find_spec(library) for name in names
+    f"src/isrr_paper/scorers/{name}" for library, names in _NEEDED.items() if not find_spec(library) for name in names
 ]

@@ -25,7 +25,7 @@ from isrr.clicks.estimate import estimated
 from isrr.clicks.simulate import Users, simulate
 from isrr.data.queries import Queries
 from isrr.metrics.disparity import disparity
-from isrr.scores.standardize import mean_and_deviation, scale_of
+from isrr.ranker.scale import mean_and_deviation, scale_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 SIZES = (3_000, 10_000, 30_000, 100_000, 1_000_000)

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from isrr.data.letor import read_letor
 from isrr.data.queries import Queries
-from isrr.scores.net import NetScorer
-from isrr.scores.scorer import mean_ndcg
+from isrr_paper.features import Featured
+from isrr_paper.letor import read_letor
+from isrr_paper.scorers.net import NetScorer
+from isrr_paper.scorers.scorer import mean_ndcg
 
 Parts = tuple[Queries, Queries, Queries]  # train, validation, test
 
@@ -21,7 +22,7 @@ def folds(data: Path) -> dict[str, list[Parts]]:
     parts = [read_letor(data / "mq2007" / f"S{part}.txt") for part in range(1, 6)]
     rotated = [parts[first:] + parts[:first] for first in range(5)]
     nfcorpus = tuple(read_letor(data / "nfcorpus" / f"{part}.txt.gz") for part in ("train", "vali", "test"))
-    return {"MQ2007": [(Queries.concatenate(r[:3]), r[3], r[4]) for r in rotated], "NFCorpus": [nfcorpus]}
+    return {"MQ2007": [(Featured.concatenate(r[:3]), r[3], r[4]) for r in rotated], "NFCorpus": [nfcorpus]}
 
 
 def row(name: str, parts: list[Parts], n_draws: int, seeds: int, epochs: int) -> str:

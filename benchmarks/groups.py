@@ -17,12 +17,12 @@ import numpy as np
 
 from benchmarks.power import DATA, POOLS
 from isrr import Abstention, GPLRanker, Queries, calibrate, check, evaluate
-from isrr.experiments.pools import data_sets
-from isrr.experiments.repetition import SEED
 from isrr.parallel import use_threads
 from isrr.promises.promise import promises
+from isrr.ranker.scale import mean_and_deviation
 from isrr.report.tables import markdown
-from isrr.scores.standardize import mean_and_deviation
+from isrr_paper.experiments.pools import data_sets
+from isrr_paper.experiments.repetition import SEED
 
 K, N_JUDGED = 10, 300
 PROMISES = promises([f"exposure(new)@{K} >= 20%", f"ndcg@{K} >= 95% of deterministic"])

@@ -16,7 +16,7 @@ def rows() -> list[dict[str, Any]]:
     """Milliseconds of one gradient over 256 MSLR-shaped queries, about 120 items each, all on one thread."""
     import torch
 
-    from isrr.scores.losses import GRADIENTS
+    from isrr_paper.scorers.losses import GRADIENTS
 
     rng = np.random.default_rng(20230)
     lengths = np.clip(rng.lognormal(np.log(105), 0.55, N_QUERIES).astype(int), 5, 900)

@@ -8,14 +8,14 @@ from time import perf_counter
 
 import numpy as np
 
-from isrr.data.queries import Queries
-from isrr.scores.net import NetScorer
+from isrr_paper.features import Featured
+from isrr_paper.scorers.net import NetScorer
 
 LOSSES = ("lambdaloss", "plrank", "policy-gradient", "stochasticrank")
 N_FEATURES = 136
 
 
-def mslr_shaped(n_queries: int, seed: int) -> Queries:
+def mslr_shaped(n_queries: int, seed: int) -> Featured:
     """Queries of about 120 items, 1 to 1,251, with 136 features of which some tell of relevance, grades 0 to 4."""
     rng = np.random.default_rng(seed)
     lengths = np.clip(rng.lognormal(np.log(104), 0.53, n_queries), 1, 1251).astype(np.int64)
@@ -25,7 +25,7 @@ def mslr_shaped(n_queries: int, seed: int) -> Queries:
     quality += features[:, 12] * features[:, 13] / 2 + rng.normal(size=n_rows)
     cuts = np.quantile(quality, [0.52, 0.84, 0.97, 0.99])
     relevance = np.searchsorted(cuts, quality).astype(np.float64)
-    return Queries.from_arrays(features=features, relevance=relevance, group=lengths)
+    return Featured.from_arrays(features=features, relevance=relevance, group=lengths)
 
 
 def main() -> None:

@@ -10,12 +10,12 @@ import argparse
 from dataclasses import replace
 
 import numpy as np
+from isrr.experiments.pools import data_sets
+from isrr.experiments.repetition import SEED
 
 from benchmarks.power import DATA, POOLS
 from isrr import GPLRanker, Queries, calibrate, evaluate, start
 from isrr.calibration.quality import quality_values
-from isrr.experiments.pools import data_sets
-from isrr.experiments.repetition import SEED
 from isrr.metrics.metric import metric
 from isrr.report.tables import markdown
 

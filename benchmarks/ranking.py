@@ -14,7 +14,7 @@ from isrr import GPLRanker, Queries, evaluate
 from isrr.gains import discount, gain_of
 from isrr.noise import stream, uniform
 from isrr.parallel import use_threads
-from isrr.ranker.thresholds import uniform_grid
+from isrr_paper.paths import uniform_grid
 
 K, N_THRESHOLDS, N_DRAWS = 5, 21, 100
 

@@ -91,8 +91,8 @@ def made_ranker(folder: Path) -> Path:
     from isrr.data.synthetic import generate
 
     made = generate("small")
-    weights, *_ = np.linalg.lstsq(made.train.features, made.train.relevance, rcond=None)
-    judged, validation = (part.with_scores(part.features @ weights) for part in (made.test, made.validation))
+    weights, *_ = np.linalg.lstsq(made.train.features, made.train.queries.relevance, rcond=None)
+    judged, validation = (part.queries.with_scores(part.features @ weights) for part in (made.test, made.validation))
     calibrate(judged, "ndcg@5 >= 95% of deterministic", validation=validation).save(folder / "ranker.json")
     return folder / "ranker.json"
 

@@ -13,8 +13,8 @@ import numpy as np
 from benchmarks.power import DATA, POOLS
 from isrr import GPLRanker, Queries, calibrate, evaluate
 from isrr.calibration import path as fixed
-from isrr.experiments.pools import data_sets
 from isrr.metrics.disparity import fairness_gain
+from isrr_paper.experiments.pools import data_sets
 
 CHOSEN = (("mq2007", "lightgbm"), ("mq2007", "catboost-yetirank"), ("nfcorpus", "lightgbm"))
 SIZES = (150, 300, 600, 1_000)

@@ -20,11 +20,11 @@ made = generate("small", n_queries=1_000)  # queries with 20 features and grades
 
 # LightGBM's `group` is the size of each list, not an id; a Queries object knows it as n_items.
 model = lightgbm.LGBMRanker(n_estimators=60, num_leaves=15, n_jobs=1, verbose=-1, random_state=0)
-model.fit(made.train.features, made.train.relevance, group=made.train.n_items)
+model.fit(made.train.features, made.train.queries.relevance, group=made.train.queries.n_items)
 
 # Judged queries that the model has not seen. Scores of training queries would be too good to be true.
-judged = made.test.with_scores(model.predict(made.test.features))
-validation = made.validation.with_scores(model.predict(made.validation.features))
+judged = made.test.queries.with_scores(model.predict(made.test.features))
+validation = made.validation.queries.with_scores(model.predict(made.validation.features))
 print(judged)
 
 outcome = isrr.calibrate(judged, "ndcg@5 >= 90% of deterministic", validation=validation)

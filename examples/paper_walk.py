@@ -11,12 +11,13 @@ import numpy as np
 import isrr
 from isrr.data.synthetic import generate
 from isrr.metrics.disparity import fairness_gain
-from isrr.ranker.thresholds import uniform_grid
-from isrr.scores.standardize import overall_mean_and_deviation
+from isrr.ranker.scale import overall_mean_and_deviation
+from isrr_paper.evidence import POINTWISE
+from isrr_paper.paths import paper_path, uniform_grid
 
 made = generate("small", n_queries=1_200)
-weights, *_ = np.linalg.lstsq(made.train.features, made.train.relevance, rcond=None)
-validation, judged = (part.with_scores(part.features @ weights) for part in (made.validation, made.test))
+weights, *_ = np.linalg.lstsq(made.train.features, made.train.queries.relevance, rcond=None)
+validation, judged = (part.queries.with_scores(part.features @ weights) for part in (made.validation, made.test))
 mean, deviation = overall_mean_and_deviation(validation)
 
 
@@ -48,7 +49,7 @@ for c in range(1, len(grid), 2):
 # %%
 target = f"ndcg@5 >= {0.9 * isrr.evaluate(validation, grid[:1]).mean('ndcg')[0]:.3f}"
 print("\nthe paper's procedure:")
-print(isrr.calibrate(judged, target, path="paper", evidence="hoeffding_bentkus", selection="pointwise"))
+print(isrr.calibrate(judged, target, path=paper_path(judged, 5), evidence="hoeffding_bentkus", selection=POINTWISE))
 
 # %% [markdown]
 # ## The same promise, by betting along a path that validation queries fixed; then made relative

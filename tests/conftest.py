@@ -13,6 +13,7 @@ import isrr
 from isrr import Queries
 from isrr.parallel import available_cores
 
+REAL_DATA = Path(__file__).parents[2] / "shared" / "data"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 SWITCHES = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -74,6 +75,14 @@ drop_stale_kernels()
 def ctrl_c_interrupts():
     """A job started in the background ignores Ctrl-C, and so would everything started here; Spark puts in a handler."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def real_data():
+    """Real files, where they are: ../shared/data beside the checkout."""
+    if not REAL_DATA.is_dir():
+        pytest.skip(f"the real data sets are not at {REAL_DATA}")
+    return REAL_DATA
 
 
 @pytest.fixture(scope="session")

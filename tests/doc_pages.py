@@ -20,9 +20,11 @@ from pathlib import Path
 from unittest.mock import patch
 
 from isrr.cli.main import main
+from isrr_paper.cli import main as paper
 from serving import Server
 
 LANGUAGES = {"console", "json", "python", "text"}
+OURS = {"isrr": main, "isrr-paper": paper}
 NOT_OURS = {"cd", "git", "kill", "make", "pip", "pre-commit", "python", "python3", "source"}  # other people's commands
 REFUSED, ABSTAINED, ALARM = 2, 3, 4
 _FENCE = re.compile(
@@ -84,12 +86,12 @@ class _Session:
             words = shlex.split(command, comments=True)
             if words[0] in NOT_OURS:
                 continue
-            assert words[0] in ("isrr", "curl"), f"{where}: {words[0]} is no command of ours"
+            assert words[0] in (*OURS, "curl"), f"{where}: {words[0]} is no command of ours"
             if words[:2] == ["isrr", "serve"]:
                 self._serve(words[2:])
                 continue
             words = [self._reachable(word) for word in words]
-            code, out = _isrr(words) if words[0] == "isrr" else _other(words)
+            code, out = _in_process(words) if words[0] in OURS else _other(words)
             good = (0, REFUSED, ABSTAINED, ALARM) if printed else (0,)  # what is refused is shown to be
             assert code in good, f"{where}: {command}\n{out}"
             assert matches(printed, out), f"{where}: {command} prints\n{out}"
@@ -108,12 +110,12 @@ class _Session:
         return text if self.server is None else text.replace("localhost:8080", f"127.0.0.1:{self.server.port}")
 
 
-def _isrr(words: list[str]) -> tuple[int, str]:
+def _in_process(words: list[str]) -> tuple[int, str]:
     """The command line in this process: exit code, and what is printed."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), patch.object(sys, "argv", words):
         try:
-            main()
+            OURS[words[0]]()
         except SystemExit as end:
             return int(end.code or 0), out.getvalue()
     return 0, out.getvalue()

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from command_line import run
 
 TABLES = ("parquet", "zstd.parquet", "arrow", "lists.arrow", "graded.arrow", "zstd.arrow")
-KINDS = (*TABLES, "csv", "csv.gz", "jsonl", "letor")
+KINDS = (*TABLES, "csv", "csv.gz", "jsonl")
 SECONDS = 20  # for one file; they take milliseconds
 GROWTH = 400  # MB, over all files of one process
 ROOM = 6 << 30  # bytes of address space beyond what reading starts with
@@ -44,9 +44,6 @@ def whole_file(kind: str) -> bytes:
     fixed = pa.FixedSizeListArray.from_arrays(pa.array(matrix.ravel()), 3)
     lists = pa.array(matrix.tolist(), pa.list_(pa.float32()))
     plain = pa.table(columns)
-    if kind == "letor":
-        lines = (f"{i % 3} qid:{i // 5} 1:{a} 2:{b} 3:{c} # {i}\n" for i, (a, b, c) in enumerate(matrix.tolist()))
-        return "".join(lines).encode()
     if kind == "jsonl":
         rows = plain.append_column("features", lists).to_pylist()
         return "".join(json.dumps(row) + "\n" for row in rows).encode()

@@ -27,7 +27,7 @@ WITH_EXAMPLES = [page for page in PAGES if any(block.language in ("console", "py
 OPEN_BANDIT = ROOT / "examples" / "open_bandit.py"
 EXAMPLES = sorted({*(ROOT / "examples").glob("*.py")} - {OPEN_BANDIT})
 REFERENCE = {
-    "data", "gains", "scores", "ranker", "metrics", "risk", "promises", "certificate", "calibration", "clicks",
+    "data", "gains", "ranker", "metrics", "risk", "promises", "certificate", "calibration", "clicks",
     "monitor", "report",
 }  # fmt: skip
 
@@ -63,9 +63,9 @@ def library(tmp_path_factory):
     write_queries(replace(new, relevance=None), folder / "scored.parquet")
     made = generate("small", n_queries=400)
     for name, part in (("train.txt", made.train), ("vali.txt", made.validation), ("judged.txt", made.test)):
-        (folder / name).write_text(letor(part))
-    named_features(made.train, folder / "features.parquet")
-    named_features(made.test, folder / "new-features.parquet")
+        (folder / name).write_text(letor(*part))
+    named_features(*made.train, folder / "features.parquet")
+    named_features(*made.test, folder / "new-features.parquet")
     outcome = isrr.calibrate(judged, "ndcg@5 >= 95% of deterministic")
     outcome.save(folder / "ranker.json")
     prepare(folder / "served")
@@ -76,15 +76,15 @@ def library(tmp_path_factory):
     return folder
 
 
-def named_features(queries, file):
+def named_features(queries, features, file):
     """A table with a column for each feature, f1, f2, …"""
     columns = {"query_id": np.repeat(queries.query_ids, queries.n_items), "relevance": queries.relevance}
-    columns |= {f"f{i}": column for i, column in enumerate(queries.features.T, 1)}
+    columns |= {f"f{i}": column for i, column in enumerate(features.T, 1)}
     pq.write_table(pa.table(columns), file)
 
 
-def letor(queries):
-    rows = zip(np.repeat(queries.query_ids, queries.n_items), queries.relevance, queries.features, strict=True)
+def letor(queries, features):
+    rows = zip(np.repeat(queries.query_ids, queries.n_items), queries.relevance, features, strict=True)
     return "".join(
         f"{grade:.0f} qid:{query} " + " ".join(f"{i}:{x:.4f}" for i, x in enumerate(row, 1)) + "\n"
         for query, grade, row in rows

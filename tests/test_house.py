@@ -9,10 +9,11 @@ import isrr
 
 ROOT = Path(__file__).parents[1]
 SOURCE = Path(isrr.__file__).parent
+PAPER = SOURCE.with_name("isrr_paper")
 LAYERS = [
     "errors", "counting", "files", "compiled", "lanes", "parallel", "noise", "_exact_kernels", "exact",
-    "data", "gains", "scores", "ranker", "metrics", "risk", "promises", "findings", "notebook", "certificate", "status",
-    "engines", "calibration", "clicks", "explore", "monitor", "report", "serve", "pyterrier", "experiments", "cli",
+    "data", "gains", "ranker", "metrics", "risk", "promises", "findings", "notebook", "certificate", "status",
+    "engines", "calibration", "clicks", "explore", "monitor", "report", "serve", "pyterrier", "cli",
 ]  # fmt: skip
 HEAVY = [
     "pandas", "polars", "torch", "lightgbm", "catboost", "xgboost", "starlette", "pyspark", "matplotlib",
@@ -20,15 +21,20 @@ HEAVY = [
 ]  # fmt: skip
 
 
+def imported_names(file):
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
 def imports_between_layers():
     for file in SOURCE.rglob("*.py"):
         here = file.relative_to(SOURCE).parts[0].removesuffix(".py")
-        for node in ast.walk(ast.parse(file.read_text())):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            for name in names:
-                if name.startswith("isrr.") and here not in ("__init__", "__main__"):
-                    yield here, name.split(".")[1], file.relative_to(SOURCE)
+        for name in imported_names(file):
+            if name.startswith("isrr.") and here not in ("__init__", "__main__"):
+                yield here, name.split(".")[1], file.relative_to(SOURCE)
 
 
 def test_imports_only_reach_upstream():
@@ -36,8 +42,13 @@ def test_imports_only_reach_upstream():
         assert LAYERS.index(there) <= LAYERS.index(here), f"{file}: {here} imports {there}"
 
 
-def test_imports_are_absolute():
+def test_the_product_does_not_import_what_only_the_paper_needs():
     for file in SOURCE.rglob("*.py"):
+        assert not [name for name in imported_names(file) if name.split(".")[0] == "isrr_paper"], file
+
+
+def test_imports_are_absolute():
+    for file in (*SOURCE.rglob("*.py"), *PAPER.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             assert not (isinstance(node, ast.ImportFrom) and node.level), f"{file}: a relative import"
 
@@ -68,12 +79,12 @@ def public_names(body, where, members, inherited=frozenset()):
 
 
 def test_every_module_and_public_name_is_described():
-    trees = {file: ast.parse(file.read_text()) for file in SOURCE.rglob("*.py")}
+    trees = {file: ast.parse(file.read_text()) for file in (*SOURCE.rglob("*.py"), *PAPER.rglob("*.py"))}
     members = {}  # of each class, or of all that share its name
     for node in (node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
         members.setdefault(node.name, set()).update(getattr(member, "name", "") for member in node.body)
     for file, tree in trees.items():
-        where = file.relative_to(SOURCE)
+        where = file.relative_to(SOURCE.parent)
         assert ast.get_docstring(tree) or not tree.body, where
         if not file.name.endswith("_kernels.py"):  # there, comments give the shape of each argument
             for name, described in public_names(tree.body, where, members):

@@ -81,13 +81,14 @@ def test_the_wheel_from_the_source_archive_passes_the_demo_with_its_requirements
     isrr = empty / "bin" / "isrr"
     assert run(isrr, "--version", env=alone).startswith("isrr 0.")
     assert "pip install 'isrr[serve]'" in run(isrr, "doctor", env=alone)
-    said = run(isrr, "demo", cwd=tmp_path, env=alone)
-    assert "Certificate " in said
-    assert "by least squares instead: lightgbm is not installed: pip install 'isrr[lightgbm]'" in said
-    assert "no picture is drawn: matplotlib is not installed" in said
-    assert {file.name for file in (tmp_path / "isrr-demo").iterdir()} == {
-        "judged.parquet", "validation.parquet", "ranker.json", "report.html",
-    }  # fmt: skip
+    train = [empty / "bin" / "isrr-paper", "train", "a.csv", "-o", "model"]
+    for command, extra in (([isrr, "demo"], "demo"), (train, "paper")):
+        done = subprocess.run(command, cwd=tmp_path, env=alone, capture_output=True, text=True)
+        assert done.stderr == f"isrr: lightgbm is not installed: pip install 'isrr[{extra}]'\n"
+    rows = "".join(f"{row // 5},{row * 37 % 11},{row % 3}\n" for row in range(500))
+    (tmp_path / "judged.csv").write_text("query_id,score,relevance\n" + rows)
+    promise = "ndcg@5 >= 10% of deterministic"
+    assert "Certificate " in run(isrr, "calibrate", "judged.csv", "-p", promise, cwd=tmp_path, env=alone)
     probe = "import isrr, pathlib; print(pathlib.Path(isrr.__file__).is_relative_to(__import__('sys').prefix))"
     assert run(python, "-c", probe, cwd=tmp_path, env=alone) == "True\n"
     assert run(python, "-c", EVALUATED, cwd=tmp_path, env=alone) == run(sys.executable, "-c", EVALUATED)

@@ -23,16 +23,14 @@ if TYPE_CHECKING:
         MergeError,
         MissingExtraError,
         PromiseError,
-        ScorerError,
     )
     from isrr.metrics.evaluate import Evaluation, evaluate
     from isrr.metrics.metric import Metric, metric
     from isrr.monitor import Monitor
     from isrr.promises.promise import Promise
     from isrr.ranker.gpl import GPLRanker
+    from isrr.ranker.scale import ScoreMap
     from isrr.report.made import report
-    from isrr.scores.scorer import load_scorer
-    from isrr.scores.standardize import ScoreMap
 
 _HOME = {
     "Abstention": "isrr.certificate",
@@ -51,15 +49,13 @@ _HOME = {
     "Plan": "isrr.calibration.plan",
     "Promise": "isrr.promises.promise",
     "Queries": "isrr.data.queries",
-    "ScoreMap": "isrr.scores.standardize",
-    "ScorerError": "isrr.errors",
+    "ScoreMap": "isrr.ranker.scale",
     "Start": "isrr.certificate",
     "calibrate": "isrr.calibration.calibrate",
     "calibrate_clicks": "isrr.clicks.calibrate",
     "check": "isrr.calibration.check",
     "evaluate": "isrr.metrics.evaluate",
     "load": "isrr.certificate",
-    "load_scorer": "isrr.scores.scorer",
     "metric": "isrr.metrics.metric",
     "plan": "isrr.calibration.plan",
     "read_queries": "isrr.data.frames",
@@ -86,14 +82,12 @@ __all__ = [
     "PromiseError",
     "Queries",
     "ScoreMap",
-    "ScorerError",
     "Start",
     "calibrate",
     "calibrate_clicks",
     "check",
     "evaluate",
     "load",
-    "load_scorer",
     "metric",
     "plan",
     "read_queries",

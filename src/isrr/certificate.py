@@ -39,7 +39,7 @@ from isrr.metrics.metric import Metric
 from isrr.notebook import card, curve_frame, plot
 from isrr.promises.promise import Promise, check_probability, columns_of, values_alone
 from isrr.ranker.gpl import GPLRanker
-from isrr.scores.standardize import ScoreMap
+from isrr.ranker.scale import ScoreMap
 
 SCHEMA = 3
 MANY_TIES = 0.1  # share of the first places decided by ties from which a reader is warned
@@ -198,12 +198,7 @@ class Outcome(Record):
         p, found = self.provenance, []
         if said := mostly_single(p.share_single):
             found.append(said)
-        if p.selection == "pointwise":
-            found.append("pointwise selection carries no guarantee over the path, only for each single test")
-        if p.path_saw_the_tested:
-            found.append("a path fixed by the tested queries carries no guarantee; expected `validation=`")
-        if any(test.evidence == "normal_approximation" for test in self.tests):
-            found.append("the normal approximation is not valid for any given number of queries")
+        found += p.caveats
         if self._spent > (1 - self.confidence) * (1 + 1e-9):  # more than rounding
             found.append(
                 f"analysis {p.look} of the same data; jointly they hold with confidence at most "

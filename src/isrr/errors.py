@@ -5,7 +5,6 @@
     ├── PromiseError (ValueError)    a promise that cannot be read, kept or tested
     ├── CertificateError (ValueError)  a certificate file that is damaged, edited or of another version
     ├── MergeError (ValueError)        shards that do not belong together
-    ├── ScorerError (ValueError)       a saved scorer that is damaged, or does not fit the queries
     ├── EngineError (RuntimeError)     a cluster that could not do its part
     └── MissingExtraError (ImportError)  an optional dependency that is not installed
 
@@ -69,10 +68,6 @@ class CertificateError(IsrrError, ValueError):
 
 class MergeError(IsrrError, ValueError):
     """Shards that do not belong together."""
-
-
-class ScorerError(IsrrError, ValueError):
-    """A saved scorer that is damaged, of another version, or trained on other features."""
 
 
 class EngineError(IsrrError, RuntimeError):

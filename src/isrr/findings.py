@@ -11,9 +11,8 @@ from isrr.counting import counted, in_segment, percent
 from isrr.data.unjudged import checked_policy
 from isrr.promises.promise import Promise, columns_of
 from isrr.ranker.gpl import GPLRanker
-from isrr.scores.standardize import FAR
+from isrr.ranker.scale import FAR
 
-THE_TESTED = "the calibration queries' scores"  # as the basis of a path
 MOSTLY = 0.5
 JUDGES = {"people": "people", "model": "a model", "both": "people and a model"}  # who judged, and how it is printed
 ENOUGH_LEFT = 0.95  # share of NDCG@k that a ranker keeps, where one can be chosen that does
@@ -226,6 +225,7 @@ class Provenance(Record):
         requested_path: The path that was asked for.
         path, path_basis: Which path was searched and what it was fixed by.
         evidence, selection: What was asked for.
+        caveats: Why these give no guarantee, if so.
         method, n_draws: How values were found.
         seed: Random seed of the draws.
         data: Fingerprint of the judged queries (ids, scores, relevance).
@@ -258,6 +258,7 @@ class Provenance(Record):
     path_basis: str
     evidence: str
     selection: str
+    caveats: tuple[str, ...] = ()
     method: str
     n_draws: int = 0
     seed: int = 0
@@ -318,11 +319,6 @@ class Provenance(Record):
     def share_single(self) -> float:
         """Share of the judged queries that have a single item."""
         return self.n_single / self.n_judged
-
-    @property
-    def path_saw_the_tested(self) -> bool:
-        """Whether the path was fixed by the very queries it was tested on, which no confidence allows for."""
-        return self.path_basis == THE_TESTED
 
 
 def unit_needed(promises: Sequence[Promise]) -> str:

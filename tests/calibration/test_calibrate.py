@@ -7,11 +7,15 @@ import pytest
 
 import isrr
 from isrr import Certificate, DataError, GPLRanker, Metric, PromiseError, Queries, calibrate
-from isrr.calibration.certify import KeptSample, Rule, SummedSample, certify, samples, sums_suffice
+from isrr.calibration.certify import Rule, certify, samples, sums_suffice
 from isrr.calibration.path import SearchPath
 from isrr.calibration.table import merge
 from isrr.calibration.tasks import Fill
 from isrr.promises.promise import Promise, objectives
+from isrr.risk.evidence import NAMED
+from isrr.risk.select import NAMED as SELECTIONS
+from isrr_paper.evidence import BONFERRONI, POINTWISE
+from isrr_paper.paths import paper_path
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
 
@@ -36,7 +40,7 @@ def test_the_order_of_queries_rows_and_shards_changes_no_bit(judged):
         for name in ("utility", "disparity"):
             np.testing.assert_array_equal(getattr(parts, name).sums, getattr(whole, name).sums)
         pvalues = [
-            samples(t, [promise], path, "betting", "exact", judged.scores_fingerprint)[0].pvalue(range(3), 0.05)
+            samples(t, [promise], path, NAMED["betting"], "exact", judged.scores_fingerprint)[0].pvalue(range(3), 0.05)
             for t in (whole, parts)
         ]
         np.testing.assert_array_equal(pvalues[0], pvalues[1])
@@ -70,46 +74,24 @@ def test_large_samples_are_summed_up(judged, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("evidence", "n_queries", "summed"),
-    [("betting", 200_000, False), ("betting", 200_001, True), ("vb", 300, False), ("hb_plus", 10**8, False)],
+    [("betting", 200_000, False), ("betting", 200_001, True), ("hoeffding_bentkus", 10**8, False)],
 )
 def test_queries_are_summed_up_above_two_hundred_thousand(evidence, n_queries, summed):
     assert sums_suffice(evidence, n_queries) == summed
 
 
-@pytest.mark.parametrize("text", ["ndcg@5 >= 0.4", PROMISE, "normalized_disparity@5 <= 0.6", "precision@5 >= 0.3"])
-@pytest.mark.parametrize("evidence", ["vb", "mixture"])
-def test_sums_of_powers_say_nearly_what_the_losses_say_and_never_more(judged, text, evidence):
-    promise, path = Promise.parse(text), SearchPath((GPLRanker(temperature=0.2), GPLRanker(temperature=0.6)), "", "")
-    grid = (GPLRanker.deterministic(), *path.rankers)
-    kept, summed = (
-        Fill(grid, (promise,), objectives([promise]), len(judged), summed).summary([judged]) for summed in (False, True)
-    )
-    one_by_one = samples(kept, [promise], path, evidence, "exact", "")[0]
-    in_sums = samples(summed, [promise], path, evidence, "exact", "")[0]
-    assert isinstance(one_by_one, KeptSample)
-    assert isinstance(in_sums, SummedSample)
-    np.testing.assert_allclose(in_sums.measured(), one_by_one.measured(), rtol=1e-9)
-    np.testing.assert_allclose(in_sums.deviation(), one_by_one.deviation(), rtol=1e-6)
-    np.testing.assert_allclose(in_sums.loss(1, promise.target), one_by_one.loss(1, promise.target), rtol=1e-6)
-    levels, exact = in_sums.strongest(0.05, 1_000), one_by_one.strongest(0.05, 1_000)
-    assert (levels <= exact).all()
-    assert (levels >= exact - 30).all()
-
-
-@pytest.mark.parametrize("evidence", ["betting", "hoeffding_bentkus", "vb", "mixture"])
-@pytest.mark.parametrize("summed", [False, True])
-def test_the_whole_delta_is_spent_on_a_single_test(judged, evidence, summed):
-    if summed and evidence not in ("vb", "mixture"):
-        pytest.skip("kept query by query")
+@pytest.mark.parametrize("evidence", NAMED)
+def test_the_whole_delta_is_spent_on_a_single_test(judged, evidence):
     path, delta, promise = SearchPath((GPLRanker(temperature=0.6),), "", ""), 0.1, Promise("ndcg", 5, at_least=0.5)
-    task = Fill((GPLRanker.deterministic(), *path.rankers), (promise,), objectives([promise]), 200, summed)
-    (measured,) = samples(task.summary([judged[:200]]), [promise], path, evidence, "exact", "")
-    rule, between = Rule.of(path, [promise], [0.0], "fixed_sequence"), 0
+    task = Fill((GPLRanker.deterministic(), *path.rankers), (promise,), objectives([promise]), 200)
+    (measured,) = samples(task.summary([judged[:200]]), [promise], path, NAMED[evidence], "exact", "")
+    selection, between = SELECTIONS["fixed_sequence"], 0
+    rule = Rule.of(path, [promise], np.zeros(1), selection)
     for shortfall in np.linspace(0.01, 0.1, 91):
         sample = replace(measured, promise=promise.at(float(measured.measured()[0] - shortfall)))
         pvalue = float(sample.pvalue([0], delta)[0])
         assert sample.holds(sample.targets, delta)[0] == (pvalue <= delta)
-        certified = certify([sample], rule, delta=delta, selection="fixed_sequence").chosen is not None
+        certified = certify([sample], rule, delta=delta, selection=selection).chosen is not None
         assert certified == (pvalue <= delta)
         between += delta / 2 < pvalue <= delta
     assert between  # what half of delta would not certify
@@ -124,21 +106,23 @@ def test_a_floor_of_exactly_the_target_keeps_it_by_definition(judged):
     assert isinstance(outcome, Certificate)
     assert outcome.ranker == ranker
     table = Fill((GPLRanker.deterministic(), ranker), (promise,), objectives([promise]), 12).summary([few])
-    (sample,) = samples(table, [promise], SearchPath((ranker,), "", ""), "betting", "exact", "")
+    (sample,) = samples(table, [promise], SearchPath((ranker,), "", ""), NAMED["betting"], "exact", "")
     assert sample.holds(np.array([0.9]), 0.05)[0]
     assert not sample.holds(np.array([0.9 + 1e-9]), 0.05)[0]
 
 
-@pytest.mark.parametrize("evidence", ["vb", "mixture"])
-@pytest.mark.parametrize("selection", ["fixed_sequence", "bonferroni", "holm"])
-def test_sums_certify_under_every_selection(judged, evidence, selection):
-    outcome = calibrate(judged, "ndcg@5 >= 60% of deterministic", evidence=evidence, selection=selection)
+@pytest.mark.parametrize("selection", ["fixed_sequence", BONFERRONI, "holm"])
+def test_sums_certify_under_every_selection(judged, selection, monkeypatch):
+    monkeypatch.setattr("isrr.calibration.certify.LARGEST_KEPT", 100)
+    outcome = calibrate(judged, "ndcg@5 >= 60% of deterministic", selection=selection)
     assert isinstance(outcome, Certificate)
     assert outcome.tests[0].risk < outcome.promises[0].alpha
 
 
 def test_the_paper_s_procedure_is_there_and_says_what_it_lacks(judged):
-    outcome = calibrate(judged, "ndcg@5 >= 0.45", path="paper", evidence="hoeffding_bentkus", selection="pointwise")
+    asked = {"path": paper_path(judged, 5), "evidence": "hoeffding_bentkus", "selection": POINTWISE}
+    outcome = calibrate(judged, "ndcg@5 >= 0.45", **asked)
+    assert outcome.tests[0].evidence == "hoeffding_bentkus"
     assert len(outcome.curve) == 22
     assert "no guarantee over the path" in str(outcome)
 
@@ -197,7 +181,7 @@ def test_a_grade_too_large_for_a_gain_is_refused(judged):
     relevance = np.where(np.arange(judged.n_rows) == 7, 1_100, judged.relevance)
     queries = Queries.from_arrays(scores=judged.scores, relevance=relevance, group=judged.n_items)
     with pytest.raises(DataError, match="a relevance of 1100 is too large"):
-        calibrate(queries, PROMISE, evidence="vb")
+        calibrate(queries, PROMISE)
 
 
 def test_a_target_below_zero_is_kept_by_definition_by_nobody(judged):

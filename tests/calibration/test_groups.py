@@ -23,7 +23,7 @@ from isrr import (
     read_queries,
     write_queries,
 )
-from isrr.scores.standardize import mean_and_deviation
+from isrr.ranker.scale import mean_and_deviation
 
 TOGETHER = ["exposure(new)@5 >= 20%", "ndcg@5 >= 95% of deterministic"]
 

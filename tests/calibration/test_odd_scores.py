@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from isrr import Abstention, Queries, calibrate
-from isrr.data.letor import read_letor
+from isrr_paper.evidence import BONFERRONI
+from isrr_paper.letor import read_letor
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "nfcorpus"
 PROMISE = "ndcg@5 >= 95% of deterministic"
@@ -36,7 +37,7 @@ def certified(parts, scores=None):
         relevance=validation.relevance,
         query_ids=np.repeat([f"v{query}" for query in range(len(validation))], validation.n_items),
     )
-    return calibrate(judged, PROMISE, validation=validation, evidence="vb")  # which no order of queries moves
+    return calibrate(judged, PROMISE, validation=validation)
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +56,10 @@ def promoted(parts, number):
 
 
 @pytest.mark.parametrize("number", [1, 4, 16, 200])
-def test_promoted_items_leave_the_certificate_within_a_point(pool, plain, number):
+def test_promoted_items_leave_the_certificate_within_two_points(pool, plain, number):
     scores, n_judged = promoted(pool, number)
     outcome = certified(pool, scores)
-    assert outcome.fairness_gain.value == pytest.approx(plain.fairness_gain.value, abs=0.01)
+    assert outcome.fairness_gain.value == pytest.approx(plain.fairness_gain.value, abs=0.02)
     told = [warning for warning in outcome.warnings if "spreads above" in warning]
     lie = "score lies" if n_judged == 1 else "scores lie"
     assert [warning.startswith(f"{n_judged} {lie} more than 100 spreads above") for warning in told] == [True]
@@ -66,19 +67,19 @@ def test_promoted_items_leave_the_certificate_within_a_point(pool, plain, number
 
 
 @pytest.mark.parametrize("number", [1, 4, 16])  # 200 would put other items first in a tenth of the queries
-def test_promoted_items_from_anywhere_leave_it_within_a_point(pool, plain, number):
+def test_promoted_items_from_anywhere_leave_it_within_two_points(pool, plain, number):
     n_judged, rows = pool[0].n_rows, sum(part.n_rows for part in pool)
     scores = np.concatenate([part.scores for part in pool])
     scores[np.random.default_rng(1).choice(rows, number, replace=False)] += 1_000
     outcome = certified(pool, (scores[:n_judged], scores[n_judged:]))
-    assert outcome.fairness_gain.value == pytest.approx(plain.fairness_gain.value, abs=0.01)
+    assert outcome.fairness_gain.value == pytest.approx(plain.fairness_gain.value, abs=0.02)
 
 
 @pytest.mark.parametrize("filled", [-100.0, -1e9])
-def test_missing_scores_that_were_filled_in_leave_it_within_a_point(pool, plain, filled):
+def test_missing_scores_that_were_filled_in_leave_it_within_two_points(pool, plain, filled):
     rng = np.random.default_rng(2)
     outcome = certified(pool, [np.where(rng.random(p.n_rows) < 0.004, filled, p.scores) for p in pool])
-    assert outcome.fairness_gain.value == pytest.approx(plain.fairness_gain.value, abs=0.01)
+    assert outcome.fairness_gain.value == pytest.approx(plain.fairness_gain.value, abs=0.02)
     if filled < -1e6:
         assert any("below their query's median: missing scores filled in?" in said for said in outcome.warnings)
 
@@ -91,7 +92,7 @@ def test_promoted_items_among_queries_set_aside_end_no_path(pool):
 
 
 def test_reason_and_limit_of_an_abstention_agree(pool):
-    for promise, selection in (("ndcg@5 >= 0.9", "fixed_sequence"), ("ndcg@5 >= 0.47", "bonferroni")):
+    for promise, selection in (("ndcg@5 >= 0.9", "fixed_sequence"), ("ndcg@5 >= 0.47", BONFERRONI)):
         outcome = calibrate(pool[0][:300], promise, selection=selection)
         assert isinstance(outcome, Abstention)
         for test in outcome.tests:

@@ -130,13 +130,12 @@ def test_values_capped_at_their_bound_are_not_warned_of():
     assert any("reach 95% of the declared bound" in said for said in both.warnings)
 
 
-@pytest.mark.parametrize("evidence", ["betting", "vb"])
-def test_a_block_without_a_relevant_item_is_passed_over(judged, evidence, monkeypatch):
+def test_a_block_without_a_relevant_item_is_passed_over(judged, monkeypatch):
     monkeypatch.setattr(local, "BLOCK", 50)
     monkeypatch.setattr(certify, "LARGEST_KEPT", 100)
     empty = np.repeat(np.arange(len(judged)) < 150, judged.n_items)
     queries = replace(judged, relevance=np.where(empty, 0.0, judged.relevance))
-    outcome = calibrate(queries, PROMISE, path="temperature", evidence=evidence)
+    outcome = calibrate(queries, PROMISE, path="temperature")
     assert outcome.provenance.n_skipped > 140
     assert check(outcome, queries).n_skipped == (ideal_dcg(queries) == 0).sum() >= 150
 

@@ -298,15 +298,12 @@ def test_demo_does_the_main_job_end_to_end(tmp_path):
 
 
 def test_data_commands_convert_and_describe(tmp_path):
-    text = "2 qid:a 1:0.5 3:1 # first\n0 qid:a 1:0.25\n1 qid:b 2:3\n"
-    (tmp_path / "queries.txt").write_text(text)
-    done = isrr("data", "convert", tmp_path / "queries.txt", tmp_path / "queries.arrow")
+    (tmp_path / "queries.csv").write_text("query,score,grade\na,0.5,2\na,0.25,0\nb,3,1\n")
+    done = isrr("data", "convert", tmp_path / "queries.csv", tmp_path / "queries.arrow")
     assert done.returncode == 0, done.stderr
     shown = isrr("data", "show", tmp_path / "queries.arrow").stdout
     assert "2 queries, 3 items" in shown
-    assert "features        3" in shown
-    assert "mslr-web30k" in isrr("data", "benchmarks").stdout
-    assert isrr("data", "convert", tmp_path / "queries.txt", tmp_path / "queries.csv").returncode == 2
+    assert isrr("data", "convert", tmp_path / "queries.arrow", tmp_path / "again.csv").returncode == 2
 
 
 def test_a_run_with_its_judgments_is_converted(tmp_path):

@@ -7,8 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args
 
@@ -25,7 +23,6 @@ from isrr.cli.options import CHOICES, COLUMNS, PROMISES
 from isrr.errors import install_command
 from isrr.metrics import ahead
 from isrr.promises.promise import Promise
-from isrr.scores import LOSSES
 
 SOURCE = Path(isrr.__file__).parent
 
@@ -45,12 +42,10 @@ def completed(line):
     [
         ("isrr cal", ["calibrate"]),
         ("isrr calibrate --rel", ["--relevance"]),
-        ("isrr calibrate j.parquet --evidence hoeff", ["hoeffding", "hoeffding_bentkus"]),
+        ("isrr calibrate j.parquet --evidence hoeff", ["hoeffding_bentkus"]),
         ("isrr calibrate j.parquet -p 'ndcg", [promise for promise in PROMISES if promise.startswith("ndcg")]),
         ("isrr calibrate j.parquet -p ", [f"'{promise}'" for promise in PROMISES]),
         ("isrr calibrate j.parquet -p ndcg", [""]),
-        ("isrr train t.txt --model l", ["lightgbm"]),
-        ("isrr reproduce r", ["rcscore", "runtime"]),
     ],
 )
 def test_bash_is_offered_commands_options_and_values(line, offered):
@@ -67,20 +62,15 @@ def test_what_is_offered_is_what_the_library_knows():
     from isrr.data.unjudged import Unjudged
     from isrr.findings import JUDGES
     from isrr.gains import DISCOUNTS, EMPTY_VALUES, GAINS
-    from isrr.risk.evidence import NAMES as EVIDENCE
-    from isrr.risk.select import SELECTIONS
-    from isrr.scores.features import Normalize
-    from isrr.scores.scorer import KINDS
+    from isrr.risk.evidence import NAMED as EVIDENCE
+    from isrr.risk.select import NAMED as SELECTIONS
 
-    known = {"path": PATHS, "evidence": EVIDENCE, "selection": tuple(SELECTIONS), "gain": tuple(GAINS)}
+    known = {"path": PATHS, "evidence": tuple(EVIDENCE), "selection": tuple(SELECTIONS), "gain": tuple(GAINS)}
     known |= {"discount": tuple(DISCOUNTS), "empty_query": tuple(EMPTY_VALUES)}
-    known |= {"model": KINDS, "normalize": get_args(Normalize)}
     known |= {"unjudged": get_args(Unjudged), "ties": get_args(Ties), "format": get_args(Format)}
     known |= {"unit": get_args(Unit), "missing_group": get_args(MissingGroup)}
     known |= {"judged_by": tuple(JUDGES)}
-    assert {name: values for name, values in CHOICES.items() if name != "result"} == known
-    assert tuple(LOSSES) == KINDS
-    assert not find_spec("torch") or tuple(import_module("isrr.scores.losses").GRADIENTS) == LOSSES["net"]
+    assert CHOICES == known
     assert {role: names for role, (_, names) in COLUMNS.items()} == {role: USUAL_NAMES[role] for role in COLUMNS}
     for promise in PROMISES:
         Promise.parse(promise)
@@ -144,21 +134,11 @@ def test_exit_codes_are_those_of_the_documentation():
     assert told == {0, 1, console.UNUSABLE, console.ABSTAINED, console.BROKEN, console.INTERRUPTED}
 
 
-def test_the_doctor_tells_of_a_broken_torch_and_all_else(monkeypatch, tmp_path):
-    (tmp_path / "torch.py").write_text("raise OSError('libtorch.so: cannot open shared object file')")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
-    done = CliRunner().invoke(app, ["doctor"])
-    assert done.exit_code == 0
-    assert "gpu          unknown: torch cannot be loaded: libtorch.so: cannot open" in done.stdout
-    assert "memory" in done.stdout
-
-
 def test_the_doctor_names_what_is_there_and_how_to_get_the_rest():
     found = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
     assert found["core"].keys() >= {"numba", "numpy", "pyarrow", "scipy", "typer"}
     assert None not in found["core"].values()
-    assert {"lightgbm", "report", "serve", "torch"} <= found["extras"].keys()
+    assert {"demo", "report", "serve", "paper"} <= found["extras"].keys()
     said = CliRunner().invoke(app, ["doctor"]).stdout
     for extra, packages in found["extras"].items():
         assert (install_command(extra) in said) == (None in packages.values())

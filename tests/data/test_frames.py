@@ -24,7 +24,7 @@ COLUMNS = {
     "provider": ["p", "q", "q", "p"],
 }
 FIELDS = (
-    "offsets", "query_ids", "scores", "relevance", "item_ids", "item_groups", "segments", "features",
+    "offsets", "query_ids", "scores", "relevance", "item_ids", "item_groups", "segments",
     "made_ids",
 )  # fmt: skip
 
@@ -87,34 +87,14 @@ def test_every_kind_of_file_gives_the_same_queries(tmp_path, kind):
     assert_same(read_queries(written(tmp_path, kind)), expected_queries())
 
 
-def test_letor_text_is_recognised_whatever_its_name(tmp_path):
-    for name in ("train.txt", "rank.train", "set1.svm"):
-        (tmp_path / name).write_text("# made by hand\n2 qid:7 1:0.5\n0 qid:7 2:1\n")
-        assert read_queries(tmp_path / name).features.tolist() == [[0.5, 0], [0, 1]]
-    (tmp_path / "rank.test").write_text("2 1:0.5\n0 2:1\n")
-    assert len(read_queries(tmp_path / "rank.test", group=[1, 1])) == 2
-    with pytest.raises(DataError, match="omit `score=`"):
-        read_queries(tmp_path / "train.txt", score="score")
-
-
 def test_columns_can_be_named():
     frame = pd.DataFrame(
         {"user": [1, 1, 2], "joke": [3, 4, 3], "stars": [1.0, 2.0, 3.0], "a": [0.5, 1, 2], "b": [1, 2, 3]}
     )
-    queries = read_queries(frame, query="user", item="joke", relevance="stars", features=["b", "a"])
+    queries = read_queries(frame, query="user", item="joke", relevance="stars")
     assert queries.query_ids.tolist() == [1, 2]
     assert queries.item_ids.tolist() == [3, 4, 3]
     assert queries.scores is None
-    assert queries.features.dtype == np.float32
-    assert queries.features.tolist() == [[1, 0.5], [2, 1], [3, 2]]
-
-
-def test_feature_columns_may_be_named_by_a_pattern():
-    table = pa.table({"qid": [1, 1], "f2": [1.0, 2.0], "f1": [3.0, 4.0], "other": [5.0, 6.0]})
-    assert read_queries(table, features="f*").features.tolist() == [[1, 3], [2, 4]]
-    assert read_queries(table, features=["other", "f?"]).features.tolist() == [[5, 1, 3], [6, 2, 4]]
-    with pytest.raises(DataError, match=r"there is no column 'g\*'"):
-        read_queries(table, features="g*")
 
 
 def test_group_sizes_stand_in_for_a_query_column():
@@ -197,7 +177,6 @@ def test_a_bad_table_is_refused_by_row_and_column(change, asked, message):
         ({"score": "relevance"}, "column 'relevance' is named for score and relevance; it can play one role"),
         ({"segment": "query_id"}, "column 'query_id' is named for query and segment"),
         ({"query": "item_id"}, "column 'item_id' is named for query and item"),
-        ({"features": ["score", "relevance"]}, "column 'relevance' is named for relevance and features"),
     ],
 )
 def test_a_column_plays_one_role(tmp_path, asked, message):
@@ -205,10 +184,6 @@ def test_a_column_plays_one_role(tmp_path, asked, message):
     for read in (read_queries, lambda *args, **named: list(read_blocks(*args, **named))):
         with pytest.raises(DataError, match=rf"judged\.parquet: {message}"):
             read(tmp_path / "judged.parquet", **asked)
-
-
-def test_scores_may_be_features_too():
-    assert read_queries(pa.table(COLUMNS), features=["score"]).features.tolist() == [[2], [0.5], [1], [0.25]]
 
 
 def test_a_name_that_two_columns_have_is_refused(tmp_path):
@@ -241,19 +216,6 @@ def test_a_row_of_a_csv_file_is_named_by_its_line_too(tmp_path):
     (tmp_path / "odd.csv").write_text("qid,score,grade\n1,0.5,1\n1,high,0\n")
     with pytest.raises(DataError, match=r"odd\.csv: row 2 \(line 3\), column 'score', query '1': 'high' \(text\)"):
         read_queries(tmp_path / "odd.csv")
-
-
-def test_lists_of_features_must_be_equally_long_and_whole():
-    rows = {"qid": [1, 1], "features": [[1.0, 2.0], [3.0]]}
-    with pytest.raises(DataError, match=r"row 2, column 'features': 1 features, but row 1 has 2"):
-        read_queries(pa.table(rows))
-    with pytest.raises(DataError, match=r"row 2, column 'features': no value"):
-        read_queries(pa.table(rows | {"features": [[1.0, 2.0], [3.0, None]]}))
-    with pytest.raises(DataError, match=r"row 2, column 'features': feature 1 is 1e\+300; .* within ±1e\+38"):
-        read_queries(pa.table(rows | {"features": [[1.0, 2.0], [3.0, 1e300]]}))
-    with pytest.raises(DataError, match=r"row 2, column 'b': 1e\+300; .* within ±1e\+38"):
-        read_queries(pa.table({"qid": [1, 1], "a": [1.0, 2.0], "b": [1.0, 1e300]}), features=["a", "b"])
-    assert read_queries(pa.table(rows | {"features": [[1, 2], [3, 4]]})).features.tolist() == [[1, 2], [3, 4]]
 
 
 @pytest.mark.parametrize("column", ["score", "relevance"])
@@ -304,7 +266,6 @@ def many_queries(ids):
         relevance=rng.integers(0, 3, n_rows),
         item_ids=np.arange(n_rows),
         segments=np.repeat(np.where(np.arange(len(ids)) % 2, "odd", "even"), lengths),
-        features=rng.normal(size=(n_rows, 5)),
     )
 
 
@@ -430,13 +391,3 @@ def test_a_value_column_that_is_not_there_is_refused_with_those_that_are(tmp_pat
     clash = Queries.from_arrays(scores=[1, 2], group=[2], values={"score": [0, 1]})
     with pytest.raises(DataError, match="a value column cannot be called 'score'"):
         write_queries(clash, tmp_path / "queries.arrow")
-
-
-def test_feature_names_are_written_and_read_back(tmp_path):
-    table = pa.table({"query_id": [1, 1], "price": [1.0, 2.0], "age": [3.0, 4.0]})
-    queries = read_queries(table, features=["price", "age"])
-    for suffix in (".parquet", ".arrow"):
-        write_queries(queries, file := tmp_path / f"queries{suffix}")
-        again = read_queries(file)
-        assert again.feature_names == ("price", "age")
-        assert again.with_features(["age"]).features.tolist() == [[3.0], [4.0]]

@@ -7,8 +7,8 @@ import pytest
 import pytrec_eval
 
 from isrr.data.frames import read_queries
-from isrr.data.letor import read_letor
 from isrr.gains import ndcg, relevant_total
+from isrr_paper.letor import read_letor
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 CUTS = (1, 5, 10, 1000)

@@ -76,13 +76,12 @@ def test_judgments_keep_their_name_when_scored_anew_in_any_order_and_by_any_spel
 def test_slicing_and_joining_queries():
     queries = Queries.from_arrays(
         scores=np.arange(6.0), relevance=[0, 1, 2, 0, 1, 2], query_ids=[4, 4, 5, 6, 6, 6], segments=list("xxyzzz"),
-        item_ids=list("abcdef"), item_groups=[1, 2, 1, 2, 1, 2], features=np.arange(12.0).reshape(6, 2),
+        item_ids=list("abcdef"), item_groups=[1, 2, 1, 2, 1, 2],
     )  # fmt: skip
     last = queries[-1:]
     assert last.query_ids.tolist() == [6]
     assert last.scores.tolist() == [3.0, 4.0, 5.0]
     assert last.segments.tolist() == ["z"]
-    assert last.features.tolist() == [[6, 7], [8, 9], [10, 11]]
     assert queries[[2, 0]].query_ids.tolist() == [6, 4]
     assert queries[np.array([False, True, False])].item_ids.tolist() == ["c"]
     joined = Queries.concatenate([queries[[2]], queries[:2]])
@@ -128,7 +127,7 @@ def test_joined_queries_without_ids_are_numbered_anew_only_where_numbers_meet():
 
 def written_later(queries):
     """All that a caller could have changed behind the queries' back."""
-    return [column.tolist() for column in (queries.scores, queries.relevance, queries.item_ids, queries.features)]
+    return [column.tolist() for column in (queries.scores, queries.relevance, queries.item_ids)]
 
 
 @pytest.mark.parametrize("query_ids", [[1, 1, 2], [1, 2, 1]], ids=["in order", "scattered"])
@@ -137,16 +136,12 @@ def test_what_the_caller_writes_later_changes_nothing(query_ids):
         "scores": np.array([3.0, 2.0, 1.0]),
         "relevance": np.array([0.0, 1.0, 2.0]),
         "item_ids": np.array(["a", "b", "c"], object),
-        "features": np.arange(6, dtype=np.float32).reshape(3, 2),
     }
-    locked = given["features"].view()
-    locked.flags.writeable = False
-    for features in (given["features"], locked):
-        queries = Queries.from_arrays(query_ids=query_ids, **given | {"features": features})
-        before = written_later(queries)
-        for column in given.values():
-            column[:] = column[::-1].copy()
-        assert written_later(queries) == before
+    queries = Queries.from_arrays(query_ids=query_ids, **given)
+    before = written_later(queries)
+    for column in given.values():
+        column[:] = column[::-1].copy()
+    assert written_later(queries) == before
     scores = np.array([1.0, 2.0, 3.0])
     rescored = queries.with_scores(scores)
     scores[:] = 0
@@ -159,12 +154,6 @@ def test_a_pandas_frame_written_later_changes_nothing():
     frame.iloc[0, 1:] = 9.0
     assert queries.scores.tolist() == [2.0, 1.0]
     assert queries.relevance.tolist() == [0.0, 1.0]
-
-
-def test_features_that_nobody_can_write_are_not_copied():
-    stored = np.arange(6, dtype=np.float32).tobytes()
-    features = np.frombuffer(stored, np.float32).reshape(3, 2)
-    assert np.shares_memory(Queries.from_arrays(features=features, group=[3]).features, features)
 
 
 def test_item_groups_are_coded_in_the_order_of_their_text():
@@ -318,7 +307,6 @@ def test_items_whose_hashes_meet_stay_different(monkeypatch):
             {"scores": [Decimal("1.5"), CLOSE], "query_ids": [1, 1]},
             r"row 2, column 'scores', query '1': 1\.0+2; .* digits",
         ),
-        ({"query_ids": [1, 1], "features": [["1", "2"], ["3", "4"]]}, "features must be numbers, found text"),
         ({"scores": [1j, 2], "query_ids": [1, 1]}, r"query '1': 1j \(complex\); expected a number"),
         ({"scores": np.array([0, 1], "datetime64[D]"), "query_ids": [1, 1]}, r"\(date\); expected a number"),
         (
@@ -349,11 +337,6 @@ def test_items_whose_hashes_meet_stay_different(monkeypatch):
         ({"scores": [1, 2], "query_ids": ["a", None]}, "row 2, column 'query_ids': no value"),
         ({"scores": [1, 2], "query_ids": [1, 1], "item_ids": ["a", "a"]}, "item 'a' appears twice in query '1'"),
         ({"scores": [1, 2], "query_ids": [1, 1], "segments": ["x", "y"]}, "query '1' has two segments"),
-        ({"scores": [1, 2], "query_ids": [1, 1], "features": [1, 2]}, "features have shape"),
-        (
-            {"query_ids": [1, 1], "features": [[1, 2], [3, 1e300]]},
-            r"row 2, column 'features': feature 1 is 1e\+300; .* within ±1e\+38",
-        ),
     ],
 )
 def test_what_cannot_be_ranked_is_refused_by_name(columns, said):

@@ -45,23 +45,22 @@ def files(tmp_path_factory):
     return f"{folder}/*.parquet"
 
 
-@pytest.mark.parametrize("evidence", ["betting", "vb"])
-def test_streamed_files_and_dask_give_the_bits_of_queries_in_memory(files, evidence, monkeypatch):
-    expected = isrr.calibrate(files, PROMISE, evidence=evidence)
+def test_streamed_files_and_dask_give_the_bits_of_queries_in_memory(files, monkeypatch):
+    expected = isrr.calibrate(files, PROMISE)
     monkeypatch.setattr(blocks.whole_queries, "__defaults__", (50,))  # many small blocks
-    assert isrr.calibrate(files, PROMISE, evidence=evidence, trust_layout=True) == expected
+    assert isrr.calibrate(files, PROMISE, trust_layout=True) == expected
     pytest.importorskip("dask")
-    assert isrr.calibrate(files, PROMISE, evidence=evidence, trust_layout=True, engine="dask") == expected
+    assert isrr.calibrate(files, PROMISE, trust_layout=True, engine="dask") == expected
     assert isrr.check(expected, files, "dask", trust_layout=True) == isrr.check(expected, files)
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 5])
 def test_blocks_in_memory_give_the_same_bits_however_many_are_summed_up_side_by_side(files, monkeypatch, n_threads):
     queries, seen = read_any(files), []
-    expected = isrr.calibrate(queries, PROMISE, evidence="vb")
+    expected = isrr.calibrate(queries, PROMISE)
     monkeypatch.setattr(local, "BLOCK", 70)
     with use_threads(n_threads):
-        found = isrr.calibrate(queries, PROMISE, evidence="vb", progress=lambda *done: seen.append(done))
+        found = isrr.calibrate(queries, PROMISE, progress=lambda *done: seen.append(done))
     assert found == expected
     assert (500, 500) in seen
     assert n_threads > 1 or len(set(seen)) > 2  # other threads may be done before this one has anything to say

@@ -15,17 +15,21 @@ import numpy as np
 import pytest
 
 from counts import COUNTS, Count
+from evidence_kinds import KINDS
 from isrr import GPLRanker, Queries, evaluate
 from isrr.calibration.certify import KeptSample, Rule, certify
 from isrr.calibration.path import SearchPath, front_path, temperature_path
 from isrr.calibration.table import Values
-from isrr.data.letor import read_letor
 from isrr.data.synthetic import generate
 from isrr.gains import discount
 from isrr.metrics.disparity import Disparity
 from isrr.promises.promise import Promise
+from isrr.ranker.scale import scale_of
 from isrr.risk import betting
-from isrr.scores.standardize import scale_of
+from isrr.risk.select import NAMED
+from isrr_paper.evidence import BONFERRONI, POINTWISE
+from isrr_paper.features import Featured
+from isrr_paper.letor import read_letor
 from truth import Truth
 
 pytestmark = pytest.mark.guarantee
@@ -50,7 +54,7 @@ MERIT = Promise("exposure(small)", K, at_least=0.5, of="merit")
 def scored(fitted_on, *others):
     """The others under a linear scorer."""
     weights, *_ = np.linalg.lstsq(fitted_on.features, fitted_on.relevance, rcond=None)
-    return [queries.with_scores(queries.features @ weights) for queries in others]
+    return [part.without_features.with_scores(part.in_caller_order(part.features @ weights)) for part in others]
 
 
 def shortened(queries, rng):
@@ -65,7 +69,7 @@ def shortened(queries, rng):
 
 def synthetic_pool():
     made = generate("small", seed=20230)
-    return scored(made.train, made.validation, made.test)
+    return scored(*(Featured.of(*part) for part in made))
 
 
 def real_pool():
@@ -148,7 +152,7 @@ class Population:
     def false_certificates(self, promises, n, *, judged_by=None, delta=DELTA, repeats=REPEATS):
         """In how many runs a configuration is certified that breaks these promises (or others), and in how many any."""
         rng, n_grid = np.random.default_rng([20230, n]), len(self.path.rankers)
-        rule = Rule.of(self.path, promises, [0.0] * n_grid, "fixed_sequence")
+        rule = Rule.of(self.path, promises, [0.0] * n_grid, NAMED["fixed_sequence"])
         broken, wrong, certified = self.broken(judged_by or promises), 0, 0
         for start in range(0, repeats, AT_ONCE):  # repetitions stand side by side, as columns
             drawn = rng.integers(0, len(self.queries), (n, AT_ONCE))
@@ -195,8 +199,8 @@ class Population:
                     chosen = rows[inside[rows]]
                     padded = np.column_stack([reference, values])[chosen]
                     found = Values(padded, reference[chosen])
-                    samples.append(KeptSample.of(promise, None, "betting", found, self.path))
-            verdict = certify(samples, rule, delta=delta, selection="fixed_sequence")
+                    samples.append(KeptSample.of(promise, None, KINDS["betting"], found, self.path))
+            verdict = certify(samples, rule, delta=delta, selection=NAMED["fixed_sequence"])
             np.testing.assert_array_equal(verdict.certified, rule.certified(passing[repetition]))
 
 
@@ -328,13 +332,13 @@ def test_independent_configurations_at_the_boundary_need_the_fixed_sequence():
     rng, n, count = np.random.default_rng(20230), 300, COUNTS["independent configurations"]
     path = SearchPath(tuple(GPLRanker(temperature=1.0 + c) for c in range(21)), "custom", "")
     promise = Promise("ndcg", K, at_least=0.7)
-    wrong = dict.fromkeys(("fixed_sequence", "bonferroni", "holm", "pointwise"), 0)
+    wrong = dict.fromkeys((*NAMED.values(), BONFERRONI, POINTWISE), 0)
     for _ in range(count.repeats):
         values = rng.binomial(1, promise.target - 1e-4, (n, 22)).astype(float)
-        sample = KeptSample.of(promise, None, "hoeffding_bentkus", Values(values, values[:, 0]), path)
+        sample = KeptSample.of(promise, None, KINDS["hoeffding_bentkus"], Values(values, values[:, 0]), path)
         for selection in wrong:
             rule = Rule.of(path, [promise], [0.0] * 21, selection)
             wrong[selection] += certify([sample], rule, delta=count.delta, selection=selection).chosen is not None
-    for selection in ("fixed_sequence", "bonferroni", "holm"):
+    for selection in (*NAMED.values(), BONFERRONI):
         assert wrong[selection] <= count.most
-    assert wrong["pointwise"] > count.most
+    assert wrong[POINTWISE] > count.most

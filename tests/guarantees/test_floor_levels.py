@@ -13,12 +13,13 @@ import pytest
 from scipy.optimize import brentq
 
 from counts import COUNTS
+from evidence_kinds import KINDS
 from isrr import GPLRanker, Queries, evaluate
 from isrr.calibration.certify import KeptSample
 from isrr.calibration.path import SearchPath
 from isrr.calibration.table import Values
 from isrr.promises.promise import Promise
-from isrr.scores.standardize import scale_of
+from isrr.ranker.scale import scale_of
 
 pytestmark = pytest.mark.guarantee
 
@@ -61,6 +62,6 @@ def test_a_promise_on_a_floor_of_80_percent_is_false_at_most_delta_often(populat
     for _ in range(COUNT.repeats):
         drawn = rng.integers(N_POOL, size=n)
         tested = Values(np.column_stack([reference, values])[drawn], reference[drawn])
-        sample = KeptSample.of(promise, None, "betting", tested, path)
+        sample = KeptSample.of(promise, None, KINDS["betting"], tested, path)
         wrong += int(sample.holds(sample.targets, COUNT.delta)[0])
     assert wrong <= COUNT.most

@@ -5,9 +5,11 @@ import pytest
 from scipy.stats import binom, binomtest
 
 from counts import COUNTS
+from evidence_kinds import SELECTIONS
 from isrr.risk import betting
-from isrr.risk.pvalues import hoeffding_bentkus
-from isrr.risk.select import SELECTIONS, fixed_sequence, pointwise
+from isrr.risk.hoeffding_bentkus import hoeffding_bentkus
+from isrr.risk.select import fixed_sequence
+from isrr_paper.evidence import pointwise
 
 pytestmark = pytest.mark.guarantee
 

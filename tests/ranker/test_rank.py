@@ -10,7 +10,7 @@ import oracles
 from isrr import DataError, GPLRanker, Queries
 from isrr.ranker import gpl
 from isrr.ranker.placements import placements
-from isrr.scores.standardize import ScoreMap
+from isrr.ranker.scale import ScoreMap
 
 SCORES = np.random.default_rng(20230).normal(size=30)
 

@@ -98,11 +98,11 @@ def test_other_queries_are_refused_and_no_page_is_written(folder):
 def test_the_command_for_fresh_queries_can_be_typed(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     promises = ["ndcg@5 >= 60% of deterministic", "normalized_disparity@5 <= 0.9"]
-    outcome = calibrate(read_queries(folder / "judged.parquet"), promises, path="paper", selection="holm")
+    outcome = calibrate(read_queries(folder / "judged.parquet"), promises, selection="holm")
     _, command = without_slider(outcome)
     typed = [word.replace("fresh.parquet", str(folder / "other.parquet")) for word in shlex.split(command)[1:]]
     done = CliRunner().invoke(app, typed)
     assert done.exit_code in (0, 3), done.output
     again = load("ranker.json")
     assert again.promises == outcome.promises
-    assert (again.provenance.path, again.provenance.selection) == ("paper", "holm")
+    assert (again.provenance.path, again.provenance.selection) == ("front", "holm")

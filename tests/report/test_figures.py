@@ -6,7 +6,8 @@ from contextlib import contextmanager
 import pytest
 
 import isrr
-from isrr.report.figures import exposure_over_time, threshold_curves, tradeoff
+from isrr.report.figures import exposure_over_time, tradeoff
+from isrr_paper.figures import threshold_curves
 
 pytest.importorskip("matplotlib")
 

@@ -4,7 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isrr.risk.select import SELECTIONS, bonferroni, fixed_sequence, holm, pointwise
+from evidence_kinds import SELECTIONS
+from isrr.risk.select import fixed_sequence, holm
+from isrr_paper.evidence import bonferroni, pointwise
 
 LEVELS = st.lists(st.floats(0, 1), max_size=30)
 

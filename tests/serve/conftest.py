@@ -13,8 +13,8 @@ from serving import client_of
 
 def calibrated(promise, seed=0):
     made = generate("small", n_queries=1_000, seed=seed)
-    weights, *_ = np.linalg.lstsq(made.train.features, made.train.relevance, rcond=None)
-    judged = made.test.with_scores(made.test.features @ weights)
+    weights, *_ = np.linalg.lstsq(made.train.features, made.train.queries.relevance, rcond=None)
+    judged = made.test.queries.with_scores(made.test.features @ weights)
     return calibrate(judged, promise, path="temperature")
 
 

@@ -39,8 +39,10 @@ from isrr.metrics.metric import Metric
 from isrr.parallel import Progress
 from isrr.promises.promise import Promise, objectives, promises, refuse_worst, values_alone
 from isrr.ranker.gpl import GPLRanker
+from isrr.ranker.scale import far_scores
 from isrr.risk import betting
-from isrr.scores.standardize import far_scores
+from isrr.risk.evidence import Evidence, evidence_of
+from isrr.risk.select import Selection, selection_of
 
 LOOKED_AT = 100_000  # queries that are searched for repeats, unless those are to count once
 LEAST_CAPPED, SHARE_CAPPED = 2, 0.0005  # values that equal their bound from which on it is taken for a cap
@@ -53,8 +55,8 @@ def calibrate(
     *,
     validation: Any = None,
     path: str | Sequence[GPLRanker] = "auto",
-    evidence: str = "betting",
-    selection: str = "fixed_sequence",
+    evidence: str | Evidence = "betting",
+    selection: str | Selection = "fixed_sequence",
     seed: int = 0,
     attempts: int = 1,
     floor: float | None = None,
@@ -75,12 +77,12 @@ def calibrate(
         promise: One promise or several, as text or as `Promise`; several must all hold.
         confidence: Probability, over the judged queries, with which the promise holds.
         validation: Other judged queries, which fix the path and the score map; in the same form as `queries`.
-        path: "auto", "temperature", "front", "thresholds", "paper", or rankers in the order to be tested. "auto" is
-            "front" on validation queries; without any, from 300 judged queries on, a share of them is set aside for it,
-            and below that "temperature".
-        evidence: Name of the test, see `isrr.risk.evidence`.
-        selection: How several configurations are tested together: "fixed_sequence", "holm", "bonferroni", or
-            "pointwise" (the paper's, without a guarantee over the path).
+        path: "auto", "temperature", "front", or rankers in the order to be tested. "auto" is "front" on validation
+            queries; without any, from 300 judged queries on, a share of them is set aside for it, and below that
+            "temperature".
+        evidence: The test: "betting", "hoeffding_bentkus", or an object, see `isrr.risk.evidence.Evidence`.
+        selection: How several configurations are tested together: "fixed_sequence", "holm", or a
+            `isrr.risk.select.Selection`.
         seed: Random seed, used only when rankings are sampled.
         attempts: Number of planned analyses of this data; delta is split over them.
         floor: Share of its deterministic utility that every query keeps, averaged over draws; 0 for none. By
@@ -105,9 +107,10 @@ def calibrate(
     """
     chosen_path = path if isinstance(path, str) else tuple(path)
     asked = promises(promise, gain, discount)
-    request = Request(asked, confidence, chosen_path, evidence, selection, seed, attempts, floor, distinct, judged_by)
+    tested_by = evidence_of(evidence), selection_of(selection)
+    request = Request(asked, confidence, chosen_path, *tested_by, seed, attempts, floor, distinct, judged_by)
     others = None if validation is None else read_any(validation, request.columns, **without_run(where))
-    if compile_beside() and request.evidence == "betting":
+    if compile_beside() and request.evidence.name == "betting":
         betting.certifies(np.zeros((1, 1)), 0.5, 0.5)  # compiled here in the meantime
     with closing(open_source(queries, engine, **with_values(where, request.columns))) as source:
         return _calibrated(source, request, others, count_look, progress)
@@ -133,14 +136,14 @@ def _calibrated(
     n_aside = 0 if aside is None else len(aside)
     if validation is not None:
         refuse_shared(judged, validation)
-    path = fixed_path(request, source, census.n_queries - n_aside, aside, validation)
+    path = fixed_path(request, census.n_queries - n_aside, aside, validation)
     reported = objectives(request.promises, judged=census.judged)
     task = Fill(
         (GPLRanker.deterministic(request.k), *path.rankers),
         request.promises,
         reported,
         max(census.n_counted) - n_aside,
-        sums_suffice(request.evidence, census.n_queries - n_aside),
+        sums_suffice(request.evidence.name, census.n_queries - n_aside),
         request.seed,
         census.digest,
         first_tested,
@@ -160,7 +163,14 @@ def _calibrated(
     _refuse_untested(census, findings)
     if request.distinct:  # judgments are looked at again, whichever of them count
         judgments = judged.run(NameJudgments())
-    search = (request.path_name, path.basis, request.evidence, request.selection, request.seed, request.attempts)
+    search = (
+        request.path_name,
+        path.basis,
+        request.evidence.name,
+        request.selection.name,
+        request.seed,
+        request.attempts,
+    )
     asked = findings.look(data, judgments, search, None if validation is None else validation.fingerprint)
     look, spent = (1, None) if count_look is None else count_look(asked)
     provenance = Provenance(
@@ -170,8 +180,9 @@ def _calibrated(
         requested_path=request.path_name,
         path=path.name,
         path_basis=path.basis,
-        evidence=request.evidence,
-        selection=request.selection,
+        evidence=request.evidence.name,
+        selection=request.selection.name,
+        caveats=request.caveats,
         method=task.method,
         n_draws=task.n_draws if task.method == "draws" else 0,
         seed=request.seed,

@@ -22,14 +22,12 @@ from isrr.findings import ENOUGH_LEFT
 from isrr.metrics.disparity import Disparity
 from isrr.promises.promise import Promise, values_alone
 from isrr.risk import mixture, size, vb
-from isrr.risk.evidence import Evidence
+from isrr.risk.evidence import NAMED, Evidence
 from isrr.risk.lattice import BoolArray, IntArray
-from isrr.risk.select import SELECTIONS
+from isrr.risk.select import Selection
 
 AT_ONCE = 30_000_000  # losses computed at a time
 BOUNDS_WITHIN = 1_000_000  # queries × configurations up to which every configuration has a bound
-FROM_SUMS = ("betting", "mixture", "vb")  # evidence that can be found from sums alone
-MAY_BE_STRETCHED = ("betting", "mixture")  # evidence that accepts negative losses
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,15 +154,19 @@ class KeptSample(Sample):
         reference: What it is compared with, (n_queries,).
         floors: Share of what it is compared with that each configuration keeps on every query, (n_grid,).
         block: Queries that each row is the mean of.
+        test: The evidence.
     """
 
     values: FloatArray
     reference: FloatArray
     floors: FloatArray
     block: int = 1
+    test: Evidence = NAMED["betting"]
 
     @classmethod
-    def of(cls, promise: Promise, segment: str | None, evidence: str, found: Values, path: SearchPath) -> "KeptSample":
+    def of(
+        cls, promise: Promise, segment: str | None, evidence: Evidence, found: Values, path: SearchPath
+    ) -> "KeptSample":
         """On the queries that count; values have the deterministic ranker in the first column."""
         counted = found.counted
         if not counted.any():
@@ -172,15 +174,16 @@ class KeptSample(Sample):
             raise DataError(
                 f"{where} to test on: none has a relevant item, or those that do are set aside to fix the path"
             )
-        stretched = evidence in MAY_BE_STRETCHED
+        stretched = evidence.takes_negative
         return cls(
             promise,
             segment,
-            evidence,
+            evidence.name,
             np.array([promise.kept_by_definition(ranker) for ranker in path.rankers]),
             found.values[counted, 1:],
             found.reference[counted],
             np.array([ranker.floor if stretched and promise.floored(ranker) else 0.0 for ranker in path.rankers]),
+            test=evidence,
         )
 
     @property
@@ -213,7 +216,7 @@ class KeptSample(Sample):
         if self.exempt[column]:
             return 1
         losses = self.promise.losses(self.values[:, [column]], self.reference)[:, 0]
-        if floor is None or self.evidence not in MAY_BE_STRETCHED:
+        if floor is None or not self.test.takes_negative:
             floor = float(self.floors[column])
         shifted = losses + errors * losses.std() / np.sqrt(losses.size)
         needed = self.promise.queries_needed(shifted, delta, power, floor)
@@ -228,8 +231,8 @@ class KeptSample(Sample):
         for start in range(0, left.size, at_once):
             columns = left[start : start + at_once]
             losses = self._losses(columns, stretch[columns], targets[columns])
-            evidence = self._evidence(stretch[columns], delta / n_tests)
-            answers[columns] = evidence.certifies(losses, alpha[columns], delta / n_tests)
+            prior = self._prior(stretch[columns])
+            answers[columns] = self.test.certifies(losses, alpha[columns], delta / n_tests, prior)
         return answers
 
     def pvalue(self, columns: Sequence[int], delta: float) -> FloatArray:
@@ -239,21 +242,22 @@ class KeptSample(Sample):
         tested = np.flatnonzero(~self.exempt[chosen] & (alpha > 0))
         if tested.size:
             losses = self._losses(chosen[tested], stretch[tested])
-            found[tested] = self._evidence(stretch[tested], delta).pvalue(losses, alpha[tested])
+            found[tested] = self.test.pvalue(losses, alpha[tested], delta, self._prior(stretch[tested]))
         return found
 
     def upper_bound(self, columns: Sequence[int], delta: float, *, rough: bool = False) -> FloatArray:
         chosen = np.asarray(columns, np.int64)
         stretch = self.promise.stretch(self.floors[chosen])
         losses = self._losses(chosen, stretch)
-        found = self._evidence(stretch, delta).upper_bound(losses, delta, rough=rough)
+        found = self.test.upper_bound(losses, delta, self._prior(stretch), rough=rough)
         return self.promise.alpha + (found - self.promise.alpha) / stretch
 
     def _losses(self, columns: IntArray, stretch: FloatArray, targets: FloatArray | None = None) -> FloatArray:
         return self.promise.losses(self.values[:, columns], self.reference, stretch, targets)
 
-    def _evidence(self, stretch: FloatArray, delta: float) -> Evidence:
-        return Evidence(self.evidence, delta, self.promise.prior_deviation(stretch) / np.sqrt(self.block))
+    def _prior(self, stretch: FloatArray) -> FloatArray:
+        """A guess of the deviation of the losses."""
+        return np.asarray(self.promise.prior_deviation(stretch) / np.sqrt(self.block))
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,17 +328,17 @@ class SummedSample(Sample):
 
 def sums_suffice(evidence: str, n_queries: int) -> bool:
     """Whether so many queries are summed up rather than kept one by one."""
-    return evidence in FROM_SUMS and n_queries > LARGEST_KEPT
+    return evidence == "betting" and n_queries > LARGEST_KEPT
 
 
 def samples(
-    table: Table, promises: Sequence[Promise], path: SearchPath, evidence: str, method: str, digest: str
+    table: Table, promises: Sequence[Promise], path: SearchPath, evidence: Evidence, method: str, digest: str
 ) -> list[Sample]:
     """Every promise in each of its segments, queries in the order that the digest of ids and scores gives."""
     found: list[Sample] = []
     for (i, name), sums in sorted(table.powers.items(), key=lambda entry: entry[0]):
         negative = isinstance(promises[i].metric, Disparity) and method == "draws"
-        summed_by = "mixture" if evidence == "mixture" or negative else "vb"
+        summed_by = "mixture" if negative else "vb"
         found.append(SummedSample.of(promises[i], name or None, summed_by, sums, path))
     if found:
         return found
@@ -356,7 +360,7 @@ class Rule:
     Attributes:
         free: Orders by score that keep every promise by definition: nothing is gained by them.
         preference: Order in which certified configurations are liked, smallest first.
-        one_by_one: Whether each is tested by itself (pointwise, Bonferroni, Holm), not along the path.
+        one_by_one: Whether each is tested by itself, not along the path.
     """
 
     free: tuple[bool, ...]
@@ -364,14 +368,14 @@ class Rule:
     one_by_one: bool
 
     @classmethod
-    def of(cls, path: SearchPath, promises: Sequence[Promise], cost: FloatArray, selection: str) -> "Rule":
+    def of(cls, path: SearchPath, promises: Sequence[Promise], cost: FloatArray, selection: Selection) -> "Rule":
         """The rule for a path; `cost` is what is to be small among certified configurations."""
         free = [
             ranker.is_deterministic and all(promise.kept_by_definition(ranker) for promise in promises)
             for ranker in path.rankers
         ]
         order = np.argsort(np.argsort(cost, kind="stable"), kind="stable")
-        return cls(tuple(free), tuple(order.tolist()), selection != "fixed_sequence")
+        return cls(tuple(free), tuple(order.tolist()), not selection.along_path)
 
     def certified(self, passing: BoolArray) -> BoolArray:
         """Which configurations are certified: those that pass, up to the first along a path that does not."""
@@ -393,14 +397,14 @@ class Verdict:
     chosen: int | None
 
 
-def certify(found: Sequence[Sample], rule: Rule, *, delta: float, selection: str) -> Verdict:
+def certify(found: Sequence[Sample], rule: Rule, *, delta: float, selection: Selection) -> Verdict:
     """Test every promise along the path and choose among the configurations that keep them all.
 
     A configuration counts as certified when every promise (in every segment) is: a false certificate needs a false
     rejection of the one promise that is broken, so testing several costs nothing.
     """
     n_grid = len(rule.free)
-    if selection in ("fixed_sequence", "pointwise"):
+    if not selection.divides_delta:
         passing = np.ones(n_grid, bool)
         for sample in found:
             passing &= sample.exempt | sample.holds(sample.targets, delta)
@@ -408,7 +412,7 @@ def certify(found: Sequence[Sample], rule: Rule, *, delta: float, selection: str
         worst = np.zeros(n_grid)
         for sample in found:
             worst = np.maximum(worst, np.where(sample.exempt, 0.0, sample.pvalue(range(n_grid), delta / n_grid)))
-        passing = np.isin(np.arange(n_grid), SELECTIONS[selection](worst, delta))
+        passing = np.isin(np.arange(n_grid), selection.survivors(worst, delta))
     return Verdict(rule.certified(passing), rule.chosen(passing))
 
 

@@ -236,7 +236,7 @@ class Findings:
         kept = Values(values, promise.reference(drawn, values[:, 0]))[rows]
         path = SearchPath((ranker,), self.path.name, self.path.basis)
         capped = self._need(
-            KeptSample.of(promise, sample.segment, sample.evidence, kept, path), 0, given, sample.n_queries
+            KeptSample.of(promise, sample.segment, self.request.evidence, kept, path), 0, given, sample.n_queries
         )
         if capped.queries_needed is None or (need.queries_needed or np.inf) <= capped.queries_needed:
             return None

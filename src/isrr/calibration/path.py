@@ -6,9 +6,6 @@ so paths are fine; it stops at the first configuration that fails, so their orde
 temperature   Plackett–Luce from cold to hot: the best path that needs no labels
 front         the best family on validation queries: score map, admitted share, then temperature; for promises about
               groups, boosts of their items at every temperature
-thresholds    thresholds at the quantiles of eligibility, temperature 1
-paper         21 equally spaced thresholds from 0 to the largest eligibility, temperature 1; the paper takes it over the
-              tested queries, and so does `calibrate` where no others are given: such a certificate carries a warning
 
 The order by score comes first when utility is promised and last when fairness is.
 
@@ -26,19 +23,17 @@ from numpy.typing import NDArray
 
 from isrr.calibration.request import NO_FLOOR, Floor, Request
 from isrr.calibration.table import canonical_order, shuffled
-from isrr.calibration.tasks import ALL, Census, FindShared, Gather, smallest_keys
+from isrr.calibration.tasks import Census, FindShared, smallest_keys
 from isrr.counting import counted
 from isrr.data.queries import FloatArray, Queries
 from isrr.engines.task import Source
 from isrr.errors import DataError
-from isrr.findings import THE_TESTED
 from isrr.gains import has_relevant
 from isrr.metrics.evaluate import evaluate
 from isrr.parallel import Progress
 from isrr.promises.promise import Promise, move_together, objectives
 from isrr.ranker.gpl import GPLRanker
-from isrr.ranker.thresholds import quantile_grid, uniform_grid
-from isrr.scores.standardize import Scale, ScoreMap, fit_log_gain, overall_mean_and_deviation, scale_of
+from isrr.ranker.scale import Scale, ScoreMap, fit_log_gain, scale_of
 
 COLDEST, HOTTEST = 0.02, 5.0  # in score deviations
 MILD = np.geomspace(0.0005, COLDEST, 8, endpoint=False)  # first, so that a scale far off doesn't end a path at once
@@ -54,7 +49,6 @@ SET_ASIDE_FROM = 300  # judged queries from which setting some aside for score m
 SET_ASIDE_SHARE = 0.2
 MOST_SET_ASIDE = 2_000
 FOR_THE_SCALE = 5  # queries that fix a score deviation well enough for temperatures that span a factor of 250
-FOR_QUANTILES = 20  # queries that fix quantiles of eligibility
 LEARNABLE_FROM = 20  # queries with a relevant item that a score map and a family are learned from
 
 
@@ -73,20 +67,6 @@ def temperature_path(
     """Plackett–Luce at temperatures up to 5 score deviations."""
     hot = [GPLRanker(k=k, temperature=float(t), **scale, **floor) for t in TEMPERATURES]
     return _directed([GPLRanker.deterministic(k), *hot], promises, "temperature", basis)
-
-
-def threshold_path(
-    fixed_by: Queries, k: int, promises: Sequence[Promise], *, paper: bool, basis: str, floor: Floor = NO_FLOOR
-) -> SearchPath:
-    """Thresholds at temperature 1, from the largest eligibility down, on the quantiles or equally spaced."""
-    scale = scale_of(fixed_by)
-    if paper:
-        mean, deviation = overall_mean_and_deviation(fixed_by)
-        scale = {"mean": mean, "deviation": deviation, "score_map": None}
-    eligibility = GPLRanker(k=k, **scale).eligibility(fixed_by)
-    grid = uniform_grid(eligibility) if paper else quantile_grid(eligibility)
-    rankers = [GPLRanker(k=k, threshold=float(t), **scale, **floor) for t in grid[::-1]]
-    return _directed([GPLRanker.deterministic(k), *rankers], promises, "paper" if paper else "thresholds", basis)
 
 
 def front_path(validation: Queries, k: int, promises: Sequence[Promise], basis: str, *floors: Floor) -> SearchPath:
@@ -260,13 +240,12 @@ def _directed(rankers: list[GPLRanker], promises: Sequence[Promise], name: str, 
 
 def n_set_aside(n_queries: int, request: Request, *, given: bool) -> int:
     """How many of the judged queries fix the path and are not tested on; none where validation queries are given."""
-    if given or request.path == "paper" or not isinstance(request.path, str):
+    if given or not isinstance(request.path, str):
         return 0
     many = request.path == "auto" and n_queries >= SET_ASIDE_FROM
     learns = request.path == "front" or not move_together(request.promises) or many
-    few = FOR_QUANTILES if request.path == "thresholds" else FOR_THE_SCALE
     share = round(SET_ASIDE_SHARE * n_queries)
-    return int(np.clip(share if learns else min(share, few), 1, min(MOST_SET_ASIDE, n_queries - 1)))
+    return int(np.clip(share if learns else min(share, FOR_THE_SCALE), 1, min(MOST_SET_ASIDE, n_queries - 1)))
 
 
 def set_aside(
@@ -302,18 +281,13 @@ def refuse_shared(source: Source, validation: Queries) -> None:
         )
 
 
-def fixed_path(
-    request: Request, source: Source, n_tested: int, aside: Queries | None, validation: Queries | None
-) -> SearchPath:
-    """The path that was asked for, fixed by validation queries or by those set aside; the paper's needs neither."""
+def fixed_path(request: Request, n_tested: int, aside: Queries | None, validation: Queries | None) -> SearchPath:
+    """The path that was asked for, fixed by validation queries or by those set aside."""
     if not isinstance(request.path, str):
         return SearchPath(request.path, "custom", "the caller")
-    fixed_by, basis = _fixed_by(source, aside, validation, request.columns)
+    fixed_by, basis = _fixed_by(aside, validation)
     floor = request.floor_arguments(request.floor_for(n_tested))
     boosted = bool(_boosts(request.promises))
-    if request.path in ("paper", "thresholds"):
-        paper = request.path == "paper"
-        return threshold_path(fixed_by, request.k, request.promises, paper=paper, basis=basis, floor=floor)
     if request.path == "temperature" or not (boosted or learnable(fixed_by, request.promises)):
         return temperature_path(request.k, scale_of(fixed_by), request.promises, basis, floor)
     if boosted and request.floor is None:  # a floor guards utility, and holds a group back: both are tried
@@ -321,17 +295,12 @@ def fixed_path(
     return front_path(fixed_by, request.k, request.promises, basis, floor)
 
 
-def _fixed_by(
-    source: Source, aside: Queries | None, validation: Queries | None, columns: tuple[str, ...]
-) -> tuple[Queries, str]:
-    """The queries that fix the path, in an order that makes sums over them reproducible, and a name for them."""
+def _fixed_by(aside: Queries | None, validation: Queries | None) -> tuple[Queries, str]:
+    """Return the queries that fix the path, in an order that makes sums over them reproducible, and a name for them."""
     if validation is not None:
         return in_order(validation), counted(len(validation), "validation query")
-    if aside is not None:
-        return in_order(aside), f"{counted(len(aside), 'judged query')} set aside"
-    judged = source.run(Gather(ALL, columns=columns))
-    assert judged is not None
-    return judged, THE_TESTED
+    assert aside is not None
+    return in_order(aside), f"{counted(len(aside), 'judged query')} set aside"
 
 
 def in_order(queries: Queries) -> Queries:

@@ -23,10 +23,11 @@ from isrr.metrics.evaluate import evaluate
 from isrr.metrics.measure import Measure
 from isrr.promises.promise import Promise, check_probability, move_together, objectives, promises, refuse_worst
 from isrr.ranker.gpl import GPLRanker
+from isrr.ranker.scale import scale_of
 from isrr.risk import size
+from isrr.risk.evidence import NAMED
 from isrr.risk.lattice import BoolArray
 from isrr.risk.size import POWER
-from isrr.scores.standardize import scale_of
 
 LEAST_PILOT = 10
 KEEP_HEADROOM = 0.5  # with no pilot queries: plan to give up this part of what the promise lets go
@@ -182,7 +183,7 @@ class _Measured:
 
         def samples(chosen: BoolArray) -> list[KeptSample]:
             return [
-                KeptSample.of(promise, segment, "betting", values[rows & chosen], path)
+                KeptSample.of(promise, segment, NAMED["betting"], values[rows & chosen], path)
                 for promise, values in kept
                 for segment, rows in promise.segments(queries).items()
             ]
@@ -217,7 +218,7 @@ class _Pilot:
             if self.together:
                 path = self._path(queries, span)
             else:
-                path = fixed_path(request, source, int(tested.sum()), aside, None)
+                path = fixed_path(request, int(tested.sum()), aside, None)
             self.measured[span] = _Measured.of(queries, request.promises, path, tested, reported)
 
     def _path(self, queries: Queries, span: Span) -> SearchPath:

@@ -10,12 +10,13 @@ from isrr.gains import discount
 from isrr.metrics.metric import Metric
 from isrr.promises.promise import Promise, check_probability, columns_of
 from isrr.ranker.gpl import GPLRanker
-from isrr.risk.evidence import Evidence
-from isrr.risk.select import SELECTIONS
+from isrr.risk.evidence import NAMED, Evidence
+from isrr.risk.select import NAMED as SELECTIONS
+from isrr.risk.select import Selection
 
 FLOORS = ((1.8, 0.8), (4, 0.7), (7.5, 0.6), (15, 0.5), (25, 0.4), (math.inf, 0.3))  # up to so much slack, this floor
 LARGEST_SHARE_OF_PROMISE = 0.85  # the floor is at most this share of the promised one, and does not keep it alone
-PATHS = ("auto", "temperature", "front", "thresholds", "paper")
+PATHS = ("auto", "temperature", "front")
 
 
 class Floor(TypedDict, total=False):
@@ -35,8 +36,8 @@ class Request:
     promises: tuple[Promise, ...]
     confidence: float = 0.95
     path: str | tuple[GPLRanker, ...] = "auto"
-    evidence: str = "betting"
-    selection: str = "fixed_sequence"
+    evidence: Evidence = NAMED["betting"]
+    selection: Selection = SELECTIONS["fixed_sequence"]
     seed: int = 0
     attempts: int = 1
     floor: float | None = None
@@ -55,9 +56,6 @@ class Request:
             raise PromiseError(f"`judged_by=` must be {', '.join(first)} or {last}, got {self.judged_by!r}")
         if self.attempts < 1:
             raise PromiseError(f"attempts must be ≥ 1, got {self.attempts}; it is the number of planned analyses")
-        Evidence(self.evidence, self.delta)  # refuses what is none
-        if self.selection not in SELECTIONS:
-            raise PromiseError(f"unknown selection {self.selection!r}; expected one of {', '.join(SELECTIONS)}")
         if isinstance(self.path, str):
             if self.path not in PATHS:
                 raise PromiseError(f"unknown path {self.path!r}; expected one of {', '.join(PATHS)}")
@@ -65,8 +63,6 @@ class Request:
                 raise PromiseError(
                     f"floor must lie in [0, 1), got {self.floor}; it is the share that every query keeps"
                 )
-            if self.floor and self.path == "paper":
-                raise PromiseError("the paper's path has no floor; omit it, or use another path")
         elif self.floor is not None:
             raise PromiseError("the rankers of the path have their own floors; omit `floor=`")
         elif not self.path or any(ranker.k != self.k for ranker in self.path):
@@ -83,13 +79,18 @@ class Request:
         return self.path if isinstance(self.path, str) else "custom"
 
     @property
+    def caveats(self) -> tuple[str, ...]:
+        """What a certificate must warn of, because of the evidence or the selection."""
+        return tuple(filter(None, (self.evidence.caveat, self.selection.caveat)))
+
+    @property
     def delta(self) -> float:
         """The tolerated chance of error of one analysis."""
         return (1 - self.confidence) / self.attempts
 
     def level_each(self, n_tests: int) -> float:
         """The level each configuration is tested at when there are so many: a share of delta where it is divided."""
-        return self.delta / n_tests if self.selection in ("bonferroni", "holm") else self.delta
+        return self.selection.level_each(self.delta, n_tests)
 
     @property
     def floor_weights(self) -> tuple[tuple[float, ...], ...]:
@@ -112,8 +113,6 @@ class Request:
         """
         if self.floor is not None:
             return self.floor
-        if self.path == "paper":
-            return 0.0
         shares = [p.target for p in self.promises if p.can_be_floored and p.target < 1]  # others are to grow
         if not shares or any(promise.safe_end == "hot" for promise in self.promises):
             return 0.0

@@ -24,7 +24,7 @@ from isrr.gains import Discount, Gain
 from isrr.metrics.evaluate import evaluate
 from isrr.promises.promise import Promise, objectives, promises
 from isrr.ranker.gpl import GPLRanker
-from isrr.scores.standardize import scale_of
+from isrr.ranker.scale import scale_of
 
 N_TEMPERATURES = 32
 HOTTEST = 100.0  # in deviations within a query: draws are next to even, however far lists lie apart

@@ -113,13 +113,16 @@ def calibrate(
     from isrr.certificate import ranker_path
     from isrr.engines.source import read_any
     from isrr.metrics.ahead import compile_beside
+    from isrr.risk.evidence import evidence_of
+    from isrr.risk.select import selection_of
 
     promises = [inputs.promised(text, meaning) for text in promise]
     inputs.check_file(out_file, read=(judged, judged_run["run"], judged_run["qrels"], validation))
     ranker_path(out_file)
-    request = Request(
-        tuple(promises), confidence, path, evidence, selection, seed, attempts, floor, distinct, judged_by
-    )  # refuses mistakes before reading
+    tested_by = evidence_of(evidence), selection_of(selection)
+    request = Request(  # refuses mistakes before reading
+        tuple(promises), confidence, path, *tested_by, seed, attempts, floor, distinct, judged_by
+    )
     compile_beside()
     queries, named, name = inputs.judged_or_run(judged, judged_run, columns, request.columns)
     count_look = ledger_at(Path(name), out_file)

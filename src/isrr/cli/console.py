@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from isrr.cli.interrupts import stop_if_interrupted
 from isrr.errors import IsrrError
@@ -90,6 +91,15 @@ def one_line_errors() -> Iterator[None]:
         _refuse(as_options(str(error)), UNUSABLE)
     except MemoryError as error:
         _refuse(f"there is not enough memory: {error}", UNUSABLE)
+
+
+class Commands(TyperGroup):
+    """A group of commands; what one of them refuses is one line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was named."""
+        with one_line_errors():
+            return super().invoke(ctx)
 
 
 def _refuse(reason: str, code: int) -> None:

@@ -1,4 +1,4 @@
-"""`isrr data`: look at a file of queries, or at a run with its judgments, convert it, name the benchmarks."""
+"""`isrr data`: look at a file of queries, or at a run with its judgments, and convert it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,7 +7,7 @@ import typer
 
 from isrr.cli.console import say
 from isrr.cli.inputs import check_file, warn_of_notes
-from isrr.cli.options import COLUMNS, Features, Sizes, ZeroBased, with_columns, with_run
+from isrr.cli.options import COLUMNS, with_columns, with_run
 from isrr.counting import counted
 from isrr.errors import DataError
 
@@ -19,7 +19,7 @@ app = typer.Typer(no_args_is_help=True, help="Look at files of queries and conve
 Source = Annotated[
     Path | None,
     typer.Argument(
-        help="Queries: LETOR or SVMLight text (also .gz), Parquet, CSV, JSONL or Arrow. Omit it with --run.",
+        help="Queries: Parquet, CSV, JSONL or Arrow. Omit it with --run.",
         show_default=False,
     ),
 ]
@@ -39,13 +39,10 @@ def convert(
         ),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Same as TARGET.")] = None,
-    features: Features = None,
-    group: Sizes = None,
-    zero_based: ZeroBased = False,
 ) -> None:
     """Convert queries to a file that loads many times faster than text, with the usual column names.
 
-    isrr data convert train.txt train.arrow
+    isrr data convert judged.csv judged.arrow
 
     isrr data convert --run run.txt --qrels qrels.txt -o judged.parquet
     """
@@ -59,7 +56,7 @@ def convert(
     if written is None:
         raise DataError("no output file; expected an .arrow or .parquet file as `output=`")
     check_file(written, ".arrow", ".parquet", read=(source, judged_run["run"], judged_run["qrels"]))
-    queries = _read(source, judged_run, columns, features=features, group=group, zero_based=zero_based)
+    queries = _read(source, judged_run, columns)
     write_queries(queries, written)
     say(f"{written}: {queries!r}")
 
@@ -71,16 +68,13 @@ def show(
     columns: dict[str, Any],
     judged_run: dict[str, Any],
     source: Source = None,
-    features: Features = None,
-    group: Sizes = None,
-    zero_based: ZeroBased = False,
 ) -> None:
     """Show what a file contains: queries, items, grades, list lengths, scores."""
     import numpy as np
 
     from isrr.gains import relevant_total
 
-    queries = _read(source, judged_run, columns, features=features, group=group, zero_based=zero_based)
+    queries = _read(source, judged_run, columns)
     lengths = queries.n_items
     say(f"{source or judged_run['run']}: {queries!r}")
     say(f"items per query {lengths.mean():.1f} on average, {lengths.min()} to {lengths.max()}")
@@ -95,25 +89,14 @@ def show(
     if queries.scores is not None:
         low, middle, high = np.quantile(queries.scores, [0, 0.5, 1])
         say(f"scores          {low:.4g} to {high:.4g}, median {middle:.4g}")
-    if queries.features is not None:
-        say(f"features        {queries.features.shape[1]}")
 
 
-@app.command()
-def benchmarks() -> None:
-    """List the benchmarks isrr knows, and where to get them."""
-    from isrr.data.catalog import CATALOG
-
-    for name, published in CATALOG.items():
-        say(f"{name:12} {published.source}")
-
-
-def _read(source: Path | None, judged_run: dict[str, Any], columns: dict[str, Any], **letor: Any) -> "Queries":
+def _read(source: Path | None, judged_run: dict[str, Any], columns: dict[str, Any]) -> "Queries":
     """The queries of a file, or of a run with its judgments; what their reader notes is said."""
     from isrr.data.frames import read_queries
 
     if source is None and judged_run["run"] is None and judged_run["qrels"] is None:
         raise DataError("no input; expected a file of queries, or `run=` and `qrels=`")
-    queries = read_queries(source, **judged_run, **columns, **letor, comment_ids=True)
+    queries = read_queries(source, **judged_run, **columns)
     warn_of_notes(queries)
     return queries

@@ -104,26 +104,28 @@ def _scored_queries(seed: int) -> "tuple[Queries, Queries]":
     from isrr.gains import ndcg
 
     made = generate("small", seed=seed)
-    say(f"queries: {len(made.train)} for training, {len(made.validation)} for validation, {len(made.test)} judged")
+    n_train, n_validation, n_judged = (len(part.queries) for part in made)
+    say(f"queries: {n_train} for training, {n_validation} for validation, {n_judged} judged")
     with err.status("training, and compiling kernels (only the first time)"):
-        scorer, score = _fitted(made.train.features, made.train.relevance, seed)
-        validation = made.validation.with_scores(score(made.validation.features))
-        judged = made.test.with_scores(score(made.test.features))
+        score = _fitted(made.train.features, made.train.queries.relevance, seed)
+        validation, judged = (part.queries.with_scores(score(part.features)) for part in made[1:])
         utility = float(np.nanmean(ndcg(judged)))
-    say(f"scores:  {scorer}, NDCG@5 {utility:.4f} on the judged queries, sorted by score\n")
+    say(f"scores:  LightGBM, NDCG@5 {utility:.4f} on the judged queries, sorted by score\n")
     return judged, validation
 
 
 def _thresholds_alone(judged: "Queries", validation: "Queries", k: int) -> dict[str, Any]:
     """What the paper's search, by threshold alone at temperature 1, finds; and the utility of the order by score."""
+    import numpy as np
+
     from isrr.metrics.disparity import fairness_gain
     from isrr.metrics.evaluate import evaluate
     from isrr.ranker.gpl import GPLRanker
-    from isrr.ranker.thresholds import uniform_grid
-    from isrr.scores.standardize import overall_mean_and_deviation
+    from isrr.ranker.scale import overall_mean_and_deviation
 
     mean, deviation = overall_mean_and_deviation(validation)
-    thresholds = uniform_grid(GPLRanker(k=k, mean=mean, deviation=deviation).eligibility(judged))
+    largest = GPLRanker(k=k, mean=mean, deviation=deviation).eligibility(judged).max()
+    thresholds = np.linspace(0.0, float(largest), 21)
     grid = [GPLRanker(k=k, threshold=float(t), mean=mean, deviation=deviation) for t in thresholds]
     with progress("measuring thresholds") as advance:
         found = evaluate(judged, [GPLRanker.deterministic(k), *grid], progress=advance)
@@ -137,18 +139,13 @@ def _thresholds_alone(judged: "Queries", validation: "Queries", k: int) -> dict[
     }
 
 
-def _fitted(features: Any, relevance: Any, seed: int) -> tuple[str, Callable[[Any], Any]]:
-    """A quick scoring function and its name: a LightGBM regression where it is installed, else least squares."""
-    import numpy as np
-
+def _fitted(features: Any, relevance: Any, seed: int) -> Callable[[Any], Any]:
+    """Fit a quick LightGBM regression."""
     try:
         import lightgbm
     except ImportError:
-        missing = MissingExtraError("lightgbm", "lightgbm")
-        say(f"no trees are trained, scores are fitted by least squares instead: {missing}")
-        weights, *_ = np.linalg.lstsq(features, relevance, rcond=None)
-        return "least squares", lambda rows: rows @ weights
+        raise MissingExtraError("lightgbm", "demo") from None
     settings = {"objective": "regression", "learning_rate": 0.1, "num_leaves": 15, "verbose": -1, "seed": seed,
                 "num_threads": 1, "deterministic": True}  # fmt: skip
     model = lightgbm.train(settings, lightgbm.Dataset(features, relevance), 60)
-    return "LightGBM", lambda rows: model.predict(rows)
+    return lambda rows: model.predict(rows)

@@ -5,7 +5,6 @@ import platform
 import re
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +22,7 @@ CompileNow = Annotated[
 
 
 def doctor(as_json: AsJson = False, compile_now: CompileNow = False) -> None:
-    """Show what is installed, how to install missing extras, and the threads, kernel cache, GPU and memory in use."""
+    """Show what is installed, how to install missing extras, and the threads, kernel cache and memory in use."""
     if compile_now:
         from isrr.cli.kernels import compile_all
 
@@ -51,7 +50,6 @@ def _findings() -> dict[str, Any]:
         "threads": threads(),
         "cores": available_cores(),
         "kernel_cache": _kernel_cache(),
-        **_gpu(),
         "memory_gib": _memory(),
     }
 
@@ -68,8 +66,6 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     yield f"threads      {found['threads']} on {counted(found['cores'], 'core')} (ISRR_THREADS changes it)"
     nowhere = "none: kernels are compiled in every process; set NUMBA_CACHE_DIR to a writable folder"
     yield f"kernel cache {found['kernel_cache'] or nowhere}"
-    broken = found["torch_error"] and f"unknown: torch cannot be loaded: {found['torch_error']}"
-    yield f"gpu          {found['gpu'] or broken or 'none usable by torch'}"
     free, total = (found["memory_gib"][name] for name in ("available", "total"))
     yield f"memory       {'unknown' if total is None else f'{free:.1f} of {total:.1f} GiB free'}"
 
@@ -107,19 +103,6 @@ def _kernel_cache() -> str | None:
 
     folder: str | None = line_start.stats.cache_path
     return folder
-
-
-def _gpu() -> dict[str, str | None]:
-    """The GPU that torch uses; where torch is installed but broken, why it cannot be loaded."""
-    if find_spec("torch") is None:
-        return {"gpu": None, "torch_error": None}
-    try:
-        import torch
-
-        name = str(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
-    except Exception as error:  # anything may be raised, and the rest is worth telling all the same
-        return {"gpu": None, "torch_error": str(error) or type(error).__name__}
-    return {"gpu": name, "torch_error": None}
 
 
 def _memory() -> dict[str, float | None]:

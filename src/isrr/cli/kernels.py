@@ -15,7 +15,7 @@ from isrr import GPLRanker, Queries, calibrate, evaluate
 
 rng = np.random.default_rng(0)
 scores, grades, ids = rng.normal(size=400), rng.choice(3, 400), np.arange(400) // 10
-queries = Queries.from_arrays(scores=scores, relevance=grades, query_ids=ids, features=rng.normal(size=(400, 2)))
+queries = Queries.from_arrays(scores=scores, relevance=grades, query_ids=ids)
 widening = GPLRanker(threshold=0.1, decay=0.9)
 
 def read(text, as_run=False, **options):
@@ -39,23 +39,14 @@ widening.propensity(widening.rank_queries(queries), queries)
     """
 GPLRanker().exposure(queries)
 widening.exposure(queries)
-letor = "1 qid:1 1:0.5 # docid = a\\n0 qid:1 1:0.1 # docid = b\\n"
-read(letor)
-read(letor, comment_ids=True)
 read("q Q0 a 1 2.0 tag\\nq Q0 b 2 1.0 tag\\n", as_run=True)
 read('{"query": 1, "score": 2.0}\\n')
-""",
-    """
-from isrr.scores._loss_kernels import sum_gradients
-
-scores, inside, ones = np.zeros((1, 2)), np.ones((1, 2), bool), np.ones(2)
-sum_gradients(scores, scores, inside, ones, np.full((1, 2, 1), 0.5), (1, 1, 1), -1.0, 0, 1, np.zeros((1, 2)))
 """,
 )
 
 
 def compile_all(progress: Progress | None = None) -> None:
-    """Compile what commands, the service and training have in common, in a process for each core."""
+    """Compile what commands and the service have in common, in a process for each core."""
     _run(FIRST)
     with ThreadPoolExecutor(available_cores()) as pool:
         for done, _ in enumerate(pool.map(_run, OTHERS), 1):

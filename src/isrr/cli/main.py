@@ -1,37 +1,21 @@
 """The command line: one verb per job. `isrr.cli.console` lists the exit codes."""
 
-from typing import Any
-
 import typer
-from typer.core import TyperGroup
 
 from isrr.cli.calibration import calibrate, check, plan, rank, show, start
 from isrr.cli.clicks import rollout
-from isrr.cli.console import one_line_errors
+from isrr.cli.console import Commands
 from isrr.cli.data import app as data
 from isrr.cli.demo import demo
 from isrr.cli.doctor import doctor
 from isrr.cli.reporting import choose, report
-from isrr.cli.reproduce import reproduce
-from isrr.cli.scoring import score, train
 from isrr.cli.serving import monitor, serve
 
 COMMANDS = {
     "First steps": (demo, doctor),
     "Certify and rank": (start, calibrate, choose, rank, show, check, plan),
-    "From features to scores": (train, score),
     "In production": (serve, monitor, report),
-    "For research": (reproduce,),
 }
-
-
-class Commands(TyperGroup):
-    """All commands; what one of them refuses is one line."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command that was named."""
-        with one_line_errors():
-            return super().invoke(ctx)
 
 
 app = typer.Typer(name="isrr", cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -39,7 +23,7 @@ for panel, commands in COMMANDS.items():
     for command in commands:
         app.command(rich_help_panel=panel)(command)
 app.add_typer(rollout, name="rollout", rich_help_panel="In production")
-app.add_typer(data, name="data", rich_help_panel="From features to scores")
+app.add_typer(data, name="data", rich_help_panel="Certify and rank")
 
 
 def _version(wanted: bool) -> None:

@@ -12,15 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
-from isrr.scores import LOSSES
-
 CHOICES = {
-    "path": ("auto", "temperature", "front", "thresholds", "paper"),
-    "evidence": (
-        "bentkus", "betting", "dkwm", "empirical_bernstein", "hb_plus", "hoeffding", "hoeffding_bentkus", "mixture",
-        "normal_approximation", "vb", "wsr",
-    ),
-    "selection": ("fixed_sequence", "holm", "bonferroni", "pointwise"),
+    "path": ("auto", "temperature", "front"),
+    "evidence": ("betting", "hoeffding_bentkus"),
+    "selection": ("fixed_sequence", "holm"),
     "gain": ("exponential", "linear", "equal"),
     "discount": ("log2", "reciprocal", "uniform", "trec"),
     "empty_query": ("skip", "zero", "one"),
@@ -30,9 +25,6 @@ CHOICES = {
     "missing_group": ("refuse", "none"),
     "unit": ("impression", "session", "user"),
     "format": ("trec", "table", "json"),
-    "model": tuple(LOSSES),
-    "normalize": ("none", "query"),
-    "result": ("tradeoff", "coverage", "decay", "stochastic", "rcscore", "runtime", "all"),
 }  # fmt: skip
 PROMISES = (
     "ndcg@5 >= 95% of deterministic",
@@ -138,28 +130,8 @@ Promises = Annotated[
         autocompletion=offered_any,
     ),
 ]
-Loss = Annotated[
-    str,
-    typer.Option(
-        help="Training loss; by default the first of its kind. "
-        + "; ".join(f"{kind}: {', '.join(losses)}" for kind, losses in LOSSES.items()),
-        autocompletion=offered(tuple(loss for losses in LOSSES.values() for loss in losses)),
-    ),
-]
-Features = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="For tables: a column of lists (by default `features`), or columns of numbers. Repeat it, or use a "
-        "pattern such as 'f*'."
-    ),
-]
-ZeroBased = Annotated[bool, typer.Option("--zero-based", help="For LETOR text whose first feature has index 0.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Trust = Annotated[bool, typer.Option("--trust-edited", help="Accept a ranker file that was edited by hand.")]
-Sizes = Annotated[
-    Path | None,
-    typer.Option("--group", help="For LETOR text without qid: file with the size of each query, one per line."),
-]
 
 
 def _together(taken_as: str, options: dict[str, tuple[Any, Any]]) -> Callable[[Command], Command]:

@@ -243,7 +243,8 @@ def _provenance(
     )
     return Provenance(
         n_queries=findings.table.n_queries, requested_path="temperature", path=findings.path.name,
-        path_basis=findings.path.basis, evidence=request.evidence, selection=request.selection, method="exact",
+        path_basis=findings.path.basis, evidence=request.evidence.name, selection=request.selection.name,
+        method="exact",
         data=found.digest, judgments=found.clicks_digest, hash_key=found.digest, planned_looks=request.attempts,
         look=look, spent=spent, clicks=log, **quantiles(found.lists, findings.ranker),
     )  # fmt: skip

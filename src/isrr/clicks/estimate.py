@@ -26,7 +26,7 @@ from isrr.gains import leading
 from isrr.parallel import Progress
 from isrr.promises.promise import INEXACTNESS
 from isrr.ranker.gpl import GPLRanker
-from isrr.scores.isotonic import isotonic_blocks
+from isrr.ranker.isotonic import isotonic_blocks
 
 LARGE_ANCHOR = 0.8  # where more than this would be needed, it is impressions that are too few
 MOST_UNITS = 200_000  # units whose losses are kept one by one; beyond that, blocks of them are averaged

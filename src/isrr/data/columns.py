@@ -4,23 +4,18 @@
 column's own name and, for CSV, the line.
 """
 
-import fnmatch
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrr.counting import counted
-from isrr.data.files import Table, kind_by_name, written_names
+from isrr.data.files import Table, kind_by_name
 from isrr.data.grades import BESIDE_GRADES, judged_rows, stored_policy, with_grades
-from isrr.data.identifiers import MissingGroup, decoded, holds_lists, joined_groups
-from isrr.data.letor import Group
-from isrr.data.numbers import features as as_features
+from isrr.data.identifiers import MissingGroup, decoded, joined_groups
 from isrr.data.queries import Queries
 from isrr.data.unjudged import OPTIONS, Unjudged, checked_policy
 from isrr.errors import DataError, did_you_mean
@@ -32,23 +27,19 @@ USUAL_NAMES = {
     "relevance": ("relevance", "label", "grade"),
     "segment": ("segment",),
     "item_group": ("group", "provider", "item_group"),
-    "features": ("features",),
 }
-OWN_NAMES = ("query_id", "item_id", "item_group", "score", "relevance", "segment", "features")  # when isrr writes
+OWN_NAMES = ("query_id", "item_id", "item_group", "score", "relevance", "segment")  # when isrr writes
 POSITIONS = ("position", "pos", "slot")  # columns that say where an item was shown
-ROLES = tuple(role for role in USUAL_NAMES if role != "features")
+ROLES = tuple(USUAL_NAMES)
 VALUE = "value:"  # how the role of a further column of numbers begins: "value:margin" is played by the column "margin"
-_PATTERN = re.compile(r"[*?\[]")
 MADE_IDS = {b"isrr.made_ids": b"true"}  # schema metadata of queries whose ids were made from positions
-FEATURE_NAMES = b"isrr.feature_names"  # schema metadata: names of the features that one column holds
 
 
 @dataclass(frozen=True)
 class Cast:
-    """Which column plays which role; features may be played by several. Of the roles nobody plays, what to say."""
+    """Which column plays which role. Of the roles nobody plays, what to say."""
 
     roles: dict[str, str]
-    features: tuple[str, ...]
     absent: dict[str, str]
     with_grades: tuple[str, ...] = ()  # columns that go where the grades go
     unjudged: Unjudged | None = None  # None: as the table says, else refused
@@ -59,13 +50,13 @@ class Cast:
     @property
     def names(self) -> list[str]:
         """All columns that play a role."""
-        return list(dict.fromkeys([*self.roles.values(), *self.features, *self.with_grades]))
+        return list(dict.fromkeys([*self.roles.values(), *self.with_grades]))
 
     def only(self, roles: Sequence[str]) -> "Cast":
-        """The part of the cast that plays these roles; no features."""
+        """The part of the cast that plays these roles."""
         played = {role: name for role, name in self.roles.items() if role in roles}
         with_grades = self.with_grades if "relevance" in played else ()
-        return replace(self, roles=played, features=(), with_grades=with_grades)
+        return replace(self, roles=played, with_grades=with_grades)
 
     def with_groups(self, separator: str | None, missing: MissingGroup) -> "Cast":
         """The same, with how groups are written; see `joined_groups`."""
@@ -97,15 +88,13 @@ def value_roles(values: Sequence[str]) -> dict[str, str | None]:
 def cast(
     table: Table,
     named: dict[str, str | None],
-    features: str | Sequence[str] | None,
     need_query: bool,
     unjudged: Unjudged | None = None,
 ) -> Cast:
     """Give each role the column named for it, or the first of its usual names that the table has."""
     _refuse_beir(table, named)
     have = f"the columns are {', '.join(table.columns) or 'none'}"
-    stacked = _matched(table, features)
-    for name in [*named.values(), *stacked]:
+    for name in named.values():
         if name is not None and name not in table.columns:
             raise DataError(f"{table.name}: there is no column {name!r}; {have}{did_you_mean(name, table.columns)}")
 
@@ -125,15 +114,11 @@ def cast(
         raise DataError(missing("query"))
     if not need_query:
         roles["query"] = None
-    if features is None:
-        stacked = tuple(filter(None, [usual("features")]))
-    if roles["score"] is None and roles["relevance"] is None and not stacked:
-        raise DataError(f"{missing('score')}; nor is there a relevance or a features column")
+    if roles["score"] is None and roles["relevance"] is None:
+        raise DataError(f"{missing('score')}; nor is there a relevance column")
     chosen = Cast(
         roles={role: name for role, name in roles.items() if name is not None},
-        features=stacked,
-        absent={role: missing(role) for role, name in roles.items() if name is None}
-        | ({} if stacked else {"features": missing("features")}),
+        absent={role: missing(role) for role, name in roles.items() if name is None},
         with_grades=tuple(name for name in BESIDE_GRADES if name in table.columns and name not in roles.values())
         if roles["relevance"] is not None
         else (),
@@ -155,26 +140,16 @@ def _refuse_beir(table: Table, named: dict[str, str | None]) -> None:
 
 
 def _refuse_ambiguous(chosen: Cast, table: Table) -> None:
-    """Refuse a column that plays two roles, grades that are features, and a name that two columns have."""
+    """Refuse a column that plays two roles, and a name that two columns have."""
     for name in chosen.names:
         roles = [role for role, column in chosen.roles.items() if column == name and not role.startswith(VALUE)]
         played = [role.replace("_", " ") for role in roles]
-        if name in chosen.features and name == chosen.roles.get("relevance"):
-            played.append("features")
         if len(played) > 1:
             raise DataError(f"{table.name}: column {name!r} is named for {' and '.join(played)}; it can play one role")
         if table.columns.count(name) > 1:
             raise DataError(
                 f"{table.name}: column {name!r} appears {table.columns.count(name)} times; rename all but one"
             )
-
-
-def _matched(table: Table, features: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Feature columns, those named by a pattern such as `f*` written out in the table's order."""
-    names: list[str] = []
-    for name in [features] if isinstance(features, str) else features or ():
-        names += (fnmatch.filter(table.columns, name) if _PATTERN.search(name) else None) or [name]
-    return tuple(names)
 
 
 def _notes_on_groups(column: Any) -> tuple[str, ...]:
@@ -184,7 +159,7 @@ def _notes_on_groups(column: Any) -> tuple[str, ...]:
     return (f"{counted(n, 'item')} without a group {'belongs' if n == 1 else 'belong'} to none (`missing_group=none`)",)
 
 
-def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Queries:
+def queries_of(table: Any, columns: Cast, name: str, group: Any = None) -> Queries:
     """Queries from the columns of an Arrow table."""
     if table.num_rows == 0:
         raise DataError(f"{name}: the table has no rows")
@@ -212,9 +187,8 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
             **{argument: groups() if role == "item_group" else ids(role) for argument, role in arguments.items()},
             scores=numbers("score"),
             relevance=relevance,
-            features=_matrix(table, columns.features) if columns.features else None,
             values={r.removeprefix(VALUE): numbers(r) for r in columns.roles if r.startswith(VALUE)},  # type: ignore[misc]
-            group=group,  # type: ignore[arg-type]
+            group=group,
         )
     except DataError as error:
         role = (arguments | {"scores": "score", "relevance": "relevance"}).get(error.column or "", "")
@@ -228,9 +202,6 @@ def queries_of(table: Any, columns: Cast, name: str, group: Group | None) -> Que
         grade_column=columns.roles.get("relevance", ""),
         has_positions=columns.has_positions,
         notes=_notes_on_groups(ids("item_group")),
-        feature_names=()
-        if queries.features is None
-        else _feature_names(table, columns, name, queries.features.shape[1]),
     )
     try:
         return with_grades(queries, table, columns.with_grades, judged, policy)
@@ -268,47 +239,3 @@ def _zero_elsewhere(column: Any, chosen: NDArray[np.bool_], name: str) -> NDArra
     values = np.zeros(chosen.size, given.dtype)
     values[chosen] = given
     return values
-
-
-def _feature_names(table: Any, columns: Cast, name: str, n_features: int) -> tuple[str, ...]:
-    """The columns that hold a feature each; where one column holds lists of them, the names it was written with."""
-    if not _one_of_lists(table, columns.features):
-        return columns.features
-    names = written_names(table.schema, FEATURE_NAMES, name)
-    if names and len(names) != n_features:
-        raise DataError(f"{name}: the metadata name {len(names)} features, but there are {n_features}")
-    return names
-
-
-def _one_of_lists(table: Any, features: Sequence[str]) -> bool:
-    """Whether one column holds all features."""
-    return len(features) == 1 and holds_lists(table[features[0]].type)
-
-
-def _matrix(table: Any, features: Sequence[str]) -> NDArray[np.float32]:
-    if _one_of_lists(table, features):
-        return _lists(table[features[0]], features[0])
-    matrix = np.empty((table.num_rows, len(features)), np.float32)
-    for place, column in enumerate(features):
-        matrix[:, place] = as_features(as_array(table[column], column), column)
-    matrix.flags.writeable = False  # ours alone: queries may hold it without a copy
-    return matrix
-
-
-def _lists(values: Any, column: str) -> NDArray[np.float32]:
-    """Equally long lists as a matrix, without a copy where they are one piece of fixed-size float32 lists."""
-    if values.null_count:
-        row = int(np.argmax(values.is_null().to_numpy()))
-        raise DataError("no value; expected one in every row", row=row, column=column)
-    if pa.types.is_fixed_size_list(values.type):
-        width = values.type.list_size
-    else:
-        lengths = pc.list_value_length(values).to_numpy()
-        width = int(lengths[0])
-        if (lengths != width).any():
-            row = int(np.argmax(lengths != width))
-            raise DataError(f"{lengths[row]} features, but row 1 has {width}", row=row, column=column)
-    pieces = [chunk.flatten() for chunk in values.chunks]
-    flat = pieces[0] if len(pieces) == 1 else pa.chunked_array(pieces, values.type.value_type)
-    array = as_array(flat if isinstance(flat, pa.ChunkedArray) else pa.chunked_array([flat]), column)
-    return as_features(array.reshape(len(values), width), column)

@@ -1,4 +1,4 @@
-"""Tables → Queries, and back: Parquet, Arrow, CSV, JSONL, LETOR text; frames of pandas, polars and pyarrow.
+"""Tables → Queries, and back: Parquet, Arrow, CSV, JSONL; frames of pandas, polars and pyarrow.
 
 `read_queries` is the one entrance. A table has one row per item; its columns are found by their usual names or
 named by the caller. `read_blocks` streams a Parquet file in pieces that hold whole queries, `write_queries`
@@ -16,11 +16,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from isrr.data.blocks import need_parquet, parquet_batches, whole_queries
-from isrr.data.columns import FEATURE_NAMES, MADE_IDS, OWN_NAMES, VALUE, cast, queries_of, value_roles
+from isrr.data.columns import MADE_IDS, OWN_NAMES, cast, queries_of, value_roles
 from isrr.data.files import VALUES, from_frame, kind_of, open_table, reading, write_table
 from isrr.data.grades import BESIDE_GRADES, columns_of, metadata_of
 from isrr.data.identifiers import MissingGroup
-from isrr.data.letor import Group, read_letor
 from isrr.data.ordering import Ties
 from isrr.data.pair_files import Format, read_pairs
 from isrr.data.queries import Queries
@@ -42,11 +41,7 @@ def read_queries(
     relevance: str | None = None,
     segment: str | None = None,
     item_group: str | None = None,
-    features: str | Sequence[str] | None = None,
-    group: Group | None = None,
-    n_features: int | None = None,
-    zero_based: bool = False,
-    comment_ids: bool = False,
+    group: Sequence[int] | None = None,
     values: Sequence[str] = (),
     unjudged: Unjudged | None = None,
     ties: Ties | None = None,
@@ -55,7 +50,7 @@ def read_queries(
     run_format: Format | None = None,
     qrels_format: Format | None = None,
 ) -> Queries:
-    """Read queries from a file (Parquet, Arrow, CSV, JSONL, LETOR text) or a pandas, polars or pyarrow table.
+    """Read queries from a file (Parquet, Arrow, CSV, JSONL) or a pandas, polars or pyarrow table.
 
     Or from a run and its judgments, each a file or an object: TREC text, BEIR's files, dicts
     `{query: {item: number}}`, tables, Quepid's ratings, judgments of OpenSearch's Search Relevance Workbench, requests
@@ -71,12 +66,7 @@ def read_queries(
         relevance: Column with the grade; by default `relevance`, `label` or `grade`, where there is one.
         segment: Column with the query's segment; by default `segment`, where there is one.
         item_group: Column with the item's provider or group; by default `group`, `provider` or `item_group`.
-        features: A column of equally long lists, or the columns to stack, also by a pattern such as "f*"; by default
-            `features`, where it is.
-        group: Sizes of consecutive queries, for data without a query column; for LETOR text also their file.
-        n_features: For LETOR text, as in `read_letor`.
-        zero_based: For LETOR text, as in `read_letor`.
-        comment_ids: For LETOR text, as in `read_letor`; ignored elsewhere.
+        group: Sizes of consecutive queries, for data without a query column.
         values: Further columns of numbers to read, such as ["margin"]; a column with another role may be among them.
         unjudged: How items without a grade count: "refuse" (the default for tables), "zero" (the default for qrels),
             "drop" or "worst"; see `isrr.data.unjudged`.
@@ -105,17 +95,13 @@ def read_queries(
     if not isinstance(source, str | os.PathLike):
         table = from_frame(source)
     elif (kind := kind_of(path := Path(source))) == "letor":
-        unused = [role for role, name in (named | {"features": features}).items() if name is not None]
-        if unused:
-            name = "values" if unused[0].startswith(VALUE) else unused[0]
-            raise DataError(f"{path}: LETOR text has no named columns; omit `{name}=`")
-        return read_letor(path, group=group, n_features=n_features, zero_based=zero_based, comment_ids=comment_ids)
+        raise DataError(
+            f"{path}: this is LETOR text, which has features but no scores; convert it and score it first: "
+            f"isrr-paper convert {path} judged.parquet"
+        )
     else:
         table = open_table(path, kind)
-    if n_features is not None or zero_based:
-        which = "zero_based" if zero_based else "n_features"
-        raise DataError(f"{table.name}: `{which}=` is for LETOR text only")
-    columns = cast(table, value_roles(table.values) | named, features, need_query=group is None, unjudged=unjudged)
+    columns = cast(table, value_roles(table.values) | named, need_query=group is None, unjudged=unjudged)
     columns = columns.with_groups(group_separator, missing_group or "refuse")
     with reading(table.name):
         rows = table.read(columns.names, columns.ids)
@@ -132,7 +118,6 @@ def read_blocks(
     relevance: str | None = None,
     segment: str | None = None,
     item_group: str | None = None,
-    features: str | Sequence[str] | None = None,
     values: Sequence[str] = (),
 ) -> Iterator[Queries]:
     """Stream a Parquet file, row group by row group, as queries of about `rows` rows together.
@@ -144,7 +129,7 @@ def read_blocks(
     named = {"query": query, "item": item, "score": score, "relevance": relevance}
     named |= {"segment": segment, "item_group": item_group} | value_roles(values)
     table = open_table(file, "parquet")
-    columns = cast(table, value_roles(table.values) | named, features, need_query=True)
+    columns = cast(table, value_roles(table.values) | named, need_query=True)
     seen: set[int] = set()
     for block in whole_queries(parquet_batches(file, columns.names, rows), columns, str(file), rows):
         for key, query_id in zip(block.keys.tolist(), block.query_ids, strict=True):
@@ -160,8 +145,7 @@ def read_blocks(
 def write_queries(queries: Queries, path: str | os.PathLike[str]) -> None:
     """Write queries to Parquet or Arrow, depending on the suffix. The file is written atomically.
 
-    `read_queries` reads the same queries back, rows in query order. Arrow (.arrow) loads fastest: its feature
-    matrix is mapped, read-only, not copied.
+    `read_queries` reads the same queries back, rows in query order. Arrow (.arrow) loads fastest.
     """
     file = Path(path)
     kind = WRITTEN.get(file.suffix.lower())
@@ -169,6 +153,15 @@ def write_queries(queries: Queries, path: str | os.PathLike[str]) -> None:
         raise DataError(f"{file}: the folder {file.parent} does not exist")
     if kind is None:
         raise DataError(f"{file}: queries are written to {' or '.join(WRITTEN)}, inferred from the file name")
+    try:
+        table = table_of(queries)
+    except DataError as error:
+        raise DataError(f"{file}: {error}") from None
+    write_table(table, file, kind)
+
+
+def table_of(queries: Queries) -> Any:
+    """Return queries as an Arrow table, one row per item, with the usual column names."""
 
     def per_query(values: NDArray[Any]) -> Any:
         if values.dtype.kind == "i":
@@ -185,15 +178,12 @@ def write_queries(queries: Queries, path: str | os.PathLike[str]) -> None:
             columns[name] = pa.array(numbers)
     if queries.segments is not None:
         columns["segment"] = per_query(queries.segments)
-    if queries.features is not None:
-        flat = pa.array(queries.features.reshape(-1))
-        columns["features"] = pa.FixedSizeListArray.from_arrays(flat, queries.features.shape[1])
     columns |= columns_of(queries)
     for name, numbers in queries.values.items():
         taken = name in OWN_NAMES or name in BESIDE_GRADES
         if taken and not (name in columns and columns[name].equals(pa.array(numbers))):
-            raise DataError(f"{file}: a value column cannot be called {name!r}, as another column is; rename it")
+            raise DataError(f"a value column cannot be called {name!r}, as another column is; rename it")
         columns[name] = pa.array(numbers)
     kept = (MADE_IDS if queries.made_ids else {}) | metadata_of(queries)
-    kept |= {FEATURE_NAMES: json.dumps(queries.feature_names).encode(), VALUES: json.dumps([*queries.values]).encode()}
-    write_table(pa.table(columns).replace_schema_metadata(kept), file, kind)
+    kept |= {VALUES: json.dumps([*queries.values]).encode()}
+    return pa.table(columns).replace_schema_metadata(kept)

@@ -1,4 +1,4 @@
-"""Columns of numbers, checked: which numbers can be scores, grades and features.
+"""Columns of numbers, checked: which numbers can be scores and grades.
 
 All later arithmetic, squares of sums included, must be able to bear them. Integers and decimals become floats, and a
 float must hold every digit of them: two different scores must not become a tie. A refusal names the row and the column;
@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from isrr.errors import DataError, shown
 
 LARGEST = 1e50
-LARGEST_FEATURE = 1e38  # in a float32, with room for differences
 EXACT = 2**53
 
 
@@ -39,27 +38,6 @@ def numbers(values: ArrayLike, column: str, n_rows: int) -> NDArray[Any]:
     if array.shape != (n_rows,):
         raise DataError(f"{column} has shape {array.shape}; expected ({n_rows},), one number per row")
     return array
-
-
-def features(values: ArrayLike, column: str) -> NDArray[np.float32]:
-    """Features as float32, of one column or of several; the array itself where it is such already."""
-    try:
-        array = np.asanyarray(values)
-    except ValueError as error:
-        raise DataError(f"{column} must be numbers: {error}") from None
-    if array.dtype.kind not in "biuf" or isinstance(array, np.ma.MaskedArray):
-        array = _as_numbers(array, column)
-    if array.dtype.kind == "f" and array.dtype.itemsize > 4:
-        large = np.isfinite(array) & (np.abs(array) > LARGEST_FEATURE)
-        if large.any():
-            place = np.unravel_index(int(np.argmax(large)), array.shape)
-            which = f"feature {place[1]} is " if array.ndim == 2 else ""
-            raise DataError(
-                f"{which}{array[place]}; a feature is kept as a float32 and must lie within ±{LARGEST_FEATURE:g}",
-                row=int(place[0]),
-                column=column,
-            )
-    return array.astype(np.float32, copy=False)
 
 
 def unfit(values: NDArray[Any], least: float = -LARGEST) -> NDArray[np.bool_]:

@@ -9,7 +9,7 @@ is copied: orders and names that were derived from it must stay true.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +18,6 @@ from isrr.counting import counted
 from isrr.data.grouping import Grouping
 from isrr.data.identifiers import Coded, Ids, identifier_keys, joined_groups, joined_identifiers
 from isrr.data.numbers import LARGEST, finite, numbers
-from isrr.data.numbers import features as as_features
 from isrr.data.ordering import Ties, falling_order, order_with_ties, query_hashes, repeats
 from isrr.data.ragged import Ragged, chosen_lists, joined_lists, rows_within
 from isrr.errors import DataError, did_you_mean
@@ -30,7 +29,7 @@ Index = int | np.integer[Any] | slice | Sequence[int] | NDArray[Any]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Queries:
-    """Lists to rank: scores and, if known, relevance, ids, segments, item groups and features.
+    """Lists to rank: scores and, if known, relevance, ids, segments and item groups.
 
     Made by `Queries.from_arrays` or `isrr.read_queries`; the fields hold rows grouped by query.
 
@@ -42,11 +41,9 @@ class Queries:
         items: Ids of the items, one per row, distinct within a query; `item_ids` has them as an array.
         item_groups: Provider or group of the items, one per row.
         segments: Segment of the query, one per query.
-        features: float32 matrix, (n_rows, n_features).
         rows: The caller's row number of each stored row; None when rows are stored as given.
         made_ids: Whether the query ids were made from positions because none were given.
         absent: What to say when a column is asked for that the source did not have, by its role.
-        feature_names: Names of the feature columns, (n_features,); empty where they have none.
         values: Further columns of numbers, one per row, by name: a margin, a price.
         unretrieved: Grades that count in the ideal beside those of the list, a list per query: relevant items that
             were judged but not retrieved.
@@ -65,11 +62,9 @@ class Queries:
     items: Ids | None = None
     item_groups: NDArray[Any] | None = None
     segments: NDArray[Any] | None = None
-    features: NDArray[np.float32] | None = None
     rows: IntArray | None = None
     made_ids: bool = False
     absent: Mapping[str, str] = field(default_factory=dict)
-    feature_names: tuple[str, ...] = ()
     values: Mapping[str, FloatArray] = field(default_factory=dict)
     unretrieved: Ragged | None = None
     judged: NDArray[np.bool_] | None = None
@@ -94,7 +89,6 @@ class Queries:
         item_ids: ArrayLike | None = None,
         item_groups: ArrayLike | None = None,
         segments: ArrayLike | None = None,
-        features: ArrayLike | None = None,
         values: Mapping[str, ArrayLike] | None = None,
     ) -> "Queries":
         """Build queries from columns of equal length, one row per item.
@@ -107,17 +101,16 @@ class Queries:
             item_ids: Ids of the items. With ids, the order of rows matters nowhere, even where scores are equal.
             item_groups: Provider or group of each item, or a list of several groups, for exposure by group.
             segments: Segment of the query, the same on all rows of a query.
-            features: Matrix of numbers, one row per item.
             values: Further columns of finite numbers by name, such as {"margin": [...]}.
 
         Example:
             >>> Queries.from_arrays(scores=[2.0, 1.0, 0.5], relevance=[1, 0, 2], query_ids=["a", "b", "a"])
             Queries(2 queries, 3 items; scores, relevance)
         """
-        columns = {"scores": scores, "relevance": relevance, "features": features, "query_ids": query_ids}
+        columns = {"scores": scores, "relevance": relevance, "query_ids": query_ids}
         n_rows = next((_length(c, name) for name, c in columns.items() if c is not None), None)
         if n_rows is None:
-            raise DataError("nothing to rank: expected scores, relevance or features, one row per item")
+            raise DataError("nothing to rank: expected scores or relevance, one row per item")
         if n_rows == 0:
             raise DataError("nothing to rank: the columns have no rows")
         grouping = Grouping.of(query_ids, group, n_rows)
@@ -138,7 +131,6 @@ class Queries:
             items=ids(item_ids, "item_ids"),
             item_groups=None if groups is None else groups.array,
             segments=None if parts is None else grouping.heads(parts.array),
-            features=None if features is None else _matrix(grouping, features),
             rows=grouping.rows,
             made_ids=query_ids is None,
             values={name: _finite(grouping, column, name) for name, column in (values or {}).items()},
@@ -155,11 +147,11 @@ class Queries:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __iter__(self) -> Iterator["Queries"]:
+    def __iter__(self) -> Iterator[Self]:
         return (self[q] for q in range(len(self)))
 
     def __repr__(self) -> str:
-        names = ("scores", "relevance", "item_ids", "item_groups", "segments", "features")
+        names = ("scores", "relevance", "item_ids", "item_groups", "segments")
         held = ", ".join([*(name for name in names if getattr(self, name) is not None), *self.values])
         size = f"{counted(len(self), 'query')}, {counted(self.n_rows, 'item')}"
         return f"Queries({size}; {held or 'no columns'})"
@@ -265,7 +257,7 @@ class Queries:
         found: FloatArray = kept[name]
         return found
 
-    def __getitem__(self, index: Index) -> "Queries":
+    def __getitem__(self, index: Index) -> Self:
         """The chosen queries, in the order asked for; their rows stand in query order."""
         chosen = np.atleast_1d(np.arange(len(self))[list(index) if isinstance(index, tuple) else index])
         if chosen.ndim != 1:
@@ -287,9 +279,9 @@ class Queries:
             vars(found)["keys"] = self.keys[chosen]
         return found
 
-    def of_rows(self, take: NDArray[Any], offsets: IntArray, **changes: Any) -> "Queries":
+    def of_rows(self, take: NDArray[Any], offsets: IntArray, **changes: Any) -> Self:
         """The same queries with some of their rows, by number or by a mask, and other changes to their fields."""
-        names = ("scores", "relevance", "item_groups", "features", "judged", "tie_order")
+        names = ("scores", "relevance", "item_groups", "judged", "tie_order")
         columns = {name: column[take] for name in names if (column := getattr(self, name)) is not None}
         items = None if self.items is None else self.items.take(take)
         values = {name: column[take] for name, column in self.values.items()}
@@ -305,8 +297,6 @@ class Queries:
         """
         if not parts:
             raise DataError("nothing to concatenate: expected at least one part")
-        names = next((part.feature_names for part in parts if part.feature_names), ())
-        parts = [part.with_features(names) for part in parts]
 
         def joined(name: str) -> Any:
             columns = [getattr(part, name) for part in parts]
@@ -323,7 +313,7 @@ class Queries:
             raise DataError(f"query {str(texts[counts > 1][0])!r} appears in more than one part")
         if counts.max() > 1:
             ids = np.arange(len(ids))
-        of_numbers = ("scores", "relevance", "features", "tie_order")
+        of_numbers = ("scores", "relevance", "tie_order")
         columns = {name: joined(name) for name in (*of_numbers, "item_groups", "segments")}
         held = [part.items for part in parts if part.items is not None]
         columns["items"] = Ids.joined(held) if len(held) == len(parts) else None
@@ -336,7 +326,6 @@ class Queries:
             offsets=offsets,
             query_ids=ids,
             made_ids=made,
-            feature_names=names,
             values={name: np.concatenate([part.values[name] for part in parts]) for name in shared},
             unretrieved=joined_lists([part.unretrieved for part in parts], [len(part) for part in parts]),
             judged=None if all(part.judged is None for part in parts) else np.concatenate(judged),
@@ -346,7 +335,7 @@ class Queries:
             **columns,
         )
 
-    def with_scores(self, scores: ArrayLike) -> "Queries":
+    def with_scores(self, scores: ArrayLike) -> Self:
         """The same queries with new scores, given in the caller's row order."""
         return replace(self, scores=_finite(Grouping(self.offsets, self.query_ids, self.rows), scores, "scores"))
 
@@ -370,20 +359,6 @@ class Queries:
         place[falling] = np.arange(falling.size)
         scores = self.need_scores().astype(np.float32).astype(np.float64)
         return replace(self, scores=scores, tie_order=place[names.indices.to_numpy()])
-
-    def with_features(self, names: Sequence[str]) -> "Queries":
-        """The same queries with only these features, in this order; unchanged if features have no names."""
-        if not self.feature_names or self.feature_names == tuple(names):
-            return self
-        missing = [name for name in names if name not in self.feature_names]
-        if missing:
-            raise DataError(
-                f"features {', '.join(map(repr, missing))} are missing; these queries have "
-                f"{', '.join(self.feature_names)}"
-            )
-        chosen = [self.feature_names.index(name) for name in names]
-        features = None if self.features is None else np.ascontiguousarray(self.features[:, chosen])
-        return replace(self, features=features, feature_names=tuple(names))
 
     def in_caller_order(self, values: NDArray[Any]) -> NDArray[Any]:
         """Per-row values, moved from query order to the row order the caller gave."""
@@ -452,26 +427,6 @@ def _finite(grouping: Grouping, values: ArrayLike, name: str, least: float = -LA
         if error.row is not None:
             error.query = grouping.query_of(error.row)
         raise
-
-
-def _matrix(grouping: Grouping, values: ArrayLike) -> NDArray[np.float32]:
-    """The features of each row in query order; not copied where nobody can write to them."""
-    array = as_features(values, "features")
-    n_rows = int(grouping.offsets[-1])
-    if array.ndim != 2 or len(array) != n_rows:
-        raise DataError(f"features have shape {array.shape}; expected ({n_rows}, n_features)")
-    moved = grouping.moved(array)
-    return moved.copy() if moved is array and _writable(array) else moved
-
-
-def _writable(array: NDArray[Any]) -> bool:
-    """Whether somebody could write to the array, directly or where its memory comes from."""
-    memory: Any = array
-    while isinstance(memory, np.ndarray):
-        if memory.flags.writeable:
-            return True
-        memory = memory.base
-    return False
 
 
 def joint_fingerprint(ours: str, theirs: str) -> str:

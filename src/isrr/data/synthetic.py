@@ -1,17 +1,17 @@
-"""Made-up queries with the shape of a named benchmark: list lengths, grades, features, split sizes.
+"""Made-up queries with the shape of a named benchmark: list lengths, grades, features to score by, split sizes.
 
 Each item has a latent quality, seen through noisy features; its grade is the quality (with a query's own offset and
 noise) cut so that the grades have the benchmark's proportions. A scorer can learn the relation, not perfectly.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
 from isrr.data.queries import FloatArray, Queries
-from isrr.data.split import Splits
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,23 @@ SHAPES = {
 }
 
 
-def generate(shape: str = "small", n_queries: int | None = None, seed: int = 0) -> Splits:
-    """Queries with features and grades 0–4, split for training, validation and test.
+class Part(NamedTuple):
+    """Judged queries without scores, and the features that a model can score their items by, (n_rows, n_features)."""
+
+    queries: Queries
+    features: NDArray[np.float32]
+
+
+class Parts(NamedTuple):
+    """Training, validation and test queries."""
+
+    train: Part
+    validation: Part
+    test: Part
+
+
+def generate(shape: str = "small", n_queries: int | None = None, seed: int = 0) -> Parts:
+    """Generate queries with features and grades 0–4, split for training, validation and test.
 
     Args:
         shape: "yahoo", "mslr", "istella" or "small".
@@ -52,8 +67,8 @@ def generate(shape: str = "small", n_queries: int | None = None, seed: int = 0) 
         seed: Random seed; the same seed gives the same queries.
 
     Example:
-        >>> generate("small", n_queries=16).test
-        Queries(8 queries, 194 items; relevance, features)
+        >>> generate("small", n_queries=16).test.queries
+        Queries(8 queries, 194 items; relevance)
     """
     if shape not in SHAPES:
         raise ValueError(f"shape must be one of {', '.join(SHAPES)}; got {shape!r}")
@@ -68,7 +83,7 @@ def generate(shape: str = "small", n_queries: int | None = None, seed: int = 0) 
     law = _Law.draw(form, rng)
     starts = np.concatenate(([0], np.cumsum(sizes)))
     parts = [law.queries(rng, int(start), int(size)) for start, size in zip(starts[:-1], sizes, strict=True)]
-    return Splits(*parts)
+    return Parts(*parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +103,7 @@ class _Law:
         cuts = scipy.special.ndtri(np.cumsum(shape.grades)[:-1])  # what is cut into grades is standard normal
         return cls(shape, loadings, feature_noise, cuts)
 
-    def queries(self, rng: np.random.Generator, start: int, size: int) -> Queries:
+    def queries(self, rng: np.random.Generator, start: int, size: int) -> Part:
         form = self.shape
         lengths = np.maximum(rng.gamma(form.spread**-2, form.mean_items * form.spread**2, size).round(), 1)
         lengths = lengths.astype(np.int64)
@@ -101,4 +116,4 @@ class _Law:
         features *= self.feature_noise.astype(np.float32)
         features += quality[:, None].astype(np.float32) * self.loadings.astype(np.float32)
         query_ids = np.repeat(np.arange(start, start + size), lengths)
-        return replace(Queries.from_arrays(relevance=grade, query_ids=query_ids), features=features)
+        return Part(Queries.from_arrays(relevance=grade, query_ids=query_ids), features)

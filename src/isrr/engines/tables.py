@@ -99,9 +99,7 @@ def refuse_without_rows(files: Sequence[object], footers: Sequence[Footer]) -> N
 
 def columns_of(name: object, columns: Iterable[str], named: Mapping[str, str | None]) -> Cast:
     """Which of a table's columns play which role."""
-    return cast(
-        Table(str(name), list(columns), lambda *_: None), dict.fromkeys(ROLES) | dict(named), None, need_query=True
-    )
+    return cast(Table(str(name), list(columns), lambda *_: None), dict.fromkeys(ROLES) | dict(named), need_query=True)
 
 
 def _differences(

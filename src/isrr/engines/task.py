@@ -14,12 +14,12 @@ from isrr.data.blocks import whole_queries
 from isrr.data.columns import Cast
 from isrr.data.queries import Queries
 from isrr.engines.packing import pack, unpack
-from isrr.errors import DataError, EngineError, IsrrError, MergeError, PromiseError, ScorerError
+from isrr.errors import DataError, EngineError, IsrrError, MergeError, PromiseError
 from isrr.parallel import Progress
 
 Sum = TypeVar("Sum")
 Other = TypeVar("Other")
-_ERRORS = {kind.__name__: kind for kind in (PromiseError, MergeError, ScorerError)}
+_ERRORS = {kind.__name__: kind for kind in (PromiseError, MergeError)}
 
 
 class Task(Protocol[Sum]):

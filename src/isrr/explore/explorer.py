@@ -22,7 +22,9 @@ from isrr.explore.retrace import Retraced
 from isrr.metrics.evaluate import evaluate
 from isrr.promises.promise import values_alone
 from isrr.ranker.gpl import GPLRanker
+from isrr.risk.evidence import NAMED as EVIDENCE
 from isrr.risk.lattice import BoolArray, IntArray
+from isrr.risk.select import NAMED as SELECTIONS
 
 CONFIDENCES = (0.90, 0.95, 0.99)
 STEPS = 1_000_000
@@ -74,7 +76,7 @@ class Explorer:
         second: The same of the other promise, where there are two, of all queries; empty otherwise.
         rule: How one configuration is chosen.
         by_definition: Configurations that keep the first promise by definition.
-        n_tests: Over how many tests δ is split for `levels` and `others_hold`; 1 but for Bonferroni's selection.
+        n_tests: Over how many tests δ is split for `levels` and `others_hold`.
         shaped_by: How many queries that were not tested on shaped the band; 0 where there is none.
         readings: One a confidence.
     """
@@ -93,14 +95,14 @@ class Explorer:
 
 
 def explore(found: Retraced) -> Explorer | None:
-    """What a slider over the first promise needs; None for Holm's selection, which no such bounds answer."""
+    """What a slider over the first promise needs; None where configurations are not tested along the path."""
     outcome = found.outcome
     first, selection = outcome.promises[0], outcome.provenance.selection
-    if selection == "holm":
+    if selection not in ("fixed_sequence", "band"):
         return None
     cells = [found.of(promise) for promise in outcome.promises]
     lead, rule = cells[0][0], rule_of(found)
-    n_tests = len(outcome.curve) if selection == "bonferroni" else 1
+    n_tests = 1
     measured = lead.target(np.min([cell.strength(cell.measured(), 1) for cell in cells[0]], axis=0), 1)
     confidences = sorted({*CONFIDENCES, outcome.confidence})
     deltas = [(1 - confidence) / outcome.provenance.planned_looks for confidence in confidences]
@@ -154,7 +156,7 @@ def rule_of(found: Retraced) -> Rule:
     rankers = found.path.rankers
     remaining = quality_shares(found.sample, rankers, outcome.promises) if values_alone(outcome.promises) else None
     cost = cost_of(outcome.promises, utility, disparity, remaining)
-    return Rule.of(found.path, outcome.promises, cost, outcome.provenance.selection)
+    return Rule.of(found.path, outcome.promises, cost, SELECTIONS["fixed_sequence"])
 
 
 def _slider(lead: Sample, levels: IntArray, measured: FloatArray) -> FloatArray:
@@ -180,7 +182,7 @@ def band_shape(found: Retraced, lead: Sample) -> tuple[FloatArray, FloatArray] |
     seen = Values(values, first.reference(others, values[:, 0]))
     if seen.counted.sum() < LEAST_TO_SHAPE:
         return None
-    pilot = KeptSample.of(first, None, lead.evidence, seen, found.path)
+    pilot = KeptSample.of(first, None, EVIDENCE.get(lead.evidence, EVIDENCE["betting"]), seen, found.path)
     mean = float(pilot.reference.mean()) if first.of is not None else 1.0
     width = expected_half_width(pilot.deviation() / np.ptp(first.target_range), lead.n_queries, mean)
     return 1 - pilot.strength(pilot.measured(), 1), width
@@ -229,8 +231,7 @@ def _needed(
     """As an abstention says it: for the safest configuration, the largest number any promise asks for."""
     made = outcome.provenance
     path = "auto" if made.requested_path == "custom" else made.requested_path
-    selection = "fixed_sequence" if made.selection == "band" else made.selection
-    request = Request(outcome.promises, outcome.confidence, path, made.evidence, selection)
+    request = Request(outcome.promises, outcome.confidence, path, EVIDENCE.get(made.evidence, EVIDENCE["betting"]))
     share, given = made.n_queries / (made.n_queries + made.n_skipped), made.n_set_aside == 0
 
     def wanted(cell: Sample, target: float) -> int | None:

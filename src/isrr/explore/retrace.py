@@ -18,6 +18,7 @@ from isrr.metrics.evaluate import evaluate
 from isrr.parallel import Progress
 from isrr.promises.promise import Promise, objectives
 from isrr.ranker.gpl import GPLRanker
+from isrr.risk.evidence import NAMED as EVIDENCE
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,12 +94,13 @@ def retrace(
         sums_suffice(p.evidence, len(tested)),
         p.seed,
     )
+    evidence = EVIDENCE.get(p.evidence, EVIDENCE["betting"])
     table: Table = InMemory(tested).run(task, progress)
     return Retraced(
         outcome,
         tested,
         others,
-        samples(table, outcome.promises, path, p.evidence, p.method, queries.scores_fingerprint),
+        samples(table, outcome.promises, path, evidence, p.method, queries.scores_fingerprint),
     )
 
 

@@ -46,9 +46,9 @@ from isrr.ranker.boost import (
     checked_boost,
 )
 from isrr.ranker.given import joined_weights, laguerre_rules, room
+from isrr.ranker.scale import ScoreMap
 from isrr.ranker.serving import ServedList, refuse_infinite, servable, session_key, session_noise
 from isrr.ranker.thresholds import expand
-from isrr.scores.standardize import ScoreMap
 
 DETERMINISTIC = 2.0  # eligibility is a probability: a threshold above 1 admits nobody
 SMOOTHING_DRAWS = 100

@@ -22,16 +22,3 @@ def expand(threshold: float, decay: float, k: int) -> FloatArray:
     factors = np.full(k, decay)
     factors[0] = threshold
     return np.multiply.accumulate(factors)
-
-
-def uniform_grid(eligibility: FloatArray, n: int = 21) -> FloatArray:
-    """n equally spaced thresholds from 0 to the largest eligibility, as in the paper."""
-    return np.linspace(0.0, float(eligibility.max()), n)
-
-
-def quantile_grid(eligibility: FloatArray, n: int = 101) -> FloatArray:
-    """At most n distinct thresholds at equally spaced quantiles of the eligibilities, with 0 before them.
-
-    Most eligibilities are small: quantiles put the grid where admitted sets change.
-    """
-    return np.unique(np.concatenate(([0.0], np.quantile(eligibility, np.linspace(0.0, 1.0, n - 1)))))

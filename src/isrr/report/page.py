@@ -45,7 +45,7 @@ def page(
         "wrong": words.level(1 - outcome.confidence),
         "why": why,
         "instead": instead,
-        "selected": words.SELECTED[outcome.provenance.selection],
+        "selected": words.SELECTED.get(outcome.provenance.selection, ""),
         "decides": words.how_the_risk_decides(outcome),
         "glossary": words.glossary(outcome),
     }

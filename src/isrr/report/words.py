@@ -11,7 +11,6 @@ from isrr.explore.explorer import Explorer
 from isrr.explore.portrait import Portrait
 from isrr.findings import Estimate
 from isrr.gains import described
-from isrr.risk.evidence import NAMES as EVIDENCE
 
 BREAKS = (
     "The judged queries are not a random sample: only hard ones were judged, or only one market, or last year's.",
@@ -26,12 +25,8 @@ SELECTED = {
     "tested on. Each was tested in turn, and all those before the first failure are certified.",
     "holm": "Configurations were tested by Holm's step-down: the clearest first, each at the part of the tolerated "
     "error that those still untested leave it, until one failed.",
-    "bonferroni": "Every configuration was tested by itself, at the tolerated error divided by their number, so that "
-    "the answers hold together.",
     "band": "The promise was chosen after looking at others: bounds that hold for all configurations at once certify "
     "it.",
-    "pointwise": "Every configuration was tested by itself at the whole tolerated error, as in the paper. Of many "
-    "tests some err by chance: this carries no guarantee over the search.",
 }
 
 
@@ -128,7 +123,7 @@ def sentences(texts: Iterable[str]) -> list[str]:
 
 def how_the_risk_decides(outcome: Certificate | Abstention) -> str:
     """What bound and tolerated risk have to do with each other."""
-    if outcome.provenance.selection in ("pointwise", "bonferroni"):
+    if outcome.provenance.selection not in ("fixed_sequence", "band"):
         said = (
             "Every configuration is tested by itself, at the declared promise and confidence. Those whose upper bound "
             "does not exceed the tolerated risk are certified."
@@ -150,11 +145,10 @@ def how_the_risk_decides(outcome: Certificate | Abstention) -> str:
 
 def without_slider(outcome: Certificate | Abstention) -> tuple[str, str]:
     """Why a page has no slider, and the command that answers instead."""
-    if outcome.provenance.selection == "holm":
+    if outcome.provenance.selection not in ("fixed_sequence", "band"):
         return (
-            "There is no slider here. In Holm's step-down, whether one configuration is certified depends on the "
-            "p-values of all the others, so no bound per configuration tells what another promise would have given. To "
-            "ask for another promise, on fresh queries, change it in:",
+            "There is no slider here: configurations were not tested along the path, so no bound per configuration "
+            "tells what another promise would have given. To ask for another promise, on fresh queries, change it in:",
             f"isrr calibrate fresh.parquet -p '{replace(outcome.promises[0], per=None)}' "
             f"--confidence {outcome.confidence:.10g} {settings(outcome)}",
         )
@@ -167,9 +161,8 @@ def settings(outcome: Certificate | Abstention) -> str:
     words = [word for promise in outcome.promises[1:] for word in ("-p", str(replace(promise, per=None)))]
     words += ["--per-segment"] if first.per else []
     options = (
-        ("--path", p.path, ("paper", "thresholds")),
-        ("--evidence", p.evidence, set(EVIDENCE) - {"betting"}),
-        ("--selection", p.selection, set(SELECTED) - {"fixed_sequence", "band"}),
+        ("--evidence", p.evidence, ("hoeffding_bentkus",)),
+        ("--selection", p.selection, ("holm",)),
         ("--gain", described(first.metric.gain), ("linear", "equal")),
         ("--empty-query", first.empty_query, ("zero", "one")),
     )

@@ -1,116 +1,138 @@
-"""Evidence by name: p-value and upper bound of the same test behind one shape, with all input checked here.
+"""Evidence: a p-value, an upper bound and a decision of the same test, as one object.
 
-betting               the default; reads queries one by one in canonical order
-mixture, vb           sums only, for any number of queries
-hoeffding, bentkus, hoeffding_bentkus, hb_plus, dkwm, empirical_bernstein, wsr
-normal_approximation  asymptotic: not valid for any given number of queries
+betting             the default; reads queries one by one in canonical order
+hoeffding_bentkus   the paper's; sees the mean loss alone
+
+`isrr.calibrate(evidence=…)` takes either name, or an object with what `Evidence` lists; `isrr_paper.evidence` has more.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from isrr.errors import PromiseError
-from isrr.risk import betting, bounds, mixture, pvalues, vb
-from isrr.risk.lattice import SIGNIFICANT_BITS, BoolArray, FloatArray
+from isrr.risk import betting
+from isrr.risk.hoeffding_bentkus import hoeffding_bentkus
+from isrr.risk.lattice import SIGNIFICANT_BITS, BoolArray, FloatArray, smallest_yes
 
-HEARS_NEGATIVE = ("betting", "mixture", "wsr")  # the others raise losses below 0 to 0, which only makes them stricter
-NAMES = (
-    "bentkus", "betting", "dkwm", "empirical_bernstein", "hb_plus", "hoeffding", "hoeffding_bentkus", "mixture",
-    "normal_approximation", "vb", "wsr",
-)  # fmt: skip
 ROUGH_BITS = 14  # bounds that are only looked at have four digits
 ROUNDING = 1e-9
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """A way to test "the risk is at least alpha" from losses of shape (n_queries, n_grid), none above 1.
+class Evidence(Protocol):
+    """A test of "the risk is at least alpha" on losses of shape (n_queries, n_grid), none above 1.
 
     Attributes:
-        name: One of `NAMES`.
-        delta: Level that mixture, vb and wsr tune their bets for; their p-values are valid at every level.
-        prior_deviation: Betting's guess of the losses' deviation, one or one per configuration, fixed without the
-            calibration losses.
+        name: What certificates call it.
+        takes_negative: Whether losses below 0 count as they are; otherwise they are raised to 0, which is stricter.
+        caveat: What a certificate warns of, if anything.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def takes_negative(self) -> bool: ...
+    @property
+    def caveat(self) -> str: ...
+
+    def certifies(self, losses: FloatArray, alpha: FloatArray, delta: float, prior: ArrayLike) -> BoolArray:
+        """Whether each configuration is certified at level delta; the prior guesses the deviation of its losses."""
+        ...
+
+    def pvalue(self, losses: FloatArray, alpha: FloatArray, delta: float, prior: ArrayLike) -> FloatArray:
+        """The smallest level that certifies each configuration; delta is the level that bets may be tuned for."""
+        ...
+
+    def upper_bound(self, losses: FloatArray, delta: float, prior: ArrayLike, *, rough: bool = False) -> FloatArray:
+        """A bound on each configuration's risk that holds with probability 1 − delta; a rough one has four digits."""
+        ...
+
+
+@dataclass(frozen=True)
+class Betting:
+    """The digital-option hedge of `isrr.risk.betting`."""
+
+    name: str = "betting"
+    takes_negative: bool = True
+    caveat: str = ""
+
+    def certifies(self, losses: FloatArray, alpha: FloatArray, delta: float, prior: ArrayLike) -> BoolArray:
+        """Decide sooner than a p-value could be found."""
+        return betting.certifies(check_losses(losses), alpha, check_delta(delta), prior)
+
+    def pvalue(self, losses: FloatArray, alpha: FloatArray, delta: float, prior: ArrayLike) -> FloatArray:
+        """Bisect for the smallest level that certifies."""
+        return betting.pvalue(check_losses(losses), alpha, prior)
+
+    def upper_bound(self, losses: FloatArray, delta: float, prior: ArrayLike, *, rough: bool = False) -> FloatArray:
+        """Bisect for the smallest risk that is certified."""
+        bits = ROUGH_BITS if rough else SIGNIFICANT_BITS
+        return betting.upper_bound(check_losses(losses), check_delta(delta), prior, bits)
+
+
+@dataclass(frozen=True)
+class OfMean:
+    """A test that sees the mean loss alone; its bound is where the p-value, which falls with alpha, reaches delta.
 
     Example:
         >>> losses = np.random.default_rng(7).beta(2, 6, size=(400, 2))
-        >>> Evidence("betting").pvalue(losses, alpha=0.3) <= 0.05
-        array([ True,  True])
+        >>> OfMean("hoeffding_bentkus", hoeffding_bentkus).certifies(losses, np.array([0.3, 0.25]), 0.05, 0.25)
+        array([ True, False])
     """
 
     name: str
-    delta: float = 0.05
-    prior_deviation: ArrayLike = betting.PRIOR_DEVIATION
+    of_mean: Callable[[FloatArray, int, ArrayLike], FloatArray]
+    takes_negative: bool = False
+    caveat: str = ""
 
-    def __post_init__(self) -> None:
-        if self.name not in NAMES:
-            raise PromiseError(f"unknown evidence {self.name!r}; expected one of {', '.join(NAMES)}")
-        check_delta(self.delta)
-        if not np.all(np.asarray(self.prior_deviation) > 0):
-            raise PromiseError(f"prior_deviation must be positive, got {self.prior_deviation!r}")
+    def certifies(self, losses: FloatArray, alpha: FloatArray, delta: float, prior: ArrayLike) -> BoolArray:
+        """Whether p ≤ delta."""
+        return self.pvalue(losses, alpha, delta, prior) <= check_delta(delta)
 
-    def certifies(self, losses: ArrayLike, alpha: ArrayLike, delta: float) -> BoolArray:
-        """Whether p ≤ delta, (n_grid,); betting answers that sooner than what p is."""
-        if self.name != "betting":
-            return self.pvalue(losses, alpha) <= delta
-        check_delta(delta)
-        return betting.certifies(self._prepared(losses), _checked_alpha(alpha), float(delta), self.prior_deviation)
+    def pvalue(self, losses: FloatArray, alpha: FloatArray, delta: float, prior: ArrayLike) -> FloatArray:
+        """The p-value of the mean."""
+        return self.of_mean(unit_losses(losses).mean(axis=0), len(losses), alpha)
 
-    def pvalue(self, losses: ArrayLike, alpha: ArrayLike) -> FloatArray:
-        """One p-value per configuration, (n_grid,); alpha is one for all or one for each."""
-        level, found = _checked_alpha(alpha), self._prepared(losses)
-        match self.name:
-            case "betting":
-                return betting.pvalue(found, level, self.prior_deviation)
-            case "mixture":
-                return mixture.Summary.of(found, self.delta).pvalue(level)
-            case "vb":
-                return vb.pvalue(found, level, self.delta)
-            case "wsr":
-                return pvalues.wsr(found, level, self.delta)
-        of_moments: FloatArray = getattr(pvalues, self.name)(*self._moments(found), len(found), level)
-        return of_moments
+    def upper_bound(self, losses: FloatArray, delta: float, prior: ArrayLike, *, rough: bool = False) -> FloatArray:
+        """The bound of the mean."""
+        return self.bound_of_mean(unit_losses(losses).mean(axis=0), len(losses), check_delta(delta))
 
-    def upper_bound(self, losses: ArrayLike, delta: float, *, rough: bool = False) -> FloatArray:
-        """One bound per configuration, (n_grid,): the risk is below it with probability at least 1 − delta.
+    def bound_of_mean(self, mean_loss: FloatArray, n_queries: int, delta: float) -> FloatArray:
+        """The smallest alpha at which the p-value is at most delta: it falls from 1 at the mean."""
+        largest = np.nextafter(1.0, 0.0)
+        return smallest_yes(
+            lambda alpha: self.of_mean(mean_loss, n_queries, np.minimum(alpha, largest)) <= delta,
+            np.maximum(mean_loss, 2.0**-60),
+            1.0,
+            mean_loss.size,
+        )
 
-        A rough one is rounded up to four digits where it is found sooner that way.
-        """
-        check_delta(delta)
-        found, level = self._prepared(losses), float(delta)
-        match self.name:
-            case "betting":
-                bits = ROUGH_BITS if rough else SIGNIFICANT_BITS
-                return betting.upper_bound(found, level, self.prior_deviation, bits)
-            case "mixture":
-                return mixture.Summary.of(found, self.delta).upper_bound(level)
-            case "vb":
-                return vb.upper_bound(found, level, self.delta, ROUGH_BITS if rough else vb.BITS)
-            case "wsr":
-                return bounds.wsr(found, level, self.delta)
-            case "dkwm" | "empirical_bernstein" | "normal_approximation":
-                of_moments: FloatArray = getattr(bounds, self.name)(*self._moments(found), len(found), level)
-                return of_moments
-        return bounds.root(getattr(pvalues, self.name), found.mean(axis=0), len(found), level)
 
-    def _moments(self, losses: FloatArray) -> tuple[FloatArray, ...]:
-        """Mean, and where it is asked for the unbiased variance, over queries; the variance of one query is 0."""
-        mean = losses.mean(axis=0)
-        if self.name not in ("empirical_bernstein", "normal_approximation"):
-            return (mean,)
-        return mean, ((losses - mean) ** 2).sum(axis=0) / max(len(losses) - 1, 1)
+NAMED: dict[str, Evidence] = {
+    "betting": Betting(),
+    "hoeffding_bentkus": OfMean("hoeffding_bentkus", hoeffding_bentkus),
+}
 
-    def _prepared(self, losses: ArrayLike) -> FloatArray:
-        checked = check_losses(losses)
-        if self.name in HEARS_NEGATIVE or (checked.min() >= 0 and checked.max() <= 1):
-            return checked
-        return np.clip(checked, 0.0, 1.0)
+
+def evidence_of(given: str | Evidence) -> Evidence:
+    """Return the evidence of a name; evidence itself is returned as it is."""
+    if not isinstance(given, str):
+        return given
+    if given not in NAMED:
+        raise PromiseError(f"unknown evidence {given!r}; expected one of {', '.join(NAMED)}, or an object")
+    return NAMED[given]
+
+
+def unit_losses(losses: ArrayLike) -> FloatArray:
+    """Checked losses, those below 0 raised to 0."""
+    return np.clip(check_losses(losses), 0.0, 1.0)
 
 
 def check_losses(losses: ArrayLike) -> FloatArray:
-    """Losses as a contiguous float matrix, or a refusal that says where the first bad one is."""
+    """Return losses as a contiguous float matrix, or refuse and say where the first bad one is."""
     matrix = np.ascontiguousarray(losses, np.float64)
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise PromiseError(f"losses must have shape (n_queries, n_grid), none of them 0, got {matrix.shape}")
@@ -122,18 +144,10 @@ def check_losses(losses: ArrayLike) -> FloatArray:
     return matrix
 
 
-def _checked_alpha(alpha: ArrayLike) -> FloatArray:
-    level = np.asarray(alpha, np.float64)
-    if not np.all((level > 0) & (level < 1)):
-        raise PromiseError(
-            f"alpha must lie in (0, 1), got {alpha!r}; it is the tolerated risk (1 − target), not the target"
-        )
-    return level
-
-
-def check_delta(delta: float) -> None:
-    """Refuse a level outside (0, 1)."""
+def check_delta(delta: float) -> float:
+    """Return a level in (0, 1), or refuse it."""
     if not 0 < delta < 1:
         raise PromiseError(
             f"delta must lie in (0, 1), got {delta}; it is the tolerated chance of error (1 − confidence)"
         )
+    return float(delta)

@@ -4,12 +4,16 @@ A p-value below delta is proof for one configuration chosen beforehand. Here a w
 procedures differ in how they keep the chance of any false survivor below delta. Survivors come as sorted
 indices, (n_survivors,); any rule may then choose among them, looking at the same data, at no further cost.
 
-Paper: section 3.3 (where each configuration is tested alone: `pointwise`).
+Paper: section 3.3 (where each configuration is tested alone: `isrr_paper.evidence.POINTWISE`).
 """
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from isrr.errors import PromiseError
 from isrr.risk.lattice import IntArray
 
 
@@ -42,28 +46,39 @@ def holm(pvalues: ArrayLike, delta: float) -> IntArray:
     return np.sort(order[fixed_sequence(p[order] * np.arange(p.size, 0, -1), delta)])
 
 
-def bonferroni(pvalues: ArrayLike, delta: float) -> IntArray:
-    """Every p-value against delta/m. Any order, any dependence; never more survivors than `holm`.
+@dataclass(frozen=True)
+class Selection:
+    """A procedure as `isrr.calibrate(selection=…)` takes it.
 
-    Example:
-        >>> bonferroni([0.04, 0.001, 0.03, 0.015], delta=0.05)
-        array([1])
+    Attributes:
+        name: What certificates call it.
+        survivors: The configurations that survive, given one p-value each and delta.
+        along_path: Whether it stops at the first configuration that fails.
+        divides_delta: Whether a single configuration is tested at a part of delta.
+        caveat: What a certificate warns of, if anything.
     """
-    p = np.asarray(pvalues)
-    return np.flatnonzero(p * p.size <= delta)
+
+    name: str
+    survivors: Callable[[ArrayLike, float], IntArray]
+    along_path: bool = False
+    divides_delta: bool = False
+    caveat: str = ""
+
+    def level_each(self, delta: float, n_tests: int) -> float:
+        """The level that each configuration is tested at when there are so many."""
+        return delta / n_tests if self.divides_delta else delta
 
 
-def pointwise(pvalues: ArrayLike, delta: float) -> IntArray:
-    """Every p-value against the whole delta: the paper's selection, which carries NO guarantee over the grid.
-
-    Each survivor alone would be right with probability 1 − delta; that some survivor is false can be far more
-    likely (28 % for 21 independent configurations at the boundary, delta = 5 %). For reproduction only.
-
-    Example:
-        >>> pointwise([0.001, 0.02, 0.07, 0.01], delta=0.05)
-        array([0, 1, 3])
-    """
-    return np.flatnonzero(np.asarray(pvalues) <= delta)
+NAMED = {
+    "fixed_sequence": Selection("fixed_sequence", fixed_sequence, along_path=True),
+    "holm": Selection("holm", holm, divides_delta=True),
+}
 
 
-SELECTIONS = {"fixed_sequence": fixed_sequence, "holm": holm, "bonferroni": bonferroni, "pointwise": pointwise}
+def selection_of(given: str | Selection) -> Selection:
+    """Return the selection of a name; a selection itself is returned as it is."""
+    if isinstance(given, Selection):
+        return given
+    if given not in NAMED:
+        raise PromiseError(f"unknown selection {given!r}; expected one of {', '.join(NAMED)}, or a Selection")
+    return NAMED[given]
