@@ -10,14 +10,14 @@ import argparse
 from dataclasses import replace
 
 import numpy as np
-from isrr.experiments.pools import data_sets
-from isrr.experiments.repetition import SEED
 
 from benchmarks.power import DATA, POOLS
 from isrr import GPLRanker, Queries, calibrate, evaluate, start
 from isrr.calibration.quality import quality_values
 from isrr.metrics.metric import metric
 from isrr.report.tables import markdown
+from isrr_paper.experiments.pools import data_sets
+from isrr_paper.experiments.repetition import SEED
 
 K = 10
 PROMISES = (f"value(margin)@{K} >= 97% of deterministic with bound 25", f"ndcg@{K} >= 95% of deterministic")
