@@ -145,11 +145,12 @@ def sessions_of(
         lists = Ids.of(rows["list_id"], "list_id", rows.num_rows).hashes()
         sessions = Ids.of(pc.coalesce(rows["session"], rows["list_id"]), "session", rows.num_rows).hashes()
         found = _clicks_on(rows, lists, clicks, k, within)
-        parts.append((sessions, rows["time"].to_numpy(), step, treated, _alike(rows), found))
+        parts.append((sessions, rows["time"].to_numpy(), step, treated, _alike(rows), found, lists))
     if not parts:
         return Sessions(np.empty(0, bool), np.empty(0, bool), np.empty(0))
     columns: list[NDArray[Any]] = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    order = np.lexsort((columns[1], columns[0]))
+    once = np.unique(columns.pop(), return_index=True)[1]  # a log that was shipped twice has its lists twice
+    order = once[np.lexsort((columns[1][once], columns[0][once]))]
     name, time, step, treated, same, found = (column[order] for column in columns)
     opens = np.flatnonzero(np.concatenate(([True], name[1:] != name[:-1])))
     unit = np.repeat(np.arange(opens.size), np.diff(np.append(opens, name.size)))
