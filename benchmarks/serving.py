@@ -29,7 +29,6 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import uvloop
 
 N_ITEMS, K, CONNECTIONS = 100, 10, 16
 OURS = "from isrr.cli.main import main; main()"
@@ -51,8 +50,9 @@ def rows(seconds: float = 10.0, turns: int = 3, other: str | None = None) -> lis
             "itself without a log": stack.enter_context(running(ranker)),
         }
         if other is not None:
+            theirs = ranker_of(other, folder / "others ranker")  # each tree reads what it has written
             options = ("--log", str(folder / "other"))
-            beside[f"the service of {other}"] = stack.enter_context(running(ranker, *options, source=other))
+            beside[f"the service of {other}"] = stack.enter_context(running(theirs, *options, source=other))
         urls = (ours, *beside.values())
         found: dict[str, list[tuple[float, float, float]]] = {url: [] for url in urls}
         for url in urls:
@@ -97,6 +97,15 @@ def made_ranker(folder: Path) -> Path:
     return folder / "ranker.json"
 
 
+def ranker_of(source: str, folder: Path) -> Path:
+    """The same certificate, as another tree makes it."""
+    folder.mkdir()
+    program = "import sys, pathlib; from benchmarks.serving import made_ranker; made_ranker(pathlib.Path(sys.argv[1]))"
+    environment = {**os.environ, "PYTHONPATH": source}
+    subprocess.run([sys.executable, "-c", program, str(folder)], env=environment, check=True)
+    return folder / "ranker.json"
+
+
 def request_body() -> bytes:
     """One request, the same for both."""
     scores = np.random.default_rng(20230).normal(1.0, 0.4, N_ITEMS).round(6)
@@ -114,7 +123,9 @@ def running(ranker: Path | None, *options: str, source: str | None = None) -> It
     environment = os.environ if source is None else {**os.environ, "PYTHONPATH": source}
     if ranker is not None:
         arguments = [OURS, "serve", str(ranker), "--port", str(port), "--workers", "2", *options]
-    process = subprocess.Popen([sys.executable, "-c", *arguments], stderr=subprocess.DEVNULL, env=environment)
+    process = subprocess.Popen(
+        [sys.executable, "-c", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
+    )
     try:
         url, end = f"http://127.0.0.1:{port}", time.monotonic() + 120
         while not _answers(url):
@@ -131,17 +142,18 @@ def running(ranker: Path | None, *options: str, source: str | None = None) -> It
 def supervisor_id(url: str) -> int:
     """Process id of a service's supervisor."""
     wanted = f"--port\0{url.rsplit(':', 1)[1]}\0".encode()
-    pids = [int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdecimal()]
-    return next(pid for pid in pids if wanted in _command(pid))
+    pids = sorted(int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdecimal())
+    return next(pid for pid in pids if wanted in _command(pid))  # workers are forked from it and come later
 
 
 def worker_ids(url: str) -> list[int]:
-    """Process ids of a service's workers: spawned, or forked from a process of their own."""
-    found = list[int]()
-    for pid in _children(supervisor_id(url)):
-        command = _command(pid)
-        found += [pid] if b"spawn_main" in command else _children(pid) if b"forkserver" in command else []
-    return sorted(found)
+    """Process ids of a service's workers: the processes under its supervisor that have no children."""
+    ids, workers = _children(supervisor_id(url)), list[int]()
+    while ids:
+        pid = ids.pop()
+        ids += (below := _children(pid))
+        workers += [] if below or b"resource_tracker" in _command(pid) else [pid]
+    return sorted(workers)
 
 
 def cpu_seconds(url: str) -> float:
@@ -166,7 +178,7 @@ def _command(pid: int) -> bytes:
 
 def load(url: str, seconds: float) -> tuple[float, float]:
     """Requests a second and p99 in milliseconds; raises where a request fails."""
-    return _wrk(url, seconds) if shutil.which("wrk") else uvloop.run(_generator(url, seconds))
+    return _wrk(url, seconds) if shutil.which("wrk") else asyncio.run(_generator(url, seconds))
 
 
 def _wrk(url: str, seconds: float) -> tuple[float, float]:
@@ -273,11 +285,9 @@ def empty_app() -> Any:
 
 def serve(app: Any, port: int) -> None:
     """One of these apps on two workers of the same server."""
-    from uvicorn import Config
+    from granian import Granian
 
-    from isrr.serve.server import supervise
-
-    supervise(Config(app, factory=True, port=port, workers=2, access_log=False))
+    Granian("bare", port=port, interface="asgi", workers=2, websockets=False).serve(target_loader=lambda _: app())
 
 
 if __name__ == "__main__":

@@ -16,9 +16,8 @@ from command_line import Started
 
 def client_of(ranker_file, **settings):
     from isrr.serve.app import create_app
-    from isrr.serve.settings import Settings
 
-    return Client(create_app(Settings(ranker_file, **settings)))
+    return Client(create_app(ranker_file, **settings))
 
 
 def unnamed(answer):
@@ -35,8 +34,8 @@ class Client:
         self.app = app
 
     @property
-    def worker(self):
-        return self.app.endpoints["/rank"].handler.__self__.worker
+    def service(self):
+        return self.app.state.service
 
     def request(self, method, path, **given):
         async def once():
@@ -67,7 +66,7 @@ class Server:
         self.lines = []
         self._reader = threading.Thread(target=lambda: self.lines.extend(self.process.stderr))
         self._reader.start()
-        named = re.compile(r"running on (http://127\.0\.0\.1:(\d+))")
+        named = re.compile(r"accepting requests on (https?://127\.0\.0\.1:(\d+))")
         self.wait(lambda: any(map(named.search, self.lines)))
         self.url, port = next(found.groups() for found in map(named.search, self.lines) if found)
         self.port = int(port)
@@ -91,11 +90,8 @@ class Server:
         raise AssertionError("waited in vain\n" + "".join(self.lines))
 
     def workers(self):
-        """Process ids of the workers: the children of the process that they are forked from."""
-        forking = [
-            pid for pid in children(self.process.pid) if b"forkserver" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        ]
-        return [worker for pid in forking for worker in children(pid)]
+        """Process ids of the workers."""
+        return children(self.process.pid)
 
     def kill(self):
         """kill -9 of the whole service."""

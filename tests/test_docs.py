@@ -17,7 +17,7 @@ import isrr
 from doc_pages import LANGUAGES, blocks, run
 from isrr import Queries, write_queries
 from isrr.data.synthetic import generate
-from isrr.serve.served_log import prepare
+from isrr.serve.writer import prepare
 from serving import client_of
 
 ROOT = Path(__file__).parents[1]

@@ -248,6 +248,8 @@ class Provenance(Record):
         versions: Of what computed it.
         clicks: The click log, where clicks were counted in place of judgments; queries are then its units.
         judged_by: Who judged, one of `JUDGES`; None where it was not said.
+        groups: The groups of items that calibration saw, where a promise is about groups; empty where there are more
+            than 1,000.
     """
 
     n_queries: int
@@ -284,6 +286,7 @@ class Provenance(Record):
     versions: Mapping[str, str] = field(default_factory=lambda: dict(_versions()))
     clicks: ClickLog | None = None
     judged_by: str | None = None
+    groups: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -143,9 +143,9 @@ def test_slow_and_endless_bodies_are_cut_off(ranker_file):
     assert slow_request(client, [b" " * 6_000] * 3, 0.001) == 413
 
 
-def test_no_more_requests_at_a_time_than_the_limit(ranker_file):
+def test_no_more_requests_at_a_time_than_the_limit_and_unfinished_bodies_do_not_count(ranker_file):
     client = client_of(ranker_file, max_concurrency=2)
-    body = json.dumps(GOOD).encode()
+    body, batch = json.dumps(GOOD).encode(), {"queries": [GOOD] * 500}
 
     async def drive():
         rest, begun = asyncio.Event(), []
@@ -158,26 +158,54 @@ def test_no_more_requests_at_a_time_than_the_limit(ranker_file):
 
         transport = httpx.ASGITransport(app=client.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://isrr") as asking:
-            slow = [asyncio.create_task(asking.post("/rank", content=slowly())) for _ in range(2)]
-            async with asyncio.timeout(10):
-                while len(begun) < 2:
-                    await asyncio.sleep(0)
+            slow = [asyncio.create_task(asking.post("/rank", content=slowly())) for _ in range(3)]
+            while len(begun) < 3:
+                await asyncio.sleep(0)
+            beside_bodies = await asking.post("/rank", json=GOOD)
+            long = [asyncio.create_task(asking.post("/rank/batch", json=batch)) for _ in range(2)]
+            for _ in range(100):
+                await asyncio.sleep(0)
             refused, healthy = await asking.post("/rank", json=GOOD), await asking.get("/health")
+            codes = [answer.status_code for answer in await asyncio.gather(*long)]
             rest.set()
-            served = [*await asyncio.gather(*slow), await asking.post("/rank", json=GOOD)]
-        return refused, healthy, served
+            return beside_bodies, refused, healthy, codes + [each.status_code for each in await asyncio.gather(*slow)]
 
-    refused, healthy, served = asyncio.run(drive())
+    beside_bodies, refused, healthy, codes = asyncio.run(drive())
+    assert beside_bodies.status_code == healthy.status_code == 200
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
-    assert healthy.status_code == 200
-    assert [answer.status_code for answer in served] == [200] * 3
+    assert codes[:2] == [200] * 2
+    assert set(codes[2:]) <= {200, 503}  # three bodies become complete at the same moment
+
+
+def test_unfinished_bodies_do_not_fill_the_memory(ranker_file):
+    client = client_of(ranker_file, max_body=1_000)
+
+    async def drive():
+        rest = asyncio.Event()
+
+        async def slowly():
+            yield b" " * 900
+            await rest.wait()
+            yield json.dumps(GOOD)[:100].encode()
+
+        transport = httpx.ASGITransport(app=client.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://isrr") as asking:
+            slow = [asyncio.create_task(asking.post("/rank", content=slowly())) for _ in range(20)]
+            done, _ = await asyncio.wait(slow, timeout=0.5)
+            rest.set()
+            await asyncio.gather(*slow)
+            return [task.result().status_code for task in done], await asking.post("/rank", json=GOOD)
+
+    refused, later = asyncio.run(drive())
+    assert refused == [503] * 3  # 17 bodies are one too many for sixteen times the limit
+    assert later.status_code == 200
 
 
 def test_what_nobody_foresaw_is_a_503_and_a_line_in_the_log(client, monkeypatch, caplog):
     def broken(*_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("isrr.serve.app.make", broken)
+    monkeypatch.setattr("isrr.serve.service.rank_list", broken)
     answer = client.post("/rank", GOOD)
     assert answer.status_code == 503
     assert "Traceback" not in answer.text

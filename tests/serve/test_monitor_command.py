@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from isrr.cli.main import app
-from isrr.serve.served_log import prepare
+from isrr.serve.writer import prepare
 from serving import client_of
 
 

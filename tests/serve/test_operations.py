@@ -3,21 +3,23 @@
 import asyncio
 import errno
 import json
-import os
-import signal
 import time
 from datetime import UTC, datetime, timedelta
 
+import fastapi
+import httpx
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from isrr import Queries
+from isrr.data.served_log import read_log
 from isrr.errors import DataError
 from isrr.monitor.exposure_ledger import ledger, write_ledger
+from isrr.serve.app import create_app
 from isrr.serve.current import CurrentCertificate
+from isrr.serve.service import Service
 from isrr.serve.settings import Settings
-from isrr.serve.worker import Worker
 from isrr.status import Status, status_file
 from serving import client_of
 
@@ -40,7 +42,7 @@ def ask(client, query="q", session="s", **given):
 
 def test_the_small_endpoints_answer(client, certificate):
     assert client.get("/health").json() == {"status": "ok"}
-    assert client.get("/ready").status_code == 503  # not started
+    assert client.get("/ready").json() == {"status": "ok", "certificate": certificate.id}
     info = client.get("/info").json()
     assert info["certificate"]["id"] == certificate.id
     assert info["text"] == str(certificate)
@@ -57,7 +59,7 @@ def test_what_info_says_is_made_once_for_each_status(ranker_file, certificate, m
     first = client.get("/info").json()
     assert client.get("/info").json() == first
     Status(certificate.id, "revoked", "tested").save(ranker_file)
-    client.worker.refresh()
+    client.service.refresh()
     assert client.get("/info").json()["status"]["status"] == "revoked"
     assert len(texts) == 2
     assert "curve" not in first["content"]
@@ -66,64 +68,96 @@ def test_what_info_says_is_made_once_for_each_status(ranker_file, certificate, m
     assert first["content"]["provenance"]["data"] == certificate.provenance.data
 
 
-def test_starting_makes_the_service_ready_and_sighup_reloads(ranker_file, certificate, other_certificate):
-    worker = Worker(Settings(ranker_file, poll=0.02))
+def test_the_ranker_file_is_watched(ranker_file, certificate, other_certificate):
+    service = Service(Settings(ranker=ranker_file, poll=0.02))
 
     async def drive():
-        current = worker.current
-        async with worker.lifespan():
-            assert worker.readiness() == ("ok", None)
-            other_certificate.save(ranker_file)
-            await until(lambda: current.now.note.id == other_certificate.id)
-            ranker_file.write_text("{")
-            os.kill(os.getpid(), signal.SIGHUP)
-            await until(lambda: "not a certificate" in (current.reload_error or ""))
-            assert current.now.note.id == other_certificate.id
-            certificate.save(ranker_file)
-            await until(lambda: current.now.note.id == certificate.id)
-            assert current.reload_error is None
-        assert worker.readiness() == ("starting", None)
+        current = service.current
+        service.start()
+        other_certificate.save(ranker_file)
+        await until(lambda: current.now.note.id == other_certificate.id)
+        ranker_file.write_text("{")
+        await until(lambda: "not a certificate" in (current.reload_error or ""))
+        assert current.now.note.id == other_certificate.id
+        certificate.save(ranker_file)
+        await until(lambda: current.now.note.id == certificate.id)
+        assert current.reload_error is None
+        service.stop()
 
     asyncio.run(drive())
-    assert b"isrr_reload_failures_total 0.0" not in worker.metrics.render()
+    text = service.metrics.render().decode()
+    assert "isrr_reload_failures_total 1.0" in text
+    assert f'isrr_certificate{{id="{certificate.id}"}} 1.0' in text
+    assert f'isrr_certificate{{id="{other_certificate.id}"}} 0.0' in text
 
 
 def test_whatever_a_step_of_the_watch_runs_into_a_revocation_is_still_seen(
     ranker_file, certificate, monkeypatch, caplog
 ):
-    worker = Worker(Settings(ranker_file, poll=0.02, trust_edited=True))
-    refresh = worker.refresh
+    service = Service(Settings(ranker=ranker_file, poll=0.02, trust_edited=True))
+    refresh = service.refresh
 
     async def drive():
-        async with worker.lifespan():
-            monkeypatch.setattr(worker, "refresh", lambda: raises(ZeroDivisionError("odd")))
-            await until(lambda: "a step of the watch failed" in caplog.text)
-            monkeypatch.setattr(worker, "refresh", refresh)
-            document = certificate.document()
-            document["ranker"]["score_map"] = 3  # and there are no maps
-            ranker_file.write_text(json.dumps(document))
-            await until(lambda: "damaged certificate" in (worker.current.reload_error or ""))
-            certificate.save(ranker_file)
-            Status(certificate.id, "revoked", "tested").save(ranker_file)
-            await until(lambda: worker.current.now.note.status == "revoked")
-            await asyncio.sleep(0.1)
+        monkeypatch.setattr(service, "refresh", lambda: raises(ZeroDivisionError("odd")))
+        service.start()
+        await until(lambda: "a step of the watch failed" in caplog.text)
+        monkeypatch.setattr(service, "refresh", refresh)
+        document = certificate.document()
+        document["ranker"]["score_map"] = 3  # and there are no maps
+        ranker_file.write_text(json.dumps(document))
+        await until(lambda: "damaged certificate" in (service.current.reload_error or ""))
+        certificate.save(ranker_file)
+        Status(certificate.id, "revoked", "tested").save(ranker_file)
+        await until(lambda: service.current.now.note.status == "revoked")
+        await asyncio.sleep(0.1)
+        service.stop()
 
     asyncio.run(drive())
     assert caplog.text.count("a step of the watch failed") == 1
 
 
-def test_a_worker_that_no_longer_watches_is_not_ready(ranker_file):
-    client = client_of(ranker_file)
+def test_a_watch_that_has_ended_begins_again_with_the_next_request(client, ranker_file, certificate):
+    ask(client)  # in an event loop that is closed by now
+    Status(certificate.id, "revoked", "tested").save(ranker_file)
 
     async def drive():
-        endpoint = client.app.endpoints["/ready"].handler
-        async with client.worker.lifespan():
-            before = endpoint(b"")
-            client.worker._watching.cancel()
-            await until(lambda: client.worker._watching.done())
-            return before.status, endpoint(b"").status
+        transport = httpx.ASGITransport(app=client.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://isrr") as asking:
+            await asking.get("/health")
+            await until(lambda: client.service.current.now.note.status == "revoked")
 
-    assert asyncio.run(drive()) == (200, 503)
+    asyncio.run(drive())
+
+
+def test_mounted_in_fastapi_it_needs_no_lifespan_events(ranker_file, certificate, tmp_path):
+    (tmp_path / "log").mkdir()
+    host, app = fastapi.FastAPI(), create_app(ranker_file, log=tmp_path / "log", poll=0.02)
+    host.mount("/rankings", app)
+    assert list((tmp_path / "log").iterdir()) == []
+
+    async def drive():
+        transport = httpx.ASGITransport(app=host)
+        async with httpx.AsyncClient(transport=transport, base_url="http://host/rankings") as asking:
+            body = {"query_id": "q", "session": "s", "items": ITEMS}
+            first = await asking.post("/rank", json=body)
+            missing, wrong = await asking.get("/nowhere"), await asking.get("/rank")
+            document, page = await asking.get("/openapi.json"), await asking.get("/")
+            Status(certificate.id, "revoked", "tested").save(ranker_file)
+            await until(lambda: app.state.service.current.now.note.status == "revoked")
+            later = await asking.post("/rank", json=body)
+            return first, later, missing, wrong, document, page
+
+    first, later, missing, wrong, document, page = asyncio.run(drive())
+    assert [item["id"] for item in first.json()["items"]] == [
+        ITEMS[i]["id"] for i in certificate.rank([item["score"] for item in ITEMS], "q", "s")
+    ]
+    assert later.json()["certificate"]["status"] == "revoked"
+    assert (missing.status_code, wrong.status_code) == (404, 405)
+    assert "see /openapi.json" in missing.json()["error"]
+    assert "/rank" in document.json()["paths"]
+    assert page.headers["content-type"].startswith("text/html")
+    logged = [line["list_id"] for line in read_log(tmp_path / "log").lines()]
+    assert logged == [first.json()["list_id"], later.json()["list_id"]]
 
 
 def test_what_could_not_be_read_once_is_read_at_the_next_look(ranker_file, certificate, monkeypatch):
@@ -192,7 +226,7 @@ def test_metrics_count_requests_lists_and_drift(client):
 
 def test_the_openapi_document_covers_every_path(client):
     document = client.get("/openapi.json").json()
-    assert document["paths"].keys() == client.app.endpoints.keys()
+    assert [*document["paths"]] == [route.path for route in client.app.routes[:-1]]
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             body = operation.get("requestBody")

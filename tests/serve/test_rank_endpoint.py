@@ -123,7 +123,7 @@ def test_an_empty_list_is_an_empty_answer(client):
 
 @pytest.mark.parametrize(("status", "expires"), [("revoked", None), ("valid", "2020-01-01")])
 def test_a_certificate_that_no_longer_stands_falls_back_to_the_order_by_score(client, ranker_file, status, expires):
-    current = client.worker.current
+    current = client.service.current
     Status(current.now.note.id, status, "tested", expires=expires).save(ranker_file)
     assert current.refresh()
     answer = ask(client).json()

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +13,10 @@ from isrr import Queries
 from isrr.data.files import write_table
 from isrr.data.served_log import log_parts, read_log
 from isrr.errors import DataError
-from isrr.serve import served_log
-from isrr.serve.ranking import make, wanted
+from isrr.serve.ranking import rank_call, rank_list
 from isrr.serve.schema import Candidate, RankRequest
-from isrr.serve.served_log import ServedLog, log_line, mend, prepare
+from isrr.serve.settings import Settings
+from isrr.serve.writer import LogWriter, log_line, prepare
 from serving import client_of
 
 ITEMS = [{"id": name, "score": score} for name, score in (("a", 1.2), ("b", 1.0), ("c", 0.9), ("d", 0.2))]
@@ -145,16 +144,15 @@ def test_a_pruned_log_keeps_whoever_can_be_shown_and_says_up_to_which_temperatur
 
 
 def test_shown_candidates_are_kept_however_unlikely_they_were(ranker_file, folder):
-    client = client_of(ranker_file)
-    snapshot = client.worker.current.now
+    snapshot, settings = client_of(ranker_file).service.current.now, Settings(ranker=ranker_file)
     items = [Candidate(f"i{n}", 3.0 - n) for n in range(40)]
-    ask = wanted(RankRequest("q", items, "s", page=8, page_size=5), 5, 40)
-    made = make(snapshot, ask)
+    ask = rank_call(RankRequest("q", items, "s", page=8, page_size=5), 5, settings)
+    made = rank_list(snapshot, ask)
     line = log_line(snapshot, ask, made, hottest=0.01)
     names = [line.item_ids[i] for i in line.ranking]
     assert names == [ask.names[i] for i in made.ranking]
-    few = wanted(RankRequest("q", items[:3], "s"), 5, 40)
-    assert log_line(snapshot, few, make(snapshot, few), hottest=0.01).item_ids == ["i0", "i1", "i2"]
+    few = rank_call(RankRequest("q", items[:3], "s"), 5, settings)
+    assert log_line(snapshot, few, rank_list(snapshot, few), hottest=0.01).item_ids == ["i0", "i1", "i2"]
 
 
 def test_a_batch_that_is_refused_leaves_nothing_in_the_log(logging, folder):
@@ -183,9 +181,9 @@ def test_what_cannot_be_logged_is_not_served(logging, folder, monkeypatch):
     whole = os.write
     monkeypatch.setattr("os.write", lambda file, data: whole(file, data[: len(data) // 2]))
     assert ask(logging).status_code == 503
-    assert "No space" in logging.worker.log.problem()
+    assert "No space" in logging.service.log.problem()
     monkeypatch.undo()
-    assert logging.worker.log.problem() is None
+    assert logging.service.log.problem() is None
     assert ask(logging).status_code == 200
     found = read_log(folder)
     assert (len(found), found.n_damaged) == (2, 0)
@@ -193,7 +191,7 @@ def test_what_cannot_be_logged_is_not_served(logging, folder, monkeypatch):
 
 @pytest.mark.parametrize("how", ["moved", "removed", "replaced"])
 def test_a_folder_that_is_gone_stops_the_service_until_it_is_back(logging, folder, how):
-    log = logging.worker.log
+    log = logging.service.log
     first = ask(logging).json()["list_id"]
     away = folder.with_name("away")
     folder.rename(away)
@@ -241,26 +239,26 @@ def test_a_file_that_others_cut_is_never_filled_up_with_nothing(logging, folder,
     assert len(raw(folder)) == 1
 
 
-def test_the_log_rotates_by_size_and_mends_what_a_killed_worker_left(folder):
-    log = ServedLog(folder, 60)
+def test_the_log_rotates_by_size(folder):
+    log = LogWriter(folder, 60)
     for n in range(10):
         log.write(json.dumps({"n": n, "filler": "x" * 30}).encode())
     log.write(b'{"n": 10}')
-    files = sorted(folder.glob("served-*.jsonl"))
-    assert len(files) == 6
+    assert len(sorted(folder.glob("served-*.jsonl"))) == 6
     assert [line["n"] for line in raw(folder)] == list(range(11))
-    torn = folder / "served-0-0.jsonl"
-    torn.write_bytes(b'{"n": -1}\n{"n": -')
-    os.write(log._file, b'{"n": 1')  # in the middle of a line; the writer lives
-    assert mend(folder) == 1
-    assert torn.read_bytes() == b'{"n": -1}\n'
-    assert files[-1].read_bytes().endswith(b'{"n": 1')
-    log.close()
-    assert mend(folder) == 1
+
+
+def test_an_unfinished_last_line_is_skipped_and_is_no_damage(logging, folder):
+    ask(logging)
+    (file,) = folder.glob("*.jsonl")
+    with file.open("ab") as torn:
+        torn.write(b'{"list_id": "x", "ti')
+    found = read_log(folder)
+    assert (len(found), found.n_damaged) == (1, 0)
 
 
 def test_a_log_that_could_not_begin_another_file_writes_on_once_it_can(folder, monkeypatch):
-    log = ServedLog(folder, 5)
+    log = LogWriter(folder, 5)
     log.write(b'{"n": 0}')
     with monkeypatch.context() as full:
         full.setattr("os.open", lambda *_: raises(OSError(errno.EMFILE, "too many open files")))
@@ -275,45 +273,9 @@ def test_a_log_that_could_not_begin_another_file_writes_on_once_it_can(folder, m
         log.close()
 
 
-def test_a_new_file_that_is_held_by_another_is_given_up_for_another(folder, monkeypatch):
-    hold, held = served_log.hold, iter([True, False])
-    log = ServedLog(folder, 100)
-    with monkeypatch.context() as mending:  # another worker looks at the file before its writer holds it
-        mending.setattr(served_log, "hold", lambda file: not next(held) and hold(file))
-        log.write(b"{}")
-    os.write(log._file, b'{"n": ')
-    assert mend(folder) == 0
-    assert [file.read_bytes() for file in folder.iterdir()] == [b'{}\n{"n": ']
-    log.close()
-    monkeypatch.setattr(served_log, "hold", lambda file: False)
-    with pytest.raises(OSError, match="cannot be locked"):
-        prepare(folder)
-
-
 def test_preparing_makes_the_folder_and_leaves_nothing_in_it(tmp_path):
     prepare(tmp_path / "a" / "log")
     assert list((tmp_path / "a" / "log").iterdir()) == []
-
-
-def test_mending_reads_no_more_than_the_end_and_passes_over_what_it_cannot_open(folder, caplog):
-    torn, endless, whole = (folder / f"served-{n}.jsonl" for n in range(3))
-    torn.write_bytes(b"{}\n" + b"x" * 200_000)
-    endless.write_bytes(b"x" * 200_000)
-    with whole.open("wb") as file:
-        file.truncate(80 << 20)
-        file.seek(0, os.SEEK_END)
-        file.write(b"\n")
-    (folder / "served-3.jsonl").mkdir()
-    before = bytes_read()
-    assert mend(folder) == 2
-    assert bytes_read() - before < 1 << 20
-    assert (torn.read_bytes(), endless.read_bytes(), whole.stat().st_size) == (b"{}\n", b"", (80 << 20) + 1)
-    assert "served-3.jsonl" in caplog.records[-1].error
-
-
-def bytes_read():
-    """What this process has read so far, from files and elsewhere."""
-    return int(Path("/proc/self/io").read_text().split()[1])
 
 
 DAMAGED = [

@@ -49,7 +49,7 @@ def test_shares_are_watched_by_the_log_alone(ranker_file, tmp_path, lowered, bro
         ]
         answer = service.post("/rank", {"query_id": str(q), "session": "s", "items": items})
         assert answer.status_code == 200
-    service.worker.log.close()
+    service.service.log.close()
     command = ["monitor", str(file), "--log", str(tmp_path / "served"), "--json"]
     found = CliRunner().invoke(app, command)
     assert found.exit_code == (4 if broken else 0), found.output

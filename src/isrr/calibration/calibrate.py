@@ -15,6 +15,7 @@ from isrr.calibration.request import Request
 from isrr.calibration.table import Table
 from isrr.calibration.tasks import (
     ALL,
+    MOST_GROUPS,
     SOME_GROUPS,
     Census,
     Distinct,
@@ -204,6 +205,7 @@ def _calibrated(
         look=look,
         spent=spent,
         judged_by=request.judged_by,
+        groups=tuple(sorted(census.groups)) if len(census.groups) <= MOST_GROUPS else (),
         **quantiles(sample, findings.ranker),
     )
     quality = partial(measured_quality, sample, promises=request.promises, seed=request.seed)

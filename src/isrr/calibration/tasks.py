@@ -35,6 +35,7 @@ from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
 
 MANY, FEW_DRAWS = 50_000, 4  # queries beyond which so many draws of each are enough
 SOME_GROUPS = 5  # names of groups that an error shows
+MOST_GROUPS = 1_000  # names of groups that a certificate keeps
 NOTHING = np.empty(0, np.uint64)
 ALL = 2**64
 CHANCE = 6.0  # standard deviations by which the cutoff is put higher than it would have to be on average
@@ -67,7 +68,7 @@ class Census:
         n_judged: Queries with relevance, all or none.
         n_counted: Queries that count for each promise.
         segments: The segments there are, if a promise is about them.
-        groups: Of the groups of items, those that promises name, and a few others.
+        groups: Of the groups of items, those that promises name, and 1,000 others or more.
         lowest, highest: Scores.
         near_bound: How near values come to the declared bounds, as a share; 0 where none is declared.
         n_places: The first k places of all queries in the order by score.
@@ -150,7 +151,7 @@ class TakeCensus(Task[Census]):
     def _groups(self, queries: Queries) -> frozenset[str]:
         promised = {promise.group for promise in self.promises} - {None}
         names = queries.coded_groups.by_group()[0] if promised else []
-        return frozenset([name for name in names if name in promised] + names[:SOME_GROUPS])
+        return frozenset([name for name in names if name in promised] + names[: MOST_GROUPS + 1])
 
 
 @dataclass(frozen=True)

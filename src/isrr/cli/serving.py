@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from isrr.cli.clicks import watch_clicks
+from isrr.cli.clicks import seconds, watch_clicks
 from isrr.cli.console import BROKEN, UNUSABLE, as_options, say, show, warn
 from isrr.cli.inputs import check_file, check_folder, opened
 from isrr.cli.options import AsJson, RankerFile, Trust, with_columns
@@ -30,6 +30,9 @@ def serve(
             "rankers can then not be evaluated from the log. By default all candidates are logged."
         ),
     ] = None,
+    log_compress: Annotated[
+        bool, typer.Option("--log-compress", help="Compress each log file (gzip) once it is closed.")
+    ] = False,
     rollout: Annotated[
         bool, typer.Option("--rollout", help="Roll out a certificate from clicks: split sessions at random.")
     ] = False,
@@ -52,6 +55,15 @@ def serve(
     max_items: Annotated[int, typer.Option(help="Longest list of candidates.", min=1)] = 10_000,
     max_body_megabytes: Annotated[int, typer.Option(help="Largest request body.", min=1)] = 16,
     max_concurrency: Annotated[int, typer.Option(help="Concurrent requests per worker.", min=1)] = 256,
+    rotate: Annotated[
+        str | None,
+        typer.Option(
+            help="Give requests without a session one order per query and period, such as 1d or 1h, instead of a "
+            "fresh draw."
+        ),
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="TLS certificate (PEM), with its chain.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Private key of the TLS certificate (PEM).")] = None,
     access_log: Annotated[bool, typer.Option("--access-log", help="Log every request.")] = False,
     trust_edited: Trust = False,
 ) -> None:
@@ -60,13 +72,15 @@ def serve(
     isrr serve ranker.json --port 8080 --workers 2 --log served/
     """
     try:
-        from isrr.serve.server import run
+        from isrr.serve.command import run
         from isrr.serve.settings import Settings
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "serve") from None
     outcome = opened(ranker, trust_edited)
     if log is not None:
         check_folder(log)
+    if (tls_cert is None) != (tls_key is None):
+        raise PromiseError("TLS needs a certificate and its key; expected both `tls_cert=` and `tls_key=`")
     if rollout:
         from isrr.clicks.rollout import Rollout, read_rollout
 
@@ -78,9 +92,10 @@ def serve(
         ranker=ranker.absolute(), trust_edited=trust_edited,
         api_key=os.environ.get("ISRR_API_KEY") if api_key is None else api_key,
         log=None if log is None else log.absolute(), log_bytes=log_megabytes << 20, log_hottest=log_hottest,
-        rollout=rollout, max_body=max_body_megabytes << 20, max_items=max_items, max_concurrency=max_concurrency,
+        log_compress=log_compress, rotate=seconds(rotate), rollout=rollout, max_body=max_body_megabytes << 20,
+        max_items=max_items, max_concurrency=max_concurrency,
     )  # fmt: skip
-    run(settings, host=host, port=port, workers=workers, access_log=access_log)
+    run(settings, host=host, port=port, workers=workers, access_log=access_log, tls_cert=tls_cert, tls_key=tls_key)
 
 
 @with_columns("query", "item", "score", "relevance", "segment", "item_group")

@@ -1,11 +1,12 @@
 """Reading the served-ranking log that `isrr serve --log` writes: every list with all its candidates and their scores.
 
-A log is JSON lines, one per list (docs/serving.md has the fields), in a folder of files; `ServedLists.table` saved as
-Parquet is read as well. Lines that cannot be read are skipped and counted, wherever they stand: a log is written under
-power cuts, full disks and other people's rotation, and one bad line must not hide a million good ones. An unfinished
-last line is no damage: it belongs to an answer that was never sent.
+A log is JSON lines, one per list (docs/serving.md has the fields), in a folder of files, which may be compressed with
+gzip; `ServedLists.table` saved as Parquet is read as well. Lines that cannot be read are skipped and counted, wherever
+they stand: a log is written under power cuts, full disks and other people's rotation, and one bad line must not hide a
+million good ones. An unfinished last line is no damage: it belongs to an answer that was never sent.
 """
 
+import gzip
 import os
 from binascii import a2b_base64
 from collections.abc import Iterator
@@ -47,12 +48,13 @@ NEEDED = {
 OPTIONAL = {
     "session": pa.string(),
     "groups": pa.list_(pa.list_(pa.string())),
+    "production": pa.list_(pa.int64()),
     "arm": pa.string(),
     "other_arm": pa.list_(pa.int64()),
     "n_items": pa.int64(),
     "hottest": pa.float64(),
 }
-LISTS = ("item_ids", "scores", "ranking", "propensities", "deterministic", "other_arm", "groups")
+LISTS = ("item_ids", "scores", "ranking", "propensities", "deterministic", "other_arm", "production", "groups")
 LATEST = 7_258_118_400.0  # the year 2200, in seconds since 1970
 COLDEST = 1e-50  # temperature
 WRITTEN = pa.schema({**NEEDED, **OPTIONAL})
@@ -158,7 +160,7 @@ def log_parts(source: str | os.PathLike[str]) -> Iterator[ServedLists]:
                 yield part
         except DataError:
             raise
-        except (pa.ArrowException, KeyError, ValueError) as error:
+        except (pa.ArrowException, KeyError, ValueError, EOFError, gzip.BadGzipFile) as error:
             raise DataError(f"{file}: not a served-ranking log: {str(error).partition(chr(10))[0]}") from None
     if earlier is not None and not n_lists:
         raise DataError(
@@ -168,16 +170,26 @@ def log_parts(source: str | os.PathLike[str]) -> Iterator[ServedLists]:
 
 
 def _files(source: Path) -> list[Path]:
-    """The files of a log: a folder's, by time, or the one file that is named."""
-    files = sorted(source.glob("served-*.jsonl")) if source.is_dir() else [source]
-    if not files or not all(file.is_file() for file in files):
+    """The files of a log: a folder's, by time, or the one that is named. One being compressed counts once."""
+    files = [source]
+    if source.is_dir():
+        packed = {file.with_suffix("") for file in source.glob("served-*.jsonl.gz")}
+        files = sorted(packed.union(source.glob("served-*.jsonl")))
+    if not files or not all(_there(file).is_file() for file in files):
         raise DataError(f"{source}: no served-ranking log found; `isrr serve --log FOLDER` writes one")
     return files
 
 
+def _there(file: Path) -> Path:
+    """The file under the name that it has now."""
+    packed = file.with_name(f"{file.name}.gz")
+    return packed if packed.is_file() else file
+
+
 def _chunks(file: Path) -> Iterator[list[bytes]]:
     """Whole lines, some megabytes at a time; an unfinished last one is left out."""
-    with file.open("rb") as stream:
+    file = _there(file)
+    with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
         while lines := stream.readlines(CHUNK):
             if not lines[-1].endswith(b"\n"):
                 del lines[-1]
@@ -243,13 +255,13 @@ def _checked(table: pa.Table, n_damaged: int) -> ServedLists:
     limit = np.where(pc.fill_null(pc.equal(table["status"], "valid"), False).to_numpy(), LARGEST, np.inf)
     for name, low, high in (
         ("ranking", 0, n_items - 1), ("deterministic", 0, n_items - 1), ("other_arm", 0, n_items - 1),
-        ("scores", -limit, limit), ("propensities", 0.0, 1.0),
+        ("production", 0, n_items - 1), ("scores", -limit, limit), ("propensities", 0.0, 1.0),
     ):  # fmt: skip
         values = pc.list_flatten(table[name]).to_numpy(zero_copy_only=False).astype(np.float64)
         low, high = (np.broadcast_to(bound, n_items.shape)[row[name]] for bound in (low, high))
         inside = np.isfinite(values) & (values >= low) & (values <= high)
         good[row[name][~inside]] = False
-        if name in ("ranking", "deterministic", "other_arm"):
+        if name in ("ranking", "deterministic", "other_arm", "production"):
             good[_repeated(length[name], Ids(np.nan_to_num(values).astype(np.int64)))] = False
     for name, least, most in (("time", 0.0, LATEST), ("n_items", n_items, np.inf), ("hottest", COLDEST, np.inf)):
         values = table[name].to_numpy().astype(np.float64)  # NaN where there is none

@@ -1,4 +1,4 @@
-"""The endpoints of a worker.
+"""The service as a Starlette app.
 
 POST /rank, /rank/batch       candidates with scores to a certified order
 POST /preview                 the lists of a batch as they would be served, neither logged nor counted
@@ -8,17 +8,25 @@ GET  /health, /ready, /info, /metrics, /openapi.json, /
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from importlib.resources import files
+from os import PathLike
+from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
 
 from isrr.serve import shapes
 from isrr.serve.current import Snapshot
-from isrr.serve.http import Answer, App, Endpoint, document
+from isrr.serve.endpoint import JSON, Answering, Endpoint, Limits, document
 from isrr.serve.metrics import CONTENT_TYPE
-from isrr.serve.ranking import Made, Wanted, make, wanted
+from isrr.serve.ranking import RankCall, RankedList, rank_call, rank_list
 from isrr.serve.schema import (
     BatchRequest,
     BatchResponse,
@@ -33,9 +41,8 @@ from isrr.serve.schema import (
     TeiResult,
     decoded,
 )
-from isrr.serve.served_log import Served, log_line
+from isrr.serve.service import Served, Service
 from isrr.serve.settings import Settings
-from isrr.serve.worker import Worker
 
 encode = msgspec.json.Encoder().encode
 RANK, BATCH = msgspec.json.Decoder(RankRequest), msgspec.json.Decoder(BatchRequest)
@@ -47,107 +54,117 @@ IN_TEIS = {"query": "q7", "session": "u42", "texts": ["a", "b", "c"], "scores": 
 # Candidates on the certificate's scale, their exposure over 100 draws, and the list of each visitor. Everything comes
 # from `/info` and `/preview`, so the page itself holds nothing of the certificate and needs no key.
 PAGE = files("isrr.serve").joinpath("page.html").read_bytes()
+HTML = "text/html; charset=utf-8"
 POSTED = (400, 401, 408, 413, 422, 503)
 
 
-class Service:
-    """The endpoints, over what a worker holds. The first line of each one's docstring is its summary in OpenAPI."""
+def create_app(ranker: str | PathLike[str], **settings: Any) -> Starlette:
+    """Return the service over a ranker file as an ASGI app, to be run by any server or mounted in another app.
 
-    def __init__(self, worker: Worker) -> None:
-        self.worker, self.settings, self.current = worker, worker.settings, worker.current
-        self._openapi = document(self.endpoints(), worker.settings)
+    Watching the ranker file and the log begin with the first request. Compiling the kernels, or loading them, takes a
+    few seconds and happens here.
 
-    def endpoints(self) -> list[Endpoint]:
-        """Every path."""
-        return [
+    Args:
+        ranker: The ranker file.
+        settings: Fields of `isrr.serve.settings.Settings`, such as `api_key=`, `log=` (a folder that exists) and
+            `rotate=` (in seconds).
+    """
+    if (log := settings.get("log")) is not None:
+        settings["log"] = Path(log).absolute()
+    service = Service(Settings(ranker=Path(ranker).absolute(), **settings))
+    limits, endpoints = Limits(service.settings), Endpoints(service)
+    routes = [Route(each.path, Answering(each, limits, service)) for each in endpoints.all]
+    routes.append(Route("/{path:path}", Answering(endpoints.other, limits, service)))
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        service.start()
+        yield
+        service.stop()
+
+    app = Starlette(routes=routes, lifespan=lifespan)
+    app.state.service = service
+    return app
+
+
+class Endpoints:
+    """The endpoints. The first line of each one's docstring is its summary in OpenAPI."""
+
+    def __init__(self, service: Service) -> None:
+        self.service, self.settings, self.current = service, service.settings, service.current
+        self.all = [
             Endpoint("/rank", "POST", self.rank, RankRequest, RankResponse, ONE, codes=POSTED),
             Endpoint("/rank/batch", "POST", self.batch, BatchRequest, BatchResponse, {"queries": [ONE]}, codes=POSTED),
             Endpoint("/preview", "POST", self.preview, BatchRequest, BatchResponse, {"queries": [ONE]}, codes=POSTED),
             Endpoint("/v2/rerank", "POST", self.cohere, CohereRequest, CohereResponse, IN_COHERES, codes=POSTED),
             Endpoint("/rerank", "POST", self.tei, TeiRequest, list[TeiResult], IN_TEIS, codes=POSTED),
             Endpoint("/health", "GET", self.health, gives=Health, open=True, codes=()),
-            Endpoint("/ready", "GET", self.readiness, gives=Health, open=True, codes=(503,)),
+            Endpoint("/ready", "GET", self.ready, gives=Health, open=True, codes=(503,)),
             Endpoint("/info", "GET", self.info),
             Endpoint("/metrics", "GET", self.prometheus, kind=CONTENT_TYPE),
             Endpoint("/openapi.json", "GET", self.openapi, open=True, codes=()),
-            Endpoint("/", "GET", self.page, kind="text/html; charset=utf-8", open=True, codes=()),
+            Endpoint("/", "GET", self.page, kind=HTML, open=True, codes=()),
         ]
+        self.other = Endpoint("other", None, self.unknown)
+        self._document = document(self.all, self.settings)
 
-    def rank(self, body: bytes) -> Answer:
+    async def rank(self, body: bytes) -> Response:
         """Rank one query."""
         request = decoded(RANK, body)
         snapshot = self.current.now
-        ask = wanted(request, snapshot.outcome.k, self.settings.max_items)
-        served = self._served(snapshot, ask)
-        return Answer(encode(_answered(ask, served.made)), lists=(served,))
+        call = rank_call(request, snapshot.outcome.k, self.settings)
+        served = self.service.serve(snapshot, call)
+        return self._answer(_response(call, served.ranked), served)
 
-    async def batch(self, body: bytes) -> Answer:
+    async def batch(self, body: bytes) -> Response:
         """Rank several queries; other requests get their turn between them."""
         results, lists = [], []
-        for snapshot, ask in self._asked(body):
-            lists.append(self._served(snapshot, ask))
-            results.append(_answered(ask, lists[-1].made))
+        for snapshot, call in self._calls(body):
+            lists.append(self.service.serve(snapshot, call))
+            results.append(_response(call, lists[-1].ranked))
             await asyncio.sleep(0)
-        return Answer(encode(BatchResponse(results)), lists=lists)
+        return self._answer(BatchResponse(results), *lists)
 
-    async def preview(self, body: bytes) -> Answer:
+    async def preview(self, body: bytes) -> Response:
         """Show the lists of a batch as they would be served, without logging or counting them."""
         results = []
-        for snapshot, ask in self._asked(body):
-            results.append(_answered(ask, replace(make(snapshot, ask), list_id="preview")))
+        for snapshot, call in self._calls(body):
+            results.append(_response(call, replace(rank_list(snapshot, call), list_id="preview")))
             await asyncio.sleep(0)
-        return Answer(encode(BatchResponse(results)))
+        return self._answer(BatchResponse(results))
 
-    def _asked(self, body: bytes) -> list[tuple[Snapshot, Wanted]]:
-        """The lists of a batch, to be made from one snapshot; all of them are checked before the first is made."""
-        request = decoded(BATCH, body)
-        n_queries, most = len(request.queries), self.settings.max_queries
-        if n_queries > most:
-            raise Refusal(413, f"found {n_queries:,} queries; expected at most {most:,} per batch", connection="close")
-        snapshot = self.current.now
-        asks = []
-        for position, query in enumerate(request.queries):
-            try:
-                asks.append((snapshot, wanted(query, snapshot.outcome.k, self.settings.max_items)))
-            except Refusal as refusal:
-                raise Refusal(refusal.status, f"queries[{position}]: {refusal}", **refusal.headers) from None
-        return asks
-
-    def cohere(self, body: bytes) -> Answer:
+    async def cohere(self, body: bytes) -> Response:
         """Rank documents, in Cohere's format."""
-        documents, ask = shapes.from_cohere(decoded(COHERE, body), self.settings.max_items)
-        served = self._served(self.current.now, ask)
-        made, meta = served.made, {"api_version": {"version": "2"}}
-        results = shapes.to_cohere(documents, ask, made)
-        return Answer(encode(CohereResponse(made.list_id, results, meta, made.note)), lists=(served,))
+        documents, call = shapes.from_cohere(decoded(COHERE, body), self.settings)
+        served = self.service.serve(self.current.now, call)
+        ranked, meta = served.ranked, {"api_version": {"version": "2"}}
+        results = shapes.to_cohere(documents, call, ranked)
+        return self._answer(CohereResponse(ranked.list_id, results, meta, ranked.note), served)
 
-    def tei(self, body: bytes) -> Answer:
+    async def tei(self, body: bytes) -> Response:
         """Rank texts, in the format of text-embeddings-inference; list id and certificate are in headers."""
         request = decoded(TEI, body)
-        ask = shapes.from_tei(request, self.settings.max_items)
-        served = self._served(self.current.now, ask)
-        made = served.made
-        named = {"list": made.list_id, "certificate": made.note.id, "status": made.note.status}
+        call = shapes.from_tei(request, self.settings)
+        served = self.service.serve(self.current.now, call)
+        ranked = served.ranked
+        named = {"list": ranked.list_id, "certificate": ranked.note.id, "status": ranked.note.status}
         headers = {f"x-isrr-{name}": value for name, value in named.items()}
-        return Answer(encode(shapes.to_tei(request, ask, made)), headers=headers, lists=(served,))
+        return self._answer(shapes.to_tei(request, call, ranked), served, headers=headers)
 
-    def health(self, body: bytes) -> Answer:
+    async def health(self, body: bytes) -> Response:
         """Whether the process is alive."""
-        return Answer(encode(Health("ok")))
+        return self._answer(Health("ok"))
 
-    def readiness(self, body: bytes) -> Answer:
+    async def ready(self, body: bytes) -> Response:
         """Whether it is ready: certificate loaded, kernels compiled, log writable."""
-        readiness, unlogged = self.worker.readiness()
-        reload_error = self.current.reload_error
+        problem, reload_error = self.service.log and self.service.log.problem(), self.current.reload_error
         found = Health(
-            readiness,
-            self.current.now.note.id,
-            msgspec.UNSET if reload_error is None else reload_error,
-            msgspec.UNSET if unlogged is None else unlogged,
-        )
-        return Answer(encode(found), 200 if readiness == "ok" else 503)
+            "unlogged" if problem else "ok", self.current.now.note.id, reload_error or msgspec.UNSET,
+            problem or msgspec.UNSET,
+        )  # fmt: skip
+        return self._answer(found, status=503 if problem else 200)
 
-    def info(self, body: bytes) -> Answer:
+    async def info(self, body: bytes) -> Response:
         """The certificate in use: summary, text and full content."""
         snapshot = self.current.now
         content, text = snapshot.in_full
@@ -160,37 +177,48 @@ class Service:
             "text": text,
             "content": content,
         }
-        return Answer(encode(found))
+        return self._answer(found)
 
-    def prometheus(self, body: bytes) -> Answer:
+    async def prometheus(self, body: bytes) -> Response:
         """Metrics for Prometheus."""
-        return Answer(self.worker.metrics.render(), kind=CONTENT_TYPE)
+        return Response(self.service.metrics.render(), headers={"content-type": CONTENT_TYPE})
 
-    def openapi(self, body: bytes) -> Answer:
+    async def openapi(self, body: bytes) -> Response:
         """This document."""
-        return Answer(self._openapi)
+        return Response(self._document, media_type=JSON)
 
-    def page(self, body: bytes) -> Answer:
+    async def page(self, body: bytes) -> Response:
         """A page to try the service."""
-        return Answer(PAGE, kind="text/html; charset=utf-8")
+        return Response(PAGE, media_type=HTML)
 
-    def _served(self, snapshot: Snapshot, ask: Wanted) -> Served:
-        """Make a list, and its line in the log where one is kept."""
-        made = make(snapshot, ask)
-        if self.worker.log is None:
-            return Served(made, snapshot, None)
-        return Served(made, snapshot, encode(log_line(snapshot, ask, made, self.settings.log_hottest)))
+    async def unknown(self, body: bytes) -> Response:
+        """Refuse a path that is none of the others."""
+        raise Refusal(404, "Not Found; see /openapi.json")
+
+    def _answer(self, found: Any, *lists: Served, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+        """Log and count lists, and return them as JSON."""
+        self.service.keep(lists)
+        return Response(encode(found), status, headers, JSON)
+
+    def _calls(self, body: bytes) -> list[tuple[Snapshot, RankCall]]:
+        """Return the lists of a batch, of one snapshot; all of them are checked before the first is ranked."""
+        request = decoded(BATCH, body)
+        n_queries, most = len(request.queries), self.settings.max_queries
+        if n_queries > most:
+            raise Refusal(413, f"found {n_queries:,} queries; expected at most {most:,} per batch", connection="close")
+        snapshot = self.current.now
+        calls = []
+        for position, query in enumerate(request.queries):
+            try:
+                calls.append((snapshot, rank_call(query, snapshot.outcome.k, self.settings)))
+            except Refusal as refusal:
+                raise Refusal(refusal.status, f"queries[{position}]: {refusal}", **refusal.headers) from None
+        return calls
 
 
-def _answered(ask: Wanted, made: Made) -> RankResponse:
-    """The places asked for."""
-    ids, scores, shown = ask.ids, ask.scores, slice(ask.start, ask.stop)
-    placed = enumerate(zip(made.ranking[shown], made.propensity[shown], strict=True), ask.start + 1)
+def _response(call: RankCall, ranked: RankedList) -> RankResponse:
+    """Return the places asked for."""
+    ids, scores, shown = call.ids, call.scores, slice(call.start, call.stop)
+    placed = enumerate(zip(ranked.ranking[shown], ranked.propensity[shown], strict=True), call.start + 1)
     items = [RankedItem(ids[i], rank, scores[i], chance) for rank, (i, chance) in placed]
-    return RankResponse(made.list_id, items, made.note)
-
-
-def create_app(settings: Settings) -> App:
-    """The ASGI app of one worker."""
-    worker = Worker(settings)
-    return App(Service(worker).endpoints(), settings, worker.metrics, worker.lifespan, worker.keep)
+    return RankResponse(ranked.list_id, items, ranked.note)

@@ -37,6 +37,7 @@ class Snapshot:
         eligibility: The quantiles of the best item's chance of first place at calibration; empty where not kept.
         status: What is written of it beside the file.
         rollout: Where its rollout stands, if there is one.
+        groups: The groups that a boosted ranker's calibration saw; empty where they are not known or do not matter.
     """
 
     outcome: Outcome
@@ -47,6 +48,7 @@ class Snapshot:
     eligibility: tuple[float, ...]
     status: Status
     rollout: Rollout | None = None
+    groups: frozenset[str] = frozenset()
 
     @cached_property
     def in_full(self) -> tuple[msgspec.Raw, str]:
@@ -82,7 +84,9 @@ def snapshot(outcome: Outcome, status: Status, now: datetime, rollout: Rollout |
     )
     provenance = outcome.provenance
     drift = Drift(np.array(provenance.score_quantiles))
-    return Snapshot(outcome, note, ranker, fallback, drift, provenance.eligibility_quantiles, status, rollout)
+    groups = frozenset(provenance.groups if ranker.boost else ())
+    quantiles = provenance.eligibility_quantiles
+    return Snapshot(outcome, note, ranker, fallback, drift, quantiles, status, rollout, groups)
 
 
 class CurrentCertificate:

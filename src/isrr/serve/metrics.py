@@ -1,14 +1,12 @@
-"""What the service tells Prometheus.
+"""Metrics for Prometheus.
 
-Counting is a few additions in memory, as prometheus_client's own would be an eighth of what a request costs; once a
-second, and when asked, they are handed over to it. With several workers its multiprocess mode keeps each worker's
-counts in a file of the folder that PROMETHEUS_MULTIPROC_DIR names, and whichever worker is asked adds them up; files of
-workers that died stay, so counters never fall. `isrr.serve.server` makes the folder before it starts workers.
+`isrr serve` runs prometheus_client in its multiprocess mode: each worker counts in a file of its own in the folder that
+PROMETHEUS_MULTIPROC_DIR names, and whichever worker is asked adds them up. Files of dead workers stay, so that counters
+never fall.
 """
 
 import os
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, get_args
 
@@ -21,7 +19,7 @@ from prometheus_client.registry import Collector
 
 from isrr.serve.current import Snapshot
 from isrr.serve.drift import BINS, stability_index
-from isrr.serve.ranking import Made
+from isrr.serve.ranking import RankedList
 from isrr.serve.schema import StatusName
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
@@ -35,8 +33,9 @@ class ServiceMetrics(Collector):
     """Counts requests, lists and drift."""
 
     def __init__(self) -> None:
-        self._registry, self._pending = CollectorRegistry(), defaultdict[Any, float](float)
-        own: Any = {"registry": self._registry}
+        own: Any = {"registry": CollectorRegistry()}
+        latest: Any = {"multiprocess_mode": "mostrecent", **own}
+        self._registry: CollectorRegistry = own["registry"]
         self._answered: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self._requests = Counter("isrr_requests", "Requests by path and status code.", ["path", "code"], **own)
         self._seconds = Histogram(
@@ -54,55 +53,52 @@ class ServiceMetrics(Collector):
         first = "Best items' chance of first place, by quantile at calibration."
         eligibility = Counter("isrr_eligibility_bins", first, ["bin"], **own)
         self._eligibility = [eligibility.labels(name) for name in BINS]
+        self._certificate = Gauge("isrr_certificate", "1 for the certificate in use, by id.", ["id"], **latest)
         standing = "1 for the status of the certificate in use."
-        status = Gauge("isrr_certificate_status", standing, ["status"], multiprocess_mode="mostrecent", **own)
-        self._status = {name: status.labels(name) for name in STATUSES}
+        self._status = Gauge("isrr_certificate_status", standing, ["status"], **latest)
+        self._shown: set[str] = set()
 
     def count_request(self, path: str, code: int, seconds: float) -> None:
-        """One answered request; `path` is the endpoint's, not what the client typed."""
+        """Count an answered request; `path` is the endpoint's, not what the client typed."""
         if (path, code) not in self._answered:
             self._answered[path, code] = self._requests.labels(path, code), self._seconds.labels(path)
         requests, timed = self._answered[path, code]
-        self._pending[requests] += 1
-        self._observe(timed, SECONDS, seconds)
+        requests.inc()
+        timed.observe(seconds)
 
-    def count_list(self, made: Made, snapshot: Snapshot) -> None:
-        """One served list."""
-        k, pending = snapshot.outcome.k, self._pending
-        pending[self._lists[made.note.status]] += 1
-        self._observe(self._lengths, LENGTHS, made.scores.size)
-        if made.ranking[:k] != made.deterministic[:k]:
-            pending[self._changed] += 1
-        for counter, count in zip(self._scores, made.bins, strict=False):  # an empty list has no bins
+    def count_list(self, ranked: RankedList, snapshot: Snapshot) -> None:
+        """Count a served list."""
+        k = snapshot.outcome.k
+        self._lists[ranked.note.status].inc()
+        self._lengths.observe(ranked.scores.size)
+        if ranked.ranking[:k] != ranked.deterministic[:k]:
+            self._changed.inc()
+        for counter, count in zip(self._scores, ranked.bins, strict=False):  # an empty list has no bins
             if count:
-                pending[counter] += count
-        if made.bins and snapshot.eligibility:
-            pending[self._eligibility[bisect_left(snapshot.eligibility, made.eligibility)]] += 1
+                counter.inc(count)
+        if ranked.bins and snapshot.eligibility:
+            self._eligibility[bisect_left(snapshot.eligibility, ranked.eligibility)].inc()
 
     def count_reload_failure(self) -> None:
-        """A ranker or status file could not be loaded."""
+        """Count a ranker or status file that could not be loaded."""
         self._failures.inc()
 
-    def show_status(self, current: StatusName) -> None:
-        """The status of the certificate in use."""
-        for name, gauge in self._status.items():
-            gauge.set(name == current)
-
-    def share(self) -> None:
-        """Hand over what was counted, for all workers to see."""
-        for value, amount in self._pending.items():
-            value.inc(amount)
-        self._pending.clear()
+    def show_certificate(self, id: str, current: StatusName) -> None:
+        """Show which certificate is in use, and its status."""
+        for known in self._shown | {id}:
+            self._certificate.labels(known).set(known == id)
+        self._shown.add(id)
+        for status in STATUSES:
+            self._status.labels(status).set(status == current)
 
     def render(self) -> bytes:
-        """The text that Prometheus reads; of all workers together."""
-        self.share()
+        """Return the text that Prometheus reads, over all workers."""
         registry = CollectorRegistry()
         registry.register(self)
         return generate_latest(registry)
 
     def collect(self) -> Iterable[Metric]:
-        """What was counted, and how far the scores and chances are from calibration's."""
+        """Yield what was counted, and how far scores and chances are from calibration's."""
         several: Any = MultiProcessCollector
         counted = several(CollectorRegistry()) if FOLDER in os.environ else self._registry
         for family in counted.collect():
@@ -110,12 +106,7 @@ class ServiceMetrics(Collector):
             yield family
             for name in ("score", "eligibility"):
                 if family.name == f"isrr_{name}_bins":
-                    found = {sample.labels["bin"]: sample.value for sample in family.samples}
-                    counts = np.array([found.get(label, 0.0) for label in BINS])
+                    values = {sample.labels["bin"]: sample.value for sample in family.samples}
+                    counts = np.array([values.get(label, 0.0) for label in BINS])
                     index = f"Population stability index of {name} since the start, against calibration."
                     yield GaugeMetricFamily(f"isrr_{name}_drift", index, stability_index(counts))
-
-    def _observe(self, histogram: Histogram, bounds: tuple[float, ...], value: float) -> None:
-        """What `histogram.observe` adds, where it adds it."""
-        self._pending[histogram._buckets[bisect_left(bounds, value)]] += 1
-        self._pending[histogram._sum] += value

@@ -1,6 +1,7 @@
 """One request, one list: the order, its propensities, and whether the promise covers it."""
 
 import secrets
+import time
 from collections import Counter
 from collections.abc import Iterable
 
@@ -15,20 +16,27 @@ from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.serving import ServedList
 from isrr.serve.current import Snapshot
 from isrr.serve.schema import CertificateNote, Groups, Id, RankRequest, Refusal
+from isrr.serve.settings import Settings
+
+FROZEN = "a seed without a session gives everybody the same draw; the promise is about random draws"
+PERIODS = {3_600.0: "hour", 86_400.0: "day", 604_800.0: "week"}
 
 
-class Wanted(Struct, frozen=True, gc=False):
-    """A list to be made.
+class RankCall(Struct, frozen=True, gc=False):
+    """A list to be ranked.
 
     Attributes:
-        ids: The candidates' ids, as they were given.
+        ids: The candidates' ids, as they were sent.
         names: The same as text; they decide between equal scores.
         scores: Their scores.
         query: The query.
         session: Determines the draw; None for a fresh one.
         start, stop: The places asked for, 0-based, half open.
-        groups: The groups of each candidate, None for one without; None where none were given.
+        groups: The groups of each candidate, None for one without; None where none were sent.
+        production: The order of another ranking, as positions within the candidates; None where none was sent.
         frozen: Whether the caller pinned one draw for everybody.
+        period: Length of the period, in seconds, in which everybody gets this draw; None where the caller named the
+            session, or the draw is fresh.
     """
 
     ids: list[Id]
@@ -39,10 +47,12 @@ class Wanted(Struct, frozen=True, gc=False):
     start: int
     stop: int
     groups: list[list[str] | None] | None = None
+    production: list[int] | None = None
     frozen: bool = False
+    period: float | None = None
 
 
-class Made(Struct, frozen=True, gc=False):
+class RankedList(Struct, frozen=True, gc=False):
     """A list as it is served.
 
     Attributes:
@@ -68,31 +78,44 @@ class Made(Struct, frozen=True, gc=False):
     other_arm: list[int] | None = None
 
 
-def wanted(request: RankRequest, k: int, max_items: int) -> Wanted:
-    """What a request asks for.
-
-    Args:
-        request: As decoded.
-        k: The certificate's own k, where the request names none.
-        max_items: Longest list served.
-    """
+def rank_call(request: RankRequest, k: int, settings: Settings) -> RankCall:
+    """Return what a request asks for; `k` is the certificate's own, where the request names none."""
     items = request.items
     ids, scores, groups = [item.id for item in items], [item.score for item in items], [item.group for item in items]
-    names = checked_names(ids, max_items)
-    given = checked_session(request.query_id, request.session)
-    session: object = given if request.seed is None else (given, request.seed)
-    frozen = request.seed is not None and given is None
+    names = checked_names(ids, settings.max_items)
+    session, period = session_and_period(request.query_id, request.session, settings)
+    frozen = False
+    if request.seed is not None:
+        frozen = session is None or period is not None
+        session, period = (None if frozen else session, request.seed), None
     start, stop = 0, min(request.k or k, len(ids))
     if request.page is not None or request.page_size is not None:
         size = request.page_size or k
         end = min(request.k or len(ids), len(ids))
         start = min(((request.page or 1) - 1) * size, end)
         stop = min(start + size, end)
-    return Wanted(ids, names, scores, request.query_id, session, start, stop, grouped(groups), frozen)
+    production = None if request.production is None else positions(request.production, names)
+    return RankCall(
+        ids, names, scores, request.query_id, session, start, stop, grouped(groups), production, frozen, period
+    )
+
+
+def session_and_period(query: Id, session: Id | None, settings: Settings) -> tuple[object, float | None]:
+    """Return the session that determines the draw, and the length of its period where the service rotates orders.
+
+    An empty session is none. A query or a session that no log keeps is refused.
+    """
+    refuse_nul("query", [query])
+    refuse_nul("session", [session])
+    if session not in (None, ""):
+        return session, None
+    if settings.rotate is None:
+        return None, None
+    return f"period {int(time.time() // settings.rotate)} of {query}", settings.rotate
 
 
 def checked_names(ids: list[Id], max_items: int) -> list[str]:
-    """Ids as text; refuses those that no log keeps, and lists that are too long or name an item twice (7 and "7")."""
+    """Return ids as text; refuse what no log keeps, and lists that are too long or name an item twice (7 and "7")."""
     if len(ids) > max_items:
         raise Refusal(413, f"there are {len(ids):,} candidates; expected at most {max_items:,} per query")
     try:
@@ -109,13 +132,6 @@ def checked_names(ids: list[Id], max_items: int) -> list[str]:
     return names
 
 
-def checked_session(query: Id, session: Id | None) -> Id | None:
-    """The session; None for a fresh draw, also where it is empty. Refuses a query or session that no log keeps."""
-    refuse_nul("query", [query])
-    refuse_nul("session", [session])
-    return None if session == "" else session
-
-
 def refuse_nul(what: str, ids: Iterable[object]) -> None:
     """Refuse ids with NUL characters: arrays drop them at the end of a text, so two ids could become one."""
     for name in ids:
@@ -123,8 +139,19 @@ def refuse_nul(what: str, ids: Iterable[object]) -> None:
             raise Refusal(422, f"{what} {shown(name)} has a NUL character; expected an id without")
 
 
+def positions(order: list[Id], names: list[str]) -> list[int]:
+    """Return the places of another ranking as positions within the candidates."""
+    place = {name: i for i, name in enumerate(names)}
+    ranked = [*map(str, order)]
+    for name, times in Counter(ranked).items():
+        if name not in place or times > 1:
+            wrong = "appears twice" if name in place else "is not among the candidates"
+            raise Refusal(422, f"production: item id {name!r} {wrong}; expected ids of candidates, each at most once")
+    return [place[name] for name in ranked]
+
+
 def grouped(groups: list[Groups]) -> list[list[str] | None] | None:
-    """The groups of each candidate as a list, None where they are missing; None where no candidate has any."""
+    """Return the groups of each candidate as a list, None where they are missing, or None if no candidate has any."""
     if groups.count(None) == len(groups):
         return None
     lists = [[group] if isinstance(group, str) else group for group in groups]
@@ -133,45 +160,58 @@ def grouped(groups: list[Groups]) -> list[list[str] | None] | None:
     return lists
 
 
-def make(snapshot: Snapshot, wanted: Wanted) -> Made:
-    """The list, by the snapshot's ranker; the deterministic order where that cannot rank the scores."""
+def rank_list(snapshot: Snapshot, call: RankCall) -> RankedList:
+    """Rank a list by the snapshot's ranker, or in the order by score where that ranker cannot rank the scores."""
     note, list_id = snapshot.note, secrets.token_urlsafe(12)
-    if not wanted.ids:
-        return Made(list_id, np.empty(0), [], [], [], snapshot.uncovered("there is nothing to rank"), [], 1.0)
-    scores = np.array(wanted.scores, np.float64)
+    if not call.ids:
+        return RankedList(list_id, np.empty(0), [], [], [], snapshot.uncovered("there is nothing to rank"), [], 1.0)
+    scores = np.array(call.scores, np.float64)
     bins, drifted = snapshot.drift.tally(scores)
-    places = max(wanted.stop, snapshot.outcome.k)
+    places = max(call.stop, snapshot.outcome.k)
     try:
-        served = _rank(snapshot.ranker, scores, wanted, places)
+        served = _rank(snapshot.ranker, scores, call, places)
     except DataError as error:
-        served = _rank(snapshot.fallback, scores, wanted, places)
+        served = _rank(snapshot.fallback, scores, call, places)
         note = snapshot.uncovered(str(error), deterministic=True)
     if note.status == "valid":
-        if drifted is not None:
-            note = snapshot.uncovered(drifted)
-        elif wanted.frozen:
-            note = snapshot.uncovered(
-                "a seed without a session gives everybody the same draw; the promise is about random draws"
-            )
-    made = Made(
+        if reason := drifted or _unknown_group(snapshot, call) or (FROZEN if call.frozen else None):
+            note = snapshot.uncovered(reason)
+        elif call.period is not None:
+            period = PERIODS.get(call.period, f"period of {call.period:g} seconds")
+            note = replace(note, covers=f"the mean over periods: one order per query and {period}, for everybody")
+    ranked = RankedList(
         list_id, scores, served.ranking.tolist(), served.propensity.tolist(), served.deterministic.tolist(), note, bins,
         served.eligibility,
     )  # fmt: skip
     rollout = snapshot.rollout
-    return made if rollout is None or rollout.stage != "running" else _in_an_arm(made, rollout, wanted)
+    return ranked if rollout is None or rollout.stage != "running" else _in_an_arm(ranked, rollout, call)
 
 
-def _in_an_arm(made: Made, rollout: Rollout, wanted: Wanted) -> Made:
-    """The list of a rollout's treatment, or the order by score in its place; the other arm's list beside it."""
-    treated = rollout.treated(made.list_id if wanted.session is None else wanted.session)
+def _unknown_group(snapshot: Snapshot, call: RankCall) -> str | None:
+    """Return why a boosted ranker does not know a group of the request, or None."""
+    if not snapshot.groups or call.groups is None:
+        return None
+    for i, names in enumerate(call.groups):
+        for name in names or ():
+            if name not in snapshot.groups:
+                boosted = ", ".join(dict(snapshot.ranker.boost))
+                return f"item {i} is in group {name!r}, which calibration never saw; this ranker boosts {boosted}"
+    return None
+
+
+def _in_an_arm(ranked: RankedList, rollout: Rollout, call: RankCall) -> RankedList:
+    """Return the list of a rollout's treatment, or the order by score in its place, with the other arm's list."""
+    treated = rollout.treated(ranked.list_id if call.session is None else call.session)
     arm = arm_name(rollout.step, treated)
     if treated:
-        return replace(made, arm=arm, other_arm=made.deterministic)
-    note = replace(made.note, order="deterministic")
-    certain = [1.0] * len(made.deterministic)
-    return replace(made, ranking=made.deterministic, propensity=certain, note=note, arm=arm, other_arm=made.ranking)
+        return replace(ranked, arm=arm, other_arm=ranked.deterministic)
+    note = replace(ranked.note, order="deterministic")
+    certain = [1.0] * len(ranked.deterministic)
+    return replace(
+        ranked, ranking=ranked.deterministic, propensity=certain, note=note, arm=arm, other_arm=ranked.ranking
+    )
 
 
-def _rank(ranker: GPLRanker, scores: FloatArray, wanted: Wanted, places: int) -> ServedList:
-    """The one place that calls the ranker."""
-    return ranker.rank_with_propensity(scores, wanted.query, wanted.session, places, wanted.ids, wanted.groups)
+def _rank(ranker: GPLRanker, scores: FloatArray, call: RankCall, places: int) -> ServedList:
+    """Call the ranker."""
+    return ranker.rank_with_propensity(scores, call.query, call.session, places, call.ids, call.groups)

@@ -14,7 +14,7 @@ from msgspec.inspect import AnyType, Field, ListType, StructType, type_info
 Id = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | str
 Count = Annotated[int, Meta(ge=1, le=2**31)]
 StatusName = Literal["valid", "revoked", "expired", "uncovered"]
-Readiness = Literal["ok", "starting", "unwatched", "unlogged"]
+Readiness = Literal["ok", "unlogged"]
 Groups = str | list[str] | None
 T = TypeVar("T")
 _NO_JSON = re.compile(rb":\s*-?(NaN|Infinity)\b")
@@ -32,9 +32,10 @@ class Candidate(Struct, forbid_unknown_fields=True, frozen=True, gc=False):
 class RankRequest(Struct, forbid_unknown_fields=True, gc=False):
     """One query to rank.
 
-    Without a session, or with an empty one, every request is a fresh draw; with one, the order is a pure function of
-    (certificate, query, session). `k` ends the list; `page` and `page_size` cut a page out of it. `seed` names another
-    draw of the same session.
+    Without a session, or with an empty one, every request is a fresh draw, or the period's where orders rotate; with
+    one, the order is a pure function of (certificate, query, session). `k` ends the list; `page` and `page_size` cut a
+    page out of it. `seed` names another draw of the same session. `production` is the order of another ranking, best
+    first; it is logged and does not change the list.
     """
 
     query_id: Id
@@ -44,6 +45,7 @@ class RankRequest(Struct, forbid_unknown_fields=True, gc=False):
     seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     page: Count | None = None
     page_size: Count | None = None
+    production: list[Id] | None = None
 
 
 class BatchRequest(Struct, forbid_unknown_fields=True, gc=False):
@@ -64,7 +66,8 @@ class RankedItem(Struct, gc=False):
 class CertificateNote(Struct, frozen=True, gc=False):
     """The certificate that produced a list, and whether its promise covers the list.
 
-    `order` says how the list was made: "drawn", or "deterministic" where the certificate no longer stands.
+    `order` says how the list was made: "drawn", or "deterministic" where the certificate no longer stands. `covers`
+    says what the promise is about where orders rotate.
     """
 
     id: str
@@ -73,6 +76,7 @@ class CertificateNote(Struct, frozen=True, gc=False):
     status: StatusName
     order: Literal["drawn", "deterministic"]
     reason: str | UnsetType = UNSET
+    covers: str | UnsetType = UNSET
 
 
 class RankResponse(Struct, gc=False):

@@ -9,8 +9,9 @@ from typing import TypeVar
 
 import msgspec
 
-from isrr.serve.ranking import Made, Wanted, checked_names, checked_session, grouped
+from isrr.serve.ranking import RankCall, RankedList, checked_names, grouped, session_and_period
 from isrr.serve.schema import CohereRequest, CohereResult, Document, Groups, Id, Refusal, TeiRequest, TeiResult
+from isrr.serve.settings import Settings
 
 NO_SCORES = (
     "this service ranks by scores, not by text; expected a score in each document, or 'scores' with one per document"
@@ -19,7 +20,7 @@ T = TypeVar("T")
 DOCUMENT = msgspec.json.Decoder(Document)
 
 
-def from_cohere(request: CohereRequest, max_items: int) -> tuple[list[Document], Wanted]:
+def from_cohere(request: CohereRequest, settings: Settings) -> tuple[list[Document], RankCall]:
     """The documents with their scores, and the list to be made of them; those without an id are named by their text."""
     n = len(request.documents)
     given = _one_each(request.scores, n, "scores")
@@ -31,20 +32,20 @@ def from_cohere(request: CohereRequest, max_items: int) -> tuple[list[Document],
     ids: list[Id] = [next(unnamed) if doc.id is msgspec.UNSET else doc.id for doc in documents]
     groups: list[Groups] = _one_each(request.groups, n, "groups") or [doc.group for doc in documents]
     stop = min(request.top_n or n, n)
-    scores, names = [doc.score for doc in documents], checked_names(ids, max_items)
-    session = checked_session(request.query, request.session)
-    return documents, Wanted(ids, names, scores, request.query, session, 0, stop, grouped(groups))
+    scores, names = [doc.score for doc in documents], checked_names(ids, settings.max_items)
+    session, period = session_and_period(request.query, request.session, settings)
+    return documents, RankCall(ids, names, scores, request.query, session, 0, stop, grouped(groups), period=period)
 
 
-def to_cohere(documents: list[Document], ask: Wanted, made: Made) -> list[CohereResult]:
+def to_cohere(documents: list[Document], call: RankCall, ranked: RankedList) -> list[CohereResult]:
     """Results in served order."""
     return [
-        CohereResult(i, 1.0 / (place + 1), ask.scores[i], made.propensity[place], documents[i].id)
-        for place, i in enumerate(made.ranking[: ask.stop])
+        CohereResult(i, 1.0 / (place + 1), call.scores[i], ranked.propensity[place], documents[i].id)
+        for place, i in enumerate(ranked.ranking[: call.stop])
     ]
 
 
-def from_tei(request: TeiRequest, max_items: int) -> Wanted:
+def from_tei(request: TeiRequest, settings: Settings) -> RankCall:
     """The list to be made; the texts name themselves."""
     n = len(request.texts)
     scores = _one_each(request.scores, n, "scores")
@@ -52,18 +53,19 @@ def from_tei(request: TeiRequest, max_items: int) -> Wanted:
         raise Refusal(422, NO_SCORES)
     ids: list[Id] = [*_names(request.texts)]
     groups = grouped(_one_each(request.groups, n, "groups") or [None] * n)
-    session = checked_session(request.query, request.session)
-    return Wanted(ids, checked_names(ids, max_items), scores or [], request.query, session, 0, n, groups)
+    session, period = session_and_period(request.query, request.session, settings)
+    names = checked_names(ids, settings.max_items)
+    return RankCall(ids, names, scores or [], request.query, session, 0, n, groups, period=period)
 
 
-def to_tei(request: TeiRequest, ask: Wanted, made: Made) -> list[TeiResult]:
+def to_tei(request: TeiRequest, call: RankCall, ranked: RankedList) -> list[TeiResult]:
     """Results in served order."""
     return [
         TeiResult(
-            i, 1.0 / (place + 1), ask.scores[i], made.propensity[place],
+            i, 1.0 / (place + 1), call.scores[i], ranked.propensity[place],
             request.texts[i] if request.return_text else msgspec.UNSET,
         )
-        for place, i in enumerate(made.ranking[: ask.stop])
+        for place, i in enumerate(ranked.ranking[: call.stop])
     ]  # fmt: skip
 
 
