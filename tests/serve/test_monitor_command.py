@@ -104,3 +104,30 @@ def test_what_groups_are_called_cannot_steer_the_terminal(served):
     assert found.exit_code == 0, found.output
     assert "\\x1b[2J\\x9b31m" in found.output
     assert not {"\x1b", "\x9b", "\u202e"} & set(found.output)
+
+
+def test_a_revoked_certificate_is_reinstated_with_a_reason_and_watched_anew(served):
+    client = client_of(served / "ranker.json", log=served / "log")
+    command = ["monitor", str(served / "ranker.json"), "--reinstate"]
+    idle = CliRunner().invoke(app, [*command, "nothing to do"])
+    assert (idle.exit_code, "is not revoked" in idle.output) == (2, True)
+    assert run(served, "bad.parquet", "--delta", "0.05").exit_code == 4
+    assert client.service.current.refresh()
+    revoked = json.loads((served / "ranker.status.json").read_text())
+    assert CliRunner().invoke(app, [*command, " "]).exit_code == 2
+    found = CliRunner().invoke(app, [*command, "the feed was repaired"])
+    assert found.exit_code == 0, found.output
+    status = json.loads((served / "ranker.status.json").read_text())
+    assert status["status"] == "valid"
+    assert status["reason"] == f"reinstated: the feed was repaired (revoked {revoked['since']}: {revoked['reason']})"
+    assert status["since"] >= revoked["since"]
+    assert client.service.current.refresh()
+    assert client.service.current.now.note.status == "valid"
+    assert client.get("/info").json()["status"]["reason"] == status["reason"]
+    (kept,) = served.glob("ranker.monitor.json.*")
+    assert json.loads(kept.read_text())["alarm"]
+    again = run(served, "bad.parquet", "--delta", "0.05")  # the lists from before do not count again
+    assert again.exit_code == 2, again.output
+    assert "alarm        none (nothing was judged)" in again.output
+    assert run(served, "good.parquet", "--expires", "2999-01-01").exit_code == 2
+    assert json.loads((served / "ranker.status.json").read_text())["since"] == status["since"]

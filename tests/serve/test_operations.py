@@ -100,7 +100,7 @@ def test_whatever_a_step_of_the_watch_runs_into_a_revocation_is_still_seen(
     async def drive():
         monkeypatch.setattr(service, "refresh", lambda: raises(ZeroDivisionError("odd")))
         service.start()
-        await until(lambda: "a step of the watch failed" in caplog.text)
+        await until(lambda: "the files cannot be looked at" in caplog.text)
         monkeypatch.setattr(service, "refresh", refresh)
         document = certificate.document()
         document["ranker"]["score_map"] = 3  # and there are no maps
@@ -113,7 +113,7 @@ def test_whatever_a_step_of_the_watch_runs_into_a_revocation_is_still_seen(
         service.stop()
 
     asyncio.run(drive())
-    assert caplog.text.count("a step of the watch failed") == 1
+    assert caplog.text.count("the files cannot be looked at") == 1
 
 
 def test_a_watch_that_has_ended_begins_again_with_the_next_request(client, ranker_file, certificate):

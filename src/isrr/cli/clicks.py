@@ -79,12 +79,13 @@ def watch_clicks(
     from isrr.clicks.rollout import read_rollout
     from isrr.clicks.table import read_clicks
     from isrr.monitor.clicks import ClickMonitor
-    from isrr.status import beside, revoke
+    from isrr.status import beside, reinstated_at, revoke
 
     rolled = read_rollout(ranker, outcome.id)
     running = rolled if rolled is not None and rolled.stage == "running" else None
     file = state or beside(ranker, "monitor" if running is None else "rollout.monitor")
-    watch = ClickMonitor(outcome, delta=delta, rollout=running, within=seconds(within), state=file)
+    since = reinstated_at(ranker, outcome.id)
+    watch = ClickMonitor(outcome, delta=delta, rollout=running, within=seconds(within), state=file, since=since)
     alarm = watch.update(log, read_clicks(clicks, value=watch.column), now=time.time())
     if alarm is not None:
         revoke(ranker, outcome.id, alarm)

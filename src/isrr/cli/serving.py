@@ -1,6 +1,7 @@
 """`isrr serve` and `isrr monitor`: rankings over HTTP, and the watch over their promise."""
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -102,7 +103,9 @@ def serve(
 def monitor(
     ranker: RankerFile,
     columns: dict[str, Any],
-    log: Annotated[Path, typer.Option(help="Served-ranking log: a folder, or a JSONL or Parquet file.")],
+    log: Annotated[
+        Path | None, typer.Option(help="Served-ranking log: a folder, or a JSONL or Parquet file.", show_default=False)
+    ] = None,
     judgments: Annotated[
         Path | None, typer.Option(help="Judged candidates: query, item, relevance; optionally segment and group.")
     ] = None,
@@ -123,6 +126,10 @@ def monitor(
         float | None, typer.Option(help="Probability of ever raising a false alarm; by default 1 − confidence.")
     ] = None,
     expires: Annotated[str | None, typer.Option(help="Date on which the certificate expires, e.g. 2027-01-31.")] = None,
+    reinstate: Annotated[
+        str | None,
+        typer.Option(help="Only put a revoked certificate back in force, for this reason; monitoring starts over."),
+    ] = None,
     ledger_file: Annotated[Path | None, typer.Option("--ledger", help="Write the exposure ledger (Parquet).")] = None,
     figure: Annotated[Path | None, typer.Option(help="Draw disparity over time: PNG, SVG or PDF.")] = None,
     parquet: Annotated[Path | None, typer.Option(help="Also write the log as one Parquet file.")] = None,
@@ -146,9 +153,14 @@ def monitor(
     from isrr.monitor import Monitor
     from isrr.monitor.exposure_ledger import ledger, write_ledger
     from isrr.monitor.matching import candidates
-    from isrr.status import beside, set_term
+    from isrr.status import beside, reinstated_at, set_term
 
     outcome = opened(ranker, trust_edited)
+    if reinstate is not None:
+        _reinstate(ranker, outcome.id, reinstate, state)
+        return
+    if log is None:
+        raise PromiseError("the monitor reads the lists that were served; expected the log of the service as `log=`")
     if clicks is not None:
         watch_clicks(ranker, outcome, log, clicks, within=within, delta=delta, state=state, as_json=as_json)
         return
@@ -165,14 +177,14 @@ def monitor(
     else:
         then = outcome.provenance.unjudged
         judged = read_queries(judgments, **columns, unjudged=None if then == "refuse" else then)  # type: ignore[arg-type]
-    n_damaged = 0
+    n_damaged, since = 0, reinstated_at(ranker, outcome.id)
 
     def served() -> Iterator[dict[str, Any]]:
         nonlocal n_damaged
         n_damaged = 0
         for part in log_parts(log):
             n_damaged += part.n_damaged
-            yield from part.lines()
+            yield from (line for line in part.lines() if line["time"] >= since)
 
     alarm = watch.update(served(), judged)
     if alarm is not None:
@@ -210,3 +222,15 @@ def monitor(
         raise typer.Exit(BROKEN)
     if not watch.n_counted:
         raise typer.Exit(UNUSABLE)
+
+
+def _reinstate(ranker: Path, certificate: str, reason: str, state: Path | None) -> None:
+    """Put a revoked certificate back in force; the evidence against it is kept under another name."""
+    from isrr.status import beside, reinstate
+
+    reinstate(ranker, certificate, reason)
+    for file in (beside(ranker, "monitor"), beside(ranker, "shares"), beside(ranker, "rollout.monitor"), state):
+        if file is not None and file.exists():
+            file.rename(kept := file.with_name(f"{file.name}.{time.strftime('%Y%m%dT%H%M%S')}"))
+            say(f"the monitor starts over; its evidence so far is kept in {kept}")
+    say(f"{ranker}: the certificate stands again; the service follows within a second")

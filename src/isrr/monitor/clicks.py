@@ -47,6 +47,7 @@ class ClickMonitor:
         rollout: The rollout whose control arm is compared with, in place of the anchor.
         within: Seconds after a list within which clicks on it count; by default an hour, or as in the rollout.
         state: File that remembers what was counted; read if it is there, and written after each look.
+        since: Only sessions that began later count, in seconds since 1970: when the certificate was reinstated.
 
     Attributes:
         n_units: Sessions (or impressions) counted.
@@ -62,6 +63,7 @@ class ClickMonitor:
         rollout: Rollout | None = None,
         within: float | None = None,
         state: str | PathLike[str] | None = None,
+        since: float = 0.0,
     ) -> None:
         if not isinstance(certificate, Certificate):
             raise CertificateError("nothing was certified, so there is no promise to monitor")
@@ -84,7 +86,7 @@ class ClickMonitor:
         share, p = self._promise.target, certificate.ranker.anchor if rollout is None else 1 - rollout.control
         alpha = 1 / (1 + share / p) if rollout is None else (1 - p) / (1 - p + share * p)
         self._process = EProcess.start(alpha)
-        self._until, self._ours, self._theirs, self.strongest = -1.0, 0.0, 0.0, 0.0
+        self._until, self._ours, self._theirs, self.strongest = since or -1.0, 0.0, 0.0, 0.0
         self.alarm: str | None = None
         self._state = None if state is None else Path(state)
         if self._state is not None and self._state.exists():

@@ -17,36 +17,24 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
-from isrr.serve import shapes
+from isrr.serve import schema, shapes
 from isrr.serve.current import Snapshot
 from isrr.serve.endpoint import JSON, Answering, Endpoint, Limits, document
 from isrr.serve.metrics import CONTENT_TYPE
 from isrr.serve.ranking import RankCall, RankedList, rank_call, rank_list
-from isrr.serve.schema import (
-    BatchRequest,
-    BatchResponse,
-    CohereRequest,
-    CohereResponse,
-    Health,
-    RankedItem,
-    RankRequest,
-    RankResponse,
-    Refusal,
-    TeiRequest,
-    TeiResult,
-    decoded,
-)
+from isrr.serve.schema import Refusal, decoded
 from isrr.serve.service import Served, Service
 from isrr.serve.settings import Settings
 
 encode = msgspec.json.Encoder().encode
-RANK, BATCH = msgspec.json.Decoder(RankRequest), msgspec.json.Decoder(BatchRequest)
-COHERE, TEI = msgspec.json.Decoder(CohereRequest), msgspec.json.Decoder(TeiRequest)
+RANK, BATCH = msgspec.json.Decoder(schema.RankRequest), msgspec.json.Decoder(schema.BatchRequest)
+COHERE, TEI = msgspec.json.Decoder(schema.CohereRequest), msgspec.json.Decoder(schema.TeiRequest)
 CANDIDATES = [{"id": "a", "score": 2.1}, {"id": "b", "score": 1.9}, {"id": "c", "score": 0.3}]
 ONE = {"query_id": "q7", "session": "u42", "k": 2, "items": CANDIDATES}
 IN_COHERES = {"model": "isrr", "query": "q7", "session": "u42", "top_n": 2, "documents": CANDIDATES}
@@ -55,7 +43,6 @@ IN_TEIS = {"query": "q7", "session": "u42", "texts": ["a", "b", "c"], "scores": 
 # from `/info` and `/preview`, so the page itself holds nothing of the certificate and needs no key.
 PAGE = files("isrr.serve").joinpath("page.html").read_bytes()
 HTML = "text/html; charset=utf-8"
-POSTED = (400, 401, 408, 413, 422, 503)
 
 
 def create_app(ranker: str | PathLike[str], **settings: Any) -> Starlette:
@@ -88,22 +75,23 @@ def create_app(ranker: str | PathLike[str], **settings: Any) -> Starlette:
 
 
 class Endpoints:
-    """The endpoints. The first line of each one's docstring is its summary in OpenAPI."""
+    """The endpoints; the first line of each one's docstring is its summary in OpenAPI."""
 
     def __init__(self, service: Service) -> None:
         self.service, self.settings, self.current = service, service.settings, service.current
+        several: Any = {"takes": schema.BatchRequest, "gives": schema.BatchResponse, "example": {"queries": [ONE]}}
         self.all = [
-            Endpoint("/rank", "POST", self.rank, RankRequest, RankResponse, ONE, codes=POSTED),
-            Endpoint("/rank/batch", "POST", self.batch, BatchRequest, BatchResponse, {"queries": [ONE]}, codes=POSTED),
-            Endpoint("/preview", "POST", self.preview, BatchRequest, BatchResponse, {"queries": [ONE]}, codes=POSTED),
-            Endpoint("/v2/rerank", "POST", self.cohere, CohereRequest, CohereResponse, IN_COHERES, codes=POSTED),
-            Endpoint("/rerank", "POST", self.tei, TeiRequest, list[TeiResult], IN_TEIS, codes=POSTED),
-            Endpoint("/health", "GET", self.health, gives=Health, open=True, codes=()),
-            Endpoint("/ready", "GET", self.ready, gives=Health, open=True, codes=(503,)),
+            Endpoint("/rank", "POST", self.rank, schema.RankRequest, schema.RankResponse, ONE),
+            Endpoint("/rank/batch", "POST", self.batch, **several),
+            Endpoint("/preview", "POST", self.preview, **several),
+            Endpoint("/v2/rerank", "POST", self.cohere, schema.CohereRequest, schema.CohereResponse, IN_COHERES),
+            Endpoint("/rerank", "POST", self.tei, schema.TeiRequest, list[schema.TeiResult], IN_TEIS),
+            Endpoint("/health", "GET", self.health, gives=schema.Health, open=True),
+            Endpoint("/ready", "GET", self.ready, gives=schema.Health, open=True),
             Endpoint("/info", "GET", self.info),
             Endpoint("/metrics", "GET", self.prometheus, kind=CONTENT_TYPE),
-            Endpoint("/openapi.json", "GET", self.openapi, open=True, codes=()),
-            Endpoint("/", "GET", self.page, kind=HTML, open=True, codes=()),
+            Endpoint("/openapi.json", "GET", self.openapi, open=True),
+            Endpoint("/", "GET", self.page, kind=HTML, open=True),
         ]
         self.other = Endpoint("other", None, self.unknown)
         self._document = document(self.all, self.settings)
@@ -123,7 +111,7 @@ class Endpoints:
             lists.append(self.service.serve(snapshot, call))
             results.append(_response(call, lists[-1].ranked))
             await asyncio.sleep(0)
-        return self._answer(BatchResponse(results), *lists)
+        return self._answer(schema.BatchResponse(results), *lists)
 
     async def preview(self, body: bytes) -> Response:
         """Show the lists of a batch as they would be served, without logging or counting them."""
@@ -131,7 +119,7 @@ class Endpoints:
         for snapshot, call in self._calls(body):
             results.append(_response(call, replace(rank_list(snapshot, call), list_id="preview")))
             await asyncio.sleep(0)
-        return self._answer(BatchResponse(results))
+        return self._answer(schema.BatchResponse(results))
 
     async def cohere(self, body: bytes) -> Response:
         """Rank documents, in Cohere's format."""
@@ -139,7 +127,7 @@ class Endpoints:
         served = self.service.serve(self.current.now, call)
         ranked, meta = served.ranked, {"api_version": {"version": "2"}}
         results = shapes.to_cohere(documents, call, ranked)
-        return self._answer(CohereResponse(ranked.list_id, results, meta, ranked.note), served)
+        return self._answer(schema.CohereResponse(ranked.list_id, results, meta, ranked.note), served)
 
     async def tei(self, body: bytes) -> Response:
         """Rank texts, in the format of text-embeddings-inference; list id and certificate are in headers."""
@@ -153,31 +141,22 @@ class Endpoints:
 
     async def health(self, body: bytes) -> Response:
         """Whether the process is alive."""
-        return self._answer(Health("ok"))
+        return self._answer(schema.Health("ok"))
 
     async def ready(self, body: bytes) -> Response:
         """Whether it is ready: certificate loaded, kernels compiled, log writable."""
         problem, reload_error = self.service.log and self.service.log.problem(), self.current.reload_error
-        found = Health(
-            "unlogged" if problem else "ok", self.current.now.note.id, reload_error or msgspec.UNSET,
-            problem or msgspec.UNSET,
-        )  # fmt: skip
+        status: schema.Readiness = "unlogged" if problem else "ok"
+        found = schema.Health(status, self.current.now.note.id, reload_error or UNSET, problem or UNSET)
         return self._answer(found, status=503 if problem else 200)
 
     async def info(self, body: bytes) -> Response:
         """The certificate in use: summary, text and full content."""
         snapshot = self.current.now
         content, text = snapshot.in_full
-        found = {
-            "certificate": snapshot.note,
-            "k": snapshot.outcome.k,
-            "every_query": snapshot.outcome.sure,
-            "status": asdict(snapshot.status),
-            "reload_error": self.current.reload_error,
-            "text": text,
-            "content": content,
-        }
-        return self._answer(found)
+        found = {"certificate": snapshot.note, "k": snapshot.outcome.k, "every_query": snapshot.outcome.sure}
+        found |= {"status": asdict(snapshot.status), "reload_error": self.current.reload_error}
+        return self._answer({**found, "text": text, "content": content})
 
     async def prometheus(self, body: bytes) -> Response:
         """Metrics for Prometheus."""
@@ -216,9 +195,9 @@ class Endpoints:
         return calls
 
 
-def _response(call: RankCall, ranked: RankedList) -> RankResponse:
+def _response(call: RankCall, ranked: RankedList) -> schema.RankResponse:
     """Return the places asked for."""
     ids, scores, shown = call.ids, call.scores, slice(call.start, call.stop)
     placed = enumerate(zip(ranked.ranking[shown], ranked.propensity[shown], strict=True), call.start + 1)
-    items = [RankedItem(ids[i], rank, scores[i], chance) for rank, (i, chance) in placed]
-    return RankResponse(ranked.list_id, items, ranked.note)
+    items = [schema.RankedItem(ids[i], rank, scores[i], chance) for rank, (i, chance) in placed]
+    return schema.RankResponse(ranked.list_id, items, ranked.note)

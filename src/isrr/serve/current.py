@@ -15,9 +15,9 @@ import numpy as np
 
 from isrr.certificate import Abstention, Outcome, load
 from isrr.clicks.rollout import Rollout, read_rollout
+from isrr.data.queries import FloatArray
 from isrr.errors import CertificateError
 from isrr.ranker.gpl import GPLRanker
-from isrr.serve.drift import Drift
 from isrr.serve.schema import CertificateNote
 from isrr.status import Status, beside, ranker_in_force, read_status, status_file
 
@@ -26,29 +26,17 @@ log = logging.getLogger("isrr.serve")
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """A certificate as it stands: what ranks, and what to say of it.
-
-    Attributes:
-        outcome: What was loaded.
-        note: What a covered answer says of it.
-        ranker: What ranks: the certificate's own ranker, or the deterministic one where it no longer stands.
-        fallback: The deterministic ranker.
-        drift: The drift rule.
-        eligibility: The quantiles of the best item's chance of first place at calibration; empty where not kept.
-        status: What is written of it beside the file.
-        rollout: Where its rollout stands, if there is one.
-        groups: The groups that a boosted ranker's calibration saw; empty where they are not known or do not matter.
-    """
+    """A certificate as it stands: what ranks, and what to say of it."""
 
     outcome: Outcome
-    note: CertificateNote
-    ranker: GPLRanker
-    fallback: GPLRanker
-    drift: Drift
-    eligibility: tuple[float, ...]
-    status: Status
-    rollout: Rollout | None = None
-    groups: frozenset[str] = frozenset()
+    note: CertificateNote  # what a covered answer says of it
+    ranker: GPLRanker  # the certificate's own, or the deterministic one where it no longer stands
+    fallback: GPLRanker  # the deterministic one
+    quantiles: FloatArray  # of the calibration scores, for the drift rule
+    eligibility: tuple[float, ...]  # quantiles of the best item's chance of first place at calibration, if kept
+    status: Status  # what is written of it beside the file
+    rollout: Rollout | None  # where its rollout stands, if there is one
+    groups: frozenset[str]  # that a boosted ranker's calibration saw; empty where unknown, or of no matter
 
     @cached_property
     def in_full(self) -> tuple[msgspec.Raw, str]:
@@ -68,25 +56,22 @@ class Snapshot:
 def snapshot(outcome: Outcome, status: Status, now: datetime, rollout: Rollout | None = None) -> Snapshot:
     """What serves this outcome at a moment, given its status and its rollout."""
     standing, reason = status.standing(now)
-    fallback, ranker = GPLRanker.deterministic(outcome.k), ranker_in_force(outcome, standing)
-    rollout = rollout if standing == "valid" else None
+    ranker, rollout = ranker_in_force(outcome, standing), rollout if standing == "valid" else None
     if rollout is not None:
         ranker = rollout.ranker(outcome)
+    if isinstance(outcome, Abstention):
+        reason = f"nothing was certified: {outcome.reason}"
     note = CertificateNote(
         id=outcome.id,
         promise=" and ".join(str(promise) for promise in outcome.promises),
         confidence=outcome.confidence,
         status="uncovered" if outcome.abstained else standing,
         order="deterministic" if ranker.is_deterministic else "drawn",
-        reason=f"nothing was certified: {outcome.reason}"
-        if isinstance(outcome, Abstention)
-        else reason or msgspec.UNSET,
+        reason=reason or msgspec.UNSET,
     )
-    provenance = outcome.provenance
-    drift = Drift(np.array(provenance.score_quantiles))
-    groups = frozenset(provenance.groups if ranker.boost else ())
-    quantiles = provenance.eligibility_quantiles
-    return Snapshot(outcome, note, ranker, fallback, drift, quantiles, status, rollout, groups)
+    at, groups = outcome.provenance, frozenset(outcome.provenance.groups if ranker.boost else ())
+    fallback, quantiles = GPLRanker.deterministic(outcome.k), np.array(at.score_quantiles)
+    return Snapshot(outcome, note, ranker, fallback, quantiles, at.eligibility_quantiles, status, rollout, groups)
 
 
 class CurrentCertificate:

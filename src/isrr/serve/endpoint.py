@@ -37,7 +37,7 @@ class Limits:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._key = None if settings.api_key is None else settings.api_key.encode()
-        self._running = self._held = 0
+        self.running = self._held = 0
 
     def check_key(self, scope: Scope) -> None:
         """Refuse a request without the API key, where there is one."""
@@ -51,15 +51,11 @@ class Limits:
             raise Refusal(401, "send the API key as 'Authorization: Bearer …' or 'X-API-Key: …'", **asked)
 
     def enter(self) -> None:
-        """Take a slot, to be given back by `leave`."""
+        """Take a slot, which is given back by counting `running` down."""
         most = self._settings.max_concurrency
-        if self._running >= most:
+        if self.running >= most:
             raise Refusal(503, f"{most} requests are being served already; try again", **{"Retry-After": "1"})
-        self._running += 1
-
-    def leave(self) -> None:
-        """Give a slot back."""
-        self._running -= 1
+        self.running += 1
 
     async def body(self, receive: Receive) -> bytes:
         """Read the body, within the limits on its size, its time, and on what all unfinished bodies take up.
@@ -94,27 +90,16 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Endpoint:
-    """One path.
-
-    Attributes:
-        path, method: What it is reached by; HEAD is answered where GET is. None takes any method.
-        handler: Takes the body and returns the response.
-        takes, gives: Types of the body and of the answer; None where the document says nothing about them.
-        example: A body that can be sent.
-        kind: Media type of the answer.
-        open: Whether it needs no key and no slot: a load balancer and a browser have no key.
-        codes: What else it answers with.
-    """
+    """One path: what reaches it, what answers, and what the OpenAPI document says of it."""
 
     path: str
-    method: str | None
-    handler: Callable[[bytes], Awaitable[Response]]
-    takes: Any = None
-    gives: Any = None
+    method: str | None  # HEAD is answered where GET is; None takes any
+    handler: Callable[[bytes], Awaitable[Response]]  # of the body
+    takes: Any = None  # type of the body, of which `example` can be sent
+    gives: Any = None  # type of the answer
     example: Any = None
-    kind: str = JSON
-    open: bool = False
-    codes: tuple[int, ...] = (401, 503)
+    kind: str = JSON  # media type of the answer
+    open: bool = False  # without key and slot, which a load balancer and a browser do not have
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,8 +132,7 @@ class Answering:
         try:
             await response(scope, receive, send)
         finally:
-            if entered:
-                limits.leave()
+            limits.running -= entered
         self.service.metrics.count_request(endpoint.path, response.status_code, time.perf_counter() - started)
 
 
@@ -169,25 +153,26 @@ def document(endpoints: Iterable[Endpoint], settings: Settings) -> bytes:
 
     paths: dict[str, Any] = {}
     for endpoint in endpoints:
-        summary = (endpoint.handler.__doc__ or "").strip().partition("\n")[0]
-        answers: dict[str, Any] = {"200": {"description": summary, "content": content(endpoint.gives, endpoint.kind)}}
-        for code in endpoint.codes:
-            gives = endpoint.gives if endpoint.open else Problem
-            answers[str(code)] = {"description": CODES[code], "content": content(gives)}
+        summary, codes = (endpoint.handler.__doc__ or "").partition("\n")[0], dict[int, Any]()
+        if endpoint.path == "/ready":
+            codes = {503: endpoint.gives}
+        elif not endpoint.open:
+            codes = dict.fromkeys(CODES if endpoint.takes else (401, 503), Problem)
+        answers = {str(code): {"description": CODES[code], "content": content(kind)} for code, kind in codes.items()}
+        answers["200"] = {"description": summary, "content": content(endpoint.gives, endpoint.kind)}
         paths[endpoint.path] = {str(endpoint.method).lower(): {"summary": summary, "responses": answers}}
         if endpoint.takes is not None:
             body = content(endpoint.takes)
             body[JSON]["example"] = endpoint.example
             paths[endpoint.path]["post"]["requestBody"] = {"required": True, "content": body}
+    says = (
+        "Send candidates with scores, get them in certified order. Other paths return 404, other methods 405. Lists of "
+        f"up to {settings.max_items:,} candidates, batches of up to {settings.max_queries:,} queries, bodies of up to "
+        f"{settings.max_body:,} bytes."
+    )
     api: dict[str, Any] = {
         "openapi": "3.1.0",
-        "info": {
-            "title": "isrr",
-            "version": version("isrr"),
-            "description": "Send candidates with scores, get them in certified order. Other paths return 404, other "
-            f"methods 405. Lists of up to {settings.max_items:,} candidates, batches of up to "
-            f"{settings.max_queries:,} queries, bodies of up to {settings.max_body:,} bytes.",
-        },
+        "info": {"title": "isrr", "version": version("isrr"), "description": says},
         "paths": paths,
         "components": {"schemas": components},
     }

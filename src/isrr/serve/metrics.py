@@ -33,29 +33,29 @@ class ServiceMetrics(Collector):
     """Counts requests, lists and drift."""
 
     def __init__(self) -> None:
-        own: Any = {"registry": CollectorRegistry()}
-        latest: Any = {"multiprocess_mode": "mostrecent", **own}
-        self._registry: CollectorRegistry = own["registry"]
+        self._registry = CollectorRegistry()
         self._answered: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
-        self._requests = Counter("isrr_requests", "Requests by path and status code.", ["path", "code"], **own)
-        self._seconds = Histogram(
-            "isrr_request_seconds", "Time from request to answer.", ["path"], buckets=SECONDS, **own
-        )
-        self._lengths = Histogram("isrr_list_items", "Candidates per list.", buckets=LENGTHS, **own)
-        lists = Counter("isrr_lists", "Lists by status of the promise.", ["status"], **own)
+
+        def named(kind: Any, name: str, says: str, *labels: str, **more: Any) -> Any:
+            return kind(f"isrr_{name}", says, labels, registry=self._registry, **more)
+
+        self._requests = named(Counter, "requests", "Requests by path and status code.", "path", "code")
+        self._seconds = named(Histogram, "request_seconds", "Time from request to answer.", "path", buckets=SECONDS)
+        self._lengths = named(Histogram, "list_items", "Candidates per list.", buckets=LENGTHS)
+        lists = named(Counter, "lists", "Lists by status of the promise.", "status")
         self._lists = {status: lists.labels(status) for status in STATUSES}
         changed = "Lists whose first k places differ from the order by score."
-        self._changed = Counter("isrr_lists_changed", changed, **own)
-        failures = "Ranker or status files that could not be loaded."
-        self._failures = Counter("isrr_reload_failures", failures, **own)
-        scores = Counter("isrr_score_bins", "Scores by quantile of the calibration scores.", ["bin"], **own)
+        self._changed = named(Counter, "lists_changed", changed)
+        self._failures = named(Counter, "reload_failures", "Ranker or status files that could not be loaded.")
+        scores = named(Counter, "score_bins", "Scores by quantile of the calibration scores.", "bin")
         self._scores = [scores.labels(name) for name in BINS]
         first = "Best items' chance of first place, by quantile at calibration."
-        eligibility = Counter("isrr_eligibility_bins", first, ["bin"], **own)
+        eligibility = named(Counter, "eligibility_bins", first, "bin")
         self._eligibility = [eligibility.labels(name) for name in BINS]
-        self._certificate = Gauge("isrr_certificate", "1 for the certificate in use, by id.", ["id"], **latest)
+        latest = {"multiprocess_mode": "mostrecent"}
+        self._certificate = named(Gauge, "certificate", "1 for the certificate in use, by id.", "id", **latest)
         standing = "1 for the status of the certificate in use."
-        self._status = Gauge("isrr_certificate_status", standing, ["status"], **latest)
+        self._status = named(Gauge, "certificate_status", standing, "status", **latest)
         self._shown: set[str] = set()
 
     def count_request(self, path: str, code: int, seconds: float) -> None:

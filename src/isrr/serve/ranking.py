@@ -14,6 +14,7 @@ from isrr.data.queries import FloatArray
 from isrr.errors import DataError, shown
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.serving import ServedList
+from isrr.serve import drift
 from isrr.serve.current import Snapshot
 from isrr.serve.schema import CertificateNote, Groups, Id, RankRequest, Refusal
 from isrr.serve.settings import Settings
@@ -23,59 +24,34 @@ PERIODS = {3_600.0: "hour", 86_400.0: "day", 604_800.0: "week"}
 
 
 class RankCall(Struct, frozen=True, gc=False):
-    """A list to be ranked.
+    """A list to be ranked."""
 
-    Attributes:
-        ids: The candidates' ids, as they were sent.
-        names: The same as text; they decide between equal scores.
-        scores: Their scores.
-        query: The query.
-        session: Determines the draw; None for a fresh one.
-        start, stop: The places asked for, 0-based, half open.
-        groups: The groups of each candidate, None for one without; None where none were sent.
-        production: The order of another ranking, as positions within the candidates; None where none was sent.
-        frozen: Whether the caller pinned one draw for everybody.
-        period: Length of the period, in seconds, in which everybody gets this draw; None where the caller named the
-            session, or the draw is fresh.
-    """
-
-    ids: list[Id]
-    names: list[str]
+    ids: list[Id]  # as they were sent
+    names: list[str]  # the same as text; they decide between equal scores
     scores: list[float]
     query: Id
-    session: object
-    start: int
+    session: object  # determines the draw; None for a fresh one
+    start: int  # the places asked for, 0-based, up to `stop`
     stop: int
-    groups: list[list[str] | None] | None = None
-    production: list[int] | None = None
-    frozen: bool = False
-    period: float | None = None
+    groups: list[list[str] | None] | None = None  # of each candidate; None where none were sent
+    production: list[int] | None = None  # the order of another ranking, as positions within the candidates
+    frozen: bool = False  # the caller pinned one draw for everybody
+    period: float | None = None  # seconds in which everybody gets this draw, where orders rotate
 
 
 class RankedList(Struct, frozen=True, gc=False):
-    """A list as it is served.
+    """A list as it is served; rankings are positions within the candidates, of at least the promise's k places."""
 
-    Attributes:
-        list_id: Names it; nobody can guess it.
-        scores: The candidates' scores.
-        ranking, propensity: Positions within the candidates and their propensities, at least the promise's k places.
-        deterministic: The same places of the order by score.
-        note: The certificate behind it.
-        bins: How many scores fall into each bin of the drift rule.
-        eligibility: The best item's chance of first place.
-        arm: The arm of a rollout it was served in, and `other_arm` what the other one would have shown.
-    """
-
-    list_id: str
+    list_id: str  # nobody can guess it
     scores: FloatArray
     ranking: list[int]
     propensity: list[float]
-    deterministic: list[int]
+    deterministic: list[int]  # the order by score
     note: CertificateNote
-    bins: list[int]
-    eligibility: float
-    arm: str | None = None
-    other_arm: list[int] | None = None
+    bins: list[int]  # how many scores fall into each bin of the drift rule
+    eligibility: float  # the best item's chance of first place
+    arm: str | None = None  # of a rollout
+    other_arm: list[int] | None = None  # what the other arm would have shown
 
 
 def rank_call(request: RankRequest, k: int, settings: Settings) -> RankCall:
@@ -166,7 +142,7 @@ def rank_list(snapshot: Snapshot, call: RankCall) -> RankedList:
     if not call.ids:
         return RankedList(list_id, np.empty(0), [], [], [], snapshot.uncovered("there is nothing to rank"), [], 1.0)
     scores = np.array(call.scores, np.float64)
-    bins, drifted = snapshot.drift.tally(scores)
+    bins, drifted = drift.tally(scores, snapshot.quantiles)
     places = max(call.stop, snapshot.outcome.k)
     try:
         served = _rank(snapshot.ranker, scores, call, places)
@@ -179,10 +155,8 @@ def rank_list(snapshot: Snapshot, call: RankCall) -> RankedList:
         elif call.period is not None:
             period = PERIODS.get(call.period, f"period of {call.period:g} seconds")
             note = replace(note, covers=f"the mean over periods: one order per query and {period}, for everybody")
-    ranked = RankedList(
-        list_id, scores, served.ranking.tolist(), served.propensity.tolist(), served.deterministic.tolist(), note, bins,
-        served.eligibility,
-    )  # fmt: skip
+    orders = served.ranking.tolist(), served.propensity.tolist(), served.deterministic.tolist()
+    ranked = RankedList(list_id, scores, *orders, note, bins, served.eligibility)
     rollout = snapshot.rollout
     return ranked if rollout is None or rollout.stage != "running" else _in_an_arm(ranked, rollout, call)
 
@@ -202,14 +176,11 @@ def _unknown_group(snapshot: Snapshot, call: RankCall) -> str | None:
 def _in_an_arm(ranked: RankedList, rollout: Rollout, call: RankCall) -> RankedList:
     """Return the list of a rollout's treatment, or the order by score in its place, with the other arm's list."""
     treated = rollout.treated(ranked.list_id if call.session is None else call.session)
-    arm = arm_name(rollout.step, treated)
+    arm, by_score = arm_name(rollout.step, treated), ranked.deterministic
     if treated:
-        return replace(ranked, arm=arm, other_arm=ranked.deterministic)
-    note = replace(ranked.note, order="deterministic")
-    certain = [1.0] * len(ranked.deterministic)
-    return replace(
-        ranked, ranking=ranked.deterministic, propensity=certain, note=note, arm=arm, other_arm=ranked.ranking
-    )
+        return replace(ranked, arm=arm, other_arm=by_score)
+    note, certain = replace(ranked.note, order="deterministic"), [1.0] * len(by_score)
+    return replace(ranked, ranking=by_score, propensity=certain, note=note, arm=arm, other_arm=ranked.ranking)
 
 
 def _rank(ranker: GPLRanker, scores: FloatArray, call: RankCall, places: int) -> ServedList:

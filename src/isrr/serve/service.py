@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -19,22 +19,15 @@ log = logging.getLogger("isrr.serve")
 
 
 class Served(msgspec.Struct, frozen=True, gc=False):
-    """A list on its way out, with its line in the log; None where no log is kept."""
+    """A list on its way out."""
 
     ranked: RankedList
     snapshot: Snapshot
-    line: bytes | None
+    line: bytes | None  # in the log, where one is kept
 
 
 class Service:
-    """The certificate in use, the log and the metrics.
-
-    Attributes:
-        settings: How it is set up.
-        current: The certificate in use.
-        metrics: What was counted.
-        log: The served-ranking log; None keeps none.
-    """
+    """The certificate in use, the log and the metrics."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -42,19 +35,12 @@ class Service:
             settings.ranker, trust_edited=settings.trust_edited, rolled_out=settings.rollout
         )
         self.metrics = ServiceMetrics()
-        self.log = (
-            None
-            if settings.log is None
-            else LogWriter(settings.log, settings.log_bytes, compress=settings.log_compress)
-        )
+        self.log: LogWriter | None = None
+        if settings.log is not None:
+            self.log = LogWriter(settings.log, settings.log_bytes, compress=settings.log_compress)
         self._watching: asyncio.Task[None] | None = None
-        self._failures: dict[Callable[[], None], str] = {}
-        self.warm_up()
-
-    def warm_up(self) -> None:
-        """Compile what a request needs, so that the first one does not wait for it."""
-        items = [Candidate("a", 1.0), Candidate("b", 0.5), Candidate("c", 0.5)]
-        rank_list(self.current.now, rank_call(RankRequest("q", items, "s"), 1, self.settings))
+        items = [Candidate("a", 1.0), Candidate("b", 0.5), Candidate("c", 0.5)]  # compile what a request needs
+        rank_list(self.current.now, rank_call(RankRequest("q", items, "s"), 1, settings))
 
     def start(self) -> None:
         """Watch the files, unless it does so already; called for every request, as a mounted app has no other start."""
@@ -110,19 +96,16 @@ class Service:
                 log.warning("the ranker file cannot be kept beside the log", extra={"error": str(error)})
 
     async def _watch(self) -> None:
-        """Look at the files until the parent process is gone."""
+        """Look at the files until the parent process is gone; nothing that goes wrong with them ends the watch."""
+        failure = ""
         while self.settings.parent in (None, os.getppid()):
-            self._attempt(self.refresh)
+            try:
+                self.refresh()
+                failure = ""
+            except Exception as error:
+                if failure != repr(error):  # logged once for as long as it goes on
+                    log.exception("the files cannot be looked at; trying again", extra={"error": str(error)})
+                failure = repr(error)
             await asyncio.sleep(self.settings.poll)
         log.error("the parent process is gone; shutting down")
         os.kill(os.getpid(), signal.SIGTERM)
-
-    def _attempt(self, step: Callable[[], None]) -> None:
-        """Take a step that must not end the watch; what goes wrong is logged, once for as long as it goes on."""
-        try:
-            step()
-            self._failures.pop(step, None)
-        except Exception as error:
-            if self._failures.get(step) != repr(error):
-                log.exception("a step of the watch failed; it will be tried again", extra={"error": str(error)})
-            self._failures[step] = repr(error)

@@ -59,26 +59,15 @@ class LogLine(msgspec.Struct, gc=False, omit_defaults=True):
 
 def log_line(snapshot: Snapshot, call: RankCall, ranked: RankedList, hottest: float | None = None) -> LogLine:
     """Return a list as logged: all candidates, or those that a ranker up to the `hottest` temperature can show."""
+    note, shown = ranked.note, call.stop - call.start
+    session = None if call.session is None else str(call.session)
+    groups = None if call.groups is None else [names or [] for names in call.groups]
+    production = None if call.production is None else call.production[: len(ranked.ranking)]
     line = LogLine(
-        ranked.list_id,
-        time.time(),
-        ranked.note.id,
-        ranked.note.status,
-        ranked.note.order,
-        str(call.query),
-        None if call.session is None else str(call.session),
-        call.start + 1,
-        call.stop - call.start,
-        call.names,
-        ranked.scores.astype("<f8", copy=False).tobytes(),
-        ranked.ranking,
-        ranked.propensity,
-        ranked.deterministic[: snapshot.outcome.k],
-        None if call.groups is None else [groups or [] for groups in call.groups],
-        None if call.production is None else call.production[: len(ranked.ranking)],
-        ranked.arm,
-        ranked.other_arm,
-    )
+        ranked.list_id, time.time(), note.id, note.status, note.order, str(call.query), session, call.start + 1, shown,
+        call.names, _packed(ranked.scores), ranked.ranking, ranked.propensity,
+        ranked.deterministic[: snapshot.outcome.k], groups, production, ranked.arm, ranked.other_arm,
+    )  # fmt: skip
     if hottest is not None and not snapshot.outcome.ranker.boost:  # a boost may lift any item
         _prune(line, ranked.scores, snapshot, hottest)
     return line
@@ -104,11 +93,15 @@ def _prune(line: LogLine, scores: FloatArray, snapshot: Snapshot, hottest: float
     keep = np.unique([*order[:n_kept].tolist(), *(i for places in shown for i in places)])
     place = dict(zip(keep.tolist(), range(keep.size), strict=True))
     line.item_ids = [line.item_ids[i] for i in place]
-    line.scores = scores[keep].astype("<f8", copy=False).tobytes()
+    line.scores = _packed(scores[keep])
     line.groups = None if line.groups is None else [line.groups[i] for i in place]
     for name in ("ranking", "deterministic", "other_arm", "production"):
         if (places := getattr(line, name)) is not None:
             setattr(line, name, [place[i] for i in places])
+
+
+def _packed(scores: FloatArray) -> bytes:
+    return scores.astype("<f8", copy=False).tobytes()
 
 
 class LogWriter:
