@@ -11,7 +11,9 @@ import pytest
 
 import isrr
 from isrr import Queries
+from isrr.data.synthetic import generate
 from isrr.parallel import available_cores
+from serving import client_of
 
 REAL_DATA = Path(__file__).parents[2] / "shared" / "data"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -22,7 +24,7 @@ SWITCHES = [
 LONGEST = (
     "test_spark.py", "test_docs.py", "test_whole_procedure.py", "test_server.py", "test_cluster.py", "test_package.py",
     "test_refusals.py", "guarantees/test_calibration.py", "test_explorer.py", "test_commands.py", "report/test_page.py",
-    "test_clicks_end_to_end.py", "test_odd_scores.py", "test_click_levels.py", "test_net.py", "test_shell.py",
+    "test_end_to_end.py", "test_odd_scores.py", "test_click_levels.py", "test_net.py", "test_shell.py",
     "test_damaged.py", "test_plan.py",
 )  # fmt: skip
 
@@ -104,3 +106,38 @@ def browser():
         running = driver.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
         yield running
         running.close()
+
+
+def calibrated(promise):
+    generated = generate("small", n_queries=1_000, seed=0)
+    weights, *_ = np.linalg.lstsq(generated.train.features, generated.train.queries.relevance, rcond=None)
+    judged = generated.test.queries.with_scores(generated.test.features @ weights)
+    return isrr.calibrate(judged, promise, path="temperature")
+
+
+@pytest.fixture(scope="session")
+def certificate():
+    """A certificate on synthetic queries, as the service and the monitor read it."""
+    return calibrated("ndcg@5 >= 90% of deterministic")
+
+
+@pytest.fixture(scope="session")
+def other_certificate():
+    return calibrated("ndcg@5 >= 80% of deterministic")
+
+
+@pytest.fixture(scope="session")
+def abstention():
+    return calibrated("ndcg@5 >= 0.99")
+
+
+@pytest.fixture
+def ranker_file(certificate, tmp_path):
+    certificate.save(tmp_path / "ranker.json")
+    return tmp_path / "ranker.json"
+
+
+@pytest.fixture
+def client(ranker_file):
+    """A client of an app of its own."""
+    return client_of(ranker_file)

@@ -1,4 +1,4 @@
-"""Health, metrics, OpenAPI, reloading, and the ledger made from the log."""
+"""Health, metrics, OpenAPI, reloading, and the app mounted in another one."""
 
 import asyncio
 import errno
@@ -8,14 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import fastapi
 import httpx
-import numpy as np
-import pyarrow.parquet as pq
-import pytest
 
-from isrr import Queries
 from isrr.data.served_log import read_log
-from isrr.errors import DataError
-from isrr.monitor.exposure_ledger import ledger, write_ledger
 from isrr.serve.app import create_app
 from isrr.serve.current import CurrentCertificate
 from isrr.serve.service import Service
@@ -234,34 +228,3 @@ def test_the_openapi_document_covers_every_path(client):
             answer = client.get(path) if method == "get" else client.post(path, **given)
             assert str(answer.status_code) in operation["responses"], path
     assert "500" not in json.dumps(document["paths"])
-
-
-def test_the_ledger_adds_up_exposure_and_gain(tmp_path):
-    judged = Queries.from_arrays(
-        relevance=[1, 1, 0, 1],
-        query_ids=["q", "q", "q", "p"],
-        item_ids=["a", "b", "c", "a"],
-        item_groups=["x", "y", "y", "x"],
-    )
-    lines = [
-        {"time": 1.0, "query_id": "q", "first_rank": 1, "items": ["a", "b"]},
-        {"time": 2.0, "query_id": "q", "first_rank": 1, "items": ["b", "a"]},
-        {"time": 3.0, "query_id": "q", "first_rank": 3, "items": ["c"]},
-        {"time": 0.0, "query_id": "unjudged", "first_rank": 1, "items": ["a"]},
-    ]
-    items, groups = ledger(lines, judged)
-    second = 1 / np.log2(3)
-    found = dict(zip(items.names, zip(items.exposure, items.gain, strict=True), strict=True))
-    assert found == {"a": (1 + second, 2.0), "b": (1 + second, 2.0), "c": (0.5, 0.0)}
-    assert items.moments.tolist() == [1.0, 2.0, 3.0]
-    assert items.disparity.tolist() == pytest.approx([1 / (1 + second) - 0.5, 0.0, 0.5 / (2.5 + 2 * second)])
-    assert groups.names == ("y", "x")
-    assert "would have to move" in str(items)
-    write_ledger(items, groups, tmp_path / "ledger.parquet")
-    table = pq.read_table(tmp_path / "ledger.parquet")
-    assert table["kind"].to_pylist() == ["item"] * 3 + ["group"] * 2
-    assert sum(table["exposure_share"].to_pylist()) == pytest.approx(2.0)
-    with pytest.raises(DataError, match="no served list belongs to a judged query, so there is nothing to show"):
-        ledger(lines[3:], judged)
-    with pytest.raises(DataError, match="no item of a served list is judged, so there is nothing to show"):
-        ledger([{**lines[0], "items": ["d", "e"]}], judged)

@@ -154,3 +154,39 @@ def test_an_abstention_serves_the_order_by_score_uncovered(tmp_path, many_querie
     note = ask(client_of(tmp_path / "ranker.json")).json()["certificate"]
     assert (note["status"], note["order"]) == ("uncovered", "deterministic")
     assert note["reason"].startswith("nothing was certified")
+
+
+def test_rotating_orders_are_the_same_for_everybody_until_the_period_ends(ranker_file, monkeypatch, tmp_path):
+    (tmp_path / "log").mkdir()
+    one, other = client_of(ranker_file, rotate=3_600, log=tmp_path / "log"), client_of(ranker_file, rotate=3_600)
+    found = []
+    for hour in range(20):
+        monkeypatch.setattr("time.time", lambda hour=hour: 3_600.0 * hour + 7)
+        whole = ids(ask(one, session=None, k=30))
+        monkeypatch.setattr("time.time", lambda hour=hour: 3_600.0 * hour + 3_599)
+        pages = [ids(ask(other, session=empty, page=n, page_size=15)) for n, empty in ((1, None), (2, ""))]
+        assert pages[0] + pages[1] == whole
+        found.append(tuple(whole))
+    assert len(set(found)) > 15
+    note = ask(one, session=None).json()["certificate"]
+    assert note["covers"] == "the mean over periods: one order per query and hour, for everybody"
+    assert ids(ask(one, session=None, query_id="q8", k=30)) != list(found[-1])
+    assert "covers" not in ask(one).json()["certificate"]
+    assert ids(ask(one, k=30)) == ids(ask(client_of(ranker_file), k=30))
+    assert ask(one, session=None, seed=3).json()["certificate"]["status"] == "uncovered"
+    shapes = ("/v2/rerank", {"documents": items()}), ("/rerank", {"texts": [*"abcdefgh"], "scores": SCORES[:8]})
+    for path, body in shapes:
+        orders = [places(one.post(path, {"query": "q", **body}).json()) for _ in range(5)]
+        assert orders == orders[:1] * 5
+    logged = read_log(tmp_path / "log").table["session"].to_pylist()
+    assert logged[:2] == ["period 0 of q7", "period 1 of q7"]
+
+
+def places(answer):
+    return [result["index"] for result in (answer["results"] if isinstance(answer, dict) else answer)]
+
+
+@pytest.mark.parametrize("given", [{"rotate": 0.5}, {"rotate": 60, "rollout": True}])
+def test_orders_that_cannot_rotate_are_refused(ranker_file, given):
+    with pytest.raises(ValueError, match="`rotate=`"):
+        client_of(ranker_file, **given)

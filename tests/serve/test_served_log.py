@@ -1,9 +1,11 @@
 """The served-ranking log: what it keeps, what becomes of it under mishaps, and what its reader makes of damage."""
 
 import errno
+import gzip
 import json
 import os
 import shutil
+import threading
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +18,7 @@ from isrr.errors import DataError
 from isrr.serve.ranking import rank_call, rank_list
 from isrr.serve.schema import Candidate, RankRequest
 from isrr.serve.settings import Settings
-from isrr.serve.writer import LogWriter, log_line, prepare
+from isrr.serve.writer import LogWriter, compress, log_line, prepare
 from serving import client_of
 
 ITEMS = [{"id": name, "score": score} for name, score in (("a", 1.2), ("b", 1.0), ("c", 0.9), ("d", 0.2))]
@@ -153,6 +155,51 @@ def test_shown_candidates_are_kept_however_unlikely_they_were(ranker_file, folde
     assert names == [ask.names[i] for i in made.ranking]
     few = rank_call(RankRequest("q", items[:3], "s"), 5, settings)
     assert log_line(snapshot, few, rank_list(snapshot, few), hottest=0.01).item_ids == ["i0", "i1", "i2"]
+
+
+def test_the_order_of_another_ranking_is_logged_and_changes_nothing(ranker_file, certificate, folder):
+    client = client_of(ranker_file, log=folder, log_hottest=0.01)
+    far = [*ITEMS, *({"id": n, "score": -9.0 - n} for n in range(20))]
+    answer = ask(client, items=far, production=[7, "c", "7"])
+    assert answer.status_code == 422
+    for order, why in (([7, "c", "7"], "'7' appears twice"), (["x"], "'x' is not among the candidates")):
+        assert why in ask(client, items=far, production=order).json()["error"]
+    order = ["19", "c", 7]
+    answer = ask(client, items=far, production=order)
+    assert [item["id"] for item in answer.json()["items"]] == [
+        far[i]["id"] for i in certificate.rank([item["score"] for item in far], "q", "s")
+    ]
+    ask(client, items=far)
+    found = read_log(folder)
+    (logged, none), names = found.table["production"].to_pylist(), found.item_ids.to_pylist()
+    assert [names[i] for i in logged] == [*map(str, order)]
+    assert none is None
+
+
+def test_closed_files_are_compressed_and_read_all_the_same(ranker_file, folder):
+    client = client_of(ranker_file, log=folder, log_bytes=2_000, log_compress=True)
+    lists = [ask(client, session=n).json()["list_id"] for n in range(30)]
+    client.service.stop()
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    assert len([*folder.glob("*.jsonl.gz")]) > 2
+    assert not [*folder.glob("*.jsonl")]
+    assert read_log(folder).table["list_id"].to_pylist() == lists
+    packed = sorted(folder.glob("*.jsonl.gz"))[0]
+    packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))  # as while it is being compressed
+    assert read_log(folder).table["list_id"].to_pylist() == lists
+    packed.write_bytes(packed.read_bytes()[:50])
+    with pytest.raises(DataError, match="not a served-ranking log"):
+        read_log(folder)
+
+
+def test_a_file_that_cannot_be_compressed_stays(folder, monkeypatch, caplog):
+    (folder / "served-1.jsonl").write_bytes(b"{}\n")
+    monkeypatch.setattr("gzip.open", lambda *_: raises(OSError(errno.ENOSPC, "no room")))
+    compress(folder / "served-1.jsonl")
+    assert [file.name for file in folder.iterdir()] == ["served-1.jsonl"]
+    assert "cannot be compressed" in caplog.text
 
 
 def test_a_batch_that_is_refused_leaves_nothing_in_the_log(logging, folder):

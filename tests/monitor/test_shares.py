@@ -70,3 +70,13 @@ def test_a_list_with_an_item_of_no_known_group_is_served_by_score_and_not_covere
     assert answer.json()["certificate"]["status"] == "uncovered"
     assert answer.json()["certificate"]["order"] == "deterministic"
     assert "item 1 has no group" in answer.json()["certificate"]["reason"]
+
+
+def test_a_group_that_calibration_never_saw_is_not_covered(ranker_file):
+    client = client_of(ranker_file)
+    for group, status in (("new", "valid"), ("known", "valid"), ("New", "uncovered"), (["known", "x"], "uncovered")):
+        items = [{"id": "a", "score": 1.0, "group": "new"}, {"id": "b", "score": 0.5, "group": group}]
+        note = client.post("/rank", {"query_id": "q", "items": items}).json()["certificate"]
+        assert note["status"] == status
+        assert note["order"] == "drawn"
+        assert status == "valid" or f"item 1 is in group {'x' if len(group) == 2 else 'New'!r}" in note["reason"]
