@@ -88,17 +88,17 @@ class CurrentCertificate:
         self.reload_error: str | None = None
         self.now = self._load()
 
-    def refresh(self, *, force: bool = False) -> bool:
-        """Look at the files; load them if they changed, or in any case if told to. Says whether the note changed.
+    def refresh(self) -> bool:
+        """Look at the files and load them if they changed; whether the note changed.
 
         A file that cannot be loaded leaves the snapshot in use where it is, and is tried again at the next look.
         """
         signature = self._signature()
-        if force or signature != self._seen:
+        if signature != self._seen:
             try:
                 found = self._load()
             except (CertificateError, OSError) as error:
-                if force or str(error) != self.reload_error:
+                if str(error) != self.reload_error:
                     log.error("reload failed", extra={"certificate": self.now.note.id, "error": str(error)})
                 self.reload_error = str(error)
                 return False
