@@ -7,6 +7,7 @@ never fall.
 
 import os
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, get_args
 
@@ -57,27 +58,35 @@ class ServiceMetrics(Collector):
         standing = "1 for the status of the certificate in use."
         self._status = named(Gauge, "certificate_status", standing, "status", **latest)
         self._shown: set[str] = set()
+        self._pending = defaultdict[Counter, float](float)
 
     def count_request(self, path: str, code: int, seconds: float) -> None:
         """Count an answered request; `path` is the endpoint's, not what the client typed."""
         if (path, code) not in self._answered:
             self._answered[path, code] = self._requests.labels(path, code), self._seconds.labels(path)
         requests, timed = self._answered[path, code]
-        requests.inc()
+        self._pending[requests] += 1
         timed.observe(seconds)
 
     def count_list(self, ranked: RankedList, snapshot: Snapshot) -> None:
         """Count a served list."""
         k = snapshot.outcome.k
-        self._lists[ranked.note.status].inc()
+        pending = self._pending
+        pending[self._lists[ranked.note.status]] += 1
         self._lengths.observe(ranked.scores.size)
         if ranked.ranking[:k] != ranked.deterministic[:k]:
-            self._changed.inc()
+            pending[self._changed] += 1
         for counter, count in zip(self._scores, ranked.bins, strict=False):  # an empty list has no bins
             if count:
-                counter.inc(count)
+                pending[counter] += count
         if ranked.bins and snapshot.eligibility:
-            self._eligibility[bisect_left(snapshot.eligibility, ranked.eligibility)].inc()
+            pending[self._eligibility[bisect_left(snapshot.eligibility, ranked.eligibility)]] += 1
+
+    def share(self) -> None:
+        """Hand over what was counted, for all workers to see."""
+        for counter, amount in self._pending.items():
+            counter.inc(amount)
+        self._pending.clear()
 
     def count_reload_failure(self) -> None:
         """Count a ranker or status file that could not be loaded."""
@@ -93,6 +102,7 @@ class ServiceMetrics(Collector):
 
     def render(self) -> bytes:
         """Return the text that Prometheus reads, over all workers."""
+        self.share()
         registry = CollectorRegistry()
         registry.register(self)
         return generate_latest(registry)

@@ -52,6 +52,7 @@ class Service:
         """Stop watching and close the log."""
         if self._watching is not None:
             self._watching.cancel()
+        self.metrics.share()
         if self.log is not None:
             self.log.close()
 
@@ -100,6 +101,7 @@ class Service:
         failure = ""
         while self.settings.parent in (None, os.getppid()):
             try:
+                self.metrics.share()
                 self.refresh()
                 failure = ""
             except Exception as error:
