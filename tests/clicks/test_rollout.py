@@ -313,18 +313,18 @@ def test_the_service_splits_sessions_logs_both_lists_and_follows_the_state(certi
     assert sessions_of(log, clicks, rollout, 3, now=time.time()).n_open == 60
     later = rollout.after(certified=True, reason="")
     later.save(file)
-    client.worker.refresh()
+    client.service.refresh()
     client.post("/rank", {"query_id": "q", "session": "s1", "items": items})
     client.post("/rank", {"query_id": "q", "session": "new", "items": items})
     found = sessions_of(log, clicks, later, 3, now=time.time() + 100)
     assert (len(found), found.n_excluded) == (1, 1)
     replace(later, stage="failed").save(file)
-    client.worker.refresh()
+    client.service.refresh()
     client.post("/rank", {"query_id": "q", "session": "last", "items": items})
     assert read_log(log).table.to_pylist()[-1]["arm"] is None
     later.save(file)
     revoke(file, certificate.id, "broken")  # both arms get the order by score then, which says nothing
-    client.worker.refresh()
+    client.service.refresh()
     client.post("/rank", {"query_id": "q", "session": "revoked", "items": items})
     assert read_log(log).table.to_pylist()[-1]["arm"] is None
 

@@ -129,7 +129,8 @@ def plan(
         power: Probability that calibration then succeeds.
         utility: Without a pilot: expected NDCG of the order by score.
         deviation: Without a pilot: its standard deviation over queries (0.28 on MQ2007).
-        gain, discount: How much a grade and a place are worth, for a promise given as text; as for `calibrate`.
+        gain: How much a grade is worth, for a promise given as text; as for `calibrate`.
+        discount: How much a place is worth, likewise.
         where: Names of columns, see `isrr.engines.source.Where`.
 
     Example:

@@ -52,7 +52,8 @@ def start(
         promise: At least a share of the order by score, such as "ndcg@5 >= 95% of deterministic".
         explore: Explore, so that clicks can be certified later: serve the order by score with a fixed probability
             (anchor 0.8), otherwise draw at a mild temperature, see `exploring`. It keeps about 99 % of the clicks.
-        gain, discount: How much a grade and a place are worth, for a promise given as text; as for `calibrate`.
+        gain: How much a grade is worth, for a promise given as text; as for `calibrate`.
+        discount: How much a place is worth, likewise.
         where: Names of columns, see `isrr.engines.source.Where`.
 
     Example:
