@@ -143,7 +143,7 @@ class LogWriter:
             os.close(self._file)
             self._file = -1
             if self._compress:
-                Thread(target=compress, args=(Path(self._path),)).start()
+                Thread(target=compress, args=(Path(self._path),), name="compress-log").start()
 
     def _append(self, data: bytes) -> int:
         """Write at the end of a file that is in its place, or take back what was written; the size of the file."""
