@@ -72,7 +72,7 @@ def reported(folder: str, n_queries: int, n_items: int) -> None:
     """Write the page; prints seconds and peak memory in GiB."""
     queries, outcome = judged(n_queries, n_items), load(Path(folder, "ranker.json"))
     start = time.perf_counter()
-    write_page(Path(folder, "report.html"), outcome, queries, None, "python -m benchmarks report")
+    write_page(Path(folder, "report.html"), outcome, queries, "python -m benchmarks report")
     _print_cost(start)
 
 

@@ -38,8 +38,7 @@ class Count(NamedTuple):
 
 
 COUNTS = {
-    "all bounds of a band": Count(500, 0.05),
-    "kept shares of a band": Count(300, 0.05),
+    "any of eight levels": Count(400, 0.05),
     "certificates, any kind of promise": Count(2_000, 0.1),
     "independent configurations": Count(500, 0.1),
     "click certificates": Count(2_000, 0.05),

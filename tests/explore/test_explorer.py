@@ -1,4 +1,4 @@
-"""The explorer's comparisons give calibration's own answers."""
+"""The rows of the page's table are what calibration would answer."""
 
 from dataclasses import replace
 from itertools import combinations, pairwise
@@ -8,17 +8,13 @@ import pytest
 
 from isrr import DataError, Queries
 from isrr.calibration.calibrate import calibrate
-from isrr.calibration.certify import Rule, certify, cost_of, samples
-from isrr.calibration.tasks import Fill
-from isrr.explore.explorer import explore
+from isrr.explore.explorer import eight_levels, explore
 from isrr.explore.portrait import portray
-from isrr.explore.retrace import path_of, retrace
+from isrr.explore.retrace import retrace
 from isrr.gains import has_relevant, ndcg
-from isrr.promises.promise import Promise, objectives
+from isrr.promises.promise import Promise
 from isrr.ranker.gpl import GPLRanker
 from isrr.report.page import page
-from isrr.risk.evidence import NAMED as EVIDENCE
-from isrr.risk.select import NAMED
 
 
 def judged(n_queries, seed=20230, **columns):
@@ -32,70 +28,100 @@ def judged(n_queries, seed=20230, **columns):
     )
 
 
-def used(explorer, reading, stop):
-    """The configuration that the page shows at a slider stop."""
-    passing = np.array(explorer.by_definition) | (np.array(reading.levels) >= explorer.strengths[stop])
-    return explorer.rule.chosen(passing & np.array(reading.others_hold))
-
-
 @pytest.mark.parametrize(
     ("promise", "options"),
     [
-        ("ndcg@5 >= 90% of deterministic", {"path": "front"}),
-        ("ndcg@5 >= 0.65", {"path": "temperature", "evidence": "hoeffding_bentkus"}),
-        ("ndcg@5 >= 0.65", {"path": "temperature", "attempts": 2}),
-        ("normalized_disparity@5 <= 60% of deterministic", {"path": "temperature"}),
+        ("ndcg@5 >= 90% of deterministic", {}),
+        ("ndcg@5 >= 0.65", {"evidence": "hoeffding_bentkus"}),
+        ("ndcg@5 >= 0.65", {"attempts": 2}),
+        ("normalized_disparity@5 <= 75% of deterministic", {}),
         (["ndcg@5 >= 85% of deterministic", "normalized_disparity@5 <= 0.5"], {}),
     ],
 )
-def test_every_slider_stop_answers_as_certify_does(promise, options):
-    queries = judged(220)
-    outcome = calibrate(queries, promise, **options)
-    found = retrace(outcome, queries)
-    explorer = explore(found)
-    p, path = outcome.provenance, path_of(outcome)
-    grid = (GPLRanker.deterministic(5), *path.rankers)
-    for i, stop in enumerate(np.linspace(0, len(explorer.targets) - 1, 5).astype(int)):
-        reading = explorer.readings[i % 3]
-        delta = (1 - reading.confidence) / p.planned_looks
-        asked = (outcome.promises[0].at(explorer.targets[stop]), *outcome.promises[1:])
-        table = Fill(grid, asked, objectives(asked), len(found.tested)).summary([found.tested])
-        cost = cost_of(asked, table.utility.means()[0, 1:], table.disparity.means()[0, 1:])
-        rule = Rule.of(path, asked, cost, NAMED[p.selection])
-        tested = samples(table, asked, path, EVIDENCE[p.evidence], "exact", queries.scores_fingerprint)
-        expected = certify(tested, rule, delta=delta, selection=NAMED[p.selection]).chosen
-        assert used(explorer, reading, stop) == expected
+def test_each_of_the_eight_levels_is_what_calibrate_certifies_at_an_eighth_of_the_error(promise, options):
+    queries = judged(400)
+    path = [point.ranker for point in calibrate(queries, promise).curve]
+    outcome = calibrate(queries, promise, path=path, **options)
+    explorer, answers = explore(retrace(outcome, queries)), set()
+    assert len(explorer.levels) == 8
+    for level in explorer.levels:
+        asked = (Promise.parse(level.promise), *outcome.promises[1:])
+        alone = calibrate(queries, list(asked), 1 - 0.05 / 8, path=path, **options)
+        answers.add(alone.abstained)
+        assert level.configuration == (None if alone.abstained else path.index(alone.ranker))
+    assert False in answers
 
 
-def test_the_declared_stop_is_the_outcome():
+def test_levels_follow_from_the_declared_promise_alone_and_never_repeat_it():
+    for text in (
+        "ndcg@5 >= 93% of deterministic",
+        "ndcg@5 >= 0.98",
+        "normalized_disparity@5 <= 0.02",
+        "normalized_disparity@5 <= 50% of deterministic",
+        "exposure(new)@10 >= 20%",
+        "exposure(new)@10 >= 150% of deterministic",
+        "disparity@5 <= 1.5 with bound 3",
+    ):
+        promise = Promise.parse(text)
+        targets = [level.target for level in eight_levels(promise)]
+        assert len({*targets, promise.target}) == 9
+        assert sum(target > promise.target for target in targets) == 4
+
+
+def test_a_later_level_is_not_reached_past_a_configuration_that_fails(monkeypatch):
+    from isrr.explore import explorer as module
+
+    queries = judged(400)
+    outcome = calibrate(queries, "ndcg@5 >= 90% of deterministic", path="temperature")
+    whole = explore(retrace(outcome, queries))
+    monkeypatch.setattr(module, "AT_ONCE", 1_000)  # a few configurations at a time
+    assert explore(retrace(outcome, queries)) == whole
+    curve = outcome.curve
+    hot_first = replace(outcome, curve=(curve[0], curve[-1], *curve[1:-1]))
+    assert {level.configuration for level in explore(retrace(hot_first, queries)).levels} == {None}
+
+
+def test_the_table_holds_the_outcome_and_a_measurement_for_every_configuration():
     queries = judged(300)
     outcome = calibrate(queries, "ndcg@5 >= 90% of deterministic")
-    explorer = explore(retrace(outcome, queries))
-    reading = next(r for r in explorer.readings if r.confidence == outcome.confidence)
-    assert outcome.curve[used(explorer, reading, explorer.declared)].ranker == outcome.ranker
-    assert explorer.promises[explorer.declared] == "ndcg@5 >= 90% of deterministic"
-
-
-def test_the_band_lies_below_the_bounds_that_hold_alone_and_needs_other_queries():
-    queries = judged(200)
-    outcome = calibrate(queries, "ndcg@5 >= 90% of deterministic", path="temperature")
-    alone = explore(retrace(outcome, queries))
-    assert all(reading.band is None and reading.stops for reading in alone.readings)
-    banded = explore(retrace(outcome, queries, judged(200, seed=7)))
-    for reading in banded.readings:
-        tested = ~np.array(banded.by_definition)
-        assert (np.array(reading.band)[tested] <= np.array(reading.levels)[tested] / 1e6 + 1e-12).all()
+    explorer, chosen = (
+        explore(retrace(outcome, queries)),
+        outcome.curve.index(next(point for point in outcome.curve if point.ranker == outcome.ranker)),
+    )
+    (declared,) = (row for row in explorer.rows if row.kind == "declared")
+    assert (declared.promise, declared.configuration) == ("ndcg@5 >= 90% of deterministic", chosen)
+    measured = {row.configuration: row.value for row in explorer.rows if row.kind == "measured"}
+    assert measured == dict(enumerate(explorer.measured))
+    assert len(measured) == len(outcome.curve)
+    assert explorer.measured[chosen] == outcome.tests[0].measured
+    assert explorer.risk[chosen] == pytest.approx(outcome.tests[0].risk, abs=1e-12)
+    assert explorer.tolerated == outcome.promises[0].alpha
+    values = [row.value for row in explorer.rows]
+    assert values == sorted(values)
 
 
 def test_promises_per_segment_take_the_worst_segment():
     queries = judged(400, segments=lambda rng, sizes: np.repeat(rng.choice(["a", "b"], sizes.size), sizes))
     everywhere = Promise.parse("ndcg@5 >= 80% of deterministic", per="segment")
-    outcome = calibrate(queries, everywhere, path="temperature")
-    explorer = explore(retrace(outcome, queries))
-    reading = next(r for r in explorer.readings if r.confidence == outcome.confidence)
-    assert outcome.curve[used(explorer, reading, explorer.declared)].ranker == outcome.ranker
-    pooled = explore(retrace(calibrate(queries, replace(everywhere, per=None), path="temperature"), queries))
-    assert (np.array(explorer.measured) <= np.array(pooled.measured) + 1e-12).all()
+    path = [GPLRanker.deterministic(), *(GPLRanker(temperature=t) for t in (0.2, 0.5, 1.0))]
+    explorer = explore(retrace(calibrate(queries, everywhere, path=path), queries))
+    pooled = explore(retrace(calibrate(queries, replace(everywhere, per=None), path=path), queries))
+    assert (np.array(explorer.measured[1:]) < np.array(pooled.measured[1:])).all()
+    for level in explorer.levels:
+        asked = Promise.parse(level.promise, per="segment")
+        alone = calibrate(queries, asked, 1 - 0.05 / 8, path=path)
+        assert level.configuration == (None if alone.abstained else path.index(alone.ranker))
+
+
+def test_queries_are_looked_at_in_blocks(monkeypatch):
+    from isrr.explore import portrait
+
+    queries = judged(3_000)
+    found = retrace(calibrate(queries, "ndcg@5 >= 80% of deterministic"), queries)
+    whole = portray(found)
+    monkeypatch.setattr(portrait, "BLOCK", 512)
+    for ours, theirs in zip(portray(found).grades, whole.grades, strict=True):
+        assert (ours.before, ours.after) == pytest.approx((theirs.before, theirs.after))
 
 
 def test_other_queries_than_the_calibrations_are_refused():
@@ -103,8 +129,6 @@ def test_other_queries_than_the_calibrations_are_refused():
     outcome = calibrate(queries, "ndcg@5 >= 80% of deterministic")
     with pytest.raises(DataError, match="not the judged queries of the calibration"):
         retrace(outcome, judged(200, seed=8))
-    with pytest.raises(DataError, match="are also tested on"):
-        retrace(outcome, queries, queries)
 
 
 def test_shares_of_exposure_add_up():
@@ -156,11 +180,3 @@ def test_a_report_leaves_queries_without_a_relevant_item_out_of_the_spread():
     assert sum(portrait.spread.before) == sum(portrait.spread.after) == relevant.sum()
     assert portrait.spread.median_before == pytest.approx(np.median(ndcg(found.tested[relevant], k=5)))
     assert page(outcome, explore(found), portrait).startswith("<!doctype html>")
-
-
-def test_validation_queries_shape_the_band_where_ids_were_made_unless_they_were_tested_on():
-    tested, others = (replace(judged(400, seed), query_ids=np.arange(400), made_ids=True) for seed in (20230, 20231))
-    outcome = calibrate(tested, "ndcg@5 >= 90% of deterministic", path="temperature")
-    assert len(retrace(outcome, tested, others).others) == 400
-    with pytest.raises(DataError, match="are also tested on"):
-        retrace(outcome, tested, tested[np.argsort(tested.keys)[300:]])

@@ -9,7 +9,7 @@ from isrr import Queries, load
 from isrr.calibration.calibrate import calibrate
 from isrr.cli.main import app
 from isrr.data.frames import read_queries, write_queries
-from isrr.report.words import without_slider
+from isrr.report.words import asking
 from isrr.status import Status
 
 
@@ -36,8 +36,7 @@ def test_a_page_is_written_and_named(folder):
     assert done.exit_code == 0, done.output
     assert "r.html" in done.output.replace("\n", "")
     text = (folder / "r.html").read_text()
-    assert '"band":null' in text
-    assert "What if" in text
+    assert "Eight levels fixed beforehand" in text
 
 
 def test_several_files_are_named_by_a_pattern(folder, tmp_path):
@@ -46,31 +45,7 @@ def test_several_files_are_named_by_a_pattern(folder, tmp_path):
         write_queries(part, tmp_path / f"{name}.parquet")
     done = run(folder / "ranker.json", tmp_path / "*.parquet", "--out", tmp_path / "r.html")
     assert done.exit_code == 0, done.output
-    assert "What if" in (tmp_path / "r.html").read_text()
-
-
-def test_validation_queries_shape_the_band(folder):
-    options = ("--validation", folder / "other.parquet", "--out", folder / "r.html")
-    assert run(folder / "ranker.json", folder / "judged.parquet", *options).exit_code == 0
-    assert '"shaped_by":150' in (folder / "r.html").read_text()
-
-
-def test_what_was_chosen_on_the_page_is_saved_unless_the_certificate_was_revoked(folder, tmp_path):
-    outcome = load(folder / "ranker.json")
-    outcome.save(tmp_path / "ranker.json")
-    promise = "ndcg@5 >= 85% of deterministic"
-    queries = (folder / "judged.parquet", "--validation", folder / "other.parquet")
-    arguments = ("choose", tmp_path / "ranker.json", *queries, "-p", promise, "-o", tmp_path / "chosen.json")
-    done = CliRunner().invoke(app, [*map(str, arguments)])
-    assert done.exit_code == 0, done.output
-    chosen = load(tmp_path / "chosen.json")
-    assert (str(chosen.promises[0]), chosen.provenance.selection) == (promise, "band")
-    (tmp_path / "chosen.json").unlink()
-    Status(outcome.id, "revoked", "the monitor raised an alarm", "2026-11-01").save(tmp_path / "ranker.json")
-    done = CliRunner().invoke(app, [*map(str, arguments)])
-    assert done.exit_code == 2
-    assert "revoked since 2026-11-01: the monitor raised an alarm; calibrate on new queries" in done.stderr
-    assert not (tmp_path / "chosen.json").exists()
+    assert "Eight levels fixed beforehand" in (tmp_path / "r.html").read_text()
 
 
 def test_a_certificate_alone_makes_a_page_without_a_slider(folder):
@@ -99,7 +74,7 @@ def test_the_command_for_fresh_queries_can_be_typed(folder, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     promises = ["ndcg@5 >= 60% of deterministic", "normalized_disparity@5 <= 0.9"]
     outcome = calibrate(read_queries(folder / "judged.parquet"), promises, selection="holm")
-    _, command = without_slider(outcome)
+    command = asking(outcome).replace("@", str(outcome.promises[0]), 1)
     typed = [word.replace("fresh.parquet", str(folder / "other.parquet")) for word in shlex.split(command)[1:]]
     done = CliRunner().invoke(app, typed)
     assert done.exit_code in (0, 3), done.output

@@ -1,8 +1,9 @@
-"""The page in a real browser: nothing is fetched, the slider answers as calibration does, strings stay text."""
+"""The page in a real browser: nothing is fetched, the slider reads a table, strings stay text."""
 
 import json
 import re
 from dataclasses import replace
+from html import unescape
 
 import numpy as np
 import pytest
@@ -82,16 +83,15 @@ def absolute():
     return made(judged(), "ndcg@5 >= 0.80", path="temperature")
 
 
-def move(tab, stop, confidence):
-    """Choose a confidence, move the slider as a hand does, and read what the page says."""
-    tab.check(f"input[name=confidence][value='{confidence}']")
+def move(tab, stop):
+    """Move the slider as a hand does, and read what the page says."""
     return tab.evaluate(
         """stop => {
             const slider = document.getElementById("promise-slider");
             slider.value = stop;
             slider.dispatchEvent(new Event("input"));
             const readout = document.getElementById("readout");
-            return { ...readout.dataset, kind: readout.className, text: readout.innerText };
+            return { ...readout.dataset, class: readout.className, text: readout.innerText };
         }""",
         stop,
     )
@@ -118,54 +118,57 @@ def test_a_page_opens_without_a_request_or_a_complaint(which, opened, relative, 
 
 
 @pytest.mark.parametrize("which", ["relative", "absolute"])
-def test_the_slider_answers_as_calibrate_does(which, opened, relative, absolute):
+def test_the_slider_reads_the_table(which, opened, relative, absolute):
     outcome, explorer, portrait = {"relative": relative, "absolute": absolute}[which]
     tab = opened(page(outcome, explorer, portrait))
-    queries, seen = judged(), set()
-    for i, stop in enumerate(np.linspace(0, len(explorer.targets) - 1, 12).astype(int).tolist()):
-        confidence = (0.9, 0.95, 0.99)[i % 3]
-        said = move(tab, stop, confidence)
-        promise = explorer.promises[stop]
-        again = calibrate(queries, promise, confidence, path="temperature", floor=outcome.curve[-1].ranker.floor)
-        assert said["promise"] == promise
-        seen.add(again.abstained)
-        if again.abstained:
-            assert said["configuration"] == ""
-            assert (said["needed"] == "") == (again.queries_needed is None)
-            if again.queries_needed is not None:  # the page counts by a formula, calibration by running the test
-                assert 0.6 < int(said["needed"]) / again.queries_needed < 1.7
-            continue
-        assert outcome.curve[int(said["configuration"])].ranker == again.ranker
-        assert float(said["utility"]) == pytest.approx(again.utility.value, abs=5e-7)
-        assert float(said["gain"]) == pytest.approx(again.fairness_gain.value, abs=5e-7)
-        assert f"{again.utility}" in said["text"]
-    assert seen == {True, False}
+    assert int(tab.get_attribute("#promise-slider", "max")) == len(explorer.rows) - 1
+    for i, row in enumerate(explorer.rows):
+        said = move(tab, i)
+        assert (said["kind"], said["promise"]) == (row.kind, row.promise)
+        assert said["configuration"] == ("" if row.configuration is None else str(row.configuration))
+        assert row.promise in said["text"]
+        if row.configuration is not None:
+            point = outcome.curve[row.configuration]
+            assert point.ranker.in_words in said["text"]
+            assert f"{point.utility}" in said["text"]
 
 
-def test_only_the_declared_promise_carries_the_certificate(opened, relative):
-    outcome, explorer, portrait = relative
-    tab = opened(page(outcome, explorer, portrait))
-    said = move(tab, explorer.declared, 0.95)
-    assert "certificate" in said["kind"]
-    assert "alone carries the certificate" in said["text"]
-    for stop, confidence in ((explorer.declared - 5, 0.95), (explorer.declared, 0.9)):
-        said = move(tab, stop, confidence)
-        assert "certificate" not in said["kind"]
-        assert "not a guarantee" in said["text"]
-        assert f"isrr calibrate fresh.parquet -p '{explorer.promises[stop]}' --confidence {confidence}" in said["text"]
-    tab.click("#back")
-    assert "alone carries the certificate" in tab.inner_text("#readout")
-
-
-def test_the_abstention_region_is_shown(opened, relative, absolute):
+def test_only_the_declared_promise_and_certified_levels_look_certified(opened, relative, absolute):
+    seen = set()
     for outcome, explorer, portrait in (relative, absolute):
         tab = opened(page(outcome, explorer, portrait))
-        said = move(tab, len(explorer.targets) - 1, 0.99)
-        assert "abstains" in said["kind"]
-        assert "judged queries" in said["text"]
-        assert "not a guarantee" in said["text"]
-        assert "it abstains" in tab.text_content("#tradeoff .chart")
-        assert tab.locator("#tradeoff .chart rect").count() > 0
+        for i, row in enumerate(explorer.rows):
+            said = move(tab, i)
+            assert ("certificate" in said["class"]) == (row.kind != "measured" and row.configuration is not None)
+            seen.add((row.kind, row.configuration is None))
+            if row.kind == "measured":
+                assert said["text"].startswith("Measured, not promised")
+            elif row.kind == "declared":
+                assert ("carries the certificate" in said["text"]) == (not outcome.abstained)
+            elif row.configuration is None:
+                assert "Fixed beforehand: not certified" in said["text"]
+                assert f"isrr calibrate fresh.parquet -p '{row.promise}' --confidence 0.95" in said["text"]
+            else:
+                assert f'isrr.load("ranker.json").curve[{row.configuration}].ranker' in said["text"]
+        tab.click("#back")
+        assert "The declared promise" in tab.inner_text("#readout")
+    assert seen == {(kind, missing) for kind in ("declared", "level") for missing in (False, True)} | {("measured", False)}
+
+
+def test_the_eight_levels_are_a_table_that_needs_no_script(relative, absolute):
+    for outcome, explorer, portrait in (relative, absolute):
+        text = page(outcome, explorer, portrait)
+        table = re.search(r'<div id="levels">.*?<tbody>(.*?)</tbody>', text, re.DOTALL)[1]
+        rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in table.split("</tr>")[:-1]]
+        assert [unescape(row[0]) for row in rows] == [level.promise for level in explorer.levels]
+        for (_, utility, _, ranker), level in zip(rows, explorer.levels, strict=True):
+            if level.configuration is None:
+                assert (utility, ranker) == ("", "not certified")
+            else:
+                point = outcome.curve[level.configuration]
+                assert (utility, ranker) == (f"{point.utility.value:.4f}", point.ranker.in_words)
+        assert "hold together with 95\xa0% confidence" in text
+        assert ("with the declared promise, 90\xa0%" in text) == (not outcome.abstained)
 
 
 def test_a_start_shows_who_is_seen_without_a_label(opened):
@@ -194,22 +197,21 @@ def test_the_page_says_what_every_query_keeps(opened, relative):
 def test_an_abstention_says_why_and_what_would_help(opened):
     tab = opened(page(*made(judged(), "ndcg@5 >= 0.95", path="temperature")))
     assert tab.inner_text(".badge") == "Abstained"
-    assert int(tab.get_attribute("#promise-slider", "max")) > 100
+    assert "The declared promise: abstained" in tab.inner_text("#readout")
     text = tab.inner_text("header")
     assert "not met even by the safest configuration" in text
     assert "needs far fewer queries" in text
 
 
-def test_keys_move_the_slider_and_the_number_field_jumps(opened, relative):
+def test_keys_move_the_slider(opened, relative):
     outcome, explorer, portrait = relative
     tab = opened(page(outcome, explorer, portrait))
+    declared = next(i for i, row in enumerate(explorer.rows) if row.kind == "declared")
     tab.focus("#promise-slider")
     tab.keyboard.press("ArrowLeft")
-    assert tab.get_attribute("#readout", "data-promise") == explorer.promises[explorer.declared - 1]
-    tab.fill("#promise-number", "88.5")
-    tab.keyboard.press("Enter")
-    tab.keyboard.press("Tab")
-    assert tab.get_attribute("#readout", "data-promise") == "ndcg@5 >= 88.5% of deterministic"
+    before = explorer.rows[declared - 1]
+    assert tab.get_attribute("#readout", "data-kind") == before.kind
+    assert tab.get_attribute("#readout", "data-configuration") == str(before.configuration)
 
 
 def test_hostile_strings_are_shown_as_text(opened):
@@ -230,33 +232,34 @@ def test_a_million_queries_fit_a_small_page_that_answers_without_drawing_anew(op
     outcome, explorer, portrait = relative
     many = 4  # times as many configurations, and counts of a million queries
     large = replace(outcome, curve=outcome.curve * many, provenance=replace(outcome.provenance, n_queries=1_000_000))
-    readings = tuple(replace(r, levels=r.levels * many, others_hold=r.others_hold * many) for r in explorer.readings)
-    rule = explorer.rule
-    wide = replace(
-        explorer,
-        measured=explorer.measured * many,
-        readings=readings,
-        rule=replace(rule, free=rule.free * many, preference=tuple(-c for c in range(len(large.curve)))),
-        by_definition=explorer.by_definition * many,
-    )
+    n = len(outcome.curve)
+    more = [replace(r, configuration=r.configuration + n * i) for i in range(1, many) for r in explorer.rows[:n]
+            if r.kind == "measured" and r.configuration is not None]  # fmt: skip
+    wide = replace(explorer, rows=(*more, *explorer.rows), measured=explorer.measured * many, risk=explorer.risk * many)
     spread = replace(portrait.spread, before=(50_000,) * 20, after=(50_000,) * 20)
     text = page(large, wide, replace(portrait, n_queries=1_000_000, spread=spread))
-    assert len(text.encode()) < 5_000_000
+    assert len(text.encode()) < 1_000_000
     tab = opened(text)
     tab.evaluate("window.chart = document.querySelector('#tradeoff svg[role=img]')")
-    for stop in range(0, len(explorer.targets), 25):
-        assert move(tab, stop, 0.95)["promise"] == explorer.promises[stop]
+    for stop in range(0, len(wide.rows), 5):
+        assert move(tab, stop)["promise"] == wide.rows[stop].promise
     assert tab.evaluate("chart.isConnected")  # a move draws nothing anew: `python -m benchmarks report` counts the time
 
 
-def test_a_selection_without_a_slider_says_why_and_what_to_ask(opened):
-    tab = opened(page(*made(judged(60), "ndcg@5 >= 0.5", selection="holm")))
+def test_levels_are_certified_along_the_path_whatever_selected_the_ranker(opened):
+    parts = made(judged(), "ndcg@5 >= 0.5", selection="holm", path="temperature")
+    assert any(level.configuration is not None for level in parts[1].levels)
+    tab = opened(page(*parts))
     assert tab.complaints == []
-    assert not tab.is_visible("#promise-slider")
-    said = tab.inner_text("#explorer")
-    assert "configurations were not tested along the path" in said
-    assert "isrr calibrate fresh.parquet -p 'ndcg@5 >= 0.5' --confidence 0.95 --selection holm" in said
+    assert tab.is_visible("#promise-slider")
     assert "Holm's step-down" in tab.inner_text("#method")
+
+
+def test_without_the_judged_queries_the_curve_stands_still(opened, relative):
+    tab = opened(page(relative[0]))
+    assert not tab.is_visible("#promise-slider")
+    assert "isrr report ranker.json judged.parquet" in tab.inner_text("#explorer")
+    assert tab.locator("#levels").count() == 0
 
 
 def test_a_verdict_without_a_guarantee_is_not_shown_as_one_with(opened):

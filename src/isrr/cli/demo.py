@@ -58,7 +58,7 @@ def demo(
         written.append("tradeoff.png")
     except MissingExtraError as missing:
         say(f"\nno picture is drawn: {missing}")
-    write_page(folder / "report.html", outcome, judged, validation, f"isrr demo --out {folder}")
+    write_page(folder / "report.html", outcome, judged, f"isrr demo --out {folder}")
     place, command = shlex.quote(str(folder)), _command()
     say(f"\nwritten: {', '.join(str(folder / name) for name in written)}")
     say(f"open in a browser: {folder}/report.html")

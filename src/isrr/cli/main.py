@@ -8,12 +8,12 @@ from isrr.cli.console import Commands
 from isrr.cli.data import app as data
 from isrr.cli.demo import demo
 from isrr.cli.doctor import doctor
-from isrr.cli.reporting import choose, report
+from isrr.cli.reporting import report
 from isrr.cli.serving import monitor, serve
 
 COMMANDS = {
     "First steps": (demo, doctor),
-    "Certify and rank": (start, calibrate, choose, rank, show, check, plan),
+    "Certify and rank": (start, calibrate, rank, show, check, plan),
     "In production": (serve, monitor, report),
 }
 

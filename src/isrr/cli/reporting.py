@@ -1,4 +1,4 @@
-"""`isrr report`: the page people look at. `isrr choose`: save what was chosen on it."""
+"""`isrr report`: the page people look at."""
 
 import shlex
 import sys
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from isrr.cli.console import keep_outcome, progress, say
+from isrr.cli.console import progress, say
 from isrr.cli.inputs import as_calibrated, check_file, judged_or_run, opened, status_of
-from isrr.cli.options import AsJson, NewRankerFile, Promise, RankerFile, Trust, with_columns, with_run
+from isrr.cli.options import RankerFile, Trust, with_columns, with_run
 
 if TYPE_CHECKING:
     from isrr.certificate import Abstention, Certificate
@@ -31,10 +31,6 @@ def report(
         ),
     ] = None,
     out_file: Annotated[Path, typer.Option("--out", "-o", help="Where to write the page.")] = Path("report.html"),
-    validation: Annotated[
-        Path | None,
-        typer.Option(help="Other judged queries; they tighten the bounds that hold for all promises at once."),
-    ] = None,
     trust_edited: Trust = False,
 ) -> None:
     """Write an HTML report: the promise, the trade-off, and who gains and loses exposure.
@@ -59,53 +55,14 @@ def report(
         raise CertificateError(
             f"{ranker}: about clicks, and the page is about judged queries; see it by: isrr show {ranker}"
         )
-    check_file(out_file, read=(ranker, judged, judged_run["run"], judged_run["qrels"], validation))
-    queries = others = None
+    check_file(out_file, read=(ranker, judged, judged_run["run"], judged_run["qrels"]))
+    queries = None
     if judged is not None or judged_run["run"] is not None:
-        queries, others = _read(outcome, judged, judged_run, columns, validation)
+        queries = _read(outcome, judged, judged_run, columns)
     standing, said = status_of(ranker, outcome)
     fallen = "" if standing == "valid" else said
-    write_page(out_file, outcome, queries, others, command, fallen)
+    write_page(out_file, outcome, queries, command, fallen)
     say(f"written to {out_file}")
-
-
-@with_columns("query", "item", "score", "relevance", "segment", "item_group")
-@with_run
-def choose(
-    ranker: RankerFile,
-    promise: Promise,
-    columns: dict[str, Any],
-    judged_run: dict[str, Any],
-    judged: Annotated[str | None, typer.Argument(help="The judged queries it was calibrated on.")] = None,
-    out_file: NewRankerFile = Path("chosen.json"),
-    validation: Annotated[
-        Path | None, typer.Option(help="The validation queries of the calibration, if it had any.")
-    ] = None,
-    trust_edited: Trust = False,
-    as_json: AsJson = False,
-) -> None:
-    """Certify another target of the declared promise, chosen after looking at the report.
-
-    Bounds that hold for all targets at once (the band of the report) certify it, with the same confidence.
-
-    isrr choose ranker.json judged.parquet -p 'ndcg@5 >= 97% of deterministic' -o chosen.json
-    """
-    from isrr.certificate import Abstention, Certificate
-    from isrr.errors import CertificateError
-    from isrr.explore.choose import choose as chosen
-    from isrr.explore.retrace import retrace
-
-    outcome = opened(ranker, trust_edited)
-    if not isinstance(outcome, Certificate | Abstention) or outcome.provenance.clicks is not None:
-        raise CertificateError(f"{ranker}: expected a certificate from judged queries")
-    standing, said = status_of(ranker, outcome)
-    if standing != "valid":
-        raise CertificateError(f"{ranker}: the certificate is {said}; calibrate on new queries")
-    check_file(out_file, read=(ranker, judged, judged_run["run"], judged_run["qrels"], validation))
-    queries, others = _read(outcome, judged, judged_run, columns, validation)
-    with progress("measuring the path") as advance:
-        found = retrace(outcome, queries, others, advance)
-    keep_outcome(chosen(found, promise), out_file, as_json=as_json)
 
 
 def _read(
@@ -113,30 +70,25 @@ def _read(
     judged: str | None,
     judged_run: dict[str, Any],
     columns: dict[str, Any],
-    validation: Path | None,
-) -> "tuple[Queries, Queries | None]":
-    """The queries of a calibration, and its validation queries."""
+) -> "Queries":
+    """The queries of a calibration."""
     from isrr.engines.source import counting_alike, read_any
 
     then, read = outcome.provenance.unjudged, outcome.columns
     source, named, _ = judged_or_run(judged, as_calibrated(judged_run, outcome), columns, read)
-    queries = read_any(source, read, **counting_alike(cast("Where", named), source, then))
-    if validation is None:
-        return queries, None
-    return queries, read_any(validation, read, **counting_alike(cast("Where", columns), validation, then))
+    return read_any(source, read, **counting_alike(cast("Where", named), source, then))
 
 
 def write_page(
     file: Path,
     outcome: "Certificate | Abstention",
     queries: "Queries | None",
-    validation: "Queries | None",
     command: str,
     fallen: str = "",
 ) -> None:
-    """Retrace the calibration where its queries are at hand, and write the page."""
+    """Find the tested queries where the judged ones are at hand, and write the page."""
     from isrr.report.made import report as made
 
     with progress("measuring the path") as advance:
-        page = made(outcome, queries, validation=validation, command=command, fallen=fallen, progress=advance)
+        page = made(outcome, queries, command=command, fallen=fallen, progress=advance)
     page.save(file)

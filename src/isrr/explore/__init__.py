@@ -1,1 +1,1 @@
-"""What else the judged queries have to tell: every promise a reader might ask about, and who gains what."""
+"""What else the judged queries have to tell: eight other levels of a promise, and who gains what."""

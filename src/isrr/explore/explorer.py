@@ -1,256 +1,209 @@
-"""What calibration would have said about other promises, so that a page can answer by comparing numbers.
+"""The table that the page's slider moves over: eight levels tested beforehand, and measurements between them.
 
-For every configuration of the path and every confidence: the strongest target that the judged queries certify. The
-configurations certified at any target are then those before the first whose level is too low, as `certify` finds them.
-The declared promise alone carries the certificate. Any other, chosen after looking, answers "what if"; what holds for
-all of them together is the band of `isrr.explore.band`.
+The declared promise is tested at the whole delta. Eight other levels of it follow from it alone, and each is tested at
+delta/8 along the same path. With probability at least 1 − delta all that are certified hold together, so that any of
+them may be used after looking. What each configuration was measured to keep is no promise.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, cast
 
 import numpy as np
 
-from isrr.calibration.certify import KeptSample, Rule, Sample, cost_of
-from isrr.calibration.needed import judged_in_all
-from isrr.calibration.quality import quality_shares
-from isrr.calibration.request import Request
-from isrr.calibration.table import Values
-from isrr.certificate import Abstention, Certificate
-from isrr.data.queries import FloatArray
-from isrr.explore.band import LEAST_TO_SHAPE, declared_stops, expected_half_width, simultaneous
+from isrr.calibration.certify import cost_of
+from isrr.calibration.quality import SAMPLE, quality_shares
+from isrr.certificate import Certificate
+from isrr.data.queries import FloatArray, Queries
 from isrr.explore.retrace import Retraced
-from isrr.metrics.evaluate import evaluate
-from isrr.promises.promise import values_alone
-from isrr.ranker.gpl import GPLRanker
-from isrr.risk.evidence import NAMED as EVIDENCE
-from isrr.risk.lattice import BoolArray, IntArray
-from isrr.risk.select import NAMED as SELECTIONS
+from isrr.metrics.evaluate import Method, evaluate
+from isrr.parallel import Progress
+from isrr.promises.promise import Promise, values_alone
+from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
+from isrr.risk.evidence import NAMED, Evidence
+from isrr.risk.lattice import BoolArray
 
-CONFIDENCES = (0.90, 0.95, 0.99)
-STEPS = 1_000_000
-PER_STOP = 1_000  # a slider moves by a thousandth
-MARGIN = 40  # slider stops beyond what is measured
-BREADTH = 3  # towards weaker promises the slider goes this many times as far as towards stronger ones, …
-LEAST_BREADTH = 100  # … and at least so many stops
+HARDER = (0.2, 0.4, 0.6, 0.8)  # of the way from a declared share to one that is out of reach
+EASIER = (0.5, 1.0, 2.0, 3.0)  # times that way, in the other direction
+STEPS = (1, 3, 5, 10)  # from a declared value in both directions, of a hundredth of its range each
+AT_ONCE = 30_000_000  # losses computed at a time
 
 
 @dataclass(frozen=True)
-class Stop:
-    """A promise declared beforehand and tested together with others: its target and the configuration certified."""
+class Row:
+    """A position of the slider.
 
-    target: float
+    Attributes:
+        kind: The declared promise, a level fixed beforehand, or what a configuration was measured to do.
+        value: What is promised or measured.
+        promise: As `isrr calibrate` reads it; empty for a measurement.
+        configuration: What is certified or measured; None where nothing is certified.
+    """
+
+    kind: Literal["declared", "level", "measured"]
+    value: float
+    promise: str
     configuration: int | None
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Everything at one confidence, configurations in the order of the path.
-
-    Attributes:
-        confidence: Over one promise alone, or over all of a band.
-        levels: Strength of the strongest target certified, in millionths; see `isrr.calibration.certify`.
-        others_hold: Whether all promises but the first are certified.
-        band: Targets that hold for all configurations together; None where no band could be shaped.
-        stops: Where there is no band: promises declared beforehand, at δ/m each.
-        needed: For each slider stop where nothing is certified, how many judged queries would do; None where none
-            would.
-    """
-
-    confidence: float
-    levels: tuple[int, ...]
-    others_hold: tuple[bool, ...]
-    band: tuple[float, ...] | None
-    stops: tuple[Stop, ...]
-    needed: tuple[int | None, ...]
-
-
-@dataclass(frozen=True)
 class Explorer:
-    """What a slider over the first promise needs.
+    """What the page shows of a path.
 
     Attributes:
-        promises: The promise at each slider stop, from weak to strong, as `isrr calibrate` reads it.
-        targets, strengths: Their targets, and those as strengths in millionths.
-        declared: Which stop is the declared promise.
+        rows: Positions of the slider, from weak to strong.
         measured: The promised quantity of each configuration, in the worst segment where there are several.
-        second: The same of the other promise, where there are two, of all queries; empty otherwise.
-        rule: How one configuration is chosen.
-        by_definition: Configurations that keep the first promise by definition.
-        n_tests: Over how many tests δ is split for `levels` and `others_hold`.
-        shaped_by: How many queries that were not tested on shaped the band; 0 where there is none.
-        readings: One a confidence.
+        risk: Mean loss of each configuration under the first promise, in the worst segment.
+        tolerated: The mean loss up to which the first promise holds.
+        second: Measured values of the other promise, where there are two about all queries; empty otherwise.
     """
 
-    promises: tuple[str, ...]
-    targets: tuple[float, ...]
-    strengths: tuple[float, ...]
-    declared: int
+    rows: tuple[Row, ...]
     measured: tuple[float, ...]
+    risk: tuple[float, ...]
+    tolerated: float
     second: tuple[float, ...]
-    rule: Rule
-    by_definition: tuple[bool, ...]
-    n_tests: int
-    shaped_by: int
-    readings: tuple[Reading, ...]
+
+    @property
+    def levels(self) -> tuple[Row, ...]:
+        """The levels fixed beforehand."""
+        return tuple(row for row in self.rows if row.kind == "level")
 
 
-def explore(found: Retraced) -> Explorer | None:
-    """What a slider over the first promise needs; None where configurations are not tested along the path."""
-    outcome = found.outcome
-    first, selection = outcome.promises[0], outcome.provenance.selection
-    if selection not in ("fixed_sequence", "band"):
-        return None
-    cells = [found.of(promise) for promise in outcome.promises]
-    lead, rule = cells[0][0], rule_of(found)
-    n_tests = 1
-    measured = lead.target(np.min([cell.strength(cell.measured(), 1) for cell in cells[0]], axis=0), 1)
-    confidences = sorted({*CONFIDENCES, outcome.confidence})
-    deltas = [(1 - confidence) / outcome.provenance.planned_looks for confidence in confidences]
-    by_segment = [[cell.strongest(delta, STEPS, n_tests) for cell in cells[0]] for delta in deltas]
-    levels = [np.min(each, axis=0) for each in by_segment]
-    held = [_others_hold(cells[1:], found, delta, n_tests) for delta in deltas]
-    bought = "fairness_gain" if first.safe_end == "cold" else "utility"
-    peak = int(np.argmax([getattr(point, bought).value for point in outcome.curve]))
-    useful = slice(0, peak + 1)  # beyond the peak, a weaker promise buys nothing
-    targets = _slider(lead, np.concatenate([level[useful] for level in levels]), measured[useful])
-    shape = band_shape(found, lead)
-    readings = [
-        Reading(
-            confidence,
-            tuple(int(x) for x in levels[i]),
-            tuple(bool(x) for x in held[i]),
-            None if shape is None else banded(cells[0], deltas[i], levels[i] if n_tests == 1 else None, shape),
-            _stops(cells, deltas[i], rule, found) if shape is None else (),
-            _needed(cells, by_segment[i], held[i], deltas[i], n_tests, rule, targets, outcome),
-        )
-        for i, confidence in enumerate(confidences)
+@dataclass(frozen=True, eq=False)
+class PerQuery:
+    """The values of a promised metric, queries in canonical order.
+
+    Attributes:
+        values: Of each configuration of the path, (n_queries, n_grid).
+        reference: What they are compared with, (n_queries,).
+    """
+
+    values: FloatArray
+    reference: FloatArray
+
+    def measured(self, promise: Promise) -> FloatArray:
+        """The promised quantity, (n_grid,)."""
+        mean: FloatArray = self.values.mean(axis=0)
+        return mean if promise.of is None else mean / max(float(self.reference.mean()), 1e-300)
+
+
+def explore(found: Retraced, progress: Progress | None = None) -> Explorer:
+    """Measure the path on the tested queries, and test the eight levels."""
+    outcome, p = found.outcome, found.outcome.provenance
+    first, rankers = outcome.promises[0], [point.ranker for point in outcome.curve]
+    grid, measures = [GPLRanker.deterministic(outcome.k), *rankers], dict.fromkeys(q.measure for q in outcome.promises)
+    method, n_draws = cast("Method", p.method), p.n_draws or SMOOTHING_DRAWS
+    values = evaluate(found.tested, grid, measures, method=method, n_draws=n_draws, seed=p.seed, progress=progress)
+    tested = [_by_segment(promise, found.tested, values[promise.measure]) for promise in outcome.promises]
+    worst = np.min if first.at_least is not None else np.max
+    measured = worst([part.measured(first) for part in tested[0]], axis=0)
+    risk = np.max([first.losses(part.values, part.reference).mean(axis=0) for part in tested[0]], axis=0)
+    delta = (1 - outcome.confidence) / p.planned_looks
+    evidence = NAMED.get(p.evidence, NAMED["betting"])
+    chosen = rankers.index(outcome.ranker) if isinstance(outcome, Certificate) else None
+    rows = [
+        Row("declared", first.target, str(replace(first, per=None)), chosen),
+        *declared_levels(outcome.promises, tested, rankers, evidence, delta, _cost(found, rankers)),
+        *(Row("measured", float(value), "", column) for column, value in enumerate(measured)),
     ]
+    alone = [parts[0].measured(promise) for promise, parts in zip(outcome.promises, tested, strict=True)]
+    both = len(alone) == 2 and not any(promise.per for promise in outcome.promises)
     return Explorer(
-        tuple(str(replace(first, per=None).at(float(t))) for t in targets),
-        tuple(float(t) for t in targets),
-        tuple(float(s) for s in lead.strength(targets, STEPS)),
-        int(np.flatnonzero(targets == first.target)[0]),
-        tuple(float(m) for m in measured),
-        tuple(cells[1][0].measured().tolist()) if len(cells) == 2 and len(cells[0]) == len(cells[1]) == 1 else (),
-        rule,
-        tuple(lead.exempt.tolist()),
-        n_tests,
-        0 if shape is None or found.others is None else len(found.others),
-        tuple(readings),
+        tuple(sorted(rows, key=lambda row: row.value if first.at_least is not None else -row.value)),
+        tuple(measured.tolist()),
+        tuple(risk.tolist()),
+        first.alpha,
+        tuple(alone[1].tolist()) if both else (),
     )
 
 
-def _others_hold(cells: list[list[Sample]], found: Retraced, delta: float, n_tests: int) -> BoolArray:
-    hold = np.ones(len(found.outcome.curve), bool)
-    for cell in (cell for promise in cells for cell in promise):
-        hold &= cell.exempt | cell.holds(cell.targets, delta, n_tests)
-    return hold
+def eight_levels(promise: Promise) -> list[Promise]:
+    """Other levels of a promise, which follow from it alone.
+
+    Example:
+        >>> [str(level) for level in eight_levels(Promise.parse("ndcg@5 >= 95% of deterministic"))[:2]]
+        ['ndcg@5 >= 96% of deterministic', 'ndcg@5 >= 97% of deterministic']
+        >>> [level.target for level in eight_levels(Promise.parse("ndcg@5 >= 0.6"))]
+        [0.61, 0.63, 0.65, 0.7, 0.59, 0.57, 0.55, 0.5]
+    """
+    (low, high), rising = promise.target_range, promise.at_least is not None
+    strength = (promise.target - low) / (high - low)
+    strength = strength if rising else 1 - strength
+    if promise.of is not None:
+        room = min(1 - strength, strength / 8)
+        strengths = [strength + (1 - strength) * part for part in HARDER] + [strength - room * part for part in EASIER]
+    else:
+        step = min(0.01, strength / 20, (1 - strength) / 20)
+        strengths = [strength + sign * step * times for sign in (1, -1) for times in STEPS]
+    return [promise.at(round(low + (high - low) * (s if rising else 1 - s), 12)) for s in strengths]
 
 
-def rule_of(found: Retraced) -> Rule:
-    """The rule that an outcome was chosen by."""
-    outcome = found.outcome
-    utility, disparity = (
-        np.array([getattr(p, name).value for p in outcome.curve]) for name in ("utility", "disparity")
-    )
-    rankers = found.path.rankers
-    remaining = quality_shares(found.sample, rankers, outcome.promises) if values_alone(outcome.promises) else None
-    cost = cost_of(outcome.promises, utility, disparity, remaining)
-    return Rule.of(found.path, outcome.promises, cost, SELECTIONS["fixed_sequence"])
-
-
-def _slider(lead: Sample, levels: IntArray, measured: FloatArray) -> FloatArray:
-    """Targets a thousandth apart around what was measured and what is certified; the declared one among them."""
-    strengths = np.concatenate((levels, lead.strength(measured, STEPS))) / STEPS * PER_STOP
-    declared = float(lead.strength(lead.promise.target, PER_STOP))
-    high = min(int(max(strengths.max(), declared)) + MARGIN, PER_STOP - 1)
-    middle = min(declared, strengths.max())
-    breadth = max(BREADTH * (high - middle), LEAST_BREADTH)
-    low = max(int(strengths.min()) - MARGIN // 4, int(middle - breadth), 1)
-    targets = lead.target(np.arange(low, high + 1), PER_STOP)
-    targets = np.append(targets[np.abs(targets - lead.promise.target) > 1e-9], lead.promise.target)
-    return targets[np.argsort(lead.strength(targets, STEPS))]
-
-
-def band_shape(found: Retraced, lead: Sample) -> tuple[FloatArray, FloatArray] | None:
-    """Expected shortfall (1 − strength) and half-width of each configuration, from queries not tested on."""
-    others, first = found.others, lead.promise
-    if others is None or ("relevance" in first.columns and others.relevance is None):
-        return None
-    grid = [GPLRanker.deterministic(found.outcome.k), *found.path.rankers]
-    values = evaluate(others, grid, [first.measure])[first.measure]
-    seen = Values(values, first.reference(others, values[:, 0]))
-    if seen.counted.sum() < LEAST_TO_SHAPE:
-        return None
-    pilot = KeptSample.of(first, None, EVIDENCE.get(lead.evidence, EVIDENCE["betting"]), seen, found.path)
-    mean = float(pilot.reference.mean()) if first.of is not None else 1.0
-    width = expected_half_width(pilot.deviation() / np.ptp(first.target_range), lead.n_queries, mean)
-    return 1 - pilot.strength(pilot.measured(), 1), width
-
-
-def banded(
-    cells: list[Sample], delta: float, levels: IntArray | None, shape: tuple[FloatArray, FloatArray]
-) -> tuple[float, ...]:
-    """Targets that hold together, from levels at the whole delta; those are found where they are not given."""
-    if levels is None:
-        levels = np.min([cell.strongest(delta, STEPS) for cell in cells], axis=0)
-    shortfall = np.zeros(levels.size)
-    tested = ~cells[0].exempt
-    shortfall[tested] = simultaneous(1 - levels[tested] / STEPS, shape[0][tested], shape[1][tested])
-    return tuple(float(t) for t in cells[0].target(np.clip(1 - shortfall, 0.0, 1.0), 1))
-
-
-def _stops(cells: list[list[Sample]], delta: float, rule: Rule, found: Retraced) -> tuple[Stop, ...]:
-    """Promises declared beforehand, each tested along the path at δ/m."""
-    lead, along = cells[0][0], replace(rule, one_by_one=False)
-    declared = declared_stops(lead.promise)
-    part = delta / len(declared)
-    levels = np.min([cell.strongest(part, STEPS) for cell in cells[0]], axis=0)
-    held = _others_hold(cells[1:], found, part, 1)
-    return tuple(
-        Stop(promise.target, along.chosen(_passing(lead, levels, held, float(lead.strength(promise.target, STEPS)))))
-        for promise in declared
-    )
-
-
-def _passing(lead: Sample, levels: IntArray, held: BoolArray, strength: float) -> BoolArray:
-    """Which configurations pass at a target of this strength."""
-    return (lead.exempt | (levels >= strength)) & held
-
-
-def _needed(
-    cells: list[list[Sample]],
-    by_segment: list[IntArray],
-    held: BoolArray,
+def declared_levels(
+    promises: Sequence[Promise],
+    tested: Sequence[Sequence[PerQuery]],
+    rankers: Sequence[GPLRanker],
+    evidence: Evidence,
     delta: float,
-    n_tests: int,
-    rule: Rule,
-    targets: FloatArray,
-    outcome: Certificate | Abstention,
-) -> tuple[int | None, ...]:
-    """As an abstention says it: for the safest configuration, the largest number any promise asks for."""
-    made = outcome.provenance
-    path = "auto" if made.requested_path == "custom" else made.requested_path
-    request = Request(outcome.promises, outcome.confidence, path, EVIDENCE.get(made.evidence, EVIDENCE["betting"]))
-    share, given = made.n_queries / (made.n_queries + made.n_skipped), made.n_set_aside == 0
+    cost: FloatArray,
+) -> list[Row]:
+    """Certify eight levels of the first promise, the other promises as declared; all together at delta.
 
-    def wanted(cell: Sample, target: float) -> int | None:
-        in_cell = cell.needed_by_formula(cell.safest, delta / n_tests, target)  # by formula: stops are many
-        if in_cell is None:
-            return None
-        return judged_in_all(in_cell * made.n_queries / cell.n_queries, request, given=given, share_counted=share)
+    Args:
+        promises: What was declared.
+        tested: Each promise in each of its segments.
+        rankers: The path, in the order of the test.
+        evidence: The test.
+        delta: The probability with which any of the rows may be false.
+        cost: What is to be small among certified configurations, (n_grid,).
+    """
+    levels = eight_levels(promises[0])
+    part, certified = delta / len(levels), np.ones(len(rankers), bool)
+    for promise, parts in zip(promises[1:], tested[1:], strict=True):
+        certified &= _certified(promise, parts, rankers, evidence, part)
+    rows = []
+    for level in levels:
+        asked = (level, *promises[1:])
+        free = [r.is_deterministic and all(promise.kept_by_definition(r) for promise in asked) for r in rankers]
+        useful = np.flatnonzero(certified & _certified(level, tested[0], rankers, evidence, part) & ~np.array(free))
+        configuration = int(useful[np.argmin(cost[useful])]) if useful.size else None
+        rows.append(Row("level", level.target, str(replace(level, per=None)), configuration))
+    return rows
 
-    fixed = []
-    for cell in (cell for promise in cells[1:] for cell in promise):
-        if not cell.holds(cell.targets, delta, n_tests)[cell.safest]:
-            fixed.append(wanted(cell, cell.promise.target))
-    needed: list[int | None] = []
-    levels = np.min(by_segment, axis=0)
-    for target, strength in zip(targets.tolist(), cells[0][0].strength(targets, STEPS).tolist(), strict=True):
-        if rule.chosen(_passing(cells[0][0], levels, held, strength)) is not None:
-            needed.append(None)
-            continue
-        failing = [cell for cell, level in zip(cells[0], by_segment, strict=True) if level[cell.safest] < strength]
-        counts = fixed + [wanted(cell, target) for cell in failing]
-        needed.append(None if None in counts or not counts else max(n for n in counts if n is not None))
-    return tuple(needed)
+
+def _certified(
+    promise: Promise, parts: Sequence[PerQuery], rankers: Sequence[GPLRanker], evidence: Evidence, delta: float
+) -> BoolArray:
+    """Which configurations are certified to keep a promise in every segment: those before the first that is not."""
+    certified = np.array([promise.kept_by_definition(ranker) for ranker in rankers])
+    floored = [ranker.floor if evidence.takes_negative and promise.floored(ranker) else 0.0 for ranker in rankers]
+    stretch = promise.stretch(np.array(floored))
+    alpha, prior = promise.tested_alpha(stretch), np.broadcast_to(promise.prior_deviation(stretch), stretch.shape)
+    at_once = max(AT_ONCE // max(len(part.values) for part in parts), 1)
+    left = np.flatnonzero(~certified & (alpha > 0))
+    for start in range(0, left.size, at_once):
+        columns = left[start : start + at_once]
+        certified[columns] = True
+        for part in parts:
+            losses = promise.losses(part.values[:, columns], part.reference, stretch[columns])
+            certified[columns] &= evidence.certifies(losses, alpha[columns], delta, prior[columns])
+        if not certified[columns].all():
+            break
+    return np.asarray(np.logical_and.accumulate(certified))
+
+
+def _by_segment(promise: Promise, queries: Queries, values: FloatArray) -> list[PerQuery]:
+    """The values of the path on the queries that count, the order by score being in the first column."""
+    reference, counted = promise.reference(queries, values[:, 0]), ~np.isnan(values[:, 0])
+    kept = [rows & counted for rows in promise.segments(queries).values()]
+    return [PerQuery(values[rows, 1:], reference[rows]) for rows in kept]
+
+
+def _cost(found: Retraced, rankers: Sequence[GPLRanker]) -> FloatArray:
+    """What calibration minimised among certified configurations, (n_grid,)."""
+    curve, promises = found.outcome.curve, found.outcome.promises
+    utility, disparity = (
+        np.array([getattr(point, name).value for point in curve]) for name in ("utility", "disparity")
+    )
+    remaining = quality_shares(found.tested[:SAMPLE], rankers, promises) if values_alone(promises) else None
+    return cost_of(promises, utility, disparity, remaining)

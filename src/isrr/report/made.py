@@ -37,7 +37,6 @@ def report(
     outcome: Certificate | Abstention,
     queries: Any = None,
     *,
-    validation: Any = None,
     command: str = "isrr.report(…)",
     fallen: str = "",
     progress: Progress | None = None,
@@ -48,7 +47,6 @@ def report(
     Args:
         outcome: What calibration said.
         queries: The judged queries it was given, as `calibrate` takes them; without them the page stands still.
-        validation: Other judged queries, to shape the band that holds for all promises at once.
         command: What made the page, for its last section.
         fallen: What became of the certificate, where it was revoked or has expired.
         progress: Called with (done, in all).
@@ -58,10 +56,8 @@ def report(
     if queries is not None or where.get("run") is not None:
         then = outcome.provenance.unjudged
         judged = read_any(queries, outcome.columns, **counting_alike(where, queries, then))
-        alike = counting_alike({}, validation, then)
-        others = None if validation is None else read_any(validation, outcome.columns, **alike)
-        found = retrace(outcome, judged, others, progress)
-        explorer, portrait = explore(found), portray(found)
+        found = retrace(outcome, judged)
+        explorer, portrait = explore(found, progress), portray(found)
     return Report(page(outcome, explorer, portrait, command=command, fallen=fallen))
 
 

@@ -35,7 +35,6 @@ def page(
     first, second = words.verdict(outcome)
     warned = [*([f"This certificate is {fallen}."] if fallen else []), *words.sentences(outcome.warnings)]
     certified = "No longer valid" if fallen else "Certified, with a warning" if warned else "Certified"
-    why, instead = words.without_slider(outcome)
     filled = {
         "title": f"isrr: {'abstention' if outcome.abstained else 'certificate'} {outcome.id}",
         "kind": "abstention" if outcome.abstained else "warned" if warned else "certificate",
@@ -43,8 +42,6 @@ def page(
         "first": first,
         "second": f"{second} {words.who_gains(portrait, outcome.k)}".strip(),
         "wrong": words.level(1 - outcome.confidence),
-        "why": why,
-        "instead": instead,
         "selected": words.SELECTED.get(outcome.provenance.selection, ""),
         "decides": words.how_the_risk_decides(outcome),
         "glossary": words.glossary(outcome),
@@ -56,6 +53,7 @@ def page(
         ),
         "warnings": _list(warned, "help"),
         "help": _list(words.what_helps(outcome), "help") if isinstance(outcome, Abstention) else "",
+        "levels": "" if explorer is None else _levels(outcome, explorer),
         "assumptions": _list(words.sentences(outcome.assumptions)),
         "breaks": _list(words.BREAKS),
         "facts": _facts(words.facts(outcome, command)),
@@ -143,12 +141,12 @@ def _data(outcome: Certificate | Abstention, explorer: Explorer | None, portrait
                 "utility": _triple(point.utility),
                 "gain": _triple(point.fairness_gain),
                 "certified": point.certified,
+                "bound": None if first.per else point.bound,
             }
             for point in outcome.curve
         ],
         "queries_needed": outcome.queries_needed if isinstance(outcome, Abstention) else None,
-        "settings": words.settings(outcome),
-        "choose": words.choosing(outcome, explorer),
+        "ask": words.asking(outcome),
         "explorer": None if explorer is None else asdict(explorer),
         "portrait": None if portrait is None else _shortened(asdict(portrait)),
     }
@@ -206,6 +204,27 @@ def _tiles(tiles: Iterable[tuple[str, str]]) -> str:
     """Names and values, intervals kept on one line."""
     escaped = [(escape(name), re.sub(r"\[[^]]*\]", r"<span>\g<0></span>", escape(value))) for name, value in tiles]
     return "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in escaped)
+
+
+def _levels(outcome: Certificate | Abstention, explorer: Explorer) -> str:
+    """The levels fixed beforehand as a table, and what may be done with them."""
+    rows = []
+    for level in explorer.levels:
+        cells = ["", "", "not certified"]
+        if level.configuration is not None:
+            point = outcome.curve[level.configuration]
+            gain = words.unbroken(percent(point.fairness_gain.value))
+            cells = [f"{point.utility.value:.4f}", gain, point.ranker.in_words]
+        utility, gain, ranker = map(escape, cells)
+        heading = f'<th scope="row">{escape(level.promise)}</th>'
+        rows.append(f'<tr>{heading}<td>{utility}</td><td>{gain}</td><td class="words">{ranker}</td></tr>')
+    names = ("promise", outcome.utility_name, "disparity removed")
+    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
+    return (
+        f'<div id="levels"><h3>Eight levels fixed beforehand</h3><p>{escape(words.levels(outcome))}</p>'
+        f'<div class="scroll"><table><thead><tr>{heads}<th scope="col" class="words">ranker</th></tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div></div>"
+    )
 
 
 def _facts(facts: Iterable[tuple[str, str]]) -> str:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from isrr.certificate import Abstention, Certificate
 from isrr.counting import counted, percent
-from isrr.explore.explorer import Explorer
 from isrr.explore.portrait import Portrait
 from isrr.findings import Estimate
 from isrr.gains import described
@@ -25,8 +24,6 @@ SELECTED = {
     "tested on. Each was tested in turn, and all those before the first failure are certified.",
     "holm": "Configurations were tested by Holm's step-down: the clearest first, each at the part of the tolerated "
     "error that those still untested leave it, until one failed.",
-    "band": "The promise was chosen after looking at others: bounds that hold for all configurations at once certify "
-    "it.",
 }
 
 
@@ -123,7 +120,7 @@ def sentences(texts: Iterable[str]) -> list[str]:
 
 def how_the_risk_decides(outcome: Certificate | Abstention) -> str:
     """What bound and tolerated risk have to do with each other."""
-    if outcome.provenance.selection not in ("fixed_sequence", "band"):
+    if outcome.provenance.selection != "fixed_sequence":
         said = (
             "Every configuration is tested by itself, at the declared promise and confidence. Those whose upper bound "
             "does not exceed the tolerated risk are certified."
@@ -133,26 +130,23 @@ def how_the_risk_decides(outcome: Certificate | Abstention) -> str:
             "Configurations are tested in turn, the safest first, at the declared promise and confidence. Testing "
             "stops at the first whose upper bound exceeds the tolerated risk."
         )
-    first, shown = outcome.promises[0], "The chart shows the path near that limit; the table has all of it."
-    if first.of is None:
-        return f"{said} {shown}"
-    drawn = 1 - first.target if first.at_least is not None else first.target
+    return f"{said} The chart shows the path near that limit; the table has all of it."
+
+
+def levels(outcome: Certificate | Abstention) -> str:
+    """What the levels fixed beforehand are, and how surely they hold."""
+    together = level(outcome.confidence)
+    with_declared = "" if outcome.abstained else f"; with the declared promise, {level(2 * outcome.confidence - 1)}"
     return (
-        f"{said} {shown} The certificate prints the risk on another scale, the one that the test uses: the limit of "
-        f"{drawn:.4g} here is {first.alpha:.4f} there."
+        "Eight other levels of the promise were fixed before the judged queries were looked at. Each was tested at an "
+        "eighth of the tolerated error, so you may use any certified one after looking: all of them hold together with "
+        f"{together} confidence{with_declared}. What lies between them was only measured."
     )
 
 
-def without_slider(outcome: Certificate | Abstention) -> tuple[str, str]:
-    """Why a page has no slider, and the command that answers instead."""
-    if outcome.provenance.selection not in ("fixed_sequence", "band"):
-        return (
-            "There is no slider here: configurations were not tested along the path, so no bound per configuration "
-            "tells what another promise would have given. To ask for another promise, on fresh queries, change it in:",
-            f"isrr calibrate fresh.parquet -p '{replace(outcome.promises[0], per=None)}' "
-            f"--confidence {outcome.confidence:.10g} {settings(outcome)}",
-        )
-    return "The slider needs the judged queries:", "isrr report ranker.json judged.parquet"
+def asking(outcome: Certificate | Abstention) -> str:
+    """The command that asks for another promise on fresh queries, with @ for that promise."""
+    return f"isrr calibrate fresh.parquet -p '@' --confidence {outcome.confidence:.10g} {settings(outcome)}"
 
 
 def settings(outcome: Certificate | Abstention) -> str:
@@ -168,14 +162,6 @@ def settings(outcome: Certificate | Abstention) -> str:
     )
     words += [word for name, value, unusual in options if value in unusual for word in (name, value)]
     return shlex.join([*words, "-o", "ranker.json"])
-
-
-def choosing(outcome: Certificate | Abstention, explorer: Explorer | None) -> str:
-    """The command that saves what the band certifies, with @ for the promise; none where there is no such command."""
-    if outcome.abstained or len(outcome.promises) > 1 or explorer is None:
-        return ""
-    others = "" if explorer.shaped_by == outcome.provenance.n_set_aside else " --validation validation.parquet"
-    return f"isrr choose ranker.json judged.parquet{others} -p '@' -o chosen.json"
 
 
 def what_helps(outcome: Abstention) -> list[str]:

@@ -19,17 +19,14 @@ function element(name, attributes = {}, ...children) {
 const swatches = {
   line: (c) => `<line x1="0" y1="7" x2="26" y2="7" stroke="${c}" stroke-width="2.5"/>`,
   thick: (c) => `<line x1="0" y1="7" x2="26" y2="7" stroke="${c}" stroke-width="6" opacity=".45"/>`,
-  dashed: (c) => `<rect width="26" height="14" fill="${c}" opacity=".14"/><line x1="0" y1="11" x2="26" y2="11" stroke="${c}" stroke-width="2" stroke-dasharray="5 3"/>`,
   dashes: (c) => `<line x1="0" y1="7" x2="26" y2="7" stroke="${c}" stroke-width="2.5" stroke-dasharray="6 3"/>`,
   dotted: (c) => `<line x1="0" y1="7" x2="26" y2="7" stroke="${c}" stroke-width="2" stroke-dasharray="2 3"/>`,
-  stem: (c) => `<line x1="13" y1="0" x2="13" y2="14" stroke="${c}" stroke-width="2" opacity=".5"/>`,
   point: (c) => `<circle cx="13" cy="7" r="3" fill="${c}"/>`,
   dot: (c) => `<circle cx="13" cy="7" r="5" fill="${c}"/>`,
   ring: (c) => `<circle cx="13" cy="7" r="4.5" fill="none" stroke="${c}" stroke-width="2"/>`,
   square: (c) => `<rect x="8" y="2" width="10" height="10" fill="${c}"/>`,
   tick: (c) => `<line x1="13" y1="0" x2="13" y2="14" stroke="${c}" stroke-width="3"/>`,
   star: (c) => `<path d="M13 0l2 5h5l-4 3 2 6-5-4-5 4 2-6-4-3h5z" fill="${c}"/>`,
-  hatch: (c) => `<rect width="26" height="14" fill="${c}" opacity=".16"/>`,
   bar: (c) => `<rect x="4" width="18" height="14" fill="${c}" opacity=".5"/>`,
   outline: (c) => `<rect x="4" y="1" width="18" height="12" fill="none" stroke="${c}" stroke-width="2"/>`,
 };
@@ -116,30 +113,19 @@ function drawSpread(where, spread, changed) {
   }, "Histogram of the expected utility of each query, before and after.");
 }
 
-// Risk is what the promise bounds from above: what is missing to the largest value (or share), or the value itself.
-function riskPoints(tradeoff) {
-  const risk = (quantity) => (tradeoff.data.promise.at_least ? tradeoff.data.promise.range[1] - quantity : quantity);
-  const reading = tradeoff.explorer.readings.find((r) => r.confidence === tradeoff.data.confidence);
-  return {
-    tolerated: risk(tradeoff.explorer.targets[tradeoff.explorer.declared]),
-    points: tradeoff.explorer.measured.map((quantity, c) => ({ i: c + 1, risk: risk(quantity), bound: risk(tradeoff.bound(c, reading)) })),
-  };
-}
-
-function drawRisk(where, tradeoff) {
-  const { points, tolerated } = riskPoints(tradeoff), { promise, chosen } = tradeoff.data;
-  const metric = promise.title, most = promise.range[1];
-  const label = promise.at_least ? `risk: ${+most.toFixed(3)} − ${promise.of ? "share kept of " : ""}${metric}` : `risk: ${metric}${promise.of ? `, share of ${promise.of}` : ""}`;
-  const least = d3.min(points, (p) => p.risk), near = Math.max(tolerated, least) + Math.max(2.5 * Math.abs(tolerated - least), 0.05);
+function drawRisk(where, data) {
+  const { risk, tolerated } = data.explorer;
+  const points = risk.map((value, c) => ({ i: c + 1, risk: value, bound: data.configurations[c].bound }));
+  const least = d3.min(risk), near = Math.max(tolerated, least) + Math.max(2.5 * Math.abs(tolerated - least), 0.02);
   const shown = points.filter((p) => p.risk <= near); // where the promise is decided
   draw(where, {
     height: 280, marginTop: 32, marginLeft: 60, marginBottom: 42,
-    x: { label: "configuration along the path, safest first" }, y: { label, grid: true, nice: true },
+    x: { label: "configuration along the path, safest first" }, y: { label: "risk: the mean loss that is tested", grid: true, nice: true },
     marks: [
       Plot.ruleY([tolerated], { stroke: colour.promise, strokeWidth: 2 }),
       Plot.line(shown, { x: "i", y: "risk", stroke: colour.measured, strokeWidth: 2 }),
       Plot.line(shown, { x: "i", y: "bound", stroke: colour.alone, strokeWidth: 2, strokeDasharray: "6 3" }),
-      ...(chosen === null ? [] : [Plot.dot([points[chosen]], { x: "i", y: "risk", r: 6, fill: colour.measured, stroke: "var(--paper)" })]),
+      ...(data.chosen === null ? [] : [Plot.dot([points[data.chosen]], { x: "i", y: "risk", r: 6, fill: colour.measured, stroke: "var(--paper)" })]),
     ],
   }, "Measured risk, its upper bound and the tolerated risk along the path of configurations.");
 }

@@ -82,12 +82,12 @@ function drawRest(first) {
   if (data.portrait) drawPortrait(data.portrait, first);
   if (data.explorer) {
     const section = document.getElementById("risk");
+    const bounded = data.configurations.some((c) => c.bound !== null);
     section.hidden = false;
-    legend(section.querySelector(".legend"), [["line", colour.measured, "measured risk"], ["dashes", colour.alone, "upper bound"], ["line", colour.promise, "tolerated risk"], ...(data.chosen === null ? [] : [["dot", colour.measured, "in use"]])]);
-    drawRisk(section.querySelector(".chart"), tradeoff);
-    const { points } = riskPoints(tradeoff);
-    if (first) tableBehind(section.querySelector("figure"), ["configuration", "risk", "bound", data.utility_name, "disparity removed"],
-      data.configurations.map((c, i) => [c.name, Math.max(points[i].risk, 0).toFixed(4), Number.isNaN(points[i].bound) ? "by definition" : points[i].bound.toFixed(4), c.utility[0].toFixed(4), percent(c.gain[0])]));
+    legend(section.querySelector(".legend"), [["line", colour.measured, "measured risk"], ...(bounded ? [["dashes", colour.alone, "upper bound"]] : []), ["line", colour.promise, "tolerated risk"], ...(data.chosen === null ? [] : [["dot", colour.measured, "in use"]])]);
+    drawRisk(section.querySelector(".chart"), data);
+    if (first) tableBehind(section.querySelector("figure"), ["configuration", "risk", ...(bounded ? ["bound"] : []), data.utility_name, "disparity removed"],
+      data.configurations.map((c, i) => [c.name, data.explorer.risk[i].toFixed(4), ...(bounded ? [c.bound === null ? "" : c.bound.toFixed(4)] : []), c.utility[0].toFixed(4), percent(c.gain[0])]));
   }
 }
 drawRest(true);
