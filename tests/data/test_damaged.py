@@ -13,7 +13,6 @@ from isrr.data.files import write_table
 from isrr.data.frames import read_queries
 from isrr.data.text import DEEPEST, allow_unpacked
 from isrr.errors import DataError
-from isrr_paper.letor import read_letor
 
 FILES = int(os.environ.get("ISRR_FUZZ_FILES", "300"))  # of each kind
 

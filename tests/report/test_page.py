@@ -152,7 +152,9 @@ def test_only_the_declared_promise_and_certified_levels_look_certified(opened, r
                 assert f'isrr.load("ranker.json").curve[{row.configuration}].ranker' in said["text"]
         tab.click("#back")
         assert "The declared promise" in tab.inner_text("#readout")
-    assert seen == {(kind, missing) for kind in ("declared", "level") for missing in (False, True)} | {("measured", False)}
+    assert seen == {(kind, missing) for kind in ("declared", "level") for missing in (False, True)} | {
+        ("measured", False)
+    }
 
 
 def test_the_eight_levels_are_a_table_that_needs_no_script(relative, absolute):

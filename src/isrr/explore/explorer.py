@@ -87,6 +87,12 @@ class PerQuery:
         mean: FloatArray = self.values.mean(axis=0)
         return mean if promise.of is None else mean / max(float(self.reference.mean()), 1e-300)
 
+    def risk(self, promise: Promise) -> FloatArray:
+        """The mean loss, (n_grid,)."""
+        of_value, of_reference, constant = promise.affine
+        rest = 0.0 if promise.of is None else of_reference * float(self.reference.mean())
+        return np.asarray(of_value * self.values.mean(axis=0) + rest + constant)
+
 
 def explore(found: Retraced, progress: Progress | None = None) -> Explorer:
     """Measure the path on the tested queries, and test the eight levels."""
@@ -98,7 +104,7 @@ def explore(found: Retraced, progress: Progress | None = None) -> Explorer:
     tested = [_by_segment(promise, found.tested, values[promise.measure]) for promise in outcome.promises]
     worst = np.min if first.at_least is not None else np.max
     measured = worst([part.measured(first) for part in tested[0]], axis=0)
-    risk = np.max([first.losses(part.values, part.reference).mean(axis=0) for part in tested[0]], axis=0)
+    risk = np.max([part.risk(first) for part in tested[0]], axis=0)
     delta = (1 - outcome.confidence) / p.planned_looks
     evidence = NAMED.get(p.evidence, NAMED["betting"])
     chosen = rankers.index(outcome.ranker) if isinstance(outcome, Certificate) else None
@@ -196,7 +202,8 @@ def _by_segment(promise: Promise, queries: Queries, values: FloatArray) -> list[
     """The values of the path on the queries that count, the order by score being in the first column."""
     reference, counted = promise.reference(queries, values[:, 0]), ~np.isnan(values[:, 0])
     kept = [rows & counted for rows in promise.segments(queries).values()]
-    return [PerQuery(values[rows, 1:], reference[rows]) for rows in kept]
+    everything = slice(None)  # which copies nothing
+    return [PerQuery(values[s, 1:], reference[s]) for s in (everything if rows.all() else rows for rows in kept)]
 
 
 def _cost(found: Retraced, rankers: Sequence[GPLRanker]) -> FloatArray:
