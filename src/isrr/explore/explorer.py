@@ -128,10 +128,10 @@ def eight_levels(promise: Promise) -> list[Promise]:
     """Other levels of a promise, which follow from it alone.
 
     Example:
-        >>> [str(level) for level in eight_levels(Promise.parse("ndcg@5 >= 95% of deterministic"))[:2]]
-        ['ndcg@5 >= 96% of deterministic', 'ndcg@5 >= 97% of deterministic']
-        >>> [level.target for level in eight_levels(Promise.parse("ndcg@5 >= 0.6"))]
-        [0.61, 0.63, 0.65, 0.7, 0.59, 0.57, 0.55, 0.5]
+        >>> print(*eight_levels(Promise.parse("ndcg@5 >= 95% of deterministic"))[:2], sep="; ")
+        ndcg@5 >= 96% of deterministic; ndcg@5 >= 97% of deterministic
+        >>> tuple(level.target for level in eight_levels(Promise.parse("ndcg@5 >= 0.6")))
+        (0.61, 0.63, 0.65, 0.7, 0.59, 0.57, 0.55, 0.5)
     """
     (low, high), rising = promise.target_range, promise.at_least is not None
     strength = (promise.target - low) / (high - low)

@@ -154,6 +154,7 @@ class TradeoffExplorer {
     document.querySelector("#tradeoff figcaption").textContent =
       `Each point${line ? " of the curve" : ""} is one setting of the ranker (a configuration), from the order by score (“deterministic”) to the most random; temperature says how random. `
       + (data.second ? "Configurations that keep both promises lie beyond both lines; the frontier shows how much of one costs how much of the other. " : "")
-      + "A square stands at its level, over the ranker certified for it. Intervals are approximate 95 % intervals.";
+      + (kept.length ? "A square stands at its level, over the ranker certified for it. " : "")
+      + "Intervals are approximate 95 % intervals.";
   }
 }
