@@ -123,7 +123,7 @@ def reinstate(ranker_file: str | PathLike[str], certificate: str, reason: str) -
         if not reason.strip():
             raise ValueError("`reinstate=` is empty; expected the reason, which is kept in the certificate's status")
         why = f"reinstated: {reason} (revoked {known.since}: {known.reason})"
-        now = datetime.now(UTC).isoformat(timespec="seconds")
+        now = datetime.now(UTC).isoformat(timespec="microseconds")  # lists from before must not count, to the last one
         replace(known, status="valid", reason=why, since=now).save(ranker_file)
 
 

@@ -10,10 +10,9 @@ import fastapi
 import httpx
 
 from isrr.data.served_log import read_log
-from isrr.serve.app import create_app
+from isrr.serve import create_app
+from isrr.serve.app import Service, Settings
 from isrr.serve.current import CurrentCertificate
-from isrr.serve.service import Service
-from isrr.serve.settings import Settings
 from isrr.status import Status, status_file
 from serving import client_of
 

@@ -140,10 +140,10 @@ def test_a_revoked_promise_of_fairness_keeps_drawing(client, certificate):
     from datetime import UTC, datetime
 
     from isrr.promises.promise import Promise
-    from isrr.serve.current import snapshot
+    from isrr.serve.current import Snapshot
 
     fair = replace(certificate, promises=(Promise("normalized_disparity", 5, at_most=0.5),))
-    found = snapshot(fair, Status(fair.id, "revoked", "tested"), datetime.now(UTC))
+    found = Snapshot(fair, Status(fair.id, "revoked", "tested"), datetime.now(UTC))
     assert (found.note.status, found.note.order) == ("revoked", "drawn")
 
 

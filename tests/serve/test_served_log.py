@@ -15,10 +15,7 @@ from isrr import Queries
 from isrr.data.files import write_table
 from isrr.data.served_log import log_parts, read_log
 from isrr.errors import DataError
-from isrr.serve.ranking import rank_call, rank_list
-from isrr.serve.schema import Candidate, RankRequest
-from isrr.serve.settings import Settings
-from isrr.serve.writer import LogWriter, compress, log_line, prepare
+from isrr.serve.writer import LogWriter, compress, prepare
 from serving import client_of
 
 ITEMS = [{"id": name, "score": score} for name, score in (("a", 1.2), ("b", 1.0), ("c", 0.9), ("d", 0.2))]
@@ -90,7 +87,7 @@ def test_every_candidate_is_kept_with_its_score_to_the_last_bit(logging, certifi
         assert found.propensities[places] == pytest.approx(expected, abs=1e-7)
     assert found.table["query_id"].to_pylist() == ["0", "1", "2"]
     assert found.table["session"].to_pylist() == ["7"] * 3
-    assert found.table["arm"].null_count == found.table["hottest"].null_count == 3
+    assert found.table["arm"].null_count == 3
 
 
 def test_groups_reach_the_log_from_every_shape(logging, folder):
@@ -122,43 +119,8 @@ def test_texts_are_named_by_their_digests_and_repeated_ones_are_numbered(logging
     assert (len(first), len(second), third) == (16, 16, f"{first}-2")
 
 
-def test_a_pruned_log_keeps_whoever_can_be_shown_and_says_up_to_which_temperature(ranker_file, certificate, folder):
-    client = client_of(ranker_file, log=folder, log_hottest=1.0)
-    ranker, rng = certificate.ranker, np.random.default_rng(20230)
-    scores = np.r_[rng.normal(1.0, 0.3, 20), rng.normal(-30.0, 0.3, 80)] * ranker.deviation
-    items = [{"id": f"i{n}", "score": score, "group": f"g{n % 2}"} for n, score in enumerate(scores.tolist())]
-    assert ask(client, items=items).status_code == 200
-    found = read_log(folder)
-    assert found.table["n_items"].to_pylist() == [100]
-    assert found.table["hottest"].to_pylist() == [1.0]
-    assert found.item_ids.to_pylist() == [f"i{n}" for n in range(20)]
-    assert found.table["groups"][0].as_py() == [[f"g{n % 2}"] for n in range(20)]
-    whole, kept = (
-        Queries.from_arrays(scores=values, query_ids=["q"] * len(values)) for values in (scores, found.scores)
-    )
-    from dataclasses import replace
-
-    for temperature in (0.05, 0.5, 1.0):
-        softer = replace(ranker, temperature=temperature, threshold=0.0)
-        assert softer.placement(whole)[:20] == pytest.approx(softer.placement(kept), abs=1e-7)
-    for line in found.lines():
-        assert line["items"] == [f"i{i}" for i in certificate.rank(scores, "q", "s")]
-
-
-def test_shown_candidates_are_kept_however_unlikely_they_were(ranker_file, folder):
-    snapshot, settings = client_of(ranker_file).service.current.now, Settings(ranker=ranker_file)
-    items = [Candidate(f"i{n}", 3.0 - n) for n in range(40)]
-    ask = rank_call(RankRequest("q", items, "s", page=8, page_size=5), 5, settings)
-    made = rank_list(snapshot, ask)
-    line = log_line(snapshot, ask, made, hottest=0.01)
-    names = [line.item_ids[i] for i in line.ranking]
-    assert names == [ask.names[i] for i in made.ranking]
-    few = rank_call(RankRequest("q", items[:3], "s"), 5, settings)
-    assert log_line(snapshot, few, rank_list(snapshot, few), hottest=0.01).item_ids == ["i0", "i1", "i2"]
-
-
 def test_the_order_of_another_ranking_is_logged_and_changes_nothing(ranker_file, certificate, folder):
-    client = client_of(ranker_file, log=folder, log_hottest=0.01)
+    client = client_of(ranker_file, log=folder)
     far = [*ITEMS, *({"id": n, "score": -9.0 - n} for n in range(20))]
     answer = ask(client, items=far, production=[7, "c", "7"])
     assert answer.status_code == 422

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 
 import httpx
@@ -68,7 +69,7 @@ def test_told_to_stop_the_service_says_so_and_exits_with_0(abstention, tmp_path,
 def test_a_service_that_cannot_start_does_not_exit_with_0(ranker_file, tmp_path):
     (tmp_path / "log").symlink_to(tmp_path / "nowhere")
     program = (
-        "import isrr.serve.service as service, os\n"
+        "import isrr.serve.app as service, os\n"
         "class Broken(service.Service):\n"
         "    def start(self):\n"
         "        raise ZeroDivisionError('tested')\n"
@@ -154,6 +155,29 @@ def test_after_kill_9_of_everything_the_log_holds_every_answer_that_was_received
         assert logged[query]["list_id"] == answer["list_id"]
     unanswered = logged.keys() - {query for query, _, _ in load.answers}
     assert unanswered <= {query for query, _ in load.failures}
+
+
+def test_a_worker_that_is_killed_while_it_compresses_the_log_loses_no_acknowledged_list(ranker_file, tmp_path):
+    folder = tmp_path / "log"
+    server = Server(ranker_file, "--workers", "2", "--log", str(folder), "--log-megabytes", "1", "--log-compress")
+    load = Load(server.url, n_items=200)
+    try:
+        for n_compressed in (2, 4):
+            server.wait(lambda n=n_compressed: len([*folder.glob("*.jsonl.gz")]) >= n)
+            before, compressing = set(server.workers()), set()
+            while not compressing & before:
+                compressing = {int(file.name.split(".jsonl")[0].split("-")[2]) for file in folder.glob(".*.tmp")}
+            victim = min(compressing & before)
+            os.kill(victim, signal.SIGKILL)
+            server.wait(lambda pid=victim: pid not in server.workers() and len(server.workers()) == 2)
+            time.sleep(6.0)  # a worker that dies twice within seconds ends the service
+    finally:
+        load.stop()
+        server.kill()
+    logged = Counter(line["list_id"] for line in read_log(folder).lines())
+    assert len(load.answers) > 1_000
+    assert {code for _, code, _ in load.answers} == {200}
+    assert {logged[answer["list_id"]] for _, _, answer in load.answers} == {1}
 
 
 def test_requests_in_flight_finish_when_the_service_is_told_to_stop(server):

@@ -24,13 +24,6 @@ def serve(
     workers: Annotated[int, typer.Option(help="Number of server processes.", min=1)] = 1,
     log: Annotated[Path | None, typer.Option(help="Folder for the served-ranking log.")] = None,
     log_megabytes: Annotated[int, typer.Option(help="Size at which a new log file is started.", min=1)] = 256,
-    log_hottest: Annotated[
-        float | None,
-        typer.Option(
-            help="Log only candidates that a ranker up to this temperature could show in the first k places. Hotter "
-            "rankers can then not be evaluated from the log. By default all candidates are logged."
-        ),
-    ] = None,
     log_compress: Annotated[
         bool, typer.Option("--log-compress", help="Compress each log file (gzip) once it is closed.")
     ] = False,
@@ -74,7 +67,6 @@ def serve(
     """
     try:
         from isrr.serve.command import run
-        from isrr.serve.settings import Settings
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "serve") from None
     outcome = opened(ranker, trust_edited)
@@ -89,14 +81,14 @@ def serve(
             raise PromiseError("a rollout needs a served-ranking log; expected a folder as `log=`")
         if read_rollout(ranker, outcome.id) is None:  # one that has begun goes on as it was declared
             Rollout.begin(outcome, control, budget, least_days, steps).save(ranker)
-    settings = Settings(
-        ranker=ranker.absolute(), trust_edited=trust_edited,
+    run(
+        ranker.absolute(), host=host, port=port, workers=workers, access_log=access_log, tls_cert=tls_cert,
+        tls_key=tls_key, trust_edited=trust_edited,
         api_key=os.environ.get("ISRR_API_KEY") if api_key is None else api_key,
-        log=None if log is None else log.absolute(), log_bytes=log_megabytes << 20, log_hottest=log_hottest,
-        log_compress=log_compress, rotate=seconds(rotate), rollout=rollout, max_body=max_body_megabytes << 20,
-        max_items=max_items, max_concurrency=max_concurrency,
+        log=None if log is None else log.absolute(), log_bytes=log_megabytes << 20, log_compress=log_compress,
+        rotate=seconds(rotate), rollout=rollout, max_body=max_body_megabytes << 20, max_items=max_items,
+        max_concurrency=max_concurrency,
     )  # fmt: skip
-    run(settings, host=host, port=port, workers=workers, access_log=access_log, tls_cert=tls_cert, tls_key=tls_key)
 
 
 @with_columns("query", "item", "score", "relevance", "segment", "item_group")

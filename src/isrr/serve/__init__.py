@@ -1,1 +1,12 @@
-"""Rankings over HTTP from a loaded certificate, and what is kept of them."""
+"""Rankings over HTTP from a loaded certificate, and the log of what was served."""
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    """Import `create_app` on first use: `isrr serve` sets up prometheus_client before it is imported."""
+    if name == "create_app":
+        from isrr.serve.app import create_app
+
+        return create_app
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

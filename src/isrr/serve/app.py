@@ -1,16 +1,21 @@
 """The service as a Starlette app.
 
-POST /rank, /rank/batch       candidates with scores to a certified order
-POST /preview                 the lists of a batch as they would be served, neither logged nor counted
-POST /v2/rerank               the same in Cohere's shape
-POST /rerank                  the same in text-embeddings-inference's shape
+POST /rank, /rank/batch               candidates with scores to a certified order
+POST /preview                         the lists of a batch as they would be served, neither logged nor counted
+POST /rerank, /v1/rerank, /v2/rerank  the same in the formats of Cohere and text-embeddings-inference
 GET  /health, /ready, /info, /metrics, /openapi.json, /
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+import hmac
+import logging
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
@@ -19,30 +24,58 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
-from isrr.serve import schema, shapes
-from isrr.serve.current import Snapshot
-from isrr.serve.endpoint import JSON, Answering, Endpoint, Limits, document
-from isrr.serve.metrics import CONTENT_TYPE
-from isrr.serve.ranking import RankCall, RankedList, rank_call, rank_list
+from isrr.serve import schema
+from isrr.serve.current import CurrentCertificate, Snapshot
+from isrr.serve.formats import documents_of, rank_request, rerank_response
+from isrr.serve.metrics import ServiceMetrics
+from isrr.serve.openapi import JSON, openapi_document
+from isrr.serve.ranking import RankCall, RankedList, rank_call, rank_list, response
 from isrr.serve.schema import Refusal, decoded
-from isrr.serve.service import Served, Service
-from isrr.serve.settings import Settings
+from isrr.serve.writer import LogWriter, log_line
 
+log = logging.getLogger("isrr.serve")
 encode = msgspec.json.Encoder().encode
-RANK, BATCH = msgspec.json.Decoder(schema.RankRequest), msgspec.json.Decoder(schema.BatchRequest)
-COHERE, TEI = msgspec.json.Decoder(schema.CohereRequest), msgspec.json.Decoder(schema.TeiRequest)
-CANDIDATES = [{"id": "a", "score": 2.1}, {"id": "b", "score": 1.9}, {"id": "c", "score": 0.3}]
-ONE = {"query_id": "q7", "session": "u42", "k": 2, "items": CANDIDATES}
-IN_COHERES = {"model": "isrr", "query": "q7", "session": "u42", "top_n": 2, "documents": CANDIDATES}
-IN_TEIS = {"query": "q7", "session": "u42", "texts": ["a", "b", "c"], "scores": [2.1, 1.9, 0.3]}
-# Candidates on the certificate's scale, their exposure over 100 draws, and the list of each visitor. Everything comes
-# from `/info` and `/preview`, so the page itself holds nothing of the certificate and needs no key.
+RERANK, OTHER, HTML = ("/rerank", "/v1/rerank", "/v2/rerank"), "/{other:path}", "text/html; charset=utf-8"
 PAGE = files("isrr.serve").joinpath("page.html").read_bytes()
-HTML = "text/html; charset=utf-8"
+CLOSE, RETRY = {"connection": "close"}, {"Retry-After": "1"}
+DRAINED = 4  # times the largest body that is read before the connection is cut
+HELD = 16  # times the largest body that unfinished bodies may take up together
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings of one app; `create_app` takes them as keyword arguments."""
+
+    ranker: Path
+    trust_edited: bool = False  # accept a ranker file that was edited by hand
+    api_key: str | None = None  # sent as `Authorization: Bearer …` or `X-API-Key`; None lets everybody in
+    log: Path | None = None  # folder of the served-ranking log, which must exist; None keeps no log
+    log_bytes: int = 256 << 20  # size at which a log file is closed and another one begun
+    log_compress: bool = False  # compress each log file with gzip once it is closed
+    rotate: float | None = None  # seconds in which requests without a session get one draw per query; None: fresh draws
+    rollout: bool = False  # split sessions at random, as the rollout's state beside the ranker file says
+    max_body: int = 16 << 20  # bytes
+    max_items: int = 10_000  # candidates in a list
+    max_queries: int = 1_000  # lists in a batch
+    max_concurrency: int = 256  # requests being answered at a time; one counts once its body is there
+    body_timeout: float = 10.0  # seconds that a body may take to arrive
+    poll: float = 1.0  # seconds between looks at the ranker and status files
+    parent: int | None = None  # id of the process that ends the service when it dies
+
+    def __post_init__(self) -> None:
+        if self.api_key is not None and not self.api_key.strip():
+            raise ValueError("`api_key=` is empty, which would let everybody in; expected a key, or no option")
+        if self.rotate is not None and not self.rotate >= 1:
+            raise ValueError(f"`rotate=` must be at least one second, got {self.rotate:g}; expected 1h or 1d, say")
+        if self.rotate is not None and self.rollout:
+            raise ValueError("`rotate=` gives everybody one order, and `rollout=True` splits sessions; choose one")
 
 
 def create_app(ranker: str | PathLike[str], **settings: Any) -> Starlette:
@@ -53,15 +86,12 @@ def create_app(ranker: str | PathLike[str], **settings: Any) -> Starlette:
 
     Args:
         ranker: The ranker file.
-        settings: Fields of `isrr.serve.settings.Settings`, such as `api_key=`, `log=` (a folder that exists) and
-            `rotate=` (in seconds).
+        settings: Fields of `isrr.serve.app.Settings`, such as `api_key=`, `log=` (a folder that exists) and `rotate=`
+            (in seconds).
     """
     if (log := settings.get("log")) is not None:
         settings["log"] = Path(log).absolute()
     service = Service(Settings(ranker=Path(ranker).absolute(), **settings))
-    limits, endpoints = Limits(service.settings), Endpoints(service)
-    routes = [Route(each.path, Answering(each, limits, service)) for each in endpoints.all]
-    routes.append(Route("/{path:path}", Answering(endpoints.other, limits, service)))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -69,135 +99,281 @@ def create_app(ranker: str | PathLike[str], **settings: Any) -> Starlette:
         yield
         service.stop()
 
-    app = Starlette(routes=routes, lifespan=lifespan)
+    app = Starlette(routes=[Route(endpoint.path, endpoint) for endpoint in service.endpoints], lifespan=lifespan)
     app.state.service = service
     return app
 
 
-class Endpoints:
-    """The endpoints; the first line of each one's docstring is its summary in OpenAPI."""
+class Service:
+    """The endpoints, and what they share: the certificate in use, the log, the metrics and the limits.
 
-    def __init__(self, service: Service) -> None:
-        self.service, self.settings, self.current = service, service.settings, service.current
-        several: Any = {"takes": schema.BatchRequest, "gives": schema.BatchResponse, "example": {"queries": [ONE]}}
-        self.all = [
-            Endpoint("/rank", "POST", self.rank, schema.RankRequest, schema.RankResponse, ONE),
-            Endpoint("/rank/batch", "POST", self.batch, **several),
-            Endpoint("/preview", "POST", self.preview, **several),
-            Endpoint("/v2/rerank", "POST", self.cohere, schema.CohereRequest, schema.CohereResponse, IN_COHERES),
-            Endpoint("/rerank", "POST", self.tei, schema.TeiRequest, list[schema.TeiResult], IN_TEIS),
-            Endpoint("/health", "GET", self.health, gives=schema.Health, open=True),
-            Endpoint("/ready", "GET", self.ready, gives=schema.Health, open=True),
-            Endpoint("/info", "GET", self.info),
-            Endpoint("/metrics", "GET", self.prometheus, kind=CONTENT_TYPE),
-            Endpoint("/openapi.json", "GET", self.openapi, open=True),
-            Endpoint("/", "GET", self.page, kind=HTML, open=True),
+    The first line of an endpoint's docstring is its summary in the OpenAPI document.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.current = CurrentCertificate(
+            settings.ranker, trust_edited=settings.trust_edited, rolled_out=settings.rollout
+        )
+        self.metrics = ServiceMetrics()
+        self.log: LogWriter | None = None
+        if settings.log is not None:
+            self.log = LogWriter(settings.log, settings.log_bytes, compress=settings.log_compress)
+        self.running = self.held = 0  # requests being answered; bytes of unfinished bodies
+        self._watching: asyncio.Task[None] | None = None
+        several = schema.BatchRequest, schema.BatchResponse
+        rerank = schema.RerankRequest, schema.RerankResponse | list[schema.RerankResult]
+        self.endpoints = [
+            Endpoint(self, "/rank", "POST", self.rank, schema.RankRequest, schema.RankResponse),
+            Endpoint(self, "/rank/batch", "POST", self.batch, *several),
+            Endpoint(self, "/preview", "POST", self.preview, *several),
+            *(Endpoint(self, path, "POST", self.rerank, *rerank) for path in RERANK),
+            Endpoint(self, "/health", "GET", self.health, gives=schema.Health, open=True),
+            Endpoint(self, "/ready", "GET", self.ready, gives=schema.Health, open=True),
+            Endpoint(self, "/info", "GET", self.info),
+            Endpoint(self, "/metrics", "GET", self.prometheus, media=CONTENT_TYPE_LATEST),
+            Endpoint(self, "/openapi.json", "GET", self.openapi, open=True),
+            Endpoint(self, "/", "GET", self.page, media=HTML, open=True),
+            Endpoint(self, OTHER, None, self.unknown),
         ]
-        self.other = Endpoint("other", None, self.unknown)
-        self._document = document(self.all, self.settings)
+        items = [schema.Candidate(name, 1.0) for name in "abc"]
+        rank_list(self.current.now, self._call(schema.RankRequest("q", items, "s"), self.current.now))  # compiles
 
-    async def rank(self, body: bytes) -> Response:
+    async def rank(self, request: schema.RankRequest, headers: Headers) -> schema.RankResponse:
         """Rank one query."""
-        request = decoded(RANK, body)
         snapshot = self.current.now
-        call = rank_call(request, snapshot.outcome.k, self.settings)
-        served = self.service.serve(snapshot, call)
-        return self._answer(_response(call, served.ranked), served)
+        call = self._call(request, snapshot)
+        ranked = rank_list(snapshot, call)
+        self._keep(snapshot, (call, ranked))
+        return response(call, ranked)
 
-    async def batch(self, body: bytes) -> Response:
+    async def batch(self, request: schema.BatchRequest, headers: Headers) -> schema.BatchResponse:
         """Rank several queries; other requests get their turn between them."""
-        results, lists = [], []
-        for snapshot, call in self._calls(body):
-            lists.append(self.service.serve(snapshot, call))
-            results.append(_response(call, lists[-1].ranked))
-            await asyncio.sleep(0)
-        return self._answer(schema.BatchResponse(results), *lists)
-
-    async def preview(self, body: bytes) -> Response:
-        """Show the lists of a batch as they would be served, without logging or counting them."""
-        results = []
-        for snapshot, call in self._calls(body):
-            results.append(_response(call, replace(rank_list(snapshot, call), list_id="preview")))
-            await asyncio.sleep(0)
-        return self._answer(schema.BatchResponse(results))
-
-    async def cohere(self, body: bytes) -> Response:
-        """Rank documents, in Cohere's format."""
-        documents, call = shapes.from_cohere(decoded(COHERE, body), self.settings)
-        served = self.service.serve(self.current.now, call)
-        ranked, meta = served.ranked, {"api_version": {"version": "2"}}
-        results = shapes.to_cohere(documents, call, ranked)
-        return self._answer(schema.CohereResponse(ranked.list_id, results, meta, ranked.note), served)
-
-    async def tei(self, body: bytes) -> Response:
-        """Rank texts, in the format of text-embeddings-inference; list id and certificate are in headers."""
-        request = decoded(TEI, body)
-        call = shapes.from_tei(request, self.settings)
-        served = self.service.serve(self.current.now, call)
-        ranked = served.ranked
-        named = {"list": ranked.list_id, "certificate": ranked.note.id, "status": ranked.note.status}
-        headers = {f"x-isrr-{name}": value for name, value in named.items()}
-        return self._answer(shapes.to_tei(request, call, ranked), served, headers=headers)
-
-    async def health(self, body: bytes) -> Response:
-        """Whether the process is alive."""
-        return self._answer(schema.Health("ok"))
-
-    async def ready(self, body: bytes) -> Response:
-        """Whether it is ready: certificate loaded, kernels compiled, log writable."""
-        problem, reload_error = self.service.log and self.service.log.problem(), self.current.reload_error
-        status: schema.Readiness = "unlogged" if problem else "ok"
-        found = schema.Health(status, self.current.now.note.id, reload_error or UNSET, problem or UNSET)
-        return self._answer(found, status=503 if problem else 200)
-
-    async def info(self, body: bytes) -> Response:
-        """The certificate in use: summary, text and full content."""
         snapshot = self.current.now
-        content, text = snapshot.in_full
-        found = {"certificate": snapshot.note, "k": snapshot.outcome.k, "every_query": snapshot.outcome.sure}
-        found |= {"status": asdict(snapshot.status), "reload_error": self.current.reload_error}
-        return self._answer({**found, "text": text, "content": content})
+        lists = await self._lists(request, snapshot)
+        self._keep(snapshot, *lists)
+        return schema.BatchResponse([response(*each) for each in lists])
 
-    async def prometheus(self, body: bytes) -> Response:
+    async def preview(self, request: schema.BatchRequest, headers: Headers) -> schema.BatchResponse:
+        """Show the lists of a batch as they would be served, without logging or counting them."""
+        lists = await self._lists(request, self.current.now)
+        return schema.BatchResponse([response(call, replace(ranked, list_id="preview")) for call, ranked in lists])
+
+    async def rerank(self, request: schema.RerankRequest, headers: Headers) -> Any:
+        """Rank documents or texts, in the format of Cohere or of text-embeddings-inference."""
+        documents, snapshot = documents_of(request), self.current.now
+        call = self._call(rank_request(request, documents), snapshot)
+        ranked = rank_list(snapshot, call)
+        self._keep(snapshot, (call, ranked))
+        note = {"list": ranked.list_id, "certificate": ranked.note.id, "status": ranked.note.status}
+        return _json(rerank_response(request, call, ranked), 200, {f"x-isrr-{name}": note[name] for name in note})
+
+    async def health(self, request: None, headers: Headers) -> schema.Health:
+        """Whether the process is alive."""
+        return schema.Health("ok")
+
+    async def ready(self, request: None, headers: Headers) -> Response:
+        """Whether it is ready: certificate loaded, kernels compiled, log writable."""
+        problem, reload_error = self.log and self.log.problem(), self.current.reload_error
+        status: schema.Readiness = "unlogged" if problem else "ok"
+        ready = schema.Health(status, self.current.now.note.id, reload_error or UNSET, problem or UNSET)
+        return _json(ready, 503 if problem else 200)
+
+    async def info(self, request: None, headers: Headers) -> dict[str, Any]:
+        """The certificate in use: summary, text and full content."""
+        now = self.current.now
+        content, text = now.in_full
+        return {
+            "certificate": now.note, "k": now.outcome.k, "every_query": now.outcome.sure, "status": asdict(now.status),
+            "reload_error": self.current.reload_error, "text": text, "content": content,
+        }  # fmt: skip
+
+    async def prometheus(self, request: None, headers: Headers) -> Response:
         """Metrics for Prometheus."""
-        return Response(self.service.metrics.render(), headers={"content-type": CONTENT_TYPE})
+        return Response(self.metrics.render(), headers={"content-type": CONTENT_TYPE_LATEST})
 
-    async def openapi(self, body: bytes) -> Response:
+    async def openapi(self, request: None, headers: Headers) -> dict[str, Any]:
         """This document."""
-        return Response(self._document, media_type=JSON)
+        return openapi_document(self.endpoints[:-1], self.settings.api_key is not None)
 
-    async def page(self, body: bytes) -> Response:
+    async def page(self, request: None, headers: Headers) -> Response:
         """A page to try the service."""
         return Response(PAGE, media_type=HTML)
 
-    async def unknown(self, body: bytes) -> Response:
+    async def unknown(self, request: None, headers: Headers) -> None:
         """Refuse a path that is none of the others."""
         raise Refusal(404, "Not Found; see /openapi.json")
 
-    def _answer(self, found: Any, *lists: Served, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-        """Log and count lists, and return them as JSON."""
-        self.service.keep(lists)
-        return Response(encode(found), status, headers, JSON)
+    def start(self) -> None:
+        """Watch the files, unless it does so already; called for every request, as a mounted app has no other start."""
+        if self._watching is None or self._watching.done():
+            self._show()
+            self._watching = asyncio.get_running_loop().create_task(self._watch())
 
-    def _calls(self, body: bytes) -> list[tuple[Snapshot, RankCall]]:
-        """Return the lists of a batch, of one snapshot; all of them are checked before the first is ranked."""
-        request = decoded(BATCH, body)
-        n_queries, most = len(request.queries), self.settings.max_queries
+    def stop(self) -> None:
+        """Stop watching and close the log."""
+        if self._watching is not None:
+            self._watching.cancel()
+        self.metrics.share()
+        if self.log is not None:
+            self.log.close()
+
+    def refresh(self) -> None:
+        """Look at the ranker and status files."""
+        before = self.current.reload_error
+        if self.current.refresh():
+            self._show()
+        if self.current.reload_error not in (None, before):
+            self.metrics.reload_failures.inc()
+
+    def check_key(self, headers: Headers) -> None:
+        """Refuse a request without the API key, where there is one."""
+        key, sent = self.settings.api_key, headers.getlist("x-api-key")
+        sent += [value[7:] for value in headers.getlist("authorization") if value[:7].lower() == "bearer "]
+        if key is not None and not any(hmac.compare_digest(each.strip().encode(), key.encode()) for each in sent):
+            wanted = {"WWW-Authenticate": "Bearer"}
+            raise Refusal(401, "send the API key as 'Authorization: Bearer …' or 'X-API-Key: …'", **wanted)
+
+    def enter(self) -> None:
+        """Take a slot, which is given back by counting `running` down."""
+        if self.running >= self.settings.max_concurrency:
+            busy = f"{self.settings.max_concurrency} requests are being served already; try again"
+            raise Refusal(503, busy, **RETRY)
+        self.running += 1
+
+    async def body(self, receive: Receive) -> bytes:
+        """Read a body, within the limits on its size, its time, and on what all unfinished bodies take up.
+
+        One that is too long is read on for a while and thrown away: a client that is still sending would be cut off
+        before it sees why.
+        """
+        data, size, more, most = bytearray(), 0, True, self.settings.max_body
+        try:
+            async with asyncio.timeout(self.settings.body_timeout):
+                while more and size <= DRAINED * most:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Refusal(408, "the client went away before its body was complete")
+                    chunk, more = message.get("body", b""), message.get("more_body", False)
+                    size += len(chunk)
+                    if size <= most:
+                        data += chunk
+                        self.held += len(chunk)
+                    if self.held > HELD * most:
+                        raise Refusal(503, "too many bodies are arriving at a time; try again", **CLOSE, **RETRY)
+        except TimeoutError:
+            late = f"the body did not arrive within {self.settings.body_timeout:g} seconds"
+            raise Refusal(408, late, **CLOSE) from None
+        finally:
+            self.held -= len(data)
+        if size > most:
+            raise Refusal(413, f"the body is too long; expected at most {most:,} bytes", **CLOSE)
+        return bytes(data)
+
+    def _call(self, request: schema.RankRequest, snapshot: Snapshot) -> RankCall:
+        return rank_call(request, snapshot.outcome.k, self.settings.max_items, self.settings.rotate)
+
+    async def _lists(self, request: schema.BatchRequest, snapshot: Snapshot) -> list[tuple[RankCall, RankedList]]:
+        """Rank a batch; all of it is checked before the first list is ranked."""
+        n_queries, most, calls, lists = len(request.queries), self.settings.max_queries, [], []
         if n_queries > most:
-            raise Refusal(413, f"found {n_queries:,} queries; expected at most {most:,} per batch", connection="close")
-        snapshot = self.current.now
-        calls = []
+            raise Refusal(413, f"found {n_queries:,} queries; expected at most {most:,} per batch", **CLOSE)
         for position, query in enumerate(request.queries):
             try:
-                calls.append((snapshot, rank_call(query, snapshot.outcome.k, self.settings)))
+                calls.append(self._call(query, snapshot))
             except Refusal as refusal:
                 raise Refusal(refusal.status, f"queries[{position}]: {refusal}", **refusal.headers) from None
-        return calls
+        for call in calls:
+            lists.append((call, rank_list(snapshot, call)))
+            await asyncio.sleep(0)
+        return lists
+
+    def _keep(self, snapshot: Snapshot, *lists: tuple[RankCall, RankedList]) -> None:
+        """Log lists, then count them; raises Refusal where they cannot be logged, as then they must not be served."""
+        if self.log is not None and lists:
+            try:
+                self.log.write(*(log_line(call, ranked, snapshot.outcome.k) for call, ranked in lists))
+            except OSError as error:
+                log.error("the served-ranking log cannot be written", extra={"error": str(error)})
+                raise Refusal(503, "the served-ranking log cannot be written, so nothing is served") from None
+        for _, ranked in lists:
+            self.metrics.count_list(ranked, snapshot)
+
+    def _show(self) -> None:
+        """Name the certificate in the metrics, and leave a copy of it beside the log.
+
+        Clicks on the lists are weighed by the ranker that drew them.
+        """
+        now, folder = self.current.now, self.settings.log
+        self.metrics.show_certificate(now.note.id, now.note.status)
+        if folder is not None and not (folder / f"ranker-{now.note.id}.json").exists():
+            try:
+                now.outcome.save(folder / f"ranker-{now.note.id}.json")
+            except OSError as error:
+                log.warning("the ranker file cannot be kept beside the log", extra={"error": str(error)})
+
+    async def _watch(self) -> None:
+        """Look at the files until the parent process is gone; nothing that goes wrong with them ends the watch."""
+        failure = ""
+        while self.settings.parent in (None, os.getppid()):
+            try:
+                self.metrics.share()
+                self.refresh()
+                failure = ""
+            except Exception as error:
+                if failure != repr(error):  # logged once for as long as it goes on
+                    log.exception("the files cannot be looked at; trying again", extra={"error": str(error)})
+                failure = repr(error)
+            await asyncio.sleep(self.settings.poll)
+        log.error("the parent process is gone; shutting down")
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _response(call: RankCall, ranked: RankedList) -> schema.RankResponse:
-    """Return the places asked for."""
-    ids, scores, shown = call.ids, call.scores, slice(call.start, call.stop)
-    placed = enumerate(zip(ranked.ranking[shown], ranked.propensity[shown], strict=True), call.start + 1)
-    items = [schema.RankedItem(ids[i], rank, scores[i], chance) for rank, (i, chance) in placed]
-    return schema.RankResponse(ranked.list_id, items, ranked.note)
+@dataclass(frozen=True, eq=False)
+class Endpoint:
+    """One path as an ASGI app: the API key, the limits, and errors as JSON."""
+
+    service: Service
+    path: str
+    method: str | None  # HEAD is answered where GET is; None takes any
+    handler: Callable[[Any, Headers], Awaitable[Any]]
+    takes: Any = None  # type of the body
+    gives: Any = None  # type of the answer
+    media: str = JSON
+    open: bool = False  # without key and slot, which a load balancer and a browser do not have
+
+    @cached_property
+    def _decoder(self) -> msgspec.json.Decoder[Any]:
+        return msgspec.json.Decoder(self.takes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        started, service, entered = time.perf_counter(), self.service, False
+        service.start()
+        try:
+            headers = Headers(scope=scope)
+            if not self.open:
+                service.check_key(headers)
+            if self.method not in (None, "GET" if scope["method"] == "HEAD" else scope["method"]):
+                raise Refusal(405, "Method Not Allowed; see /openapi.json", allow=str(self.method))
+            request = decoded(self._decoder, await service.body(receive)) if self.takes else None
+            if not self.open:
+                service.enter()
+                entered = True
+            answer = await self.handler(request, headers)
+        except Refusal as refusal:
+            answer = _json(schema.Problem(str(refusal)), refusal.status, refusal.headers)
+        except Exception as error:
+            log.error("a request could not be served", exc_info=error, extra={"path": self.path})
+            answer = _json(schema.Problem("the service could not answer this request; it is logged"), 503)
+        try:
+            answer = answer if isinstance(answer, Response) else _json(answer)
+            await answer(scope, receive, send)
+        finally:
+            service.running -= entered
+        path = "other" if self.path == OTHER else self.path
+        service.metrics.count_request(path, answer.status_code, time.perf_counter() - started)
+
+
+def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(encode(content), status, headers, JSON)

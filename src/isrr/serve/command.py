@@ -14,7 +14,6 @@ import tempfile
 import threading
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from logging.config import dictConfig
@@ -27,7 +26,6 @@ from granian.http import HTTP1Settings, HTTP2Settings
 from granian.log import LogLevels
 
 from isrr.errors import CertificateError
-from isrr.serve.settings import Settings
 from isrr.serve.writer import prepare
 
 log = logging.getLogger("isrr.serve")
@@ -68,17 +66,18 @@ LOGGING: dict[str, Any] = {
 
 
 def run(
-    settings: Settings, *, host: str, port: int, workers: int = 1, access_log: bool = False,
-    tls_cert: Path | None = None, tls_key: Path | None = None,
+    ranker: Path, *, host: str, port: int, workers: int = 1, access_log: bool = False, tls_cert: Path | None = None,
+    tls_key: Path | None = None, **settings: Any,
 ) -> None:  # fmt: skip
-    """Serve until told to stop; refuses a bad ranker file or a taken port before any worker starts."""
+    """Serve until told to stop; refuses a bad ranker file or a taken port before any worker starts.
+
+    `settings` are those of `create_app`.
+    """
     dictConfig(LOGGING)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # held back until granian can answer it
     with ExitStack() as stack:
         reserved = stack.enter_context(_reserved(host, port))
         port = reserved.getsockname()[1]
-        if settings.log is not None:
-            prepare(settings.log)
         # prometheus_client looks at this variable when it is imported, which is not before create_app is.
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = stack.enter_context(tempfile.TemporaryDirectory(prefix="isrr-"))
         server = Granian(
@@ -89,38 +88,38 @@ def run(
             ssl_protocol_min=SSLProtocols.tls12, respawn_failed_workers=True, workers_kill_timeout=GRACE,
         )  # fmt: skip
         server.on_startup(lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP}))
-        _warn_and_compile(settings)
+        note = _app(ranker, settings | {"log": None}).state.service.current.now.note  # workers inherit the kernels
+        if note.status != "valid":
+            extra = {"certificate": note.id, "order": note.order, "reason": note.reason}
+            log.warning("nothing is promised", extra=extra)
+        if (folder := settings.get("log")) is not None:
+            prepare(folder)
         scheme, name = "http" if tls_cert is None else "https", f"[{host}]" if ":" in host else host
         threading.Thread(target=_announce, args=(host, port, f"{scheme}://{name}:{port}"), daemon=True).start()
-        server.serve(target_loader=partial(load_worker, replace(settings, parent=os.getpid())))
+        server.serve(target_loader=partial(_load_worker, ranker, settings | {"parent": os.getpid()}))
     log.info("stopped", extra={"pid": os.getpid()})
 
 
-def load_worker(settings: Settings, target: str) -> Any:
-    """Return the app of a worker; a file that is damaged just now is tried again until it can be read."""
+def _app(ranker: Path, settings: dict[str, Any]) -> Any:
     from isrr.serve.app import create_app
 
-    for told_to_stop in (signal.SIGTERM, signal.SIGINT):  # what is inherited would wait for a loop that is none of ours
-        signal.signal(told_to_stop, signal.SIG_DFL)
+    return create_app(ranker, **settings)
+
+
+def _load_worker(ranker: Path, settings: dict[str, Any], target: str) -> Any:
+    """Return the app of a worker; a file that is damaged just now is tried again until it can be read."""
+    for stop in (signal.SIGTERM, signal.SIGINT):  # what is inherited would wait for a loop that is none of ours
+        signal.signal(stop, signal.SIG_DFL)
     while True:
         try:
-            app = create_app(**vars(settings))
+            app = _app(ranker, settings)
             break
         except (CertificateError, OSError) as error:
             log.error("a worker cannot start yet; it will try again", extra={"error": str(error)})
-            time.sleep(settings.poll)
+            time.sleep(1.0)
     gc.collect()
     gc.freeze()  # what the imports left will live as long as the process: no need to walk it again
     return app
-
-
-def _warn_and_compile(settings: Settings) -> None:
-    """Load the certificate and the kernels, which workers inherit, and say if nothing is promised."""
-    from isrr.serve.app import create_app
-
-    note = create_app(**vars(replace(settings, log=None))).state.service.current.now.note
-    if note.status != "valid":
-        log.warning("nothing is promised", extra={"certificate": note.id, "order": note.order, "reason": note.reason})
 
 
 def _reserved(host: str, port: int) -> socket.socket:
@@ -129,10 +128,10 @@ def _reserved(host: str, port: int) -> socket.socket:
     try:
         with socket.create_server((host, port), family=family) as free:  # refused where somebody listens
             port = free.getsockname()[1]
-        held = socket.socket(family)
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        held.bind((host, port))
-        return held
+        reserved = socket.socket(family)
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.bind((host, port))
+        return reserved
     except OSError as error:
         said = str(error.strerror).partition(" (")[0]
         raise ValueError(f"{host}, port {port}: cannot listen: {said}; choose another `host=` or `port=`") from None

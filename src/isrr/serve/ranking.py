@@ -16,8 +16,7 @@ from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.serving import ServedList
 from isrr.serve import drift
 from isrr.serve.current import Snapshot
-from isrr.serve.schema import CertificateNote, Groups, Id, RankRequest, Refusal
-from isrr.serve.settings import Settings
+from isrr.serve.schema import CertificateNote, Id, RankedItem, RankRequest, RankResponse, Refusal
 
 FROZEN = "a seed without a session gives everybody the same draw; the promise is about random draws"
 PERIODS = {3_600.0: "hour", 86_400.0: "day", 604_800.0: "week"}
@@ -27,16 +26,16 @@ class RankCall(Struct, frozen=True, gc=False):
     """A list to be ranked."""
 
     ids: list[Id]  # as they were sent
-    names: list[str]  # the same as text; they decide between equal scores
+    names: list[str]  # the same as text
     scores: list[float]
     query: Id
     session: object  # determines the draw; None for a fresh one
-    start: int  # the places asked for, 0-based, up to `stop`
+    start: int  # the places to return, 0-based, up to `stop`
     stop: int
-    groups: list[list[str] | None] | None = None  # of each candidate; None where none were sent
-    production: list[int] | None = None  # the order of another ranking, as positions within the candidates
-    frozen: bool = False  # the caller pinned one draw for everybody
-    period: float | None = None  # seconds in which everybody gets this draw, where orders rotate
+    groups: list[list[str] | None] | None  # of each candidate; None where none were sent
+    production: list[int] | None  # the order of another ranking, as positions within the candidates
+    uncovered: str | None  # why the promise cannot cover the list
+    covers: str | None  # what the promise is about where orders rotate
 
 
 class RankedList(Struct, frozen=True, gc=False):
@@ -54,86 +53,66 @@ class RankedList(Struct, frozen=True, gc=False):
     other_arm: list[int] | None = None  # what the other arm would have shown
 
 
-def rank_call(request: RankRequest, k: int, settings: Settings) -> RankCall:
-    """Return what a request asks for; `k` is the certificate's own, where the request names none."""
-    items = request.items
-    ids, scores, groups = [item.id for item in items], [item.score for item in items], [item.group for item in items]
-    names = checked_names(ids, settings.max_items)
-    session, period = session_and_period(request.query_id, request.session, settings)
-    frozen = False
-    if request.seed is not None:
-        frozen = session is None or period is not None
-        session, period = (None if frozen else session, request.seed), None
-    start, stop = 0, min(request.k or k, len(ids))
-    if request.page is not None or request.page_size is not None:
-        size = request.page_size or k
-        end = min(request.k or len(ids), len(ids))
-        start = min(((request.page or 1) - 1) * size, end)
-        stop = min(start + size, end)
-    production = None if request.production is None else positions(request.production, names)
-    return RankCall(
-        ids, names, scores, request.query_id, session, start, stop, grouped(groups), production, frozen, period
-    )
+def rank_call(request: RankRequest, k: int, max_items: int, rotate: float | None = None) -> RankCall:
+    """Check a request and return what it asks for; `k` is the default number of places.
 
-
-def session_and_period(query: Id, session: Id | None, settings: Settings) -> tuple[object, float | None]:
-    """Return the session that determines the draw, and the length of its period where the service rotates orders.
-
-    An empty session is none. A query or a session that no log keeps is refused.
+    With `rotate`, requests without a session share one draw per query and period of so many seconds.
     """
-    refuse_nul("query", [query])
-    refuse_nul("session", [session])
-    if session not in (None, ""):
-        return session, None
-    if settings.rotate is None:
-        return None, None
-    return f"period {int(time.time() // settings.rotate)} of {query}", settings.rotate
-
-
-def checked_names(ids: list[Id], max_items: int) -> list[str]:
-    """Return ids as text; refuse what no log keeps, and lists that are too long or name an item twice (7 and "7")."""
+    ids = [item.id for item in request.items]
     if len(ids) > max_items:
         raise Refusal(413, f"there are {len(ids):,} candidates; expected at most {max_items:,} per query")
-    try:
-        text = "".join(ids)  # type: ignore[arg-type] # the quickest way to see that all of them are text
-        names: list[str] = ids  # type: ignore[assignment]
-    except TypeError:
-        names = [*map(str, ids)]
-        text = "".join(names)
-    if "\0" in text:
-        refuse_nul("item id", names)
+    _as_text("query", [request.query_id])
+    names, session, covers, uncovered = _as_text("item id", ids), request.session, None, None
     if len(set(names)) < len(ids):
         twice = next(name for name, times in Counter(names).items() if times > 1)
         raise Refusal(422, f"item id {twice!r} appears twice; expected distinct ids within a query")
+    if session in (None, ""):
+        session = None
+        if request.seed is not None:
+            uncovered = FROZEN
+        elif rotate is not None:
+            session = f"period {int(time.time() // rotate)} of {request.query_id}"
+            period = PERIODS.get(rotate, f"period of {rotate:g} seconds")
+            covers = f"the mean over periods: one order per query and {period}, for everybody"
+    else:
+        _as_text("session", [session])
+    start, stop = 0, min(request.k or k, len(ids))
+    if request.page is not None or request.page_size is not None:
+        size, end = request.page_size or k, min(request.k or len(ids), len(ids))
+        start = min(((request.page or 1) - 1) * size, end)
+        stop = min(start + size, end)
+    return RankCall(
+        ids, names, [item.score for item in request.items], request.query_id,
+        session if request.seed is None else (session, request.seed), start, stop, _groups(request),
+        None if request.production is None else _positions(request.production, names), uncovered, covers,
+    )  # fmt: skip
+
+
+def _as_text(what: str, values: Iterable[object]) -> list[str]:
+    """Return values as text; refuse NUL, which arrays drop at the end of a text, so that two ids could become one."""
+    names = [*map(str, values)]
+    if "\0" in "".join(names):
+        wrong = next(name for name in names if "\0" in name)
+        raise Refusal(422, f"{what} {shown(wrong)} has a NUL character; expected an id without")
     return names
 
 
-def refuse_nul(what: str, ids: Iterable[object]) -> None:
-    """Refuse ids with NUL characters: arrays drop them at the end of a text, so two ids could become one."""
-    for name in ids:
-        if isinstance(name, str) and "\0" in name:
-            raise Refusal(422, f"{what} {shown(name)} has a NUL character; expected an id without")
+def _groups(request: RankRequest) -> list[list[str] | None] | None:
+    """Return the groups of each candidate as a list, None where they are missing, or None if no candidate has any."""
+    groups = [item.group for item in request.items]
+    if groups.count(None) == len(groups):
+        return None
+    return [None if each is None else _as_text("group", [each] if isinstance(each, str) else each) for each in groups]
 
 
-def positions(order: list[Id], names: list[str]) -> list[int]:
+def _positions(order: list[Id], names: list[str]) -> list[int]:
     """Return the places of another ranking as positions within the candidates."""
-    place = {name: i for i, name in enumerate(names)}
-    ranked = [*map(str, order)]
+    place, ranked = {name: i for i, name in enumerate(names)}, [*map(str, order)]
     for name, times in Counter(ranked).items():
         if name not in place or times > 1:
             wrong = "appears twice" if name in place else "is not among the candidates"
             raise Refusal(422, f"production: item id {name!r} {wrong}; expected ids of candidates, each at most once")
     return [place[name] for name in ranked]
-
-
-def grouped(groups: list[Groups]) -> list[list[str] | None] | None:
-    """Return the groups of each candidate as a list, None where they are missing, or None if no candidate has any."""
-    if groups.count(None) == len(groups):
-        return None
-    lists = [[group] if isinstance(group, str) else group for group in groups]
-    for names in lists:
-        refuse_nul("group", names or ())
-    return lists
 
 
 def rank_list(snapshot: Snapshot, call: RankCall) -> RankedList:
@@ -146,26 +125,30 @@ def rank_list(snapshot: Snapshot, call: RankCall) -> RankedList:
     places = max(call.stop, snapshot.outcome.k)
     try:
         served = _rank(snapshot.ranker, scores, call, places)
-    except DataError as error:
-        served = _rank(snapshot.fallback, scores, call, places)
-        note = snapshot.uncovered(str(error), deterministic=True)
-    if note.status == "valid":
-        if reason := drifted or _unknown_group(snapshot, call) or (FROZEN if call.frozen else None):
+        if reason := drifted or _unknown_group(snapshot, call) or call.uncovered:
             note = snapshot.uncovered(reason)
-        elif call.period is not None:
-            period = PERIODS.get(call.period, f"period of {call.period:g} seconds")
-            note = replace(note, covers=f"the mean over periods: one order per query and {period}, for everybody")
+        elif call.covers is not None and note.status == "valid":
+            note = replace(note, covers=call.covers)
+    except DataError as error:
+        served = _rank(GPLRanker.deterministic(snapshot.outcome.k), scores, call, places)
+        note = snapshot.uncovered(str(error), deterministic=True)
     orders = served.ranking.tolist(), served.propensity.tolist(), served.deterministic.tolist()
     ranked = RankedList(list_id, scores, *orders, note, bins, served.eligibility)
     rollout = snapshot.rollout
     return ranked if rollout is None or rollout.stage != "running" else _in_an_arm(ranked, rollout, call)
 
 
+def response(call: RankCall, ranked: RankedList) -> RankResponse:
+    """Return the places that a request asks for."""
+    shown = slice(call.start, call.stop)
+    placed = enumerate(zip(ranked.ranking[shown], ranked.propensity[shown], strict=True), call.start + 1)
+    items = [RankedItem(call.ids[i], rank, call.scores[i], chance) for rank, (i, chance) in placed]
+    return RankResponse(ranked.list_id, items, ranked.note)
+
+
 def _unknown_group(snapshot: Snapshot, call: RankCall) -> str | None:
     """Return why a boosted ranker does not know a group of the request, or None."""
-    if not snapshot.groups or call.groups is None:
-        return None
-    for i, names in enumerate(call.groups):
+    for i, names in enumerate(call.groups or () if snapshot.groups else ()):
         for name in names or ():
             if name not in snapshot.groups:
                 boosted = ", ".join(dict(snapshot.ranker.boost))

@@ -1,15 +1,11 @@
-"""What goes over the wire. Decoding is strict about types; the OpenAPI document is made from these same structs.
-
-What does not fit is refused with a word on what would.
-"""
+"""Requests and responses. Decoding is strict about types; the OpenAPI document is made from these structs."""
 
 import re
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.inspect import AnyType, Field, ListType, StructType, type_info
 
 Id = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | str
 Count = Annotated[int, Meta(ge=1, le=2**31)]
@@ -18,7 +14,6 @@ Readiness = Literal["ok", "unlogged"]
 Groups = str | list[str] | None
 T = TypeVar("T")
 _NO_JSON = re.compile(rb":\s*-?(NaN|Infinity)\b")
-_UNKNOWN = re.compile(r"unknown field `(?P<field>.*?)`(?: - at `\$(?P<path>.*)`)?$")
 
 
 class Candidate(Struct, forbid_unknown_fields=True, frozen=True, gc=False):
@@ -52,6 +47,9 @@ class BatchRequest(Struct, forbid_unknown_fields=True, gc=False):
     """Several queries to rank, each on its own."""
 
     queries: list[RankRequest]
+
+
+FIELDS = [*RankRequest.__struct_fields__, *Candidate.__struct_fields__, *BatchRequest.__struct_fields__]
 
 
 class RankedItem(Struct, gc=False):
@@ -94,66 +92,52 @@ class BatchResponse(Struct, gc=False):
 
 
 class Document(Struct, gc=False):
-    """A document that carries its score."""
+    """A document of another rerank service, which may carry its score."""
 
-    score: float
+    text: str = ""
     id: Id | UnsetType = UNSET
-    text: str | UnsetType = UNSET
+    score: float | UnsetType = UNSET
     group: Groups = None
 
 
-class CohereRequest(Struct, gc=False):
-    """Cohere's rerank request. Each document carries its score, or `scores` has one for each of them; so for groups."""
+class RerankRequest(Struct, gc=False):
+    """A request in the format of other rerank services: `documents` for Cohere's, `texts` for TEI's.
+
+    Each document carries its score, or `scores` has one per document; likewise for groups. Other fields are ignored.
+    """
 
     query: str
-    documents: list[Document | str]
-    model: str = ""
+    documents: list[Document | str] | None = None
+    texts: list[str] | None = None
+    scores: list[float] | None = None
+    groups: list[Groups] | None = None
+    session: Id | None = None
     top_n: Count | None = None
-    scores: list[float] | None = None
-    groups: list[Groups] | None = None
-    session: Id | None = None
-
-
-class CohereResult(Struct, gc=False):
-    """A document by its place in the request; `relevance_score` falls with the served rank, `score` is the model's."""
-
-    index: int
-    relevance_score: float
-    score: float
-    propensity: float
-    id: Id | UnsetType = UNSET
-
-
-class CohereResponse(Struct, gc=False):
-    """Cohere's rerank response, with the certificate beside it; `id` is the list's, which clicks refer to."""
-
-    id: str
-    results: list[CohereResult]
-    meta: dict[str, dict[str, str]]
-    certificate: CertificateNote
-
-
-class TeiRequest(Struct, gc=False):
-    """Text-embeddings-inference's rerank request, with `scores`, one for each text, and `groups` likewise."""
-
-    query: str
-    texts: list[str]
-    scores: list[float] | None = None
-    groups: list[Groups] | None = None
-    session: Id | None = None
     return_text: bool = False
-    raw_scores: bool = False
-    truncate: bool = False
 
 
-class TeiResult(Struct, gc=False):
-    """A text by its place in the request; `score` falls with the served rank, `model_score` is the model's."""
+class RerankResult(Struct, gc=False):
+    """A document by its position in the request.
+
+    `relevance_score` (Cohere's) or `score` (TEI's) is 1 / rank; `model_score` is the model's.
+    """
 
     index: int
-    score: float
+    id: Id
     model_score: float
     propensity: float
+    relevance_score: float | UnsetType = UNSET
+    score: float | UnsetType = UNSET
     text: str | UnsetType = UNSET
+
+
+class RerankResponse(Struct, gc=False):
+    """Cohere's response, with the certificate; `id` is the list's, which clicks refer to."""
+
+    id: str
+    results: list[RerankResult]
+    meta: dict[str, dict[str, str]]
+    certificate: CertificateNote
 
 
 class Problem(Struct):
@@ -180,36 +164,15 @@ class Refusal(Exception):
 
 
 def decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-    """A body as the struct that an endpoint takes."""
+    """Decode a body; refuse what does not fit."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise Refusal(422, f"{error}{_known_fields(str(error), decoder.type)}") from None
+        field = re.search("unknown field `(.*?)`", str(error))
+        close = get_close_matches(field[1], FIELDS, 1) if field else ()
+        raise Refusal(422, f"{error}; " + (f"did you mean {close[0]}?" if close else "see /openapi.json")) from None
     except RecursionError:
         raise Refusal(400, "the body is nested too deeply") from None
     except ValueError as error:  # malformed JSON, or text that is not UTF-8
-        if not body.strip():
-            needed = " and ".join(field.name for field in _fields(decoder.type, "") if field.required)
-            raise Refusal(400, f"the body is empty; expected a JSON object with {needed}; see /openapi.json") from None
         hint = "; JSON has no NaN or Infinity, though Python writes them" if _NO_JSON.search(body) else ""
-        raise Refusal(400, f"the body cannot be read as JSON: {error}{hint}") from None
-
-
-def _known_fields(message: str, kind: Any) -> str:
-    """For a message about an unknown field, the end of it: the fields there are, and the one that was likely meant."""
-    unknown = _UNKNOWN.search(message)
-    if unknown is None:
-        return ""
-    names = [field.name for field in _fields(kind, unknown["path"] or "")]
-    close = get_close_matches(unknown["field"], names, 1)
-    slip = f"; did you mean {close[0]}?" if close else ""
-    return f"; the fields are {', '.join(names)}{slip}" if names else ""
-
-
-def _fields(kind: Any, path: str) -> tuple[Field, ...]:
-    """The fields of the struct at a path of msgspec's, such as `.queries[0].items[0]`, within a body of some kind."""
-    here = type_info(kind)
-    for name in re.findall(r"\.(\w+)", path):
-        there = [field.type for field in getattr(here, "fields", ()) if field.encode_name == name]
-        here = there[0].item_type if there and isinstance(there[0], ListType) else AnyType()
-    return here.fields if isinstance(here, StructType) else ()
+        raise Refusal(400, f"the body cannot be read as JSON: {error}{hint}; see /openapi.json") from None
