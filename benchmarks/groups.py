@@ -18,9 +18,9 @@ import numpy as np
 from benchmarks.power import DATA, POOLS
 from isrr import Abstention, GPLRanker, Queries, calibrate, check, evaluate
 from isrr.parallel import use_threads
-from isrr.promises.promise import promises
+from isrr.promises import promises
 from isrr.ranker.scale import mean_and_deviation
-from isrr.report.tables import markdown
+from isrr.reporting.tables import markdown
 from isrr_paper.experiments.pools import data_sets
 from isrr_paper.experiments.repetition import SEED
 

@@ -15,12 +15,12 @@ import numpy as np
 from benchmarks.power import DATA, POOLS
 from isrr.calibration.calibrate import calibrate
 from isrr.calibration.plan import plan
-from isrr.certificate import Certificate
 from isrr.data.queries import Queries
 from isrr.metrics.evaluate import evaluate
-from isrr.promises.promise import Promise
+from isrr.outcome.certificate import Certificate
+from isrr.promises import Promise
 from isrr.ranker.gpl import GPLRanker
-from isrr.report.tables import markdown
+from isrr.reporting.tables import markdown
 from isrr_paper.experiments.pools import data_sets
 
 SETS, SCORERS = ("mq2007", "nfcorpus", "jester5k"), ("lightgbm", "lightgbm-lambdarank")

@@ -23,10 +23,10 @@ import numpy as np
 from isrr.calibration.path import SHARES_TURNED_AWAY, SearchPath, _bases, _curves, front_path, temperature_path
 from isrr.calibration.request import LARGEST_SHARE_OF_PROMISE, NO_FLOOR, Floor, Request
 from isrr.gains import discount
-from isrr.promises.promise import Promise
+from isrr.promises import Promise
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.scale import scale_of
-from isrr.report.tables import markdown
+from isrr.reporting.tables import markdown
 from isrr_paper.experiments.pools import Pool, Pools, data_sets
 from isrr_paper.experiments.protocol import EvaluatedPath, K, Procedure, Protocol, always
 from isrr_paper.experiments.repetition import SEED, bootstrap_violations, run_splits

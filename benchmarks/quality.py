@@ -15,7 +15,7 @@ from benchmarks.power import DATA, POOLS
 from isrr import GPLRanker, Queries, calibrate, evaluate, start
 from isrr.calibration.quality import quality_values
 from isrr.metrics.metric import metric
-from isrr.report.tables import markdown
+from isrr.reporting.tables import markdown
 from isrr_paper.experiments.pools import data_sets
 from isrr_paper.experiments.repetition import SEED
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from benchmarks.calibration import PROMISE, hundred_temperatures, judged, peak_memory
 from isrr.calibration.calibrate import calibrate
-from isrr.certificate import load
 from isrr.cli.reporting import write_page
+from isrr.outcome.certificate import load
 
 N_MOVES = 300
 SWITCHES = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]

@@ -28,8 +28,8 @@ from pathlib import Path
 import httpx
 
 from benchmarks.serving import made_ranker, running, supervisor_id, worker_ids
-from isrr.certificate import load
 from isrr.data.served_log import read_log
+from isrr.outcome.certificate import load
 
 WITHIN = 5.0  # seconds to be ready again
 BETWEEN = 6.0  # seconds between two deaths of one worker that the service survives

@@ -218,7 +218,7 @@ def sizes(n_queries: int = 20_000) -> None:
     from isrr import GPLRanker, Promise
     from isrr.calibration.tasks import Fill, TakeCensus
     from isrr.engines.local import Files, summarise_file
-    from isrr.promises.promise import objectives
+    from isrr.promises import objectives
 
     promises = (Promise.parse(PROMISE),)
     with tempfile.TemporaryDirectory() as name:

@@ -94,7 +94,8 @@ def _loaded():
 
 def _load():
     """What commands import, and the kernels they share, on one thread."""
-    for module in ("isrr.report.made", "isrr.engines.source", "isrr.engines.rankings", "rich.progress", "typer.main"):
+    product = ("isrr.reporting.made", "isrr.engines.source", "isrr.engines.rankings")
+    for module in (*product, "rich.progress", "typer.main"):
         import_module(module)
     import numpy as np
     import typer

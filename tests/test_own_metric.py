@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import isrr
-from isrr.explore.explorer import explore
-from isrr.explore.portrait import portray
-from isrr.explore.retrace import retrace
-from isrr.report.page import page
+from isrr.reporting.explorer import explore
+from isrr.reporting.page import page
+from isrr.reporting.portrait import portray
+from isrr.reporting.retrace import retrace
 
 
 def discounted_margin():

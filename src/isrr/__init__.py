@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from isrr.calibration.check import check
     from isrr.calibration.plan import Plan, plan
     from isrr.calibration.start import start
-    from isrr.certificate import Abstention, Certificate, Start, load
     from isrr.clicks.calibrate import calibrate_clicks
     from isrr.data.frames import read_queries, write_queries
     from isrr.data.queries import Queries
@@ -27,14 +26,15 @@ if TYPE_CHECKING:
     from isrr.metrics.evaluate import Evaluation, evaluate
     from isrr.metrics.metric import Metric, metric
     from isrr.monitor import Monitor
-    from isrr.promises.promise import Promise
+    from isrr.outcome.certificate import Abstention, Certificate, Start, load
+    from isrr.promises import Promise
     from isrr.ranker.gpl import GPLRanker
     from isrr.ranker.scale import ScoreMap
-    from isrr.report.made import report
+    from isrr.reporting.made import report
 
 _HOME = {
-    "Abstention": "isrr.certificate",
-    "Certificate": "isrr.certificate",
+    "Abstention": "isrr.outcome.certificate",
+    "Certificate": "isrr.outcome.certificate",
     "CertificateError": "isrr.errors",
     "DataError": "isrr.errors",
     "EngineError": "isrr.errors",
@@ -47,19 +47,19 @@ _HOME = {
     "Metric": "isrr.metrics.metric",
     "Monitor": "isrr.monitor",
     "Plan": "isrr.calibration.plan",
-    "Promise": "isrr.promises.promise",
+    "Promise": "isrr.promises",
     "Queries": "isrr.data.queries",
     "ScoreMap": "isrr.ranker.scale",
-    "Start": "isrr.certificate",
+    "Start": "isrr.outcome.certificate",
     "calibrate": "isrr.calibration.calibrate",
     "calibrate_clicks": "isrr.clicks.calibrate",
     "check": "isrr.calibration.check",
     "evaluate": "isrr.metrics.evaluate",
-    "load": "isrr.certificate",
+    "load": "isrr.outcome.certificate",
     "metric": "isrr.metrics.metric",
     "plan": "isrr.calibration.plan",
     "read_queries": "isrr.data.frames",
-    "report": "isrr.report.made",
+    "report": "isrr.reporting.made",
     "start": "isrr.calibration.start",
     "write_queries": "isrr.data.frames",
 }

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from isrr.notebook import BLUE, GREY, ORANGE
-from isrr.report.figures import axes, save
+from isrr.outcome.notebook import BLUE, GREY, ORANGE
+from isrr.reporting.figures import axes, save
 
 
 def threshold_curves(record: Mapping[str, Any], title: str, file: Path) -> None:

@@ -11,7 +11,7 @@ from isrr.calibration.certify import Rule, certify, samples, sums_suffice
 from isrr.calibration.path import SearchPath
 from isrr.calibration.table import merge
 from isrr.calibration.tasks import Fill
-from isrr.promises.promise import Promise, objectives
+from isrr.promises import Promise, objectives
 from isrr.risk.evidence import NAMED
 from isrr.risk.select import NAMED as SELECTIONS
 from isrr_paper.evidence import BONFERRONI, POINTWISE

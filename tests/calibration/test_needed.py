@@ -7,7 +7,7 @@ import pytest
 from isrr.calibration.needed import spans
 from isrr.calibration.path import SET_ASIDE_FROM, n_set_aside
 from isrr.calibration.request import Request
-from isrr.promises.promise import Promise
+from isrr.promises import Promise
 
 
 @pytest.mark.parametrize("given", [False, True])

@@ -7,7 +7,7 @@ import isrr
 from isrr import PromiseError
 from isrr.calibration.path import n_set_aside
 from isrr.calibration.request import Request
-from isrr.promises.promise import Promise
+from isrr.promises import Promise
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
 THREE = [

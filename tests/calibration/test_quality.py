@@ -8,10 +8,10 @@ import pytest
 from isrr import Certificate, GPLRanker, Queries, calibrate, check, evaluate
 from isrr.calibration import certify
 from isrr.calibration.quality import measured_quality
-from isrr.explore.explorer import rule_of
-from isrr.explore.retrace import retrace
-from isrr.promises.promise import promises
-from isrr.report.made import report
+from isrr.promises import promises
+from isrr.reporting.explorer import rule_of
+from isrr.reporting.made import report
+from isrr.reporting.retrace import retrace
 
 MARKET = ["exposure(new)@10 >= 20%", "value(margin)@10 >= 95% of deterministic with bound 25"]
 MARGIN = "value(margin)@5 >= 90% of deterministic with bound 25"

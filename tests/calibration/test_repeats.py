@@ -7,8 +7,8 @@ from isrr import Queries, calibrate, write_queries
 from isrr.calibration import calibrate as module
 from isrr.calibration.tasks import ALL, FindRepeats
 from isrr.data import blocks
-from isrr.explore.explorer import explore
-from isrr.explore.retrace import retrace
+from isrr.reporting.explorer import explore
+from isrr.reporting.retrace import retrace
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
 

@@ -12,7 +12,7 @@ from isrr.calibration.request import Request
 from isrr.calibration.table import canonical_order
 from isrr.engines import local
 from isrr.gains import ideal_dcg
-from isrr.promises.promise import Promise
+from isrr.promises import Promise
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
 

@@ -8,7 +8,7 @@ import pytest
 
 import isrr
 from isrr import GPLRanker, Promise, PromiseError, Queries, calibrate, evaluate, start
-from isrr.report.made import report_start
+from isrr.reporting.made import report_start
 
 PROMISE = "ndcg@5 >= 95% of deterministic"
 

@@ -15,7 +15,7 @@ import pytest
 
 from command_line import ISRR, isrr
 from isrr import Queries, load, read_queries, write_queries
-from isrr.status import Status
+from isrr.outcome.status import Status
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
 

@@ -22,7 +22,7 @@ from isrr.cli.main import app
 from isrr.cli.options import CHOICES, COLUMNS, PROMISES
 from isrr.errors import install_command
 from isrr.metrics import ahead
-from isrr.promises.promise import Promise
+from isrr.promises import Promise
 
 SOURCE = Path(isrr.__file__).parent
 
@@ -60,8 +60,8 @@ def test_what_is_offered_is_what_the_library_knows():
     from isrr.data.ordering import Ties
     from isrr.data.pair_files import Format
     from isrr.data.unjudged import Unjudged
-    from isrr.findings import JUDGES
     from isrr.gains import DISCOUNTS, EMPTY_VALUES, GAINS
+    from isrr.outcome.findings import JUDGES
     from isrr.risk.evidence import NAMED as EVIDENCE
     from isrr.risk.select import NAMED as SELECTIONS
 

@@ -11,7 +11,7 @@ from isrr.clicks.estimate import check_anchor, check_loggers, estimated, gains
 from isrr.clicks.simulate import Users, simulate
 from isrr.data.queries import Queries
 from isrr.errors import DataError, PromiseError
-from isrr.promises.promise import INEXACTNESS, Promise
+from isrr.promises import INEXACTNESS, Promise
 from isrr.ranker.gpl import GPLRanker
 
 RANKERS = [GPLRanker.deterministic(3), GPLRanker(k=3, temperature=0.3), GPLRanker(k=3, temperature=1.5)]

@@ -19,7 +19,7 @@ from isrr.clicks.simulate import simulate
 from isrr.clicks.table import read_clicks
 from isrr.data.served_log import COLUMNS, read_log
 from isrr.errors import CertificateError, DataError, PromiseError
-from isrr.status import revoke
+from isrr.outcome.status import revoke
 from serving import client_of
 
 

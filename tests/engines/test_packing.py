@@ -18,7 +18,7 @@ from isrr.engines.packing import pack, unpack
 from isrr.engines.rankings import TakeGlance
 from isrr.engines.tables import Span, TakeSpans
 from isrr.engines.task import Together
-from isrr.promises.promise import objectives
+from isrr.promises import objectives
 
 PER_SEGMENT = Promise.parse("ndcg@5 >= 90% of deterministic", per="segment")
 GRID = (GPLRanker.deterministic(), GPLRanker(temperature=0.1), GPLRanker())

@@ -23,7 +23,7 @@ from isrr.calibration.table import Values
 from isrr.data.synthetic import generate
 from isrr.gains import discount
 from isrr.metrics.disparity import Disparity
-from isrr.promises.promise import Promise
+from isrr.promises import Promise
 from isrr.ranker.scale import scale_of
 from isrr.risk import betting
 from isrr.risk.select import NAMED

@@ -22,7 +22,7 @@ from isrr.clicks.simulate import Users, simulate
 from isrr.clicks.table import read_clicks
 from isrr.data.queries import Queries
 from isrr.monitor.clicks import control_losses, watched_losses
-from isrr.promises.promise import Promise
+from isrr.promises import Promise
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk import betting
 from isrr.risk.eprocess import EProcess

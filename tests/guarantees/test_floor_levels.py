@@ -18,7 +18,7 @@ from isrr import GPLRanker, Queries, evaluate
 from isrr.calibration.certify import KeptSample
 from isrr.calibration.path import SearchPath
 from isrr.calibration.table import Values
-from isrr.promises.promise import Promise
+from isrr.promises import Promise
 from isrr.ranker.scale import scale_of
 
 pytestmark = pytest.mark.guarantee

@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import binomtest
 
 from counts import COUNTS
-from isrr.explore.explorer import PerQuery, declared_levels, eight_levels
-from isrr.promises.promise import Promise
+from isrr.promises import Promise
 from isrr.ranker.gpl import GPLRanker
+from isrr.reporting.explorer import PerQuery, declared_levels, eight_levels
 from isrr.risk.evidence import NAMED
 
 pytestmark = pytest.mark.guarantee

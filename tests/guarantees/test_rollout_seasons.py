@@ -12,7 +12,7 @@ import pytest
 from counts import COUNTS
 from isrr.clicks.live import Sessions, looked_at
 from isrr.clicks.rollout import Rollout
-from isrr.promises.promise import Promise
+from isrr.promises import Promise
 
 pytestmark = pytest.mark.guarantee
 

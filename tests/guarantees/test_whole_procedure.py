@@ -20,7 +20,7 @@ from counts import COUNTS
 from isrr import GPLRanker, Queries, calibrate
 from isrr.calibration.certify import certify
 from isrr.calibration.outcome import Findings
-from isrr.promises.promise import Promise
+from isrr.promises import Promise
 from truth import Truth
 
 pytestmark = pytest.mark.guarantee

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from isrr import Queries, calibrate
 from isrr.cli.main import app
-from isrr.status import read_status
+from isrr.outcome.status import read_status
 from serving import client_of
 
 PROMISES = ["exposure(new)@5 >= 20%", "ndcg@5 >= 90% of deterministic"]

@@ -11,7 +11,7 @@ from isrr import Queries
 from isrr.data.frames import read_queries, write_queries
 from isrr.data.synthetic import generate
 from isrr.gains import ideal_dcg
-from isrr.report.tables import csv_text, latex, markdown
+from isrr.reporting.tables import csv_text, latex, markdown
 from isrr_paper.cli import app
 from isrr_paper.experiments.result import machine
 from isrr_paper.features import Featured

@@ -10,10 +10,10 @@ import fastapi
 import httpx
 
 from isrr.data.served_log import read_log
+from isrr.outcome.status import Status, status_file
 from isrr.serve import create_app
 from isrr.serve.app import Service, Settings
 from isrr.serve.current import CurrentCertificate
-from isrr.status import Status, status_file
 from serving import client_of
 
 ITEMS = [{"id": name, "score": score} for name, score in (("a", 1.2), ("b", 1.0), ("c", 0.9), ("d", 0.2))]

@@ -5,7 +5,7 @@ import pytest
 
 from isrr import Queries
 from isrr.data.served_log import read_log
-from isrr.status import Status
+from isrr.outcome.status import Status
 from serving import client_of, unnamed
 
 SCORES = np.random.default_rng(20230).normal(1.0, 0.4, size=30).round(3).tolist()
@@ -139,7 +139,7 @@ def test_a_revoked_promise_of_fairness_keeps_drawing(client, certificate):
     from dataclasses import replace
     from datetime import UTC, datetime
 
-    from isrr.promises.promise import Promise
+    from isrr.promises import Promise
     from isrr.serve.current import Snapshot
 
     fair = replace(certificate, promises=(Promise("normalized_disparity", 5, at_most=0.5),))

@@ -27,18 +27,18 @@ from isrr.calibration.tasks import (
     refuse_single,
     smallest_keys,
 )
-from isrr.certificate import Abstention, Certificate
 from isrr.data.clicks import looks_like_clicks
 from isrr.data.queries import Queries
 from isrr.engines.source import Where, open_source, read_any, with_values, without_run
 from isrr.engines.task import Source, Together
 from isrr.errors import DataError
-from isrr.findings import Provenance
 from isrr.gains import Discount, Gain
 from isrr.metrics.ahead import compile_beside
 from isrr.metrics.metric import Metric
+from isrr.outcome.certificate import Abstention, Certificate
+from isrr.outcome.findings import Provenance
 from isrr.parallel import Progress
-from isrr.promises.promise import Promise, objectives, promises, refuse_worst, values_alone
+from isrr.promises import Promise, objectives, promises, refuse_worst, values_alone
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.scale import far_scores
 from isrr.risk import betting

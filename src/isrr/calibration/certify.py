@@ -18,9 +18,9 @@ from isrr.calibration.path import SearchPath
 from isrr.calibration.table import HIGHEST, LARGEST_KEPT, PowerSums, Table, Values
 from isrr.data.queries import FloatArray
 from isrr.errors import DataError
-from isrr.findings import ENOUGH_LEFT
 from isrr.metrics.disparity import Disparity
-from isrr.promises.promise import Promise, values_alone
+from isrr.outcome.findings import ENOUGH_LEFT
+from isrr.promises import Promise, values_alone
 from isrr.risk import mixture, size, vb
 from isrr.risk.evidence import NAMED, Evidence
 from isrr.risk.lattice import BoolArray, IntArray

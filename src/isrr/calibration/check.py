@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from isrr.calibration.quality import quality_values, summed_quality
 from isrr.calibration.table import Sums
 from isrr.calibration.tasks import added, refuse_single
-from isrr.certificate import Certificate, Outcome
 from isrr.counting import counted, in_segment, percent
 from isrr.data.queries import FloatArray, Queries
 from isrr.data.unjudged import n_unjudged, policy_needed, refuse_other_policy, unjudged_in_words
@@ -21,12 +20,13 @@ from isrr.engines.source import Where, counting_alike, open_source, with_values
 from isrr.engines.task import Task
 from isrr.errors import DataError
 from isrr.exact import exact_sums
-from isrr.findings import Estimate, Quality
 from isrr.gains import item_gains
 from isrr.metrics.evaluate import evaluate
 from isrr.metrics.measure import Measure
+from isrr.outcome.certificate import Certificate, Outcome
+from isrr.outcome.findings import Estimate, Quality
 from isrr.parallel import Progress
-from isrr.promises.promise import Promise, objectives, refuse_worst, relevance_measure
+from isrr.promises import Promise, objectives, refuse_worst, relevance_measure
 from isrr.ranker.gpl import GPLRanker
 
 SPREAD_BINS = 64  # between the 1 % and the 99 % quantile of the scores at calibration

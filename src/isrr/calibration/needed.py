@@ -15,8 +15,8 @@ import numpy as np
 from isrr.calibration.certify import Sample
 from isrr.calibration.path import SET_ASIDE_FROM, n_set_aside
 from isrr.calibration.request import Request
-from isrr.findings import needed_in_words
-from isrr.promises.promise import Promise, move_together
+from isrr.outcome.findings import needed_in_words
+from isrr.promises import Promise, move_together
 
 LARGEST = 10**12  # judged queries up to which the floor is followed
 
@@ -140,7 +140,7 @@ def judged_in_all(n_tested: float, request: Request, *, given: bool = False, sha
     """How many judged queries leave so many to test on; the arguments are those of `judged_needed`.
 
     Example:
-        >>> from isrr.promises.promise import Promise
+        >>> from isrr.promises import Promise
         >>> judged_in_all(800, Request((Promise.parse("ndcg@5 >= 0.5"),)))
         1000
     """

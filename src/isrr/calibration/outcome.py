@@ -11,15 +11,15 @@ from isrr.calibration.needed import Need, Span, decisive, judged_needed, most, p
 from isrr.calibration.path import SearchPath
 from isrr.calibration.request import Request
 from isrr.calibration.table import Table, Values
-from isrr.certificate import Abstention, Cause, Certificate
 from isrr.counting import counted, in_segment
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import PromiseError
-from isrr.findings import Estimate, Point, Provenance, Quality, Test
 from isrr.metrics.evaluate import evaluate
 from isrr.metrics.measure import Measure
 from isrr.metrics.metric import Metric
-from isrr.promises.promise import Promise, move_together
+from isrr.outcome.certificate import Abstention, Cause, Certificate
+from isrr.outcome.findings import Estimate, Point, Provenance, Quality, Test
+from isrr.promises import Promise, move_together
 from isrr.ranker.gpl import GPLRanker
 
 LEVEL_STEPS = 1_000  # in which the strongest certified target is told

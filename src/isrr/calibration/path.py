@@ -31,7 +31,7 @@ from isrr.errors import DataError
 from isrr.gains import has_relevant
 from isrr.metrics.evaluate import evaluate
 from isrr.parallel import Progress
-from isrr.promises.promise import Promise, move_together, objectives
+from isrr.promises import Promise, move_together, objectives
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.scale import Scale, ScoreMap, fit_log_gain, scale_of
 

@@ -16,12 +16,12 @@ from isrr.counting import counted, in_segment
 from isrr.data.queries import FloatArray, Queries
 from isrr.engines.source import Where, open_source, read_any
 from isrr.errors import PromiseError
-from isrr.findings import unit_needed
 from isrr.gains import Discount, Gain
 from isrr.metrics.disparity import fairness_gain
 from isrr.metrics.evaluate import evaluate
 from isrr.metrics.measure import Measure
-from isrr.promises.promise import Promise, check_probability, move_together, objectives, promises, refuse_worst
+from isrr.outcome.findings import unit_needed
+from isrr.promises import Promise, check_probability, move_together, objectives, promises, refuse_worst
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.scale import scale_of
 from isrr.risk import size

@@ -7,11 +7,11 @@ import numpy as np
 from isrr.calibration.table import Sums
 from isrr.data.queries import FloatArray, Queries
 from isrr.engines.local import BLOCK
-from isrr.findings import Estimate, Quality
 from isrr.metrics.evaluate import evaluate
 from isrr.metrics.lists import N_DRAWS, list_values, share_below
 from isrr.metrics.measure import Measure
-from isrr.promises.promise import Promise, relevance_measure
+from isrr.outcome.findings import Estimate, Quality
+from isrr.promises import Promise, relevance_measure
 from isrr.ranker.gpl import GPLRanker
 
 SAMPLE = 20_000  # tested queries, those of smallest key, that quality and quantiles of scores are measured on

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from isrr.errors import PromiseError
-from isrr.findings import JUDGES
 from isrr.gains import discount
 from isrr.metrics.metric import Metric
-from isrr.promises.promise import Promise, check_probability, columns_of
+from isrr.outcome.findings import JUDGES
+from isrr.promises import Promise, check_probability, columns_of
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk.evidence import NAMED, Evidence
 from isrr.risk.select import NAMED as SELECTIONS

@@ -15,14 +15,14 @@ from isrr.calibration.outcome import quantiles
 from isrr.calibration.path import COLDEST, in_order
 from isrr.calibration.quality import measured_quality
 from isrr.calibration.request import Request
-from isrr.certificate import Start
 from isrr.data.queries import Queries
 from isrr.engines.source import Where, read_any
 from isrr.errors import PromiseError
-from isrr.findings import Provenance
 from isrr.gains import Discount, Gain
 from isrr.metrics.evaluate import evaluate
-from isrr.promises.promise import Promise, objectives, promises
+from isrr.outcome.certificate import Start
+from isrr.outcome.findings import Provenance
+from isrr.promises import Promise, objectives, promises
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.scale import scale_of
 

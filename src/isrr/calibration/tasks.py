@@ -30,7 +30,7 @@ from isrr.metrics.disparity import Disparity
 from isrr.metrics.evaluate import Method, evaluate
 from isrr.metrics.measure import Measure
 from isrr.parallel import Progress
-from isrr.promises.promise import Promise, columns_of, objectives
+from isrr.promises import Promise, columns_of, objectives
 from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
 
 MANY, FEW_DRAWS = 50_000, 4  # queries beyond which so many draws of each are enough

@@ -110,9 +110,9 @@ def calibrate(
         )
     from isrr.calibration.calibrate import calibrate as run
     from isrr.calibration.request import Request
-    from isrr.certificate import ranker_path
     from isrr.engines.source import read_any
     from isrr.metrics.ahead import compile_beside
+    from isrr.outcome.certificate import ranker_path
     from isrr.risk.evidence import evidence_of
     from isrr.risk.select import selection_of
 
@@ -156,8 +156,8 @@ def start(
     isrr start scored.parquet -p 'ndcg@5 >= 95% of deterministic' -o ranker.json
     """
     from isrr.calibration.start import start as run
-    from isrr.certificate import ranker_path
     from isrr.metrics.ahead import compile_beside
+    from isrr.outcome.certificate import ranker_path
 
     asked = inputs.promised(promise, meaning)
     inputs.check_file(out_file, read=(scored,))
@@ -194,7 +194,7 @@ def rank(
     isrr rank ranker.json scored.parquet -o ranked.parquet
     """
     from isrr.engines.rankings import TakeGlance, write_rankings
-    from isrr.status import ranker_in_force
+    from isrr.outcome.status import ranker_in_force
 
     outcome = inputs.opened(ranker, trust_edited)
     kinds = (".parquet",) if where["engine"] == "spark" else (".parquet", ".csv", ".jsonl")
@@ -286,7 +286,7 @@ def plan(
     """
     from isrr.calibration.plan import plan as run
     from isrr.engines.source import read_any
-    from isrr.promises.promise import columns_of
+    from isrr.promises import columns_of
 
     asked = [inputs.promised(text, meaning) for text in promise]
     queries = None

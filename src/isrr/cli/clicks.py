@@ -14,7 +14,7 @@ from isrr.cli.options import AsJson, RankerFile, Trust
 from isrr.errors import CertificateError, PromiseError
 
 if TYPE_CHECKING:
-    from isrr.certificate import Outcome
+    from isrr.outcome.certificate import Outcome
 
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
@@ -44,9 +44,9 @@ def calibrate_by_clicks(
     as_json: bool,
 ) -> None:
     """What `isrr calibrate` does where clicks are given."""
-    from isrr.certificate import ranker_path
     from isrr.clicks.calibrate import calibrate_clicks, checked_promise
     from isrr.metrics.ahead import compile_beside
+    from isrr.outcome.certificate import ranker_path
 
     if len(promise) != 1:
         raise PromiseError(f"expected one promise with --clicks, found {len(promise)}")
@@ -79,7 +79,7 @@ def watch_clicks(
     from isrr.clicks.rollout import read_rollout
     from isrr.clicks.table import read_clicks
     from isrr.monitor.clicks import ClickMonitor
-    from isrr.status import beside, reinstated_at, revoke
+    from isrr.outcome.status import beside, reinstated_at, revoke
 
     rolled = read_rollout(ranker, outcome.id)
     running = rolled if rolled is not None and rolled.stage == "running" else None
@@ -127,13 +127,13 @@ def status(
 
     isrr rollout status ranker.json --log served/ --clicks clicks.parquet
     """
-    from isrr.certificate import Certificate
     from isrr.clicks.calibrate import value_column
     from isrr.clicks.live import confirmed, looked_at, sessions_of
     from isrr.clicks.rollout import read_rollout
     from isrr.clicks.table import read_clicks
     from isrr.files import locked
-    from isrr.status import beside
+    from isrr.outcome.certificate import Certificate
+    from isrr.outcome.status import beside
 
     outcome = opened(ranker, trust_edited)
     with locked(beside(ranker, "rollout")):

@@ -22,7 +22,7 @@ from isrr.cli.interrupts import stop_if_interrupted
 from isrr.errors import IsrrError
 
 if TYPE_CHECKING:
-    from isrr.certificate import Outcome
+    from isrr.outcome.certificate import Outcome
     from isrr.parallel import Progress as Callback
 
 # Exit codes, one meaning each in all commands; docs/index.md lists them. 0 is done, 1 a service that could not start.

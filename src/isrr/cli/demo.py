@@ -30,7 +30,7 @@ def demo(
 
     from isrr.calibration.calibrate import calibrate
     from isrr.data.frames import write_queries
-    from isrr.report.figures import tradeoff
+    from isrr.reporting.figures import tradeoff
 
     _refuse_unpromised(promise)
     check_folder(folder)
@@ -81,7 +81,7 @@ def _command() -> str:
 
 def _refuse_unpromised(text: str) -> None:
     """Refuse a promise that cannot be read, and one that the demo's queries have no column for."""
-    from isrr.promises.promise import Promise
+    from isrr.promises import Promise
 
     try:
         lacking = set(Promise.parse(text).columns) - {"relevance"}

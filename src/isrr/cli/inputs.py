@@ -10,18 +10,18 @@ from isrr.cli.console import as_options, warn
 from isrr.errors import CertificateError, DataError, PromiseError
 
 if TYPE_CHECKING:
-    from isrr.certificate import Outcome
     from isrr.data.queries import Queries
     from isrr.engines.local import InMemory
     from isrr.engines.spark import SparkRows
-    from isrr.promises.promise import Promise
+    from isrr.outcome.certificate import Outcome
+    from isrr.outcome.status import Standing
+    from isrr.promises import Promise
     from isrr.ranker.gpl import GPLRanker
-    from isrr.status import Standing
 
 
 def opened(ranker: Path, trust_edited: bool) -> "Outcome":
     """A ranker file; one that was edited by hand is read only on demand, and never without saying so."""
-    from isrr.certificate import load
+    from isrr.outcome.certificate import load
 
     try:
         return load(ranker)
@@ -42,7 +42,7 @@ def opened(ranker: Path, trust_edited: bool) -> "Outcome":
 
 def promised(text: str, meaning: dict[str, Any]) -> "Promise":
     """A promise as it was written, and meant by the options of `with_meaning` or `with_worth`."""
-    from isrr.promises.promise import Promise
+    from isrr.promises import Promise
 
     others = {name: value for name, value in meaning.items() if name != "per_segment"}
     return Promise.parse(text, per="segment" if meaning.get("per_segment") else None, **others)
@@ -65,7 +65,7 @@ def opened_rows(scored: str, columns: dict[str, Any], where: dict[str, Any]) -> 
 
 def status_of(ranker: Path, outcome: "Outcome") -> "tuple[Standing, str]":
     """Whether what a ranker file promises still stands, and the same in words."""
-    from isrr.status import read_status
+    from isrr.outcome.status import read_status
 
     status, now = read_status(ranker, outcome.id), datetime.now(UTC)
     return status.standing(now)[0], status.in_words(now)
@@ -83,7 +83,7 @@ def warn_of_no_promise(ranker: Path, outcome: "Outcome", used: "GPLRanker", what
 
 def warn_of_single_items(share: float, name: str) -> None:
     """Say so where most queries have a single item."""
-    from isrr.findings import mostly_single
+    from isrr.outcome.findings import mostly_single
 
     if said := mostly_single(share):
         warn(as_options(f"{name}: {said}"))

@@ -12,9 +12,9 @@ from isrr.cli.inputs import as_calibrated, check_file, judged_or_run, opened, st
 from isrr.cli.options import RankerFile, Trust, with_columns, with_run
 
 if TYPE_CHECKING:
-    from isrr.certificate import Abstention, Certificate
     from isrr.data.queries import Queries
     from isrr.engines.source import Where
+    from isrr.outcome.certificate import Abstention, Certificate
 
 
 @with_columns("query", "item", "score", "relevance", "segment", "item_group")
@@ -37,9 +37,9 @@ def report(
 
     isrr report ranker.json judged.parquet -o report.html
     """
-    from isrr.certificate import Abstention, Certificate, Start
     from isrr.errors import CertificateError
-    from isrr.report.made import report_start
+    from isrr.outcome.certificate import Abstention, Certificate, Start
+    from isrr.reporting.made import report_start
 
     outcome = opened(ranker, trust_edited)
     command = shlex.join(["isrr", *sys.argv[1:]])
@@ -87,7 +87,7 @@ def write_page(
     fallen: str = "",
 ) -> None:
     """Find the tested queries where the judged ones are at hand, and write the page."""
-    from isrr.report.made import report as made
+    from isrr.reporting.made import report as made
 
     with progress("measuring the path") as advance:
         page = made(outcome, queries, command=command, fallen=fallen, progress=advance)

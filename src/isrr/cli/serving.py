@@ -145,7 +145,7 @@ def monitor(
     from isrr.monitor import Monitor
     from isrr.monitor.exposure_ledger import ledger, write_ledger
     from isrr.monitor.matching import candidates
-    from isrr.status import beside, reinstated_at, set_term
+    from isrr.outcome.status import beside, reinstated_at, set_term
 
     outcome = opened(ranker, trust_edited)
     if reinstate is not None:
@@ -202,7 +202,7 @@ def monitor(
         if ledger_file is not None:
             write_ledger(items, groups, ledger_file)
         if figure is not None:
-            from isrr.report.figures import exposure_over_time
+            from isrr.reporting.figures import exposure_over_time
 
             by_group = None if groups is None else groups.disparity
             exposure_over_time(items.moments, items.disparity, by_group, figure)
@@ -218,7 +218,7 @@ def monitor(
 
 def _reinstate(ranker: Path, certificate: str, reason: str, state: Path | None) -> None:
     """Put a revoked certificate back in force; the evidence against it is kept under another name."""
-    from isrr.status import beside, reinstate
+    from isrr.outcome.status import beside, reinstate
 
     reinstate(ranker, certificate, reason)
     for file in (beside(ranker, "monitor"), beside(ranker, "shares"), beside(ranker, "rollout.monitor"), state):

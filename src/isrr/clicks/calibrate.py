@@ -19,7 +19,6 @@ from isrr.calibration.path import COLDEST, HOTTEST, SearchPath
 from isrr.calibration.quality import quality_shares, quality_values, summed_quality
 from isrr.calibration.request import Request
 from isrr.calibration.table import Sums, Table
-from isrr.certificate import Abstention, Certificate, Outcome, load
 from isrr.clicks.estimate import Estimated, check_anchor, check_loggers, estimated, gains
 from isrr.clicks.impressions import MOST_CLICKS, Impressions, Rules, Unit, impressions, impressions_of_table
 from isrr.clicks.shown import check_estimates, check_shown
@@ -28,11 +27,12 @@ from isrr.counting import counted
 from isrr.data.queries import FloatArray, IntArray
 from isrr.errors import DataError, PromiseError
 from isrr.exact import exact_sums
-from isrr.findings import ClickLog, Provenance, Quality
 from isrr.metrics.evaluate import evaluate
 from isrr.metrics.metric import metric as named_metric
+from isrr.outcome.certificate import Abstention, Certificate, Outcome, load
+from isrr.outcome.findings import ClickLog, Provenance, Quality
 from isrr.parallel import Progress
-from isrr.promises.promise import Promise, promises, relevance_measure, values_alone
+from isrr.promises import Promise, promises, relevance_measure, values_alone
 from isrr.ranker.gpl import GPLRanker
 
 N_TEMPERATURES = 60

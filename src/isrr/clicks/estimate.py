@@ -24,7 +24,7 @@ from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.errors import DataError
 from isrr.gains import leading
 from isrr.parallel import Progress
-from isrr.promises.promise import INEXACTNESS
+from isrr.promises import INEXACTNESS
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.isotonic import isotonic_blocks
 

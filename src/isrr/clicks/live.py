@@ -26,7 +26,6 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from isrr.certificate import Certificate
 from isrr.clicks.rollout import Rollout, step_and_arm
 from isrr.clicks.table import Clicks, looked_up
 from isrr.counting import counted
@@ -34,9 +33,10 @@ from isrr.data.identifiers import Ids
 from isrr.data.queries import FloatArray
 from isrr.data.served_log import ServedLists, log_parts
 from isrr.errors import DataError, PromiseError
-from isrr.findings import ClickLog, Estimate, Test
 from isrr.noise import mixed
-from isrr.promises.promise import Promise
+from isrr.outcome.certificate import Certificate
+from isrr.outcome.findings import ClickLog, Estimate, Test
+from isrr.promises import Promise
 
 BETS = 0.9 * 0.6 ** np.arange(14)  # shares of the largest stake
 

@@ -13,11 +13,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from isrr.certificate import Certificate, Outcome
 from isrr.errors import CertificateError, DataError, PromiseError
 from isrr.files import read_json, write_atomically
+from isrr.outcome.certificate import Certificate, Outcome
+from isrr.outcome.status import beside
 from isrr.ranker.gpl import GPLRanker
-from isrr.status import beside
 
 MOST_STEPS = 4
 BUDGET = 200_000  # sessions after which a step has failed

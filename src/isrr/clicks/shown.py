@@ -14,7 +14,7 @@ from isrr.data.queries import IntArray, Queries
 from isrr.data.ragged import rows_within
 from isrr.errors import DataError
 from isrr.gains import leading
-from isrr.promises.promise import INEXACTNESS
+from isrr.promises import INEXACTNESS
 
 DEVIATIONS = 5.0  # standard deviations, and lists, by which what was shown may be off
 AT_ONCE = 1 << 16  # lists whose propensities are computed at a time

@@ -8,7 +8,7 @@
 Whatever the missing grades are, NDCG, DCG and recall are at least what "worst" gives, as long as no grade exceeds the
 largest one that was given. That makes "worst" a bound for promises of a value, such as "ndcg@5 >= 0.7". It is none for
 promises relative to the order by score, where an unjudged item that only the order by score shows could be relevant,
-nor for disparity: `isrr.promises.promise.refuse_worst` refuses these.
+nor for disparity: `isrr.promises.refuse_worst` refuses these.
 """
 
 from dataclasses import replace

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from isrr.certificate import Outcome
 from isrr.data.blocks import whole_queries
 from isrr.data.columns import Cast
 from isrr.data.files import KINDS, write_table
@@ -17,6 +16,7 @@ from isrr.data.queries import Queries
 from isrr.engines.local import InMemory
 from isrr.engines.spark import SparkRows
 from isrr.errors import DataError
+from isrr.outcome.certificate import Outcome
 from isrr.parallel import Progress, use_threads
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.placements import placements

@@ -21,7 +21,6 @@ from pathlib import Path
 
 import numpy as np
 
-from isrr.certificate import Certificate, Outcome
 from isrr.clicks.calibrate import value_column
 from isrr.clicks.estimate import check_loggers, estimated
 from isrr.clicks.impressions import Rules, Unit, impressions
@@ -33,6 +32,7 @@ from isrr.counting import against, percent
 from isrr.data.queries import FloatArray
 from isrr.errors import CertificateError, DataError, PromiseError
 from isrr.files import locked, read_json, write_atomically
+from isrr.outcome.certificate import Certificate, Outcome
 from isrr.risk.eprocess import EProcess
 
 SCHEMA = 1

@@ -19,7 +19,7 @@ from isrr.data.served_log import ServedLists
 from isrr.errors import DataError
 from isrr.gains import empty_value
 from isrr.metrics.metric import Metric
-from isrr.promises.promise import Promise
+from isrr.promises import Promise
 
 Line = Mapping[str, Any]  # of the served-ranking log
 

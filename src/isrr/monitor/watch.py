@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from isrr.certificate import Certificate, Outcome
 from isrr.counting import against, counted, in_segment, percent
 from isrr.data.queries import Queries
 from isrr.data.unjudged import policy_needed, refuse_other_policy
@@ -24,9 +23,10 @@ from isrr.errors import CertificateError, DataError, PromiseError
 from isrr.files import locked, read_json, write_atomically
 from isrr.metrics.metric import Metric
 from isrr.monitor.matching import Judged, JudgedQuery, match
-from isrr.promises.promise import Promise, refuse_worst
+from isrr.outcome.certificate import Certificate, Outcome
+from isrr.outcome.status import revoke
+from isrr.promises import Promise, refuse_worst
 from isrr.risk.eprocess import EProcess, likely_start
-from isrr.status import revoke
 
 SCHEMA = 1
 

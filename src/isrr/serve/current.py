@@ -14,11 +14,11 @@ import numpy as np
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from isrr.certificate import Abstention, Outcome, load
 from isrr.clicks.rollout import Rollout, read_rollout
 from isrr.errors import CertificateError
+from isrr.outcome.certificate import Abstention, Outcome, load
+from isrr.outcome.status import Status, beside, ranker_in_force, read_status, status_file
 from isrr.serve.schema import CertificateNote
-from isrr.status import Status, beside, ranker_in_force, read_status, status_file
 
 log = logging.getLogger("isrr.serve")
 

@@ -20,7 +20,7 @@ from isrr.calibration.table import Values, canonical_order
 from isrr.data.queries import FloatArray, IntArray
 from isrr.gains import ndcg
 from isrr.metrics.evaluate import evaluate
-from isrr.promises.promise import Promise
+from isrr.promises import Promise
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.scale import overall_mean_and_deviation, scale_of
 from isrr.risk.evidence import NAMED as EVIDENCE

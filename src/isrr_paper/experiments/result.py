@@ -16,7 +16,7 @@ import isrr
 from isrr.errors import DataError
 from isrr.files import write_atomically
 from isrr.parallel import available_cores
-from isrr.report.tables import write_tables
+from isrr.reporting.tables import write_tables
 from isrr_paper import figures
 from isrr_paper.experiments.pools import DataSet, Pools
 

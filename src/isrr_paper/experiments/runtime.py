@@ -13,7 +13,7 @@ import numpy as np
 from isrr.calibration.calibrate import calibrate
 from isrr.data.synthetic import SHAPES, generate
 from isrr.gains import ndcg
-from isrr.promises.promise import Promise
+from isrr.promises import Promise
 from isrr_paper.evidence import POINTWISE
 from isrr_paper.experiments.pools import RECIPES
 from isrr_paper.experiments.protocol import KEEP, K

@@ -5,11 +5,11 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import replace
 
-from isrr.certificate import Abstention, Certificate
 from isrr.counting import counted, percent
-from isrr.explore.portrait import Portrait
-from isrr.findings import Estimate
 from isrr.gains import described
+from isrr.outcome.certificate import Abstention, Certificate
+from isrr.outcome.findings import Estimate
+from isrr.reporting.portrait import Portrait
 
 BREAKS = (
     "The judged queries are not a random sample: only hard ones were judged, or only one market, or last year's.",

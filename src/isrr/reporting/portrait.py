@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from isrr.data.identifiers import BETWEEN_GROUPS
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.engines.local import BLOCK
-from isrr.explore.retrace import Retraced
 from isrr.gains import item_gains
 from isrr.ranker.gpl import GPLRanker
+from isrr.reporting.retrace import Retraced
 
 MOST_GROUPS = 15
 MOST_GRADES = 12

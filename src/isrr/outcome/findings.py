@@ -9,7 +9,7 @@ from typing import Any, ClassVar, get_type_hints
 
 from isrr.counting import counted, in_segment, percent
 from isrr.data.unjudged import checked_policy
-from isrr.promises.promise import Promise, columns_of
+from isrr.promises import Promise, columns_of
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.scale import FAR
 

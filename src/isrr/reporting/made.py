@@ -6,14 +6,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
 
-from isrr.certificate import Abstention, Certificate, Start
 from isrr.engines.source import Where, counting_alike, read_any
-from isrr.explore.explorer import explore
-from isrr.explore.portrait import portray, shown_by
-from isrr.explore.retrace import retrace
 from isrr.files import write_atomically
+from isrr.outcome.certificate import Abstention, Certificate, Start
 from isrr.parallel import Progress
-from isrr.report.page import page, start_page
+from isrr.reporting.explorer import explore
+from isrr.reporting.page import page, start_page
+from isrr.reporting.portrait import portray, shown_by
+from isrr.reporting.retrace import retrace
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,13 +8,13 @@ import pytest
 
 from isrr import DataError, Queries
 from isrr.calibration.calibrate import calibrate
-from isrr.explore.explorer import eight_levels, explore
-from isrr.explore.portrait import portray
-from isrr.explore.retrace import retrace
 from isrr.gains import has_relevant, ndcg
-from isrr.promises.promise import Promise
+from isrr.promises import Promise
 from isrr.ranker.gpl import GPLRanker
-from isrr.report.page import page
+from isrr.reporting.explorer import eight_levels, explore
+from isrr.reporting.page import page
+from isrr.reporting.portrait import portray
+from isrr.reporting.retrace import retrace
 
 
 def judged(n_queries, seed=20230, **columns):
@@ -69,7 +69,7 @@ def test_levels_follow_from_the_declared_promise_alone_and_never_repeat_it():
 
 
 def test_a_later_level_is_not_reached_past_a_configuration_that_fails(monkeypatch):
-    from isrr.explore import explorer as module
+    from isrr.reporting import explorer as module
 
     queries = judged(400)
     outcome = calibrate(queries, "ndcg@5 >= 90% of deterministic", path="temperature")
@@ -114,7 +114,7 @@ def test_promises_per_segment_take_the_worst_segment():
 
 
 def test_queries_are_looked_at_in_blocks(monkeypatch):
-    from isrr.explore import portrait
+    from isrr.reporting import portrait
 
     queries = judged(3_000)
     found = retrace(calibrate(queries, "ndcg@5 >= 80% of deterministic"), queries)

@@ -12,12 +12,12 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from isrr.certificate import Abstention, Certificate, Start
 from isrr.counting import counted, percent
-from isrr.explore.explorer import Explorer
-from isrr.explore.portrait import Portrait, Share
-from isrr.findings import Estimate, Quality, Test
-from isrr.report import words
+from isrr.outcome.certificate import Abstention, Certificate, Start
+from isrr.outcome.findings import Estimate, Quality, Test
+from isrr.reporting import words
+from isrr.reporting.explorer import Explorer
+from isrr.reporting.portrait import Portrait, Share
 
 LONGEST_NAME = 160  # characters of an id or a group that are carried
 SCRIPTS = ("vendor/d3.min.js", "vendor/plot.min.js", "charts.js", "explorer.js", "page.js")
@@ -28,7 +28,7 @@ def page(
     explorer: Explorer | None = None,
     portrait: Portrait | None = None,
     *,
-    command: str = "isrr.report.page.page(…)",
+    command: str = "isrr.reporting.page.page(…)",
     fallen: str = "",
 ) -> str:
     """The whole page as text, as `isrr.report` asks for it; without an explorer the trade-off stands still."""
@@ -257,4 +257,4 @@ def _script_safe(data: dict[str, Any]) -> str:
 
 
 def _asset(name: str) -> str:
-    return files("isrr.report").joinpath("assets", name).read_text("utf-8")
+    return files("isrr.reporting").joinpath("assets", name).read_text("utf-8")

@@ -10,7 +10,7 @@ import pytest
 
 import isrr
 from isrr import Abstention, Certificate, Promise, Queries
-from isrr.certificate import Start
+from isrr.outcome.certificate import Start
 
 SCORES = np.array([0.2, 1.4, 0.1, 0.9, 0.9])
 GROUPS = ["new", "old", "new", "old", "new"]

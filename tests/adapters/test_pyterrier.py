@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from isrr.pyterrier import StochasticRanker
+from isrr.adapters.pyterrier import StochasticRanker
 from isrr.ranker.gpl import GPLRanker
 
 
@@ -53,7 +53,7 @@ def test_where_pyterrier_is_installed_it_is_one_of_its_transformers(monkeypatch)
     fake.__spec__ = ModuleSpec("pyterrier", None)
     fake.Transformer = type("Transformer", (), {})
     monkeypatch.setitem(sys.modules, "pyterrier", fake)
-    module = importlib.reload(sys.modules["isrr.pyterrier"])
+    module = importlib.reload(sys.modules["isrr.adapters.pyterrier"])
     assert issubclass(module.StochasticRanker, fake.Transformer)
     monkeypatch.delitem(sys.modules, "pyterrier")
     importlib.reload(module)

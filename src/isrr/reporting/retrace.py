@@ -6,12 +6,12 @@ import numpy as np
 
 from isrr.calibration.table import canonical_order
 from isrr.calibration.tasks import ALL, FindRepeats
-from isrr.certificate import Abstention, Certificate
 from isrr.data.queries import FloatArray, Queries
 from isrr.data.unjudged import policy_needed, refuse_other_policy
 from isrr.errors import DataError
 from isrr.metrics.evaluate import evaluate
-from isrr.promises.promise import objectives
+from isrr.outcome.certificate import Abstention, Certificate
+from isrr.promises import objectives
 from isrr.ranker.gpl import GPLRanker
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from isrr.certificate import Outcome, load
 from isrr.data.frames import read_queries
+from isrr.outcome.certificate import Outcome, load
 from isrr.ranker.gpl import GPLRanker
 
 if find_spec("pyterrier") is not None:

@@ -10,11 +10,11 @@ import pytest
 
 from isrr import Monitor, Queries
 from isrr.calibration.calibrate import calibrate
-from isrr.certificate import Certificate
 from isrr.errors import CertificateError, DataError, PromiseError
-from isrr.promises.promise import Promise
+from isrr.outcome.certificate import Certificate
+from isrr.outcome.status import Status, read_status, revoke, set_term, status_file
+from isrr.promises import Promise
 from isrr.risk.eprocess import EProcess, bets
-from isrr.status import Status, read_status, revoke, set_term, status_file
 
 
 @pytest.fixture(scope="module")
@@ -364,7 +364,7 @@ def test_a_revocation_and_a_term_written_at_the_same_time_are_both_kept(tmp_path
             both.wait(0.2)  # where nobody waits for the other, each has read before the other writes
         return found
 
-    monkeypatch.setattr("isrr.status.read_status", read_and_wait)
+    monkeypatch.setattr("isrr.outcome.status.read_status", read_and_wait)
     threads = [
         Thread(target=revoke, args=(file, "x", "broken")),
         Thread(target=set_term, args=(file, "x", "2999-01-01")),

@@ -13,13 +13,13 @@ import numpy as np
 
 from isrr.calibration.certify import cost_of
 from isrr.calibration.quality import SAMPLE, quality_shares
-from isrr.certificate import Certificate
 from isrr.data.queries import FloatArray, Queries
-from isrr.explore.retrace import Retraced
 from isrr.metrics.evaluate import Method, evaluate
+from isrr.outcome.certificate import Certificate
 from isrr.parallel import Progress
-from isrr.promises.promise import Promise, values_alone
+from isrr.promises import Promise, values_alone
 from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
+from isrr.reporting.retrace import Retraced
 from isrr.risk.evidence import NAMED, Evidence
 from isrr.risk.lattice import BoolArray
 

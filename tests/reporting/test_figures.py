@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 import isrr
-from isrr.report.figures import exposure_over_time, tradeoff
+from isrr.reporting.figures import exposure_over_time, tradeoff
 from isrr_paper.figures import threshold_curves
 
 pytest.importorskip("matplotlib")

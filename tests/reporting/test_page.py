@@ -10,11 +10,11 @@ import pytest
 
 from isrr import Queries, start
 from isrr.calibration.calibrate import calibrate
-from isrr.explore.explorer import explore
-from isrr.explore.portrait import portray
-from isrr.explore.retrace import retrace
-from isrr.report.made import report_start
-from isrr.report.page import page
+from isrr.reporting.explorer import explore
+from isrr.reporting.made import report_start
+from isrr.reporting.page import page
+from isrr.reporting.portrait import portray
+from isrr.reporting.retrace import retrace
 from isrr_paper.evidence import POINTWISE
 
 HOSTILE = [

@@ -6,7 +6,7 @@ from typing import Any
 
 from isrr.data.dataframes import frame_of
 from isrr.errors import MissingExtraError
-from isrr.findings import Point
+from isrr.outcome.findings import Point
 
 BLUE, GREEN, ORANGE, GREY = "#0072B2", "#009E73", "#D55E00", "#666666"  # Okabe and Ito: safe for the colour-blind
 WIDTH, HEIGHT, LEFT, BOTTOM = 380, 210, 48, 34  # of the small picture and its margins, in pixels

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isrr import GPLRanker, Metric, Promise, PromiseError
-from isrr.promises.promise import EXAMPLES, INEXACTNESS, move_together, objectives
+from isrr.promises import EXAMPLES, INEXACTNESS, move_together, objectives
 
 
 @pytest.mark.parametrize("per", [None, "segment"])

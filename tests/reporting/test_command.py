@@ -9,8 +9,8 @@ from isrr import Queries, load
 from isrr.calibration.calibrate import calibrate
 from isrr.cli.main import app
 from isrr.data.frames import read_queries, write_queries
-from isrr.report.words import asking
-from isrr.status import Status
+from isrr.outcome.status import Status
+from isrr.reporting.words import asking
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,9 @@ from isrr.counting import counted, in_segment, percent
 from isrr.data.unjudged import unjudged_in_words
 from isrr.errors import CertificateError
 from isrr.files import read_json, write_atomically
-from isrr.findings import (
+from isrr.metrics.disparity import Disparity
+from isrr.metrics.metric import Metric
+from isrr.outcome.findings import (
     ENOUGH_LEFT,
     LEAST_LEFT,
     ClickLog,
@@ -34,10 +36,8 @@ from isrr.findings import (
     mostly_single,
     unit_needed,
 )
-from isrr.metrics.disparity import Disparity
-from isrr.metrics.metric import Metric
-from isrr.notebook import card, curve_frame, plot
-from isrr.promises.promise import Promise, check_probability, columns_of, values_alone
+from isrr.outcome.notebook import card, curve_frame, plot
+from isrr.promises import Promise, check_probability, columns_of, values_alone
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.scale import ScoreMap
 
@@ -468,7 +468,9 @@ class Start(Outcome):
 
 
 def ranker_path(path: str | PathLike[str]) -> Path:
-    """Where a ranker file lies. Its name must end in .json: what is kept beside it (`isrr.status`) is named after it.
+    """Where a ranker file lies.
+
+    Its name must end in .json: what is kept beside it (`isrr.outcome.status`) is named after it.
 
     A device or a pipe may have any name.
     """

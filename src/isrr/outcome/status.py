@@ -13,10 +13,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal
 
-from isrr.certificate import Outcome, ranker_path
 from isrr.errors import CertificateError
 from isrr.files import locked, read_json, write_atomically
-from isrr.findings import Record
+from isrr.outcome.certificate import Outcome, ranker_path
+from isrr.outcome.findings import Record
 from isrr.ranker.gpl import GPLRanker
 
 Standing = Literal["valid", "revoked", "expired"]

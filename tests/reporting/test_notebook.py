@@ -83,6 +83,6 @@ def test_frames_are_of_what_is_installed(outcome, monkeypatch):
 
 
 def test_hostile_names_are_shown_as_text(outcome):
-    from isrr.notebook import card
+    from isrr.outcome.notebook import card
 
     assert "<script>" not in card("<script>\n<script>      <script>", outcome.curve, None, "<script>", True)

@@ -1,0 +1,1 @@
+"""isrr inside other libraries."""

@@ -1,0 +1,1 @@
+"""The report: numbers of an outcome, figures, and one HTML page."""
