@@ -14,10 +14,11 @@ from isrr import DataError, PromiseError
 from isrr.calibration.table import shuffled
 from isrr.calibration.tasks import FindRepeats, smallest_keys
 from isrr.data import blocks
+from isrr.data.source import matching_files, read_any
 from isrr.engines import local
 from isrr.engines.local import Files, InMemory, on_dask
-from isrr.engines.source import open_source, read_any
-from isrr.engines.tables import Span, apart, matching_files
+from isrr.engines.source import open_source
+from isrr.engines.tables import Span, apart
 from isrr.parallel import threads, use_threads
 from value_task import SumMargins
 

@@ -29,7 +29,8 @@ from isrr.calibration.tasks import (
 )
 from isrr.data.clicks import looks_like_clicks
 from isrr.data.queries import Queries
-from isrr.engines.source import Where, open_source, read_any, with_values, without_run
+from isrr.data.source import Where, read_any, with_values, without_run
+from isrr.engines.source import open_source
 from isrr.engines.task import Source, Together
 from isrr.errors import DataError
 from isrr.gains import Discount, Gain
@@ -101,7 +102,7 @@ def calibrate(
         progress: Called with (done, total) in each pass: queries in memory, otherwise files or Spark tasks.
         engine: "local", or "spark" (or "dask") to calibrate where the queries are. All give identical results.
         where: Names of columns (`query="search_id"`), `run` and `qrels`, `unjudged`, `ties`, `trust_layout`, `master`
-            and `partitions`, for queries that are not at hand; see `isrr.engines.source.Where`.
+            and `partitions`, for queries that are not at hand; see `isrr.data.source.Where`.
 
     Returns:
         A `Certificate`, or an `Abstention` with its reason and the order by score.

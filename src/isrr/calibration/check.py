@@ -15,8 +15,9 @@ from isrr.calibration.table import Sums
 from isrr.calibration.tasks import added, refuse_single
 from isrr.counting import counted, in_segment, percent
 from isrr.data.queries import FloatArray, Queries
+from isrr.data.source import Where, counting_alike, with_values
 from isrr.data.unjudged import n_unjudged, policy_needed, refuse_other_policy, unjudged_in_words
-from isrr.engines.source import Where, counting_alike, open_source, with_values
+from isrr.engines.source import open_source
 from isrr.engines.task import Task
 from isrr.errors import DataError
 from isrr.exact import exact_sums
@@ -321,7 +322,7 @@ def check(
         queries: New judged queries, as `calibrate` takes them. Items without a grade count as they did there.
         engine: "local", "spark" or "dask".
         progress: Called with (done, total).
-        where: See `isrr.engines.source.Where`.
+        where: See `isrr.data.source.Where`.
     """
     then = outcome.provenance.unjudged
     refuse_worst(outcome.promises, then)

@@ -14,7 +14,8 @@ from isrr.calibration.table import Values, shuffled
 from isrr.calibration.tasks import TakeCensus, refuse_single
 from isrr.counting import counted, in_segment
 from isrr.data.queries import FloatArray, Queries
-from isrr.engines.source import Where, open_source, read_any
+from isrr.data.source import Where, read_any
+from isrr.engines.source import open_source
 from isrr.errors import PromiseError
 from isrr.gains import Discount, Gain
 from isrr.metrics.disparity import fairness_gain
@@ -131,7 +132,7 @@ def plan(
         deviation: Without a pilot: its standard deviation over queries (0.28 on MQ2007).
         gain: How much a grade is worth, for a promise given as text; as for `calibrate`.
         discount: How much a place is worth, likewise.
-        where: Names of columns, see `isrr.engines.source.Where`.
+        where: Names of columns, see `isrr.data.source.Where`.
 
     Example:
         >>> plan(None, "ndcg@5 >= 0.50", utility=0.55).queries_needed

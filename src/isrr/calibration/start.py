@@ -16,7 +16,7 @@ from isrr.calibration.path import COLDEST, in_order
 from isrr.calibration.quality import measured_quality
 from isrr.calibration.request import Request
 from isrr.data.queries import Queries
-from isrr.engines.source import Where, read_any
+from isrr.data.source import Where, read_any
 from isrr.errors import PromiseError
 from isrr.gains import Discount, Gain
 from isrr.metrics.evaluate import evaluate
@@ -54,7 +54,7 @@ def start(
             (anchor 0.8), otherwise draw at a mild temperature, see `exploring`. It keeps about 99 % of the clicks.
         gain: How much a grade is worth, for a promise given as text; as for `calibrate`.
         discount: How much a place is worth, likewise.
-        where: Names of columns, see `isrr.engines.source.Where`.
+        where: Names of columns, see `isrr.data.source.Where`.
 
     Example:
         >>> queries = Queries.from_arrays(scores=[2.0, 1.5, 1.2, 0.0, 1.0, 0.9, 0.2], group=[4, 3])

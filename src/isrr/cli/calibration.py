@@ -110,7 +110,7 @@ def calibrate(
         )
     from isrr.calibration.calibrate import calibrate as run
     from isrr.calibration.request import Request
-    from isrr.engines.source import read_any
+    from isrr.data.source import read_any
     from isrr.metrics.ahead import compile_beside
     from isrr.outcome.certificate import ranker_path
     from isrr.risk.evidence import evidence_of
@@ -285,7 +285,7 @@ def plan(
     isrr plan -p 'ndcg@5 >= 0.50' --utility 0.55
     """
     from isrr.calibration.plan import plan as run
-    from isrr.engines.source import read_any
+    from isrr.data.source import read_any
     from isrr.promises import columns_of
 
     asked = [inputs.promised(text, meaning) for text in promise]

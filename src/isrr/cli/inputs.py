@@ -104,7 +104,7 @@ def judged_or_run(
     Returns:
         The table, or the queries read; the names of its columns where they are still to be read; what to call it.
     """
-    from isrr.engines.source import read_any
+    from isrr.data.source import read_any
 
     run, qrels = judged_run["run"], judged_run["qrels"]
     if (judged is None) == (run is None):

@@ -13,7 +13,7 @@ from isrr.cli.options import RankerFile, Trust, with_columns, with_run
 
 if TYPE_CHECKING:
     from isrr.data.queries import Queries
-    from isrr.engines.source import Where
+    from isrr.data.source import Where
     from isrr.outcome.certificate import Abstention, Certificate
 
 
@@ -72,7 +72,7 @@ def _read(
     columns: dict[str, Any],
 ) -> "Queries":
     """The queries of a calibration."""
-    from isrr.engines.source import counting_alike, read_any
+    from isrr.data.source import counting_alike, read_any
 
     then, read = outcome.provenance.unjudged, outcome.columns
     source, named, _ = judged_or_run(judged, as_calibrated(judged_run, outcome), columns, read)

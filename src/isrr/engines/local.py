@@ -12,6 +12,7 @@ import numpy as np
 from isrr.data.blocks import parquet_batches
 from isrr.data.columns import Cast
 from isrr.data.queries import Queries
+from isrr.data.source import Footer, footer_of, shared_columns
 from isrr.engines import tables
 from isrr.engines.task import Sum, Task, merged, summarise
 from isrr.errors import IsrrError, MissingExtraError
@@ -86,13 +87,13 @@ class Files:
         return any(footer.made_ids for footer in self._footers)
 
     @cached_property
-    def _footers(self) -> list[tables.Footer]:
-        return [tables.footer_of(file) for file in self.files]
+    def _footers(self) -> list[Footer]:
+        return [footer_of(file) for file in self.files]
 
     @cached_property
     def columns(self) -> Cast:
         """Which column plays which role, in every file."""
-        return tables.shared_columns(self.files, self._footers, self.named)
+        return shared_columns(self.files, self._footers, self.named)
 
     def run(self, task: Task[Sum], progress: Progress | None = None) -> Sum:
         """The answer for all queries."""

@@ -18,10 +18,10 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 
 from isrr.data.columns import MADE_IDS, Cast
+from isrr.data.source import Footer, Where, columns_of, footer_of, matching_files, named_columns, shared_columns
 from isrr.engines import tables
 from isrr.engines.cluster import pandas_unmentioned, reading_session, refuse_other_master, run_job
 from isrr.engines.packing import SUMMARY_COLUMNS
-from isrr.engines.source import Where, named_columns
 from isrr.engines.task import Sum, Task, merged, summarise
 from isrr.errors import DataError, EngineError
 from isrr.parallel import Progress, use_threads
@@ -66,11 +66,11 @@ class SparkRows:
         refuse_other_master(spark, master)
         if in_files:
             rows, files, footers = spark_files(spark, name)
-            columns, made = tables.shared_columns(files, footers, named), footers[0].made_ids
+            columns, made = shared_columns(files, footers, named), footers[0].made_ids
             if trusted:
                 tables.refuse_without_rows(files, footers)
         else:
-            rows, columns, made = data, tables.columns_of(name, data.columns, named), False
+            rows, columns, made = data, columns_of(name, data.columns, named), False
         if trusted:
             source = cls(rows, rows, columns, name, made)
             source._refuse_split_queries()
@@ -176,7 +176,7 @@ def _task_name() -> str:
     return "partition" if context is None else f"partition {context.partitionId()}"
 
 
-def spark_files(spark: Any, name: str) -> tuple[Any, Sequence[Any], list[tables.Footer]]:
+def spark_files(spark: Any, name: str) -> tuple[Any, Sequence[Any], list[Footer]]:
     """The Parquet files that a path names: their rows, what they are called, what their ends say.
 
     Files of this machine are found here, as the local engine finds them, and Spark is given each by its name: left to
@@ -189,8 +189,8 @@ def spark_files(spark: Any, name: str) -> tuple[Any, Sequence[Any], list[tables.
         footers = run_job(lambda: _remote_footers(spark, remote), name, spark)
         by_folder = {column: "text" for column in rows.columns if not any(column in each.columns for each in footers)}
         return rows, remote, [replace(each, columns=each.columns | by_folder) for each in footers]
-    files = tables.matching_files(name)
-    footers = [tables.footer_of(file) for file in files]
+    files = matching_files(name)
+    footers = [footer_of(file) for file in files]
     given = [os.path.abspath(file) for file in files]
     for file in given:
         if ":" in file or os.path.basename(file).startswith(("_", ".")):
@@ -213,7 +213,7 @@ def literal(path: str) -> str:
     return _PATTERN.sub(r"\\\g<0>", path)
 
 
-def _remote_footers(spark: Any, files: Sequence[str]) -> list[tables.Footer]:
+def _remote_footers(spark: Any, files: Sequence[str]) -> list[Footer]:
     """What the ends of files say that Java alone can reach."""
     from py4j.protocol import Py4JJavaError
 
@@ -221,7 +221,7 @@ def _remote_footers(spark: Any, files: Sequence[str]) -> list[tables.Footer]:
     parquet = java.org.apache.parquet.hadoop
     ((key, yes),) = ((key.decode(), yes.decode()) for key, yes in MADE_IDS.items())
 
-    def footer(file: str) -> tables.Footer:
+    def footer(file: str) -> Footer:
         path = java.org.apache.hadoop.fs.Path(java.java.net.URI(file))
         try:
             source = parquet.util.HadoopInputFile.fromPath(path, configuration)
@@ -230,7 +230,7 @@ def _remote_footers(spark: Any, files: Sequence[str]) -> list[tables.Footer]:
         except Py4JJavaError as error:
             raise DataError(f"{file}: cannot be read: {error.java_exception.getMessage()}") from None
         columns = {column.getName(): _type(column) for column in said.getSchema().getFields()}
-        return tables.Footer(columns, said.getKeyValueMetaData().get(key) == yes, n_rows)
+        return Footer(columns, said.getKeyValueMetaData().get(key) == yes, n_rows)
 
     with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
         return list(pool.map(footer, files))

@@ -5,86 +5,18 @@ be in one partition. Every partition reports its first and last query: where que
 and no two spans overlap, each query is whole. Otherwise the ids decide: one that comes twice is a query cut in two.
 """
 
-import glob
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from isrr.data.blocks import need_parquet, whole_queries
-from isrr.data.columns import ROLES, Cast, cast, has_made_ids
-from isrr.data.files import Table, reading
+from isrr.data.blocks import whole_queries
+from isrr.data.columns import Cast
 from isrr.data.queries import Queries
+from isrr.data.source import Footer
 from isrr.errors import DataError
-
-
-@dataclass(frozen=True)
-class Footer:
-    """What the end of a Parquet file says.
-
-    Attributes:
-        columns: The type of each column, by name.
-        made_ids: Whether query ids were made from positions.
-        n_rows: Rows of the file.
-    """
-
-    columns: dict[str, str]
-    made_ids: bool
-    n_rows: int
-
-
-def matching_files(path: str | os.PathLike[str]) -> list[Path]:
-    """The files that a path or a glob names, sorted."""
-    text = os.fspath(path)
-    if os.path.exists(text) or not glob.has_magic(text):
-        return [Path(text)]
-    found = sorted(glob.glob(text))
-    if not found:
-        raise DataError(f"{text}: no such file")
-    return [Path(name) for name in found]
-
-
-def footer_of(file: Path) -> Footer:
-    """The footer of a file; one that is missing, empty or not Parquet is refused."""
-    need_parquet(file)
-    with reading(str(file)):
-        said = pq.read_metadata(file)
-        schema = said.schema.to_arrow_schema()
-    for name in schema.names:
-        if schema.names.count(name) > 1:
-            raise DataError(f"{file}: two columns are called {name!r}; expected distinct names")
-    return Footer({field.name: str(plain(field.type)) for field in schema}, has_made_ids(schema), said.num_rows)
-
-
-def plain(kind: Any) -> Any:
-    """An Arrow type as Parquet knows it: how text is encoded in memory is no matter of the file."""
-    if pa.types.is_dictionary(kind):
-        return plain(kind.value_type)
-    return pa.string() if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) else kind
-
-
-def shared_columns(files: Sequence[object], footers: Sequence[Footer], named: Mapping[str, str | None]) -> Cast:
-    """Which columns play which role, the same in every file; files that cannot be one table are refused."""
-    first, *others = files
-    columns = columns_of(first, footers[0].columns, named)
-    for file, footer in zip(others, footers[1:], strict=True):
-        for difference in _differences(columns, footers[0], footer, file, named):
-            raise DataError(
-                f"{file}: has other columns than {first}: {difference}; expected the same columns in all files"
-            )
-    made = next((file for file, footer in zip(files, footers, strict=True) if footer.made_ids), None)
-    if others and made is not None:
-        raise DataError(
-            f"{made}: its query ids were made from positions, so they clash with those of the next file; expected "
-            "real query ids, or all queries in one file"
-        )
-    return columns
 
 
 def refuse_without_rows(files: Sequence[object], footers: Sequence[Footer]) -> None:
@@ -95,24 +27,6 @@ def refuse_without_rows(files: Sequence[object], footers: Sequence[Footer]) -> N
                 f"{file}: the table has no rows; with trust_layout, every file must have queries: remove this one, "
                 "or omit trust_layout"
             )
-
-
-def columns_of(name: object, columns: Iterable[str], named: Mapping[str, str | None]) -> Cast:
-    """Which of a table's columns play which role."""
-    return cast(Table(str(name), list(columns), lambda *_: None), dict.fromkeys(ROLES) | dict(named), need_query=True)
-
-
-def _differences(
-    columns: Cast, first: Footer, footer: Footer, file: object, named: Mapping[str, str | None]
-) -> Iterator[str]:
-    for name in columns.names:
-        if name not in footer.columns:
-            yield f"no {name!r}"
-        elif footer.columns[name] != first.columns[name]:
-            yield f"{name!r} is {footer.columns[name]}, not {first.columns[name]}"
-    for role, name in columns_of(file, footer.columns, named).roles.items():
-        if columns.roles.get(role) != name:
-            yield f"{name!r} besides"
 
 
 @dataclass(frozen=True)

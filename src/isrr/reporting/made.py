@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
 
-from isrr.engines.source import Where, counting_alike, read_any
+from isrr.data.source import Where, counting_alike, read_any
 from isrr.files import write_atomically
 from isrr.outcome.certificate import Abstention, Certificate, Start
 from isrr.parallel import Progress
@@ -50,7 +50,7 @@ def report(
         command: What made the page, for its last section.
         fallen: What became of the certificate, where it was revoked or has expired.
         progress: Called with (done, in all).
-        where: See `isrr.engines.source.Where`.
+        where: See `isrr.data.source.Where`.
     """
     explorer = portrait = None
     if queries is not None or where.get("run") is not None:

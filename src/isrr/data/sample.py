@@ -1,0 +1,231 @@
+"""A random sample of the queries of any table: the same one whatever its format, engine or order of rows.
+
+    digest(id) = the first eight bytes of SHA-256(id)
+    key        = the sum of the digests of the table's queries, mod 2⁶⁴
+    order(id)  = the first eight bytes of SHA-256(key, id)          the queries with the smallest order are kept
+
+The sample knows nothing of scores and relevance, and the same table always gives the same sample, so running a
+calibration again cannot draw another one until a certificate comes. SHA-256 is a built-in of Spark as well.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from isrr.data.blocks import parquet_batches
+from isrr.data.columns import Cast, located, queries_of
+from isrr.data.files import in_plain_text, kind_of, reading
+from isrr.data.identifiers import Ids, identifier_text
+from isrr.data.queries import Queries
+from isrr.data.source import (
+    IN_MEMORY,
+    Where,
+    footer_of,
+    joined_tables,
+    matching_files,
+    named_columns,
+    read_any,
+    shared_columns,
+    with_values,
+)
+from isrr.errors import DataError
+
+SAMPLE = 200_000  # queries; the bound of the paired test then lies about 0.0002 above the mean loss
+Hashes = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Queries drawn from a table.
+
+    Attributes:
+        queries: The queries of the sample, or all where the table has no more.
+        n_queries: Queries in the whole table.
+        key: Names the queries of the whole table, whatever order they come in; 16 hex digits.
+    """
+
+    queries: Queries
+    n_queries: int
+    key: str
+
+    def uniform(self, sample: int | None) -> NDArray[np.bool_]:
+        """Which queries are in the uniform sample, not only in that of their segment, (n,)."""
+        if sample is None or len(self.queries) <= sample:
+            return np.ones(len(self.queries), bool)
+        return in_sample(draw_order(self.key, self.queries.query_ids), sample)
+
+
+def digests(ids: Any) -> Hashes:
+    """Return the first eight bytes of the SHA-256 of each id's text.
+
+    Args:
+        ids: Ids as an array of numpy or Arrow, integers or text; 7 and "7" are the same id.
+
+    Example:
+        >>> digests(np.array([7])) == digests(np.array(["7"]))
+        array([ True])
+    """
+    return _hashes(text.encode() for text in _texts(ids))
+
+
+def table_key(of: Hashes) -> str:
+    """Return the sum of the distinct digests mod 2**64, in 16 hex digits: a name of the table's queries.
+
+    Example:
+        >>> table_key(digests(np.array(["a", "b"]))) == table_key(digests(np.array(["b", "a", "a"])))
+        True
+    """
+    return f"{int(np.unique(of).sum(dtype=np.uint64)):016x}"
+
+
+def draw_order(key: str, ids: Any) -> Hashes:
+    """Return the first eight bytes of SHA-256 of the key and each id: queries with the smallest are in the sample."""
+    return _hashes((key + text).encode() for text in _texts(ids))
+
+
+def in_sample(order: Hashes, sample: int, segments: NDArray[Any] | None = None) -> NDArray[np.bool_]:
+    """Return which queries are drawn, given their `draw_order`, (n,).
+
+    Args:
+        order: Distinct numbers, one per query.
+        sample: How many queries are drawn.
+        segments: The segment of each query, where promises are about segments: the sample is then drawn in addition
+            from the segments, the same number from each.
+    """
+    drawn = _smallest(order, sample)
+    if segments is not None:
+        names, codes = np.unique(segments.astype(str), return_inverse=True)
+        for code in range(names.size):
+            of_segment = np.flatnonzero(codes == code)
+            drawn[of_segment[_smallest(order[of_segment], max(sample // names.size, 1))]] = True
+    return drawn
+
+
+def sample_queries(
+    data: Any,
+    columns: Sequence[str] = (),
+    *,
+    sample: int | None = SAMPLE,
+    per_segment: bool = False,
+    **where: Unpack[Where],
+) -> Sample:
+    """Draw at most so many whole queries of a table, the same ones every time.
+
+    Parquet files are streamed: their ids first, then the rows of the queries drawn. The rows of a query may be in
+    several files.
+
+    Args:
+        data: `Queries`, a path, a glob of Parquet files, or a table of pandas, polars or pyarrow; None with `run=`.
+        columns: Roles to read beside the usual ones, such as "value:margin".
+        sample: Number of queries; None for all.
+        per_segment: Draw so many queries in addition from the segments, the same number from each.
+        where: See `isrr.data.source.Where`.
+    """
+    if sample is not None and sample < 1:
+        raise DataError(f"`sample=` must be at least 1, got {sample}")
+    if isinstance(data, str | os.PathLike) and sample is not None and not any(map(where.get, IN_MEMORY)):
+        files = matching_files(data)
+        if all(kind_of(file) == "parquet" for file in files):
+            parts = _ParquetFiles.of(files, with_values(where, columns))
+            if parts.n_rows > sample and (drawn := _streamed(parts, sample, per_segment=per_segment)) is not None:
+                return drawn
+    queries = read_any(data, columns, **where)
+    key = table_key(digests(queries.query_ids))
+    if sample is None or len(queries) <= sample:
+        return Sample(queries, len(queries), key)
+    segments = queries.need_segments() if per_segment else None
+    chosen = in_sample(draw_order(key, queries.query_ids), sample, segments)
+    return Sample(queries[np.flatnonzero(chosen)], len(queries), key)
+
+
+@dataclass(frozen=True)
+class _ParquetFiles:
+    """Parquet files with the same columns, read batch by batch."""
+
+    files: list[Path]
+    columns: Cast
+    n_rows: int
+
+    @classmethod
+    def of(cls, files: list[Path], where: Where) -> "_ParquetFiles":
+        footers = [footer_of(file) for file in files]
+        columns = shared_columns(files, footers, named_columns(where))
+        return cls(files, columns, sum(footer.n_rows for footer in footers))
+
+    def ids(self, roles: Sequence[str]) -> Iterator[Any]:
+        """For each file, an Arrow table of its distinct query ids, as text, with what other roles hold beside them."""
+        for file in self.files:
+            parts = []
+            for batch in parquet_batches(file, [self.columns.roles[role] for role in roles]):
+                texts = {role: self._ids_of(batch, role, file) for role in roles}
+                starts = texts["query"].runs()
+                parts.append(pa.table({role: column.take(starts).texts for role, column in texts.items()}))
+            if parts:
+                yield pa.concat_tables(parts).group_by([*roles], use_threads=False).aggregate([])
+
+    def _ids_of(self, batch: Any, role: str, file: Path) -> Ids:
+        column = self.columns.roles[role]
+        try:
+            return Ids.of(batch.column(column), column, batch.num_rows)
+        except DataError as error:
+            raise located(error, str(file), column) from None
+
+    def rows_of(self, ids: Any) -> Any:
+        """The rows of some queries, as one Arrow table."""
+        tables = []
+        for file in self.files:
+            with reading(str(file)), pq.ParquetFile(file, pre_buffer=False) as source:
+                schema = source.schema_arrow
+            batches = []
+            for batch in parquet_batches(file, self.columns.names):
+                of_rows = self._ids_of(batch, "query", file)
+                starts = of_rows.runs()
+                wanted = pc.is_in(of_rows.take(starts).texts, ids).to_numpy(zero_copy_only=False)
+                batches.append(batch.filter(pa.array(np.repeat(wanted, np.diff(starts, append=batch.num_rows)))))
+            kept = pa.Table.from_batches(batches) if batches else schema.empty_table().select(self.columns.names)
+            tables.append(kept.replace_schema_metadata(schema.metadata))
+        return in_plain_text(joined_tables(tables))
+
+
+def _streamed(parts: _ParquetFiles, sample: int, *, per_segment: bool) -> Sample | None:
+    """The sample of files; None where they have no more queries than it would."""
+    roles = ["query", "segment"] if per_segment and "segment" in parts.columns.roles else ["query"]
+    of_queries = np.empty(0, np.uint64)
+    for part in parts.ids(roles):
+        of_queries = np.unique(np.concatenate([of_queries, digests(part["query"])]))
+    if of_queries.size <= sample:
+        return None
+    key, order, names = table_key(of_queries), np.empty(0, np.uint64), np.empty((0, len(roles)), object)
+    for part in parts.ids(roles):
+        order, first = np.unique(np.concatenate([order, draw_order(key, part["query"])]), return_index=True)
+        names = np.concatenate([names, np.stack([part[role].to_numpy() for role in roles], axis=1)])[first]
+        drawn = in_sample(order, sample, names[:, 1] if len(roles) > 1 else None)
+        order, names = order[drawn], names[drawn]
+    rows = parts.rows_of(pa.array(names[:, 0], pa.large_string()))
+    name = str(parts.files[0]) if len(parts.files) == 1 else "table"
+    return Sample(queries_of(rows, parts.columns, name), of_queries.size, key)
+
+
+def _smallest(order: Hashes, n: int) -> NDArray[np.bool_]:
+    """Which of the numbers are the n smallest."""
+    if order.size <= n:
+        return np.ones(order.size, bool)
+    return np.asarray(order <= np.partition(order, n - 1)[n - 1])
+
+
+def _texts(ids: Any) -> Iterable[str]:
+    values = ids.to_pylist() if hasattr(ids, "to_pylist") else np.asarray(ids).tolist()
+    return map(identifier_text, values)
+
+
+def _hashes(texts: Iterable[bytes]) -> Hashes:
+    return np.frombuffer(b"".join(sha256(text).digest()[:8] for text in texts), ">u8").astype(np.uint64)
