@@ -1,13 +1,12 @@
 """A ranker as a step of a PyTerrier pipeline."""
 
-import importlib
+import subprocess
 import sys
-import types
-from importlib.machinery import ModuleSpec
 
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyterrier as pt
 import pytest
 
 from isrr.adapters.pyterrier import StochasticRanker
@@ -29,10 +28,10 @@ def test_ranks_are_those_that_the_ranker_serves(make):
     assert set(out.columns) == {*frame.columns, "model_score"}
     before, after = (pd.DataFrame({name: list(some[name]) for name in some.columns}) for some in (frame, out))
     for query, rows in after.groupby("qid"):
-        given = before[before.qid == query]
-        served = ranker.rank(given.score.to_numpy(), query_id=query, session="u42")
-        expected = given.docno.to_numpy()[served].tolist()
-        rest = given[~given.docno.isin(expected)].sort_values("score", ascending=False).docno.tolist()
+        candidates = before[before.qid == query]
+        served = ranker.rank(candidates.score.to_numpy(), query_id=query, session="u42")
+        expected = candidates.docno.to_numpy()[served].tolist()
+        rest = candidates[~candidates.docno.isin(expected)].sort_values("score", ascending=False).docno.tolist()
         assert rows.docno.tolist() == expected + rest
         assert rows["rank"].tolist() == list(range(len(rows)))
         assert rows.score.is_monotonic_decreasing
@@ -45,15 +44,38 @@ def test_a_frame_with_a_strange_index_and_an_empty_one_are_fine():
     ranker = StochasticRanker(GPLRanker(), session=1)
     numbered = frame.set_axis(range(100, 111))
     pd.testing.assert_frame_equal(ranker.transform(numbered), ranker.transform(frame))
-    assert len(ranker.transform(frame.iloc[:0])) == 0
+    empty = ranker.transform(frame.iloc[:0])
+    assert len(empty) == 0
+    assert set(empty.columns) == {*frame.columns, "model_score"}
 
 
-def test_where_pyterrier_is_installed_it_is_one_of_its_transformers(monkeypatch):
-    fake = types.ModuleType("pyterrier")
-    fake.__spec__ = ModuleSpec("pyterrier", None)
-    fake.Transformer = type("Transformer", (), {})
-    monkeypatch.setitem(sys.modules, "pyterrier", fake)
-    module = importlib.reload(sys.modules["isrr.adapters.pyterrier"])
-    assert issubclass(module.StochasticRanker, fake.Transformer)
-    monkeypatch.delitem(sys.modules, "pyterrier")
-    importlib.reload(module)
+def test_in_a_pipeline_of_pyterrier_it_ranks_what_comes_before_it():
+    frame, topics = retrieved(pd.DataFrame), pd.DataFrame({"qid": ["q2", "q1"], "query": ["two", "one"]})
+    ranker = StochasticRanker(GPLRanker(k=3), session="u42")
+    assert isinstance(ranker, pt.Transformer)
+    shown = (pt.Transformer.from_df(frame[["qid", "docno", "score"]]) >> ranker % 2)(topics)
+    expected = ranker.transform(frame)
+    for query, rows in shown.groupby("qid"):
+        first = expected[(expected.qid == query) & (expected["rank"] < 2)]
+        assert rows.sort_values("rank").docno.tolist() == first.docno.tolist()
+    assert sorted(shown.qid) == ["q1", "q1", "q2", "q2"]
+    assert {"score", "rank", "model_score"} <= set(pt.inspect.transformer_outputs(ranker, ["qid", "docno", "score"]))
+
+
+def test_a_pipeline_is_measured_by_an_experiment_of_pyterrier():
+    frame = retrieved(pd.DataFrame)
+    pipeline = pt.Transformer.from_df(frame[["qid", "docno", "score"]]) >> StochasticRanker(GPLRanker.deterministic())
+    best = frame.sort_values("score").groupby("qid").tail(1)
+    qrels = best[["qid", "docno"]].assign(label=1)
+    topics = pd.DataFrame({"qid": ["q1", "q2", "q3"], "query": "text"})
+    assert pt.Experiment([pipeline], topics, qrels, ["recip_rank"]).recip_rank.tolist() == [1.0]
+
+
+def test_without_pyterrier_it_takes_frames_all_the_same():
+    probe = (
+        "import sys; sys.modules['pyterrier'] = None; import isrr, pandas as pd, isrr.adapters.pyterrier as adapter\n"
+        "frame = pd.DataFrame({'qid': ['q', 'q'], 'docno': ['a', 'b'], 'score': [1.0, 2.0]})\n"
+        "print(*adapter.StochasticRanker(isrr.GPLRanker.deterministic()).transform(frame).docno)"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("b a\n", "")
