@@ -11,3 +11,5 @@ _NEEDED = {
 collect_ignore_glob = [
     f"src/isrr_paper/scorers/{name}" for library, names in _NEEDED.items() if not find_spec(library) for name in names
 ]
+if not find_spec("langchain_core"):
+    collect_ignore_glob.append("src/isrr/adapters/langchain.py")
