@@ -28,7 +28,7 @@ from pathlib import Path
 import httpx
 
 from benchmarks.serving import made_ranker, running, supervisor_id, worker_ids
-from isrr.data.served_log import read_log
+from isrr.data.log import read_log
 from isrr.outcome.certificate import load
 
 WITHIN = 5.0  # seconds to be ready again

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import isrr
 from isrr.cli.main import app
 from isrr.clicks.rollout import Rollout, read_rollout
-from isrr.data.served_log import read_log
+from isrr.data.log import read_log
 from serving import Server
 
 SESSIONS, AT_ONCE, N_ITEMS = 20_000, 250, 8

@@ -12,7 +12,7 @@ from isrr.clicks.estimate import estimated
 from isrr.clicks.impressions import Rules, impressions, impressions_of_table
 from isrr.clicks.simulate import simulate
 from isrr.clicks.table import read_clicks
-from isrr.data.served_log import COLUMNS
+from isrr.data.log import COLUMNS
 from isrr.errors import DataError
 from isrr.ranker.gpl import GPLRanker
 

@@ -17,7 +17,7 @@ from isrr.clicks.live import BETS, Sessions, confirmed, differences, evidence, l
 from isrr.clicks.rollout import Rollout, read_rollout, step_and_arm
 from isrr.clicks.simulate import simulate
 from isrr.clicks.table import read_clicks
-from isrr.data.served_log import COLUMNS, read_log
+from isrr.data.log import COLUMNS, read_log
 from isrr.errors import CertificateError, DataError, PromiseError
 from isrr.outcome.status import revoke
 from serving import client_of

@@ -12,7 +12,7 @@ from isrr.clicks.impressions import Rules, impressions
 from isrr.clicks.live import sessions_of
 from isrr.clicks.rollout import Rollout
 from isrr.clicks.table import read_clicks
-from isrr.data.served_log import log_parts, read_log
+from isrr.data.log import log_parts, read_log
 from isrr.errors import DataError
 from isrr.monitor.matching import candidates
 from log_fuzz import DEEP, damaged
@@ -85,9 +85,7 @@ def test_an_id_that_ends_in_nul_is_one_damaged_line(lines, certificate, tmp_path
 def test_a_line_that_could_end_the_parser_is_one_damaged_line(lines, tmp_path, line):
     log = tmp_path / "served-deep.jsonl"
     log.write_bytes(b"\n".join([line.encode(), *lines[:40], b""]))
-    code = (
-        f"from isrr.data.served_log import read_log\nfound = read_log({str(log)!r})\nprint(len(found), found.n_damaged)"
-    )
+    code = f"from isrr.data.log import read_log\nfound = read_log({str(log)!r})\nprint(len(found), found.n_damaged)"
     done = run("-c", code)
     assert (done.returncode, done.stdout.split()) == (0, ["40", "1"])
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import fastapi
 import httpx
 
-from isrr.data.served_log import read_log
+from isrr.data.log import read_log
 from isrr.outcome.status import Status, status_file
 from isrr.serve import create_app
 from isrr.serve.app import Service, Settings

@@ -7,7 +7,7 @@ import httpx
 import numpy as np
 import pytest
 
-from isrr.data.served_log import read_log
+from isrr.data.log import read_log
 from serving import Server
 
 KEY = {"X-API-Key": "secret"}

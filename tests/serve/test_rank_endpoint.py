@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from isrr import Queries
-from isrr.data.served_log import read_log
+from isrr.data.log import read_log
 from isrr.outcome.status import Status
 from serving import client_of, unnamed
 

@@ -13,7 +13,7 @@ import pytest
 
 from isrr import Queries
 from isrr.data.files import write_table
-from isrr.data.served_log import log_parts, read_log
+from isrr.data.log import log_parts, read_log
 from isrr.errors import DataError
 from isrr.serve.writer import LogWriter, compress, prepare
 from serving import client_of
@@ -323,7 +323,7 @@ def test_a_log_is_read_alike_in_parts(logging, folder, monkeypatch):
     for n in range(30):
         ask(logging, query=n)
     whole = read_log(folder)
-    monkeypatch.setattr("isrr.data.served_log.CHUNK", 1_000)
+    monkeypatch.setattr("isrr.data.log.CHUNK", 1_000)
     assert sum(1 for _ in log_parts(folder)) > 5
     assert read_log(folder).table.combine_chunks() == whole.table.combine_chunks()
 

@@ -18,7 +18,7 @@ from scipy.stats import chisquare
 import oracles
 from command_line import isrr, run
 from isrr import Queries
-from isrr.data.served_log import read_log
+from isrr.data.log import read_log
 from serving import Load, Server, unnamed
 
 ITEMS = [{"id": f"i{n}", "score": 1.5 - 0.05 * n} for n in range(10)]

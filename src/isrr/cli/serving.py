@@ -141,7 +141,7 @@ def monitor(
     """
     from isrr.data.files import write_table
     from isrr.data.frames import read_queries
-    from isrr.data.served_log import log_parts, read_log
+    from isrr.data.log import log_parts, read_log
     from isrr.monitor import Monitor
     from isrr.monitor.exposure_ledger import ledger, write_ledger
     from isrr.monitor.matching import candidates

@@ -30,8 +30,8 @@ from isrr.clicks.rollout import Rollout, step_and_arm
 from isrr.clicks.table import Clicks, looked_up
 from isrr.counting import counted
 from isrr.data.identifiers import Ids
+from isrr.data.log import ServedLists, log_parts
 from isrr.data.queries import FloatArray
-from isrr.data.served_log import ServedLists, log_parts
 from isrr.errors import DataError, PromiseError
 from isrr.noise import mixed
 from isrr.outcome.certificate import Certificate

@@ -19,9 +19,9 @@ from isrr.clicks.impressions import Impressions, Rules, Unit
 from isrr.clicks.shown import repeated
 from isrr.data.files import write_table
 from isrr.data.identifiers import Ids
+from isrr.data.log import COLUMNS
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.data.ragged import rows_within
-from isrr.data.served_log import COLUMNS
 from isrr.gains import item_gains, leading
 from isrr.ranker.gpl import GPLRanker
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from isrr.counting import counted
 from isrr.data.identifiers import identifier_key, identifier_keys
+from isrr.data.log import ServedLists
 from isrr.data.queries import Queries
-from isrr.data.served_log import ServedLists
 from isrr.errors import DataError
 from isrr.gains import empty_value
 from isrr.metrics.metric import Metric

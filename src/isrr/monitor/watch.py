@@ -198,7 +198,7 @@ class Monitor:
         """Count the judged queries that were served and not counted before; save; the alarm, if there is one.
 
         Args:
-            served: Lines of the served-ranking log, as `isrr.data.served_log.ServedLists.lines` gives them.
+            served: Lines of the served-ranking log, as `isrr.data.log.ServedLists.lines` gives them.
             judgments: Judged candidates with item ids, and segments where the promise is about each segment; every item
                 of a served list must be among them.
         """

@@ -2,7 +2,7 @@
 
 Each worker appends to a file of its own, a request's lines in one write. The file is opened anew each time, so that a
 folder that was moved or removed takes no lines. A write that fails is taken back. A worker that is killed leaves at
-most an unfinished last line, of an answer that was never sent; readers skip it. `isrr.data.served_log` reads the log.
+most an unfinished last line, of an answer that was never sent; readers skip it. `isrr.data.log` reads the log.
 """
 
 import errno
@@ -18,6 +18,7 @@ from threading import Thread
 
 import msgspec
 
+from isrr.data.log import LogLine
 from isrr.files import replacing
 from isrr.serve.ranking import RankCall, RankedList
 
@@ -27,29 +28,27 @@ LEVEL = 1  # of compression: a worker serves and compresses in the same process
 
 def log_line(call: RankCall, ranked: RankedList, k: int) -> bytes:
     """Return a list as logged; docs/serving.md describes the fields."""
-    note, groups, production = ranked.note, call.groups, call.production
-    line = {
-        "list_id": ranked.list_id,
-        "time": time.time(),
-        "certificate": note.id,
-        "status": note.status,
-        "order": note.order,
-        "query_id": str(call.query),
-        "session": None if call.session is None else str(call.session),
-        "first_rank": call.start + 1,
-        "n_shown": call.stop - call.start,
-        "item_ids": call.names,
-        "scores": ranked.scores.astype("<f8", copy=False).tobytes(),
-        "ranking": ranked.ranking,
-        "propensities": ranked.propensity,
-        "deterministic": ranked.deterministic[:k],
-    }
-    if groups is not None:
-        line["groups"] = [names or [] for names in groups]
-    if production is not None:
-        line["production"] = production[: len(ranked.ranking)]
-    if ranked.arm is not None:
-        line |= {"arm": ranked.arm, "other_arm": ranked.other_arm}
+    note = ranked.note
+    line = LogLine(
+        list_id=ranked.list_id,
+        time=time.time(),
+        certificate=note.id,
+        status=note.status,
+        order=note.order,
+        query_id=str(call.query),
+        session=None if call.session is None else str(call.session),
+        first_rank=call.start + 1,
+        n_shown=call.stop - call.start,
+        item_ids=call.names,
+        scores=ranked.scores.astype("<f8", copy=False).tobytes(),
+        ranking=ranked.ranking,
+        propensities=ranked.propensity,
+        deterministic=ranked.deterministic[:k],
+        groups=None if call.groups is None else [names or [] for names in call.groups],
+        production=None if call.production is None else call.production[: len(ranked.ranking)],
+        arm=ranked.arm,
+        other_arm=None if ranked.arm is None else ranked.other_arm,
+    )
     return msgspec.json.encode(line)
 
 

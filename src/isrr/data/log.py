@@ -1,0 +1,301 @@
+"""The served-ranking log that `isrr serve --log` writes: one JSON line per list, with all candidates and their scores.
+
+A log is a folder of files, which may be compressed with gzip; `ServedLists.table` saved as Parquet is read as well.
+`LogLine` is a line, for the service that writes it and for the reader (docs/serving.md describes the fields). Lines
+that cannot be read are skipped and counted, wherever they are: a log is written under power cuts, full disks and other
+people's rotation, and one bad line must not hide a million good ones. An unfinished last line is no damage: it belongs
+to an answer that was never sent.
+"""
+
+import gzip
+import os
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from isrr.errors import DataError
+
+CHUNK = 16 << 20  # bytes read at a time
+LATEST = 7_258_118_400.0  # the year 2200, in seconds since 1970
+COLDEST = 1e-50  # temperature
+LARGEST = 1e50  # score of a list that the certificate covers
+_ARM = re.compile("(treatment|control) [0-9]{1,9}")
+
+
+class LogLine(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
+    """One served list.
+
+    Positions (`ranking`, `deterministic`, `other_arm`, `production`) count from 0 within the candidates.
+
+    Attributes:
+        list_id: The list, which clicks refer to.
+        time: When it was served, in seconds since 1970.
+        certificate: The id of the certificate.
+        status: Whether the promise covered the list: "valid", "revoked", "expired" or "uncovered".
+        order: How the list was made: "drawn" or "deterministic".
+        query_id: The query.
+        first_rank: The first place that was asked for, counted from 1.
+        n_shown: How many places were asked for.
+        item_ids: The candidates.
+        scores: Their scores as the model gave them: little-endian float64, in base64.
+        ranking: The candidate at each place, from the first place of the list on.
+        propensities: The chance of that candidate at that place, given those above it.
+        deterministic: The promise's own k places in the order by score.
+        session: The session, if there was one.
+        groups: The groups of each candidate.
+        production: The order of another ranking.
+        arm: The arm of a rollout, such as "treatment 2".
+        other_arm: The list of the other arm.
+        n_items: How many candidates there were, where only some of them are logged.
+        hottest: The hottest temperature for which the logged candidates are complete.
+    """
+
+    list_id: str
+    time: float
+    certificate: str
+    status: str
+    order: str
+    query_id: str
+    first_rank: int
+    n_shown: int
+    item_ids: list[str]
+    scores: bytes
+    ranking: list[int]
+    propensities: list[float]
+    deterministic: list[int]
+    session: str | None = None
+    groups: list[list[str]] | None = None
+    production: list[int] | None = None
+    arm: str | None = None
+    other_arm: list[int] | None = None
+    n_items: int | None = None
+    hottest: float | None = None
+
+    def problem(self) -> str | None:
+        """Return what no service would write, or None where lengths, positions and values fit together."""
+        n, n_places = len(self.item_ids), len(self.ranking)
+        scores = np.frombuffer(self.scores[: len(self.scores) // 8 * 8], "<f8")
+        if len(self.scores) != 8 * n or len(self.propensities) != n_places:
+            return "lengths differ"
+        if not all(
+            positions is None or (len(set(positions)) == len(positions) and all(0 <= i < n for i in positions))
+            for positions in (self.ranking, self.deterministic, self.other_arm, self.production)
+        ):
+            return "a position is repeated or outside the candidates"
+        if not (1 <= self.first_rank <= n_places - self.n_shown + 1 and 0 <= self.n_shown <= n_places):
+            return "the page is outside the list"
+        if not (np.abs(scores) <= (LARGEST if self.status == "valid" else np.finfo(float).max)).all():
+            return "a score is not finite, or too large"
+        if not all(0 <= chance <= 1 for chance in self.propensities):
+            return "a propensity is outside [0, 1]"
+        if self.groups is not None and len(self.groups) != n:
+            return "groups are missing"
+        names = [self.list_id, self.query_id, self.session or "", *self.item_ids]
+        if "\0" in "".join(names + [group for groups in self.groups or () for group in groups]):
+            return "an id has a NUL character"
+        if len(set(self.item_ids)) < n:
+            return "an item is repeated"
+        if not 0 <= self.time <= LATEST or (self.arm is not None and not _ARM.fullmatch(self.arm)):
+            return "the time or the arm is none"
+        if not n <= (n if self.n_items is None else self.n_items) < 2**53:
+            return "there are fewer candidates than are logged"
+        return None if self.hottest is None or self.hottest >= COLDEST else "the temperature is none"
+
+
+_DECODER = msgspec.json.Decoder(LogLine)
+COLUMNS = pa.schema(
+    {
+        "list_id": pa.string(),
+        "time": pa.float64(),
+        "certificate": pa.string(),
+        "status": pa.string(),
+        "order": pa.string(),
+        "query_id": pa.string(),
+        "first_rank": pa.int64(),
+        "n_shown": pa.int64(),
+        "item_ids": pa.list_(pa.string()),
+        "scores": pa.list_(pa.float64()),
+        "ranking": pa.list_(pa.int64()),
+        "propensities": pa.list_(pa.float64()),
+        "deterministic": pa.list_(pa.int64()),
+        "session": pa.string(),
+        "groups": pa.list_(pa.list_(pa.string())),
+        "production": pa.list_(pa.int64()),
+        "arm": pa.string(),
+        "other_arm": pa.list_(pa.int64()),
+        "n_items": pa.int64(),
+        "hottest": pa.float64(),
+    }
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ServedLists:
+    """Served lists, in columns.
+
+    Candidates of all lists are stored end to end: those of list i at `offsets[i]:offsets[i + 1]`. Shown places
+    likewise, at `places[i]:places[i + 1]`; they begin with the first place of the list, whatever page was asked for.
+
+    Attributes:
+        table: One row per list, with the fields of `LogLine`; scores are lists of numbers.
+        n_damaged: Lines that could not be read.
+    """
+
+    table: pa.Table
+    n_damaged: int = 0
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where the candidates of each list begin, (n_lists + 1,)."""
+        return self._offsets("item_ids")
+
+    @cached_property
+    def item_ids(self) -> pa.ChunkedArray:
+        """The candidates' ids, as text, (n_candidates,)."""
+        return pc.list_flatten(self.table["item_ids"])
+
+    @cached_property
+    def scores(self) -> NDArray[np.float64]:
+        """The candidates' scores as the model gave them, (n_candidates,)."""
+        return np.asarray(self._flat("scores"), np.float64)
+
+    @cached_property
+    def places(self) -> NDArray[np.int64]:
+        """Where the places of each list begin, (n_lists + 1,)."""
+        return self._offsets("ranking")
+
+    @cached_property
+    def ranking(self) -> NDArray[np.int64]:
+        """The candidate at each place, as its position within the list's candidates, (n_places,)."""
+        return np.asarray(self._flat("ranking"), np.int64)
+
+    @cached_property
+    def propensities(self) -> NDArray[np.float64]:
+        """The chance of that candidate at that place, given those above it, (n_places,)."""
+        return np.asarray(self._flat("propensities"), np.float64)
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """Yield one list at a time, with ids in place of positions.
+
+        `items` and `propensities` are of the places that were asked for; `top` and `deterministic` hold the promise's
+        own k places, as drawn and by score.
+        """
+        for batch in self.table.to_batches(max_chunksize=1_000):
+            for line in batch.to_pylist():
+                ids, first = line.pop("item_ids"), line["first_rank"] - 1
+                ranking, shown = line.pop("ranking"), slice(first, first + line["n_shown"])
+                line["items"] = [ids[i] for i in ranking[shown]]
+                line["top"] = [ids[i] for i in ranking[: len(line["deterministic"])]]
+                line["deterministic"] = [ids[i] for i in line["deterministic"]]
+                line["propensities"] = line["propensities"][shown]
+                yield line
+
+    def _offsets(self, name: str) -> NDArray[np.int64]:
+        lengths = pc.list_value_length(self.table[name]).to_numpy()
+        return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+    def _flat(self, name: str) -> Any:
+        return pc.list_flatten(self.table[name]).to_numpy()
+
+
+def read_log(source: str | os.PathLike[str]) -> ServedLists:
+    """Read a whole log, a folder or a file, oldest file first."""
+    parts = list(log_parts(source))
+    table = pa.concat_tables([COLUMNS.empty_table(), *(part.table for part in parts)])
+    return ServedLists(table, sum(part.n_damaged for part in parts))
+
+
+def log_parts(source: str | os.PathLike[str]) -> Iterator[ServedLists]:
+    """Read a log in parts that fit into memory."""
+    n_lists, earlier = 0, None
+    for file in _files(Path(source)):
+        try:
+            for lines in _from_parquet(file) if file.suffix == ".parquet" else _chunks(file):
+                if isinstance(lines[0], bytes) and b'"top":' in lines[0] and b'"list_id"' not in lines[0]:
+                    earlier = earlier or file
+                read = [line for raw in lines if (line := _line_of(raw)) is not None]
+                n_lists += len(read)
+                yield ServedLists(_table(read), len(lines) - len(read))
+        except (pa.ArrowException, KeyError, ValueError, EOFError, OSError, zlib.error) as error:
+            raise DataError(f"{file}: not a served-ranking log: {str(error).partition(chr(10))[0]}") from None
+    if earlier is not None and not n_lists:
+        raise DataError(
+            f"{earlier}: this log was written by an earlier version and has the scores of shown items only; "
+            "expected all candidates with their scores, which are needed to evaluate other rankers"
+        )
+
+
+def _files(source: Path) -> list[Path]:
+    """Return the files of a log: a folder's, by time, or the one that is named. One being compressed counts once."""
+    files = [source]
+    if source.is_dir():
+        packed = {file.with_suffix("") for file in source.glob("served-*.jsonl.gz")}
+        files = sorted(packed.union(source.glob("served-*.jsonl")))
+    if not files or not all(_present(file).is_file() for file in files):
+        raise DataError(f"{source}: no served-ranking log found; `isrr serve --log FOLDER` writes one")
+    return files
+
+
+def _present(file: Path) -> Path:
+    """Return the name that a file has now: it may have been compressed since the folder was listed."""
+    packed = file.with_name(f"{file.name}.gz")
+    return packed if packed.is_file() else file
+
+
+def _chunks(file: Path) -> Iterator[list[bytes]]:
+    """Yield whole lines, some megabytes at a time, without blank lines and an unfinished last one."""
+    file = _present(file)
+    with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
+        while lines := stream.readlines(CHUNK):
+            if not lines[-1].endswith(b"\n"):
+                del lines[-1]
+            if whole := [line for line in lines if line != b"\n"]:
+                yield whole
+
+
+def _from_parquet(file: Path) -> Iterator[list[dict[str, Any]]]:
+    for batch in pq.ParquetFile(file).iter_batches(1 << 12, columns=COLUMNS.names):
+        rows = pa.Table.from_batches([batch]).cast(COLUMNS).to_pylist()
+        for row in rows:
+            row["scores"] = np.array(row["scores"], "<f8").tobytes()
+        yield rows
+
+
+def _line_of(raw: bytes | dict[str, Any]) -> LogLine | None:
+    """Return a line of JSON, or a row of a table, as a list; None where it is damaged."""
+    try:
+        if isinstance(raw, bytes):
+            line = _DECODER.decode(raw.lstrip(b"\0"))  # what a cut file was filled up with
+        else:
+            line = msgspec.convert(raw, LogLine)
+    except (ValueError, RecursionError):
+        return None
+    return line if line.problem() is None else None
+
+
+def _table(lines: Sequence[LogLine]) -> pa.Table:
+    def column(name: str, kind: Any) -> Any:
+        if name != "scores":
+            return pa.array([getattr(line, name) for line in lines], kind)
+        return pa.ListArray.from_arrays(_ends(len(line.item_ids) for line in lines), scores)
+
+    scores = np.frombuffer(b"".join(line.scores for line in lines), "<f8").astype(np.float64)
+    return pa.table([column(field.name, field.type) for field in COLUMNS], COLUMNS)
+
+
+def _ends(lengths: Iterable[int]) -> Any:
+    return pa.array(np.cumsum([0, *lengths]), pa.int32())
