@@ -44,7 +44,7 @@ def demo() -> tuple[Queries, Queries]:
     weights, *_ = np.linalg.lstsq(parts[0][1], parts[0][0].relevance, rcond=None)
     validation, judged = (
         Queries.from_arrays(
-            scores=features @ weights, relevance=queries.relevance,
+            scores=np.round(features @ weights, 9), relevance=queries.relevance,  # beyond, processors differ
             query_ids=np.repeat(queries.query_ids, queries.n_items),
         )
         for queries, features in parts[1:]
@@ -140,9 +140,19 @@ def of_ranker(ranker: GPLRanker) -> Document:
     return document
 
 
+def portable(ranker: GPLRanker) -> GPLRanker:
+    """The ranker without boosts and score map, numbers rounded: draws depend on digits that processors differ in."""
+    numbers = {
+        field.name: round(number, 9)
+        for field in fields(ranker)
+        if isinstance(number := getattr(ranker, field.name), float)
+    }
+    return replace(ranker, boost={}, score_map=None, **numbers)
+
+
 def lists_of(ranker: GPLRanker) -> list[Document]:
     """The lists of ten sessions, with their propensities."""
-    plain = replace(ranker, boost={})
+    plain = portable(ranker)
     found = [plain.rank_with_propensity(SCORES, "query", f"session {s}") for s in range(10)]
     return [{"order": order.tolist(), "propensities": chances.tolist()} for order, chances, *_ in found]
 
@@ -165,7 +175,7 @@ def monitored(outcome: Any, fresh: Queries) -> Document | str:
     lines = []
     for query in judged:
         items, name = query.item_ids, query.query_ids[0]
-        ranking = replace(outcome.ranker, boost={}).rank(query.need_scores(), name, "s")[: outcome.k]
+        ranking = portable(outcome.ranker).rank(query.need_scores(), name, "s")[: outcome.k]
         lines.append(
             {
                 "certificate": outcome.id, "status": "valid", "query_id": name, "session": "s", "time": 1.0e9,
