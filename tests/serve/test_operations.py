@@ -75,7 +75,7 @@ def test_the_ranker_file_is_watched(ranker_file, certificate, other_certificate)
         certificate.save(ranker_file)
         await until(lambda: current.now.note.id == certificate.id)
         assert current.reload_error is None
-        service.stop()
+        await service.stop()
 
     asyncio.run(drive())
     text = service.metrics.render().decode()
@@ -103,7 +103,7 @@ def test_whatever_a_step_of_the_watch_runs_into_a_revocation_is_still_seen(
         Status(certificate.id, "revoked", "tested").save(ranker_file)
         await until(lambda: service.current.now.note.status == "revoked")
         await asyncio.sleep(0.1)
-        service.stop()
+        await service.stop()
 
     asyncio.run(drive())
     assert caplog.text.count("the files cannot be looked at") == 1

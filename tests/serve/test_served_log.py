@@ -141,7 +141,7 @@ def test_the_order_of_another_ranking_is_logged_and_changes_nothing(ranker_file,
 def test_closed_files_are_compressed_and_read_all_the_same(ranker_file, folder):
     client = client_of(ranker_file, log=folder, log_bytes=2_000, log_compress=True)
     lists = [ask(client, session=n).json()["list_id"] for n in range(30)]
-    client.service.stop()
+    asyncio.run(client.service.stop())
     for thread in threading.enumerate():
         if thread.name == "compress-log":
             thread.join()

@@ -58,6 +58,24 @@ def serve(
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="TLS certificate (PEM), with its chain.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Private key of the TLS certificate (PEM).")] = None,
+    upstream: Annotated[
+        str | None,
+        typer.Option(
+            help="URL of a rerank service that scores texts that come without scores, such as "
+            "http://127.0.0.1:8081/rerank; its key is read from ISRR_UPSTREAM_KEY."
+        ),
+    ] = None,
+    upstream_model: Annotated[
+        str | None,
+        typer.Option(
+            help="With --upstream: the model to ask for, in the format of Cohere, Jina and vLLM. Without it, the format "
+            "is that of text-embeddings-inference."
+        ),
+    ] = None,
+    upstream_timeout: Annotated[
+        float, typer.Option(help="With --upstream: seconds that it may take, a second attempt included.", min=0.001)
+    ] = 10.0,
+    upstream_calls: Annotated[int, typer.Option(help="With --upstream: concurrent calls per worker.", min=1)] = 64,
     access_log: Annotated[bool, typer.Option("--access-log", help="Log every request.")] = False,
     trust_edited: Trust = False,
 ) -> None:
@@ -74,6 +92,8 @@ def serve(
         check_folder(log)
     if (tls_cert is None) != (tls_key is None):
         raise PromiseError("TLS needs a certificate and its key; expected both `tls_cert=` and `tls_key=`")
+    if upstream is not None and not upstream.startswith(("http://", "https://")):
+        raise PromiseError(f"`upstream=` must be a URL, got {upstream}; expected one like http://127.0.0.1:8081/rerank")
     if rollout:
         from isrr.clicks.rollout import Rollout, read_rollout
 
@@ -87,7 +107,9 @@ def serve(
         api_key=os.environ.get("ISRR_API_KEY") if api_key is None else api_key,
         log=None if log is None else log.absolute(), log_bytes=log_megabytes << 20, log_compress=log_compress,
         rotate=seconds(rotate), rollout=rollout, max_body=max_body_megabytes << 20, max_items=max_items,
-        max_concurrency=max_concurrency,
+        max_concurrency=max_concurrency, upstream=upstream, upstream_model=upstream_model,
+        upstream_key=os.environ.get("ISRR_UPSTREAM_KEY"), upstream_timeout=upstream_timeout,
+        upstream_calls=upstream_calls,
     )  # fmt: skip
 
 

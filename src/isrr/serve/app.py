@@ -33,18 +33,19 @@ from starlette.types import Receive, Scope, Send
 
 from isrr.serve import schema
 from isrr.serve.current import CurrentCertificate, Snapshot
-from isrr.serve.formats import documents_of, rank_request, rerank_response
+from isrr.serve.formats import documents_of, rank_request, rerank_response, unscored_texts
 from isrr.serve.metrics import ServiceMetrics
 from isrr.serve.openapi import JSON, openapi_document
 from isrr.serve.ranking import RankCall, RankedList, rank_call, rank_list, response
-from isrr.serve.schema import Refusal, decoded
+from isrr.serve.schema import RETRY, Refusal, decoded
+from isrr.serve.upstream import Upstream
 from isrr.serve.writer import LogWriter, log_line
 
 log = logging.getLogger("isrr.serve")
 encode = msgspec.json.Encoder().encode
 RERANK, OTHER, HTML = ("/rerank", "/v1/rerank", "/v2/rerank"), "/{other:path}", "text/html; charset=utf-8"
 PAGE = files("isrr.serve").joinpath("page.html").read_bytes()
-CLOSE, RETRY = {"connection": "close"}, {"Retry-After": "1"}
+CLOSE = {"connection": "close"}
 DRAINED = 4  # times the largest body that is read before the connection is cut
 HELD = 16  # times the largest body that unfinished bodies may take up together
 
@@ -67,6 +68,11 @@ class Settings:
     max_concurrency: int = 256  # requests being answered at a time; one counts once its body is there
     body_timeout: float = 10.0  # seconds that a body may take to arrive
     poll: float = 1.0  # seconds between looks at the ranker and status files
+    upstream: str | None = None  # URL of a rerank service that scores texts
+    upstream_model: str | None = None  # the model to ask it for, in Cohere's format; None for TEI's format
+    upstream_key: str | None = None  # sent to it as `Authorization: Bearer …`
+    upstream_timeout: float = 10.0  # seconds that it may take, a second attempt included
+    upstream_calls: int = 64  # calls under way at a time
     parent: int | None = None  # id of the process that ends the service when it dies
 
     def __post_init__(self) -> None:
@@ -97,7 +103,7 @@ def create_app(ranker: str | PathLike[str], **settings: Any) -> Starlette:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         service.start()
         yield
-        service.stop()
+        await service.stop()
 
     app = Starlette(routes=[Route(endpoint.path, endpoint) for endpoint in service.endpoints], lifespan=lifespan)
     app.state.service = service
@@ -119,6 +125,12 @@ class Service:
         self.log: LogWriter | None = None
         if settings.log is not None:
             self.log = LogWriter(settings.log, settings.log_bytes, compress=settings.log_compress)
+        self.upstream: Upstream | None = None
+        if settings.upstream is not None:
+            self.upstream = Upstream(
+                settings.upstream, settings.upstream_model, settings.upstream_key, settings.upstream_timeout,
+                settings.upstream_calls,
+            )  # fmt: skip
         self.running = self.held = 0  # requests being answered; bytes of unfinished bodies
         self._watching: asyncio.Task[None] | None = None
         several = schema.BatchRequest, schema.BatchResponse
@@ -161,12 +173,25 @@ class Service:
 
     async def rerank(self, request: schema.RerankRequest, headers: Headers) -> Any:
         """Rank documents or texts, in the format of Cohere or of text-embeddings-inference."""
-        documents, snapshot = documents_of(request), self.current.now
+        documents = documents_of(request, self.settings.max_items)
+        if self.upstream is not None and (texts := unscored_texts(documents)):
+            self.running -= 1  # the upstream has a limit of its own, so that a slow one takes no slot from others
+            try:
+                scores = await self.upstream.scores(request.query, texts)
+            finally:
+                self.running += 1
+            for document, score in zip(documents, scores, strict=True):
+                document.score = score
+        if request.session in (None, ""):
+            request.session = headers.get("x-isrr-session")
+        snapshot = self.current.now
         call = self._call(rank_request(request, documents), snapshot)
         ranked = rank_list(snapshot, call)
         self._keep(snapshot, (call, ranked))
         note = {"list": ranked.list_id, "certificate": ranked.note.id, "status": ranked.note.status}
-        return _json(rerank_response(request, call, ranked), 200, {f"x-isrr-{name}": note[name] for name in note})
+        return _json(
+            rerank_response(request, documents, call, ranked), 200, {f"x-isrr-{name}": note[name] for name in note}
+        )
 
     async def health(self, request: None, headers: Headers) -> schema.Health:
         """Whether the process is alive."""
@@ -210,10 +235,12 @@ class Service:
             self._show()
             self._watching = asyncio.get_running_loop().create_task(self._watch())
 
-    def stop(self) -> None:
-        """Stop watching and close the log."""
+    async def stop(self) -> None:
+        """Stop watching, and close the log and the upstream."""
         if self._watching is not None:
             self._watching.cancel()
+        if self.upstream is not None:
+            await self.upstream.close()
         self.metrics.share()
         if self.log is not None:
             self.log.close()
@@ -233,13 +260,6 @@ class Service:
         if key is not None and not any(hmac.compare_digest(each.strip().encode(), key.encode()) for each in sent):
             wanted = {"WWW-Authenticate": "Bearer"}
             raise Refusal(401, "send the API key as 'Authorization: Bearer …' or 'X-API-Key: …'", **wanted)
-
-    def enter(self) -> None:
-        """Take a slot, which is given back by counting `running` down."""
-        if self.running >= self.settings.max_concurrency:
-            busy = f"{self.settings.max_concurrency} requests are being served already; try again"
-            raise Refusal(503, busy, **RETRY)
-        self.running += 1
 
     async def body(self, receive: Receive) -> bytes:
         """Read a body, within the limits on its size, its time, and on what all unfinished bodies take up.
@@ -358,11 +378,14 @@ class Endpoint:
                 raise Refusal(405, "Method Not Allowed; see /openapi.json", allow=str(self.method))
             request = decoded(self._decoder, await service.body(receive)) if self.takes else None
             if not self.open:
-                service.enter()
+                if service.running >= (most := service.settings.max_concurrency):
+                    raise Refusal(503, f"{most} requests are being served already; try again", **RETRY)
+                service.running += 1
                 entered = True
             answer = await self.handler(request, headers)
         except Refusal as refusal:
-            answer = _json(schema.Problem(str(refusal)), refusal.status, refusal.headers)
+            why = (str(refusal),) * (3 if self.path in RERANK else 1)
+            answer = _json(schema.Problem(*why), refusal.status, refusal.headers)
         except Exception as error:
             log.error("a request could not be served", exc_info=error, extra={"path": self.path})
             answer = _json(schema.Problem("the service could not answer this request; it is logged"), 503)

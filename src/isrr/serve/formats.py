@@ -11,7 +11,7 @@ from isrr.serve.ranking import RankCall, RankedList
 from isrr.serve.schema import Candidate, Document, RankRequest, Refusal, RerankRequest, RerankResponse, RerankResult
 
 
-def documents_of(request: RerankRequest) -> list[Document]:
+def documents_of(request: RerankRequest, max_items: int) -> list[Document]:
     """Return the documents with what was sent beside them; those without an id are named by a digest of their text.
 
     The names decide between equal scores and stand in the log; repeated ones are numbered.
@@ -19,6 +19,8 @@ def documents_of(request: RerankRequest) -> list[Document]:
     entries = request.documents if request.texts is None else request.texts
     if entries is None:
         raise Refusal(422, "expected 'documents' (Cohere's format) or 'texts' (TEI's)")
+    if len(entries) > max_items:
+        raise Refusal(413, f"there are {len(entries):,} documents; expected at most {max_items:,} per query")
     for what, values in (("scores", request.scores), ("groups", request.groups)):
         if values is not None and len(values) != len(entries):
             raise Refusal(422, f"there are {len(values)} {what} for {len(entries)} documents; expected one for each")
@@ -39,6 +41,11 @@ def documents_of(request: RerankRequest) -> list[Document]:
     return documents
 
 
+def unscored_texts(documents: list[Document]) -> list[str]:
+    """Return the texts of documents without scores; none where any document has one."""
+    return [] if any(each.score is not UNSET for each in documents) else [each.text for each in documents]
+
+
 def rank_request(request: RerankRequest, documents: list[Document]) -> RankRequest:
     """Return a request in the service's own format; all its documents are ranked unless it says otherwise."""
     items = list[Candidate]()
@@ -50,13 +57,16 @@ def rank_request(request: RerankRequest, documents: list[Document]) -> RankReque
     return RankRequest(request.query, items, request.session, request.top_n or max(len(items), 1))
 
 
-def rerank_response(request: RerankRequest, call: RankCall, ranked: RankedList) -> RerankResponse | list[RerankResult]:
+def rerank_response(
+    request: RerankRequest, documents: list[Document], call: RankCall, ranked: RankedList
+) -> RerankResponse | list[RerankResult]:
     """Return the list in the format of the request; TEI's has no place for the certificate."""
     results = []
     for place, i in enumerate(ranked.ranking[: call.stop]):
         result = RerankResult(i, call.ids[i], call.scores[i], ranked.propensity[place])
         if request.texts is None:
             result.relevance_score = 1.0 / (place + 1)
+            result.document = {"text": documents[i].text} if request.return_documents else UNSET
         else:
             result.score = 1.0 / (place + 1)
             result.text = request.texts[i] if request.return_text else UNSET

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from isrr.serve.schema import Problem
+from isrr.serve.schema import Problem, RerankRequest
 
 if TYPE_CHECKING:
     from isrr.serve.app import Endpoint
 
 JSON = "application/json"
 CODES = (400, 401, 408, 413, 422, 503)
+UPSTREAM_CODES = (502, 504)
 CANDIDATES = [{"id": "a", "score": 2.1}, {"id": "b", "score": 1.9}, {"id": "c", "score": 0.3}]
 ONE = {"query_id": "q7", "session": "u42", "k": 2, "items": CANDIDATES}
 TEXTS = {"query": "q7", "session": "u42", "texts": ["a", "b", "c"], "scores": [2.1, 1.9, 0.3]}
@@ -41,6 +42,8 @@ def openapi_document(endpoints: Iterable["Endpoint"], with_key: bool) -> dict[st
             codes = {503: endpoint.gives}
         elif not endpoint.open:
             codes = dict.fromkeys(CODES if endpoint.takes else (401, 503), Problem)
+        if endpoint.takes is RerankRequest:
+            codes |= dict.fromkeys(UPSTREAM_CODES, Problem)
         answers = {
             str(code): {"description": HTTPStatus(code).phrase, "content": content(kind)}
             for code, kind in codes.items()

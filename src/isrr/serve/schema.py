@@ -13,6 +13,7 @@ StatusName = Literal["valid", "revoked", "expired", "uncovered"]
 Readiness = Literal["ok", "unlogged"]
 Groups = str | list[str] | None
 T = TypeVar("T")
+RETRY = {"Retry-After": "1"}  # headers of a refusal that may pass
 _NO_JSON = re.compile(rb":\s*-?(NaN|Infinity)\b")
 
 
@@ -103,7 +104,8 @@ class Document(Struct, gc=False):
 class RerankRequest(Struct, gc=False):
     """A request in the format of other rerank services: `documents` for Cohere's, `texts` for TEI's.
 
-    Each document carries its score, or `scores` has one per document; likewise for groups. Other fields are ignored.
+    Each document carries its score, or `scores` has one per document; where none has a score, the upstream is asked.
+    Likewise for groups. A session may also be in the header `x-isrr-session`. Other fields are ignored.
     """
 
     query: str
@@ -114,6 +116,7 @@ class RerankRequest(Struct, gc=False):
     session: Id | None = None
     top_n: Count | None = None
     return_text: bool = False
+    return_documents: bool = False
 
 
 class RerankResult(Struct, gc=False):
@@ -129,6 +132,7 @@ class RerankResult(Struct, gc=False):
     relevance_score: float | UnsetType = UNSET
     score: float | UnsetType = UNSET
     text: str | UnsetType = UNSET
+    document: dict[str, str] | UnsetType = UNSET
 
 
 class RerankResponse(Struct, gc=False):
@@ -141,9 +145,11 @@ class RerankResponse(Struct, gc=False):
 
 
 class Problem(Struct):
-    """Why a request was not served."""
+    """Why a request was not served; clients of other services look for `message` or `detail`."""
 
     error: str
+    message: str | UnsetType = UNSET
+    detail: str | UnsetType = UNSET
 
 
 class Health(Struct):
