@@ -1,5 +1,6 @@
 """The served-ranking log: what it keeps, what becomes of it under mishaps, and what its reader makes of damage."""
 
+import asyncio
 import errno
 import gzip
 import json

@@ -16,7 +16,8 @@ from scipy.stats import chisquare
 import isrr
 from bm25_service import RerankService, bm25
 from isrr import Queries
-from isrr.data.served_log import read_log
+from isrr.data.log import read_log
+from isrr.serve import create_app
 from isrr.serve.schema import Refusal
 from isrr.serve.upstream import Upstream
 from serving import Server, client_of
@@ -28,7 +29,7 @@ with warnings.catch_warnings():
 QUERY = "What is the capital of the United States?"
 TEXTS = [
     "Carson City is the capital city of the American state of Nevada.",
-    "The Commonwealth of the Northern Mariana Islands is a group of islands in the Pacific Ocean. Its capital is Saipan.",
+    "The Commonwealth of the Northern Mariana Islands is a group of islands in the Pacific. Its capital is Saipan.",
     "Washington, D.C. is the capital of the United States. It is a federal district.",
     "Capital punishment has existed in the United States since before the United States was a country.",
     "Charlotte Amalie is the capital and largest city of the United States Virgin Islands.",
@@ -130,7 +131,9 @@ def test_lists_of_unmodified_clients_have_the_rankers_exposure(clients, service,
     assert ((expected.max(axis=1) > 20) & (expected.max(axis=1) < N_SESSIONS)).all()  # every text moves
     for counts, law in zip(places.T, expected.T, strict=True):
         assert chisquare(counts, law).pvalue > 1e-3
-    assert len(read_log(service[1])) >= N_SESSIONS
+    log = read_log(service[1])
+    assert len(log) >= N_SESSIONS
+    assert set(log.table["status"].to_pylist()) == {"valid"}
 
 
 @pytest.mark.parametrize("name", ["cohere", "langchain-cohere", "jina", "tei"])
@@ -174,15 +177,23 @@ TROUBLES = {
 def test_an_upstream_in_trouble_is_named_and_nothing_is_logged(ranker_file, upstream, tmp_path, trouble):
     (tmp_path / "log").mkdir()
     url = "http://127.0.0.1:1/rerank" if trouble == "dead" else upstream.url(trouble)
-    client = client_of(ranker_file, log=tmp_path / "log", upstream=url, upstream_timeout=0.5)
-    started = time.monotonic()
-    answer = client.post("/rerank", {"query": QUERY, "texts": TEXTS})
+    app = create_app(ranker_file, log=tmp_path / "log", upstream=url, upstream_timeout=0.5)
+
+    async def drive():
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://isrr") as client:
+            started = time.monotonic()
+            answer = await client.post("/rerank", json={"query": QUERY, "texts": TEXTS})
+            waited, metrics = time.monotonic() - started, await client.get("/metrics")
+        await app.state.service.stop()
+        return answer, waited, metrics.text
+
+    answer, waited, metrics = asyncio.run(drive())
     code, why = TROUBLES.get(trouble, (502, "cannot be reached"))
-    assert (answer.status_code, time.monotonic() - started < 3) == (code, True)
+    assert (answer.status_code, waited < 3) == (code, True)
     assert why in answer.json()["error"]
     assert answer.json()["detail"] == answer.json()["message"] == answer.json()["error"]
     assert not [*(tmp_path / "log").glob("*.jsonl")]
-    assert 'isrr_lists_total{status="valid"}' not in client.get("/metrics").text
+    assert 'isrr_lists_total{status="valid"}' not in metrics
 
 
 def test_what_may_pass_is_tried_once_more(upstream):

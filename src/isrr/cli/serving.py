@@ -68,8 +68,8 @@ def serve(
     upstream_model: Annotated[
         str | None,
         typer.Option(
-            help="With --upstream: the model to ask for, in the format of Cohere, Jina and vLLM. Without it, the format "
-            "is that of text-embeddings-inference."
+            help="With --upstream: the model to ask for, in the format of Cohere, Jina and vLLM. Without it, the "
+            "format is that of text-embeddings-inference."
         ),
     ] = None,
     upstream_timeout: Annotated[

@@ -1,7 +1,7 @@
 """`isrr serve`: the app on granian, and the JSON lines it writes to standard error.
 
-granian keeps the workers alive and ends the service when one dies twice within seconds; SIGHUP replaces workers one by
-one. SIGTERM and Ctrl-C let requests in flight finish.
+granian replaces workers that die, and ends the service when a new one dies within seconds; SIGHUP replaces workers one
+by one. SIGTERM and Ctrl-C let requests in flight finish.
 """
 
 import gc
