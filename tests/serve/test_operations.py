@@ -42,7 +42,7 @@ def test_the_small_endpoints_answer(client, certificate):
     assert info["content"]["utility"]["value"] == certificate.utility.value
     page = client.get("/")
     assert page.headers["content-type"].startswith("text/html")
-    assert "Rank for 100 visitors" in page.text
+    assert "on average over 100 visitors" in page.text
 
 
 def test_what_info_says_is_made_once_for_each_status(ranker_file, certificate, monkeypatch):

@@ -217,9 +217,9 @@ class Service:
         """Metrics for Prometheus."""
         return Response(self.metrics.render(), headers={"content-type": CONTENT_TYPE_LATEST})
 
-    async def openapi(self, request: None, headers: Headers) -> dict[str, Any]:
+    async def openapi(self, request: None, headers: Headers) -> Response:
         """This document."""
-        return openapi_document(self.endpoints[:-1], self.settings.api_key is not None)
+        return Response(self._openapi, media_type=JSON)
 
     async def page(self, request: None, headers: Headers) -> Response:
         """A page to try the service."""
@@ -289,6 +289,10 @@ class Service:
         if size > most:
             raise Refusal(413, f"the body is too long; expected at most {most:,} bytes", **CLOSE)
         return bytes(data)
+
+    @cached_property
+    def _openapi(self) -> bytes:
+        return encode(openapi_document(self.endpoints[:-1], self.settings.api_key is not None))
 
     def _call(self, request: schema.RankRequest, snapshot: Snapshot) -> RankCall:
         return rank_call(request, snapshot.outcome.k, self.settings.max_items, self.settings.rotate)

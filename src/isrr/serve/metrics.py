@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
+from math import log2
 from typing import Any, get_args
 
 import numpy as np
@@ -40,6 +41,10 @@ class ServiceMetrics(Collector):
         self._lists = counter("isrr_lists", "Lists by status of the promise.", ("status",))
         self._changed = counter("isrr_lists_changed", "Lists whose first k places differ from the order by score.")
         self.reload_failures = counter("isrr_reload_failures", "Ranker or status files that could not be loaded.")
+        says = "Exposure of the items by place in the order by score, in that order and as served."
+        self._exposure = counter("isrr_exposure", says, ("place", "order"))
+        self._places: list[tuple[float, Counter, Counter]] = []  # discount, exposure by score, exposure as served
+        self._lower = self._exposure.labels("lower", "served")
         scores = counter("isrr_score_bins", "Scores by quantile of the calibration scores.", ("bin",))
         first = "Best items' chance of first place, by quantile at calibration."
         eligibility = counter("isrr_eligibility_bins", first, ("bin",))
@@ -61,11 +66,24 @@ class ServiceMetrics(Collector):
         self._lengths.observe(ranked.scores.size)
         if ranked.ranking[:k] != ranked.deterministic[:k]:
             pending[self._changed] += 1
+        self._count_exposure(ranked, k)
         for counter, count in zip(self._scores, ranked.bins, strict=False):  # an empty list has no bins
             if count:
                 pending[counter] += count
         if ranked.bins and (quantiles := snapshot.outcome.provenance.eligibility_quantiles):
             pending[self._eligibility[bisect_left(quantiles, ranked.eligibility)]] += 1
+
+    def _count_exposure(self, ranked: RankedList, k: int) -> None:
+        """Count the exposure of the items at each place of the order by score, and of all below, before and after."""
+        while len(self._places) < k:
+            place = len(self._places) + 1
+            by_score, as_served = (self._exposure.labels(str(place), order) for order in ("score", "served"))
+            self._places.append((1 / log2(1 + place), by_score, as_served))
+        served = {item: discount for item, (discount, *_) in zip(ranked.ranking[:k], self._places, strict=False)}
+        for item, (discount, by_score, as_served) in zip(ranked.deterministic[:k], self._places, strict=False):
+            self._pending[by_score] += discount
+            self._pending[as_served] += served.pop(item, 0.0)
+        self._pending[self._lower] += sum(served.values())
 
     def share(self) -> None:
         """Hand over what was counted, for all workers to see."""
