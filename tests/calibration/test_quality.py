@@ -9,9 +9,7 @@ from isrr import Certificate, GPLRanker, Queries, calibrate, check, evaluate
 from isrr.calibration import certify
 from isrr.calibration.quality import measured_quality
 from isrr.promises import promises
-from isrr.reporting.explorer import rule_of
 from isrr.reporting.made import report
-from isrr.reporting.retrace import retrace
 
 MARKET = ["exposure(new)@10 >= 20%", "value(margin)@10 >= 95% of deterministic with bound 25"]
 MARGIN = "value(margin)@5 >= 90% of deterministic with bound 25"
@@ -143,12 +141,6 @@ def test_the_page_shows_what_remains_and_how_many_lists_lose_half(certificate, o
     page = report(certificate, offers).html
     assert "NDCG@10 that remains" in page
     assert "Lists that lose more than half of their NDCG@10" in page
-
-
-def test_the_page_chooses_as_calibration_does(certificate, offers):
-    certified = np.array([point.certified for point in certificate.curve])
-    chosen = rule_of(retrace(certificate, offers)).chosen(certified)
-    assert certificate.curve[chosen].ranker == certificate.ranker
 
 
 def test_quality_does_not_depend_on_the_order_of_rows(certificate, offers):
