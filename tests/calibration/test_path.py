@@ -9,7 +9,7 @@ from isrr import Certificate, DataError, Queries, calibrate, write_queries
 from isrr.calibration.needed import judged_in_all
 from isrr.calibration.path import n_set_aside
 from isrr.calibration.request import Request
-from isrr.calibration.table import canonical_order
+from isrr.data.sample import canonical_order
 from isrr.promises import Promise
 
 PROMISE = "ndcg@5 >= 90% of deterministic"

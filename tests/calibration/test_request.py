@@ -9,7 +9,7 @@ import isrr
 from isrr import Abstention, Certificate, DataError, GPLRanker, Queries, calibrate, check
 from isrr.calibration import certify
 from isrr.calibration.request import Request
-from isrr.calibration.table import canonical_order
+from isrr.data.sample import canonical_order
 from isrr.engines import local
 from isrr.gains import ideal_dcg
 from isrr.promises import Promise

@@ -11,9 +11,9 @@ import pytest
 
 import isrr
 from isrr import DataError, PromiseError
-from isrr.calibration.table import shuffled
 from isrr.calibration.tasks import FindRepeats, smallest_keys
 from isrr.data import blocks
+from isrr.data.sample import shuffled
 from isrr.data.source import matching_files, read_any
 from isrr.engines import local
 from isrr.engines.local import Files, InMemory, on_dask

@@ -21,8 +21,9 @@ from isrr import GPLRanker, Promise, Queries, calibrate, evaluate
 from isrr.calibration.check import LEAST_TO_TELL, _kept
 from isrr.calibration.path import n_set_aside
 from isrr.calibration.request import Request
-from isrr.calibration.table import Sums, canonical_order
+from isrr.calibration.table import Sums
 from isrr.calibration.tasks import ALL, FindRepeats
+from isrr.data.sample import canonical_order
 from isrr.risk import betting
 from truth import Truth
 

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrr.calibration.request import NO_FLOOR, Floor, Request
-from isrr.calibration.table import canonical_order, shuffled
 from isrr.calibration.tasks import Census, FindShared, smallest_keys
 from isrr.counting import counted
 from isrr.data.queries import FloatArray, Queries
+from isrr.data.sample import canonical_order, shuffled
 from isrr.engines.task import Source
 from isrr.errors import DataError
 from isrr.gains import has_relevant

@@ -10,10 +10,11 @@ from isrr.calibration.certify import KeptSample
 from isrr.calibration.needed import Need, Span, decisive, judged_in_all, judged_needed, most, spans
 from isrr.calibration.path import SearchPath, fixed_path, front_path, in_order, learnable, set_aside, temperature_path
 from isrr.calibration.request import Request
-from isrr.calibration.table import Values, shuffled
+from isrr.calibration.table import Values
 from isrr.calibration.tasks import TakeCensus, refuse_single
 from isrr.counting import counted, in_segment
 from isrr.data.queries import FloatArray, Queries
+from isrr.data.sample import shuffled
 from isrr.data.source import Where, read_any
 from isrr.engines.source import open_source
 from isrr.errors import PromiseError

@@ -13,7 +13,6 @@ whole numbers, which add up exactly in any order.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from hashlib import blake2b
 from math import factorial
 
 import numpy as np
@@ -21,8 +20,8 @@ from numpy.typing import NDArray
 
 from isrr.calibration._kernels import UNITS, add_powers
 from isrr.data.queries import FloatArray
+from isrr.data.sample import canonical_order
 from isrr.exact import UNIT, exact_sums
-from isrr.noise import mixed
 from isrr.risk.lattice import WholeNumberArray
 
 LARGEST_KEPT = 200_000  # queries whose values are kept one by one
@@ -30,20 +29,6 @@ HIGHEST = 8  # power that evidence is found from
 BLOCK = 1 << 16  # queries whose sums fit into 64 bits
 
 Keys = NDArray[np.uint64]
-
-
-def shuffled(keys: Keys, digest: str) -> Keys:
-    """Each query's key mixed with a digest of all ids and scores: what queries are drawn and ordered by.
-
-    The digest knows no labels, and whoever chooses ids alone does not decide where a query falls.
-    """
-    first, second = np.frombuffer(blake2b(digest.encode(), digest_size=16).digest(), np.uint64)
-    return mixed(keys ^ first) ^ mixed(keys + second)
-
-
-def canonical_order(keys: Keys, digest: str) -> NDArray[np.int64]:
-    """Rows in the order of `shuffled` keys: the same whatever order they came in, blind to values."""
-    return np.lexsort((keys, shuffled(keys, digest)))
 
 
 @dataclass(frozen=True, eq=False)

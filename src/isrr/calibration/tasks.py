@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.calibration.table import PowerSums, Sums, Table, Values, canonical_order, merge, shuffled
+from isrr.calibration.table import PowerSums, Sums, Table, Values, merge
 from isrr.data.queries import Queries, joint_fingerprint
+from isrr.data.sample import canonical_order, shuffled
 from isrr.data.unjudged import n_unjudged, one_policy
 from isrr.engines.task import Source, Sum, Task
 from isrr.errors import DataError

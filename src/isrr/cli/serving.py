@@ -165,9 +165,9 @@ def monitor(
     from isrr.data.frames import read_queries
     from isrr.data.log import log_parts, read_log
     from isrr.monitor import Monitor
-    from isrr.monitor.exposure_ledger import ledger, write_ledger
     from isrr.monitor.matching import candidates
     from isrr.outcome.status import beside, reinstated_at, set_term
+    from isrr.reporting.exposure_ledger import ledger, write_ledger
 
     outcome = opened(ranker, trust_edited)
     if reinstate is not None:

@@ -24,12 +24,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from isrr.calibration.table import canonical_order
 from isrr.clicks.table import LIST_NAMES, Clicks, Keys, looked_up, need, numbers, opened, read, seconds
 from isrr.data.identifiers import Ids
 from isrr.data.log import ServedLists, log_parts
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.data.ragged import rows_within
+from isrr.data.sample import canonical_order
 from isrr.errors import DataError
 from isrr.gains import leading
 from isrr.noise import GOLDEN, mixed

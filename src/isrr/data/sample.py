@@ -11,7 +11,7 @@ calibration again cannot draw another one until a certificate comes. SHA-256 is 
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -38,6 +38,7 @@ from isrr.data.source import (
     with_values,
 )
 from isrr.errors import DataError
+from isrr.noise import mixed
 
 SAMPLE = 200_000  # queries; the bound of the paired test then lies about 0.0002 above the mean loss
 Hashes = NDArray[np.uint64]
@@ -108,6 +109,21 @@ def in_sample(order: Hashes, sample: int, segments: NDArray[Any] | None = None) 
             of_segment = np.flatnonzero(codes == code)
             drawn[of_segment[_smallest(order[of_segment], max(sample // names.size, 1))]] = True
     return drawn
+
+
+def shuffled(keys: Hashes, digest: str) -> Hashes:
+    """Return each query's key mixed with a digest of all ids and scores.
+
+    Queries are set aside and tested in this order. The digest knows no labels, and whoever chooses ids alone does not
+    decide where a query falls.
+    """
+    first, second = np.frombuffer(blake2b(digest.encode(), digest_size=16).digest(), np.uint64)
+    return mixed(keys ^ first) ^ mixed(keys + second)
+
+
+def canonical_order(keys: Hashes, digest: str) -> NDArray[np.int64]:
+    """Return rows in the order of `shuffled` keys: the same whatever order they came in, blind to values."""
+    return np.lexsort((keys, shuffled(keys, digest)))
 
 
 def sample_queries(

@@ -1,4 +1,4 @@
-"""The watch over a promise in production, and the account of what each item was given."""
+"""The monitor: is the promise kept in production?"""
 
 from isrr.monitor.watch import Alarm, Monitor
 

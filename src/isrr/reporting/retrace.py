@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isrr.calibration.table import canonical_order
 from isrr.calibration.tasks import ALL, FindRepeats
 from isrr.data.queries import FloatArray, Queries
+from isrr.data.sample import canonical_order
 from isrr.data.unjudged import policy_needed, refuse_other_policy
 from isrr.errors import DataError
 from isrr.metrics.evaluate import evaluate

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from isrr.calibration.certify import KeptSample, Rule, certify, cost_of
 from isrr.calibration.path import SearchPath, front_path, temperature_path
-from isrr.calibration.table import Values, canonical_order
+from isrr.calibration.table import Values
 from isrr.data.queries import FloatArray, IntArray
+from isrr.data.sample import canonical_order
 from isrr.gains import ndcg
 from isrr.metrics.evaluate import evaluate
 from isrr.promises import Promise
