@@ -260,7 +260,7 @@ CASES: dict[str, Callable[[], Document]] = {
         isrr.calibrate(demo()[0], "ndcg@5 >= 0.55", path=thresholds(demo()[1]), evidence="hoeffding_bentkus"), demo()[1]
     ),
     "demo-holm": lambda: answered(isrr.calibrate(demo()[0], "ndcg@5 >= 85% of deterministic", selection="holm")),
-    "demo-attempts": lambda: answered(isrr.calibrate(demo()[0], RELATIVE, 0.9, attempts=2, floor=0.5), demo()[1]),
+    "demo-attempts": lambda: answered(isrr.calibrate(demo()[0], RELATIVE, 0.9, n_analyses=2, floor=0.5), demo()[1]),
     "demo-start": lambda: answered(isrr.start(demo()[0], RELATIVE)),
     "demo-start-explore": lambda: answered(isrr.start(demo()[0], "ndcg@5 >= 90% of deterministic", explore=True)),
     "shop-value": lambda: answered(

@@ -154,7 +154,7 @@ def table(**columns):
         (table(), PROMISE, {"path": "magic"}, PromiseError, "unknown path 'magic'"),
         (table(), PROMISE, {"evidence": "magic"}, PromiseError, "unknown evidence 'magic'"),
         (table(), PROMISE, {"selection": "magic"}, PromiseError, "unknown selection 'magic'"),
-        (table(), PROMISE, {"attempts": 0}, PromiseError, "attempts must be"),
+        (table(), PROMISE, {"n_analyses": 0}, PromiseError, "n_analyses must be"),
         (table(), PROMISE, {"path": [GPLRanker(k=3)]}, PromiseError, "with k = 5, as promised"),
         (table(relevance=None), PROMISE, {}, DataError, "unjudged"),
         (table(scores=None), PROMISE, {}, DataError, "no scores"),

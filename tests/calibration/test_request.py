@@ -81,8 +81,8 @@ def test_a_promise_on_groups(judged):
 
 
 def test_planned_attempts_split_delta(judged):
-    assert Request((Promise.parse(PROMISE),), attempts=3).delta == pytest.approx(0.05 / 3)
-    once, thrice = (calibrate(judged, PROMISE, path=[GPLRanker(temperature=0.3)], attempts=n) for n in (1, 3))
+    assert Request((Promise.parse(PROMISE),), n_analyses=3).delta == pytest.approx(0.05 / 3)
+    once, thrice = (calibrate(judged, PROMISE, path=[GPLRanker(temperature=0.3)], n_analyses=n) for n in (1, 3))
     assert thrice.tests[0].bound > once.tests[0].bound
 
 

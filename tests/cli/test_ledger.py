@@ -49,7 +49,7 @@ def planned(look, attempts, seed=0, confidence=0.95):
 def number(folder, queries, promise=PROMISE, **options):
     """Which analysis of these queries a calibration is, by the ledger of a folder."""
     count_look = ledger_at(folder / "judged.parquet", folder / "out.json")
-    return calibrate(queries, promise, count_look=count_look, **options).provenance.look
+    return calibrate(queries, promise, count_look=count_look, **options).provenance.analysis
 
 
 def test_a_further_analysis_is_counted_and_marked_wherever_results_go(judged, tmp_path):
@@ -62,7 +62,7 @@ def test_a_further_analysis_is_counted_and_marked_wherever_results_go(judged, tm
     for i, (name, place, promise, together) in enumerate(tried):
         data, ranker = tmp_path / f"{name}.parquet", tmp_path / place / "ranker.json"
         write_queries(judged, data)
-        attempts = ["--attempts", "3"] if together else []
+        attempts = ["--analyses", "3"] if together else []
         done = CliRunner().invoke(app, ["calibrate", str(data), "-p", promise, "-o", str(ranker), *attempts])
         said = f"analysis 2 of the same data; jointly they hold with confidence at most {together}: plan them"
         assert (said in done.stdout) == (f"warning      {said}" in str(load(ranker))) == (together is not None)
@@ -83,7 +83,7 @@ def test_what_all_analyses_have_spent_is_held_against_the_confidence(first, atte
     look, outcome = first
     for seed, (n, confidence, left) in enumerate(zip(attempts, confidences, together, strict=True)):
         found, spent = note_look(tmp_path / NAME, planned(look, n, seed, confidence))
-        provenance = replace(outcome.provenance, planned_looks=n, look=found, spent=spent)
+        provenance = replace(outcome.provenance, n_analyses=n, analysis=found, spent=spent)
         said = " ".join(replace(outcome, confidence=confidence, provenance=provenance).warnings)
         assert (f"analysis {seed + 1} of the same data" in said) == (left is not None)
         assert left is None or f"hold with confidence at most {left}: plan" in said

@@ -33,7 +33,7 @@ def judged(n_queries, seed=20230, **columns):
     [
         ("ndcg@5 >= 90% of deterministic", {}),
         ("ndcg@5 >= 0.65", {"evidence": "hoeffding_bentkus"}),
-        ("ndcg@5 >= 0.65", {"attempts": 2}),
+        ("ndcg@5 >= 0.65", {"n_analyses": 2}),
         ("normalized_disparity@5 <= 75% of deterministic", {}),
         (["ndcg@5 >= 85% of deterministic", "normalized_disparity@5 <= 0.5"], {}),
     ],

@@ -60,7 +60,7 @@ def calibrate(
     evidence: str | Evidence = "betting",
     selection: str | Selection = "fixed_sequence",
     seed: int = 0,
-    attempts: int = 1,
+    n_analyses: int = 1,
     floor: float | None = None,
     distinct: bool = False,
     gain: Gain | None = None,
@@ -86,7 +86,7 @@ def calibrate(
         selection: How several configurations are tested together: "fixed_sequence", "holm", or a
             `isrr.risk.select.Selection`.
         seed: Random seed, used only when rankings are sampled.
-        attempts: Number of planned analyses of this data; delta is split over them.
+        n_analyses: Number of planned analyses of this data; delta is split over them.
         floor: Share of its deterministic utility that every query keeps, averaged over draws; 0 for none. By
             default chosen from the promised share and the number of queries, for promises "of deterministic".
         distinct: Count queries with the same scores and relevance once: for judged queries that were copied, under
@@ -110,7 +110,7 @@ def calibrate(
     chosen_path = path if isinstance(path, str) else tuple(path)
     asked = promises(promise, gain, discount)
     tested_by = evidence_of(evidence), selection_of(selection)
-    request = Request(asked, confidence, chosen_path, *tested_by, seed, attempts, floor, distinct, judged_by)
+    request = Request(asked, confidence, chosen_path, *tested_by, seed, n_analyses, floor, distinct, judged_by)
     others = None if validation is None else read_any(validation, request.columns, **without_run(where))
     if compile_beside() and request.evidence.name == "betting":
         betting.certifies(np.zeros((1, 1)), 0.5, 0.5)  # compiled here in the meantime
@@ -171,10 +171,10 @@ def _calibrated(
         request.evidence.name,
         request.selection.name,
         request.seed,
-        request.attempts,
+        request.n_analyses,
     )
     asked = findings.look(data, judgments, search, None if validation is None else validation.fingerprint)
-    look, spent = (1, None) if count_look is None else count_look(asked)
+    analysis, spent = (1, None) if count_look is None else count_look(asked)
     provenance = Provenance(
         n_queries=table.n_queries,
         n_skipped=table.n_skipped,
@@ -202,8 +202,8 @@ def _calibrated(
         looks_clicked=looks_clicked,
         far_above=far_above,
         far_below=far_below,
-        planned_looks=request.attempts,
-        look=look,
+        n_analyses=request.n_analyses,
+        analysis=analysis,
         spent=spent,
         judged_by=request.judged_by,
         groups=tuple(sorted(census.groups)) if len(census.groups) <= MOST_GROUPS else (),

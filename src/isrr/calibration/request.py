@@ -39,7 +39,7 @@ class Request:
     evidence: Evidence = NAMED["betting"]
     selection: Selection = SELECTIONS["fixed_sequence"]
     seed: int = 0
-    attempts: int = 1
+    n_analyses: int = 1
     floor: float | None = None
     distinct: bool = False
     judged_by: str | None = None
@@ -54,8 +54,8 @@ class Request:
         if self.judged_by not in (None, *JUDGES):
             *first, last = JUDGES
             raise PromiseError(f"`judged_by=` must be {', '.join(first)} or {last}, got {self.judged_by!r}")
-        if self.attempts < 1:
-            raise PromiseError(f"attempts must be ≥ 1, got {self.attempts}; it is the number of planned analyses")
+        if self.n_analyses < 1:
+            raise PromiseError(f"n_analyses must be ≥ 1, got {self.n_analyses}; it is the number of planned analyses")
         if isinstance(self.path, str):
             if self.path not in PATHS:
                 raise PromiseError(f"unknown path {self.path!r}; expected one of {', '.join(PATHS)}")
@@ -86,7 +86,7 @@ class Request:
     @property
     def delta(self) -> float:
         """The tolerated chance of error of one analysis."""
-        return (1 - self.confidence) / self.attempts
+        return (1 - self.confidence) / self.n_analyses
 
     def level_each(self, n_tests: int) -> float:
         """The level each configuration is tested at when there are so many: a share of delta where it is divided."""

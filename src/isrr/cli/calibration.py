@@ -63,8 +63,11 @@ def calibrate(
             "and the number of queries."
         ),
     ] = None,
-    attempts: Annotated[
-        int, typer.Option(help="Number of planned analyses of this data; each gets its part of the allowed error.")
+    n_analyses: Annotated[
+        int,
+        typer.Option(
+            "--analyses", help="Number of planned analyses of this data; each gets its part of the allowed error."
+        ),
     ] = 1,
     distinct: Annotated[
         bool, typer.Option("--distinct", help="Count queries with identical scores and relevance once.")
@@ -101,7 +104,7 @@ def calibrate(
             raise PromiseError(f"{judged}: give judged queries or --clicks, not both")
         if judged_by is not None:
             raise PromiseError("`judged_by=` is for judged queries, and clicks are judged by nobody; omit it")
-        calibrate_by_clicks(promise, meaning, clicked, out_file, confidence, attempts, as_json)
+        calibrate_by_clicks(promise, meaning, clicked, out_file, confidence, n_analyses, as_json)
         return
     if judged is None and judged_run["run"] is None:
         raise PromiseError(
@@ -121,7 +124,7 @@ def calibrate(
     ranker_path(out_file)
     tested_by = evidence_of(evidence), selection_of(selection)
     request = Request(  # refuses mistakes before reading
-        tuple(promises), confidence, path, *tested_by, seed, attempts, floor, distinct, judged_by
+        tuple(promises), confidence, path, *tested_by, seed, n_analyses, floor, distinct, judged_by
     )
     compile_beside()
     queries, named, name = inputs.judged_or_run(judged, judged_run, columns, request.columns)
@@ -131,8 +134,8 @@ def calibrate(
     with console.progress("calibrating", "tuning and certifying") as advance:
         outcome = run(
             queries, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
-            seed=seed, attempts=attempts, floor=floor, distinct=distinct, judged_by=judged_by, count_look=count_look,
-            progress=advance,
+            seed=seed, n_analyses=n_analyses, floor=floor, distinct=distinct, judged_by=judged_by,
+            count_look=count_look, progress=advance,
             **named, **where,
         )  # fmt: skip
     console.keep_outcome(outcome, out_file, as_json=as_json)

@@ -40,7 +40,7 @@ def calibrate_by_clicks(
     clicked: dict[str, Any],
     out_file: Path,
     confidence: float,
-    attempts: int,
+    n_analyses: int,
     as_json: bool,
 ) -> None:
     """What `isrr calibrate` does where clicks are given."""
@@ -58,7 +58,7 @@ def calibrate_by_clicks(
     compile_beside()
     with progress("estimating clicks") as advance:
         outcome = calibrate_clicks(
-            clicks, asked, confidence, log=log, within=within, attempts=attempts, count_look=count_look,
+            clicks, asked, confidence, log=log, within=within, n_analyses=n_analyses, count_look=count_look,
             progress=advance, **clicked,
         )  # fmt: skip
     keep_outcome(outcome, out_file, as_json=as_json)

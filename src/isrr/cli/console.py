@@ -68,7 +68,7 @@ def as_options(text: str) -> str:
     """
 
     def option(found: re.Match[str]) -> str:
-        name, value = found[1].replace("_", "-"), found[2]
+        name, value = found[1].removeprefix("n_").replace("_", "-"), found[2]
         return f"--{name}" if value in ("", "True") else f"--{name} {value}"
 
     return _ARGUMENT.sub(option, text)

@@ -62,9 +62,9 @@ def note_look(ledger: Path, look: Look) -> tuple[int, float | None]:
 def _at_the_same(entry: Look, look: Look) -> bool:
     """Whether a line of the ledger is a look at the same queries, whatever their scores; not every line is a look."""
     match entry:
-        case {"data": data, "confidence": int() | float() as confidence, "search": [*_, int() | float() as attempts]}:
+        case {"data": data, "confidence": int() | float() as confidence, "search": [*_, int() | float() as n_analyses]}:
             same = data == look["data"] or entry.get("judgments") == look["judgments"]
-            return bool(same and 0 <= confidence <= 1 <= attempts)
+            return bool(same and 0 <= confidence <= 1 <= n_analyses)
     return False
 
 

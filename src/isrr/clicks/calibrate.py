@@ -53,7 +53,7 @@ def calibrate_clicks(
     most_clicks: int = MOST_CLICKS,
     kind: str | None = None,
     anchor: float = 0.0,
-    attempts: int = 1,
+    n_analyses: int = 1,
     count_look: CountLook | None = None,
     progress: Progress | None = None,
 ) -> Certificate | Abstention:
@@ -76,7 +76,7 @@ def calibrate_clicks(
         kind: Count only clicks of this kind, such as "purchase".
         anchor: Share of lists that the new ranker serves in the order by score. With one, its promise can be
             monitored with clicks (`isrr monitor --clicks`), without a control arm.
-        attempts: Number of planned analyses of this log; delta is split over them.
+        n_analyses: Number of planned analyses of this log; delta is split over them.
         count_look: As for `calibrate`.
         progress: Called with (rankers estimated, rankers in total).
 
@@ -93,7 +93,7 @@ def calibrate_clicks(
         found = impressions_of_table(clicks, next(iter(loggers.values())), rules, value=value)
     else:
         found = impressions(log, read_clicks(clicks, value=value, kind=kind), loggers, rules)
-    return certified(found, promised, confidence, anchor, attempts, count_look, progress)
+    return certified(found, promised, confidence, anchor, n_analyses, count_look, progress)
 
 
 def checked_promise(promise: str | Promise) -> Promise:
@@ -129,13 +129,13 @@ def certified(
     promise: Promise,
     confidence: float = 0.95,
     anchor: float = 0.0,
-    attempts: int = 1,
+    n_analyses: int = 1,
     count_look: CountLook | None = None,
     progress: Progress | None = None,
 ) -> Certificate | Abstention:
     """The outcome of impressions that were joined with their clicks."""
     path = click_path(found, promise.k, anchor)
-    request = Request((promise,), confidence, path.rankers, attempts=attempts)
+    request = Request((promise,), confidence, path.rankers, n_analyses=n_analyses)
     check_loggers(found)
     in_order = check_shown(found)
     bound = 1.0 if promise.bound is None else promise.bound[1]
@@ -154,16 +154,16 @@ def certified(
     alone = values_alone(request.promises)
     remaining = quality_shares(lists, path.rankers, request.promises, times) if alone else None
     findings = Findings.of(request, path, _table(found, measured, path), [sample], found.unit, remaining)
-    search = ("clicks", found.unit, *found.rules[2:], request.attempts)
+    search = ("clicks", found.unit, *found.rules[2:], request.n_analyses)
     asked = findings.look(found.digest, found.clicks_digest, search)
-    look, spent = (1, None) if count_look is None else count_look(asked)
+    analysis, spent = (1, None) if count_look is None else count_look(asked)
     kept = relevance_measure(request.promises, judged=False)
 
     def quality(ranker: GPLRanker) -> Quality:
         sums = _weighed(quality_values(lists, ranker, kept), times)
         return summed_quality(kept, replace(sums, sums=sums.sums[1:]))
 
-    provenance = _provenance(findings, found, measured, in_order, look, spent)
+    provenance = _provenance(findings, found, measured, in_order, analysis, spent)
     outcome = findings.outcome(provenance, promise.measure, quality)
     if found.n_clicks or not isinstance(outcome, Abstention):
         return outcome
@@ -234,7 +234,7 @@ def _provenance(
     found: Impressions,
     measured: Estimated,
     in_order: tuple[float, float],
-    look: int,
+    analysis: int,
     spent: float | None,
 ) -> Provenance:
     request = findings.request
@@ -245,8 +245,8 @@ def _provenance(
         n_queries=findings.table.n_queries, requested_path="temperature", path=findings.path.name,
         path_basis=findings.path.basis, evidence=request.evidence.name, selection=request.selection.name,
         method="exact",
-        data=found.digest, judgments=found.clicks_digest, hash_key=found.digest, planned_looks=request.attempts,
-        look=look, spent=spent, clicks=log, **quantiles(found.lists, findings.ranker),
+        data=found.digest, judgments=found.clicks_digest, hash_key=found.digest, n_analyses=request.n_analyses,
+        analysis=analysis, spent=spent, clicks=log, **quantiles(found.lists, findings.ranker),
     )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ from isrr.promises import Promise, check_probability, columns_of, values_alone
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.scale import ScoreMap
 
-SCHEMA = 3
+SCHEMA = 4
 MANY_TIES = 0.1  # share of the first places decided by ties from which a reader is warned
 MANY_REPEATS = 0.01  # share of the queries that repeat another from which a reader is warned
 NEAR_THE_BOUND = 0.9  # from which on a declared bound is worth a warning
@@ -201,8 +201,8 @@ class Outcome(Record):
         found += p.caveats
         if self._spent > (1 - self.confidence) * (1 + 1e-9):  # more than rounding
             found.append(
-                f"analysis {p.look} of the same data; jointly they hold with confidence at most "
-                f"{max(1 - self._spent, 0):.4g}: plan them (`attempts=`) before the first, or use new queries"
+                f"analysis {p.analysis} of the same data; jointly they hold with confidence at most "
+                f"{max(1 - self._spent, 0):.4g}: plan them (`n_analyses=`) before the first, or use new queries"
             )
         if p.tied_share >= MANY_TIES:
             found.append(
@@ -259,7 +259,7 @@ class Outcome(Record):
     def _spent(self) -> float:
         """Tolerated chance of error of this look and those before it together."""
         p = self.provenance
-        return p.look * (1 - self.confidence) / p.planned_looks if p.spent is None else p.spent
+        return p.analysis * (1 - self.confidence) / p.n_analyses if p.spent is None else p.spent
 
     def _risk_lines(self) -> list[str]:
         """The tested risk and its bound, for those who check."""
@@ -422,7 +422,7 @@ class Abstention(Outcome):
         if self.frontier:
             lines.append("             estimates only: to promise a point of this frontier, use new queries")
         for test in self.tests if not self.frontier else ():
-            if test.level is not None and test.pvalue > (1 - self.confidence) / self.provenance.planned_looks:
+            if test.level is not None and test.pvalue > (1 - self.confidence) / self.provenance.n_analyses:
                 most = f"{test.promise.at(test.level)}{in_segment(test.segment)}"
                 lines.append(f"limit        these queries prove at most {most}; to promise that, use new queries")
         return "\n".join(lines + self._provenance_lines() + self._risk_lines())
@@ -500,7 +500,10 @@ def load(
     if not isinstance(document, dict) or document.get("kind") not in tuple(KINDS):
         raise CertificateError(f"{path}: not a certificate: it has no kind")
     if document.get("schema") != SCHEMA:
-        raise CertificateError(f"{path}: schema {document.get('schema')!r}; this version of isrr reads schema {SCHEMA}")
+        raise CertificateError(
+            f"{path}: schema {document.get('schema')!r}; this version of isrr reads schema {SCHEMA}; make a new file with "
+            f"`isrr {'start' if document['kind'] == 'start' else 'calibrate'}`"
+        )
     integrity = document.pop("integrity", None)
     if integrity != _digest(document) and not trust_edited:
         raise CertificateError(

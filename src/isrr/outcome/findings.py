@@ -241,8 +241,8 @@ class Provenance(Record):
         looks_clicked: A warning where the relevance is probably clicks; else empty.
         far_above, far_below: Scores that lie more than 100 spreads away from their query's median, among those queries
             that the quantiles are taken from and those set aside.
-        planned_looks: Over how many analyses of the data delta was split.
-        look: Which analysis of these judgments this is, as far as is known.
+        n_analyses: Planned analyses of the data, over which delta was split.
+        analysis: Which analysis of these judgments this is, as far as is known.
         spent: Tolerated chance of error of this analysis and those before it together; None where only their number is
             known, each taken to have been tested as this one was.
         versions: Of what computed it.
@@ -279,8 +279,8 @@ class Provenance(Record):
     looks_clicked: str = ""
     far_above: int = 0
     far_below: int = 0
-    planned_looks: int = 1
-    look: int = 1
+    n_analyses: int = 1
+    analysis: int = 1
     spent: float | None = None
     judgments: str = ""
     versions: Mapping[str, str] = field(default_factory=lambda: dict(_versions()))
@@ -300,8 +300,8 @@ class Provenance(Record):
         counts = (self.n_queries - 1, self.n_skipped, self.n_set_aside, self.n_single, self.n_repeated)
         if min(counts) < 0:
             raise ValueError("counts of queries must not be negative, and some must have been tested on")
-        if min(self.look, self.planned_looks) < 1:
-            raise ValueError(f"analyses are counted from 1, got {self.look} of {self.planned_looks} planned")
+        if min(self.analysis, self.n_analyses) < 1:
+            raise ValueError(f"analyses are counted from 1, got {self.analysis} of {self.n_analyses} planned")
 
     @property
     def judge(self) -> str:

@@ -105,7 +105,7 @@ def explore(found: Retraced, progress: Progress | None = None) -> Explorer:
     worst = np.min if first.at_least is not None else np.max
     measured = worst([part.measured(first) for part in tested[0]], axis=0)
     risk = np.max([part.risk(first) for part in tested[0]], axis=0)
-    delta = (1 - outcome.confidence) / p.planned_looks
+    delta = (1 - outcome.confidence) / p.n_analyses
     evidence = NAMED.get(p.evidence, NAMED["betting"])
     chosen = rankers.index(outcome.ranker) if isinstance(outcome, Certificate) else None
     rows = [

@@ -198,7 +198,7 @@ def facts(outcome: Certificate | Abstention, command: str) -> list[tuple[str, st
     rows = [
         ("Outcome", f"{'abstention' if outcome.abstained else 'certificate'} {outcome.id}"),
         ("Promise", "; ".join(str(promise) for promise in outcome.promises)),
-        ("Confidence", f"{outcome.confidence:.10g}, over {counted(p.planned_looks, 'planned look')} at the data"),
+        ("Confidence", f"{outcome.confidence:.10g}, analysis {p.analysis} of the data, {p.n_analyses} planned"),
         ("Ranker", outcome.ranker.in_words),
         ("Tested on", f"{judged}; {p.n_skipped:,} without a relevant item left out"),
         ("Path", f"{p.path}, {len(outcome.curve)} configurations, fixed by {p.path_basis}"),
