@@ -67,11 +67,11 @@ def test_codes(client, body, code):
     ("path", "body", "said"),
     [
         ("/rank", b"", "the body cannot be read as JSON: Input data was truncated; see /openapi.json"),
-        ("/rank", b'{"query_id": 1, "items": [], "sesion": 1}', "did you mean session?"),
+        ("/rank", b'{"query_id": 1, "items": [], "sesion": 1}', "did you mean 'session'?"),
         (
             "/rank/batch",
-            b'{"queries": [{"query_id": 1, "items": [{"ID": 1}]}]}',
-            "field `ID` - at `$.queries[0].items[0]`; see",
+            b'{"queries": [{"query_id": 1, "items": [{"x": 1}]}]}',
+            "field `x` - at `$.queries[0].items[0]`; see",
         ),
         ("/rank", item('"a"', "-Infinity"), "JSON has no NaN or Infinity, though Python writes them"),
         ("/rank", b'{"query_id": 1, "items": [], "` - at `$.x.y": 1}', "unknown field"),

@@ -47,7 +47,7 @@ def unlocked(page):
     page.wait_for_selector("#key")
     page.fill("#key", "secret")
     page.dispatch_event("#key", "change")
-    page.wait_for_selector("#found:not([hidden])")
+    page.wait_for_selector("#lists-part:not([hidden])")
     return page
 
 
@@ -87,7 +87,7 @@ def test_the_example_is_on_the_certificates_own_scale(page, certificate):
     told = page.inner_text("#certificate")
     for words in (str(certificate.promises[0]), "valid", "confidence 95 %", certificate.sure[0], certificate.id):
         assert words in told
-    assert page.inner_text("#said") == "These lists are covered by the promise."
+    assert page.inner_text("#note") == "These lists are covered by the promise."
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
@@ -122,8 +122,8 @@ def test_it_follows_what_the_service_has_seen(page, service):
     changed = float(values["isrr_lists_changed_total"]) / n_lists
     assert page.inner_text("#changed") == f"{100 * changed:.1f} %"
     assert page.inner_text("#score-drift") == f"{float(values['isrr_score_drift']):.2f}"
-    names, served, by_score = zip(*bars(page, "places"), strict=True)
-    assert names == (*(f"place {n}" for n in range(1, 6)), "all lower")
+    names, served, by_score = zip(*bars(page, "positions"), strict=True)
+    assert names == (*(f"position {n}" for n in range(1, 6)), "all lower")
     assert sum(served) == pytest.approx(sum(by_score), abs=0.01)  # attention moves, and is not lost
     assert served[0] < by_score[0]
     assert served[-1] > by_score[-1] == 0
@@ -135,7 +135,7 @@ def test_it_shows_that_the_certificate_was_revoked(page, service, certificate):
     unlocked(page)
     Status(certificate.id, "revoked", "tested").save(ranker_file)
     try:
-        page.wait_for_function("document.getElementById('said').textContent === 'revoked: tested'")
+        page.wait_for_function("document.getElementById('note').textContent === 'revoked: tested'")
         assert page.inner_text("#status") == "revoked"
     finally:
         status_file(ranker_file).unlink()
@@ -166,9 +166,9 @@ def test_the_request_it_offers_serves_the_list_it_shows(page, service):
 
 def test_a_line_it_cannot_read_is_named_and_nothing_is_drawn(page):
     unlocked(page).fill("#items", "a, 1.2\nb; 3")
-    page.wait_for_function("document.getElementById('said').textContent.startsWith('line')")
-    assert page.inner_text("#said") == "line 2: expected id, score; found b; 3"
-    assert not page.is_visible("#found")
+    page.wait_for_function("document.getElementById('note').textContent.startsWith('line')")
+    assert page.inner_text("#note") == "line 2: expected id, score; found b; 3"
+    assert not page.is_visible("#lists-part")
 
 
 def test_without_the_key_it_says_what_is_missing(page):

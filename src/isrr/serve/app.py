@@ -27,61 +27,30 @@ from msgspec.structs import replace
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from isrr.serve import schema
-from isrr.serve.current import CurrentCertificate, Snapshot
+from isrr.serve.current import CurrentCertificate
 from isrr.serve.formats import documents_of, rank_request, rerank_response, unscored_texts
 from isrr.serve.metrics import ServiceMetrics
 from isrr.serve.openapi import JSON, openapi_document
-from isrr.serve.ranking import RankCall, RankedList, rank_call, rank_list, response
+from isrr.serve.ranking import RankedList, rank_list
 from isrr.serve.schema import RETRY, Refusal, decoded
+from isrr.serve.settings import Settings
 from isrr.serve.upstream import Upstream
-from isrr.serve.writer import LogWriter, log_line
+from isrr.serve.writer import LogWriter
 
 log = logging.getLogger("isrr.serve")
 encode = msgspec.json.Encoder().encode
-RERANK, OTHER, HTML = ("/rerank", "/v1/rerank", "/v2/rerank"), "/{other:path}", "text/html; charset=utf-8"
+RERANK, HTML = ("/rerank", "/v1/rerank", "/v2/rerank"), "text/html; charset=utf-8"
 PAGE = files("isrr.serve").joinpath("page.html").read_bytes()
 CLOSE = {"connection": "close"}
 DRAINED = 4  # times the largest body that is read before the connection is cut
-HELD = 16  # times the largest body that unfinished bodies may take up together
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Settings of one app; `create_app` takes them as keyword arguments."""
-
-    ranker: Path
-    trust_edited: bool = False  # accept a ranker file that was edited by hand
-    api_key: str | None = None  # sent as `Authorization: Bearer …` or `X-API-Key`; None lets everybody in
-    log: Path | None = None  # folder of the served-ranking log, which must exist; None keeps no log
-    log_bytes: int = 256 << 20  # size at which a log file is closed and another one begun
-    log_compress: bool = False  # compress each log file with gzip once it is closed
-    rotate: float | None = None  # seconds in which requests without a session get one draw per query; None: fresh draws
-    rollout: bool = False  # split sessions at random, as the rollout's state beside the ranker file says
-    max_body: int = 16 << 20  # bytes
-    max_items: int = 10_000  # candidates in a list
-    max_queries: int = 1_000  # lists in a batch
-    max_concurrency: int = 256  # requests being answered at a time; one counts once its body is there
-    body_timeout: float = 10.0  # seconds that a body may take to arrive
-    poll: float = 1.0  # seconds between looks at the ranker and status files
-    upstream: str | None = None  # URL of a rerank service that scores texts
-    upstream_model: str | None = None  # the model to ask it for, in Cohere's format; None for TEI's format
-    upstream_key: str | None = None  # sent to it as `Authorization: Bearer …`
-    upstream_timeout: float = 10.0  # seconds that it may take, a second attempt included
-    upstream_calls: int = 64  # calls under way at a time
-    parent: int | None = None  # id of the process that ends the service when it dies
-
-    def __post_init__(self) -> None:
-        if self.api_key is not None and not self.api_key.strip():
-            raise ValueError("`api_key=` is empty, which would let everybody in; expected a key, or no option")
-        if self.rotate is not None and not self.rotate >= 1:
-            raise ValueError(f"`rotate=` must be at least one second, got {self.rotate:g}; expected 1h or 1d, say")
-        if self.rotate is not None and self.rollout:
-            raise ValueError("`rotate=` gives everybody one order, and `rollout=True` splits sessions; choose one")
+UNFINISHED = 16  # times the largest body that unfinished bodies may take up together
 
 
 def create_app(ranker: str | PathLike[str], **settings: Any) -> Starlette:
@@ -92,11 +61,11 @@ def create_app(ranker: str | PathLike[str], **settings: Any) -> Starlette:
 
     Args:
         ranker: The ranker file.
-        settings: Fields of `isrr.serve.app.Settings`, such as `api_key=`, `log=` (a folder that exists) and `rotate=`
-            (in seconds).
+        settings: Fields of `isrr.serve.settings.Settings`, such as `api_key=`, `log=` (a folder that exists) and
+            `rotate=` (in seconds).
     """
-    if (log := settings.get("log")) is not None:
-        settings["log"] = Path(log).absolute()
+    if (folder := settings.get("log")) is not None:
+        settings["log"] = Path(folder).absolute()
     service = Service(Settings(ranker=Path(ranker).absolute(), **settings))
 
     @asynccontextmanager
@@ -105,7 +74,8 @@ def create_app(ranker: str | PathLike[str], **settings: Any) -> Starlette:
         yield
         await service.stop()
 
-    app = Starlette(routes=[Route(endpoint.path, endpoint) for endpoint in service.endpoints], lifespan=lifespan)
+    routes = [Route(endpoint.path, endpoint, methods=[endpoint.method]) for endpoint in service.endpoints]
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _unrouted})
     app.state.service = service
     return app
 
@@ -117,21 +87,17 @@ class Service:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.current = CurrentCertificate(
-            settings.ranker, trust_edited=settings.trust_edited, rolled_out=settings.rollout
-        )
-        self.metrics = ServiceMetrics()
-        self.log: LogWriter | None = None
+        self.settings, self.metrics = settings, ServiceMetrics()
+        self.current = CurrentCertificate(settings.ranker, settings.trust_edited, settings.rollout)
+        self.log, self.upstream = None, None
         if settings.log is not None:
-            self.log = LogWriter(settings.log, settings.log_bytes, compress=settings.log_compress)
-        self.upstream: Upstream | None = None
+            self.log = LogWriter(settings.log, settings.log_bytes, settings.log_compress)
         if settings.upstream is not None:
             self.upstream = Upstream(
                 settings.upstream, settings.upstream_model, settings.upstream_key, settings.upstream_timeout,
                 settings.upstream_calls,
             )  # fmt: skip
-        self.running = self.held = 0  # requests being answered; bytes of unfinished bodies
+        self.n_running = self.n_unfinished = 0  # requests being answered; bytes of unfinished bodies
         self._watching: asyncio.Task[None] | None = None
         several = schema.BatchRequest, schema.BatchResponse
         rerank = schema.RerankRequest, schema.RerankResponse | list[schema.RerankResult]
@@ -146,52 +112,43 @@ class Service:
             Endpoint(self, "/metrics", "GET", self.prometheus, media=CONTENT_TYPE_LATEST),
             Endpoint(self, "/openapi.json", "GET", self.openapi, open=True),
             Endpoint(self, "/", "GET", self.page, media=HTML, open=True),
-            Endpoint(self, OTHER, None, self.unknown),
         ]
         items = [schema.Candidate(name, 1.0) for name in "abc"]
-        rank_list(self.current.now, self._call(schema.RankRequest("q", items, "s"), self.current.now))  # compiles
+        rank_list(self.current.now, schema.RankRequest("q", items, "s"))  # compiles
 
     async def rank(self, request: schema.RankRequest, headers: Headers) -> schema.RankResponse:
         """Rank one query."""
-        snapshot = self.current.now
-        call = self._call(request, snapshot)
-        ranked = rank_list(snapshot, call)
-        self._keep(snapshot, (call, ranked))
-        return response(call, ranked)
+        self._check_length(len(request.items))
+        return self._served([rank_list(self.current.now, request, self.settings.rotate)])[0].response()
 
     async def batch(self, request: schema.BatchRequest, headers: Headers) -> schema.BatchResponse:
         """Rank several queries; other requests get their turn between them."""
-        snapshot = self.current.now
-        lists = await self._lists(request, snapshot)
-        self._keep(snapshot, *lists)
-        return schema.BatchResponse([response(*each) for each in lists])
+        return schema.BatchResponse([ranked.response() for ranked in self._served(await self._lists(request))])
 
     async def preview(self, request: schema.BatchRequest, headers: Headers) -> schema.BatchResponse:
         """Show the lists of a batch as they would be served, without logging or counting them."""
-        lists = await self._lists(request, self.current.now)
-        return schema.BatchResponse([response(call, replace(ranked, list_id="preview")) for call, ranked in lists])
+        lists = await self._lists(request)
+        return schema.BatchResponse([replace(ranked.response(), list_id="preview") for ranked in lists])
 
-    async def rerank(self, request: schema.RerankRequest, headers: Headers) -> Any:
+    async def rerank(self, request: schema.RerankRequest, headers: Headers) -> Response:
         """Rank documents or texts, in the format of Cohere or of text-embeddings-inference."""
-        documents = documents_of(request, self.settings.max_items)
+        documents = documents_of(request)
+        self._check_length(len(documents))
         if self.upstream is not None and (texts := unscored_texts(documents)):
-            self.running -= 1  # the upstream has a limit of its own, so that a slow one takes no slot from others
+            self.n_running -= 1  # the upstream has a limit of its own, so that a slow one takes no slot from others
             try:
                 scores = await self.upstream.scores(request.query, texts)
             finally:
-                self.running += 1
+                self.n_running += 1
             for document, score in zip(documents, scores, strict=True):
                 document.score = score
         if request.session in (None, ""):
             request.session = headers.get("x-isrr-session")
-        snapshot = self.current.now
-        call = self._call(rank_request(request, documents), snapshot)
-        ranked = rank_list(snapshot, call)
-        self._keep(snapshot, (call, ranked))
-        note = {"list": ranked.list_id, "certificate": ranked.note.id, "status": ranked.note.status}
-        return _json(
-            rerank_response(request, documents, call, ranked), 200, {f"x-isrr-{name}": note[name] for name in note}
-        )
+        ranked = rank_list(self.current.now, rank_request(request, documents), self.settings.rotate)
+        self._served([ranked])
+        note = {"list": ranked.line.list_id, "certificate": ranked.note.id, "status": ranked.note.status}
+        about = {f"x-isrr-{name}": value for name, value in note.items()}
+        return _json(rerank_response(request, documents, ranked), headers=about)
 
     async def health(self, request: None, headers: Headers) -> schema.Health:
         """Whether the process is alive."""
@@ -199,9 +156,9 @@ class Service:
 
     async def ready(self, request: None, headers: Headers) -> Response:
         """Whether it is ready: certificate loaded, kernels compiled, log writable."""
-        problem, reload_error = self.log and self.log.problem(), self.current.reload_error
-        status: schema.Readiness = "unlogged" if problem else "ok"
-        ready = schema.Health(status, self.current.now.note.id, reload_error or UNSET, problem or UNSET)
+        problem = self.log and self.log.problem()
+        now, reload_error = self.current.now, self.current.reload_error or UNSET
+        ready = schema.Health("unlogged" if problem else "ok", now.note.id, reload_error, problem or UNSET)
         return _json(ready, 503 if problem else 200)
 
     async def info(self, request: None, headers: Headers) -> dict[str, Any]:
@@ -224,10 +181,6 @@ class Service:
     async def page(self, request: None, headers: Headers) -> Response:
         """A page to try the service."""
         return Response(PAGE, media_type=HTML)
-
-    async def unknown(self, request: None, headers: Headers) -> None:
-        """Refuse a path that is none of the others."""
-        raise Refusal(404, "Not Found; see /openapi.json")
 
     def start(self) -> None:
         """Watch the files, unless it does so already; called for every request, as a mounted app has no other start."""
@@ -258,8 +211,8 @@ class Service:
         key, sent = self.settings.api_key, headers.getlist("x-api-key")
         sent += [value[7:] for value in headers.getlist("authorization") if value[:7].lower() == "bearer "]
         if key is not None and not any(hmac.compare_digest(each.strip().encode(), key.encode()) for each in sent):
-            wanted = {"WWW-Authenticate": "Bearer"}
-            raise Refusal(401, "send the API key as 'Authorization: Bearer …' or 'X-API-Key: …'", **wanted)
+            why = "send the API key as 'Authorization: Bearer …' or 'X-API-Key: …'"
+            raise Refusal(401, why, **{"WWW-Authenticate": "Bearer"})
 
     async def body(self, receive: Receive) -> bytes:
         """Read a body, within the limits on its size, its time, and on what all unfinished bodies take up.
@@ -278,50 +231,52 @@ class Service:
                     size += len(chunk)
                     if size <= most:
                         data += chunk
-                        self.held += len(chunk)
-                    if self.held > HELD * most:
+                        self.n_unfinished += len(chunk)
+                    if self.n_unfinished > UNFINISHED * most:
                         raise Refusal(503, "too many bodies are arriving at a time; try again", **CLOSE, **RETRY)
         except TimeoutError:
             late = f"the body did not arrive within {self.settings.body_timeout:g} seconds"
             raise Refusal(408, late, **CLOSE) from None
         finally:
-            self.held -= len(data)
+            self.n_unfinished -= len(data)
         if size > most:
             raise Refusal(413, f"the body is too long; expected at most {most:,} bytes", **CLOSE)
         return bytes(data)
 
     @cached_property
     def _openapi(self) -> bytes:
-        return encode(openapi_document(self.endpoints[:-1], self.settings.api_key is not None))
+        return encode(openapi_document(self.endpoints, self.settings.api_key is not None))
 
-    def _call(self, request: schema.RankRequest, snapshot: Snapshot) -> RankCall:
-        return rank_call(request, snapshot.outcome.k, self.settings.max_items, self.settings.rotate)
+    def _check_length(self, n_items: int) -> None:
+        if n_items > (most := self.settings.max_items):
+            raise Refusal(413, f"there are {n_items:,} candidates; expected at most {most:,} per query")
 
-    async def _lists(self, request: schema.BatchRequest, snapshot: Snapshot) -> list[tuple[RankCall, RankedList]]:
-        """Rank a batch; all of it is checked before the first list is ranked."""
-        n_queries, most, calls, lists = len(request.queries), self.settings.max_queries, [], []
+    async def _lists(self, request: schema.BatchRequest) -> list[RankedList]:
+        """Rank a batch, all of it by one certificate."""
+        now, n_queries, most, lists = self.current.now, len(request.queries), self.settings.max_queries, []
         if n_queries > most:
             raise Refusal(413, f"found {n_queries:,} queries; expected at most {most:,} per batch", **CLOSE)
-        for position, query in enumerate(request.queries):
+        for i, query in enumerate(request.queries):
             try:
-                calls.append(self._call(query, snapshot))
+                self._check_length(len(query.items))
+                lists.append(rank_list(now, query, self.settings.rotate))
             except Refusal as refusal:
-                raise Refusal(refusal.status, f"queries[{position}]: {refusal}", **refusal.headers) from None
-        for call in calls:
-            lists.append((call, rank_list(snapshot, call)))
+                raise Refusal(refusal.status, f"queries[{i}]: {refusal}", **refusal.headers) from None
             await asyncio.sleep(0)
         return lists
 
-    def _keep(self, snapshot: Snapshot, *lists: tuple[RankCall, RankedList]) -> None:
-        """Log lists, then count them; raises Refusal where they cannot be logged, as then they must not be served."""
+    def _served(self, lists: list[RankedList]) -> list[RankedList]:
+        """Log lists, count them and return them; refuse to serve what cannot be logged."""
         if self.log is not None and lists:
             try:
-                self.log.write(*(log_line(call, ranked, snapshot.outcome.k) for call, ranked in lists))
+                self.log.write(*(encode(ranked.line) for ranked in lists))
             except OSError as error:
+                self.metrics.log_failures.inc()
                 log.error("the served-ranking log cannot be written", extra={"error": str(error)})
                 raise Refusal(503, "the served-ranking log cannot be written, so nothing is served") from None
-        for _, ranked in lists:
-            self.metrics.count_list(ranked, snapshot)
+        for ranked in lists:
+            self.metrics.count_list(ranked)
+        return lists
 
     def _show(self) -> None:
         """Name the certificate in the metrics, and leave a copy of it beside the log.
@@ -337,17 +292,10 @@ class Service:
                 log.warning("the ranker file cannot be kept beside the log", extra={"error": str(error)})
 
     async def _watch(self) -> None:
-        """Look at the files until the parent process is gone; nothing that goes wrong with them ends the watch."""
-        failure = ""
+        """Look at the files, and hand over what was counted, until the parent process is gone."""
         while self.settings.parent in (None, os.getppid()):
-            try:
-                self.metrics.share()
-                self.refresh()
-                failure = ""
-            except Exception as error:
-                if failure != repr(error):  # logged once for as long as it goes on
-                    log.exception("the files cannot be looked at; trying again", extra={"error": str(error)})
-                failure = repr(error)
+            self.refresh()
+            self.metrics.share()
             await asyncio.sleep(self.settings.poll)
         log.error("the parent process is gone; shutting down")
         os.kill(os.getpid(), signal.SIGTERM)
@@ -359,7 +307,7 @@ class Endpoint:
 
     service: Service
     path: str
-    method: str | None  # HEAD is answered where GET is; None takes any
+    method: str  # HEAD is answered where GET is
     handler: Callable[[Any, Headers], Awaitable[Any]]
     takes: Any = None  # type of the body
     gives: Any = None  # type of the answer
@@ -378,13 +326,11 @@ class Endpoint:
             headers = Headers(scope=scope)
             if not self.open:
                 service.check_key(headers)
-            if self.method not in (None, "GET" if scope["method"] == "HEAD" else scope["method"]):
-                raise Refusal(405, "Method Not Allowed; see /openapi.json", allow=str(self.method))
             request = decoded(self._decoder, await service.body(receive)) if self.takes else None
             if not self.open:
-                if service.running >= (most := service.settings.max_concurrency):
+                if service.n_running >= (most := service.settings.max_concurrency):
                     raise Refusal(503, f"{most} requests are being served already; try again", **RETRY)
-                service.running += 1
+                service.n_running += 1
                 entered = True
             answer = await self.handler(request, headers)
         except Refusal as refusal:
@@ -397,10 +343,15 @@ class Endpoint:
             answer = answer if isinstance(answer, Response) else _json(answer)
             await answer(scope, receive, send)
         finally:
-            service.running -= entered
-        path = "other" if self.path == OTHER else self.path
-        service.metrics.count_request(path, answer.status_code, time.perf_counter() - started)
+            service.n_running -= entered
+        service.metrics.count_request(self.path, answer.status_code, time.perf_counter() - started)
 
 
 def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     return Response(encode(content), status, headers, JSON)
+
+
+def _unrouted(request: Request, error: Any) -> Response:
+    """Refuse a path or a method that there is not."""
+    request.app.state.service.metrics.count_request("other", error.status_code, 0.0)
+    return _json(schema.Problem(f"{error.detail}; see /openapi.json"), error.status_code, error.headers)

@@ -15,7 +15,6 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from isrr.clicks.rollout import Rollout, read_rollout
-from isrr.errors import CertificateError
 from isrr.outcome.certificate import Abstention, Outcome, load
 from isrr.outcome.status import Status, beside, ranker_in_force, read_status, status_file
 from isrr.serve.schema import CertificateNote
@@ -73,29 +72,28 @@ class CurrentCertificate:
         reload_error: Why the last look at the files changed nothing, or None.
     """
 
-    def __init__(self, file: Path, *, trust_edited: bool = False, rolled_out: bool = False) -> None:
+    def __init__(self, file: Path, trust_edited: bool = False, rolled_out: bool = False) -> None:
         self._file, self._trust_edited, self._rolled_out = file, trust_edited, rolled_out
-        self._seen = self._signature()
+        self._seen, self.now = self._signature(), self._load()
         self.reload_error: str | None = None
-        self.now = self._load()
 
     def refresh(self) -> bool:
         """Look at the files and load them if they changed; return whether the note changed.
 
-        A file that cannot be loaded leaves the snapshot in use where it is, and is tried again at the next look.
+        Files that cannot be loaded leave the snapshot in use where it is, and are tried again at the next look.
         """
-        signature, before = self._signature(), self.now
-        if signature != self._seen:
-            try:
-                self.now = self._load()
-            except (CertificateError, OSError) as error:
-                if str(error) != self.reload_error:
-                    log.error("reload failed", extra={"certificate": before.note.id, "error": str(error)})
-                self.reload_error = str(error)
-                return False
-            self._seen, self.reload_error = signature, None
-        elif before.note.status == "valid" and before.status.standing(datetime.now(UTC))[0] == "expired":
-            self.now = Snapshot(before.outcome, before.status, datetime.now(UTC))
+        before = self.now
+        try:
+            if (signature := self._signature()) != self._seen:
+                self.now, self._seen = self._load(), signature
+            elif before.note.status == "valid" and before.status.standing(datetime.now(UTC))[0] == "expired":
+                self.now = Snapshot(before.outcome, before.status, datetime.now(UTC))
+            self.reload_error = None
+        except Exception as error:  # nothing that a file holds may end the watch
+            if str(error) != self.reload_error:
+                log.error("reload failed", extra={"certificate": before.note.id, "error": repr(error)})
+            self.reload_error = str(error)
+            return False
         note = self.now.note
         if note == before.note and self.now.rollout == before.rollout:
             return False

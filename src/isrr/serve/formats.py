@@ -4,14 +4,15 @@ Those clients sort by the score they get back. It is 1 / rank, which falls stric
 """
 
 from hashlib import blake2b
+from typing import Any
 
 from msgspec import UNSET
 
-from isrr.serve.ranking import RankCall, RankedList
+from isrr.serve.ranking import RankedList
 from isrr.serve.schema import Candidate, Document, RankRequest, Refusal, RerankRequest, RerankResponse, RerankResult
 
 
-def documents_of(request: RerankRequest, max_items: int) -> list[Document]:
+def documents_of(request: RerankRequest) -> list[Document]:
     """Return the documents with what was sent beside them; those without an id are named by a digest of their text.
 
     The names decide between equal scores and stand in the log; repeated ones are numbered.
@@ -19,25 +20,24 @@ def documents_of(request: RerankRequest, max_items: int) -> list[Document]:
     entries = request.documents if request.texts is None else request.texts
     if entries is None:
         raise Refusal(422, "expected 'documents' (Cohere's format) or 'texts' (TEI's)")
-    if len(entries) > max_items:
-        raise Refusal(413, f"there are {len(entries):,} documents; expected at most {max_items:,} per query")
-    for what, values in (("scores", request.scores), ("groups", request.groups)):
-        if values is not None and len(values) != len(entries):
-            raise Refusal(422, f"there are {len(values)} {what} for {len(entries)} documents; expected one for each")
-    documents, names = list[Document](), set[str]()
-    for i, entry in enumerate(entries):
-        document = Document(entry) if isinstance(entry, str) else entry
-        if request.scores is not None:
-            if document.score is not UNSET:
+    documents, names = [Document(entry) if isinstance(entry, str) else entry for entry in entries], set[str]()
+    beside: tuple[tuple[str, list[Any] | None], ...] = ("score", request.scores), ("group", request.groups)
+    for field, values in beside:
+        if values is None:
+            continue
+        if len(values) != len(documents):
+            raise Refusal(
+                422, f"there are {len(values)} {field}s for {len(documents)} documents; expected one for each"
+            )
+        for i, (document, value) in enumerate(zip(documents, values, strict=True)):
+            if field == "score" and document.score is not UNSET:
                 raise Refusal(422, f"documents[{i}] has a score, and so has 'scores'; expected one of the two")
-            document.score = request.scores[i]
-        if request.groups is not None:
-            document.group = request.groups[i]
+            setattr(document, field, value)
+    for i, document in enumerate(documents):
         if document.id is UNSET:
             name = blake2b(document.text.encode(), digest_size=8).hexdigest()
             document.id = f"{name}-{i}" if name in names else name
             names.add(name)
-        documents.append(document)
     return documents
 
 
@@ -58,19 +58,19 @@ def rank_request(request: RerankRequest, documents: list[Document]) -> RankReque
 
 
 def rerank_response(
-    request: RerankRequest, documents: list[Document], call: RankCall, ranked: RankedList
+    request: RerankRequest, documents: list[Document], ranked: RankedList
 ) -> RerankResponse | list[RerankResult]:
-    """Return the list in the format of the request; TEI's has no place for the certificate."""
-    results = []
-    for place, i in enumerate(ranked.ranking[: call.stop]):
-        result = RerankResult(i, call.ids[i], call.scores[i], ranked.propensity[place])
+    """Return the list in the format of the request; TEI's has no room for the certificate."""
+    line, items, results = ranked.line, ranked.request.items, list[RerankResult]()
+    for rank, i in enumerate(line.ranking[: line.n_shown], 1):
+        result = RerankResult(i, items[i].id, items[i].score, line.propensities[rank - 1])
         if request.texts is None:
-            result.relevance_score = 1.0 / (place + 1)
+            result.relevance_score = 1.0 / rank
             result.document = {"text": documents[i].text} if request.return_documents else UNSET
         else:
-            result.score = 1.0 / (place + 1)
+            result.score = 1.0 / rank
             result.text = request.texts[i] if request.return_text else UNSET
         results.append(result)
     if request.texts is not None:
         return results
-    return RerankResponse(ranked.list_id, results, {"api_version": {"version": "2"}}, ranked.note)
+    return RerankResponse(line.list_id, results, {"api_version": {"version": "2"}}, ranked.note)

@@ -15,11 +15,9 @@ from typing import Any, get_args
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from isrr.serve.current import Snapshot
 from isrr.serve.drift import BINS, stability_index
 from isrr.serve.ranking import RankedList
 from isrr.serve.schema import StatusName
@@ -39,19 +37,21 @@ class ServiceMetrics(Collector):
         self._seconds = histogram("isrr_request_seconds", "Time from request to answer.", ("path",), buckets=SECONDS)
         self._lengths = histogram("isrr_list_items", "Candidates per list.", buckets=LENGTHS)
         self._lists = counter("isrr_lists", "Lists by status of the promise.", ("status",))
-        self._changed = counter("isrr_lists_changed", "Lists whose first k places differ from the order by score.")
-        self.reload_failures = counter("isrr_reload_failures", "Ranker or status files that could not be loaded.")
-        says = "Exposure of the items by place in the order by score, in that order and as served."
-        self._exposure = counter("isrr_exposure", says, ("place", "order"))
-        self._places: list[tuple[float, Counter, Counter]] = []  # discount, exposure by score, exposure as served
+        changed = "Lists whose first k positions differ from the order by score."
+        self._changed = counter("isrr_lists_changed", changed)
+        exposure = "Exposure of items by position in the order by score, in that order and as served."
+        self._exposure = counter("isrr_exposure", exposure, ("position", "order"))
+        self._positions: list[tuple[float, Counter, Counter]] = []  # discount, exposure by score, exposure as served
         self._lower = self._exposure.labels("lower", "served")
         scores = counter("isrr_score_bins", "Scores by quantile of the calibration scores.", ("bin",))
-        first = "Best items' chance of first place, by quantile at calibration."
+        first = "Best items' chance of first position, by quantile at calibration."
         eligibility = counter("isrr_eligibility_bins", first, ("bin",))
         self._scores, self._eligibility = ([each.labels(name) for name in BINS] for each in (scores, eligibility))
         self._certificate = gauge("isrr_certificate", "1 for the certificate in use, by id.", ("id",))
         self._status = gauge("isrr_certificate_status", "1 for the status of the certificate in use.", ("status",))
         self._shown: set[str] = set()
+        self.reload_failures = counter("isrr_reload_failures", "Ranker or status files that could not be loaded.")
+        self.log_failures = counter("isrr_log_failures", "Requests refused as their lists could not be logged.")
         self._pending = defaultdict[Counter, float](float)  # writing for other processes takes time: once a second
 
     def count_request(self, path: str, code: int, seconds: float) -> None:
@@ -59,31 +59,25 @@ class ServiceMetrics(Collector):
         self._requests.labels(path, code).inc()
         self._seconds.labels(path).observe(seconds)
 
-    def count_list(self, ranked: RankedList, snapshot: Snapshot) -> None:
-        """Count a served list."""
-        k, pending = snapshot.outcome.k, self._pending
+    def count_list(self, ranked: RankedList) -> None:
+        """Count a served list: its length and status, the exposure it moves, and where its scores lie."""
+        line, k, pending = ranked.line, ranked.snapshot.outcome.k, self._pending
         self._lists.labels(ranked.note.status).inc()
-        self._lengths.observe(ranked.scores.size)
-        if ranked.ranking[:k] != ranked.deterministic[:k]:
-            pending[self._changed] += 1
-        self._count_exposure(ranked, k)
-        for counter, count in zip(self._scores, ranked.bins, strict=False):  # an empty list has no bins
-            if count:
-                pending[counter] += count
-        if ranked.bins and (quantiles := snapshot.outcome.provenance.eligibility_quantiles):
+        self._lengths.observe(len(line.item_ids))
+        pending[self._changed] += line.ranking[:k] != line.deterministic
+        while len(self._positions) < k:
+            position = len(self._positions) + 1
+            by_score, as_served = (self._exposure.labels(str(position), order) for order in ("score", "served"))
+            self._positions.append((1 / log2(1 + position), by_score, as_served))
+        served = {item: discount for item, (discount, *_) in zip(line.ranking[:k], self._positions, strict=False)}
+        for item, (discount, by_score, as_served) in zip(line.deterministic, self._positions, strict=False):
+            pending[by_score] += discount
+            pending[as_served] += served.pop(item, 0.0)
+        pending[self._lower] += sum(served.values())
+        for count_bin, count in zip(self._scores, ranked.bins, strict=False):  # an empty list has no bins
+            pending[count_bin] += count
+        if ranked.bins and (quantiles := ranked.snapshot.outcome.provenance.eligibility_quantiles):
             pending[self._eligibility[bisect_left(quantiles, ranked.eligibility)]] += 1
-
-    def _count_exposure(self, ranked: RankedList, k: int) -> None:
-        """Count the exposure of the items at each place of the order by score, and of all below, before and after."""
-        while len(self._places) < k:
-            place = len(self._places) + 1
-            by_score, as_served = (self._exposure.labels(str(place), order) for order in ("score", "served"))
-            self._places.append((1 / log2(1 + place), by_score, as_served))
-        served = {item: discount for item, (discount, *_) in zip(ranked.ranking[:k], self._places, strict=False)}
-        for item, (discount, by_score, as_served) in zip(ranked.deterministic[:k], self._places, strict=False):
-            self._pending[by_score] += discount
-            self._pending[as_served] += served.pop(item, 0.0)
-        self._pending[self._lower] += sum(served.values())
 
     def share(self) -> None:
         """Hand over what was counted, for all workers to see."""
@@ -104,7 +98,7 @@ class ServiceMetrics(Collector):
         self.share()
         return generate_latest(self)
 
-    def collect(self) -> Iterable[Metric]:
+    def collect(self) -> Iterable[Any]:
         """Yield what was counted, and how far scores and chances are from calibration's."""
         shared = "PROMETHEUS_MULTIPROC_DIR" in os.environ
         several: Any = MultiProcessCollector

@@ -1,11 +1,12 @@
 """Requests and responses. Decoding is strict about types; the OpenAPI document is made from these structs."""
 
 import re
-from difflib import get_close_matches
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
+
+from isrr.errors import did_you_mean
 
 Id = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | str
 Count = Annotated[int, Meta(ge=1, le=2**31)]
@@ -175,8 +176,8 @@ def decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
         field = re.search("unknown field `(.*?)`", str(error))
-        close = get_close_matches(field[1], FIELDS, 1) if field else ()
-        raise Refusal(422, f"{error}; " + (f"did you mean {close[0]}?" if close else "see /openapi.json")) from None
+        hint = did_you_mean(field[1], FIELDS) if field else ""
+        raise Refusal(422, f"{error}{hint or '; see /openapi.json'}") from None
     except RecursionError:
         raise Refusal(400, "the body is nested too deeply") from None
     except ValueError as error:  # malformed JSON, or text that is not UTF-8

@@ -9,6 +9,7 @@ text-embeddings-inference (TEI):
 
 import asyncio
 import logging
+from typing import Any
 
 import httpx
 import msgspec
@@ -49,24 +50,23 @@ class Upstream:
     def __init__(
         self, url: str, model: str | None = None, key: str | None = None, timeout: float = 10.0, max_calls: int = 64
     ) -> None:
-        self.url, self.model, self.timeout, self.max_calls = url, model, timeout, max_calls
+        self.url, self.model, self.timeout, self.max_calls, self._n_running = url, model, timeout, max_calls, 0
         self._headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {key}"} if key else {})
-        self._running = 0
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # connections belong to the loop they were opened in
 
     async def scores(self, query: str, texts: list[str]) -> list[float]:
         """Return one score per text; raises Refusal (502, 503 or 504) where the upstream has none to give."""
-        if self._running >= self.max_calls:
+        if self._n_running >= self.max_calls:
             raise Refusal(503, f"{self.max_calls} calls to the upstream are under way already; try again", **RETRY)
-        self._running += 1
+        self._n_running += 1
         try:
             async with asyncio.timeout(self.timeout):
                 return self._read(await self._call(query, texts), len(texts))
         except TimeoutError:
             raise Refusal(504, f"the upstream did not answer within {self.timeout:g} seconds") from None
         finally:
-            self._running -= 1
+            self._n_running -= 1
 
     async def close(self) -> None:
         """Close the connections."""
@@ -76,15 +76,15 @@ class Upstream:
     async def _call(self, query: str, texts: list[str]) -> bytes:
         """Return the body of the answer; a failure that may pass is tried once more."""
         if self._client is None or self._loop is not asyncio.get_running_loop():
-            limits = httpx.Limits(max_connections=self.max_calls)
-            self._client, self._loop = httpx.AsyncClient(timeout=None, limits=limits), asyncio.get_running_loop()
-        body = {"query": query, "texts": texts, "raw_scores": True, "truncate": True}
+            limits, self._loop = httpx.Limits(max_connections=self.max_calls), asyncio.get_running_loop()
+            self._client = httpx.AsyncClient(headers=self._headers, timeout=None, limits=limits)
+        body: dict[str, Any] = {"query": query, "texts": texts, "raw_scores": True, "truncate": True}
         if self.model is not None:
             body = {"model": self.model, "query": query, "documents": texts}
         content, reason = msgspec.json.encode(body), ""
         for _ in range(2):
             try:
-                async with self._client.stream("POST", self.url, content=content, headers=self._headers) as answer:
+                async with self._client.stream("POST", self.url, content=content) as answer:
                     data = bytearray()
                     async for chunk in answer.aiter_bytes():
                         data += chunk

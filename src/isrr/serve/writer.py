@@ -11,51 +11,20 @@ import logging
 import os
 import shutil
 import tempfile
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
 
-import msgspec
-
-from isrr.data.log import LogLine
 from isrr.files import replacing
-from isrr.serve.ranking import RankCall, RankedList
 
 log = logging.getLogger("isrr.serve")
 LEVEL = 1  # of compression: a worker serves and compresses in the same process
 
 
-def log_line(call: RankCall, ranked: RankedList, k: int) -> bytes:
-    """Return a list as logged; docs/serving.md describes the fields."""
-    note = ranked.note
-    line = LogLine(
-        list_id=ranked.list_id,
-        time=time.time(),
-        certificate=note.id,
-        status=note.status,
-        order=note.order,
-        query_id=str(call.query),
-        session=None if call.session is None else str(call.session),
-        first_rank=call.start + 1,
-        n_shown=call.stop - call.start,
-        item_ids=call.names,
-        scores=ranked.scores.astype("<f8", copy=False).tobytes(),
-        ranking=ranked.ranking,
-        propensities=ranked.propensity,
-        deterministic=ranked.deterministic[:k],
-        groups=None if call.groups is None else [names or [] for names in call.groups],
-        production=None if call.production is None else call.production[: len(ranked.ranking)],
-        arm=ranked.arm,
-        other_arm=None if ranked.arm is None else ranked.other_arm,
-    )
-    return msgspec.json.encode(line)
-
-
 class LogWriter:
     """Appends lines to files in a folder, which must exist; begins a new file when one reaches its size."""
 
-    def __init__(self, folder: Path, max_bytes: int, *, compress: bool = False) -> None:
+    def __init__(self, folder: Path, max_bytes: int, compress: bool = False) -> None:
         self._folder, self._max_bytes, self._compress = folder, max_bytes, compress
         self._path: Path | None = None
         self._failed = 0  # bytes that could not be written at the last attempt
