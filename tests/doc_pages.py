@@ -11,6 +11,7 @@ standing for anything. A ```text block right below a ```python block is what tha
 import contextlib
 import io
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from isrr.cli.main import main
 from isrr_paper.cli import main as paper
 from serving import Server
 
+ROOT = Path(__file__).parents[1]
 LANGUAGES = {"console", "json", "python", "text"}
 OURS = {"isrr": main, "isrr-paper": paper}
 NOT_OURS = {"cd", "git", "kill", "make", "pip", "pre-commit", "python", "python3", "source"}  # other people's commands
@@ -84,6 +86,9 @@ class _Session:
     def console(self, block: Block, where: str) -> None:
         for command, printed in commands(block.body):
             words = shlex.split(command, comments=True)
+            if words[0] == "python" and words[1].startswith("examples/"):
+                runpy.run_path(str(ROOT / words[1]), run_name="__main__")
+                continue
             if words[0] in NOT_OURS:
                 continue
             assert words[0] in (*OURS, "curl"), f"{where}: {words[0]} is no command of ours"
@@ -91,7 +96,7 @@ class _Session:
                 self._serve(words[2:])
                 continue
             words = [self._reachable(word) for word in words]
-            code, out = _in_process(words) if words[0] in OURS else _other(words)
+            code, out = in_process(words) if words[0] in OURS else _other(words)
             good = (0, REFUSED, ABSTAINED, ALARM) if printed else (0,)  # what is refused is shown to be
             assert code in good, f"{where}: {command}\n{out}"
             assert matches(printed, out), f"{where}: {command} prints\n{out}"
@@ -110,7 +115,7 @@ class _Session:
         return text if self.server is None else text.replace("localhost:8080", f"127.0.0.1:{self.server.port}")
 
 
-def _in_process(words: list[str]) -> tuple[int, str]:
+def in_process(words: list[str]) -> tuple[int, str]:
     """The command line in this process: exit code, and what is printed."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), patch.object(sys, "argv", words):

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import isrr
-from doc_pages import LANGUAGES, blocks, run
+from doc_pages import LANGUAGES, blocks, in_process, run
 from isrr import Queries, write_queries
 from isrr.data.synthetic import generate
 from isrr.serve.writer import prepare
@@ -23,6 +23,8 @@ from serving import client_of
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [ROOT / "README.md", *DOCS]
+BACKGROUND = {"benchmarks.md", "comparison.md", "evidence.md", "house.md"}  # beside docs/paper and docs/api
+FOR_USERS = [ROOT / "README.md", *(page for page in (ROOT / "docs").glob("*.md") if page.name not in BACKGROUND)]
 WITH_EXAMPLES = [page for page in PAGES if any(block.language in ("console", "python") for block in blocks(page))]
 OPEN_BANDIT = ROOT / "examples" / "open_bandit.py"
 EXAMPLES = sorted({*(ROOT / "examples").glob("*.py")} - {OPEN_BANDIT})
@@ -55,8 +57,10 @@ def library(tmp_path_factory):
     folder = tmp_path_factory.mktemp("library")
     judged = judged_queries(600, 20230)
     write_queries(judged, folder / "judged.parquet")
-    (folder / "isrr-demo").mkdir()
-    write_queries(judged, folder / "isrr-demo" / "judged.parquet")
+    in_process(["isrr", "demo", "--out", str(folder / "isrr-demo")])
+    offers = runpy.run_path(str(ROOT / "examples" / "marketplace.py"))["judged_searches"]
+    offers(1_500, seed=1).to_parquet(folder / "offers.parquet")
+    offers(2_000, seed=2).to_parquet(folder / "new-offers.parquet")
     write_queries(judged_queries(200, 20231, 1_000), folder / "validation.parquet")
     new = judged_queries(150, 20232, 2_000)
     write_queries(new, folder / "new-judged.parquet")
@@ -102,6 +106,18 @@ def test_every_example_of_a_page_runs(page, library, tmp_path, monkeypatch):
 def test_every_block_has_a_language_that_is_run_or_shown(page):
     for block in blocks(page):
         assert block.language in LANGUAGES, f"{page.name}:{block.line}: ```{block.language}"
+
+
+def test_the_pages_for_users_have_at_most_13_000_words():
+    counts = {page.name: len(page.read_text().split()) for page in FOR_USERS}
+    assert sum(counts.values()) <= 13_000, counts
+
+
+@pytest.mark.parametrize("page", FOR_USERS, ids=lambda page: page.name)
+def test_every_page_for_users_starts_with_an_example_that_runs(page):
+    first = blocks(page)[0]
+    assert first.language in ("console", "python")
+    assert first.reason is None
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
