@@ -11,9 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.calibration import PROMISE, hundred_temperatures, judged, peak_memory
-from isrr.calibration.calibrate import calibrate
-from isrr.cli.reporting import write_page
-from isrr.outcome.certificate import load
+from isrr import calibrate, load, report
 
 N_MOVES = 300
 SWITCHES = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
@@ -72,7 +70,7 @@ def reported(folder: str, n_queries: int, n_items: int) -> None:
     """Write the page; prints seconds and peak memory in GiB."""
     queries, outcome = judged(n_queries, n_items), load(Path(folder, "ranker.json"))
     start = time.perf_counter()
-    write_page(Path(folder, "report.html"), outcome, queries, "python -m benchmarks report")
+    report(outcome, queries).save(Path(folder, "report.html"))
     _print_cost(start)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from command_line import Started
+from command_line import start
 
 
 def client_of(ranker_file, **settings):
@@ -61,8 +61,8 @@ class Server:
     """`isrr serve` in processes of its own, on a port of the loopback that the system gives and the log names."""
 
     def __init__(self, ranker_file, *options, program=None):
-        command = ["isrr"] if program is None else ["-c", program]
-        self.process = Started(*command, "serve", ranker_file, "--port", "0", *options)
+        command = ["-m", "isrr"] if program is None else ["-c", program]
+        self.process = start(*command, "serve", ranker_file, "--port", "0", *options)
         self.lines = []
         self._reader = threading.Thread(target=lambda: self.lines.extend(self.process.stderr))
         self._reader.start()

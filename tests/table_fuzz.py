@@ -9,6 +9,7 @@ one goes on behind the file that killed it.
 import gzip
 import json
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -129,7 +130,7 @@ def fuzz(kind: str, count: int, seed: int = 0) -> tuple[Counter[str], dict[int, 
         while case < count:
             try:
                 done = run(__file__, "--work", kind, case, count, seed, folder, timeout=SECONDS + 0.05 * (count - case))
-            except TimeoutError:
+            except subprocess.TimeoutExpired:
                 bad[case] = "this file, or one behind it, took too long"
                 break
             out, noise = done.stdout, done.stderr

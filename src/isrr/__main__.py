@@ -16,9 +16,9 @@ def main() -> None:
     if sys.argv[1:2] == ["serve"]:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
-        from isrr.cli.interrupts import hear_interrupts
+        from isrr.cli.interrupts import remember_interrupts
 
-        hear_interrupts()
+        remember_interrupts()
         from isrr.cli.main import main as run
 
         run()

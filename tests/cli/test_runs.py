@@ -152,7 +152,7 @@ def test_clicks_taken_for_grades_are_noticed(tmp_path):
     file.write_text("\n".join(rows))
     outcome = calibrate(file, PROMISE, relevance="clicked")
     (warning,) = [said for said in outcome.warnings if "clicks" in said]
-    for sign in ("the column is called 'clicked'", "a column with the position shown", "isrr calibrate --log"):
+    for sign in ("the column is called 'clicked'", "a column with the position shown", "isrr clicks calibrate --log"):
         assert sign in warning
         assert sign in str(outcome)
     graded = file.with_name("graded.csv")

@@ -95,7 +95,18 @@ def test_from_scores_to_a_watched_certificate_by_clicks_alone(world):
     pq.write_table(clicks, folder / "clicks.parquet")
 
     code, said = run(
-        "calibrate", "--log", log, "--clicks", folder / "clicks.parquet", "-p", promise, "--anchor", 0.2, "-o", ranker
+        "clicks",
+        "calibrate",
+        "--log",
+        log,
+        "--clicks",
+        folder / "clicks.parquet",
+        "-p",
+        promise,
+        "--anchor",
+        0.2,
+        "-o",
+        ranker,
     )
     assert code == 0, said
     outcome = isrr.load(ranker)
@@ -106,7 +117,7 @@ def test_from_scores_to_a_watched_certificate_by_clicks_alone(world):
         pq.write_table(clicks, folder / "clicks.parquet")
         time.sleep(1.5)
         words = ("--log", log, "--clicks", folder / "clicks.parquet", "--within", "1s")
-        code, said = run("rollout", "status", ranker, *words)
+        code, said = run("clicks", "rollout", ranker, *words)
         assert code == 0, said
         assert "3,000 counted" in said
         state = read_rollout(ranker, outcome.id)

@@ -181,7 +181,7 @@ def test_a_look_that_counts_nothing_says_what_it_waits_for_and_fixes_nothing(cer
     clicks.write_text(f"list_id,item_id,time\ns-{now - 90:g},a,{now - 80}\n")
 
     def status(within, *options):
-        words = ("rollout", "status", file, "--log", log, "--clicks", clicks, "--within", within, *options)
+        words = ("clicks", "rollout", file, "--log", log, "--clicks", clicks, "--within", within, *options)
         done = CliRunner().invoke(app, [str(word) for word in words])
         assert done.exit_code == 0, done.output
         return done.output

@@ -380,7 +380,7 @@ def test_clicks_taken_for_grades_are_noticed():
     assert looks_like_clicks(graded, "relevance", 5, True) is None
     assert looks_like_clicks(binary, "label", 5, False) is None
     for name in ("click", "Clicked", "n_clicks", "purchase", "was_bought"):
-        assert "isrr calibrate --log … --clicks …" in looks_like_clicks(graded, name, 5, False)
+        assert "isrr clicks calibrate --log … --clicks …" in looks_like_clicks(graded, name, 5, False)
     assert "position shown" in looks_like_clicks(binary, "label", 5, True)
     assert "no list is longer" in looks_like_clicks(lists(20, 5, 2), "label", 5, False)
     assert "the same items as another" in looks_like_clicks(lists(20, 30, 2, same_items=True), "label", 5, False)

@@ -6,7 +6,6 @@ import scores_oracles as oracles
 
 torch = pytest.importorskip("torch", reason="the losses need torch: pip install 'isrr[paper]'")
 
-from isrr.cli.kernels import OTHERS, SETTING  # noqa: E402
 from isrr_paper.scorers._loss_kernels import sum_gradients  # noqa: E402
 from isrr_paper.scorers.losses import GRADIENTS, gradient  # noqa: E402
 from isrr_paper.scorers.losses.draws import draw, place_on_device, place_on_host  # noqa: E402
@@ -101,11 +100,10 @@ def test_padding_moves_nothing(loss):
     np.testing.assert_allclose(wider[:, :6], narrow, atol=0.15)
 
 
-def test_losses_of_either_precision_are_compiled_once_and_in_advance():
+def test_losses_of_either_precision_are_compiled_once():
     for precision in (torch.float32, torch.float64):
         scores, mask = padded([SCORES, SCORES[:3]], precision)
         GRADIENTS["plrank"](scores, torch.ones_like(scores), mask, 5, 2, generator(1))
-    exec(SETTING + OTHERS[-1], {})
     assert len(sum_gradients.signatures) == 1
 
 

@@ -16,7 +16,7 @@ import pytest
 from scipy.stats import chisquare
 
 import oracles
-from command_line import isrr, run
+from command_line import run
 from isrr import Queries
 from isrr.data.log import read_log
 from serving import Load, Server, unnamed
@@ -78,10 +78,10 @@ def test_a_service_that_cannot_start_does_not_exit_with_0(ranker_file, tmp_path)
     )
     (tmp_path / "broken.py").write_text(program)
     command = ["serve", str(ranker_file), "--port", "0"]
-    broken = run(str(tmp_path / "broken.py"), *command, timeout=60)
-    unwritable = isrr(*command, "--log", tmp_path / "log", timeout=60)
+    broken = run(tmp_path / "broken.py", *command, timeout=60)
+    unwritable = run("-m", "isrr", *command, "--log", tmp_path / "log", timeout=60)
     with socket.create_server(("127.0.0.1", 0)) as somebody:
-        taken = isrr(*command[:-1], somebody.getsockname()[1], timeout=60)
+        taken = run("-m", "isrr", *command[:-1], somebody.getsockname()[1], timeout=60)
     for done, code, said in ((unwritable, 2, "File exists"), (taken, 2, "cannot listen"), (broken, 1, "tested")):
         assert done.returncode == code, done.stderr
         assert said in done.stderr
@@ -228,7 +228,7 @@ def test_the_cohere_client_works_unchanged(lasting, certificate):
 
 def test_a_damaged_ranker_file_is_refused_before_anything_starts(tmp_path):
     (tmp_path / "ranker.json").write_text("{}")
-    found = isrr("serve", tmp_path / "ranker.json", timeout=60)
+    found = run("-m", "isrr", "serve", tmp_path / "ranker.json", timeout=60)
     assert found.returncode == 2
     assert "not a certificate" in found.stderr
 
@@ -236,7 +236,9 @@ def test_a_damaged_ranker_file_is_refused_before_anything_starts(tmp_path):
 @pytest.mark.parametrize("given", ["", "  "])
 def test_an_empty_key_is_refused(ranker_file, given):
     for more, environment in ((["--api-key", given], {}), ([], {"ISRR_API_KEY": given})):
-        found = isrr("serve", ranker_file, "--port", 0, *more, timeout=60, env={**os.environ, **environment})
+        found = run(
+            "-m", "isrr", "serve", ranker_file, "--port", 0, *more, timeout=60, env={**os.environ, **environment}
+        )
         assert found.returncode == 2, found.stderr
         assert "--api-key is empty, which would let everybody in" in found.stderr
 
@@ -291,7 +293,7 @@ def test_with_tls_it_serves_https(ranker_file, tmp_path):
         assert server.post("/rank", BODY).status_code == 200
     finally:
         assert server.stop() == 0
-    alone = isrr("serve", ranker_file, "--port", 0, *files[:2], timeout=60)
+    alone = run("-m", "isrr", "serve", ranker_file, "--port", 0, *files[:2], timeout=60)
     assert (alone.returncode, "--tls-key" in alone.stderr) == (2, True)
 
 

@@ -1,131 +1,90 @@
-"""Commands on clicks: what `isrr calibrate --clicks` and `isrr monitor --clicks` do; `isrr rollout status`."""
+"""`isrr clicks calibrate` and `rollout`: certificates from clicks on lists that explored."""
 
-import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Literal
 
 import typer
 
-from isrr.cli.console import BROKEN, keep_outcome, progress, show
-from isrr.cli.inputs import check_file, opened, promised
+from isrr.cli import console, inputs
+from isrr.cli import options as o
 from isrr.cli.ledger import ledger_at
-from isrr.cli.options import AsJson, RankerFile, Trust
 from isrr.errors import CertificateError, PromiseError
 
-if TYPE_CHECKING:
-    from isrr.outcome.certificate import Outcome
-
-SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+app = typer.Typer(no_args_is_help=True, help="Certify a ranker from clicks, and roll it out on live traffic.")
 
 
-def seconds(text: str | None) -> float | None:
-    """A length of time from text, in seconds.
-
-    Example:
-        >>> seconds("90s"), seconds("1.5h")
-        (90.0, 5400.0)
-    """
-    if text is None:
-        return None
-    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([smhd])\s*", text)
-    if not found:
-        raise PromiseError(f"{text!r} is not a length of time; expected something like 90s, 30m, 1h or 2d")
-    return float(found[1]) * SECONDS[found[2]]
-
-
-def calibrate_by_clicks(
-    promise: list[str],
-    meaning: dict[str, Any],
-    clicked: dict[str, Any],
-    out_file: Path,
-    confidence: float,
-    n_analyses: int,
-    as_json: bool,
+@app.command()
+def calibrate(
+    promise: o.Promises,
+    clicks: Annotated[
+        Path,
+        o.option(
+            "Clicks on those lists: list_id, item_id, time. Without --log, one row per impression and candidate: "
+            "impression_id, query_id, item_id, score, position, click."
+        ),
+    ],
+    log: Annotated[Path | None, o.option("The served-ranking log that `isrr serve --log` wrote.")] = None,
+    out_file: o.NewRankerFile = Path("ranker.json"),
+    confidence: o.Confidence = 0.95,
+    within: o.Within = None,
+    unit: Annotated[
+        Literal["impression", "session", "user"] | None,
+        o.option("Which units are independent; the first list of each counts. Default: session, if logged."),
+    ] = None,
+    kind: Annotated[str | None, o.option("Count only clicks of this kind, such as purchase.")] = None,
+    anchor: Annotated[float, o.option("Share of lists that the new ranker keeps in the order by score.")] = 0.0,
+    logger: Annotated[
+        list[Path] | None, o.option("Ranker file (or several) that served the lists; by default those in the log.")
+    ] = None,
+    most_clicks: Annotated[int, o.expert("If more items of a list were clicked, no click on it counts (a bot).")] = 30,
+    n_analyses: o.Analyses = 1,
+    as_json: o.AsJson = False,
+    help_all: o.HelpAll = False,
 ) -> None:
-    """What `isrr calibrate` does where clicks are given."""
+    """Find the fairest ranker that keeps a share of the clicks, and certify it.
+
+    Exit code 3 if nothing can be certified.
+
+    isrr clicks calibrate --log served/ --clicks clicks.parquet -p 'clicks@5 >= 95% of deterministic'
+    """
     from isrr.clicks.calibrate import calibrate_clicks, checked_promise
-    from isrr.metrics.ahead import compile_beside
     from isrr.outcome.certificate import ranker_path
 
     if len(promise) != 1:
-        raise PromiseError(f"expected one promise with --clicks, found {len(promise)}")
-    asked = checked_promise(promised(promise[0], meaning))
-    log, clicks, within = clicked.pop("log"), clicked.pop("clicks"), seconds(clicked.pop("within"))
-    check_file(out_file, read=(clicks, log))
+        raise PromiseError(f"expected one promise about clicks, found {len(promise)}")
+    promised = checked_promise(promise[0])
+    inputs.check_file(out_file, read=(clicks, log))
     ranker_path(out_file)
-    count_look = ledger_at(clicks, out_file)
-    compile_beside()
-    with progress("estimating clicks") as advance:
+    with console.progress("estimating clicks") as advance:
         outcome = calibrate_clicks(
-            clicks, asked, confidence, log=log, within=within, n_analyses=n_analyses, count_look=count_look,
-            progress=advance, **clicked,
+            clicks, promised, confidence, log=log, logger=logger, unit=unit, within=inputs.seconds(within),
+            most_clicks=most_clicks, kind=kind, anchor=anchor, n_analyses=n_analyses,
+            count_look=ledger_at(clicks, out_file), progress=advance,
         )  # fmt: skip
-    keep_outcome(outcome, out_file, as_json=as_json)
+    console.save_outcome(outcome, out_file, as_json=as_json)
 
 
-def watch_clicks(
-    ranker: Path,
-    outcome: "Outcome",
-    log: Path,
-    clicks: Path,
-    *,
-    within: str | None,
-    delta: float | None,
-    state: Path | None,
-    as_json: bool,
-) -> None:
-    """What `isrr monitor` does where clicks are given; while a rollout runs, its control arm is compared with."""
-    from isrr.clicks.rollout import read_rollout
-    from isrr.clicks.table import read_clicks
-    from isrr.monitor.clicks import ClickMonitor
-    from isrr.outcome.status import beside, reinstated_at, revoke
-
-    rolled = read_rollout(ranker, outcome.id)
-    running = rolled if rolled is not None and rolled.stage == "running" else None
-    file = state or beside(ranker, "monitor" if running is None else "rollout.monitor")
-    since = reinstated_at(ranker, outcome.id)
-    watch = ClickMonitor(outcome, delta=delta, rollout=running, within=seconds(within), state=file, since=since)
-    alarm = watch.update(log, read_clicks(clicks, value=watch.column), now=time.time())
-    if alarm is not None:
-        revoke(ranker, outcome.id, alarm)
-    document = {"n_units": watch.n_units, "share": watch.share, "evidence": watch.evidence, "alarm": alarm}
-    show(str(watch), document, as_json=as_json)
-    if alarm is not None:
-        raise typer.Exit(BROKEN)
-
-
-rollout = typer.Typer(no_args_is_help=True, help="Compare a ranker with the order by score on live traffic.")
-
-
-@rollout.command()
-def status(
-    ranker: RankerFile,
-    log: Annotated[Path, typer.Option(help="The served-ranking log that `isrr serve --rollout` wrote.")],
-    clicks: Annotated[Path, typer.Option(help="Clicks on those lists: list_id, item_id, time.")],
-    within: Annotated[
-        str | None,
-        typer.Option(
-            help="How long after its list a click counts, e.g. 30m, 1h or 2d; fixed by the first look that counts "
-            "sessions. By default 1h."
-        ),
-    ] = None,
+@app.command()
+def rollout(
+    ranker: o.RankerFile,
+    log: Annotated[Path, o.option("The served-ranking log that `isrr serve --rollout` wrote.")],
+    clicks: Annotated[Path, o.option("Clicks on those lists: list_id, item_id, time.")],
+    within: o.Within = None,
     first: Annotated[
         int | None,
-        typer.Option(
-            help="Lists of each session that count, the earliest ones; fixed like --within. By default 1.", min=1
-        ),
+        o.option("Lists of each session that count, the earliest ones; fixed like --within. By default 1.", min=1),
     ] = None,
-    as_json: AsJson = False,
-    trust_edited: Trust = False,
+    as_json: o.AsJson = False,
+    trust_edited: o.Trust = False,
 ) -> None:
     """Show how a rollout stands, and move it on: the service follows within a second.
 
-    Run it as often as you like; the statistics allow for it. Exit code 4 if a step failed. When the last step is
-    certified, the new certificate is written to ranker.confirmed.json. It assumes that sessions are independent, and
-    later ones like these.
+    Run it as often as you like; the statistics allow for it. The first analysis that counts sessions fixes --within
+    (1h by default). Exit code 4 if a step failed. When the last step is certified, the new certificate is written to
+    ranker.confirmed.json. It assumes that sessions are independent, and later ones like these.
 
-    isrr rollout status ranker.json --log served/ --clicks clicks.parquet
+    isrr clicks rollout ranker.json --log served/ --clicks clicks.parquet
     """
     from isrr.clicks.calibrate import value_column
     from isrr.clicks.live import confirmed, looked_at, sessions_of
@@ -135,26 +94,26 @@ def status(
     from isrr.outcome.certificate import Certificate
     from isrr.outcome.status import beside
 
-    outcome = opened(ranker, trust_edited)
+    outcome = inputs.load_ranker(ranker, trust_edited)
     with locked(beside(ranker, "rollout")):
         state = read_rollout(ranker, outcome.id)
         if state is None or not isinstance(outcome, Certificate):
             raise CertificateError(f"{ranker}: no rollout has begun; start one: isrr serve {ranker} --rollout")
-        state = state.ruled(seconds(within), first)
-        made = read_clicks(clicks, value=value_column(outcome.promises[0]))
+        state = state.ruled(inputs.seconds(within), first)
+        table = read_clicks(clicks, value=value_column(outcome.promises[0]))
         now = time.time()
-        found = looked_at(outcome, state, sessions_of(log, made, state, outcome.k, now=now), now=now)
-        if found.rollout.stage == "done" and state.stage == "running":
-            confirmed(outcome, found).save(beside(ranker, "confirmed"))
-        if len(found.sessions):  # a look that counted nothing fixes nothing
-            found.rollout.save(ranker)
-    step_ends, ends = found.earliest or (None, None)
+        look = looked_at(outcome, state, sessions_of(log, table, state, outcome.k, now=now), now=now)
+        if look.rollout.stage == "done" and state.stage == "running":
+            confirmed(outcome, look).save(beside(ranker, "confirmed"))
+        if len(look.sessions):  # an analysis that counted nothing fixes nothing
+            look.rollout.save(ranker)
+    step_ends, ends = look.earliest or (None, None)
     document = {
-        "stage": found.rollout.stage, "step": found.step, "steps": len(state.steps), "share": found.share,
-        "sessions": len(found.sessions), "too_recent": found.sessions.n_open, "later": found.n_later,
-        "evidence": found.evidence / found.certifies_at, "earliest_step_end": step_ends, "earliest_end": ends,
-        "reason": found.rollout.reason,
+        "stage": look.rollout.stage, "step": look.step, "steps": len(state.steps), "share": look.share,
+        "sessions": len(look.sessions), "too_recent": look.sessions.n_open, "later": look.n_later,
+        "evidence": look.evidence / look.certifies_at, "earliest_step_end": step_ends, "earliest_end": ends,
+        "reason": look.rollout.reason,
     }  # fmt: skip
-    show(str(found), document, as_json=as_json)
-    if found.rollout.stage == "failed":
-        raise typer.Exit(BROKEN)
+    console.show(str(look), document, as_json=as_json)
+    if look.rollout.stage == "failed":
+        raise typer.Exit(console.BROKEN)

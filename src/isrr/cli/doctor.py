@@ -1,4 +1,4 @@
-"""`isrr doctor`: what is installed and what is missing, and what there is to compute with."""
+"""`isrr doctor`: what is installed, what is missing, and the threads, kernel cache and memory in use."""
 
 import os
 import platform
@@ -8,35 +8,39 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from isrr.cli import options as o
 from isrr.cli.console import progress, show
-from isrr.cli.options import AsJson
 from isrr.counting import counted
 from isrr.errors import EngineError, install_command
 
 MEMORY, CONTAINER_LIMIT = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
-CompileNow = Annotated[
-    bool, typer.Option("--compile", help="Compile all kernels first, so that no later command has to.")
-]
 
 
-def doctor(as_json: AsJson = False, compile_now: CompileNow = False) -> None:
-    """Show what is installed, how to install missing extras, and the threads, kernel cache and memory in use."""
+def doctor(
+    as_json: o.AsJson = False,
+    compile_now: Annotated[
+        bool, o.option("Compile all kernels first, so that no later command has to.", "--compile")
+    ] = False,
+) -> None:
+    """Show what is installed, how to install missing extras, and the threads, kernel cache and memory in use.
+
+    isrr doctor
+    """
+    from isrr.cli.kernels import compile_all, kernel_cache
+
     if compile_now:
-        from isrr.cli.kernels import compile_all
-
-        if _kernel_cache() is None:
+        if kernel_cache() is None:
             raise EngineError("compiled kernels cannot be kept: set NUMBA_CACHE_DIR to a writable folder")
         with progress("compiling kernels") as advance:
             compile_all(advance)
-    found = _findings()
-    show("\n".join(_lines(found)), found, as_json=as_json)
+    facts = _facts()
+    show("\n".join(_lines(facts)), facts, as_json=as_json)
 
 
-def _findings() -> dict[str, Any]:
-    """What is told, as plain values; what is unknown or missing is None."""
+def _facts() -> dict[str, Any]:
+    """Return what is shown, as plain values; what is unknown or missing is None."""
     import isrr
+    from isrr.cli.kernels import kernel_cache
     from isrr.parallel import available_cores, threads
 
     core, extras = _requirements()
@@ -49,24 +53,24 @@ def _findings() -> dict[str, Any]:
         "extras": {extra: {name: _version(name) for name in names} for extra, names in extras.items()},
         "threads": threads(),
         "cores": available_cores(),
-        "kernel_cache": _kernel_cache(),
+        "kernel_cache": kernel_cache(),
         "memory_gib": _memory(),
     }
 
 
-def _lines(found: dict[str, Any]) -> Iterator[str]:
-    yield f"isrr         {found['isrr']}"
-    yield f"python       {found['python']}, {found['executable']}"
-    yield f"platform     {found['platform']}"
-    yield f"core         {_listed(found['core'])}"
-    for extra, packages in found["extras"].items():
+def _lines(facts: dict[str, Any]) -> Iterator[str]:
+    yield f"isrr         {facts['isrr']}"
+    yield f"python       {facts['python']}, {facts['executable']}"
+    yield f"platform     {facts['platform']}"
+    yield f"core         {_listed(facts['core'])}"
+    for extra, packages in facts["extras"].items():
         missing = [name for name, version in packages.items() if version is None]
         remedy = f"missing: {', '.join(missing)}; {install_command(extra)}"
         yield f"{extra:12} {remedy if missing else _listed(packages)}"
-    yield f"threads      {found['threads']} on {counted(found['cores'], 'core')} (ISRR_THREADS changes it)"
+    yield f"threads      {facts['threads']} on {counted(facts['cores'], 'core')} (ISRR_THREADS changes it)"
     nowhere = "none: kernels are compiled in every process; set NUMBA_CACHE_DIR to a writable folder"
-    yield f"kernel cache {found['kernel_cache'] or nowhere}"
-    free, total = (found["memory_gib"][name] for name in ("available", "total"))
+    yield f"kernel cache {facts['kernel_cache'] or nowhere}"
+    free, total = (facts["memory_gib"][name] for name in ("available", "total"))
     yield f"memory       {'unknown' if total is None else f'{free:.1f} of {total:.1f} GiB free'}"
 
 
@@ -75,7 +79,7 @@ def _listed(packages: dict[str, str | None]) -> str:
 
 
 def _requirements() -> tuple[list[str], dict[str, list[str]]]:
-    """What isrr needs, and what each extra adds, from its own metadata."""
+    """Return what isrr needs, and what each extra adds, from its own metadata."""
     from importlib.metadata import requires
 
     core: list[str] = []
@@ -97,20 +101,12 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _kernel_cache() -> str | None:
-    """The folder that keeps compiled kernels; Numba takes none that cannot be written to."""
-    from isrr.data._text_kernels import line_start
-
-    folder: str | None = line_start.stats.cache_path
-    return folder
-
-
 def _memory() -> dict[str, float | None]:
-    """Memory in GiB, as far as the system tells; in a container, no more than its limit."""
+    """Return memory in GiB, in a container at most its limit; None where the system does not say."""
     if not MEMORY.exists():
         return {"total": None, "available": None}
-    told = dict(re.findall(r"(\w+):\s+(\d+) kB", MEMORY.read_text()))
-    total, available = int(told["MemTotal"]) << 10, int(told["MemAvailable"]) << 10
+    sizes = dict(re.findall(r"(\w+):\s+(\d+) kB", MEMORY.read_text()))
+    total, available = int(sizes["MemTotal"]) << 10, int(sizes["MemAvailable"]) << 10
     limit = CONTAINER_LIMIT.read_text().strip() if os.access(CONTAINER_LIMIT, os.R_OK) else "max"
     total = min(total, int(limit)) if limit.isdigit() else total
     return {"total": round(total / 2**30, 2), "available": round(min(total, available) / 2**30, 2)}

@@ -1,163 +1,168 @@
-"""What commands do before any work: open what they are given, refuse what cannot be used, warn of what is odd."""
+"""Checks before any work: open the inputs, refuse what cannot be used, warn of what is odd."""
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isrr.cli.console import as_options, warn
+from isrr.cli.console import warn
 from isrr.errors import CertificateError, DataError, PromiseError
 
 if TYPE_CHECKING:
     from isrr.data.queries import Queries
-    from isrr.engines.local import InMemory
-    from isrr.engines.spark import SparkRows
     from isrr.outcome.certificate import Outcome
     from isrr.outcome.status import Standing
     from isrr.promises import Promise
     from isrr.ranker.gpl import GPLRanker
 
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
-def opened(ranker: Path, trust_edited: bool) -> "Outcome":
-    """A ranker file; one that was edited by hand is read only on demand, and never without saying so."""
+
+def seconds(text: str | None) -> float | None:
+    """Return a length of time in seconds.
+
+    Example:
+        >>> seconds("90s"), seconds("1.5h")
+        (90.0, 5400.0)
+    """
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([smhd])\s*", text)
+    if not match:
+        raise PromiseError(f"{text!r} is not a length of time; expected something like 90s, 30m, 1h or 2d")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def parse_promises(texts: Sequence[str], per_segment: bool, meaning: dict[str, Any]) -> "list[Promise]":
+    """Return promises as they were written; `meaning` holds further arguments of `Promise.parse`."""
+    from isrr.promises import Promise
+
+    return [Promise.parse(text, per="segment" if per_segment else None, **meaning) for text in texts]
+
+
+def load_ranker(file: Path, trust_edited: bool) -> "Outcome":
+    """Load a ranker file; one that was edited by hand is read only on demand, and with a warning."""
     from isrr.outcome.certificate import load
 
     try:
-        return load(ranker)
+        return load(file)
     except CertificateError:
         from isrr.data.files import KINDS
 
-        if ranker.is_file() and ranker.suffix.lower() in KINDS:
+        if file.is_file() and file.suffix.lower() in KINDS:
             raise CertificateError(
-                f"{ranker}: expected a ranker file (.json), found a table of queries; to look at it: isrr data show "
-                f"{ranker}"
+                f"{file}: expected a ranker file (.json), found a table of queries; to look at it: isrr data show "
+                f"{file}"
             ) from None
         if not trust_edited:
             raise
-    outcome = load(ranker, trust_edited=True)
-    warn(f"{ranker} was edited by hand; the certificate does not cover its present content")
+    outcome = load(file, trust_edited=True)
+    warn(f"{file} was edited by hand; the certificate does not cover its present content")
     return outcome
 
 
-def promised(text: str, meaning: dict[str, Any]) -> "Promise":
-    """A promise as it was written, and meant by the options of `with_meaning` or `with_worth`."""
-    from isrr.promises import Promise
-
-    others = {name: value for name, value in meaning.items() if name != "per_segment"}
-    return Promise.parse(text, per="segment" if meaning.get("per_segment") else None, **others)
-
-
-def opened_rows(scored: str, columns: dict[str, Any], where: dict[str, Any]) -> "InMemory | SparkRows":
-    """Scored queries to rank, in memory or on Spark; to be closed."""
-    from isrr.engines.local import InMemory
-    from isrr.engines.source import open_source
-    from isrr.engines.spark import SparkRows
-
-    if where["engine"] == "dask":
-        raise PromiseError("`engine=dask` cannot write rankings; expected local or spark")
-    if where["engine"] == "local" and where["trust_layout"]:
-        raise PromiseError("`trust_layout=` needs `engine=spark` here: the local engine ranks in memory")
-    rows = open_source(scored, **columns, **where)
-    assert isinstance(rows, InMemory | SparkRows)
-    return rows
-
-
-def status_of(ranker: Path, outcome: "Outcome") -> "tuple[Standing, str]":
-    """Whether what a ranker file promises still stands, and the same in words."""
+def status_of(file: Path, outcome: "Outcome") -> "tuple[Standing, str]":
+    """Return whether the promise of a ranker file is still valid, and the same in words."""
     from isrr.outcome.status import read_status
 
-    status, now = read_status(ranker, outcome.id), datetime.now(UTC)
+    status, now = read_status(file, outcome.id), datetime.now(UTC)
     return status.standing(now)[0], status.in_words(now)
 
 
-def warn_of_no_promise(ranker: Path, outcome: "Outcome", used: "GPLRanker", what: str) -> None:
-    """Warn if nothing was promised, or the promise is no longer valid; `what` is done with the ranker used instead."""
-    standing, words = status_of(ranker, outcome)
-    order = "the order by score" if used.is_deterministic else "its ranker anyway"
-    if outcome.abstained:
-        warn(f"{ranker} is an abstention: nothing was promised; {what} {order}")
-    elif standing != "valid":
-        warn(f"{ranker} is {words}; {what} {order}")
-
-
-def warn_of_single_items(share: float, name: str) -> None:
-    """Say so where most queries have a single item."""
-    from isrr.outcome.findings import mostly_single
-
-    if said := mostly_single(share):
-        warn(as_options(f"{name}: {said}"))
-
-
-def as_calibrated(judged_run: dict[str, Any], outcome: "Outcome") -> dict[str, Any]:
-    """The options of `with_run`, unjudged items counted as in calibration unless something else was asked for."""
-    if judged_run["run"] is None or judged_run["unjudged"] is not None:
-        return judged_run
-    return {**judged_run, "unjudged": outcome.provenance.unjudged}
-
-
-def judged_or_run(
-    judged: str | None, judged_run: dict[str, Any], columns: dict[str, Any], roles: Sequence[str] = ()
+def read_judged(
+    judged: str | None, run: dict[str, Any], columns: dict[str, Any], roles: Sequence[str] = ()
 ) -> "tuple[str | Queries, dict[str, Any], str]":
-    """Judged queries as commands take them: a table, or a run with its judgments, which is read here with its notes.
+    """Read judged queries from a run with its judgments; leave a plain table to the library.
+
+    Args:
+        judged: A table; None with a run.
+        run: Options for runs and judgments, named as the arguments of `read_queries`; None where they were not given.
+        columns: Options for the names of columns.
+        roles: Further columns to read.
 
     Returns:
-        The table, or the queries read; the names of its columns where they are still to be read; what to call it.
+        The table, or the queries; the names of its columns if it is still to be read; what to call it.
     """
     from isrr.data.source import read_any
 
-    run, qrels = judged_run["run"], judged_run["qrels"]
-    if (judged is None) == (run is None):
-        raise DataError("expected either a table of judged queries, or `run=` and `qrels=`")
-    if judged is not None and qrels is not None:
+    if (judged is None) == (run["run"] is None):
+        raise DataError("expected a table of judged queries, or `run=` and `qrels=`")
+    if judged is not None and run["qrels"] is not None:
         raise DataError(f"{judged}: found a table together with `qrels=`; expected the run as `run=`")
-    if run is not None and qrels is None:
-        raise DataError(f"{run}: a run has no grades; expected the judgments as `qrels=`")
-    name = str(judged or run)
-    if judged is not None and all(value is None for value in judged_run.values()):
-        return judged, columns, name
-    queries = read_any(judged, roles, **judged_run, **columns)
+    if judged is None and run["qrels"] is None:
+        raise DataError(f"{run['run']}: a run has no grades; expected the judgments as `qrels=`")
+    name = str(judged or run["run"])
+    if all(value is None for value in run.values()):
+        return name, columns, name
+    queries = read_any(judged, roles, **run, **columns)
     warn_of_notes(queries)
     return queries, {}, name
 
 
+def as_calibrated(run: dict[str, Any], outcome: "Outcome") -> dict[str, Any]:
+    """Return the options for a run, with unjudged items counted as in calibration unless told otherwise."""
+    if run["run"] is None or run["unjudged"] is not None:
+        return run
+    return {**run, "unjudged": outcome.provenance.unjudged}
+
+
 def warn_of_notes(queries: "Queries") -> None:
-    """Say what the reader of the queries had to leave out or to settle."""
+    """Print what the reader of the queries left out or decided."""
     for note in queries.notes:
-        warn(as_options(note))
+        warn(note)
 
 
-def check_file(file: Path, *suffixes: str, read: Iterable[str | Path | None] = ()) -> None:
-    """Refuse a file that could not be written at the end, or is one of those read: better now than after the work."""
-    if suffixes and file.suffix.lower() not in suffixes:
-        raise DataError(f"{file}: the file name must end in {' or '.join(suffixes)}")
-    if file.is_dir():
-        raise DataError(f"{file}: expected a file, found a folder")
-    if not file.absolute().parent.is_dir():
-        raise DataError(f"{file}: the folder {file.parent} does not exist; create it first")
-    if not os.access(file.absolute().parent, os.W_OK):
-        raise DataError(f"{file}: the folder {file.parent} is not writable; choose another")
-    there = [
-        source for source in read if source is not None and os.path.exists(source)
-    ]  # no pattern, no lake's address
-    if file.exists() and any(file.samefile(source) for source in there):
-        raise DataError(f"{file}: this is an input file, and would be overwritten; choose another output file")
+def warn_of_no_promise(file: Path, outcome: "Outcome", ranker: "GPLRanker", verb: str) -> None:
+    """Warn if nothing was promised, or the promise is no longer valid, and say which order is used instead."""
+    standing, words = status_of(file, outcome)
+    order = "the order by score" if ranker.is_deterministic else "its ranker anyway"
+    if outcome.abstained:
+        warn(f"{file} is an abstention: nothing was promised; {verb} {order}")
+    elif standing != "valid":
+        warn(f"{file} is {words}; {verb} {order}")
 
 
-def check_folder(folder: Path) -> None:
-    """Refuse a folder that could not be made or filled at the end."""
-    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-    if not there.is_dir():
-        raise DataError(f"{folder}: expected a folder, but {'it' if there == folder.absolute() else there} is a file")
-    if not os.access(there, os.W_OK):
-        raise DataError(f"{folder}: {there} is not writable; choose another folder")
+def warn_of_single_items(share: float, name: str) -> None:
+    """Warn if most queries have a single item."""
+    from isrr.outcome.findings import mostly_single
+
+    if warning := mostly_single(share):
+        warn(f"{name}: {warning}")
 
 
 def warn_of_drift(outcome: "Outcome", outside: float) -> None:
-    """Say so where a share of the scores lies outside the range that calibration saw."""
+    """Warn if a share of the scores lies outside the range seen at calibration."""
     if outside > 0.02:
         low, _, _, _, high = outcome.provenance.score_quantiles
         warn(
             f"{outside:.0%} of the scores lie outside [{low:.4g}, {high:.4g}], the range of 99.8 % of the scores at "
             "calibration; the promise covers only scores on that scale"
         )
+
+
+def check_file(file: Path, *suffixes: str, read: Iterable[str | Path | None] = ()) -> None:
+    """Refuse an output file that could not be written at the end, or that is one of the input files."""
+    folder = file.absolute().parent
+    if suffixes and file.suffix.lower() not in suffixes:
+        raise DataError(f"{file}: the file name must end in {' or '.join(suffixes)}")
+    if file.is_dir():
+        raise DataError(f"{file}: expected a file, found a folder")
+    if not folder.is_dir():
+        raise DataError(f"{file}: the folder {file.parent} does not exist; create it first")
+    if not os.access(folder, os.W_OK):
+        raise DataError(f"{file}: the folder {file.parent} is not writable; choose another")
+    inputs = [source for source in read if source is not None and os.path.exists(source)]  # patterns do not exist
+    if file.exists() and any(file.samefile(source) for source in inputs):
+        raise DataError(f"{file}: this is an input file, and would be overwritten; choose another output file")
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse an output folder that could not be made or filled at the end."""
+    parent = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not parent.is_dir():
+        name = "it" if parent == folder.absolute() else parent
+        raise DataError(f"{folder}: expected a folder, but {name} is a file")
+    if not os.access(parent, os.W_OK):
+        raise DataError(f"{folder}: {parent} is not writable; choose another folder")

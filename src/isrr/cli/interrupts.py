@@ -1,23 +1,23 @@
-"""Ctrl-C that is heard: libraries swallow `KeyboardInterrupt` in places (while they load, in callbacks from C)."""
+"""Ctrl-C that is not lost: some libraries swallow `KeyboardInterrupt` while they load, or in callbacks from C."""
 
 import signal
 from types import FrameType
 
-_heard: list[int] = []
+_interrupts: list[int] = []
 
 
-def hear_interrupts() -> None:
-    """Remember Ctrl-C from now on, whoever catches what it raises."""
+def remember_interrupts() -> None:
+    """Remember Ctrl-C from now on, unless it is ignored."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-
-        def note(number: int, frame: FrameType | None) -> None:
-            _heard.append(number)
-            signal.default_int_handler(number, frame)
-
-        signal.signal(signal.SIGINT, note)
+        signal.signal(signal.SIGINT, _remember)
 
 
-def stop_if_interrupted(*said: str) -> None:
-    """Raise again what was swallowed."""
-    if _heard:
-        raise KeyboardInterrupt(*said)
+def _remember(number: int, frame: FrameType | None) -> None:
+    _interrupts.append(number)
+    signal.default_int_handler(number, frame)
+
+
+def stop_if_interrupted(*message: str) -> None:
+    """Raise `KeyboardInterrupt` again if it was swallowed."""
+    if _interrupts:
+        raise KeyboardInterrupt(*message)

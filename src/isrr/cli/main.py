@@ -1,29 +1,31 @@
-"""The command line: one verb per job. `isrr.cli.console` lists the exit codes."""
+"""The command line: one verb per job."""
 
 import typer
 
-from isrr.cli.calibration import calibrate, check, plan, rank, show, start
-from isrr.cli.clicks import rollout
+from isrr.cli.calibration import calibrate, plan, start
+from isrr.cli.clicks import app as clicks
 from isrr.cli.console import Commands
 from isrr.cli.data import app as data
 from isrr.cli.demo import demo
 from isrr.cli.doctor import doctor
+from isrr.cli.monitoring import monitor
+from isrr.cli.ranker_files import check, rank, show
 from isrr.cli.reporting import report
-from isrr.cli.serving import monitor, serve
+from isrr.cli.service import serve
 
+CERTIFY, PRODUCTION = "Certify and rank", "In production"
 COMMANDS = {
     "First steps": (demo, doctor),
-    "Certify and rank": (start, calibrate, rank, show, check, plan),
-    "In production": (serve, monitor, report),
+    CERTIFY: (start, calibrate, rank, show, check, plan),
+    PRODUCTION: (serve, monitor, report),
 }
-
 
 app = typer.Typer(name="isrr", cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
 for panel, commands in COMMANDS.items():
     for command in commands:
         app.command(rich_help_panel=panel)(command)
-app.add_typer(rollout, name="rollout", rich_help_panel="In production")
-app.add_typer(data, name="data", rich_help_panel="Certify and rank")
+app.add_typer(clicks, name="clicks", rich_help_panel=PRODUCTION)
+app.add_typer(data, name="data", rich_help_panel=CERTIFY)
 
 
 def _version(wanted: bool) -> None:

@@ -1,31 +1,16 @@
-"""Arguments and options that several commands share, each described once, and the values that options can be set to.
+"""The arguments and options that commands share, each described once.
 
-Those values are written out here so that neither help nor completion waits for the library; the tests hold them to it.
+Values that an option takes are written out here so that neither help nor completion loads the library; the tests
+compare them with it.
 """
 
 import os
 from collections.abc import Callable
-from functools import wraps
-from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-CHOICES = {
-    "path": ("auto", "temperature", "front"),
-    "evidence": ("betting", "hoeffding_bentkus"),
-    "selection": ("fixed_sequence", "holm"),
-    "gain": ("exponential", "linear", "equal"),
-    "discount": ("log2", "reciprocal", "uniform", "trec"),
-    "empty_query": ("skip", "zero", "one"),
-    "judged_by": ("people", "model", "both"),
-    "unjudged": ("refuse", "zero", "drop", "worst"),
-    "ties": ("trec",),
-    "missing_group": ("refuse", "none"),
-    "unit": ("impression", "session", "user"),
-    "format": ("trec", "table", "json"),
-}  # fmt: skip
 PROMISES = (
     "ndcg@5 >= 95% of deterministic",
     "ndcg@5 >= 0.70",
@@ -40,7 +25,7 @@ PROMISES = (
     "group_disparity@5 <= 0.2",
 )
 STARTING = tuple(p for p in PROMISES if ">=" in p and "of deterministic" in p and not p.startswith("clicks"))
-COLUMNS = {  # what a column holds, and the names under which it is found by itself
+COLUMNS = {  # what a column holds, and its usual names
     "query": ("query ids", ("query_id", "qid", "query")),
     "item": ("item ids", ("item_id", "doc_id", "docid", "item")),
     "score": ("scores", ("score",)),
@@ -50,230 +35,158 @@ COLUMNS = {  # what a column holds, and the names under which it is found by its
 }
 # Panels of the help.
 TESTING, MEANING = "How it is tested", "What the promise means"
-RUN, CLICKS = "A run with its judgments, instead of a table", "Clicks, instead of judged queries"
-NAMES, GROUPS, WHERE = "Columns, if they have other names", "Groups of items", "Where it runs"
-
-Command = Callable[..., None]
-
-
-def offered_any(incomplete: str) -> list[str]:
-    """Completion of a promise."""
-    return offered_promises(incomplete, PROMISES)
+RUN, CLICKS = "A run with its judgments, instead of a table", "Clicks"
+NAMES, WHERE = "Columns, if they have other names", "Where it runs"
+TABLE = "Parquet (also a pattern such as 'judged/*.parquet'), CSV, JSONL or Arrow"
 
 
 def offered(values: tuple[str, ...]) -> Callable[[str], list[str]]:
-    """Completion of an option from a list of values."""
-
-    def completed(incomplete: str) -> list[str]:
-        return [value for value in values if value.startswith(incomplete)]
-
-    return completed
+    """Return the completion of an option that takes one of these values."""
+    return lambda incomplete: [value for value in values if value.startswith(incomplete)]
 
 
-def offered_promises(incomplete: str, known: tuple[str, ...]) -> list[str]:
-    """Completion of a promise, within quotes only: bash puts in what it is given, and `>` would be a redirection."""
-    line = os.environ.get("COMP_WORDS", "'")
-    quoted = line.removesuffix(incomplete).endswith(("'", '"'))
-    if not quoted and incomplete:
-        return []
-    return offered(known)(incomplete) if quoted else [f"'{promise}'" for promise in known]
+def offered_promises(values: tuple[str, ...]) -> Callable[[str], list[str]]:
+    """Return the completion of a promise, in quotes: `>` would redirect the output of the shell."""
+
+    def complete(incomplete: str) -> list[str]:
+        line = os.environ.get("COMP_WORDS", "'")
+        if line.removesuffix(incomplete).endswith(("'", '"')):
+            return offered(values)(incomplete)
+        return [] if incomplete else [f"'{value}'" for value in values]
+
+    return complete
 
 
-def offered_starting(incomplete: str) -> list[str]:
-    """Completion of a promise that `isrr start` can keep."""
-    return offered_promises(incomplete, STARTING)
+def option(text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
+    """Return an option with this help."""
+    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
 
 
-def choice(name: str, help_text: str, panel: str | None = None) -> Any:
-    """An option whose values are known: `{values}` in its help lists them, and the shell completes them."""
-    text = help_text.replace("{values}", ", ".join(CHOICES[name]))
-    return typer.Option(help=text, autocompletion=offered(CHOICES[name]), rich_help_panel=panel)
+def expert(text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
+    """Return an option that only `--help-all` lists."""
+    return option(text, *names, panel=panel, hidden=True, **more)
 
 
-Judged = Annotated[
-    str | None,
-    typer.Argument(
-        help="Judged queries, one row per item: query, item, score, relevance (not needed for promises such as "
-        "'exposure(new)@10 >= 20%'). Parquet (also a pattern such as 'judged/*.parquet'), CSV, JSONL or Arrow. Omit it "
-        "with --run and --qrels, or with --clicks.",
-        show_default=False,
-    ),
+def column(role: str) -> Any:
+    """Return the option that names the column of a role."""
+    content, names = COLUMNS[role]
+    return option(f"Column with {content}; by default {' or '.join(names)}.", panel=NAMES, metavar="NAME")
+
+
+def show_all_options(context: typer.Context, wanted: bool) -> None:
+    """Print the help of a command with the options that `--help` leaves out."""
+    if wanted:
+        for parameter in context.command.params:
+            parameter.hidden = False  # type: ignore[attr-defined]
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+HelpAll = Annotated[
+    bool, option("Show this message with all options.", "--help-all", callback=show_all_options, is_eager=True)
 ]
-Scored = Annotated[str, typer.Argument(help="Scored queries: query, item, score. Parquet, CSV, JSONL or Arrow.")]
+AsJson = Annotated[bool, option("Print JSON.", "--json")]
+Trust = Annotated[bool, option("Accept a ranker file that was edited by hand.", "--trust-edited")]
 RankerFile = Annotated[Path, typer.Argument(help="Ranker file, from `isrr calibrate` or `isrr start`.")]
-NewRankerFile = Annotated[Path, typer.Option("--out", "-o", help="Ranker file to write (.json).")]
-Promise = Annotated[
-    str,
-    typer.Option(
-        "--promise",
-        "-p",
-        help=f"The promise, e.g. {PROMISES[0]!r}, {PROMISES[1]!r} or {PROMISES[2]!r}.",
-        autocompletion=offered_any,
-    ),
-]
-StartPromise = Annotated[
-    str,
-    typer.Option(
-        "--promise",
-        "-p",
-        help=f"The promise, a share of what the order by score gives: {'; '.join(STARTING)}.",
-        autocompletion=offered_starting,
-    ),
-]
+NewRankerFile = Annotated[Path, option("Ranker file to write (.json).", "--out", "-o")]
+
+JUDGED = f"Judged queries, one row per item: query, item, score, relevance. {TABLE}. Omit it with --run and --qrels."
+Judged = Annotated[str | None, typer.Argument(help=JUDGED, show_default=False)]
+Scored = Annotated[str, typer.Argument(help=f"Scored queries, one row per item: query, item, score. {TABLE}.")]
+
+
+def _promise(text: str, examples: tuple[str, ...]) -> Any:
+    text = f"The promise{text}. Examples: {'; '.join(examples)}."
+    return option(text, "--promise", "-p", autocompletion=offered_promises(examples))
+
+
 Promises = Annotated[
     list[str],
-    typer.Option(
-        "--promise",
-        "-p",
-        help=f"The promise; 'deterministic' is the order by score. Examples: {'; '.join(PROMISES)}. Repeat the option "
-        "for several that must all hold.",
-        autocompletion=offered_any,
-    ),
+    _promise("; 'deterministic' is the order by score. Repeat the option for several that must all hold", PROMISES),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Trust = Annotated[bool, typer.Option("--trust-edited", help="Accept a ranker file that was edited by hand.")]
-
-
-def _together(taken_as: str, options: dict[str, tuple[Any, Any]]) -> Callable[[Command], Command]:
-    """Give a command options, each an annotation and a default, that it takes together, in one dict."""
-
-    def decorate(command: Command) -> Command:
-        own = [parameter for parameter in signature(command).parameters.values() if parameter.name != taken_as]
-        added = [
-            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-            for name, (annotation, default) in options.items()
-        ]
-
-        @wraps(command)
-        def run(**arguments: Any) -> None:
-            gathered = {name: arguments.pop(name) for name in options}
-            command(**{taken_as: gathered}, **arguments)
-
-        parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in [*own, *added]]
-        run.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": None}
-        return run
-
-    return decorate
-
-
-def _option(panel: str, kind: Any, text: str, default: Any = None, *names: str, **more: Any) -> tuple[Any, Any]:
-    return Annotated[kind, typer.Option(*names, help=text, rich_help_panel=panel, **more)], default
-
-
-def _choice(panel: str, name: str, text: str, default: str | None = None) -> tuple[Any, Any]:
-    return Annotated[str if default else str | None, choice(name, text, panel)], default
-
-
-# The options that say what a promise means, named as the arguments of `Promise.parse`.
-_WORTH = {
-    "gain": _choice(
-        MEANING,
-        "gain",
-        "How much a grade is worth: {values}. equal: every item is worth the same, whatever its grade.",
-        "exponential",
-    ),
-    "discount": _choice(MEANING, "discount", "How much a place is worth: {values}.", "log2"),
-}
-with_worth = _together("meaning", _WORTH)
-with_meaning = _together(
-    "meaning",
-    {
-        "per_segment": _option(MEANING, bool, "The promise must hold in every segment.", False, "--per-segment"),
-        "bound": _option(
-            MEANING,
-            float | None,
-            "Largest possible value: of one item for dcg and value promises, of one query for disparity promises.",
-        ),
-        **_WORTH,
-        "empty_query": _choice(MEANING, "empty_query", "How queries without a relevant item count: {values}."),
-    },
+StartPromise = Annotated[str, _promise(", a share of what the order by score gives", STARTING)]
+DemoPromise = Annotated[str, _promise(", about relevance", PROMISES[:2])]
+Confidence = Annotated[float, option("How sure the certificate must be.")]
+PerSegment = Annotated[bool, option("The promise must hold in every segment.", "--per-segment", panel=MEANING)]
+BOUND = "Largest possible value: of one item for dcg and value promises, of one query for disparity promises."
+Bound = Annotated[float | None, expert(BOUND, panel=MEANING)]
+Gain = Annotated[
+    Literal["exponential", "linear", "equal"],
+    expert("How much a grade is worth. equal: every item is worth the same, whatever its grade.", panel=MEANING),
+]
+Discount = Annotated[
+    Literal["log2", "reciprocal", "uniform", "trec"], expert("How much a position is worth.", panel=MEANING)
+]
+EmptyQuery = Annotated[
+    Literal["skip", "zero", "one"] | None, expert("How queries without a relevant item count.", panel=MEANING)
+]
+FLOOR = (
+    "Each query keeps at least this share of the quality that the order by score gives it, averaged over its random "
+    "lists; 0: no floor. For promises 'of deterministic', the default depends on the promised share and the number of "
+    "queries."
 )
+Floor = Annotated[float | None, expert(FLOOR, panel=MEANING)]
 
-# The options for a run and its judgments, named as the arguments of `read_queries`; None where they were not given.
-_FORMATS = "TREC text (also .gz), BEIR's TSV, a table, or JSON {query: {item: number}}"
-_OTHERS = "Quepid's CSV, OpenSearch's judgments, an Elasticsearch _rank_eval request"
-with_run = _together(
-    "judged_run",
-    {
-        "run": _option(RUN, Path | None, f"Items retrieved for each query, with their scores: {_FORMATS}."),
-        "qrels": _option(RUN, Path | None, f"The judgments of the run: the same formats, {_OTHERS}."),
-        "ties": _choice(
-            RUN,
-            "ties",
-            "How equal scores are ordered. Default: by a hash. trec: as trec_eval does, so that figures match.",
-        ),
-        "unjudged": _choice(
-            RUN,
-            "unjudged",
-            "How items without a grade count: {values}. Default: zero with --qrels, otherwise refuse. worst: the worst "
-            "case for the ranker; the item gains nothing where it is shown, but has the largest grade in the ideal "
-            "order. It is refused for promises of disparity, or 'of' something.",
-        ),
-        "run_format": _choice(RUN, "format", "Format of the run, if it is not inferred from the content: {values}."),
-        "qrels_format": _choice(
-            RUN, "format", "Format of the judgments, if it is not inferred from the content: {values}."
-        ),
-    },
+Query = Annotated[str | None, column("query")]
+Item = Annotated[str | None, column("item")]
+Score = Annotated[str | None, column("score")]
+Relevance = Annotated[str | None, column("relevance")]
+Segment = Annotated[str | None, column("segment")]
+ItemGroup = Annotated[str | None, column("item_group")]
+GroupSeparator = Annotated[
+    str | None, expert("Separates the groups of an item that has several, e.g. '|'.", panel=NAMES)
+]
+MISSING = "Items without a group: refuse (the default) rejects the data, none accepts them as items without a group."
+MissingGroup = Annotated[Literal["refuse", "none"] | None, expert(MISSING, panel=NAMES)]
+
+FORMATS = "TREC text (also .gz), BEIR's TSV, a table, or JSON {query: {item: number}}"
+Run = Annotated[Path | None, option(f"Items retrieved for each query, with scores: {FORMATS}.", "--run", panel=RUN)]
+QRELS = (
+    "The judgments of the run: the same formats, Quepid's CSV, OpenSearch's judgments, an Elasticsearch _rank_eval "
+    "request."
 )
-
-# The options for clicks in place of judgments.
-with_clicks = _together(
-    "clicked",
-    {
-        "log": _option(CLICKS, Path | None, "The served-ranking log that `isrr serve --log` wrote."),
-        "clicks": _option(
-            CLICKS,
-            Path | None,
-            "Clicks on those lists: list_id, item_id, time. Without --log, one row per impression and candidate: "
-            "impression_id, query_id, item_id, score, position, click.",
-        ),
-        "logger": _option(
-            CLICKS, list[Path] | None, "Ranker file (or several) that served the lists; by default those in the log."
-        ),
-        "unit": _choice(
-            CLICKS,
-            "unit",
-            "Which units are independent: {values}; the first list of each counts. Default: session, if logged.",
-        ),
-        "within": _option(CLICKS, str | None, "How long after its list a click counts, e.g. 30m, 1h or 2d."),
-        "most_clicks": _option(CLICKS, int, "If more items of a list were clicked, no click on it counts (a bot).", 30),
-        "kind": _option(CLICKS, str | None, "Count only clicks of this kind, such as purchase."),
-        "anchor": _option(CLICKS, float, "Share of lists that the new ranker keeps in the order by score.", 0.0),
-    },
+Qrels = Annotated[Path | None, option(QRELS, panel=RUN)]
+UNJUDGED = (
+    "How items without a grade count. Default: zero with --qrels, otherwise refuse. worst: the worst case for the "
+    "ranker; the item gains nothing where it is shown, but has the largest grade in the ideal order."
 )
+Unjudged = Annotated[Literal["refuse", "zero", "drop", "worst"] | None, option(UNJUDGED, panel=RUN)]
+Ties = Annotated[
+    Literal["trec"] | None,
+    expert("How equal scores are ordered. Default: by a hash. trec: as trec_eval does.", panel=RUN),
+]
+Format = Literal["trec", "table", "json"]
+RunFormat = Annotated[Format | None, expert("Format of the run; by default inferred from the content.", panel=RUN)]
+QrelsFormat = Annotated[Format | None, expert("Format of the judgments; by default inferred likewise.", panel=RUN)]
 
-# The options that say where the work is done.
-with_engine = _together(
-    "where",
-    {
-        "engine": _option(WHERE, str, "local, spark or dask; results are bit-for-bit identical.", "local"),
-        "master": _option(WHERE, str | None, "Spark master, e.g. spark://host:7077, yarn or local[4]."),
-        "trust_layout": _option(
-            WHERE,
-            bool,
-            "Assume that all rows of a query are adjacent in one file, and stream them.",
-            False,
-            "--trust-layout",
-        ),
-        "partitions": _option(WHERE, int | None, "On Spark: number of partitions when rows must be regrouped."),
-    },
+Engine = Annotated[Literal["local", "spark"], option("Where to work; the results are the same.", panel=WHERE)]
+Master = Annotated[str | None, expert("Spark master: spark://host:7077, yarn or local[4].", panel=WHERE)]
+Partitions = Annotated[int | None, expert("On Spark: partitions when rows must be regrouped.", panel=WHERE)]
+ADJACENT = "Assume that all rows of a query are adjacent in one file, and stream them."
+TrustLayout = Annotated[bool, expert(ADJACENT, "--trust-layout", panel=WHERE)]
+
+VALIDATION = (
+    "Other judged queries, used to decide which rankers are tested, and in which order. Without them, some of the "
+    "judged queries are set aside for this."
 )
-
-
-def with_columns(*roles: str) -> Callable[[Command], Command]:
-    """Give a command one option for each role a column can play; it takes them together, as the dict `columns`."""
-    options = {}
-    for role in roles:
-        meaning, names = COLUMNS[role]
-        text = f"Column with {meaning}; by default {' or '.join(names)}."
-        options[role] = _option(NAMES, str | None, text, metavar="NAME")
-    if "item_group" in roles:
-        between = "What stands between the groups of an item that has several, e.g. '|'."
-        options["group_separator"] = _option(GROUPS, str | None, between)
-        missing = (
-            "What to do with items without a group. refuse (the default): reject the data. none: accept them, as items "
-            "that belong to no group."
-        )
-        options["missing_group"] = _choice(GROUPS, "missing_group", missing)
-    return _together("columns", options)
+Validation = Annotated[Path | None, option(VALIDATION)]
+ANALYSES = "Number of planned analyses of this data; the allowed error is divided among them."
+Analyses = Annotated[int, expert(ANALYSES, "--analyses", panel=TESTING)]
+Distinct = Annotated[
+    bool, expert("Count queries with identical scores and relevance once.", "--distinct", panel=TESTING)
+]
+JudgedBy = Annotated[
+    Literal["people", "model", "both"] | None,
+    expert("Who judged; recorded in the certificate. Grades of a model come with a warning.", panel=TESTING),
+]
+SearchPath = Annotated[
+    Literal["auto", "temperature", "front"],
+    expert("Which series of rankers to test; every series runs from safe to fair.", panel=TESTING),
+]
+Evidence = Annotated[Literal["betting", "hoeffding_bentkus"], expert("Statistical test.", panel=TESTING)]
+Selection = Annotated[
+    Literal["fixed_sequence", "holm"],
+    expert("How several configurations are tested together (multiple testing).", panel=TESTING),
+]
+Seed = Annotated[int, expert("Random seed, used only when rankings are sampled.", panel=TESTING)]
+Within = Annotated[str | None, option("How long after its list a click counts, e.g. 30m, 1h or 2d.", panel=CLICKS)]

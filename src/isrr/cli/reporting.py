@@ -3,26 +3,18 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
+from isrr.cli import inputs
+from isrr.cli import options as o
 from isrr.cli.console import progress, say
-from isrr.cli.inputs import as_calibrated, check_file, judged_or_run, opened, status_of
-from isrr.cli.options import RankerFile, Trust, with_columns, with_run
-
-if TYPE_CHECKING:
-    from isrr.data.queries import Queries
-    from isrr.data.source import Where
-    from isrr.outcome.certificate import Abstention, Certificate
+from isrr.errors import CertificateError
 
 
-@with_columns("query", "item", "score", "relevance", "segment", "item_group")
-@with_run
 def report(
-    ranker: RankerFile,
-    columns: dict[str, Any],
-    judged_run: dict[str, Any],
+    ranker: o.RankerFile,
     judged: Annotated[
         str | None,
         typer.Argument(
@@ -30,65 +22,54 @@ def report(
             "is not interactive."
         ),
     ] = None,
-    out_file: Annotated[Path, typer.Option("--out", "-o", help="Where to write the page.")] = Path("report.html"),
-    trust_edited: Trust = False,
-) -> None:
+    out_file: Annotated[Path, o.option("Where to write the page.", "--out", "-o")] = Path("report.html"),
+    run: o.Run = None, qrels: o.Qrels = None, unjudged: o.Unjudged = None, ties: o.Ties = None,
+    run_format: o.RunFormat = None, qrels_format: o.QrelsFormat = None,
+    query: o.Query = None, item: o.Item = None, score: o.Score = None, relevance: o.Relevance = None,
+    segment: o.Segment = None, item_group: o.ItemGroup = None, group_separator: o.GroupSeparator = None,
+    missing_group: o.MissingGroup = None,
+    trust_edited: o.Trust = False,
+    help_all: o.HelpAll = False,
+) -> None:  # fmt: skip
     """Write an HTML report: the promise, the trade-off, and who gains and loses exposure.
 
     isrr report ranker.json judged.parquet -o report.html
     """
-    from isrr.errors import CertificateError
-    from isrr.outcome.certificate import Abstention, Certificate, Start
+    from isrr.data.source import counting_alike, read_any
+    from isrr.outcome.certificate import Start
+    from isrr.reporting.made import report as make_page
     from isrr.reporting.made import report_start
 
-    outcome = opened(ranker, trust_edited)
+    outcome = inputs.load_ranker(ranker, trust_edited)
+    inputs.check_file(out_file, read=(ranker, judged, run, qrels))
     command = shlex.join(["isrr", *sys.argv[1:]])
+    columns: dict[str, Any] = {
+        "query": query, "item": item, "score": score, "relevance": relevance, "segment": segment,
+        "item_group": item_group, "group_separator": group_separator, "missing_group": missing_group,
+    }  # fmt: skip
     if isinstance(outcome, Start):
         if judged is None:
             raise CertificateError(f"{ranker}: made by isrr start; give the scored queries too, to show who is seen")
-        check_file(out_file, read=(ranker, judged))
         report_start(outcome, judged, command=command, **columns).save(out_file)
         say(f"written to {out_file}")
         return
-    assert isinstance(outcome, Certificate | Abstention)
     if outcome.provenance.clicks is not None:
         raise CertificateError(
             f"{ranker}: about clicks, and the page is about judged queries; see it by: isrr show {ranker}"
         )
-    check_file(out_file, read=(ranker, judged, judged_run["run"], judged_run["qrels"]))
     queries = None
-    if judged is not None or judged_run["run"] is not None:
-        queries = _read(outcome, judged, judged_run, columns)
-    standing, said = status_of(ranker, outcome)
-    fallen = "" if standing == "valid" else said
-    write_page(out_file, outcome, queries, command, fallen)
-    say(f"written to {out_file}")
-
-
-def _read(
-    outcome: "Certificate | Abstention",
-    judged: str | None,
-    judged_run: dict[str, Any],
-    columns: dict[str, Any],
-) -> "Queries":
-    """The queries of a calibration."""
-    from isrr.data.source import counting_alike, read_any
-
-    then, read = outcome.provenance.unjudged, outcome.columns
-    source, named, _ = judged_or_run(judged, as_calibrated(judged_run, outcome), columns, read)
-    return read_any(source, read, **counting_alike(cast("Where", named), source, then))
-
-
-def write_page(
-    file: Path,
-    outcome: "Certificate | Abstention",
-    queries: "Queries | None",
-    command: str,
-    fallen: str = "",
-) -> None:
-    """Find the tested queries where the judged ones are at hand, and write the page."""
-    from isrr.reporting.made import report as made
-
+    if judged is not None or run is not None:
+        judged_run = {
+            "run": run, "qrels": qrels, "unjudged": unjudged, "ties": ties, "run_format": run_format,
+            "qrels_format": qrels_format,
+        }  # fmt: skip
+        judged_run = inputs.as_calibrated(judged_run, outcome)
+        source, named, _ = inputs.read_judged(judged, judged_run, columns, outcome.columns)
+        where = counting_alike(named, source, outcome.provenance.unjudged)  # type: ignore[arg-type]
+        queries = read_any(source, outcome.columns, **where)
+    status, words = inputs.status_of(ranker, outcome)
     with progress("measuring the path") as advance:
-        page = made(outcome, queries, command=command, fallen=fallen, progress=advance)
-    page.save(file)
+        fallen = "" if status == "valid" else words
+        page = make_page(outcome, queries, command=command, fallen=fallen, progress=advance)  # type: ignore[arg-type]
+    page.save(out_file)
+    say(f"written to {out_file}")

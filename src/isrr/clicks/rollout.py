@@ -1,7 +1,7 @@
 """A live rollout: where it stands, and which arm a session is in. Light enough for the service.
 
 Along the path of a certificate, step by step, sessions are split at random: control gets the order by score, treatment
-the step's ranker. The state lies beside the ranker file, `ranker.json` → `ranker.rollout.json`; `isrr rollout status`
+the step's ranker. The state lies beside the ranker file, `ranker.json` → `ranker.rollout.json`; `isrr clicks rollout`
 writes it, the service reads it.
 """
 

@@ -41,7 +41,8 @@ def looks_like_clicks(queries: Queries, column_name: str, k: int, has_position: 
         return None
     return (
         f"the relevance looks like clicks ({'; '.join(signs)}). Clicks depend on where an item was shown, so a promise "
-        "made on them as grades doesn't hold for relevance. For click logs use: isrr calibrate --log … --clicks …"
+        "made on them as grades doesn't hold for relevance. For click logs use: isrr clicks calibrate --log … "
+        "--clicks …"
     )
 
 

@@ -163,7 +163,7 @@ def _shown_beside_group(group: str, kind: Discount, queries: Queries, k: int) ->
 
 def _from_a_log(*_: object) -> FloatArray:
     raise PromiseError(
-        "clicks are counted in a log of served lists, not in a table of queries: isrr calibrate --log … "
+        "clicks are counted in a log of served lists, not in a table of queries: isrr clicks calibrate --log … "
         "--clicks …, or isrr.calibrate_clicks"
     )
 

@@ -501,8 +501,8 @@ def load(
         raise CertificateError(f"{path}: not a certificate: it has no kind")
     if document.get("schema") != SCHEMA:
         raise CertificateError(
-            f"{path}: schema {document.get('schema')!r}; this version of isrr reads schema {SCHEMA}; make a new file with "
-            f"`isrr {'start' if document['kind'] == 'start' else 'calibrate'}`"
+            f"{path}: schema {document.get('schema')!r}; this version of isrr reads schema {SCHEMA}; make a new file "
+            f"with `isrr {'start' if document['kind'] == 'start' else 'calibrate'}`"
         )
     integrity = document.pop("integrity", None)
     if integrity != _digest(document) and not trust_edited:

@@ -1,11 +1,6 @@
 """Rankings over HTTP from a loaded certificate, and the log of what was served."""
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from isrr.serve.app import create_app
-
-__all__ = ["create_app"]
+from typing import Any
 
 
 def __getattr__(name: str) -> Any:

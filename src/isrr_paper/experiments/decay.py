@@ -18,18 +18,18 @@ def measure(pool: Pool, *, n_splits: int) -> dict[str, Any]:
 
     Below 1, exposures are smoothed over 100 draws.
     """
-    measured = []
+    found = []
     for decay in DECAYS:
         protocol = Protocol(pool, decay)
         evaluated = tradeoff.along_thresholds(protocol)
         procedure = replace(protocol.paper(), evaluated=always(evaluated))
         figures = coverage.summary(run_splits(pool, procedure, n_splits))
-        measured.append({**tradeoff.curves(evaluated, n_splits), "target": procedure.promise.target, **figures})
-    return {"decays": measured}
+        found.append({**tradeoff.curves(evaluated, n_splits), "target": procedure.promise.target, **figures})
+    return {"decays": found}
 
 
 def rows(records: list[dict[str, Any]]) -> Rows:
-    """Return the paper's table: one row per scorer and decay."""
+    """The paper's table: one row a scorer and decay."""
     return [
         {
             "data": record["data"],

@@ -41,17 +41,17 @@ class Job:
     work: Callable[[], Record]
 
     def remembered(self) -> Record | None:
-        """Read what an earlier run with the same identity wrote, if any."""
+        """What an earlier run with the same identity wrote, if one did."""
         if not self.file.exists():
             return None
         try:
-            record: Record = json.loads(self.file.read_text())
+            found: Record = json.loads(self.file.read_text())
         except ValueError as error:
             raise DataError(f"{self.file}: not JSON ({error}); delete it to measure again") from None
-        return record if {name: record.get(name) for name in self.identity} == self.identity else None
+        return found if {name: found.get(name) for name in self.identity} == self.identity else None
 
     def measure(self) -> Record:
-        """Do the work, and write its result."""
+        """What the work finds now, which is then kept."""
         began = time.perf_counter()
         figures = self.work()
         circumstances = {"seconds": time.perf_counter() - began, "machine": machine(), "isrr": isrr.__version__}
@@ -95,7 +95,7 @@ def on_pool(
 
 
 def machine() -> str:
-    """Describe the machine."""
+    """The machine, in words."""
     model, info = platform.machine(), Path("/proc/cpuinfo")
     if info.exists():
         names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]

@@ -160,7 +160,7 @@ class Scorer(ABC):
 
     def _write_manifest(self, folder: Path, model: str, digest: str) -> None:
         checkpoints = [c for c in self.history.get("checkpoints", []) if (folder / c["file"]).is_file()]
-        files = {"checkpoints": checkpoints} if checkpoints else {}
+        held = {"checkpoints": checkpoints} if checkpoints else {}
         write_manifest(
             folder,
             self.packages,
@@ -172,13 +172,13 @@ class Scorer(ABC):
             validation_ndcg=self.validation_ndcg,
             model=model,
             sha256=digest,
-            history={k: v for k, v in self.history.items() if k != "checkpoints"} | files,
+            history={k: v for k, v in self.history.items() if k != "checkpoints"} | held,
             learnt_from=self.learnt_from,
             feature_names=self.feature_names,
         )
 
     def _prepared(self, queries: Featured, n_features: int | None = None, names: tuple[str, ...] = ()) -> Featured:
-        """Return the queries with normalised features, in the scorer's order."""
+        """The same queries, their features normalised, in the scorer's order."""
         if not self.takes_gaps:
             refuse_gaps(queries)
         return replace(queries, features=feature_matrix(queries, self.normalize, n_features, names))
@@ -198,7 +198,7 @@ class Scorer(ABC):
 
     @abstractmethod
     def _predict(self, matrix: Any) -> Any:
-        """Return the model's scores of the features."""
+        """What the model makes of the features."""
 
     @abstractmethod
     def _write(self, file: Path) -> None:
@@ -206,11 +206,11 @@ class Scorer(ABC):
 
     @abstractmethod
     def _read(self, file: Path) -> Any:
-        """Read the model that `_write` wrote."""
+        """The model that `_write` wrote."""
 
 
 def scorer_class(kind: str) -> Any:
-    """Return the class of a kind of scorer; its library must be installed."""
+    """The class of a kind of scorer, its library being installed."""
     if kind not in _HOME:
         raise ScorerError(f"unknown scorer {kind!r}; expected one of {', '.join(KINDS)}")
     module, name, extra = _HOME[kind]
@@ -246,18 +246,18 @@ def interruptible() -> Iterator[Callable[[], bool]]:
 
     Signals reach the main thread alone; elsewhere the flag is never set.
     """
-    interrupted = threading.Event()
+    asked = threading.Event()
 
     def note(_signal: int, _frame: FrameType | None) -> None:
-        if interrupted.is_set():
+        if asked.is_set():
             raise KeyboardInterrupt
-        interrupted.set()
+        asked.set()
 
     if threading.current_thread() is not threading.main_thread():
-        yield interrupted.is_set
+        yield asked.is_set
         return
     before = signal.signal(signal.SIGINT, note)
     try:
-        yield interrupted.is_set
+        yield asked.is_set
     finally:
         signal.signal(signal.SIGINT, before)

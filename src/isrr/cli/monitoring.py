@@ -1,0 +1,183 @@
+"""`isrr monitor`: test the promise as judgments or clicks arrive, and revoke the certificate if it breaks."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from isrr.cli import inputs
+from isrr.cli import options as o
+from isrr.cli.console import BROKEN, UNUSABLE, say, show, warn
+from isrr.counting import counted
+from isrr.errors import PromiseError
+
+if TYPE_CHECKING:
+    from isrr.outcome.certificate import Outcome
+
+
+def monitor(
+    ranker: o.RankerFile,
+    log: Annotated[
+        Path | None, o.option("Served-ranking log: a folder, or a JSONL or Parquet file.", show_default=False)
+    ] = None,
+    judgments: Annotated[
+        Path | None, o.option("Judged candidates: query, item, relevance; optionally segment and group.")
+    ] = None,
+    clicks: Annotated[Path | None, o.option("For a promise about clicks: table with list_id, item_id, time.")] = None,
+    within: o.Within = None,
+    state: Annotated[Path | None, o.option("File with the monitor's state; by default beside the ranker file.")] = None,
+    delta: Annotated[
+        float | None, o.option("Probability of ever raising a false alarm; by default 1 − confidence.")
+    ] = None,
+    expires: Annotated[str | None, o.option("Date on which the certificate expires, e.g. 2027-01-31.")] = None,
+    reinstate: Annotated[
+        str | None,
+        o.option("Only put a revoked certificate back in force, for this reason; monitoring starts over."),
+    ] = None,
+    ledger_file: Annotated[Path | None, o.option("Write the exposure ledger (Parquet).", "--ledger")] = None,
+    figure: Annotated[Path | None, o.option("Draw disparity over time: PNG, SVG or PDF.")] = None,
+    parquet: Annotated[Path | None, o.option("Also write the log as one Parquet file.")] = None,
+    query: o.Query = None, item: o.Item = None, score: o.Score = None, relevance: o.Relevance = None,
+    segment: o.Segment = None, item_group: o.ItemGroup = None, group_separator: o.GroupSeparator = None,
+    missing_group: o.MissingGroup = None,
+    as_json: o.AsJson = False,
+    trust_edited: o.Trust = False,
+    help_all: o.HelpAll = False,
+) -> None:  # fmt: skip
+    """Check the promise as judgments or clicks arrive; on an alarm, revoke the certificate (exit code 4).
+
+    Exit code 2 if no judgment counts yet; a warning says why. Without judgments or clicks, shares of exposure of groups
+    are monitored with the log alone.
+
+    isrr monitor ranker.json --log served/ --judgments new.parquet
+
+    isrr monitor ranker.json --log served/ --clicks clicks.parquet
+
+    isrr monitor ranker.json --log served/
+    """
+    from isrr.data.files import write_table
+    from isrr.data.frames import read_queries
+    from isrr.data.log import log_parts, read_log
+    from isrr.monitor import Monitor
+    from isrr.monitor.matching import candidates
+    from isrr.outcome.status import beside, reinstated_at, set_term
+
+    outcome = inputs.load_ranker(ranker, trust_edited)
+    if reinstate is not None:
+        _reinstate(ranker, outcome.id, reinstate, state)
+        return
+    if log is None:
+        raise PromiseError("the monitor reads the lists that were served; expected the log of the service as `log=`")
+    if clicks is not None:
+        _watch_clicks(ranker, outcome, log, clicks, inputs.seconds(within), delta, state, as_json)
+        return
+    for file, suffixes in ((ledger_file, (".parquet",)), (parquet, (".parquet",)), (figure, (".png", ".svg", ".pdf"))):
+        if file is not None:
+            inputs.check_file(file, *suffixes, read=(ranker, judgments))
+    by_log = judgments is None
+    if by_log and (ledger_file is not None or figure is not None):
+        raise PromiseError("a ledger compares exposure with relevance; give `judgments=`")
+    watch = Monitor(
+        outcome, delta=delta, state=state or beside(ranker, "shares" if by_log else "monitor"), judged=not by_log
+    )
+    if judgments is None:
+        judged = candidates(read_log(log))
+    else:
+        policy: Any = outcome.provenance.unjudged
+        judged = read_queries(
+            judgments, query=query, item=item, score=score, relevance=relevance, segment=segment,
+            item_group=item_group, group_separator=group_separator, missing_group=missing_group,
+            unjudged=None if policy == "refuse" else policy,
+        )  # fmt: skip
+    n_damaged, since = 0, reinstated_at(ranker, outcome.id)
+
+    def served() -> Iterator[dict[str, Any]]:
+        nonlocal n_damaged
+        n_damaged = 0
+        for part in log_parts(log):
+            n_damaged += part.n_damaged
+            yield from (line for line in part.lines() if line["time"] >= since)
+
+    alarm = watch.update(served(), judged)
+    if alarm is not None:
+        watch.revoke(ranker)
+    if n_damaged:
+        warn(f"{log}: {counted(n_damaged, 'damaged line')} skipped")
+    if watch.selected:
+        warn(watch.selected)
+    if not watch.n_counted:
+        what = "list" if by_log else "judgment"
+        warn(f"{judgments or log}: no {what} counts, so nothing is monitored: {watch.note}")
+    if expires is not None:
+        set_term(ranker, outcome.id, expires)
+    if parquet is not None:
+        write_table(read_log(log).table, parquet, "parquet")
+    document = {
+        "n_judged": watch.n_judged, "n_counted": watch.n_counted, "n_damaged": n_damaged, "evidence": watch.evidence,
+        "note": watch.note or None, "alarm": alarm and asdict(alarm),
+    }  # fmt: skip
+    show(str(watch), document, as_json=as_json)
+    if ledger_file is not None or figure is not None:
+        from isrr.reporting.exposure_ledger import ledger, write_ledger
+
+        items, groups = ledger(served(), judged, gain=outcome.promises[0].metric.gain)
+        if ledger_file is not None:
+            write_ledger(items, groups, ledger_file)
+        if figure is not None:
+            from isrr.reporting.figures import exposure_over_time
+
+            by_group = None if groups is None else groups.disparity
+            exposure_over_time(items.moments, items.disparity, by_group, figure)
+        if not as_json:
+            say(f"\nexposure by item\n{items}")
+            if groups is not None:
+                say(f"\nexposure by group\n{groups}")
+    if alarm is not None:
+        raise typer.Exit(BROKEN)
+    if not watch.n_counted:
+        raise typer.Exit(UNUSABLE)
+
+
+def _watch_clicks(
+    ranker: Path,
+    outcome: "Outcome",
+    log: Path,
+    clicks: Path,
+    within: float | None,
+    delta: float | None,
+    state: Path | None,
+    as_json: bool,
+) -> None:
+    """Monitor a promise about clicks; while a rollout runs, compare with its control arm."""
+    from isrr.clicks.rollout import read_rollout
+    from isrr.clicks.table import read_clicks
+    from isrr.monitor.clicks import ClickMonitor
+    from isrr.outcome.status import beside, reinstated_at, revoke
+
+    rollout = read_rollout(ranker, outcome.id)
+    running = rollout if rollout is not None and rollout.stage == "running" else None
+    file = state or beside(ranker, "monitor" if running is None else "rollout.monitor")
+    since = reinstated_at(ranker, outcome.id)
+    watch = ClickMonitor(outcome, delta=delta, rollout=running, within=within, state=file, since=since)
+    alarm = watch.update(log, read_clicks(clicks, value=watch.column), now=time.time())
+    if alarm is not None:
+        revoke(ranker, outcome.id, alarm)
+    document = {"n_units": watch.n_units, "share": watch.share, "evidence": watch.evidence, "alarm": alarm}
+    show(str(watch), document, as_json=as_json)
+    if alarm is not None:
+        raise typer.Exit(BROKEN)
+
+
+def _reinstate(ranker: Path, certificate: str, reason: str, state: Path | None) -> None:
+    """Put a revoked certificate back in force; the evidence against it is kept under another name."""
+    from isrr.outcome.status import beside, reinstate
+
+    reinstate(ranker, certificate, reason)
+    for file in (beside(ranker, "monitor"), beside(ranker, "shares"), beside(ranker, "rollout.monitor"), state):
+        if file is not None and file.exists():
+            copy = file.rename(file.with_name(f"{file.name}.{time.strftime('%Y%m%dT%H%M%S')}"))
+            say(f"the monitor starts over; its evidence so far is kept in {copy}")
+    say(f"{ranker}: the certificate is valid again; the service follows within a second")

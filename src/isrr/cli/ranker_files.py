@@ -1,0 +1,134 @@
+"""`isrr rank`, `show` and `check`: use a ranker file, read it, test its promise on new queries."""
+
+import json
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from isrr.cli import console, inputs
+from isrr.cli import options as o
+from isrr.counting import counted
+from isrr.errors import PromiseError
+
+
+def rank(
+    ranker: o.RankerFile,
+    scored: o.Scored,
+    out_file: Annotated[
+        Path, o.option("File to write: .parquet, .csv or .jsonl; on Spark, a new folder.", "--out", "-o")
+    ],
+    k: Annotated[int | None, o.option("Positions to fill; by default the k of the promise.", min=1)] = None,
+    session: Annotated[
+        str | None, o.option("Session id: the same id gives the same lists. Without one, a fresh draw.")
+    ] = None,
+    query: o.Query = None,
+    item: o.Item = None,
+    score: o.Score = None,
+    engine: o.Engine = "local", master: o.Master = None, partitions: o.Partitions = None,
+    trust_layout: o.TrustLayout = False,
+    trust_edited: o.Trust = False,
+    help_all: o.HelpAll = False,
+) -> None:  # fmt: skip
+    """Rank scored queries: one row per position, with the probability of each placement.
+
+    The output has the columns query_id, rank (from 1), item_id (or item, the position in the query, if there are no
+    ids), score, propensity and session. Each run draws new lists unless you pass --session. With an abstention, or a
+    certificate that was revoked or has expired, items are ranked by score, with a warning.
+
+    isrr rank ranker.json scored.parquet -o ranked.parquet
+    """
+    from isrr.engines.local import InMemory
+    from isrr.engines.rankings import TakeGlance, write_rankings
+    from isrr.engines.source import open_source
+    from isrr.engines.spark import SparkRows
+    from isrr.outcome.status import ranker_in_force
+
+    outcome = inputs.load_ranker(ranker, trust_edited)
+    suffixes = (".parquet",) if engine == "spark" else (".parquet", ".csv", ".jsonl")
+    inputs.check_file(out_file, *suffixes, read=(ranker, scored))
+    if engine == "local" and trust_layout:
+        raise PromiseError("`trust_layout=` needs `engine=spark` here: the local engine ranks in memory")
+    in_force = ranker_in_force(outcome, inputs.status_of(ranker, outcome)[0])
+    inputs.warn_of_no_promise(ranker, outcome, in_force, "using")
+    where: dict[str, Any] = {"master": master, "partitions": partitions, "trust_layout": trust_layout}
+    with closing(open_source(scored, engine, query=query, item=item, score=score, **where)) as rows:
+        assert isinstance(rows, InMemory | SparkRows)
+        with console.progress("looking") as advance:
+            seen = rows.run(TakeGlance.of(outcome, k or outcome.k), advance)
+        inputs.warn_of_drift(outcome, seen.n_outside / max(seen.n_rows, 1))
+        with console.progress("ranking", "writing") as advance:
+            write_rankings(in_force, rows, out_file, k or outcome.k, session, advance)
+    console.say(f"{counted(seen.n_queries, 'query')}, {counted(seen.n_places, 'position')} written to {out_file}")
+
+
+def show(ranker: o.RankerFile, as_json: o.AsJson = False, trust_edited: o.Trust = False) -> None:
+    """Show a ranker file in readable form, and whether its certificate is still valid.
+
+    isrr show ranker.json
+    """
+    outcome = inputs.load_ranker(ranker, trust_edited)
+    standing, words = inputs.status_of(ranker, outcome)
+    if not as_json:
+        console.show_outcome(outcome, None if outcome.abstained else words)
+        return
+    if standing != "valid":
+        console.warn(f"{ranker} is {words}")
+    console.show_json(json.loads(ranker.read_text(encoding="utf-8")))
+
+
+def check(
+    ranker: o.RankerFile,
+    judged: o.Judged = None,
+    run: o.Run = None, qrels: o.Qrels = None, unjudged: o.Unjudged = None, ties: o.Ties = None,
+    run_format: o.RunFormat = None, qrels_format: o.QrelsFormat = None,
+    query: o.Query = None, item: o.Item = None, score: o.Score = None, relevance: o.Relevance = None,
+    segment: o.Segment = None, item_group: o.ItemGroup = None, group_separator: o.GroupSeparator = None,
+    missing_group: o.MissingGroup = None,
+    engine: o.Engine = "local", master: o.Master = None, partitions: o.Partitions = None,
+    trust_layout: o.TrustLayout = False,
+    as_json: o.AsJson = False,
+    trust_edited: o.Trust = False,
+    help_all: o.HelpAll = False,
+) -> None:  # fmt: skip
+    """Check a promise on new judged queries; also prints utility, disparity and exposure by group.
+
+    Exit code 4 if a promise is broken (its whole interval is on the wrong side), 3 if the file is an abstention, which
+    promises nothing; the order by score is measured then.
+
+    isrr check ranker.json new-judged.parquet
+    """
+    from isrr.calibration.check import check as measure
+
+    outcome = inputs.load_ranker(ranker, trust_edited)
+    columns = {
+        "query": query, "item": item, "score": score, "relevance": relevance, "segment": segment,
+        "item_group": item_group, "group_separator": group_separator, "missing_group": missing_group,
+    }  # fmt: skip
+    judged_run = {
+        "run": run, "qrels": qrels, "unjudged": unjudged, "ties": ties, "run_format": run_format,
+        "qrels_format": qrels_format,
+    }  # fmt: skip
+    where: dict[str, Any] = {
+        "engine": engine, "master": master, "partitions": partitions, "trust_layout": trust_layout
+    }  # fmt: skip
+    judged_run = inputs.as_calibrated(judged_run, outcome)
+    queries, named, name = inputs.read_judged(judged, judged_run, columns, outcome.columns)
+    with console.progress("checking") as advance:
+        result = measure(outcome, queries, progress=advance, **named, **where)
+    if result.data == outcome.provenance.data:
+        console.warn(
+            "these are the calibration queries, on which the ranker was chosen; use new ones to check the promise"
+        )
+    inputs.warn_of_drift(outcome, result.scores_outside)
+    inputs.warn_of_single_items(result.single_items, name)
+    for warning in result.warnings:
+        console.warn(warning)
+    inputs.warn_of_no_promise(ranker, outcome, outcome.ranker, "measuring")
+    console.show(str(result), asdict(result), as_json=as_json)
+    if outcome.abstained:
+        raise typer.Exit(console.ABSTAINED)
+    if any(promise.verdict == "broken" for promise in result.promises):
+        raise typer.Exit(console.BROKEN)
