@@ -2,11 +2,10 @@
 
 Numbers are ratios measured side by side in one run; only the ratios mean something on another machine.
 
-    python -m benchmarks [seconds] [calibration] [ranking] [serving] [suite] [runs] [clicks] [report] [losses]
-                         [spark] [--before COMMIT]
+    python -m benchmarks [seconds] [calibration] [ranking] [serving] [runs] [clicks] [report] [spark] [--before COMMIT]
 
 Each row stands beside a peer or a limit. Some have a floor as well: the least that could do the same, such as the
-exponentials of all scores or the bytes that must be moved; *floors* says how many of them we take. The first five
+exponentials of all scores or the bytes that must be moved; *floors* says how many of them we take. The first four
 benchmarks, what people wait for, also run on an earlier commit, right after today's. `--before` chooses another commit,
 and the benchmarks named with it run on it; `--before ''` leaves it out.
 """
@@ -24,8 +23,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-COMPARED = ("seconds", "calibration", "ranking", "serving", "suite")
-SUITES = (*COMPARED, "runs", "clicks", "report", "losses", "spark")
+COMPARED = ("seconds", "calibration", "ranking", "serving")
+SUITES = (*COMPARED, "runs", "clicks", "report", "spark")
 BEFORE = "fab6e41"  # the last commit before exact evaluation was rewritten for speed
 
 

@@ -1,7 +1,4 @@
-"""Any scores, from a pandas or polars table: no model, no features, no training.
-
-All isrr needs to know is which list a row belongs to, what the model said and what a judge said.
-"""
+"""Any scores, from a pandas or polars table: no model, no features, no training."""
 
 import numpy as np
 import pandas as pd
@@ -20,28 +17,23 @@ table = pd.DataFrame(
     }
 )
 table["model_v7"] = 0.8 * table.stars + rng.normal(size=len(table))
-table = table.sample(frac=1, random_state=0)
-
 names = {"query": "search", "item": "offer", "score": "model_v7", "relevance": "stars"}
-queries = isrr.read_queries(table, **names)
-print(queries, end="\n\n")
+queries = isrr.read_queries(table.sample(frac=1, random_state=0), **names)
+pilot, judged = queries[:50], queries[50:]
 
-# How many judged lists would this promise take? Ask before paying for labels, here with the first fifty as a pilot.
+# How many judged lists would this promise take? The pilot is then used to fix the path, not to test.
 promise = "ndcg@5 >= 95% of deterministic"
-print(isrr.plan(queries[:50], promise), end="\n\n")
-
-# The pilot was looked at, so it may fix the path but not be tested on.
-outcome = isrr.calibrate(queries[50:], promise, validation=queries[:50])
+print(isrr.plan(pilot, promise), end="\n\n")
+outcome = isrr.calibrate(judged, promise, validation=pilot)
 print(outcome, end="\n\n")
 
-# polars goes the same way, and gives the same certificate: row order and library change nothing.
-again = isrr.read_queries(pl.from_pandas(table.sort_values("model_v7")), **names)
-pilot = np.isin(again.query_ids, queries[:50].query_ids)
-same = isrr.calibrate(again[~pilot], promise, validation=again[pilot])
-print("from polars, rows sorted otherwise:", same.id, "the same" if same.id == outcome.id else "another")
+# polars gives the same certificate: neither the library nor the order of rows changes it.
+same = isrr.read_queries(pl.from_pandas(table.sort_values("model_v7")), **names)
+in_pilot = np.isin(same.query_ids, pilot.query_ids)
+print("from polars:", isrr.calibrate(same[~in_pilot], promise, validation=same[in_pilot]).id == outcome.id)
 
 # One list, as served to two visitors.
-one = table[table.search == "search-7"].sort_values("model_v7", ascending=False)
+candidates = table[table.search == "search-7"].sort_values("model_v7", ascending=False)
 for session in ("anna", "ben"):
-    order = outcome.rank(one.model_v7, query_id="search-7", session=session)
-    print(session, "sees", *one.offer.iloc[order])
+    order = outcome.rank(candidates.model_v7, query_id="search-7", session=session)
+    print(session, "sees", *candidates.offer.iloc[order])

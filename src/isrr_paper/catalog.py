@@ -36,7 +36,7 @@ class BenchmarkCountsWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Published:
-    """What is known of a benchmark.
+    """Published facts about a benchmark.
 
     Attributes:
         queries: Number of queries in train, validation and test; of the first fold where there are several.
@@ -120,7 +120,7 @@ def load(name: str, path: str | os.PathLike[str], fold: int = 1) -> Splits:
 
 
 def located(name: str, path: str | os.PathLike[str], fold: int = 1) -> list[list[Path]]:
-    """The files that `load` reads: those of train, validation and test, or Jester's one."""
+    """Return the files that `load` reads: train, validation and test, or Jester's one."""
     if name not in (*CATALOG, JESTER):
         raise ValueError(f"unknown benchmark {name!r}; expected one of {', '.join(CATALOG)}, {JESTER}")
     n_folds = 1 if name == JESTER else CATALOG[name].n_folds
@@ -145,8 +145,8 @@ def _located(name: str, known: Published, root: Path, fold: int) -> list[list[Pa
         layouts = [(train, vali, test), (tuple(parts[:3]), (parts[3],), (parts[4],))]
     for folder in known.folders:
         for layout in layouts:
-            found = [[_present(root / folder / file) for file in files] for files in layout]
-            whole = [[file for file in files if file is not None] for files in found]
+            files_by_part = [[_present(root / folder / file) for file in files] for files in layout]
+            whole = [[file for file in files if file is not None] for files in files_by_part]
             if [len(files) for files in whole] == [len(files) for files in layout]:
                 return whole
     needed = " or ".join(", ".join(file for files in layout for file in files) for layout in layouts)
@@ -169,7 +169,7 @@ def _width(queries: Featured) -> int:
 
 
 def _widened(queries: Featured, width: int) -> Featured:
-    """The same queries with columns of zeros for the last features, which no line of their file names."""
+    """Pad the features with columns of zeros that no line of the file names."""
     missing = width - _width(queries)
     if missing == 0:
         return queries
@@ -181,15 +181,15 @@ def _compare(name: str, known: Published, fold: int, parts: Sequence[Featured], 
     """Warn where counts are not the published ones; folds beyond the first are compared by their totals."""
     queries, items = [len(part) for part in parts], [part.n_rows for part in parts]
     differences = []
-    for what, found, published in (("queries", queries, known.queries), ("items", items, known.items)):
+    for what, counts, published in (("queries", queries, known.queries), ("items", items, known.items)):
         if fold == 1:
             differences += [
                 f"{part} has {mine:,} {what}, published are {theirs:,}"
-                for part, mine, theirs in zip(PARTS, found, published, strict=True)
+                for part, mine, theirs in zip(PARTS, counts, published, strict=True)
                 if mine != theirs
             ]
-        elif sum(found) != sum(published):
-            differences.append(f"there are {sum(found):,} {what}, published are {sum(published):,}")
+        elif sum(counts) != sum(published):
+            differences.append(f"there are {sum(counts):,} {what}, published are {sum(published):,}")
     if width != known.features:
         differences.append(f"features end at number {width}, published is {known.features}")
     if differences:
@@ -200,8 +200,8 @@ def _jester(file: Path) -> Splits:
     """Users as queries and jokes as items; ratings from −10 to 10 become relevance from 0 to 4."""
     users = read_queries(file, query="user", item="joke", score="rating")
     if (len(users), users.n_rows) != (_JESTER_USERS, _JESTER_RATINGS):
-        found = f"{len(users):,} users and {users.n_rows:,} ratings"
+        counted = f"{len(users):,} users and {users.n_rows:,} ratings"
         published = f"{_JESTER_USERS:,} and {_JESTER_RATINGS:,}"
-        warnings.warn(f"{JESTER}: {found}, published are {published}", BenchmarkCountsWarning, stacklevel=3)
+        warnings.warn(f"{JESTER}: {counted}, published are {published}", BenchmarkCountsWarning, stacklevel=3)
     judged = replace(users, scores=None, relevance=(users.need_scores() + 10) / 5)
     return Splits(*split(Featured.of(judged, np.zeros((judged.n_rows, 0)))))

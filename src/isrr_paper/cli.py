@@ -200,7 +200,7 @@ def main() -> None:
 
 
 def _trained_columns(names: tuple[str, ...], data: Path) -> list[str] | None:
-    """The columns of a table that a scorer was trained on; None for text, and where its features had no names."""
+    """Return the feature columns a scorer was trained on; None for text, or if they had no names."""
     from isrr.data.files import kind_of, open_table
     from isrr_paper.errors import ScorerError
 

@@ -27,7 +27,7 @@ from isrr_paper._kernels import plugin_log_wealth
 
 
 def hb_plus(mean_loss: ArrayLike, n_queries: int, alpha: ArrayLike) -> FloatArray:
-    """The best p-value from the mean alone by convex ordering; never above `hoeffding_bentkus`.
+    """Return the best p-value from the mean alone by convex ordering; never above `hoeffding_bentkus`.
 
         p = inf over integers t > n·R̂ of  E(t − B)₊ / (t − n·R̂),   B ~ Bin(n, α)
 
@@ -55,7 +55,7 @@ def hb_plus(mean_loss: ArrayLike, n_queries: int, alpha: ArrayLike) -> FloatArra
 
 
 def dkwm(mean_loss: ArrayLike, n_queries: int, alpha: ArrayLike, loss_span: float = 1.0) -> FloatArray:
-    """The p-value that matches the paper's DKWM bound.
+    """Return the p-value that matches the paper's DKWM bound.
 
     p = min( 1,  2·exp(−2n·((α − R̂)/span)²) )  where R̂ < α, else 1
     """
@@ -65,7 +65,7 @@ def dkwm(mean_loss: ArrayLike, n_queries: int, alpha: ArrayLike, loss_span: floa
 
 
 def empirical_bernstein(mean_loss: ArrayLike, variance: ArrayLike, n_queries: int, alpha: ArrayLike) -> FloatArray:
-    """The p-value that matches Maurer and Pontil's bound: its smallest delta.
+    """Return the p-value that matches Maurer and Pontil's bound: its smallest delta.
 
         p = min(1, 2·exp(−L))  where  R̂ + √(2·V·L/n) + 7·L/(3(n − 1)) = α
 
@@ -81,7 +81,7 @@ def empirical_bernstein(mean_loss: ArrayLike, variance: ArrayLike, n_queries: in
 
 
 def normal_approximation(mean_loss: ArrayLike, variance: ArrayLike, n_queries: int, alpha: ArrayLike) -> FloatArray:
-    """The central limit theorem's p-value: asymptotic, and NOT valid for any given number of queries.
+    """Return the central limit theorem's p-value: asymptotic, and NOT valid for any given number of queries.
 
     p = Φ(√n·(R̂ − α)/√V)
 
@@ -113,7 +113,7 @@ def wsr(losses: FloatArray, alpha: ArrayLike, delta: float = 0.05) -> FloatArray
 
 
 def dkwm_bound(mean_loss: ArrayLike, n_queries: int, delta: float, loss_span: float = 1.0) -> FloatArray:
-    """The paper's bound from the Dvoretzky–Kiefer–Wolfowitz–Massart inequality (Eq. 10).
+    """Return the paper's bound from the Dvoretzky–Kiefer–Wolfowitz–Massart inequality (Eq. 10).
 
         R̂⁺ = R̂ + span·√(log(2/δ) / 2n)
 
@@ -141,7 +141,7 @@ def empirical_bernstein_bound(mean_loss: ArrayLike, variance: ArrayLike, n_queri
 
 
 def normal_approximation_bound(mean_loss: ArrayLike, variance: ArrayLike, n_queries: int, delta: float) -> FloatArray:
-    """The central limit theorem's bound: asymptotic, and NOT valid for any given number of queries.
+    """Return the central limit theorem's bound: asymptotic, and NOT valid for any given number of queries.
 
     R̂⁺ = R̂ + Φ⁻¹(1 − δ)·√(V/n)
     """
@@ -171,11 +171,11 @@ class OfMoments:
         return self.pvalue(losses, alpha, delta, prior) <= check_delta(delta)
 
     def pvalue(self, losses: FloatArray, alpha: FloatArray, delta: float, prior: ArrayLike) -> FloatArray:
-        """The p-value of the moments."""
+        """Return the p-value of the moments."""
         return self.p_of(*self._moments(losses), len(losses), alpha)
 
     def upper_bound(self, losses: FloatArray, delta: float, prior: ArrayLike, *, rough: bool = False) -> FloatArray:
-        """The bound of the moments."""
+        """Return the bound of the moments."""
         return self.bound_of(*self._moments(losses), len(losses), check_delta(delta))
 
     def _moments(self, losses: FloatArray) -> tuple[FloatArray, ...]:
@@ -204,7 +204,7 @@ class PluginBetting:
         return wsr(check_losses(losses), alpha, check_delta(delta))
 
     def upper_bound(self, losses: FloatArray, delta: float, prior: ArrayLike, *, rough: bool = False) -> FloatArray:
-        """The smallest alpha that is certified."""
+        """Return the smallest alpha that is certified."""
         checked = check_losses(losses)
         return smallest_yes(lambda alpha: wsr(checked, alpha, delta) <= delta, SMALLEST, 1.0, checked.shape[1])
 

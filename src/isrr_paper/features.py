@@ -70,11 +70,11 @@ class Featured(Queries):
 
     @property
     def without_features(self) -> Queries:
-        """The queries alone."""
+        """Return the queries without features."""
         return Queries(**{name: getattr(self, name) for name in Queries.__dataclass_fields__})
 
     def of_rows(self, take: NDArray[Any], offsets: IntArray, **changes: Any) -> Self:
-        """The same queries with some of their rows, see `Queries.of_rows`."""
+        """Return the same queries with some of their rows; see `Queries.of_rows`."""
         features = {} if self.features is None else {"features": self.features[take]}
         return super().of_rows(take, offsets, **(features | changes))
 
@@ -89,7 +89,7 @@ class Featured(Queries):
         return Featured.of(Queries.concatenate(parts), np.concatenate(matrices), names)  # type: ignore[arg-type]
 
     def with_features(self, names: Sequence[str]) -> "Featured":
-        """The same queries with only these features, in this order; unchanged if features have no names."""
+        """Return the queries with only these features, in this order; unchanged without names."""
         if not self.feature_names or self.feature_names == tuple(names):
             return self
         missing = [name for name in names if name not in self.feature_names]
@@ -159,7 +159,7 @@ def _queries(file: Path, columns: dict[str, Any]) -> Queries:
 
 
 def feature_columns(file: Path, features: str | Sequence[str] | None) -> list[str]:
-    """The columns of a table that hold features, patterns filled in."""
+    """Return the columns of a table that hold features, with patterns resolved."""
     have = open_table(file, kind_of(file)).columns
     listed = ", ".join(have)
     if features is None:

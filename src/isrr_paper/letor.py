@@ -88,7 +88,7 @@ def _parsed(
 
 
 def _sizes(group: Group) -> Sequence[int]:
-    """The sizes of consecutive queries, from a list or from a file that has one per line."""
+    """Return the sizes of consecutive queries, from a list or a file with one per line."""
     if not isinstance(group, str | os.PathLike):
         return group
     try:
@@ -98,7 +98,7 @@ def _sizes(group: Group) -> Sequence[int]:
 
 
 def _item_ids(text: bytes, n_rows: int) -> list[str] | None:
-    """The item id in each row's comment; None where a row has none."""
+    """Return the item id in each row's comment; None where a row has none."""
     ids = []
     for line in text.splitlines():
         row, _, comment = line.partition(b"#")

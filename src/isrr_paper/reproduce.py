@@ -57,26 +57,26 @@ def reproduce(
     if result not in (*RESULTS, ALL):
         raise ValueError(f"unknown result {result!r}; expected one of {', '.join((*RESULTS, ALL))}")
     wanted = list(RESULTS) if result == ALL else [result]
-    found = data_sets(data or [])
-    if not found and wanted != ["runtime"]:
+    sets = data_sets(data or [])
+    if not sets and wanted != ["runtime"]:
         raise ValueError("no data set; expected --data FOLDER (`isrr-paper benchmarks` lists known ones)")
     check_folder(folder)
     pools = Pools(folder / "pools", epochs=epochs, threads=threads, say=lambda text: err.print(text))
     sizes = {"n_splits": splits, "many_splits": many, "n_bootstrap": bootstrap}
-    jobs = {name: _jobs(name, pools, found, scorer or [], sizes, sample, folder / "results") for name in wanted}
+    jobs = {name: _jobs(name, pools, sets, scorer or [], sizes, sample, folder / "results") for name in wanted}
     _work(jobs, folder)
 
 
 def _jobs(
     result: str,
     pools: "Pools",
-    found: Sequence["DataSet"],
+    sets: Sequence["DataSet"],
     scorers: Sequence[str],
     sizes: dict[str, int],
     sample: int,
     results: Path,
 ) -> list["Job"]:
-    """What has to be measured for a result, piece by piece."""
+    """Return what has to be measured for a result, as one job per piece."""
     from importlib import import_module
 
     from isrr_paper.experiments import runtime
@@ -92,7 +92,7 @@ def _jobs(
     own = STOCHASTIC_SCORERS if result == "stochastic" else DETERMINISTIC_SCORERS
     return [
         on_pool(result, experiment.measure, pools, data_set, scorer, settings, results)
-        for data_set in found
+        for data_set in sets
         for scorer in ((GIVEN,) if data_set.scored else scorers or own)
     ]
 

@@ -51,6 +51,6 @@ def split(queries: Q, shares: Sequence[float] = (0.6, 0.2, 0.2), seed: int = 0) 
     sizes = np.bincount(part, minlength=len(shares))
     if (sizes == 0).any():
         empty = int(np.argmin(sizes))
-        found = f"part {empty} (a share of {shares[empty]}) gets none of the {len(queries)} queries"
-        raise DataError(f"{found}; expected a larger share, or another seed")
+        problem = f"part {empty} (a share of {shares[empty]}) gets none of the {len(queries)} queries"
+        raise DataError(f"{problem}; expected a larger share, or another seed")
     return tuple(queries[np.flatnonzero(part == place)] for place in range(len(shares)))

@@ -1,6 +1,11 @@
 """Rankings over HTTP from a loaded certificate, and the log of what was served."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from isrr.serve.app import create_app
+
+__all__ = ["create_app"]
 
 
 def __getattr__(name: str) -> Any:

@@ -57,7 +57,7 @@ def _figures(
 
 
 def summary(runs: Runs) -> dict[str, Any]:
-    """The paper's columns, and FairGain with abstentions counted.
+    """Return the paper's columns, and FairGain with abstentions counted.
 
     Coverage is the share of the runs with a certificate in which the promise held on the test part, as in the paper;
     violations are the share of all runs in which a promise was made and did not hold there.
@@ -132,7 +132,7 @@ def _average(figures: list[dict[str, Any]], records: list[dict[str, Any]]) -> di
 
 
 def level(figures: dict[str, Any]) -> float | str:
-    """The promised level: a number, or a share of the deterministic ranker's."""
+    """Format the promised level: a number, or a share of the deterministic ranker's."""
     relative = "deterministic" in figures["promise"]
     return f"{100 * figures['target']:g} % of Det" if relative else float(figures["target"])
 

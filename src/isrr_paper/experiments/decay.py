@@ -18,18 +18,18 @@ def measure(pool: Pool, *, n_splits: int) -> dict[str, Any]:
 
     Below 1, exposures are smoothed over 100 draws.
     """
-    found = []
+    measured = []
     for decay in DECAYS:
         protocol = Protocol(pool, decay)
         evaluated = tradeoff.along_thresholds(protocol)
         procedure = replace(protocol.paper(), evaluated=always(evaluated))
         figures = coverage.summary(run_splits(pool, procedure, n_splits))
-        found.append({**tradeoff.curves(evaluated, n_splits), "target": procedure.promise.target, **figures})
-    return {"decays": found}
+        measured.append({**tradeoff.curves(evaluated, n_splits), "target": procedure.promise.target, **figures})
+    return {"decays": measured}
 
 
 def rows(records: list[dict[str, Any]]) -> Rows:
-    """The paper's table: one row a scorer and decay."""
+    """Return the paper's table: one row per scorer and decay."""
     return [
         {
             "data": record["data"],

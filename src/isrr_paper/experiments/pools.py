@@ -63,24 +63,24 @@ def _digest(file: Path) -> bytes:
 
 def data_sets(paths: Sequence[str]) -> list[DataSet]:
     """Data sets from what a user names: folders called as in the catalog, NAME=FOLDER, a folder of folders, files."""
-    found: list[DataSet] = []
+    sets: list[DataSet] = []
     for text in paths:
         name, equals, rest = text.partition("=")
         path = Path(rest if equals else text)
         name = name if equals else path.resolve().name.lower()
         if path.is_file():
-            found.append(DataSet(name.removesuffix(path.suffix), path))
+            sets.append(DataSet(name.removesuffix(path.suffix), path))
         elif name in (*CATALOG, JESTER):
-            found.append(DataSet(name, path))
+            sets.append(DataSet(name, path))
         elif path.is_dir():
             inside = [DataSet(entry.name.lower(), entry) for entry in sorted(path.iterdir()) if entry.is_dir()]
             inside = [data_set for data_set in inside if data_set.name in (*CATALOG, JESTER)]
             if not inside:
                 raise DataError(f"{path}: no known data set found; give its name: mq2007={path}")
-            found += inside
+            sets += inside
         else:
             raise DataError(f"{path}: does not exist")
-    return found
+    return sets
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Pool:
 
     @property
     def name(self) -> str:
-        """What files of this pool are called."""
+        """Return the stem of the names of this pool's files."""
         return f"{self.data}-{self.scorer}"
 
 
@@ -153,7 +153,7 @@ class Pools:
     _read: dict[DataSet, tuple[Featured, ...]] = field(default_factory=dict)
 
     def settings(self, scorer: str, data: str) -> dict[str, Any]:
-        """What a scorer is trained with, as it is written beside results."""
+        """Return what a scorer is trained with, as written beside results."""
         chosen = recipe(scorer, data)
         if chosen.kind == GIVEN:
             return {}
@@ -161,7 +161,7 @@ class Pools:
         return {"kind": chosen.kind, **chosen.settings, **effort, "seed": 0}
 
     def get(self, data_set: DataSet, scorer: str) -> Pool:
-        """The pool of a data set under a scorer."""
+        """Return the pool of a data set under a scorer."""
         chosen = recipe(scorer, data_set.name)
         if chosen.kind == GIVEN:
             return _divided(data_set.name, scorer, chosen.title, read_queries(data_set.path))
@@ -180,8 +180,8 @@ class Pools:
             return _divided(data_set.name, scorer, chosen.title, queries)
         assert queries.segments is not None
         aside = queries.segments.astype(str) == "validation"
-        kept = [part[has_relevant(part)] for part in (queries[aside], queries[~aside])]
-        return Pool(data_set.name, scorer, chosen.title, *kept)
+        parts = [part[has_relevant(part)] for part in (queries[aside], queries[~aside])]
+        return Pool(data_set.name, scorer, chosen.title, *parts)
 
     def _parts(self, data_set: DataSet) -> tuple[Featured, ...]:
         if data_set not in self._read:

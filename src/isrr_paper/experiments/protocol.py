@@ -57,8 +57,8 @@ class EvaluatedPath:
     def of(cls, pool: Pool, path: SearchPath, grid: tuple[GPLRanker, ...] = ()) -> "EvaluatedPath":
         """Evaluate a path, exactly where its decay is 1; along a larger grid where one is given."""
         evaluated = grid or tuple(dict.fromkeys([GPLRanker.deterministic(path.rankers[0].k), *path.rankers]))
-        found = evaluate(pool.judged, evaluated, ("ndcg", "disparity"))
-        return cls(path, evaluated, found["ndcg"], found["disparity"])
+        values = evaluate(pool.judged, evaluated, ("ndcg", "disparity"))
+        return cls(path, evaluated, values["ndcg"], values["disparity"])
 
     @cached_property
     def columns(self) -> IntArray:
@@ -89,7 +89,7 @@ class Procedure:
     selection: Selection
 
     def choose(self, evaluated: EvaluatedPath, rows: IntArray, keys: NDArray[np.uint64]) -> int | None:
-        """The column it takes, or None where it abstains."""
+        """Return the chosen column, or None for an abstention."""
         path, columns, tested = evaluated.path, evaluated.columns, rows[canonical_order(keys, "")]
         values = evaluated.utility[tested][:, np.append(0, columns)]
         sample = KeptSample.of(self.promise, None, self.evidence, Values(values, values[:, 0]), path)
@@ -134,7 +134,7 @@ class Protocol:
         return np.maximum.reduceat(self.base.eligibility(self.pool.judged), self.pool.judged.offsets[:-1])
 
     def thresholds(self, rows: IntArray | slice = slice(None)) -> FloatArray:
-        """The paper's grid for these calibration queries."""
+        """Return the paper's grid for these calibration queries."""
         return uniform_grid(self.largest_eligibility[rows], N_THRESHOLDS)
 
     def rankers(self, thresholds: FloatArray) -> tuple[GPLRanker, ...]:
@@ -145,7 +145,10 @@ class Protocol:
         )
 
     def paper(self, test: str = "Hoeffding–Bentkus") -> Procedure:
-        """The paper's procedure. Splits that share their largest eligibility share their grid and its evaluation."""
+        """Return the paper's procedure.
+
+        Splits that share their largest eligibility share their grid and its evaluation.
+        """
         promise = Promise("ndcg", K, at_least=KEEP * self.deterministic_utility)
         return Procedure(test, promise, self._paper_path, PAPER_TESTS[test], POINTWISE)
 
@@ -165,17 +168,17 @@ class Protocol:
         }
         scale = scale_of(self.pool.validation)
         temperature = EvaluatedPath.of(self.pool, temperature_path(K, scale, list(promises.values()), ""))
-        found = []
+        procedures = []
         for kind, promise in promises.items():
             front = EvaluatedPath.of(self.pool, front_path(self.pool.validation, K, [promise], ""))
             tested = EVIDENCE["betting"], SELECTIONS["fixed_sequence"]
             for name, evaluated in (("temperature", temperature), ("validation path", front)):
-                found.append(Procedure(f"{kind}, {name}", promise, always(evaluated), *tested))
-        return tuple(found)
+                procedures.append(Procedure(f"{kind}, {name}", promise, always(evaluated), *tested))
+        return tuple(procedures)
 
     def oracle(self, procedure: Procedure) -> float:
-        """The largest FairGain on the pool among the configurations of the procedure's path that keep its promise."""
+        """Return the largest FairGain on the pool among configurations that keep the promise."""
         evaluated = procedure.evaluated(np.arange(len(self.pool.judged)))
         columns = range(1, len(evaluated.grid))
-        kept = [c for c in columns if procedure.risk(evaluated, slice(None), c) <= procedure.promise.alpha]
-        return max((evaluated.gain(slice(None), c) for c in kept), default=0.0)
+        keeping = [c for c in columns if procedure.risk(evaluated, slice(None), c) <= procedure.promise.alpha]
+        return max((evaluated.gain(slice(None), c) for c in keeping), default=0.0)

@@ -33,10 +33,10 @@ def measure(pool: Pool, *, n_splits: int) -> dict[str, Any]:
     protocol = Protocol(pool)
     placement = protocol.base.placement(pool.judged)
     first = np.repeat(placement[:, :1], K, axis=1)
-    found = {
+    by_eligibility = {
         name: _figures(protocol, chances, n_splits) for name, chances in zip(CHANCES, (first, placement), strict=True)
     }
-    return {"monotone": [_disagreement(pool.judged, placement, j) for j in range(1, K)], "eligibility": found}
+    return {"monotone": [_disagreement(pool.judged, placement, j) for j in range(1, K)], "eligibility": by_eligibility}
 
 
 def _disagreement(queries: Queries, placement: FloatArray, position: int) -> dict[str, float]:
@@ -114,11 +114,11 @@ def _drawn(
 
 def rows(records: list[dict[str, Any]]) -> Rows:
     """One row a pool and eligibility, with the share of queries in which the claimed monotonicity fails."""
-    found = []
+    rows = []
     for record in records:
         broken = {f"not monotone, place {m['position']}": m for m in record["monotone"]}
         for name, figures in record["eligibility"].items():
-            found.append(
+            rows.append(
                 {
                     "data": record["data"],
                     "scorer": record["title"],
@@ -130,4 +130,4 @@ def rows(records: list[dict[str, Any]]) -> Rows:
                     **{column: percent(m["queries"]) for column, m in broken.items()},
                 }
             )
-    return found
+    return rows

@@ -19,7 +19,7 @@ CALIBRATION_SHARE, SEED = 0.25, 20230
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """What a procedure did, split after split; NaN where it abstained.
+    """The results of a procedure, split by split; NaN where it abstained.
 
     Attributes:
         utility: NDCG@5 of the chosen ranker on the test part.

@@ -41,17 +41,17 @@ class Job:
     work: Callable[[], Record]
 
     def remembered(self) -> Record | None:
-        """What an earlier run with the same identity wrote, if one did."""
+        """Read what an earlier run with the same identity wrote, if any."""
         if not self.file.exists():
             return None
         try:
-            found: Record = json.loads(self.file.read_text())
+            record: Record = json.loads(self.file.read_text())
         except ValueError as error:
             raise DataError(f"{self.file}: not JSON ({error}); delete it to measure again") from None
-        return found if {name: found.get(name) for name in self.identity} == self.identity else None
+        return record if {name: record.get(name) for name in self.identity} == self.identity else None
 
     def measure(self) -> Record:
-        """What the work finds now, which is then kept."""
+        """Do the work, and write its result."""
         began = time.perf_counter()
         figures = self.work()
         circumstances = {"seconds": time.perf_counter() - began, "machine": machine(), "isrr": isrr.__version__}
@@ -95,7 +95,7 @@ def on_pool(
 
 
 def machine() -> str:
-    """The machine, in words."""
+    """Describe the machine."""
     model, info = platform.machine(), Path("/proc/cpuinfo")
     if info.exists():
         names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]

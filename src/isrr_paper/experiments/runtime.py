@@ -37,7 +37,7 @@ _REPEATS = 3
 
 
 def on_shape(shape: str, settings: Record, out: Path) -> Job:
-    """The times of one shape, their record kept in the folder `out`."""
+    """Measure the times of one shape, with a record in the folder `out`."""
     identity = {"result": "runtime", "data": shape, "settings": settings}
     name = f"runtime on the shape of {shape}"
     return Job(name, out / f"runtime-{shape}.json", identity, lambda: measure(shape, **settings))
@@ -46,11 +46,11 @@ def on_shape(shape: str, settings: Record, out: Path) -> Job:
 def measure(shape: str, *, epochs: int, n_train: int) -> Record:
     """Seconds of each method on one shape, over so many epochs, after one that warms up, and training queries."""
     sizes = SHAPES[shape].n_queries
-    made = generate(shape, int(CALIBRATION_SHARE * sum(sizes)))
-    train = Featured.of(*made.train)[:n_train]
+    synthetic = generate(shape, int(CALIBRATION_SHARE * sum(sizes)))
+    train = Featured.of(*synthetic.train)[:n_train]
     scale = PAPER_EPOCHS * sizes[0] / len(train)
-    validation = Featured.of(*made.validation)
-    few, tested = validation[:50], Featured.of(*made.test)
+    validation = Featured.of(*synthetic.validation)
+    few, tested = validation[:50], Featured.of(*synthetic.test)
     training, trained = {}, {}
     for method in METHODS:
         seconds, trained[method] = _epoch_seconds(method, train, few, epochs)
@@ -89,12 +89,12 @@ def _risk_control(scorer: Scorer, validation: Featured, calibration: Featured) -
 
 def rows(records: list[Record]) -> Rows:
     """One row a shape and method."""
-    found = []
+    rows = []
     for record in records:
         shape = record["data"]
         for method in METHODS:
             ours, first = record["training"][method]["scaled"], method == METHODS[0]
-            found.append(
+            rows.append(
                 {
                     "shape": shape,
                     "method": "LambdaLoss+ISRR" if first else RECIPES[method].title,
@@ -105,4 +105,4 @@ def rows(records: list[Record]) -> Rows:
                     "paper / ours": f"{PAPER_RISK_CONTROL[shape] / record['risk_control']:.0f}" if first else "–",
                 }
             )
-    return found
+    return rows

@@ -18,7 +18,7 @@ def measure(pool: Pool, *, n_splits: int) -> dict[str, Any]:
 
 
 def along_thresholds(protocol: Protocol) -> EvaluatedPath:
-    """The deterministic ranker, Plackett–Luce, and the paper's grid for the whole pool, on the judged queries.
+    """Evaluate the deterministic ranker, Plackett–Luce and the paper's grid on the judged queries.
 
     The grid goes on to one step beyond the largest eligibility, where no item is admitted at the first position. The
     path is the paper's: it leaves that step out.

@@ -61,10 +61,10 @@ def place_one(upto, cell, per_weight, uniform, place, begins, ends):
 
 
 @njit(cache=True, nogil=True)
-def place_items(upto, uniforms, start, stop, found, mass):
+def place_items(upto, uniforms, start, stop, placed, mass):
     # upto     (n_queries, n_items)     as above
     # uniforms (n_queries, k, n_draws)  fresh noise per place and draw
-    # found    (n_queries, k, n_draws)  out: rank of the item placed, among the items from light to heavy
+    # placed    (n_queries, k, n_draws)  out: rank of the item placed, among the items from light to heavy
     # mass     (n_queries, k, n_draws)  out: weight of the items not yet placed
     k, n_items = uniforms.shape[1], upto.shape[1]
     begins, ends, cell = np.empty(k + 1), np.empty(k + 1), np.empty(CELLS * n_items + 1, np.int64)
@@ -77,7 +77,7 @@ def place_items(upto, uniforms, start, stop, found, mass):
             for place in range(k):
                 uniform = uniforms[query, place, draw]
                 item, left = place_one(row, cell, per_weight, uniform, place, begins, ends)
-                found[query, place, draw], mass[query, place, draw] = item, left
+                placed[query, place, draw], mass[query, place, draw] = item, left
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -59,9 +59,9 @@ class BoostedScorer(Scorer):
             return terms.interrupted()
 
         with self._library_errors():
-            self._model, kept = self._boosted(train, validation, after_round)
+            self._model, rounds_used = self._boosted(train, validation, after_round)
         self.n_features = train.features.shape[1]  # type: ignore[union-attr]
-        self.history = {"rounds": kept, "interrupted": terms.interrupted()}
+        self.history = {"rounds": rounds_used, "interrupted": terms.interrupted()}
         self.validation_ndcg = mean_ndcg(validation, self._scores(validation))
         if terms.folder is not None:
             self.save(terms.folder)
@@ -88,4 +88,4 @@ class BoostedScorer(Scorer):
 
     @abstractmethod
     def _boosted(self, train: Featured, validation: Featured, after_round: AfterRound) -> tuple[Any, int]:
-        """The trained model, and how many rounds of it are used."""
+        """Return the trained model and how many of its rounds are used."""

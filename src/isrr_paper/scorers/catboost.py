@@ -25,7 +25,7 @@ class CatBoostScorer(BoostedScorer):
     suffix: ClassVar[str] = ".cbm"
 
     def library_parameters(self) -> dict[str, Any]:
-        """The parameters CatBoost is called with."""
+        """Return the parameters CatBoost is called with."""
         return {
             "loss_function": _OBJECTIVE.get(self.loss, self.loss),
             "eval_metric": _METRIC,

@@ -18,7 +18,7 @@ Hashes = NDArray[np.uint64]
 
 
 def sample_of(parts: Sequence[Featured]) -> str:
-    """The sample of all parts together, 16 hex digits a query."""
+    """Return one sample of all parts together, 16 hex digits per query."""
     hashes = np.unique(np.concatenate([query_hashes(part) for part in parts]))[:KEPT]
     return "".join(f"{value:016x}" for value in hashes.tolist())
 
@@ -33,11 +33,11 @@ def share_in(sample: str, queries: Featured) -> float:
         >>> share_in(sample_of([queries]), queries), share_in(sample_of([queries[500:]]), queries[:500])
         (1.0, 0.0)
     """
-    kept = np.array([int(sample[at : at + 16], 16) for at in range(0, len(sample), 16)], np.uint64)
+    hashes_of_sample = np.array([int(sample[at : at + 16], 16) for at in range(0, len(sample), 16)], np.uint64)
     hashes = query_hashes(queries)
-    if kept.size == KEPT:
-        hashes = hashes[hashes <= kept[-1]]
-    return float(np.isin(hashes, kept).mean()) if kept.size and hashes.size else 0.0
+    if hashes_of_sample.size == KEPT:
+        hashes = hashes[hashes <= hashes_of_sample[-1]]
+    return float(np.isin(hashes, hashes_of_sample).mean()) if hashes_of_sample.size and hashes.size else 0.0
 
 
 def query_hashes(queries: Featured) -> Hashes:

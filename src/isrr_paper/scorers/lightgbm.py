@@ -28,7 +28,7 @@ class LightGBMScorer(BoostedScorer):
     suffix: ClassVar[str] = ".txt"
 
     def library_parameters(self) -> dict[str, Any]:
-        """The parameters LightGBM is called with."""
+        """Return the parameters LightGBM is called with."""
         return {
             "objective": self.loss,
             "learning_rate": self.learning_rate,
@@ -49,7 +49,7 @@ class LightGBMScorer(BoostedScorer):
             raise DataError("LightGBM needs whole relevance grades (0, 1, 2, …); CatBoost and a net accept any")
         parameters = self.library_parameters()
         dataset = lightgbm.Dataset(train.features, train.relevance, group=train.n_items, params=parameters)
-        held = dataset.create_valid(validation.features, validation.relevance, group=validation.n_items)
+        held_out = dataset.create_valid(validation.features, validation.relevance, group=validation.n_items)
         seen: list[float] = []
 
         def watch(env: CallbackEnv) -> None:
@@ -59,7 +59,7 @@ class LightGBMScorer(BoostedScorer):
                 raise EarlyStopException(int(np.argmax(seen)), results)
 
         stop = lightgbm.early_stopping(self.patience, first_metric_only=True, verbose=False)
-        booster = lightgbm.train(parameters, dataset, self.rounds, valid_sets=[held], callbacks=[watch, stop])
+        booster = lightgbm.train(parameters, dataset, self.rounds, valid_sets=[held_out], callbacks=[watch, stop])
         booster.free_dataset()
         return booster, int(booster.best_iteration)
 

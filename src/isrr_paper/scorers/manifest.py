@@ -58,38 +58,38 @@ def write_manifest(folder: Path, packages: Iterable[str], **facts: Any) -> None:
     facts |= {"versions": versions, "format": FORMAT}
     text = json.dumps({name: facts[name] for name in FIELDS}, indent=2)
     write_atomically(folder / NAME, f"{text}\n".encode())
-    held = {facts["model"], *(point["file"] for point in facts["history"].get("checkpoints", []))}
+    files_in_use = {facts["model"], *(point["file"] for point in facts["history"].get("checkpoints", []))}
     for pattern in ("model-*", "epoch-*"):
         for file in folder.glob(pattern):
-            if file.name not in held:
+            if file.name not in files_in_use:
                 file.unlink()
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a folder, checked, its model file too."""
+    """Return the manifest of a folder; it and its model file are checked."""
     file = folder / NAME
     try:
-        found: dict[str, Any] = read_json(file)
+        manifest: dict[str, Any] = read_json(file)
     except FileNotFoundError:
         raise ScorerError(f"{folder}: no trained scorer found; expected a file {NAME}") from None
     except ValueError as error:
         raise ScorerError(f"{file}: damaged: {error}") from None
-    has = found.get("format") if isinstance(found, dict) else None
+    has = manifest.get("format") if isinstance(manifest, dict) else None
     if has != FORMAT:
         raise ScorerError(f"{file}: format is {has!r}; this version of isrr reads format {FORMAT}")
-    found = {"learnt_from": "", "feature_names": []} | found
-    if wrong := sorted(set(found) ^ set(FIELDS)):
+    manifest = {"learnt_from": "", "feature_names": []} | manifest
+    if wrong := sorted(set(manifest) ^ set(FIELDS)):
         raise ScorerError(f"{file}: damaged, fields missing or unknown: {', '.join(wrong)}")
     for name, kind in FIELDS.items():
-        if not isinstance(found[name], kind):
-            raise ScorerError(f"{file}: damaged, {name} is {found[name]!r}")
-    model = folder / found["model"]
-    if model.name != found["model"]:
-        raise ScorerError(f"{file}: damaged, model is {found['model']!r}; expected a file in the same folder")
+        if not isinstance(manifest[name], kind):
+            raise ScorerError(f"{file}: damaged, {name} is {manifest[name]!r}")
+    model = folder / manifest["model"]
+    if model.name != manifest["model"]:
+        raise ScorerError(f"{file}: damaged, model is {manifest['model']!r}; expected a file in the same folder")
     try:
         digest = sha256(model.read_bytes()).hexdigest()
     except OSError:
         raise ScorerError(f"{model}: missing; expected the model that the manifest names") from None
-    if digest != found["sha256"]:
+    if digest != manifest["sha256"]:
         raise ScorerError(f"{model}: damaged, it does not match the manifest")
-    return found
+    return manifest

@@ -31,7 +31,7 @@ class Replay:
         self._graphs: dict[Shape, torch.cuda.CUDAGraph] = {}
 
     def steps(self, batch_queries: int, order: IntArray) -> Iterator[Callable[[], None]]:
-        """The steps of an epoch, over the queries in a given order."""
+        """Run the steps of an epoch over the queries in the given order."""
         firsts = np.arange(0, len(order), batch_queries)
         longest = np.maximum.reduceat(self._queries.lengths[order], firsts)
         on_device = torch.as_tensor(order).to(self._queries.device)

@@ -160,7 +160,7 @@ class Scorer(ABC):
 
     def _write_manifest(self, folder: Path, model: str, digest: str) -> None:
         checkpoints = [c for c in self.history.get("checkpoints", []) if (folder / c["file"]).is_file()]
-        held = {"checkpoints": checkpoints} if checkpoints else {}
+        files = {"checkpoints": checkpoints} if checkpoints else {}
         write_manifest(
             folder,
             self.packages,
@@ -172,13 +172,13 @@ class Scorer(ABC):
             validation_ndcg=self.validation_ndcg,
             model=model,
             sha256=digest,
-            history={k: v for k, v in self.history.items() if k != "checkpoints"} | held,
+            history={k: v for k, v in self.history.items() if k != "checkpoints"} | files,
             learnt_from=self.learnt_from,
             feature_names=self.feature_names,
         )
 
     def _prepared(self, queries: Featured, n_features: int | None = None, names: tuple[str, ...] = ()) -> Featured:
-        """The same queries, their features normalised, in the scorer's order."""
+        """Return the queries with normalised features, in the scorer's order."""
         if not self.takes_gaps:
             refuse_gaps(queries)
         return replace(queries, features=feature_matrix(queries, self.normalize, n_features, names))
@@ -198,7 +198,7 @@ class Scorer(ABC):
 
     @abstractmethod
     def _predict(self, matrix: Any) -> Any:
-        """What the model makes of the features."""
+        """Return the model's scores of the features."""
 
     @abstractmethod
     def _write(self, file: Path) -> None:
@@ -206,11 +206,11 @@ class Scorer(ABC):
 
     @abstractmethod
     def _read(self, file: Path) -> Any:
-        """The model that `_write` wrote."""
+        """Read the model that `_write` wrote."""
 
 
 def scorer_class(kind: str) -> Any:
-    """The class of a kind of scorer, its library being installed."""
+    """Return the class of a kind of scorer; its library must be installed."""
     if kind not in _HOME:
         raise ScorerError(f"unknown scorer {kind!r}; expected one of {', '.join(KINDS)}")
     module, name, extra = _HOME[kind]
@@ -246,18 +246,18 @@ def interruptible() -> Iterator[Callable[[], bool]]:
 
     Signals reach the main thread alone; elsewhere the flag is never set.
     """
-    asked = threading.Event()
+    interrupted = threading.Event()
 
     def note(_signal: int, _frame: FrameType | None) -> None:
-        if asked.is_set():
+        if interrupted.is_set():
             raise KeyboardInterrupt
-        asked.set()
+        interrupted.set()
 
     if threading.current_thread() is not threading.main_thread():
-        yield asked.is_set
+        yield interrupted.is_set
         return
     before = signal.signal(signal.SIGINT, note)
     try:
-        yield asked.is_set
+        yield interrupted.is_set
     finally:
         signal.signal(signal.SIGINT, before)

@@ -91,19 +91,19 @@ def search(
             if progress:
                 progress(sum(_key(other) in done for other in points), len(points), best)
     except KeyboardInterrupt:
-        kept = f"the best of them is saved in {folder}" if done else "nothing is saved yet"
-        message = f"search stopped after {counted(len(done), 'point')}; {kept}; the same search goes on from here"
+        state = f"the best of them is saved in {folder}" if done else "nothing is saved yet"
+        message = f"search stopped after {counted(len(done), 'point')}; {state}; the same search goes on from here"
         raise TrainingInterruptedError(message) from None
     return [done[_key(point)] for point in points]
 
 
 def _entries(ledger: Path, heading: dict[str, Any]) -> list[Finished]:
-    """What a ledger has under its heading; it is begun, or freed of a line that a kill has cut off."""
-    found = read_json_lines(ledger) if ledger.exists() else []
-    if found and found[0] != heading:
-        raise ScorerError(f"{ledger}: belongs to another search ({_difference(found[0], heading)}); use another folder")
+    """Read a ledger's finished points; start it, or drop a line that was cut off, if need be."""
+    lines = read_json_lines(ledger) if ledger.exists() else []
+    if lines and lines[0] != heading:
+        raise ScorerError(f"{ledger}: belongs to another search ({_difference(lines[0], heading)}); use another folder")
     try:
-        entries = [Finished(**line) for line in found[1:]]
+        entries = [Finished(**line) for line in lines[1:]]
     except TypeError:
         raise ScorerError(f"{ledger}: damaged; remove it to start a new search") from None
     lines = [heading, *map(asdict, entries)]
@@ -123,9 +123,9 @@ def _digest(queries: Featured) -> str:
     return digest.hexdigest()[:16]
 
 
-def _difference(found: dict[str, Any], heading: dict[str, Any]) -> str:
-    names = [name for name in heading if found.get(name) != heading[name]]
-    return "; ".join(f"{name} {found.get(name)!r}, now {heading[name]!r}" for name in names) or "unknown fields"
+def _difference(recorded: dict[str, Any], heading: dict[str, Any]) -> str:
+    names = [name for name in heading if recorded.get(name) != heading[name]]
+    return "; ".join(f"{name} {recorded.get(name)!r}, now {heading[name]!r}" for name in names) or "unknown fields"
 
 
 def _key(point: Point) -> str:

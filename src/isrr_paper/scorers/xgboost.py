@@ -22,7 +22,7 @@ class XGBoostScorer(BoostedScorer):
     suffix: ClassVar[str] = ".json"
 
     def library_parameters(self) -> dict[str, Any]:
-        """The parameters XGBoost is called with."""
+        """Return the parameters XGBoost is called with."""
         parameters = {
             "objective": self.loss,
             "learning_rate": self.learning_rate,
@@ -56,8 +56,8 @@ class XGBoostScorer(BoostedScorer):
             callbacks=[stop, watch()],
             verbose_eval=False,
         )
-        kept = int(booster.best_iteration) + 1
-        return booster[:kept], kept
+        n_rounds = int(booster.best_iteration) + 1
+        return booster[:n_rounds], n_rounds
 
     def _predict(self, matrix: Any) -> Any:
         return self._model.inplace_predict(matrix)

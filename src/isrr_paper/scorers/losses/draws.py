@@ -50,10 +50,10 @@ def draw(scores: Tensor, mask: Tensor, k: int, n_draws: int, generator: torch.Ge
     below_best = (rising - rising[:, -1:]).clamp(min=LIGHTEST)
     weights = below_best.masked_fill(torch.isneginf(rising), -torch.inf).exp()
     place = place_on_host if scores.device.type == "cpu" else place_on_device
-    found, mass = place(weights.cumsum(1), uniforms(scores, k, n_draws, generator))
+    placed, mass = place(weights.cumsum(1), uniforms(scores, k, n_draws, generator))
     filled = (torch.arange(k, device=scores.device) < mask.sum(1, True)).unsqueeze(2)
     return Draws(
-        items=at(order, found),
+        items=at(order, placed),
         filled=filled,
         mass=mass.masked_fill_(~filled, torch.inf),
         weights=torch.empty_like(weights).scatter_(1, order, weights),
@@ -74,18 +74,18 @@ def refuse_divergence(values: Tensor) -> None:
 
 
 def place_on_host(upto: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """The item found at each place and the mass left before it, shaped as `noise`; a compiled loop.
+    """Return the item at each position and the mass left before it, in a compiled loop.
 
     Args:
         upto: Cumulated weights of the items, from the lightest to the heaviest, (n_queries, n_items).
         noise: Uniform in [0, 1), (n_queries, k, n_draws).
     """
     refuse_divergence(upto)
-    found, mass = torch.empty(noise.shape, dtype=torch.int64), torch.empty_like(noise)
-    columns, results = (upto.numpy(), noise.numpy()), (found.numpy(), mass.numpy())
+    placed, mass = torch.empty(noise.shape, dtype=torch.int64), torch.empty_like(noise)
+    columns, results = (upto.numpy(), noise.numpy()), (placed.numpy(), mass.numpy())
     starts = np.arange(len(upto) + 1) * (1 + noise[0].numel() // 8)  # blocks of some milliseconds
     over_queries(lambda start, stop: place_items(*columns, start, stop, *results), starts)
-    return found, mass
+    return placed, mass
 
 
 def place_on_device(upto: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -96,7 +96,7 @@ def place_on_device(upto: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     begins = torch.zeros(n_queries, k + 1, n_draws, dtype=upto.dtype, device=upto.device)
     ends = upto[:, -1].view(-1, 1, 1).expand(begins.shape).clone()
     mass = torch.empty_like(noise)
-    found = torch.empty(noise.shape, dtype=torch.int64, device=upto.device)
+    placed = torch.empty(noise.shape, dtype=torch.int64, device=upto.device)
     for place in range(k):
         upper = (ends[:, : place + 1] - begins[:, : place + 1]).cumsum(1)
         left = upper[:, place]
@@ -105,10 +105,10 @@ def place_on_device(upto: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         lower = torch.nn.functional.pad(upper[:, :-1], (0, 0, 1, 0)).gather(1, stretch).squeeze(1)
         target = begins.gather(1, stretch).squeeze(1) + (target - lower)
         item = torch.searchsorted(upto, target, right=True).clamp_(max=upto.shape[1] - 1)
-        mass[:, place], found[:, place] = left, item
+        mass[:, place], placed[:, place] = left, item
         _insert(ends[:, : place + 2], below.gather(1, item))
         _insert(begins[:, : place + 2], upto.gather(1, item))
-    return found, mass
+    return placed, mass
 
 
 def at(values: Tensor, items: Tensor) -> Tensor:
@@ -143,7 +143,7 @@ def _discounts(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 def _insert(ascending: Tensor, value: Tensor) -> None:
     """Insert into all but the last of the sorted values along axis 1, in place; the last is a spare."""
-    kept = ascending[:, :-1].clone()
-    ascending[:, :-1] = torch.minimum(kept, value.unsqueeze(1))
+    before = ascending[:, :-1].clone()
+    ascending[:, :-1] = torch.minimum(before, value.unsqueeze(1))
     ascending[:, -1] = value
-    ascending[:, 1:] = torch.maximum(ascending[:, 1:], kept)
+    ascending[:, 1:] = torch.maximum(ascending[:, 1:], before)

@@ -75,7 +75,7 @@ def on_host(
 def on_device(
     scores: Tensor, gains: Tensor, mask: Tensor, k: int, n_draws: int, generator: Generator | None, rule: Rule
 ) -> Tensor:
-    """The same in tensor operations, for all queries, draws and places at once."""
+    """Return the same gradient by tensor operations on all queries and draws at once."""
     draws = draw(scores, mask, k, n_draws, generator)
     gains = gains.double()
     gain, weight = at(gains, draws.items), at(draws.weights, draws.items)

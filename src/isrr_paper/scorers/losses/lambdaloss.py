@@ -19,7 +19,7 @@ from isrr_paper.scorers.losses.draws import discounts
 def lambdaloss(
     scores: Tensor, gains: Tensor, mask: Tensor, k: int, n_draws: int, generator: Generator | None
 ) -> Tensor:
-    """The direction that lowers the loss fastest; arguments as in `losses`, draws and generator unused.
+    """Return the direction that lowers the loss fastest; draws and generator are unused.
 
     All pairs at once, or those within the band. A `k` of at least the longest list leaves nothing cut.
     """
