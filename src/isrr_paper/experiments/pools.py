@@ -180,8 +180,8 @@ class Pools:
             return _divided(data_set.name, scorer, chosen.title, queries)
         assert queries.segments is not None
         aside = queries.segments.astype(str) == "validation"
-        parts = [part[has_relevant(part)] for part in (queries[aside], queries[~aside])]
-        return Pool(data_set.name, scorer, chosen.title, *parts)
+        counted = [part[has_relevant(part)] for part in (queries[aside], queries[~aside])]
+        return Pool(data_set.name, scorer, chosen.title, *counted)
 
     def _parts(self, data_set: DataSet) -> tuple[Featured, ...]:
         if data_set not in self._read:

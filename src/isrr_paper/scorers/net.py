@@ -89,9 +89,9 @@ class NetScorer(Scorer):
         if self._model is None:
             return "within the first epoch; nothing is kept"
         self.validation_ndcg = mean_ndcg(validation, self._scores(validation))
-        checkpoint = f"the checkpoint of epoch {self.history['best_epoch']} is kept"
+        best_epoch = f"the checkpoint of epoch {self.history['best_epoch']} is kept"
         where = f" in {folder}" if folder is not None else ""
-        return f"after {done} of {self.epochs} epochs; {checkpoint}{where}" if done < self.epochs else ""
+        return f"after {done} of {self.epochs} epochs; {best_epoch}{where}" if done < self.epochs else ""
 
     def _epochs(
         self, net: nn.Sequential, train: DeviceQueries, validation: DeviceQueries, interrupted: Callable[[], bool]
