@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from command_line import Started
+from command_line import start
 from isrr.outcome.status import Status
 from serving import Server
 
@@ -148,11 +148,11 @@ def test_the_image_starts_the_service_on_its_mounted_ranker(ranker_file, tmp_pat
     for there, here in (("8080", port), ("0.0.0.0", "127.0.0.1"), ("/rankers/ranker.json", str(ranker_file))):
         options[options.index(there)] = here
     options[options.index("/served")] = str(tmp_path / "served")
-    service = Started("isrr", *options)
+    service = start("-m", "isrr", *options)
     try:
         said = next(line for line in service.stderr if "accepting requests" in line)
         assert f"127.0.0.1:{port}" in said
     finally:
-        service.send_signal(15)
+        service.terminate()
         service.wait(60)
         service.stderr.close()
