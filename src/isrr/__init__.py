@@ -6,95 +6,59 @@ Names are resolved on first use, so that importing the package costs next to not
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from isrr.calibration.calibrate import calibrate
-    from isrr.calibration.check import check
-    from isrr.calibration.plan import Plan, plan
-    from isrr.calibration.start import start
-    from isrr.clicks.calibrate import calibrate_clicks
-    from isrr.data.frames import read_queries, write_queries
-    from isrr.data.queries import Queries
-    from isrr.errors import (
-        CertificateError,
-        DataError,
-        EngineError,
-        IsrrError,
-        MergeError,
-        MissingExtraError,
-        PromiseError,
-    )
-    from isrr.metrics.evaluate import Evaluation, evaluate
-    from isrr.metrics.metric import Metric, metric
-    from isrr.monitor import Monitor
-    from isrr.outcome.certificate import Abstention, Certificate, Start, load
-    from isrr.promises import Promise
-    from isrr.ranker.gpl import GPLRanker
-    from isrr.ranker.scale import ScoreMap
-    from isrr.reporting.made import report
+if TYPE_CHECKING:  # for type checkers; the table below is for Python
+    from isrr.calibration.calibrate import calibrate as calibrate
+    from isrr.calibration.check import check as check
+    from isrr.calibration.plan import Plan as Plan
+    from isrr.calibration.plan import plan as plan
+    from isrr.calibration.start import start as start
+    from isrr.clicks.calibrate import calibrate_clicks as calibrate_clicks
+    from isrr.data.frames import read_queries as read_queries
+    from isrr.data.frames import write_queries as write_queries
+    from isrr.data.queries import Queries as Queries
+    from isrr.errors import CertificateError as CertificateError
+    from isrr.errors import DataError as DataError
+    from isrr.errors import EngineError as EngineError
+    from isrr.errors import IsrrError as IsrrError
+    from isrr.errors import MergeError as MergeError
+    from isrr.errors import MissingExtraError as MissingExtraError
+    from isrr.errors import PromiseError as PromiseError
+    from isrr.metrics.evaluate import Evaluation as Evaluation
+    from isrr.metrics.evaluate import evaluate as evaluate
+    from isrr.metrics.metric import Metric as Metric
+    from isrr.metrics.metric import metric as metric
+    from isrr.monitor import Monitor as Monitor
+    from isrr.outcome.certificate import Abstention as Abstention
+    from isrr.outcome.certificate import Certificate as Certificate
+    from isrr.outcome.certificate import Start as Start
+    from isrr.outcome.certificate import load as load
+    from isrr.promises import Promise as Promise
+    from isrr.ranker.gpl import GPLRanker as GPLRanker
+    from isrr.ranker.scale import ScoreMap as ScoreMap
+    from isrr.reporting.made import report as report
 
-_HOME = {
-    "Abstention": "isrr.outcome.certificate",
-    "Certificate": "isrr.outcome.certificate",
-    "CertificateError": "isrr.errors",
-    "DataError": "isrr.errors",
-    "EngineError": "isrr.errors",
-    "Evaluation": "isrr.metrics.evaluate",
-    "GPLRanker": "isrr.ranker.gpl",
-    "PromiseError": "isrr.errors",
-    "IsrrError": "isrr.errors",
-    "MergeError": "isrr.errors",
-    "MissingExtraError": "isrr.errors",
-    "Metric": "isrr.metrics.metric",
-    "Monitor": "isrr.monitor",
-    "Plan": "isrr.calibration.plan",
-    "Promise": "isrr.promises",
-    "Queries": "isrr.data.queries",
-    "ScoreMap": "isrr.ranker.scale",
-    "Start": "isrr.outcome.certificate",
-    "calibrate": "isrr.calibration.calibrate",
-    "calibrate_clicks": "isrr.clicks.calibrate",
-    "check": "isrr.calibration.check",
-    "evaluate": "isrr.metrics.evaluate",
-    "load": "isrr.outcome.certificate",
-    "metric": "isrr.metrics.metric",
-    "plan": "isrr.calibration.plan",
-    "read_queries": "isrr.data.frames",
-    "report": "isrr.reporting.made",
-    "start": "isrr.calibration.start",
-    "write_queries": "isrr.data.frames",
-}
-
-__all__ = [
-    "Abstention",
-    "Certificate",
-    "CertificateError",
-    "DataError",
-    "EngineError",
-    "Evaluation",
-    "GPLRanker",
-    "IsrrError",
-    "MergeError",
-    "Metric",
-    "MissingExtraError",
-    "Monitor",
-    "Plan",
-    "Promise",
-    "PromiseError",
-    "Queries",
-    "ScoreMap",
-    "Start",
-    "calibrate",
-    "calibrate_clicks",
-    "check",
-    "evaluate",
-    "load",
-    "metric",
-    "plan",
-    "read_queries",
-    "report",
-    "start",
-    "write_queries",
-]
+_NAMES = {
+    "isrr.calibration.calibrate": ["calibrate"],
+    "isrr.calibration.check": ["check"],
+    "isrr.calibration.plan": ["Plan", "plan"],
+    "isrr.calibration.start": ["start"],
+    "isrr.clicks.calibrate": ["calibrate_clicks"],
+    "isrr.data.frames": ["read_queries", "write_queries"],
+    "isrr.data.queries": ["Queries"],
+    "isrr.errors": [
+        "CertificateError", "DataError", "EngineError", "IsrrError", "MergeError", "MissingExtraError", "PromiseError",
+    ],
+    "isrr.metrics.evaluate": ["Evaluation", "evaluate"],
+    "isrr.metrics.metric": ["Metric", "metric"],
+    "isrr.monitor": ["Monitor"],
+    "isrr.outcome.certificate": ["Abstention", "Certificate", "Start", "load"],
+    "isrr.promises": ["Promise"],
+    "isrr.ranker.gpl": ["GPLRanker"],
+    "isrr.ranker.scale": ["ScoreMap"],
+    "isrr.reporting.made": ["report"],
+}  # fmt: skip
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
@@ -102,8 +66,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("isrr")
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'isrr' has no attribute {name!r}")
 
 

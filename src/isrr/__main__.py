@@ -1,8 +1,4 @@
-"""`python -m isrr` and `isrr` are the command line.
-
-Ctrl-C while it is still being loaded is one line, too, and a service that is told to reload before it can answer is not
-ended by it.
-"""
+"""`python -m isrr` and `isrr`: the command line, with Ctrl-C as one line even while it is being loaded."""
 
 import atexit
 import gc
@@ -12,8 +8,8 @@ import sys
 
 def main() -> None:
     """Load the command line and run it."""
-    atexit.register(gc.freeze)  # at its end, Python would search everything that was loaded for garbage, twice
-    if sys.argv[1:2] == ["serve"]:
+    atexit.register(gc.freeze)  # Python would search all loaded objects for garbage when it ends
+    if sys.argv[1:2] == ["serve"]:  # a service that is told to reload while it loads must not end
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         from isrr.cli.interrupts import remember_interrupts

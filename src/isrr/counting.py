@@ -1,8 +1,8 @@
-"""Numbers as people read them: with their nouns, shares in percent, evidence beside what it takes."""
+"""Format counts, percentages and evidence."""
 
 
 def counted(number: int, noun: str) -> str:
-    """A number and its noun, singular where the number is 1.
+    """Return a number and its noun, singular if the number is 1.
 
     Example:
         >>> counted(1, "judged query"), counted(2_000, "query"), counted(3, "row")
@@ -14,7 +14,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def percent(share: float) -> str:
-    """A measured share, to a tenth of a percent.
+    """Return a measured share to a tenth of a percent.
 
     Example:
         >>> percent(0.1726), percent(0.3)
@@ -24,16 +24,16 @@ def percent(share: float) -> str:
 
 
 def in_segment(segment: str | None) -> str:
-    """Where something holds, to go on a sentence with; nothing where it holds for all queries."""
+    """Return " in segment 'NAME'", or nothing for all queries."""
     return "" if segment is None else f" in segment {segment!r}"
 
 
 def against(evidence: float, alarm_at: float) -> str:
-    """Evidence against a promise, beside what revokes it.
+    """Return the evidence against a promise beside the evidence that revokes it.
 
     Example:
         >>> against(0.7512, 20.0)
         'evidence against the promise 0.75 of the 20 that revoke it'
     """
-    shown = f"{evidence:.2f}" if evidence < 100 else f"{evidence:,.0f}"
-    return f"evidence against the promise {shown} of the {alarm_at:.4g} that revoke it"
+    text = f"{evidence:.2f}" if evidence < 100 else f"{evidence:,.0f}"
+    return f"evidence against the promise {text} of the {alarm_at:.4g} that revoke it"

@@ -1,15 +1,15 @@
-"""What isrr raises over data, promises, files and clusters. A message says where, what was found and what is expected.
+"""The errors of isrr. Messages say where, what was found and what is expected.
 
     IsrrError
-    ├── DataError (ValueError)         a table, a file or an array that cannot be queries
-    ├── PromiseError (ValueError)    a promise that cannot be read, kept or tested
-    ├── CertificateError (ValueError)  a certificate file that is damaged, edited or of another version
-    ├── MergeError (ValueError)        shards that do not belong together
-    ├── EngineError (RuntimeError)     a cluster that could not do its part
+    ├── DataError (ValueError)           a table, a file or an array that cannot be queries
+    ├── PromiseError (ValueError)        a promise that cannot be read, kept or tested
+    ├── CertificateError (ValueError)    a certificate file that is damaged, edited or of another version
+    ├── MergeError (ValueError)          shards that do not belong together
+    ├── EngineError (RuntimeError)       a cluster that could not do its part
     └── MissingExtraError (ImportError)  an optional dependency that is not installed
 
 An argument outside its range (a temperature of 0, a grid without rankers) is a plain ValueError, as Python's own are.
-Failing to certify is no error at all: it is an outcome, `isrr.Abstention`.
+Failing to certify is no error: it is an outcome, `isrr.Abstention`.
 """
 
 import json
@@ -18,15 +18,15 @@ from collections.abc import Iterable
 
 
 class IsrrError(Exception):
-    """The root of the tree."""
+    """Base class of all errors that isrr raises on purpose."""
 
 
 class DataError(IsrrError, ValueError):
     """Input that cannot be read as queries.
 
     Attributes:
-        query: The query at fault, where one is known.
-        row: The row at fault, counted from 0, where one is known.
+        query: The query at fault, if one is known.
+        row: The row at fault, counted from 0, if one is known.
         column: Its column.
         source: The file or table, as the message begins with it.
         header: Whether a line of column names comes before the rows.
@@ -71,18 +71,18 @@ class MergeError(IsrrError, ValueError):
 
 
 class EngineError(IsrrError, RuntimeError):
-    """A cluster could not do its part; the data are not known to be at fault."""
+    """A cluster that could not do its part; the data are not known to be at fault."""
 
 
 class MissingExtraError(IsrrError, ImportError):
-    """An optional dependency is not installed."""
+    """An optional dependency that is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed: {install_command(extra)}")
 
 
 def install_command(extra: str) -> str:
-    """The command that installs an extra, from the same clone that isrr was installed from, if it was."""
+    """Return the command that installs an extra, from the clone that isrr was installed from, if it was."""
     from importlib import metadata
     from urllib.parse import urlsplit
     from urllib.request import url2pathname
@@ -98,7 +98,7 @@ def install_command(extra: str) -> str:
 
 
 def did_you_mean(wanted: str, known: Iterable[str]) -> str:
-    """The name that was probably meant, as the end of a message; nothing where none is close.
+    """Return the end of a message that suggests the closest name; nothing if none is close.
 
     Example:
         >>> did_you_mean("margins", ["price", "Margin"])
@@ -112,7 +112,7 @@ def did_you_mean(wanted: str, known: Iterable[str]) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it: one short line.
+    """Return a value as one short line for a message.
 
     Example:
         >>> shown("high")
