@@ -225,14 +225,14 @@ def test_grades_of_a_model_warn_of_absolute_promises_and_say_what_relative_ones_
         (warning,) = (warning for warning in outcome.warnings if "model" in warning)
         assert warning.startswith(f"grades come from {who}, and '{outcome.promises[0]}' promises a level of them")
         assert "overstated NDCG@5 by 15–31 % on TREC data" in warning
-        assert f"judged by    {who}\n" in str(outcome)
+        assert f"judged by    {who}" in str(outcome)
         assert f"warning      {warning}" in str(outcome)
         outcome.save(tmp_path / "ranker.json")
         assert isrr.load(tmp_path / "ranker.json").provenance.judged_by == judge
     for promise in (relative, [relative, share], share):
         outcome = calibrate(judged, promise, judged_by=judge)
         assert not [warning for warning in outcome.warnings if "model" in warning]
-        assert f"judged by    {who}\n" in str(outcome)
+        assert f"judged by    {who}" in str(outcome)
         sentence = f"note         grades come from {who}, and they measure both sides of '{relative}'"
         assert (sentence in str(outcome)) == (promise != share)
 
@@ -241,7 +241,7 @@ def test_who_judged_is_recorded_and_said_only_where_it_is_known(judged):
     plain, by_people = calibrate(judged, PROMISE), calibrate(judged, PROMISE, judged_by="people")
     assert plain.provenance.judged_by is None
     assert "judged by" not in str(plain)
-    assert str(by_people).count("judged by    people\n") == 1
+    assert str(by_people).count("judged by    people") == 1
     assert (by_people.warnings, by_people.ranker) == (plain.warnings, plain.ranker)
     with pytest.raises(PromiseError, match=r"`judged_by=` must be people, model or both, got 'gpt'"):
         calibrate(judged, PROMISE, judged_by="gpt")

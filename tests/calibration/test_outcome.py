@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from isrr import Abstention, Certificate, CertificateError, Promise, Queries, calibrate, load
 from isrr.calibration.path import n_set_aside
@@ -26,8 +27,15 @@ def test_a_certificate_says_what_was_promised_chosen_and_measured(judged):
     assert test.pvalue <= 0.05
     assert test.bound <= test.promise.alpha
     assert test.level >= 0.9
-    text = str(outcome)
-    for said in (PROMISE, "confidence   0.95", "judged queries", "betting, fixed_sequence", "set aside"):
+    text = outcome.text(verbose=True)
+    for said in (
+        PROMISE,
+        "confidence   95 %: at most 5 %",
+        f"(promised: 90 %, proven: ≥ {100 * test.level:.1f} %)",
+        "judged queries",
+        "betting, fixed_sequence",
+        "set aside",
+    ):
         assert said in text
     assert sum(point.certified for point in outcome.curve) >= 1
     assert outcome.rank([0.2, 0.1], query_id="q", session="s").size == 2
@@ -111,8 +119,8 @@ def test_the_name_of_an_outcome_is_made_once_and_follows_its_content(judged):
     outcome = calibrate(judged, PROMISE)
     name = outcome.id
     assert outcome.id is name
-    assert replace(outcome).id == name
-    assert replace(outcome, confidence=0.9).id != name
+    assert structs.replace(outcome).id == name
+    assert structs.replace(outcome, confidence=0.9).id != name
 
 
 def test_an_outcome_survives_being_saved_and_loaded(judged, tmp_path):

@@ -24,7 +24,7 @@ def test_validation_queries_fix_the_path_and_all_judged_ones_are_tested(judged):
     outcome = calibrate(judged[200:], PROMISE, validation=judged[:200])
     assert outcome.provenance.n_set_aside == 0
     assert outcome.provenance.n_queries + outcome.provenance.n_skipped == 500
-    assert "200 validation queries" in str(outcome)
+    assert "200 validation queries" in outcome.text(verbose=True)
 
 
 def test_validation_queries_must_be_others(judged):

@@ -1,12 +1,12 @@
 """`unjudged="worst"` is a bound for the value of a metric, and for nothing else: other promises are refused with it."""
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
 import pytest
+from msgspec import structs
 from typer.testing import CliRunner
 
 from isrr import Monitor, Promise, PromiseError, calibrate, check, plan, read_queries
@@ -34,7 +34,9 @@ def table(tmp_path_factory):
 def stored(table, text):
     """A certificate of another promise, as if it had been made with `unjudged="worst"`."""
     outcome, promise = calibrate(table, LEVEL, unjudged="worst"), Promise.parse(text)
-    return replace(outcome, promises=(promise,), tests=(replace(outcome.tests[0], promise=promise, level=None),))
+    return structs.replace(
+        outcome, promises=(promise,), tests=(structs.replace(outcome.tests[0], promise=promise, level=None),)
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,13 @@
 """The command line as people and scripts use it."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 import pytest
+from msgspec.structs import replace
 
 from command_line import isrr
 from isrr import load, read_queries, write_queries
@@ -175,7 +175,7 @@ def test_every_command_takes_several_files_by_a_pattern(judged, tmp_path):
         write_queries(queries[part], tmp_path / f"{name}.parquet")
     some, rest = tmp_path / "[ab].parquet", tmp_path / "c.parquet"
     done = isrr("calibrate", rest, "--validation", some, "-p", PROMISE, "-o", tmp_path / "ranker.json")
-    assert "fixed by 300 validation queries" in done.stdout, done.stderr
+    assert "300 validation queries" in load(tmp_path / "ranker.json").provenance.path_basis, done.stderr
     done = isrr("plan", some, "-p", "disparity@5 <= 4", "--bound", 400, "--item-group", "item_group", "--json")
     assert json.loads(done.stdout)["n_pilot"] > 290, done.stderr
 

@@ -8,6 +8,7 @@ from threading import Barrier
 
 import numpy as np
 import pytest
+from msgspec import structs
 from typer.testing import CliRunner
 
 from isrr import Promise, Queries, calibrate, load, write_queries
@@ -83,8 +84,8 @@ def test_what_all_analyses_have_spent_is_held_against_the_confidence(first, atte
     look, outcome = first
     for seed, (n, confidence, left) in enumerate(zip(attempts, confidences, together, strict=True)):
         found, spent = note_look(tmp_path / NAME, planned(look, n, seed, confidence))
-        provenance = replace(outcome.provenance, n_analyses=n, analysis=found, spent=spent)
-        said = " ".join(replace(outcome, confidence=confidence, provenance=provenance).warnings)
+        provenance = structs.replace(outcome.provenance, n_analyses=n, analysis=found, spent=spent)
+        said = " ".join(structs.replace(outcome, confidence=confidence, provenance=provenance).warnings)
         assert (f"analysis {seed + 1} of the same data" in said) == (left is not None)
         assert left is None or f"hold with confidence at most {left}: plan" in said
 

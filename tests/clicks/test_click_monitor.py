@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 
 from isrr.clicks.calibrate import certified, checked_promise
 from isrr.clicks.live import Sessions, centred
@@ -113,7 +114,7 @@ def rolled_out(certificate, queries, folder, users, n=20_000, seed=6):
 
 
 def test_the_control_arm_of_a_rollout_is_a_reference(certificate, queries, tmp_path):
-    bare = replace(certificate, ranker=replace(certificate.ranker, anchor=0.0))
+    bare = structs.replace(certificate, ranker=replace(certificate.ranker, anchor=0.0))
     rollout, log, clicks = rolled_out(certificate, queries, tmp_path, Users("cascade"))
     at_once = ClickMonitor(certificate, rollout=rollout)
     assert at_once.update(log, clicks, now=1e9) is None
@@ -154,7 +155,7 @@ def test_harm_in_a_rollout_raises_an_alarm(certificate, queries, tmp_path):
 
 def test_what_cannot_be_watched_is_refused(certificate):
     with pytest.raises(PromiseError, match="has no anchor"):
-        ClickMonitor(replace(certificate, ranker=replace(certificate.ranker, anchor=0.0)))
+        ClickMonitor(structs.replace(certificate, ranker=replace(certificate.ranker, anchor=0.0)))
     with pytest.raises(PromiseError, match="monitor it with `clicks=`"):
         Monitor(certificate)
     assert read_clicks(pa.table({"list_id": ["a"], "item_id": ["b"]})).value.tolist() == [1.0]

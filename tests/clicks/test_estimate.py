@@ -144,7 +144,7 @@ def test_a_certificate_speaks_of_clicks_and_of_what_was_assumed(queries, logger)
     promise = checked_promise("clicks@3 >= 85% of deterministic")
     outcome = certified(simulate(queries, logger, 20_000, seed=3).impressions(), promise)
     assert not outcome.abstained
-    text = str(outcome)
+    text = outcome.text(verbose=True)
     assert "clicks@3 >= 85% of deterministic" in text
     assert "20,000 impressions" in text
     assert "depends on the query, the item and its place" in text

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 from typer.testing import CliRunner
 
 from isrr.cli.main import app
@@ -74,7 +75,7 @@ def test_steps_lead_to_the_certified_ranker_and_back_to_the_last_certified(certi
     fallen = later.after(certified=False, reason="")
     assert fallen.ranker(certificate) == certificate.curve[rollout.steps[0]].ranker
     with pytest.raises(CertificateError, match="cannot be rolled out"):
-        Rollout.begin(replace(certificate, provenance=replace(certificate.provenance, clicks=None)))
+        Rollout.begin(structs.replace(certificate, provenance=structs.replace(certificate.provenance, clicks=None)))
 
 
 def test_a_step_is_decided_by_its_sessions(certificate):

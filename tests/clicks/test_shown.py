@@ -54,7 +54,7 @@ def test_a_table_of_what_the_logger_showed_is_certified(shown):
     assert not outcome.abstained
     log = outcome.provenance.clicks
     assert log.shown_by_score == pytest.approx(log.expected_by_score, abs=0.02)
-    assert "of the lists show the order by score (expected: " in str(outcome)
+    assert "of the lists show the order by score (expected: " in outcome.text(verbose=True)
 
 
 def from_zero(table):

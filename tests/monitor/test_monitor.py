@@ -7,6 +7,7 @@ from threading import Barrier, BrokenBarrierError, Thread
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from isrr import Monitor, Queries
 from isrr.calibration.calibrate import calibrate
@@ -21,19 +22,19 @@ from isrr.risk.eprocess import EProcess, bets
 def certificate(many_queries):
     found = calibrate(many_queries, "ndcg@5 >= 85% of deterministic")
     assert isinstance(found, Certificate)
-    return replace(found, curve=found.curve[:1])  # a short one: its id is asked for often
+    return structs.replace(found, curve=found.curve[:1])  # a short one: its id is asked for often
 
 
 def absolute(certificate, target=0.6, k=2):
     """The same certificate, about a promise that is easy to reason about."""
     promise = Promise("ndcg", k, at_least=target)
-    return about(certificate, (promise,), (replace(certificate.tests[0], promise=promise, level=None),))
+    return about(certificate, (promise,), (structs.replace(certificate.tests[0], promise=promise, level=None),))
 
 
 def about(certificate, promises, tests):
     """The same certificate, with other promises."""
     ranker = replace(certificate.ranker, k=promises[0].k)
-    return replace(certificate, promises=promises, tests=tests, ranker=ranker)
+    return structs.replace(certificate, promises=promises, tests=tests, ranker=ranker)
 
 
 def line(certificate, query, top, *, time=0.0, session="s", deterministic=None, status="valid"):
@@ -182,7 +183,7 @@ def test_each_segment_is_watched_and_delta_is_split(certificate):
 
 def per_segment(certificate, *names):
     promise = Promise("ndcg", 2, at_least=0.6, per="segment")
-    tests = tuple(replace(certificate.tests[0], promise=promise, level=None, segment=name) for name in names)
+    tests = tuple(structs.replace(certificate.tests[0], promise=promise, level=None, segment=name) for name in names)
     return about(certificate, (promise,), tests)
 
 
@@ -202,8 +203,8 @@ def test_queries_in_segments_that_are_not_watched_are_counted_apart_and_noted(ce
     assert "3 in segments that are not watched" in str(monitor)
     monitor.update(lists, judged(3, segment=["new", "old", "other"]))  # two were labelled wrongly
     assert (monitor.n_unwatched, monitor.n_counted) == (1, 2)
-    overall = replace(promised.tests[0], promise=Promise("ndcg", 2, at_least=0.6), segment=None)
-    both = Monitor(replace(promised, tests=(*promised.tests, overall)))
+    overall = structs.replace(promised.tests[0], promise=Promise("ndcg", 2, at_least=0.6), segment=None)
+    both = Monitor(structs.replace(promised, tests=(*promised.tests, overall)))
     both.update([{**entry, "certificate": both.certificate} for entry in lists], judged(3, segment=["other"] * 3))
     assert (both.n_unwatched, both.n_counted) == (3, 3)
 
@@ -211,7 +212,9 @@ def test_queries_in_segments_that_are_not_watched_are_counted_apart_and_noted(ce
 def test_what_cannot_be_watched_is_refused(certificate, many_queries):
     fair = Promise("normalized_disparity", 5, at_most=0.5)
     with pytest.raises(PromiseError, match="expected exposure"):
-        Monitor(replace(certificate, promises=(fair,), tests=(replace(certificate.tests[0], promise=fair),)))
+        Monitor(
+            structs.replace(certificate, promises=(fair,), tests=(structs.replace(certificate.tests[0], promise=fair),))
+        )
     with pytest.raises(CertificateError, match="nothing was certified"):
         Monitor(calibrate(many_queries[:50], "ndcg@5 >= 0.99"))
     with pytest.raises(DataError, match="no item ids"):
@@ -225,7 +228,8 @@ def test_what_cannot_be_watched_is_refused(certificate, many_queries):
 def test_the_alarm_comes_at_the_first_query_whose_evidence_reaches_what_revokes(certificate, segments):
     promise = Promise("ndcg", 2, at_least=0.7, per=None if segments is None else "segment")
     tests = [
-        replace(certificate.tests[0], promise=promise, level=None, segment=segment) for segment in segments or [None]
+        structs.replace(certificate.tests[0], promise=promise, level=None, segment=segment)
+        for segment in segments or [None]
     ]
     promised, loss = about(certificate, (promise,), tuple(tests)), 1 - 1 / np.log2(3)  # the relevant item comes second
     process, reached = EProcess.start(0.3), []

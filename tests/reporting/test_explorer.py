@@ -5,6 +5,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from isrr import DataError, Queries
 from isrr.calibration.calibrate import calibrate
@@ -77,7 +78,7 @@ def test_a_later_level_is_not_reached_past_a_configuration_that_fails(monkeypatc
     monkeypatch.setattr(module, "AT_ONCE", 1_000)  # a few configurations at a time
     assert explore(retrace(outcome, queries)) == whole
     curve = outcome.curve
-    hot_first = replace(outcome, curve=(curve[0], curve[-1], *curve[1:-1]))
+    hot_first = structs.replace(outcome, curve=(curve[0], curve[-1], *curve[1:-1]))
     assert {level.configuration for level in explore(retrace(hot_first, queries)).levels} == {None}
 
 

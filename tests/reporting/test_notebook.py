@@ -47,7 +47,7 @@ def shown(outputs, kind):
 @pytest.mark.filterwarnings("ignore")  # of the kernel's own start
 def test_a_notebook_shows_outcomes_as_pages_pictures_and_frames(cells, tmp_path):
     html = shown(cells[1], "text/html")
-    for said in ("Certificate", "ndcg@5 &gt;= 90% of deterministic", "fairer by", "<svg"):
+    for said in ("Certificate", "ndcg@5 &gt;= 90% of deterministic", "less than in the order by score", "<svg"):
         assert said in html
     svg = html[html.index("<svg") : html.index("</svg>") + 6]
     assert len(ET.fromstring(svg).findall(".//{http://www.w3.org/2000/svg}polyline")) == 2
@@ -83,6 +83,8 @@ def test_frames_are_of_what_is_installed(outcome, monkeypatch):
 
 
 def test_hostile_names_are_shown_as_text(outcome):
-    from isrr.outcome.notebook import card
+    from isrr.outcome.tradeoff import card
 
-    assert "<script>" not in card("<script>\n<script>      <script>", outcome.curve, None, "<script>", True)
+    assert "<script>" not in card(
+        "<script>", [("<script>", "<script>")], outcome.tradeoff._replace(utility_name="<script>"), True
+    )

@@ -7,6 +7,7 @@ from html import unescape
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from isrr import Queries, start
 from isrr.calibration.calibrate import calibrate
@@ -233,7 +234,9 @@ def test_hostile_strings_are_shown_as_text(opened):
 def test_a_million_queries_fit_a_small_page_that_answers_without_drawing_anew(opened, relative):
     outcome, explorer, portrait = relative
     many = 4  # times as many configurations, and counts of a million queries
-    large = replace(outcome, curve=outcome.curve * many, provenance=replace(outcome.provenance, n_queries=1_000_000))
+    large = structs.replace(
+        outcome, curve=outcome.curve * many, provenance=structs.replace(outcome.provenance, n_queries=1_000_000)
+    )
     n = len(outcome.curve)
     more = [replace(r, configuration=r.configuration + n * i) for i in range(1, many) for r in explorer.rows[:n]
             if r.kind == "measured" and r.configuration is not None]  # fmt: skip

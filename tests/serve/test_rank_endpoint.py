@@ -136,8 +136,9 @@ def test_a_certificate_that_no_longer_stands_falls_back_to_the_order_by_score(cl
 
 
 def test_a_revoked_promise_of_fairness_keeps_drawing(client, certificate):
-    from dataclasses import replace
     from datetime import UTC, datetime
+
+    from msgspec.structs import replace
 
     from isrr.promises import Promise
     from isrr.serve.current import Snapshot

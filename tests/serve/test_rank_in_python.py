@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 import isrr
 from serving import Server
@@ -16,7 +17,7 @@ def served(request, certificate, abstention, tmp_path_factory):
     """A running service, and what Python loads from the same file."""
     boost = {"boost": {"new": 0.8, "local": -0.3}} if "boosted" in request.param else {}
     floor = {"floor": 0.6} if "floor" in request.param else {"floor": 0.0}
-    outcome = replace(certificate, ranker=replace(certificate.ranker, **boost, **floor))
+    outcome = structs.replace(certificate, ranker=replace(certificate.ranker, **boost, **floor))
     file = tmp_path_factory.mktemp("served") / "ranker.json"
     (abstention if request.param == "abstention" else outcome).save(file)
     server = Server(file)

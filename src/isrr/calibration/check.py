@@ -26,6 +26,7 @@ from isrr.metrics.evaluate import evaluate
 from isrr.metrics.measure import Measure
 from isrr.outcome.certificate import Certificate, Outcome
 from isrr.outcome.findings import Estimate, Quality
+from isrr.outcome.text import quality_rows, written
 from isrr.parallel import Progress
 from isrr.promises import Promise, objectives, refuse_worst, relevance_measure
 from isrr.ranker.gpl import GPLRanker
@@ -296,7 +297,7 @@ class Check:
         before = self.deterministic_disparity.value
         lines += [
             f"{self.utility_name:<12} {self.utility}; order by score {self.deterministic_utility.value:.4f}",
-            *self.quality.lines(self.utility_name, self.protects_relevance),
+            *written(quality_rows(self.quality, self.utility_name, self.protects_relevance)),
             f"disparity    {self.disparity}; order by score {before:.4f}",
             f"fairer by    {percent(self.fairness_gain)}: that much less disparity than the order by score",
         ]

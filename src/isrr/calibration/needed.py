@@ -15,7 +15,7 @@ import numpy as np
 from isrr.calibration.certify import Sample
 from isrr.calibration.path import SET_ASIDE_FROM, n_set_aside
 from isrr.calibration.request import Request
-from isrr.outcome.findings import needed_in_words
+from isrr.outcome.text import needed_in_words
 from isrr.promises import Promise, move_together
 
 LARGEST = 10**12  # judged queries up to which the floor is followed

@@ -126,7 +126,7 @@ def warn_of_no_promise(file: Path, outcome: "Outcome", ranker: "GPLRanker", verb
 
 def warn_of_single_items(share: float, name: str) -> None:
     """Warn if most queries have a single item."""
-    from isrr.outcome.findings import mostly_single
+    from isrr.outcome.text import mostly_single
 
     if warning := mostly_single(share):
         warn(f"{name}: {warning}")

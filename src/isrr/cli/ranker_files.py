@@ -2,10 +2,10 @@
 
 import json
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from isrr.cli import console, inputs
@@ -127,7 +127,7 @@ def check(
     for warning in result.warnings:
         console.warn(warning)
     inputs.warn_of_no_promise(ranker, outcome, outcome.ranker, "measuring")
-    console.show(str(result), asdict(result), as_json=as_json)
+    console.show(str(result), msgspec.to_builtins(result), as_json=as_json)
     if outcome.abstained:
         raise typer.Exit(console.ABSTAINED)
     if any(promise.verdict == "broken" for promise in result.promises):

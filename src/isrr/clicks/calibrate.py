@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from isrr.calibration.certify import KeptSample
@@ -171,7 +172,7 @@ def certified(
     reason = f"{counted(len(found), 'list')} without a click that counts" + (
         f" (left out: {left_out})" if left_out else ""
     )
-    return replace(outcome, cause="too_few_queries", reason=reason, queries_needed=None)
+    return msgspec.structs.replace(outcome, cause="too_few_queries", reason=reason, queries_needed=None)
 
 
 def click_path(found: Impressions, k: int, anchor: float = 0.0) -> SearchPath:

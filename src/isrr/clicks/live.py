@@ -22,6 +22,7 @@ from hashlib import blake2b
 from os import PathLike
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -345,11 +346,11 @@ def confirmed(outcome: Certificate, found: Progress) -> Certificate:
     test = Test(promise, None, len(found.sessions), "mixture of bets", found.share, None, risk, None, pvalue)
     clicks = ClickLog("session", len(found.sessions), int(found.sessions.clicks.sum()), 0.0, 1, {}, "")
     lists = f"; first {first} lists per session" if first > 1 else ""
-    provenance = replace(
+    provenance = msgspec.structs.replace(
         outcome.provenance, n_queries=len(found.sessions), clicks=clicks, path="rollout", evidence="mixture of bets",
         path_basis=f"the path of certificate {outcome.id}{lists}",
     )  # fmt: skip
-    return replace(
+    return msgspec.structs.replace(
         outcome, ranker=point.ranker, tests=(test,), utility=utility, deterministic_utility=before,
         disparity=point.disparity, fairness_gain=point.fairness_gain, provenance=provenance,
     )  # fmt: skip

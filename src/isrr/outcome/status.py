@@ -3,15 +3,16 @@
 Certificates are checked against their own digest and never edited. What happens to one afterwards (the monitor revokes
 it, its term ends) is written next to it, `ranker.json` → `ranker.status.json`, by the monitor, and read by the service
 and by every command that uses the certificate. A status belongs to one certificate, by id: a new certificate in the
-same place starts valid.
+same file starts valid.
 """
 
-import json
-from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from isrr.errors import CertificateError
 from isrr.files import locked, read_json, write_atomically
@@ -22,8 +23,7 @@ from isrr.ranker.gpl import GPLRanker
 Standing = Literal["valid", "revoked", "expired"]
 
 
-@dataclass(frozen=True)
-class Status(Record):
+class Status(Record, frozen=True):
     """What became of a certificate.
 
     Attributes:
@@ -41,14 +41,11 @@ class Status(Record):
     expires: str | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.status not in ("valid", "revoked"):
-            raise ValueError(f"status must be 'valid' or 'revoked', got {self.status!r}")
         if self.expires is not None:
             moment(self.expires)
 
     def standing(self, now: datetime) -> tuple[Standing, str]:
-        """What holds at a moment, and why."""
+        """Return what holds at a moment, and why."""
         if self.status == "revoked":
             return "revoked", self.reason
         if self.expires is not None and now >= moment(self.expires):
@@ -56,7 +53,7 @@ class Status(Record):
         return "valid", ""
 
     def in_words(self, now: datetime) -> str:
-        """What holds at a moment, since when or until when, and why."""
+        """Return what holds at a moment, since when or until when, and why."""
         standing, reason = self.standing(now)
         if standing == "revoked":
             return f"revoked since {self.since}: {reason}"
@@ -67,39 +64,39 @@ class Status(Record):
 
     def save(self, ranker_file: str | PathLike[str]) -> None:
         """Write the status beside a ranker file, all of it or nothing."""
-        write_atomically(status_file(ranker_file), (json.dumps(asdict(self), indent=1) + "\n").encode())
+        write_atomically(status_file(ranker_file), msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
 
 
 def moment(text: str) -> datetime:
-    """An ISO 8601 date or time; UTC unless it says otherwise."""
+    """Return an ISO 8601 date or time; UTC unless it says otherwise."""
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         raise ValueError(f"{text!r} is not a date like 2027-01-31 or a time like 2027-01-31T12:00:00+00:00") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def status_file(ranker_file: str | PathLike[str]) -> Path:
-    """Where the status of a ranker file is kept."""
+    """Return where the status of a ranker file is kept."""
     return beside(ranker_file, "status")
 
 
 def beside(ranker_file: str | PathLike[str], what: str) -> Path:
-    """A file beside a ranker file: `ranker.json` → `ranker.status.json`."""
+    """Return a file beside a ranker file: `ranker.json` → `ranker.status.json`."""
     file = ranker_path(ranker_file)
     return file.with_name(f"{file.name.removesuffix('.json')}.{what}.json")
 
 
 def read_status(ranker_file: str | PathLike[str], certificate: str) -> Status:
-    """The status of the certificate with this id; valid where nothing else is written."""
+    """Return the status of the certificate with this id; valid where nothing else is written."""
     file = status_file(ranker_file)
     try:
-        found = Status(**read_json(file))
+        status = msgspec.convert(read_json(file), Status)
     except FileNotFoundError:
         return Status(certificate)
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         raise CertificateError(f"{file}: not a certificate status: {error}") from None
-    return found if found.certificate == certificate else Status(certificate)
+    return status if status.certificate == certificate else Status(certificate)
 
 
 def revoke(ranker_file: str | PathLike[str], certificate: str, reason: str) -> None:
@@ -143,7 +140,7 @@ def set_term(ranker_file: str | PathLike[str], certificate: str, expires: str) -
 
 
 def ranker_in_force(outcome: Outcome, standing: Standing) -> GPLRanker:
-    """What ranks: the outcome's own ranker, or the deterministic one where a promise about utility no longer stands.
+    """Return the ranker in use: deterministic once a promise about utility no longer stands.
 
     A promise about fairness that no longer stands goes on drawing: the order by score would be less fair still.
     """

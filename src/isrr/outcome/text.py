@@ -1,0 +1,326 @@
+"""How outcomes print: a few plain lines first, every number and its origin on demand."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from isrr.counting import counted, in_segment, percent
+from isrr.data.unjudged import unjudged_in_words
+from isrr.outcome.findings import ENOUGH_LEFT, LEAST_LEFT, Estimate, Provenance, Quality, Test, unit_needed
+from isrr.promises import Promise, values_alone
+from isrr.ranker.scale import FAR
+
+if TYPE_CHECKING:
+    from isrr.outcome.certificate import Abstention, Certificate, Outcome, Start
+
+MANY_TIES = 0.1  # share of the first positions decided by ties from which a reader is warned
+MANY_REPEATS = 0.01  # share of the queries that repeat another from which a reader is warned
+NEAR_THE_BOUND = 0.9  # from which on a declared bound is worth a warning
+MOSTLY = 0.5
+ASSUMPTIONS = (  # of certificates from judged queries
+    "the judged queries are a random sample of the queries to come, each drawn independently",
+    "scores come from the same model, on the same scale",
+    "the promise is about the mean over queries and draws, not about each served list",
+)
+CASCADE = (
+    "clicks are promised, not relevance; where users stop after a good result, or click more beside good items, the "
+    "estimated share can be off by several points (too high in the second case), so confirm it by a rollout, which "
+    "assumes only independent sessions, and later ones like these"
+)
+Row = tuple[str, str]  # a label of at most twelve characters, and what it names
+
+
+def written(rows: Iterable[Row]) -> list[str]:
+    """Return rows as lines of text."""
+    return [f"{label:<12} {sentence}" for label, sentence in rows]
+
+
+def certificate_rows(outcome: "Certificate", verbose: bool) -> list[Row]:
+    """Return what a certificate says."""
+    unprotected = outcome.unprotected(outcome.quality)
+    rows = [("warning", warning) for warning in unprotected]
+    rows += [("promise", outcome.promise_text), ("confidence", confidence(outcome.confidence))]
+    rows += [("keeps", kept(test, verbose)) for test in outcome.tests]
+    rows.append(
+        ("disparity", less_disparity(outcome.fairness_gain, outcome.disparity, outcome.deterministic_disparity))
+    )
+    rows += [("every query", sentence) for sentence in outcome.sure]
+    quality = quality_rows(outcome.quality, outcome.utility_name, outcome.protects_relevance)
+    if verbose:
+        gain, before = outcome.fairness_gain, outcome.deterministic_utility.value
+        rows += [
+            (outcome.utility_name, f"{outcome.utility.value:.4f}; order by score {before:.4f}"),
+            *quality,
+            ("fairer by", f"{percent(gain.value)} (95 % interval {100 * gain.low:.1f} to {100 * gain.high:.1f} %)"),
+            ("ranker", outcome.ranker.in_words),
+        ]
+    elif not outcome.protects_relevance:
+        rows.append(quality[0])
+    return rows + _origin(outcome, verbose, without=unprotected)
+
+
+def abstention_rows(outcome: "Abstention", verbose: bool) -> list[Row]:
+    """Return what an abstention says."""
+    rows = [
+        ("promise", outcome.promise_text),
+        ("confidence", f"{100 * outcome.confidence:.6g} %"),
+        ("reason", outcome.reason),
+        ("what helps", _what_helps(outcome)),
+        *(("or", sentence) for sentence in outcome.cheaper),
+        *(("estimated", sentence) for sentence in outcome.frontier),
+    ]
+    if outcome.frontier:
+        rows.append(("", "estimates only: to promise a point of this frontier, use new queries"))
+    for test in outcome.tests if not outcome.frontier else ():
+        if test.level is not None and test.pvalue > (1 - outcome.confidence) / outcome.provenance.n_analyses:
+            most = f"{test.promise.at(test.level)}{in_segment(test.segment)}"
+            rows.append(("limit", f"these queries prove at most {most}; to promise that, use new queries"))
+    return rows + _origin(outcome, verbose)
+
+
+def start_rows(outcome: "Start", verbose: bool) -> list[Row]:
+    """Return what a ranker that needs no labels says."""
+    rows = [
+        ("promise", outcome.promise_text),
+        *(("every query", sentence) for sentence in outcome.sure),
+        ("exposure", f"{percent(outcome.moved)} of it goes to other items than in the order by score"),
+        (
+            "items shown",
+            f"{percent(outcome.shown)} have a chance of being shown, {percent(outcome.shown_before)} before",
+        ),
+        *quality_rows(outcome.quality, outcome.utility_name, outcome.protects_relevance),
+    ]
+    if verbose:
+        n_queries = counted(outcome.provenance.n_queries, "query")
+        rows += [("ranker", outcome.ranker.in_words), ("fixed by", f"the scores of {n_queries}")]
+    return [*rows, ("next", "serve it and collect judgments or clicks: a certificate from them allows far more")]
+
+
+def confidence(share: float) -> str:
+    """Return a confidence and what it means.
+
+    Example:
+        >>> confidence(0.95)
+        '95 %: at most 5 % of calibrations like this one certify something false'
+    """
+    wrong = f"{100 * (1 - share):.4g} %"
+    return f"{100 * share:.6g} %: at most {wrong} of calibrations like this one certify something false"
+
+
+def kept(test: Test, verbose: bool = False) -> str:
+    """Return what was kept and promised, in the reader's units; verbose: what was proven too."""
+    promise = test.promise
+    level, title = promise.limit(promise.target).removeprefix("≥ "), promise.measure.title
+    if promise.of is not None or promise.metric.kind == "share":
+        level = f"{'≤ ' if promise.at_least is None else ''}{100 * promise.target:.6g} %"
+    proven = "" if test.level is None or not verbose else f", proven: {promise.limit(test.level)}"
+    shown = promise.shown(test.measured)
+    about = f"{shown} {title}" if promise.of == "deterministic" else f"{title} at {shown}"
+    return f"{about}{in_segment(test.segment)} (promised: {level}{proven})"
+
+
+def less_disparity(gain: Estimate, now: Estimate, before: Estimate) -> str:
+    """Return how much disparity a ranker removes."""
+    change = f"{percent(abs(gain.value))} {'less' if gain.value >= 0 else 'more'}"
+    return f"{change} than in the order by score ({now.value:.3g} vs {before.value:.3g})"
+
+
+def quality_rows(quality: Quality, utility_name: str, promised: bool) -> list[Row]:
+    """Return what becomes of the lists; numbers that are printed as utility are not repeated."""
+    known = quality.measure == utility_name or quality.measure.startswith("kept")
+    numbers = "" if known else f": {quality.after.value:.4f}; order by score {quality.before.value:.4f}"
+    about = "" if promised else "; nothing is promised about it"
+    lose = f"{quality.halved.in_percent} lose more than half of their {quality.measure}"
+    return [
+        ("quality", f"{quality.remaining.in_percent} of {quality.measure} remains{numbers}{about}"),
+        ("lists", f"{lose}; {quality.changed.in_percent} differ from the order by score"),
+    ]
+
+
+def _what_helps(outcome: "Abstention") -> str:
+    clicks = outcome.provenance.clicks
+    if clicks is not None and not clicks.n_clicks:
+        return "clicks on these lists, with the list_id and the item_id of the log"
+    if outcome.queries_needed is None:
+        return "more queries of this kind do not help: promise less, or improve the scores"
+    enough = f"about {counted(outcome.queries_needed, outcome.unit)} in all would be enough (8 times out of 10)"
+    judged = [f"'{promise}'" for promise in outcome.promises if "relevance" in promise.columns]
+    if outcome.unit == "query":
+        return f"{enough}; no labels needed"
+    if clicks is None and len(judged) < len(outcome.promises):
+        return f"{enough}; only {' and '.join(judged)} {'needs' if len(judged) == 1 else 'need'} labels"
+    return enough
+
+
+def _origin(outcome: "Outcome", verbose: bool, without: Sequence[str] = ()) -> list[Row]:
+    """Return what an outcome was tested on, what to know before trusting it, and, verbose, how it was tested."""
+    p = outcome.provenance
+    rows = [("tested on", _tested_on(p))]
+    if verbose:
+        evidence = ", ".join(sorted({t.evidence for t in outcome.tests})) or p.evidence
+        configurations = counted(len(outcome.curve), "configuration")
+        rows += [
+            ("path", f"{p.path}, {configurations}, fixed by {p.path_basis}"),
+            ("evidence", f"{evidence}, {p.selection}"),
+        ]
+    if p.unjudged != "refuse":
+        rows.append(("unjudged", unjudged_in_words(p.unjudged, p.unjudged_share, outcome.k)))
+    if p.clicks is not None:
+        rows += [("left out", f"{n:,} {reason}") for reason, n in p.clicks.left_out.items()]
+        if verbose and p.clicks.shown_by_score is not None and p.clicks.expected_by_score is not None:
+            shown = f"{percent(p.clicks.shown_by_score)} of the lists show the order by score"
+            rows.append(
+                (
+                    "logged with",
+                    f"anchor {p.clicks.anchor:g}; {shown} (expected: {percent(p.clicks.expected_by_score)})",
+                )
+            )
+        rows += [("assumed", assumption) for assumption in outcome.assumptions]
+    rows += [("judged by", p.judge)] if p.judge else []
+    rows += [("warning", warning) for warning in outcome.warnings if warning not in without]
+    rows += [
+        (
+            "note",
+            f"grades come from {p.judge}, and they measure both sides of '{promise}': overstatement common to both "
+            "cancels, but with people's grades the share may differ; check it on queries that people judged",
+        )
+        for promise in _promised_by_models(outcome)
+        if promise.of is not None
+    ]
+    if p.made_ids:
+        rows.append(("note", "query ids were numbered by position: the outcome depends on the order of the queries"))
+    return rows + (_risk_rows(outcome) if verbose else [])
+
+
+def _tested_on(p: Provenance) -> str:
+    tested = counted(p.n_queries, p.unit)
+    if p.clicks is not None:
+        tested += f": {p.clicks.n_impressions:,} lists with {counted(p.clicks.n_clicks, 'click')}"
+    if p.n_skipped:
+        tested += f" ({p.n_skipped:,} more left out: no relevant item)"
+    if p.distinct:
+        tested += f" ({p.n_repeated:,} left out: they repeat another)"
+    if p.n_set_aside:
+        tested += f", {p.n_set_aside:,} set aside to fix the path"
+    return tested
+
+
+def _risk_rows(outcome: "Outcome") -> list[Row]:
+    """Return the tested risk and its bound, for those who check."""
+    rows = []
+    for test in outcome.tests:
+        bound = "" if test.bound is None else f", upper bound {test.bound:.4f}"
+        rows.append(("tested risk", f"{test.risk:.4f}{bound}{in_segment(test.segment)}, p = {test.pvalue:.3g}"))
+    several = len(outcome.promises) > 1
+    for promise in outcome.promises:
+        rows.append(("", f"{f'of {str(promise)!r}: ' if several else ''}{promise.risk_in_words}"))
+    return rows
+
+
+def assumptions(p: Provenance) -> tuple[str, ...]:
+    """Return what a promise rests on."""
+    if p.clicks is None:
+        return ASSUMPTIONS
+    sampled = f"the {p.clicks.unit}s are a random sample of the traffic to come, each independent of the others"
+    return tuple(filter(None, (sampled, p.clicks.assumption, *ASSUMPTIONS[1:])))
+
+
+def sure(outcome: "Outcome") -> list[str]:
+    """Return what holds on every single query, by the floor of the ranker, whatever is relevant."""
+    floored = dict.fromkeys(p.measure.title for p in outcome.promises if p.floored(outcome.ranker))
+    return [
+        f"no query's expected {title} (over its random lists) falls below {100 * outcome.ranker.floor:.4g} % of what "
+        "the order by score gives it; this needs no assumption"
+        for title in floored
+    ]
+
+
+def warnings(outcome: "Outcome") -> list[str]:
+    """Return what a reader must know before trusting an outcome."""
+    p, spent = outcome.provenance, outcome.spent
+    texts = [mostly_single(p.share_single), *p.caveats]
+    if spent > (1 - outcome.confidence) * (1 + 1e-9):  # more than rounding
+        texts.append(
+            f"analysis {p.analysis} of the same data; jointly they hold with confidence at most {max(1 - spent, 0):.4g}"
+            ": plan them (`n_analyses=`) before the first, or use new queries"
+        )
+    if p.tied_share >= MANY_TIES:
+        texts.append(
+            f"{p.tied_share:.0%} of the first {outcome.k} positions go to items whose score another item shares; a "
+            "hash decides there, so finer scores would rank better"
+        )
+    if not p.distinct and p.n_repeated >= MANY_REPEATS * p.n_judged:
+        texts.append(
+            f"repeated queries: {p.n_repeated:,} of {p.n_judged:,} have the same scores and relevance as another; "
+            "copies are no additional evidence, so if these are copies, count each query once (`distinct=`)"
+        )
+    texts += [p.looks_clicked, far_off(p.far_above, p.far_below)]
+    texts += [
+        f"grades come from {p.judge}, and '{promise}' promises a level of them: grades of two large language models "
+        "overstated NDCG@5 by 15–31 % on TREC data; promise a share of deterministic, or have people judge"
+        for promise in _promised_by_models(outcome)
+        if promise.of is None
+    ]
+    if p.near_bound >= NEAR_THE_BOUND:
+        texts.append(
+            f"values reach {p.near_bound:.0%} of the declared bound, which must hold for every query to come: is it "
+            "large enough?"
+        )
+    return [text for text in texts if text]
+
+
+def unprotected(promises: Sequence[Promise], quality: Quality) -> list[str]:
+    """Return a warning where little of NDCG (or of `kept`) remains and no promise is about relevance."""
+    least = ENOUGH_LEFT if values_alone(promises) else LEAST_LEFT
+    if any(promise.protects_relevance for promise in promises) or quality.remaining.value >= least:
+        return []
+    more = f"{quality.measure.lower()} >= 95% of deterministic"
+    return [
+        f"only {percent(quality.remaining.value)} of {quality.measure} remains, and nothing is promised about it; to "
+        f"protect it, promise '{more}' too"
+    ]
+
+
+def _promised_by_models(outcome: "Outcome") -> list[Promise]:
+    """Return the promises that rest on grades of a model."""
+    by_model = outcome.provenance.judged_by in ("model", "both")
+    return [promise for promise in outcome.promises if by_model and "relevance" in promise.columns]
+
+
+def needed_in_words(n_queries: int | None, promises: Sequence[Promise], unit: str = "query") -> str:
+    """Return how many queries promises need, and whether these need labels.
+
+    Example:
+        >>> needed_in_words(7_012, [Promise.parse("exposure(new)@10 >= 20%")])
+        'about 7,012 queries, no labels needed'
+    """
+    if n_queries is None:
+        return "more than any number"
+    if unit == "query":
+        unit = unit_needed(promises)
+    return f"about {counted(n_queries, unit)}{', no labels needed' if unit == 'query' else ''}"
+
+
+def far_off(above: int, below: int) -> str:
+    """Return a warning where scores lie far from those of their query; else nothing.
+
+    Example:
+        >>> far_off(4, 0)
+        "4 scores lie more than 100 spreads above their query's median: promoted items?"
+    """
+    if not above + below:
+        return ""
+    where = "above" if below == 0 else "below" if above == 0 else "above or below"
+    lie, why = ("lies", "its query's median: a") if above + below == 1 else ("lie", "their query's median:")
+    what = "missing score filled in" if above == 0 else "promoted item"
+    what = what if above + below == 1 else what.replace("score", "scores").replace("item", "items")
+    return f"{counted(above + below, 'score')} {lie} more than {FAR} spreads {where} {why} {what}?"
+
+
+def mostly_single(share: float) -> str:
+    """Return a warning where most queries have a single item, so that columns are likely swapped; else nothing."""
+    if share <= MOSTLY:
+        return ""
+    return (
+        f"{min(share, 0.99):.0%} of the queries have a single item, which any order ranks perfectly: are the columns "
+        "of queries and items swapped (`query=`, `item=`)?"
+    )
