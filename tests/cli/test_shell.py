@@ -73,9 +73,7 @@ def test_kernels_that_cannot_be_kept_are_compiled_in_every_process_but_not_befor
 
 
 def test_all_kernels_can_be_compiled_beforehand():
-    steps = []
-    kernels.compile_all(lambda *step: steps.append(step))
-    assert steps == [(done, 4) for done in range(4)]
+    kernels.compile_all()
 
 
 def test_a_full_bar_gives_way_to_what_follows_and_a_new_pass_starts_anew(monkeypatch):

@@ -61,24 +61,14 @@ def demo(
         page = report(outcome, judged, command=f"isrr demo --out {folder}", progress=advance)
     page.save(folder / "report.html")
 
-    command, place = _command(), shlex.quote(str(folder))
+    command = "isrr" if shutil.which("isrr") else f"{shlex.quote(sys.executable)} -m isrr"
+    place = shlex.quote(str(folder))
     say(f"\nwritten: {', '.join(str(folder / name) for name in written)}")
     say(f"open in a browser: {folder}/report.html")
     say("\nNext, try:")
     say(f"  {command} show {place}/ranker.json")
     data = f"{place}/judged.parquet --validation {place}/validation.parquet"
     say(f"  {command} calibrate {data} -p '{promise}' -o {place}/again.json")
-
-
-def _command() -> str:
-    """Return how to call isrr from the present folder, so that printed commands can be pasted."""
-    script = Path(sys.executable).with_name("isrr")
-    if shutil.which("isrr") == str(script):
-        return "isrr"
-    if not script.exists():
-        return f"{shlex.quote(sys.executable)} -m isrr"
-    here = Path.cwd()
-    return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
 
 
 def _refuse_promise(text: str) -> None:

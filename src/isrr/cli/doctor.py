@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from isrr.cli import options as o
-from isrr.cli.console import progress, show
+from isrr.cli.console import err, show
 from isrr.counting import counted
 from isrr.errors import EngineError, install_command
 
@@ -31,8 +31,8 @@ def doctor(
     if compile_now:
         if kernel_cache() is None:
             raise EngineError("compiled kernels cannot be kept: set NUMBA_CACHE_DIR to a writable folder")
-        with progress("compiling kernels") as advance:
-            compile_all(advance)
+        with err.status("compiling kernels"):
+            compile_all()
     facts = _facts()
     show("\n".join(_lines(facts)), facts, as_json=as_json)
 

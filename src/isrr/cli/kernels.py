@@ -4,7 +4,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from isrr.compiled import kernel
-from isrr.parallel import Progress
 
 
 @kernel
@@ -18,7 +17,7 @@ def kernel_cache() -> str | None:
     return path
 
 
-def compile_all(progress: Progress | None = None) -> None:
+def compile_all() -> None:
     """Compile what commands and the service have in common, by using it once on a few queries."""
     import numpy as np
 
@@ -27,30 +26,18 @@ def compile_all(progress: Progress | None = None) -> None:
     rng = np.random.default_rng(0)
     scores, relevance = rng.normal(size=400), rng.choice(3, 400)
     queries = Queries.from_arrays(scores=scores, relevance=relevance, query_ids=np.arange(400) // 10)
+    calibrate(queries, "ndcg@5 >= 10% of deterministic")
     widening = GPLRanker(threshold=0.1, decay=0.9)
-
-    def serve_lists() -> None:
-        for ranker in (GPLRanker(), GPLRanker(floor=0.5), GPLRanker(k=8, floor=0.5)):
-            ranker.rank([2.0, 1.0], "q", "s")
-            ranker.rank_with_propensity([2.0, 1.0], "q", "s")
-
-    def measure() -> None:
-        for ranker in (GPLRanker(), GPLRanker(k=8), widening):
-            evaluate(queries, [ranker])
-            ranker.exposure(queries)
-        evaluate(queries, [widening], method="draws")
-        widening.propensity(widening.rank_queries(queries), queries)
-
-    def read_text() -> None:
-        with TemporaryDirectory() as folder:
-            run, table = Path(folder, "run.txt"), Path(folder, "table.jsonl")
-            run.write_text("q Q0 a 1 2.0 tag\nq Q0 b 2 1.0 tag\n")
-            table.write_text('{"query": 1, "score": 2.0}\n')
-            read_queries(None, run=run)
-            read_queries(table)
-
-    steps = (lambda: calibrate(queries, "ndcg@5 >= 10% of deterministic"), serve_lists, measure, read_text)
-    for done, step in enumerate(steps):
-        if progress:
-            progress(done, len(steps))
-        step()
+    evaluate(queries, [widening], method="draws")
+    widening.propensity(widening.rank_queries(queries), queries)
+    for ranker in (GPLRanker(), GPLRanker(k=8), GPLRanker(floor=0.5), widening):
+        evaluate(queries, [ranker])
+        ranker.exposure(queries)
+        ranker.rank([2.0, 1.0], "q", "s")
+        ranker.rank_with_propensity([2.0, 1.0], "q", "s")
+    with TemporaryDirectory() as folder:
+        run, table = Path(folder, "run.txt"), Path(folder, "table.jsonl")
+        run.write_text("q Q0 a 1 2.0 tag\nq Q0 b 2 1.0 tag\n")
+        table.write_text('{"query": 1, "score": 2.0}\n')
+        read_queries(None, run=run)
+        read_queries(table)
