@@ -29,6 +29,8 @@ def test_calibrate_writes_a_certificate_that_show_prints(ranker):
     assert done.stdout.startswith("Certificate ")
     assert PROMISE in done.stdout
     assert "\x1b" not in done.stdout  # no colours in a pipe
+    assert "tested risk" not in done.stdout
+    assert "tested risk" in isrr("show", ranker, "--verbose").stdout
     assert json.loads(isrr("show", ranker, "--json").stdout)["kind"] == "certificate"
 
 

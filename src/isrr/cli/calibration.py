@@ -27,6 +27,7 @@ def start(
     gain: o.Gain = "exponential",
     discount: o.Discount = "log2",
     as_json: o.AsJson = False,
+    verbose: o.Verbose = False,
     help_all: o.HelpAll = False,
 ) -> None:
     """Start without labels: a ranker that is certain to keep the promised share on every query.
@@ -43,7 +44,7 @@ def start(
         scored, promised, explore=explore, query=query, item=item, score=score, item_group=item_group,
         group_separator=group_separator, missing_group=missing_group,
     )  # fmt: skip
-    console.save_outcome(outcome, out_file, as_json=as_json)
+    console.save_outcome(outcome, out_file, as_json=as_json, verbose=verbose)
 
 
 def calibrate(
@@ -70,6 +71,7 @@ def calibrate(
     engine: o.Engine = "local", master: o.Master = None, partitions: o.Partitions = None,
     trust_layout: o.TrustLayout = False,
     as_json: o.AsJson = False,
+    verbose: o.Verbose = False,
     help_all: o.HelpAll = False,
 ) -> None:  # fmt: skip
     """Find the fairest ranker that keeps a promise, and certify it. Exit code 3 if nothing can be certified.
@@ -107,7 +109,7 @@ def calibrate(
             seed=seed, n_analyses=n_analyses, floor=floor, distinct=distinct, judged_by=judged_by,
             count_look=ledger_at(Path(name), out_file), progress=advance, **named, **where,
         )  # fmt: skip
-    console.save_outcome(outcome, out_file, as_json=as_json)
+    console.save_outcome(outcome, out_file, as_json=as_json, verbose=verbose)
 
 
 def plan(

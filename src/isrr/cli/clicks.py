@@ -40,6 +40,7 @@ def calibrate(
     most_clicks: Annotated[int, o.expert("If more items of a list were clicked, no click on it counts (a bot).")] = 30,
     n_analyses: o.Analyses = 1,
     as_json: o.AsJson = False,
+    verbose: o.Verbose = False,
     help_all: o.HelpAll = False,
 ) -> None:
     """Find the fairest ranker that keeps a share of the clicks, and certify it.
@@ -62,7 +63,7 @@ def calibrate(
             most_clicks=most_clicks, kind=kind, anchor=anchor, n_analyses=n_analyses,
             count_look=ledger_at(clicks, out_file), progress=advance,
         )  # fmt: skip
-    console.save_outcome(outcome, out_file, as_json=as_json)
+    console.save_outcome(outcome, out_file, as_json=as_json, verbose=verbose)
 
 
 @app.command()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 from typer.core import TyperGroup
 
 from isrr.cli.interrupts import stop_if_interrupted
@@ -132,32 +133,32 @@ def progress(what: str, then: str = "finishing") -> Iterator["Callback"]:
     stop_if_interrupted()
 
 
-def show_outcome(outcome: "Outcome", status: str | None = None) -> None:
+def show_outcome(outcome: "Outcome", status: str | None = None, *, verbose: bool = False) -> None:
     """Print an outcome as a panel, long lines wrapped behind their names; plain lines in a pipe."""
     from rich.panel import Panel
     from rich.table import Table
-    from rich.text import Text
 
-    title, *lines = printable(as_options(str(outcome))).splitlines()
-    if status is not None:
-        lines.insert(0, f"status       {printable(status)}")
+    from isrr.outcome.text import written
+
+    rows = [] if status is None else [("status", status)]
+    rows += [(label, as_options(text)) for label, text in outcome.rows(verbose)]
     if not out.is_terminal:
-        say("\n".join([title, *lines]))
+        say("\n".join([outcome.title, *written(rows)]))
         return
     table = Table.grid(padding=(0, 1))
-    for line in lines:
-        table.add_row(Text(line[:12], no_wrap=True), Text(line[13:]))
+    for label, text in rows:
+        table.add_row(label, Text(printable(text)))
     style = "yellow" if outcome.abstained else "green"
-    out.print(Panel(table, title=Text(title), border_style=style, expand=False, title_align="left"))
+    out.print(Panel(table, title=Text(outcome.title), border_style=style, expand=False, title_align="left"))
 
 
-def save_outcome(outcome: "Outcome", out_file: Path, *, as_json: bool) -> None:
+def save_outcome(outcome: "Outcome", out_file: Path, *, as_json: bool, verbose: bool) -> None:
     """Write an outcome to its file and print it; exit code 3 for an abstention."""
     outcome.save(out_file)
     if as_json:
         show_json(outcome.document())
     else:
-        show_outcome(outcome)
+        show_outcome(outcome, verbose=verbose)
         say(f"written to {out_file}")
     if outcome.abstained:
         raise typer.Exit(ABSTAINED)

@@ -64,7 +64,12 @@ def rank(
     console.say(f"{counted(seen.n_queries, 'query')}, {counted(seen.n_places, 'position')} written to {out_file}")
 
 
-def show(ranker: o.RankerFile, as_json: o.AsJson = False, trust_edited: o.Trust = False) -> None:
+def show(
+    ranker: o.RankerFile,
+    as_json: o.AsJson = False,
+    verbose: o.Verbose = False,
+    trust_edited: o.Trust = False,
+) -> None:
     """Show a ranker file in readable form, and whether its certificate is still valid.
 
     isrr show ranker.json
@@ -72,7 +77,7 @@ def show(ranker: o.RankerFile, as_json: o.AsJson = False, trust_edited: o.Trust 
     outcome = inputs.load_ranker(ranker, trust_edited)
     standing, words = inputs.status_of(ranker, outcome)
     if not as_json:
-        console.show_outcome(outcome, None if outcome.abstained else words)
+        console.show_outcome(outcome, None if outcome.abstained else words, verbose=verbose)
         return
     if standing != "valid":
         console.warn(f"{ranker} is {words}")
