@@ -19,9 +19,9 @@ import numpy as np
 from benchmarks.calibration import peak_memory
 from isrr import GPLRanker, read_queries
 from isrr.calibration.start import exploring
-from isrr.clicks.calibrate import certified as certify
-from isrr.clicks.calibrate import checked_promise, click_path, click_sample
 from isrr.clicks.estimate import estimated
+from isrr.clicks.evidence import certified as certify
+from isrr.clicks.evidence import checked_promise, click_path, click_sample
 from isrr.clicks.simulate import Users, simulate
 from isrr.data.queries import Queries
 from isrr.metrics.disparity import disparity
@@ -77,7 +77,8 @@ def bias(pool: str, n_items: int = 8, n_queries: int = 150) -> None:
     print(f"{pool}: {few}\n| users | true share | estimated | off by, points |\n|---|---|---|---|")
     cascades = ((0.8, 0.0), (0.8, 0.3), (0.8, 0.6), (0.8, 1.0), (1.0, 1.0))
     kinds = {
-        f"cascade, patience {p}, {s:.0%} satisfied": Users("cascade", patience=p, satisfaction=s) for p, s in cascades
+        f"cascade, patience {p}, {s:.0%} satisfied": Users(model="cascade", patience=p, satisfaction=s)
+        for p, s in cascades
     }
     for name, users in (kinds | {f"halo {halo:.0%}": Users(halo=halo) for halo in (0.25, 0.5, 1.0)}).items():
         said, true = shares_by_enumeration(few, logger, rankers, users)

@@ -4,17 +4,17 @@ Users are simulated. In production a service draws the lists (`isrr serve --log`
 """
 
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 import isrr
-from isrr.clicks.live import Sessions, confirmed, looked_at
+from isrr.clicks.click_table import read_clicks
 from isrr.clicks.rollout import Rollout
+from isrr.clicks.sessions import Sessions
 from isrr.clicks.simulate import Users, simulate
-from isrr.clicks.table import read_clicks
-from isrr.monitor.clicks import ClickMonitor
+from isrr.clicks.steps import confirmed, decide_step
 
 rng = np.random.default_rng(20230)
 relevance = rng.choice(3, 300 * 15, p=[0.6, 0.3, 0.1])  # known to the simulated users alone
@@ -43,20 +43,20 @@ print(outcome, end="\n\n")
 # 4. A rollout against control assumes only independent sessions, and later ones like these. Here is the second of its
 #    steps, decided after eight days.
 rollout = Rollout.begin(outcome)
-rollout = replace(rollout, steps=rollout.steps[1:2])
+rollout = msgspec.structs.replace(rollout, steps=rollout.steps[1:2])
 treatment = simulate(queries, rollout.ranker(outcome), 60_000, Users(), seed=2)
 control = simulate(queries, isrr.GPLRanker(anchor=1.0), 60_000, Users(), seed=2)
 treated = np.array([rollout.treated(session) for session in range(60_000)])
 same = (treatment.rankings == control.rankings).all(axis=1)
 seen = np.where(treated, treatment.clicked.sum(axis=1), control.clicked.sum(axis=1)).astype(float)
 sessions = Sessions(treated, same, seen, starts=np.arange(60_000) * 10.0)
-progress = looked_at(outcome, rollout, sessions, now=8 * 86_400)
+progress = decide_step(outcome, rollout, sessions, now=8 * 86_400)
 print(progress, end="\n\n")
 if progress.rollout.stage == "done":
     print(confirmed(outcome, progress), end="\n\n")
 
 # 5. And the watch, by clicks alone.
 log, clicks = simulate(queries, outcome.ranker, 30_000, Users(), seed=3).save(folder, outcome.id)
-watch = ClickMonitor(outcome)
-watch.update(log, read_clicks(clicks), now=1e9)
+watch = isrr.Monitor(outcome)
+watch.update_clicks(log, read_clicks(clicks), now=1e9)
 print(watch)

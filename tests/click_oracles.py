@@ -7,24 +7,25 @@ from itertools import permutations
 import numpy as np
 
 from isrr.clicks.estimate import order_placement
-from isrr.clicks.simulate import Users, frequencies
+from isrr.clicks.simulate import frequencies
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.gains import item_gains
 from isrr.ranker.gpl import GPLRanker
+from simulated_users import Users
 
 
-def expected_clicks(queries: Queries, ranker: GPLRanker, users: Users, *, zipf: float = 10.0) -> float:
+def expected_clicks(queries: Queries, ranker: GPLRanker, users: Users) -> float:
     """Clicks per impression that a ranker gets from users who keep the assumption, exactly."""
     if users.model == "cascade" or users.halo:
         raise ValueError("in a cascade or with a halo, clicks depend on the whole list; simulate them")
     k = ranker.k
     placed = order_placement(queries, k) if ranker.is_deterministic else ranker.placement(replace(queries, rows=None))
-    asked = np.repeat(frequencies(len(queries), zipf), queries.n_items)[:, None]
+    asked = np.repeat(frequencies(len(queries)), queries.n_items)[:, None]
     return float((asked * placed * users.chances(queries, k)).sum() * (1 - users.idle))
 
 
 def shares_by_enumeration(
-    queries: Queries, logger: GPLRanker, rankers: Sequence[GPLRanker], users: Users, *, zipf: float = 10.0
+    queries: Queries, logger: GPLRanker, rankers: Sequence[GPLRanker], users: Users
 ) -> tuple[FloatArray, FloatArray]:
     """What clicks on a logger's lists say of rankers, and what is true: shares of the clicks of the order by score.
 
@@ -34,7 +35,7 @@ def shares_by_enumeration(
     Returns:
         Estimated and true shares, (n_rankers,) each.
     """
-    k, asked = logger.k, frequencies(len(queries), zipf)
+    k, asked = logger.k, frequencies(len(queries))
     every = (GPLRanker.deterministic(k), *rankers)
     said, true, chances = np.zeros(len(every)), np.zeros(len(every)), users.chances(queries, k)
     worth = item_gains(queries, "exponential")

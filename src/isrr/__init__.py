@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # for type checkers; the table below is for Python
     from isrr.calibration.plan import Plan as Plan
     from isrr.calibration.plan import plan as plan
     from isrr.calibration.start import start as start
-    from isrr.clicks.calibrate import calibrate_clicks as calibrate_clicks
+    from isrr.clicks.evidence import calibrate_clicks as calibrate_clicks
     from isrr.data.frames import read_queries as read_queries
     from isrr.data.frames import write_queries as write_queries
     from isrr.data.queries import Queries as Queries
@@ -42,7 +42,7 @@ _NAMES = {
     "isrr.calibration.check": ["check"],
     "isrr.calibration.plan": ["Plan", "plan"],
     "isrr.calibration.start": ["start"],
-    "isrr.clicks.calibrate": ["calibrate_clicks"],
+    "isrr.clicks.evidence": ["calibrate_clicks"],
     "isrr.data.frames": ["read_queries", "write_queries"],
     "isrr.data.queries": ["Queries"],
     "isrr.errors": [

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from isrr.clicks.simulate import Users
 from isrr.data.queries import Queries
 from isrr.ranker.gpl import GPLRanker
+from simulated_users import Users
 
 
 def searches(n_queries=40, n_items=12, seed=3):
@@ -29,6 +29,8 @@ def logger():
     return GPLRanker(k=3, temperature=0.6, anchor=0.7)
 
 
-@pytest.fixture(params=[Users(), Users("trust"), Users(examination=0.5, idle=0.3)], ids=["position", "trust", "idle"])
+@pytest.fixture(
+    params=[Users(), Users(model="trust"), Users(examination=0.5, idle=0.3)], ids=["position", "trust", "idle"]
+)
 def users(request):
     return request.param

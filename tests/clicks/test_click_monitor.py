@@ -8,89 +8,91 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec import structs
 
-from isrr.clicks.calibrate import certified, checked_promise
-from isrr.clicks.live import Sessions, centred
+from isrr import Monitor
+from isrr.clicks.click_table import read_clicks
+from isrr.clicks.evidence import certify_clicks, checked_promise
 from isrr.clicks.rollout import Rollout, arm_name
-from isrr.clicks.simulate import Users, simulate
-from isrr.clicks.table import read_clicks
+from isrr.clicks.sessions import Sessions
+from isrr.clicks.steps import centred
 from isrr.errors import DataError, PromiseError
-from isrr.monitor.clicks import ClickMonitor, control_losses
-from isrr.monitor.watch import Monitor
+from isrr.monitor.clicked import control_losses
 from isrr.ranker.gpl import GPLRanker
+from simulated_users import Users, simulate
 
 PROMISE = checked_promise("clicks@3 >= 85% of deterministic")
 
 
 @pytest.fixture
 def certificate(queries, logger):
-    return certified(simulate(queries, logger, 20_000, seed=3).impressions(), PROMISE, anchor=0.3)
+    return certify_clicks(simulate(queries, logger, 20_000, seed=3).impressions(), PROMISE, anchor=0.3)
 
 
 def watched(certificate, queries, folder, relevance=None):
     judged = queries if relevance is None else replace(queries, relevance=relevance)
     shown = simulate(judged, certificate.ranker, 20_000, Users(noise=0.02), seed=5)
     log, clicks = shown.save(folder, certificate.id)
-    watch = ClickMonitor(certificate)
-    return watch, watch.update(log, read_clicks(clicks), now=1e9)
+    watch = Monitor(certificate)
+    return watch, watch.update_clicks(log, read_clicks(clicks), now=1e9)
 
 
 def test_a_promise_that_holds_raises_no_alarm(certificate, queries, tmp_path):
     watch, alarm = watched(certificate, queries, tmp_path)
     assert certificate.ranker.anchor == 0.3
     assert alarm is None
-    assert 0.85 < watch.share < 1.05
-    assert watch.n_units == 20_000
+    assert 0.85 < watch.kept[0] < 1.05
+    assert watch.n_counted == 20_000
 
 
 def test_a_promise_that_breaks_does(certificate, queries, tmp_path):
     best = np.zeros(queries.n_rows)
     best[queries.offsets[:-1] + queries.by_score[queries.offsets[:-1]]] = 3.0
     watch, alarm = watched(certificate, queries, tmp_path, relevance=best)
-    assert watch.share < 0.85
-    assert "is broken" in alarm
+    assert watch.kept[0] < 0.85
+    assert "is broken" in str(alarm)
 
 
 def test_lists_without_clicks_are_counted(certificate, queries, tmp_path):
     log, _ = simulate(queries, certificate.ranker, 500, seed=5).save(tmp_path, certificate.id)
-    watch = ClickMonitor(certificate)
+    watch = Monitor(certificate)
     assert (
-        watch.update(log, read_clicks(pa.table({"list_id": pa.array([], pa.string()), "item_id": []})), now=1e9) is None
+        watch.update_clicks(log, read_clicks(pa.table({"list_id": pa.array([], pa.string()), "item_id": []})), now=1e9)
+        is None
     )
-    assert watch.n_units == 500
+    assert watch.n_counted == 500
 
 
 def test_lists_whose_clicks_may_still_come_wait(certificate, queries, tmp_path):
     log, clicks = simulate(queries, certificate.ranker, 500, seed=5).save(tmp_path, certificate.id)
-    watch = ClickMonitor(certificate, within=100.0)
-    watch.update(log, read_clicks(clicks), now=300.0)
-    assert watch.n_units == 201
+    watch = Monitor(certificate, within=100.0)
+    watch.update_clicks(log, read_clicks(clicks), now=300.0)
+    assert watch.n_counted == 201
 
 
 def test_looks_add_up_and_survive_the_loss_of_old_lists(certificate, queries, tmp_path):
     shown = simulate(queries, certificate.ranker, 3_000, seed=5)
     log, clicks = shown.save(tmp_path, certificate.id)
     clicks, table, file = read_clicks(clicks), pq.read_table(log), tmp_path / "state.json"
-    at_once = ClickMonitor(certificate, within=10.0)
-    at_once.update(log, clicks, now=1e9)
+    at_once = Monitor(certificate, within=10.0)
+    at_once.update_clicks(log, clicks, now=1e9)
     for now in (900.0, 900.0, 2_000.0, 1e9, 1e9):
-        watch = ClickMonitor(certificate, within=10.0, state=file)
-        watch.update(log, clicks, now=now)
+        watch = Monitor(certificate, within=10.0, state=file)
+        watch.update_clicks(log, clicks, now=now)
         pq.write_table(table.slice(max(0, min(int(now) - 20, 2_990))), log)  # what is older goes
-    assert watch.n_units == at_once.n_units == 3_000
+    assert watch.n_counted == at_once.n_counted == 3_000
     assert watch.evidence == pytest.approx(at_once.evidence, rel=1e-9)
-    assert watch.share == pytest.approx(at_once.share)
+    assert watch.kept[0] == pytest.approx(at_once.kept[0])
     for other, said in (({"within": 20.0}, "within 10.0; this one has 20.0"), ({"delta": 0.2}, "delta")):
         with pytest.raises(DataError, match=said):
-            ClickMonitor(certificate, state=file, **{"within": 10.0, **other})
-    file.write_text(file.read_text().replace('"n": 3000', '"n": -1'))
-    with pytest.raises(DataError, match="not the state of a watch by clicks"):
-        ClickMonitor(certificate, within=10.0, state=file)
+            Monitor(certificate, state=file, **{"within": 10.0, **other})
+    file.write_text(file.read_text().replace('"n":3000', '"n":-1'))
+    with pytest.raises(DataError, match="not the state of a monitor"):
+        Monitor(certificate, within=10.0, state=file)
 
 
 def rolled_out(certificate, queries, folder, users, n=20_000, seed=6):
     """The log of a rollout's last step, and the clicks on its lists."""
     rollout = Rollout.begin(certificate)
-    rollout = replace(rollout, step=len(rollout.steps) - 1)
+    rollout = structs.replace(rollout, step=len(rollout.steps) - 1)
     drawn, ordered = (
         simulate(queries, r, n, users, seed=seed) for r in (certificate.ranker, GPLRanker(k=3, anchor=1.0))
     )
@@ -115,21 +117,21 @@ def rolled_out(certificate, queries, folder, users, n=20_000, seed=6):
 
 def test_the_control_arm_of_a_rollout_is_a_reference(certificate, queries, tmp_path):
     bare = structs.replace(certificate, ranker=replace(certificate.ranker, anchor=0.0))
-    rollout, log, clicks = rolled_out(certificate, queries, tmp_path, Users("cascade"))
-    at_once = ClickMonitor(certificate, rollout=rollout)
-    assert at_once.update(log, clicks, now=1e9) is None
-    assert at_once.n_units == 20_000
-    assert 0.85 < at_once.share < 1.1
+    rollout, log, clicks = rolled_out(certificate, queries, tmp_path, Users(model="cascade"))
+    at_once = Monitor(certificate, rollout=rollout)
+    assert at_once.update_clicks(log, clicks, now=1e9) is None
+    assert at_once.n_counted == 20_000
+    assert 0.85 < at_once.kept[0] < 1.1
     assert "the control arm" in str(at_once)
     file = tmp_path / "state.json"
     for now in (5_000.0, 12_000.0, 1e9):
-        watch = ClickMonitor(certificate, rollout=rollout, state=file)
-        watch.update(log, clicks, now=now)
-    assert (watch.n_units, watch.evidence) == (20_000, pytest.approx(at_once.evidence, rel=1e-9))
+        watch = Monitor(certificate, rollout=rollout, state=file)
+        watch.update_clicks(log, clicks, now=now)
+    assert (watch.n_counted, watch.evidence) == (20_000, pytest.approx(at_once.evidence, rel=1e-9))
     with pytest.raises(PromiseError, match="has no anchor"):
-        ClickMonitor(bare)
-    with pytest.raises(DataError, match="reference control; this one has anchor"):
-        ClickMonitor(certificate, state=file)
+        Monitor(bare)
+    with pytest.raises(DataError, match="source control; this one has anchor"):
+        Monitor(certificate, state=file)
 
 
 def test_losses_by_control_stay_within_their_bounds():
@@ -149,13 +151,13 @@ def test_harm_in_a_rollout_raises_an_alarm(certificate, queries, tmp_path):
     best = np.zeros(queries.n_rows)
     best[queries.offsets[:-1] + queries.by_score[queries.offsets[:-1]]] = 3.0
     found = rolled_out(certificate, replace(queries, relevance=best), tmp_path, Users(noise=0.02))
-    watch = ClickMonitor(certificate, rollout=found[0])
-    assert "is broken" in watch.update(*found[1:], now=1e9)
+    watch = Monitor(certificate, rollout=found[0])
+    assert "is broken" in str(watch.update_clicks(*found[1:], now=1e9))
 
 
-def test_what_cannot_be_watched_is_refused(certificate):
+def test_what_cannot_be_watched_is_refused(certificate, queries):
     with pytest.raises(PromiseError, match="has no anchor"):
-        ClickMonitor(structs.replace(certificate, ranker=replace(certificate.ranker, anchor=0.0)))
+        Monitor(structs.replace(certificate, ranker=replace(certificate.ranker, anchor=0.0)))
     with pytest.raises(PromiseError, match="monitor it with `clicks=`"):
-        Monitor(certificate)
+        Monitor(certificate).update([], queries)
     assert read_clicks(pa.table({"list_id": ["a"], "item_id": ["b"]})).value.tolist() == [1.0]

@@ -6,13 +6,13 @@ import pytest
 
 import isrr
 from click_oracles import expected_clicks, shares_by_enumeration
-from isrr.clicks.calibrate import certified, checked_promise, click_path, click_sample
-from isrr.clicks.estimate import check_anchor, check_loggers, estimated, gains
-from isrr.clicks.simulate import Users, simulate
+from isrr.clicks.estimate import check_anchor, check_loggers, estimated_gains
+from isrr.clicks.evidence import certify_clicks, checked_promise, click_path, click_sample
 from isrr.data.queries import Queries
 from isrr.errors import DataError, PromiseError
 from isrr.promises import INEXACTNESS, Promise
 from isrr.ranker.gpl import GPLRanker
+from simulated_users import Users, estimated, simulate
 
 RANKERS = [GPLRanker.deterministic(3), GPLRanker(k=3, temperature=0.3), GPLRanker(k=3, temperature=1.5)]
 
@@ -56,17 +56,21 @@ def few_items(queries, n=6):
 
 def test_a_cascade_biases_them_and_nothing_else_does(queries, logger):
     few = few_items(queries)
-    for users in (Users(), Users("trust"), Users("cascade", satisfaction=0.0)):  # the last one stops by place alone
+    for users in (
+        Users(),
+        Users(model="trust"),
+        Users(model="cascade", satisfaction=0.0),
+    ):  # the last one stops by place alone
         said, true = shares_by_enumeration(few, logger, RANKERS, users)
         np.testing.assert_allclose(said, true, atol=1e-6)
-    said, true = shares_by_enumeration(few, logger, RANKERS, Users("cascade", satisfaction=1.0))
+    said, true = shares_by_enumeration(few, logger, RANKERS, Users(model="cascade", satisfaction=1.0))
     assert said[0] == pytest.approx(true[0], abs=1e-6)  # the order by score itself
     assert 0.002 < abs(said[2] - true[2]) < 0.02
     assert abs(said[1] - true[1]) < abs(said[2] - true[2])
 
 
 def test_what_is_enumerated_is_what_is_simulated(queries, logger):
-    few, users = few_items(queries), Users("cascade", satisfaction=1.0)
+    few, users = few_items(queries), Users(model="cascade", satisfaction=1.0)
     said, true = shares_by_enumeration(few, logger, RANKERS[1:], users)
     found = estimated(simulate(few, logger, 200_000, users, seed=20232).impressions(), RANKERS[1:])
     z = found.values - said * found.reference[:, None]
@@ -94,7 +98,7 @@ def test_losses_are_those_of_the_formula_and_at_most_1(queries, logger):
     shown = simulate(queries, logger, 5_000, seed=20234).impressions()
     path = click_path(shown, 3)
     found = estimated(shown, path.rankers)
-    sample = click_sample(found, promise, path, logger.anchor)
+    sample = click_sample(found, promise, path)
     losses = promise.losses(sample.values.copy(), sample.reference)
     bound = 0.9 * 3 / logger.anchor
     difference = (0.9 * found.reference[:, None] - found.values) / bound
@@ -104,7 +108,7 @@ def test_losses_are_those_of_the_formula_and_at_most_1(queries, logger):
 
 def test_gains_rise_with_the_score_and_follow_clicks(queries, logger):
     shown = simulate(queries, logger, 50_000, seed=20235).impressions()
-    found, order = gains(shown), np.argsort(shown.lists.scores)
+    found, order = estimated_gains(shown), np.argsort(shown.lists.scores)
     assert (np.diff(found[order]) >= -1e-12).all()
     assert found[order[-1]] > 2 * found[order[0]] >= 0
 
@@ -142,7 +146,7 @@ def test_only_shares_of_deterministic_can_be_promised():
 
 def test_a_certificate_speaks_of_clicks_and_of_what_was_assumed(queries, logger):
     promise = checked_promise("clicks@3 >= 85% of deterministic")
-    outcome = certified(simulate(queries, logger, 20_000, seed=3).impressions(), promise)
+    outcome = certify_clicks(simulate(queries, logger, 20_000, seed=3).impressions(), promise)
     assert not outcome.abstained
     text = outcome.text(verbose=True)
     assert "clicks@3 >= 85% of deterministic" in text
@@ -157,7 +161,7 @@ def test_a_certificate_speaks_of_clicks_and_of_what_was_assumed(queries, logger)
 
 
 def test_too_few_impressions_end_in_an_abstention_that_counts_them(queries, logger):
-    outcome = certified(
+    outcome = certify_clicks(
         simulate(queries, logger, 200, seed=3).impressions(), checked_promise("clicks@3 >= 95% of deterministic")
     )
     assert outcome.abstained
@@ -189,6 +193,6 @@ def test_values_of_clicked_items_are_bounded(queries, logger):
     shown = simulate(queries, logger, 20_000, seed=3).impressions()
     worth = replace(shown, value=np.where(shown.row % 2, 5.0, 1.0))
     promise = checked_promise("value(margin)@3 >= 80% of deterministic with bound 5")
-    assert not certified(worth, promise).abstained
+    assert not certify_clicks(worth, promise).abstained
     with pytest.raises(PromiseError, match="above the bound 4"):
-        certified(worth, checked_promise("value(margin)@3 >= 80% of deterministic with bound 4"))
+        certify_clicks(worth, checked_promise("value(margin)@3 >= 80% of deterministic with bound 4"))

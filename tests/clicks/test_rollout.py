@@ -13,21 +13,22 @@ from msgspec import structs
 from typer.testing import CliRunner
 
 from isrr.cli.main import app
-from isrr.clicks.calibrate import certified, checked_promise
-from isrr.clicks.live import BETS, Sessions, confirmed, differences, evidence, looked_at, sessions_of
+from isrr.clicks.click_table import read_clicks
+from isrr.clicks.evidence import certify_clicks, checked_promise
 from isrr.clicks.rollout import Rollout, read_rollout, step_and_arm
-from isrr.clicks.simulate import simulate
-from isrr.clicks.table import read_clicks
+from isrr.clicks.sessions import Sessions, sessions_of
+from isrr.clicks.steps import BETS, confirmed, decide_step, differences, evidence
 from isrr.data.log import COLUMNS, read_log
 from isrr.errors import CertificateError, DataError, PromiseError
 from isrr.outcome.status import revoke
 from serving import client_of
+from simulated_users import simulate
 
 
 @pytest.fixture
 def certificate(queries, logger):
     found = simulate(queries, logger, 20_000, seed=3).impressions()
-    return certified(found, checked_promise("clicks@3 >= 85% of deterministic"))
+    return certify_clicks(found, checked_promise("clicks@3 >= 85% of deterministic"))
 
 
 def slow(sessions, share, control, most):
@@ -59,7 +60,7 @@ def test_the_evidence_equals_its_slow_twin():
 
 def test_the_lot_is_stable_fair_and_drawn_anew_in_each_step(certificate):
     rollout = Rollout.begin(certificate, control=0.3)
-    lots = np.array([[replace(rollout, step=step).treated(f"s{i}") for i in range(5_000)] for step in (0, 1)])
+    lots = np.array([[structs.replace(rollout, step=step).treated(f"s{i}") for i in range(5_000)] for step in (0, 1)])
     assert rollout.treated("s1") == rollout.treated("s1")
     assert abs(lots.mean() - 0.7) < 0.02
     assert abs(np.corrcoef(lots)[0, 1]) < 0.05
@@ -69,7 +70,7 @@ def test_steps_lead_to_the_certified_ranker_and_back_to_the_last_certified(certi
     rollout = Rollout.begin(certificate)
     assert certificate.curve[rollout.steps[-1]].ranker == certificate.ranker
     assert rollout.ranker(certificate).temperature < certificate.ranker.temperature
-    assert replace(rollout, stage="failed").ranker(certificate).is_deterministic
+    assert structs.replace(rollout, stage="failed").ranker(certificate).is_deterministic
     later = rollout.after(certified=True, reason="")
     assert (later.step, later.stage) == (1, "running")
     fallen = later.after(certified=False, reason="")
@@ -83,15 +84,15 @@ def test_a_step_is_decided_by_its_sessions(certificate):
     rng = np.random.default_rng(20231)
     treated, same = rng.random(4_000) < 0.5, np.zeros(4_000, bool)
     equal = Sessions(treated, same, rng.binomial(3, 0.4, 4_000).astype(float))
-    found = looked_at(certificate, rollout, equal, now=0.0)
+    found = decide_step(certificate, rollout, equal, now=0.0)
     assert (found.rollout.stage, found.earliest) == ("done", None)
     proven = confirmed(certificate, found)
     assert proven.provenance.clicks.assumption == ""
     assert "depends on the query" not in str(proven)
     assert "the sessions are a random sample of the traffic to come, each independent of the others" in str(proven)
     worse = Sessions(treated, same, rng.binomial(3, np.where(treated, 0.3, 0.4)).astype(float))
-    assert looked_at(certificate, rollout, worse, now=0.0).rollout.stage == "failed"
-    few = looked_at(certificate, rollout, worse[:50], now=0.0).rollout
+    assert decide_step(certificate, rollout, worse, now=0.0).rollout.stage == "failed"
+    few = decide_step(certificate, rollout, worse[:50], now=0.0).rollout
     assert (few.stage, few.step, few.n_counted) == ("running", 0, 50)
 
 
@@ -109,17 +110,17 @@ def test_a_step_is_certified_from_its_threshold_on(certificate):
     strength = evidence(differences(found, 0.85, 0.5, 3.0))
     enough = int(np.argmax(strength >= np.log(20)))
     assert np.log(0.8 * 20) < strength[enough - 1] < np.log(20)
-    assert looked_at(certificate, rollout, found[:enough], now=0.0).rollout.stage == "running"
-    assert looked_at(certificate, rollout, found[: enough + 1], now=0.0).rollout.stage == "done"
+    assert decide_step(certificate, rollout, found[:enough], now=0.0).rollout.stage == "running"
+    assert decide_step(certificate, rollout, found[: enough + 1], now=0.0).rollout.stage == "done"
 
 
 def test_a_step_is_decided_by_the_evidence_at_the_look_and_not_by_its_maximum(certificate):
     rollout, sessions = Rollout.begin(certificate, least_days=0, steps=1), good_then_bad(4_000, 400)
     strength = evidence(differences(sessions, 0.85, 0.5, 3.0))
     assert strength[-1] < np.log(20) < strength.max()
-    found = looked_at(certificate, rollout, sessions, now=0.0)
+    found = decide_step(certificate, rollout, sessions, now=0.0)
     assert (found.rollout.stage, found.evidence) == ("running", pytest.approx(np.exp(strength[-1])))
-    found = looked_at(certificate, rollout, sessions[:3_600], now=0.0)
+    found = decide_step(certificate, rollout, sessions[:3_600], now=0.0)
     assert found.rollout.stage == "done"
     assert confirmed(certificate, found).tests[0].pvalue == pytest.approx(np.exp(-strength[3_599]))
 
@@ -127,31 +128,31 @@ def test_a_step_is_decided_by_the_evidence_at_the_look_and_not_by_its_maximum(ce
 def test_only_whole_periods_decide_a_step(certificate):
     day, hour, sessions = 86_400.0, 3_600.0, good_then_bad(8_000, 3_680)  # three good days, and two and a half bad ones
     rollout = Rollout.begin(certificate, least_days=3, steps=1, budget=1_000)
-    early = looked_at(certificate, rollout, sessions[:4_300], now=3 * day + hour - 1)
+    early = decide_step(certificate, rollout, sessions[:4_300], now=3 * day + hour - 1)
     assert early.evidence > 20
     assert (early.rollout.stage, early.rollout.n_counted) == ("running", 4_300)  # the budget ends nothing either
     assert early.earliest == (3 * day + hour, 3 * day + hour)
-    late = looked_at(certificate, early.rollout, sessions, now=5.9 * day)
+    late = decide_step(certificate, early.rollout, sessions, now=5.9 * day)
     assert (late.rollout.stage, len(late.sessions), late.n_later) == ("done", 4_320, 3_680)
     bad = replace(sessions, treated=sessions.treated[::-1], clicks=sessions.clicks[::-1])  # the bad days first
-    assert looked_at(certificate, rollout, bad[:4_300], now=3 * day).rollout.stage == "running"
-    failed = looked_at(certificate, rollout, bad, now=5.9 * day)
+    assert decide_step(certificate, rollout, bad[:4_300], now=3 * day).rollout.stage == "running"
+    failed = decide_step(certificate, rollout, bad, now=5.9 * day)
     assert (failed.rollout.stage, len(failed.sessions)) == ("failed", 4_320)
-    more = looked_at(certificate, replace(rollout, budget=5_000), bad, now=5.9 * day)
+    more = decide_step(certificate, structs.replace(rollout, budget=5_000), bad, now=5.9 * day)
     assert (more.rollout.stage, more.n_later) == ("running", 3_680)
     assert more.earliest[0] == 6 * day + hour
     longer = good_then_bad(9_000, 0)
     longer = replace(longer, clicks=np.where(longer.treated & (longer.starts < 2 * day), 0.0, longer.clicks))
-    late = looked_at(certificate, rollout, longer, now=6.2 * day)  # the second period is beyond the budget
+    late = decide_step(certificate, rollout, longer, now=6.2 * day)  # the second period is beyond the budget
     assert (late.rollout.stage, len(late.sessions)) == ("failed", 4_320)
     with pytest.raises(DataError, match="it is unknown when sessions began"):
-        looked_at(certificate, rollout, replace(sessions, starts=np.empty(0)), now=5.9 * day)
+        decide_step(certificate, rollout, replace(sessions, starts=np.empty(0)), now=5.9 * day)
 
 
 def test_sessions_beyond_the_budget_do_not_count(certificate):
     rollout, found = Rollout.begin(certificate, least_days=0, steps=1, budget=300), good_then_bad(4_000, 0)
-    assert looked_at(certificate, replace(rollout, budget=4_000), found, now=0.0).rollout.stage == "done"
-    late = looked_at(certificate, rollout, found, now=0.0)
+    assert decide_step(certificate, structs.replace(rollout, budget=4_000), found, now=0.0).rollout.stage == "done"
+    late = decide_step(certificate, rollout, found, now=0.0)
     assert (late.rollout.stage, len(late.sessions), late.n_later) == ("failed", 300, 3_700)
     assert "is not certified after 300 sessions" in str(late)
 
@@ -160,13 +161,13 @@ def test_the_earliest_end_counts_every_step(certificate):
     day, hour, state = 86_400.0, 3_600.0, Rollout.begin(certificate)
     assert (len(state.steps), state.least_days) == (4, 7)
     assert Rollout.begin(certificate, steps=1).steps == state.steps[-1:]
-    nothing = looked_at(certificate, state, Sessions(np.empty(0, bool), np.empty(0, bool), np.empty(0)), now=0.0)
+    nothing = decide_step(certificate, state, Sessions(np.empty(0, bool), np.empty(0, bool), np.empty(0)), now=0.0)
     assert nothing.earliest == (7 * day + hour, 4 * (7 * day + hour))
     assert "earliest end 1970-01-08 01:00:00 UTC for step 1, 1970-01-29 04:00:00 UTC for the rollout" in str(nothing)
-    found = looked_at(certificate, state, good_then_bad(10_080, 0), now=8 * day)
+    found = decide_step(certificate, state, good_then_bad(10_080, 0), now=8 * day)
     assert found.rollout.step == 1
     assert found.earliest == (15 * day + hour, 15 * day + hour + 2 * (7 * day + hour))
-    at_any_look = looked_at(certificate, replace(state, least_days=0), good_then_bad(50, 0), now=2 * hour)
+    at_any_look = decide_step(certificate, structs.replace(state, least_days=0), good_then_bad(50, 0), now=2 * hour)
     assert at_any_look.earliest == (2 * hour, 2 * hour + 3 * hour)
     with pytest.raises(ValueError, match="`least_days=` must be a number ≥ 0, got -1"):
         Rollout.begin(certificate, least_days=-1)
@@ -202,11 +203,11 @@ def test_a_log_that_lost_counted_sessions_is_refused(certificate):
     rng = np.random.default_rng(20232)
     names = rng.integers(1 << 60, size=90).astype(np.uint64)
     found = Sessions(rng.random(90) < 0.5, np.zeros(90, bool), np.ones(90), names=names, starts=np.arange(90.0))
-    state = looked_at(certificate, Rollout.begin(certificate), found[:60], now=90.0).rollout
-    assert looked_at(certificate, state, found, now=90.0).rollout.n_counted == 90
+    state = decide_step(certificate, Rollout.begin(certificate), found[:60], now=90.0).rollout
+    assert decide_step(certificate, state, found, now=90.0).rollout.n_counted == 90
     for lost in (found[1:], found[:50]):
         with pytest.raises(DataError, match="the log has lost sessions of step 1"):
-            looked_at(certificate, state, lost, now=90.0)
+            decide_step(certificate, state, lost, now=90.0)
 
 
 def test_what_counts_is_the_same_at_every_look(certificate, tmp_path):
@@ -227,7 +228,7 @@ def test_a_confirmed_certificate_knows_how_many_lists_counted(certificate):
     rng = np.random.default_rng(20233)
     treated, same = rng.random(20_000) < 0.5, np.zeros(20_000, bool)
     clicks = rng.binomial(6, 0.4, 20_000).astype(float)
-    found = looked_at(certificate, rollout, Sessions(treated, same, clicks), now=0.0)
+    found = decide_step(certificate, rollout, Sessions(treated, same, clicks), now=0.0)
     proven = confirmed(certificate, found)
     assert proven.provenance.path_basis == f"the path of certificate {certificate.id}; first 2 lists per session"
     shares = differences(found.sessions, 0.85, 0.5, 6.0)
@@ -273,7 +274,7 @@ def test_sessions_are_their_first_lists_within_their_time(tmp_path):
     assert found.same.tolist() == [False, True, True]
     assert found.treated.tolist() == [True, True, False]
     assert sessions_of(log, clicks, state, 2, now=220.5).n_open == 1  # the last of its lists can come at 161
-    later = sessions_of(log, clicks, replace(state, step=1), 2, now=1e6)
+    later = sessions_of(log, clicks, structs.replace(state, step=1), 2, now=1e6)
     assert (later.same.tolist(), later.n_excluded) == ([True, True, False, False], 1)
     assert len(sessions_of(log, clicks, state, 2, now=1e6, every_step=True)) == 7
 
@@ -319,7 +320,7 @@ def test_the_service_splits_sessions_logs_both_lists_and_follows_the_state(certi
     client.post("/rank", {"query_id": "q", "session": "new", "items": items})
     found = sessions_of(log, clicks, later, 3, now=time.time() + 100)
     assert (len(found), found.n_excluded) == (1, 1)
-    replace(later, stage="failed").save(file)
+    structs.replace(later, stage="failed").save(file)
     client.service.refresh()
     client.post("/rank", {"query_id": "q", "session": "last", "items": items})
     assert read_log(log).table.to_pylist()[-1]["arm"] is None

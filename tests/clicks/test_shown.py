@@ -8,14 +8,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import isrr
-from isrr.clicks.estimate import Estimated, estimated
+from isrr import Monitor
+from isrr.clicks.click_table import read_clicks
+from isrr.clicks.estimate import Estimates
 from isrr.clicks.impressions import Rules, impressions
 from isrr.clicks.shown import check_estimates, check_shown
-from isrr.clicks.simulate import Users, simulate
-from isrr.clicks.table import read_clicks
 from isrr.errors import DataError
-from isrr.monitor.clicks import ClickMonitor
 from isrr.ranker.gpl import GPLRanker
+from simulated_users import Users, estimated, simulate
 
 PROMISE = "clicks@3 >= 85% of deterministic"
 LOGGER = GPLRanker(k=3, temperature=0.6, anchor=0.7)
@@ -85,10 +85,10 @@ def named(table):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (from_zero, "a position is 0; expected places counted from 1, whole numbers"),
+        (from_zero, "a position is 0; expected positions counted from 1, whole numbers"),
         (moved_up, "of 20,000 lists show"),
-        (two_at_one_place, "has place 1 where place 2 comes next; expected the places 1, 2, 3"),
-        (halfway, "a position is 1.5; expected places counted from 1, whole numbers"),
+        (two_at_one_place, "has position 1 where position 2 comes next; expected the positions 1, 2, 3"),
+        (halfway, "a position is 1.5; expected positions counted from 1, whole numbers"),
         (twice, "impression_id 0 has item 'd.*' twice; expected one row per impression and candidate"),
         (named, "column 'position' holds string; expected whole numbers"),
     ],
@@ -133,7 +133,7 @@ def test_a_log_with_an_edited_certificate_is_refused(queries, tmp_path):
     check_shown(few.impressions())
     check_shown(replace(few.impressions(), loggers=(edited,)))  # too few lists to see it otherwise
     with pytest.raises(
-        DataError, match=r"was logged with propensity 0\.\d+ at place 1, but its logger .* gives 0\.\d+"
+        DataError, match=r"was logged with propensity 0\.\d+ at position 1, but its logger .* gives 0\.\d+"
     ):
         isrr.calibrate_clicks(clicks, PROMISE, log=log, logger={"c": edited})
 
@@ -142,12 +142,12 @@ def test_the_watch_refuses_them_too(queries, shown, tmp_path):
     outcome = isrr.calibrate_clicks(pa.table(table_of(shown)), PROMISE, logger=LOGGER, anchor=0.3)
     log, clicks = simulate(queries, replace(outcome.ranker, anchor=0.5), 300, seed=6).save(tmp_path, outcome.id)
     with pytest.raises(DataError, match="was logged with propensity"):
-        ClickMonitor(outcome).update(log, read_clicks(clicks), now=1e9)
+        Monitor(outcome).update_clicks(log, read_clicks(clicks), now=1e9)
 
 
 def test_estimates_above_the_most_there_can_be_are_refused(shown):
     found = shown.impressions()
-    fair = Estimated(np.full((20_000, 1), 2.9), np.full(20_000, 3.0), 1)
+    fair = Estimates(np.full((20_000, 1), 2.9), np.full(20_000, 3.0), 1, 1 / 0.7)
     check_estimates(found, fair, 3.0)
     for false in (
         replace(fair, reference=np.full(20_000, 3.3)),
@@ -159,7 +159,9 @@ def test_estimates_above_the_most_there_can_be_are_refused(shown):
         ):
             check_estimates(found, false, 3.0)
     few = shown.impressions()
-    check_estimates(few, Estimated(np.full((3, 1), 3.0), np.full(3, 3 / 0.7), 1), 3.0)  # as it may be by chance
+    check_estimates(
+        few, Estimates(np.full((3, 1), 3.0), np.full(3, 3 / 0.7), 1, 1 / 0.7), 3.0
+    )  # as it may be by chance
 
 
 def test_400_correct_logs_pass(queries, tmp_path):
@@ -168,7 +170,7 @@ def test_400_correct_logs_pass(queries, tmp_path):
     for seed in range(400):
         temperature, anchor, floor = rng.uniform(0.05, 2.0), rng.uniform(0.05, 0.95), rng.choice([0.0, 0.9])
         logger = GPLRanker(k=3, temperature=temperature, anchor=anchor, floor=floor)
-        users = Users("trust") if seed % 2 else Users(examination=0.0, noise=0.9)
+        users = Users(model="trust") if seed % 2 else Users(examination=0.0, noise=0.9)
         shown, log = simulate(queries, logger, 500, users, seed=seed), tmp_path / "log.parquet"
         pq.write_table(shown.log("c"), log)
         try:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from isrr.clicks.table import read_clicks
+from isrr.clicks.click_table import read_clicks
 from isrr.errors import DataError
 
 

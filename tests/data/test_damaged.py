@@ -8,7 +8,7 @@ import pytest
 
 import table_fuzz
 from command_line import isrr, run
-from isrr.clicks.table import read_clicks
+from isrr.clicks.click_table import read_clicks
 from isrr.data.files import write_table
 from isrr.data.frames import read_queries
 from isrr.data.text import DEEPEST, allow_unpacked
@@ -77,7 +77,7 @@ def test_an_unknown_way_to_count_unjudged_items_is_refused_by_file(tmp_path):
         ("null", "line 2: null; expected an object, such as {'query': 7}"),
     ],
 )
-@pytest.mark.parametrize("reader", ["isrr.data.frames.read_queries", "isrr.clicks.table.read_clicks"])
+@pytest.mark.parametrize("reader", ["isrr.data.frames.read_queries", "isrr.clicks.click_table.read_clicks"])
 def test_json_lines_that_would_end_the_process_are_refused_by_line(tmp_path, text, said, reader):
     file = tmp_path / "odd.jsonl"
     file.write_text("\n" + text + "\n")

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 from command_line import run
+from isrr.clicks.click_table import read_clicks
 from isrr.clicks.impressions import Rules, impressions
-from isrr.clicks.live import sessions_of
 from isrr.clicks.rollout import Rollout
-from isrr.clicks.table import read_clicks
+from isrr.clicks.sessions import sessions_of
 from isrr.data.log import log_parts, read_log
 from isrr.errors import DataError
-from isrr.monitor.matching import candidates
+from isrr.monitor.judged import candidates
 from log_fuzz import DEEP, damaged
 from serving import client_of
 

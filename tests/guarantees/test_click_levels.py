@@ -14,18 +14,19 @@ from scipy.stats import binom
 from click_oracles import expected_clicks
 from counts import COUNTS, Count
 from isrr.calibration.path import SearchPath
-from isrr.clicks.calibrate import click_sample
-from isrr.clicks.estimate import Estimated, estimated
+from isrr.clicks.click_table import read_clicks
+from isrr.clicks.estimate import Estimates
+from isrr.clicks.evidence import click_sample
 from isrr.clicks.impressions import Rules, impressions
-from isrr.clicks.live import Sessions, differences, evidence
-from isrr.clicks.simulate import Users, simulate
-from isrr.clicks.table import read_clicks
+from isrr.clicks.sessions import Sessions
+from isrr.clicks.steps import differences, evidence
 from isrr.data.queries import Queries
-from isrr.monitor.clicks import control_losses, watched_losses
+from isrr.monitor.clicked import anchor_losses, control_losses
 from isrr.promises import Promise
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk import betting
 from isrr.risk.eprocess import EProcess
+from simulated_users import Users, estimated, simulate
 
 pytestmark = pytest.mark.guarantee
 
@@ -101,7 +102,7 @@ class Pool:
             Promise("clicks", K, at_least=target, of="deterministic"),
             SearchPath(tuple(self.rankers), "", ""),
         )
-        sample = click_sample(self.found, promise, path, LOGGER.anchor)
+        sample = click_sample(self.found, promise, path)
         losses = promise.losses(sample.values, sample.reference)
         rng, n_units = np.random.default_rng(20_230), self.n_units
         passing = np.zeros((REPEATS, len(self.rankers)), bool)
@@ -126,7 +127,7 @@ class Pool:
 
 @pytest.mark.parametrize(
     "users",
-    [Users(), Users("trust"), Users(examination=0.5), Users(examination=2.0, noise=0.3)],
+    [Users(), Users(model="trust"), Users(examination=0.5), Users(examination=2.0, noise=0.3)],
     ids=["position", "trust", "slow examination", "fast examination"],
 )
 def test_a_configuration_at_the_boundary_is_certified_at_most_delta_often(users):
@@ -174,7 +175,10 @@ class Told(Pool):
 
     def __init__(self, values, reference, true):
         self.rankers, self.n_units, self.together = [HOT], N, 1
-        self.found, self.shares = Estimated(np.reshape(values, (-1, 1)), reference, 1), np.array([true])
+        self.found, self.shares = (
+            Estimates(np.reshape(values, (-1, 1)), reference, 1, 1 / LOGGER.anchor),
+            np.array([true]),
+        )
 
 
 def clicks_of(draw):
@@ -230,7 +234,7 @@ def rollouts(at_once, n=5_000, control=0.5, size=200_000):
 
     Sessions are drawn from a pool, whose own means are the truth.
     """
-    users = Users("cascade", satisfaction=1.0)
+    users = Users(model="cascade", satisfaction=1.0)
     drawn, ordered = (simulate(QUERIES, r, size, users, seed=30_000) for r in (HOT, GPLRanker(k=K, anchor=1.0)))
     assert (drawn.query_of == ordered.query_of).all()
     same = (drawn.rankings == ordered.rankings).all(axis=1)
@@ -270,13 +274,13 @@ def test_a_watch_by_control_alarms_at_most_delta_often_however_long_it_runs():
 
 
 def test_a_watch_at_the_boundary_alarms_at_most_delta_often_however_long_it_runs():
-    n, at_once, wrong, ranker, users = 5_000, 500, 0, GPLRanker(k=K, temperature=0.8, anchor=0.2), Users("trust")
+    n, at_once, wrong, ranker, users = 5_000, 500, 0, GPLRanker(k=K, temperature=0.8, anchor=0.2), Users(model="trust")
     shown = simulate(QUERIES, ranker, POOL, users, seed=40_000)
     would = estimated(shown.impressions(), [], most=POOL).reference
     got = shown.clicked.sum(axis=1).astype(float)
     target, off = float(got.mean() / would.mean()), got - share(ranker, users) * would
     assert abs(off.mean()) < 4 * off.std() / np.sqrt(POOL)
-    losses, alpha = watched_losses(got, would, target, K, ranker.anchor), 1 / (1 + target / ranker.anchor)
+    losses, alpha = anchor_losses(got, would, target, K, ranker.anchor), 1 / (1 + target / ranker.anchor)
     assert losses.mean() == pytest.approx(alpha)
     rng = np.random.default_rng(40_001)
     for _ in range(0, REPEATS, at_once):

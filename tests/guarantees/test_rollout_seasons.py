@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from counts import COUNTS
-from isrr.clicks.live import Sessions, looked_at
 from isrr.clicks.rollout import Rollout
+from isrr.clicks.sessions import Sessions
+from isrr.clicks.steps import decide_step
 from isrr.promises import Promise
 
 pytestmark = pytest.mark.guarantee
@@ -35,7 +36,7 @@ def looks(n_days, days_between, effect, least_days, seed=50_000, share=SHARE):
         clicks = rng.binomial(K, np.where(treated, SHARE * CONTROL + effect(rng, day), CONTROL)).astype(float)
         sessions = Sessions(treated, np.zeros(n, bool), clicks, starts=day * DAY)
         for until in np.arange(days_between, n_days + 1e-9, days_between):
-            found = looked_at(certificate, rollout, sessions[: round(until * PER_DAY)], now=until * DAY + 1)
+            found = decide_step(certificate, rollout, sessions[: round(until * PER_DAY)], now=until * DAY + 1)
             if found.rollout.stage != "running":
                 wrong += found.rollout.stage == "done"
                 break

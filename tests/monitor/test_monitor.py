@@ -80,7 +80,7 @@ def test_kept_promises_raise_no_alarm_and_broken_ones_do(certificate):
     assert good.update([line(promised, f"q{i}", ["a", "b"], time=i) for i in range(200)], queries) is None
     alarm = bad.update([line(promised, f"q{i}", ["a" if i < 100 else "c", "b"], time=i) for i in range(200)], queries)
     assert alarm is not None
-    assert alarm.since_query == 100
+    assert alarm.since_loss == 100
     assert alarm.shortfall == pytest.approx(0.6)
     assert alarm.since == "1970-01-01T00:01:40+00:00"
     assert "is broken" in str(bad)
@@ -99,8 +99,7 @@ def test_a_query_counts_once_with_the_mean_of_its_lists(certificate):
     ]
     monitor.update(lists, judged(1))
     monitor.update(lists, judged(1))
-    assert monitor._watches[0].losses == [0.5]
-    assert monitor.n_judged == 1
+    assert (monitor._state.streams[0].total, monitor.n_judged) == (0.5, 1)
 
 
 def test_a_relative_promise_is_judged_against_the_order_by_score(certificate):
@@ -108,18 +107,18 @@ def test_a_relative_promise_is_judged_against_the_order_by_score(certificate):
     lists = [line(certificate, "q0", ["b", "a", "c"], deterministic=["a", "b", "c"])]
     monitor.update(lists, judged(1))
     keep = certificate.promises[0].target
-    assert monitor._watches[0].losses == [pytest.approx((keep - 1 / np.log2(3) + 1) / (1 + keep))]
+    assert monitor._state.streams[0].total == pytest.approx((keep - 1 / np.log2(3) + 1) / (1 + keep))
 
 
 def test_queries_without_a_relevant_item_or_a_judgment_are_left_out_and_counted(certificate):
     promised = absolute(certificate)
     monitor = Monitor(promised)
     monitor.update([line(promised, "q0", ["a", "b"]), line(promised, "q1", ["a", "z"])], judged(2, (0, 0, 0)))
-    assert (monitor.n_empty, monitor.n_incomplete, monitor.n_judged) == (1, 1, 1)
-    assert not monitor._watches[0].losses
+    assert (monitor._state.n_empty, monitor.batch.n_incomplete, monitor.n_judged) == (1, 1, 1)
+    assert monitor._state.streams[0].n == 0
     monitor = Monitor(promised)
     monitor.update([line(promised, "q0", ["a", "b"])], judged(2, (0, 0, 0)))
-    assert (monitor.n_counted, monitor.note) == (0, "of 1 judged query none has a relevant item")
+    assert (monitor.n_counted, monitor.batch.note) == (0, "of 1 judged query none has a relevant item")
 
 
 @pytest.mark.parametrize(
@@ -139,8 +138,8 @@ def test_judgments_that_match_nothing_served_are_said_to(certificate, served, sa
     monitor = Monitor(certificate)
     for _ in range(2):  # what was counted before is matched all the same
         monitor.update([line(certificate, query, [item], status=status) for query, item, status in served], judged(2))
-        assert said in monitor.note
-        assert (said == "") == (monitor.note == "")
+        assert said in monitor.batch.note
+        assert (said == "") == (monitor.batch.note == "")
         assert ("\nnote  " in str(monitor)) == (said != "")
         assert ("none (nothing was judged)" in str(monitor)) == (said != "")
 
@@ -163,7 +162,7 @@ def test_a_killed_monitor_goes_on_where_it_stopped(certificate, tmp_path):
 def test_the_state_of_another_watch_is_refused(certificate, tmp_path):
     state = tmp_path / "state.json"
     Monitor(certificate, state=state).update([], judged(1))
-    with pytest.raises(DataError, match="state of another watch"):
+    with pytest.raises(DataError, match="state of another monitor"):
         Monitor(certificate, delta=0.01, state=state)
     state.write_text('{"schema": 1}')
     with pytest.raises(DataError, match="not the state of a monitor"):
@@ -198,23 +197,21 @@ def test_queries_in_segments_that_are_not_watched_are_counted_apart_and_noted(ce
     monitor = Monitor(promised)
     lists = [line(promised, f"q{i}", ["c", "b"], time=i) for i in range(3)]
     monitor.update(lists, judged(3, segment=["other", "third", "other"]))
-    assert (monitor.n_unwatched, monitor.n_counted) == (3, 0)
-    assert "such as 'other'; watched are 'new', 'old'" in monitor.note
-    assert "3 in segments that are not watched" in str(monitor)
+    assert (monitor.batch.n_unmonitored, monitor.n_counted) == (3, 0)
+    assert "such as 'other'; monitored are 'new', 'old'" in monitor.batch.note
+    assert "3 in segments that are not monitored" in str(monitor)
     monitor.update(lists, judged(3, segment=["new", "old", "other"]))  # two were labelled wrongly
-    assert (monitor.n_unwatched, monitor.n_counted) == (1, 2)
+    assert (monitor.batch.n_unmonitored, monitor.n_counted) == (1, 2)
     overall = structs.replace(promised.tests[0], promise=Promise("ndcg", 2, at_least=0.6), segment=None)
     both = Monitor(structs.replace(promised, tests=(*promised.tests, overall)))
     both.update([{**entry, "certificate": both.certificate} for entry in lists], judged(3, segment=["other"] * 3))
-    assert (both.n_unwatched, both.n_counted) == (3, 3)
+    assert (both.batch.n_unmonitored, both.n_counted) == (3, 3)
 
 
 def test_what_cannot_be_watched_is_refused(certificate, many_queries):
     fair = Promise("normalized_disparity", 5, at_most=0.5)
     with pytest.raises(PromiseError, match="expected exposure"):
-        Monitor(
-            structs.replace(certificate, promises=(fair,), tests=(structs.replace(certificate.tests[0], promise=fair),))
-        )
+        Monitor(structs.replace(certificate, promises=(fair,), tests=(structs.replace(certificate.tests[0], promise=fair),)))
     with pytest.raises(CertificateError, match="nothing was certified"):
         Monitor(calibrate(many_queries[:50], "ndcg@5 >= 0.99"))
     with pytest.raises(DataError, match="no item ids"):
@@ -228,8 +225,7 @@ def test_what_cannot_be_watched_is_refused(certificate, many_queries):
 def test_the_alarm_comes_at_the_first_query_whose_evidence_reaches_what_revokes(certificate, segments):
     promise = Promise("ndcg", 2, at_least=0.7, per=None if segments is None else "segment")
     tests = [
-        structs.replace(certificate.tests[0], promise=promise, level=None, segment=segment)
-        for segment in segments or [None]
+        structs.replace(certificate.tests[0], promise=promise, level=None, segment=segment) for segment in segments or [None]
     ]
     promised, loss = about(certificate, (promise,), tuple(tests)), 1 - 1 / np.log2(3)  # the relevant item comes second
     process, reached = EProcess.start(0.3), []
@@ -245,7 +241,7 @@ def test_the_alarm_comes_at_the_first_query_whose_evidence_reaches_what_revokes(
         batch = judged(n + 1, segment=None if segments is None else ["new"] * (n + 1))
         monitor.update([line(promised, f"q{n}", ["b", "a"], time=n)], batch)
     assert monitor.alarm is not None
-    assert monitor.alarm.n_judged == first
+    assert monitor.alarm.n == first
     assert enough <= monitor.alarm.evidence < 1.2 * enough
 
 
@@ -321,17 +317,20 @@ def test_monitors_that_run_at_the_same_time_lose_nothing(certificate, tmp_path):
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda state: state["watches"][0]["wealth"].__setitem__(0, float("nan")),
-        lambda state: state["watches"][0]["wealth"].pop(),
-        lambda state: state["watches"][0]["losses"].__setitem__(0, float("nan")),
-        lambda state: state["watches"][0]["losses"].__setitem__(0, 7.0),
-        lambda state: state["watches"][0]["losses"].pop(),
-        lambda state: state["watches"][0]["times"].__setitem__(0, "yesterday"),
-        lambda state: state["watches"].pop(),
+        lambda state: state["streams"][0]["wealth"].__setitem__(0, float("nan")),
+        lambda state: state["streams"][0]["wealth"].__setitem__(0, -1.0),
+        lambda state: state["streams"][0]["wealth"].pop(),
+        lambda state: state["streams"][0]["won"].__setitem__(0, "yesterday"),
+        lambda state: state["streams"][0].update(n=-1),
+        lambda state: state["streams"][0].update(total=7.0),
+        lambda state: state["streams"][0].update(promise="ndcg@2 >= 0.7"),
+        lambda state: state["streams"].pop(),
         lambda state: state["seen"].append("q"),
-        lambda state: state.update(n_empty=float("nan")),
+        lambda state: state.update(n_empty=2),
         lambda state: state.update(alarm={"promise": "x"}),
-        lambda state: state.update(watches=None),
+        lambda state: state.update(streams=None),
+        lambda state: state.update(schema=1),
+        lambda state: state.update(more=1),
     ],
 )
 def test_a_damaged_state_is_refused_and_nothing_of_it_is_taken_over(certificate, tmp_path, damage):

@@ -1,4 +1,4 @@
-"""`isrr clicks calibrate` and `rollout`: certificates from clicks on lists that explored."""
+"""`isrr clicks calibrate`, `rollout` and `simulate`: certificates from clicks on lists that explored."""
 
 import time
 from pathlib import Path
@@ -49,7 +49,7 @@ def calibrate(
 
     isrr clicks calibrate --log served/ --clicks clicks.parquet -p 'clicks@5 >= 95% of deterministic'
     """
-    from isrr.clicks.calibrate import calibrate_clicks, checked_promise
+    from isrr.clicks.evidence import calibrate_clicks, checked_promise
     from isrr.outcome.certificate import ranker_path
 
     if len(promise) != 1:
@@ -64,6 +64,36 @@ def calibrate(
             count_look=ledger_at(clicks, out_file), progress=advance,
         )  # fmt: skip
     console.save_outcome(outcome, out_file, as_json=as_json, verbose=verbose)
+
+
+@app.command()
+def simulate(
+    ranker: o.RankerFile,
+    queries: Annotated[Path, o.option("Judged queries: query, item, score, relevance.")],
+    folder: Annotated[Path, o.option("Folder for served.parquet and clicks.parquet.")],
+    n_lists: Annotated[int, o.option("Lists that are served.", min=1)] = 100_000,
+    noise: Annotated[float, o.option("Chance of a click on an examined item that is irrelevant.", min=0, max=1)] = 0.1,
+    seed: Annotated[int, o.option("Random seed.")] = 0,
+    trust_edited: o.Trust = False,
+) -> None:
+    """Simulate traffic on judged queries, to see what a log of so many lists would prove.
+
+    Writes a served-ranking log and the clicks on it. Queries follow Zipf's law; position j is examined with chance 1/j.
+
+    isrr clicks simulate explore.json --queries judged.parquet --folder simulated/
+
+    isrr clicks calibrate --log simulated/served.parquet --clicks simulated/clicks.parquet -p 'clicks@5 >= 95% of
+    deterministic' --logger explore.json
+    """
+    from isrr.clicks.simulate import Users
+    from isrr.clicks.simulate import simulate as simulated
+    from isrr.data.frames import read_queries
+
+    outcome = inputs.load_ranker(ranker, trust_edited)
+    inputs.check_folder(folder)
+    shown = simulated(read_queries(queries), outcome.ranker, n_lists, Users(noise=noise), seed=seed)
+    log, clicks = shown.save(folder, outcome.id)
+    console.say(f"{n_lists:,} lists in {log}, {int(shown.clicked.sum()):,} clicks on them in {clicks}")
 
 
 @app.command()
@@ -87,10 +117,11 @@ def rollout(
 
     isrr clicks rollout ranker.json --log served/ --clicks clicks.parquet
     """
-    from isrr.clicks.calibrate import value_column
-    from isrr.clicks.live import confirmed, looked_at, sessions_of
+    from isrr.clicks.evidence import value_column
+    from isrr.clicks.sessions import sessions_of
+    from isrr.clicks.steps import confirmed, decide_step
     from isrr.clicks.rollout import read_rollout
-    from isrr.clicks.table import read_clicks
+    from isrr.clicks.click_table import read_clicks
     from isrr.files import locked
     from isrr.outcome.certificate import Certificate
     from isrr.outcome.status import beside
@@ -103,7 +134,7 @@ def rollout(
         state = state.ruled(inputs.seconds(within), first)
         table = read_clicks(clicks, value=value_column(outcome.promises[0]))
         now = time.time()
-        look = looked_at(outcome, state, sessions_of(log, table, state, outcome.k, now=now), now=now)
+        look = decide_step(outcome, state, sessions_of(log, table, state, outcome.k, now=now), now=now)
         if look.rollout.stage == "done" and state.stage == "running":
             confirmed(outcome, look).save(beside(ranker, "confirmed"))
         if len(look.sessions):  # an analysis that counted nothing fixes nothing

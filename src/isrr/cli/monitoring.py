@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import to_builtins
 
 from isrr.cli import inputs
 from isrr.cli import options as o
@@ -62,7 +62,7 @@ def monitor(
     from isrr.data.frames import read_queries
     from isrr.data.log import log_parts, read_log
     from isrr.monitor import Monitor
-    from isrr.monitor.matching import candidates
+    from isrr.monitor.judged import candidates
     from isrr.outcome.status import beside, reinstated_at, set_term
 
     outcome = inputs.load_ranker(ranker, trust_edited)
@@ -106,18 +106,18 @@ def monitor(
         watch.revoke(ranker)
     if n_damaged:
         warn(f"{log}: {counted(n_damaged, 'damaged line')} skipped")
-    if watch.selected:
-        warn(watch.selected)
+    if watch.batch.selected:
+        warn(watch.batch.selected)
     if not watch.n_counted:
         what = "list" if by_log else "judgment"
-        warn(f"{judgments or log}: no {what} counts, so nothing is monitored: {watch.note}")
+        warn(f"{judgments or log}: no {what} counts, so nothing is monitored: {watch.batch.note}")
     if expires is not None:
         set_term(ranker, outcome.id, expires)
     if parquet is not None:
         write_table(read_log(log).table, parquet, "parquet")
     document = {
         "n_judged": watch.n_judged, "n_counted": watch.n_counted, "n_damaged": n_damaged, "evidence": watch.evidence,
-        "note": watch.note or None, "alarm": alarm and asdict(alarm),
+        "note": watch.batch.note or None, "alarm": alarm and to_builtins(alarm),
     }  # fmt: skip
     show(str(watch), document, as_json=as_json)
     if ledger_file is not None or figure is not None:
@@ -152,20 +152,23 @@ def _watch_clicks(
     as_json: bool,
 ) -> None:
     """Monitor a promise about clicks; while a rollout runs, compare with its control arm."""
+    from isrr.clicks.click_table import read_clicks
     from isrr.clicks.rollout import read_rollout
-    from isrr.clicks.table import read_clicks
-    from isrr.monitor.clicks import ClickMonitor
-    from isrr.outcome.status import beside, reinstated_at, revoke
+    from isrr.monitor import Monitor
+    from isrr.outcome.status import beside, reinstated_at
 
     rollout = read_rollout(ranker, outcome.id)
     running = rollout if rollout is not None and rollout.stage == "running" else None
     file = state or beside(ranker, "monitor" if running is None else "rollout.monitor")
     since = reinstated_at(ranker, outcome.id)
-    watch = ClickMonitor(outcome, delta=delta, rollout=running, within=within, state=file, since=since)
-    alarm = watch.update(log, read_clicks(clicks, value=watch.column), now=time.time())
+    watch = Monitor(outcome, delta=delta, rollout=running, within=within, state=file, since=since)
+    alarm = watch.update_clicks(log, read_clicks(clicks, value=watch.column), now=time.time())
     if alarm is not None:
-        revoke(ranker, outcome.id, alarm)
-    document = {"n_units": watch.n_units, "share": watch.share, "evidence": watch.evidence, "alarm": alarm}
+        watch.revoke(ranker)
+    document = {
+        "n_counted": watch.n_counted, "share": watch.kept[0], "evidence": watch.evidence,
+        "alarm": alarm and to_builtins(alarm),
+    }  # fmt: skip
     show(str(watch), document, as_json=as_json)
     if alarm is not None:
         raise typer.Exit(BROKEN)

@@ -1,7 +1,11 @@
-"""What clicks on one ranker's lists say about other rankers: the item–position estimator.
+"""What clicks on one ranker's lists say about other rankers: click models, and the item–position model.
 
-A logger serves the order by score with chance λ, else a draw. If the chance of a click depends on the query, the item
-and its place, and on nothing else that was shown, then with exact placements P (the chance of an item at a place)
+A click model turns clicks into estimates; `calibrate_clicks(model=…)` tests them. Another model is another class with
+the methods of `ClickModel`.
+
+`ItemPosition`: a logger serves the order by score with chance λ, else a draw. If the chance of a click depends on the
+query, the item and its place, and on nothing else that was shown, then with exact placements P (the chance of an item
+at a place)
 
     V̂(π) = Σ over clicks on item d at place j ≤ k of  P_π(d, j) / P_0(d, j)
 
@@ -16,11 +20,13 @@ Numerical error is taken to the safe side: P_π and P_0 are each shifted by more
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from isrr.clicks.impressions import Impressions
 from isrr.data.queries import FloatArray, IntArray, Queries
+from isrr.data.ragged import rows_within
 from isrr.errors import DataError
 from isrr.gains import leading
 from isrr.parallel import Progress
@@ -33,69 +39,112 @@ MOST_UNITS = 200_000  # units whose losses are kept one by one; beyond that, blo
 
 
 @dataclass(frozen=True, eq=False)
-class Estimated:
+class Estimates:
     """Clicks that rankers would get, estimated for each unit, or for blocks of them, in canonical order.
 
     Attributes:
         values: Of each ranker, (n_blocks, n_grid), the mean over the units of a block.
         reference: Of the order by score, (n_blocks,).
         block: Units per block.
+        inflation: The reference of a unit is at most this many times what the clicks on a list can be worth.
     """
 
     values: FloatArray
     reference: FloatArray
     block: int
+    inflation: float
 
 
-def estimated(
-    found: Impressions, rankers: Sequence[GPLRanker], progress: Progress | None = None, *, most: int = MOST_UNITS
-) -> Estimated:
-    """Estimate the clicks in the first k places of every ranker."""
-    k, block = found.rules.k, -(-found.n_units // most)
-    n_blocks = found.n_units // block
-    if not found.n_clicks:
-        return Estimated(np.zeros((n_blocks, len(rankers))), np.zeros(n_blocks), block)
-    which, row_of_click = _clicked_lists(found)
-    lists = found.lists[which]
-    cells, cell = np.unique(row_of_click * k + found.place, return_inverse=True)
-    row, place = cells // k, cells % k
-    by_score = order_placement(lists, k)[row, place]
-    logged = logged_placement(found.loggers, found.logger_of[which], lists, k)[row, place]
-    where = found.unit_of[found.impression] // block
-    inside = where < n_blocks  # the last units, fewer than a block, are left out
+class ClickModel(Protocol):
+    """Estimates the clicks on lists that were not shown.
 
-    def summed(ratio: FloatArray) -> FloatArray:
-        weights = (found.value * ratio[cell])[inside]
-        return np.bincount(where[inside], weights, n_blocks) / block
+    Attributes:
+        assumption: What is assumed of users, as the certificate says it.
+    """
 
-    reference = summed(by_score / np.maximum(logged - INEXACTNESS, np.where(by_score > 0, found.anchor, 1.0)))
-    values = np.empty((n_blocks, len(rankers)))
-    for g, ranker in enumerate(rankers):
-        drawn = _placement(ranker, lists, k)[row, place]
-        values[:, g] = summed(np.maximum(drawn - INEXACTNESS, 0.0) / (logged + INEXACTNESS))
-        if progress is not None:
-            progress(g + 1, len(rankers))
-    return Estimated(values, reference, block)
+    assumption: str
+
+    def check(self, shown: Impressions, share: float, delta: float, bound: float) -> None:
+        """Refuse impressions that the model says nothing about, or that cannot prove so large a share at delta."""
+
+    def estimate(
+        self,
+        shown: Impressions,
+        rankers: Sequence[GPLRanker],
+        progress: Progress | None = None,
+        *,
+        most: int = MOST_UNITS,
+    ) -> Estimates:
+        """Estimate the clicks in the first k places of every ranker, in at most so many blocks of units."""
 
 
-def _clicked_lists(found: Impressions) -> tuple[IntArray, IntArray]:
-    """The lists that were clicked on, and which of their rows each click belongs to."""
-    list_of_click = found.list_of[found.impression].astype(np.int64)
-    which = np.unique(list_of_click)
-    sizes = found.lists.n_items[which]
-    starts, where = np.cumsum(sizes) - sizes, np.searchsorted(which, list_of_click)
-    return which, starts[where] + found.row - found.lists.offsets[list_of_click]
+class ItemPosition:
+    """Clicks depend on the query, the item and its place; see the module."""
+
+    assumption = "the chance of a click depends on the query, the item and its place, not on the other items shown"
+
+    def check(self, shown: Impressions, share: float, delta: float, bound: float) -> None:
+        """Refuse loggers whose lists cannot be reweighted, and too few impressions."""
+        check_loggers(shown)
+        if shown.n_clicks:
+            check_anchor(shown, share, delta, bound)
+
+    def estimate(
+        self,
+        shown: Impressions,
+        rankers: Sequence[GPLRanker],
+        progress: Progress | None = None,
+        *,
+        most: int = MOST_UNITS,
+    ) -> Estimates:
+        """Weight each click by how much likelier a ranker puts its item there than the logger."""
+        k, block = shown.rules.k, -(-len(shown) // most)
+        n_blocks = len(shown) // block
+        if not shown.n_clicks:
+            return Estimates(np.zeros((n_blocks, len(rankers))), np.zeros(n_blocks), block, 1.0 / shown.anchor)
+        lists, row, logger_of = _clicked_lists(shown)
+        cells, cell = np.unique(row * k + shown.place, return_inverse=True)
+        row, place = cells // k, cells % k
+        by_score = order_placement(lists, k)[row, place]
+        logged = logged_placement(shown.loggers, logger_of, lists, k)[row, place]
+        where = shown.impression // block
+        inside = where < n_blocks  # the last units, fewer than a block, are left out
+
+        def summed(ratio: FloatArray) -> FloatArray:
+            weights = (shown.value * ratio[cell])[inside]
+            return np.bincount(where[inside], weights, n_blocks) / block
+
+        reference = summed(by_score / np.maximum(logged - INEXACTNESS, np.where(by_score > 0, shown.anchor, 1.0)))
+        values = np.empty((n_blocks, len(rankers)))
+        for g, ranker in enumerate(rankers):
+            drawn = _placement(ranker, lists, k)[row, place]
+            values[:, g] = summed(np.maximum(drawn - INEXACTNESS, 0.0) / (logged + INEXACTNESS))
+            if progress is not None:
+                progress(g + 1, len(rankers))
+        return Estimates(values, reference, block, 1.0 / shown.anchor)
+
+
+ITEM_POSITION: ClickModel = ItemPosition()
+
+
+def _clicked_lists(shown: Impressions) -> tuple[Queries, IntArray, IntArray]:
+    """Return the lists that were clicked on, the row of each click among theirs, and the logger of each list."""
+    list_of_click = shown.list_of[shown.impression]
+    which, where = np.unique(list_of_click, return_inverse=True)
+    offsets, _ = rows_within(shown.lists.offsets, which)
+    row = offsets[where] + shown.row - shown.lists.offsets[list_of_click]
+    return shown.lists[which], row, shown.logger_of[which]
 
 
 def _placement(ranker: GPLRanker, lists: Queries, k: int) -> FloatArray:
-    """Chance of each candidate at each place, (n_rows, k); the order by score to the last bit."""
+    """Return the chance of each candidate at each place, (n_rows, k); the order by score to the last bit."""
     if ranker.is_deterministic:
         return order_placement(lists, k)
     return ranker.of_length(k).placement(lists)
 
 
 def order_placement(lists: Queries, k: int) -> FloatArray:
-    """1 where the order by score has a candidate, (n_rows, k)."""
+    """Return 1 where the order by score has a candidate, (n_rows, k)."""
     out, placed = np.zeros((lists.n_rows, k)), leading(lists, k)
     query, place = np.nonzero(placed >= 0)
     out[lists.offsets[query] + placed[query, place], place] = 1.0
@@ -103,7 +152,7 @@ def order_placement(lists: Queries, k: int) -> FloatArray:
 
 
 def logged_placement(loggers: Sequence[GPLRanker], logger_of: IntArray, lists: Queries, k: int) -> FloatArray:
-    """Chance of each candidate at each place under the logger that drew its list, (n_rows, k)."""
+    """Return the chance of each candidate at each place under the logger that drew its list, (n_rows, k)."""
     out = np.empty((lists.n_rows, k))
     for g in np.unique(logger_of).tolist():
         rows = np.repeat(logger_of == g, lists.n_items)
@@ -111,9 +160,9 @@ def logged_placement(loggers: Sequence[GPLRanker], logger_of: IntArray, lists: Q
     return out
 
 
-def check_loggers(found: Impressions) -> None:
+def check_loggers(shown: Impressions) -> None:
     """Refuse loggers whose lists cannot be reweighted."""
-    for ranker in found.loggers:
+    for ranker in shown.loggers:
         if ranker.anchor == 1.0 or ranker.is_deterministic:
             raise DataError(
                 "the lists were all served in the order by score, so clicks say nothing about items further down; "
@@ -133,36 +182,35 @@ def check_loggers(found: Impressions) -> None:
             )
 
 
-def check_anchor(found: Impressions, share: float, delta: float, bound: float) -> None:
+def check_anchor(shown: Impressions, share: float, delta: float, bound: float) -> None:
     """Refuse an anchor that is too small for so many impressions, and say which one would do.
 
     In each unit wealth grows by a factor of about 1 + λ·(V_π − s·V_det)/(s·k·b) at most, and V_π is about V_det at
     most, so n units reach 1/δ only if λ · n · (1 − s)·V / (s·k·b) ≥ log(1/δ).
     """
-    n, worth = found.n_units, float(found.value.sum()) / found.n_units
-    most = share * found.rules.k * bound
+    n, worth = len(shown), float(shown.value.sum()) / len(shown)
+    most = share * shown.rules.k * bound
     least = most * np.log(1 / delta) / (n * (1 - share) * worth)
-    if found.anchor < least <= LARGE_ANCHOR:
+    if shown.anchor < least <= LARGE_ANCHOR:
         raise DataError(
-            f"an anchor of {found.anchor:g} is too small for {n:,} {found.unit}s worth {worth:.3g} clicks each: "
+            f"an anchor of {shown.anchor:g} is too small for {n:,} {shown.unit}s worth {worth:.3g} clicks each: "
             f"nothing could be certified; expected an anchor of at least {least:.2g}, or about "
-            f"{n * least / found.anchor:,.0f} {found.unit}s"
+            f"{n * least / shown.anchor:,.0f} {shown.unit}s"
         )
 
 
-def gains(found: Impressions) -> FloatArray:
-    """What each candidate seems to be worth, (n_rows,): clicks over propensity, made to rise with the score.
+def estimated_gains(shown: Impressions) -> FloatArray:
+    """Return what each candidate seems to be worth, (n_rows,): clicks over propensity, made to rise with the score.
 
     A fit without a guarantee: it chooses among rankers that are certified already.
     """
-    k, lists = found.rules.k, found.lists
-    times = np.bincount(found.list_of, minlength=len(lists)).astype(np.float64)
-    logged = logged_placement(found.loggers, found.logger_of, lists, k)[found.row, found.place]
-    worth = found.value / np.maximum(logged, 1.0 / np.sqrt(len(found)))
-    per_row = np.bincount(found.row, worth, lists.n_rows)
+    k, lists = shown.rules.k, shown.lists
+    times = np.bincount(shown.list_of, minlength=len(lists)).astype(np.float64)
+    logged = logged_placement(shown.loggers, shown.logger_of, lists, k)[shown.row, shown.place]
+    worth = shown.value / np.maximum(logged, 1.0 / np.sqrt(len(shown)))
     scores, which = np.unique(lists.need_scores(), return_inverse=True)
-    shown = np.bincount(which, np.repeat(times, lists.n_items))
-    clicked = np.bincount(which, per_row)
-    seen = shown > 0
-    fitted = isotonic_blocks(clicked[seen] / shown[seen], shown[seen]).fitted
+    n_shown = np.bincount(which, np.repeat(times, lists.n_items))
+    clicked = np.bincount(which, np.bincount(shown.row, worth, lists.n_rows))
+    seen = n_shown > 0
+    fitted = isotonic_blocks(clicked[seen] / n_shown[seen], n_shown[seen]).fitted
     return np.asarray(np.interp(scores, scores[seen], fitted)[which])

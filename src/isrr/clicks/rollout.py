@@ -5,16 +5,16 @@ the step's ranker. The state lies beside the ranker file, `ranker.json` → `ran
 writes it, the service reads it.
 """
 
-import json
-from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from os import PathLike
 from typing import Literal, NamedTuple
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from isrr.errors import CertificateError, DataError, PromiseError
-from isrr.files import read_json, write_atomically
+from isrr.files import write_atomically
 from isrr.outcome.certificate import Certificate, Outcome
 from isrr.outcome.status import beside
 from isrr.ranker.gpl import GPLRanker
@@ -38,8 +38,7 @@ class SessionRules(NamedTuple):
         return self.within if self.first == 1 else 2 * self.within
 
 
-@dataclass(frozen=True)
-class Rollout:
+class Rollout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where a rollout stands.
 
     Attributes:
@@ -71,14 +70,13 @@ class Rollout:
     digest: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", tuple(self.steps))
         if not 0 < self.control < 1:
             raise ValueError(f"`control=` must lie in (0, 1), got {self.control:g}; it is a share of the sessions")
         if not 0 <= self.least_days < np.inf:
             raise ValueError(
                 f"`least_days=` must be a number ≥ 0, got {self.least_days:g}; it is how long a step takes"
             )
-        if self.stage not in ("running", "done", "failed") or not 0 <= self.step <= len(self.steps) or not self.steps:
+        if not 0 <= self.step <= len(self.steps) or not self.steps or min(self.steps) < 0:
             raise ValueError(f"step {self.step} of {len(self.steps)} cannot be {self.stage!r}")
 
     @classmethod
@@ -90,7 +88,7 @@ class Rollout:
         least_days: float = LEAST_DAYS,
         steps: int = MOST_STEPS,
     ) -> "Rollout":
-        """The first step; at most `steps` lead to the certificate's own ranker, evenly along its path."""
+        """Return the first step; at most `steps` lead to the certificate's own ranker, evenly along its path."""
         if not isinstance(outcome, Certificate):
             raise CertificateError("nothing was certified, so there is nothing to roll out")
         if [promise.of for promise in outcome.promises] != ["deterministic"] or outcome.provenance.clicks is None:
@@ -104,60 +102,60 @@ class Rollout:
         return cls(outcome.id, control, tuple(walked.tolist()), budget=budget, least_days=least_days)
 
     def ranker(self, outcome: Outcome) -> GPLRanker:
-        """Who serves the treatment: the step that is tried, or, once it has ended, the last one that was certified."""
+        """Return who serves the treatment: the step's ranker or, once it has ended, the last one certified."""
         at = self.step if self.stage == "running" else self.step - 1
         return GPLRanker.deterministic(outcome.k) if at < 0 else outcome.curve[self.steps[at]].ranker
 
     def treated(self, session: object) -> bool:
-        """Whether a session is in the treatment of the present step."""
+        """Return whether a session is in the treatment of the present step."""
         name = f"{self.certificate} {self.step} {session}".encode()
         lot = int.from_bytes(blake2b(name, digest_size=8, person=b"isrr rollout").digest(), "little")
         return lot >= self.control * 2**64
 
     @property
-    def rules(self) -> "SessionRules":
+    def rules(self) -> SessionRules:
         """What counts."""
         return SessionRules(self.within or WITHIN, self.first or 1)
 
     def ruled(self, within: float | None = None, first: int | None = None) -> "Rollout":
-        """The state with its rules fixed; None leaves a rule as it is, and a change after a look is refused."""
-        for name, asked in (("within", within), ("first", first)):
-            kept = getattr(self, name)
-            if None not in (asked, kept) and asked != kept:
+        """Fix the rules; None leaves a rule as it is, and a change after a look is refused."""
+        for name, new in (("within", within), ("first", first)):
+            fixed = getattr(self, name)
+            if None not in (new, fixed) and new != fixed:
                 raise PromiseError(
-                    f"`{name}=` was {kept:g} when this rollout was first looked at, and is {asked:g} now; expected the "
+                    f"`{name}=` was {fixed:g} when this rollout was first looked at, and is {new:g} now; expected the "
                     "same at every look"
                 )
         rules = replace(self, within=self.within or within, first=self.first or first).rules
         return replace(self, within=rules.within, first=rules.first)
 
     def after(self, *, certified: bool, reason: str) -> "Rollout":
-        """The state after a step was decided."""
+        """Return the state after a step was decided."""
         if not certified:
             return replace(self, stage="failed", reason=reason)
-        done = self.step + 1 == len(self.steps)
-        stage: Stage = "done" if done else "running"
+        stage: Stage = "done" if self.step + 1 == len(self.steps) else "running"
         return replace(self, step=self.step + 1, stage=stage, reason=reason, n_counted=0, digest="")
 
     def save(self, ranker_file: str | PathLike[str]) -> None:
         """Write the state beside a ranker file, all of it or nothing."""
-        write_atomically(beside(ranker_file, "rollout"), (json.dumps(asdict(self), indent=1) + "\n").encode())
+        content = msgspec.json.format(msgspec.json.encode(self), indent=1)
+        write_atomically(beside(ranker_file, "rollout"), content + b"\n")
 
 
 def read_rollout(ranker_file: str | PathLike[str], certificate: str) -> Rollout | None:
-    """The rollout of the certificate with this id; None where there is none."""
+    """Return the rollout of the certificate with this id; None where there is none."""
     file = beside(ranker_file, "rollout")
     try:
-        found = Rollout(**read_json(file))
+        rollout = msgspec.json.decode(file.read_bytes(), type=Rollout)
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError) as error:
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
         raise CertificateError(f"{file}: not the state of a rollout: {error}") from None
-    return found if found.certificate == certificate else None
+    return rollout if rollout.certificate == certificate else None
 
 
 def arm_name(step: int, treated: bool) -> str:
-    """As the log has it.
+    """Return the name of an arm in the log.
 
     Example:
         >>> arm_name(2, True), step_and_arm("treatment 2")
@@ -167,7 +165,7 @@ def arm_name(step: int, treated: bool) -> str:
 
 
 def step_and_arm(name: str) -> tuple[int, bool]:
-    """The step and whether it is the treatment, from a name in the log."""
+    """Return the step and whether it is the treatment, from a name in the log."""
     arm, _, step = name.partition(" ")
     if arm not in ("treatment", "control") or not step.isdecimal():
         raise DataError(f"{name!r} is not an arm of a rollout; expected something like 'treatment 2'")

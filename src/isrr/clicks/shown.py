@@ -1,13 +1,13 @@
 """Refuse lists that their logger cannot have shown: estimates would be false, however many clicks there are.
 
-A log that names another ranker than the one that drew, or counts places wrongly, looks like any other. So what was
+A log that names another ranker than the one that drew, or counts positions wrongly, looks like any other. So what was
 shown is compared with what the logger shows: the propensity of each placement, where the log has it, and how often the
-order by score is shown, as a whole and place by place, each with its exact chance.
+order by score is shown, as a whole and position by position, each with its exact chance.
 """
 
 import numpy as np
 
-from isrr.clicks.estimate import Estimated, logged_placement
+from isrr.clicks.estimate import Estimates, logged_placement
 from isrr.clicks.impressions import Impressions
 from isrr.counting import percent
 from isrr.data.queries import IntArray, Queries
@@ -15,85 +15,80 @@ from isrr.data.ragged import rows_within
 from isrr.errors import DataError
 from isrr.gains import leading
 from isrr.promises import INEXACTNESS
+from isrr.ranker.gpl import GPLRanker
 
 DEVIATIONS = 5.0  # standard deviations, and lists, by which what was shown may be off
 AT_ONCE = 1 << 16  # lists whose propensities are computed at a time
 
 
-def check_shown(found: Impressions) -> tuple[float, float]:
-    """Share of the lists shown in the order by score, and the share expected of their loggers; refuse what differs."""
-    k, loggers = found.rules.k, found.logger_of[found.list_of]
-    by_score = leading(found.lists, k)
-    in_place = (found.shown == by_score[found.list_of]) & (by_score[found.list_of] >= 0)
-    whole = (found.shown == by_score[found.list_of]).all(axis=1)
-    seen = np.column_stack((whole, in_place))
-    placed = logged_placement(found.loggers, found.logger_of, found.lists, k)
-    rows = found.lists.offsets[:-1, None] + np.maximum(by_score, 0)
-    chance = np.empty((len(found.lists), k + 1))
+def check_shown(log: Impressions) -> tuple[float, float]:
+    """Return the share of lists in the order by score, and the share expected of their loggers; refuse what differs."""
+    k, by_score = log.rules.k, leading(log.lists, log.rules.k)
+    same = log.shown == by_score[log.list_of]
+    seen = np.column_stack((same.all(axis=1), same & (by_score[log.list_of] >= 0)))
+    placed = logged_placement(log.loggers, log.logger_of, log.lists, k)
+    rows = log.lists.offsets[:-1, None] + np.maximum(by_score, 0)
+    chance = np.empty((len(log.lists), k + 1))
     chance[:, 1:] = np.where(by_score >= 0, placed[rows, np.arange(k)], 0.0)
-    for g in np.unique(loggers).tolist():
-        mine = np.flatnonzero(found.logger_of == g)
-        chance[mine, 0] = np.exp(found.loggers[g].of_length(k).log_prob(by_score[mine], found.lists[mine]))
-    chance = chance[found.list_of]
-    for g in np.unique(loggers).tolist():
-        mine = loggers == g
-        off = seen[mine].sum(axis=0) - chance[mine].sum(axis=0)
-        excess = np.abs(off) - DEVIATIONS * (1.0 + np.sqrt((chance[mine] * (1.0 - chance[mine])).sum(axis=0)))
-        worst = int(np.argmax(excess))
-        if excess[worst] > 0:
-            what = f"at place {worst} what the order by score has there" if worst else "the order by score"
-            raise DataError(
-                f"{percent(seen[mine, worst].mean())} of {mine.sum():,} lists show {what}, but their logger "
-                f"({found.loggers[g].in_words}) shows it in {percent(chance[mine, worst].mean())}; expected the logger "
-                "that drew the lists, the candidates and scores that it ranked, and places counted from 1"
-            )
-    _check_propensities(found)
-    return float(whole.mean()), float(chance[:, 0].mean())
+    for g, logger in enumerate(log.loggers):
+        mine = np.flatnonzero(log.logger_of == g)
+        chance[mine, 0] = np.exp(logger.of_length(k).log_prob(by_score[mine], log.lists[mine])) if mine.size else 1.0
+    chance, logger_of = chance[log.list_of], log.logger_of[log.list_of]
+    for g in np.unique(logger_of).tolist():
+        _check_share(log.loggers[g], seen[logger_of == g], chance[logger_of == g])
+    if log.propensity is not None:
+        for start in range(0, len(log), AT_ONCE):
+            _check_propensities(log, slice(start, start + AT_ONCE))
+    return float(seen[:, 0].mean()), float(chance[:, 0].mean())
 
 
-def _check_propensities(found: Impressions) -> None:
+def _check_share(logger: GPLRanker, seen: IntArray, chance: IntArray) -> None:
+    """Refuse lists that show the order by score, or its item at a position, much more or less often than expected."""
+    off = np.abs(seen.sum(axis=0) - chance.sum(axis=0))
+    excess = off - DEVIATIONS * (1.0 + np.sqrt((chance * (1.0 - chance)).sum(axis=0)))
+    worst = int(np.argmax(excess))
+    if excess[worst] > 0:
+        what = f"at position {worst} what the order by score has there" if worst else "the order by score"
+        raise DataError(
+            f"{percent(seen[:, worst].mean())} of {len(seen):,} lists show {what}, but their logger "
+            f"({logger.in_words}) shows it in {percent(chance[:, worst].mean())}; expected the logger "
+            "that drew the lists, the candidates and scores that it ranked, and positions counted from 1"
+        )
+
+
+def _check_propensities(log: Impressions, some: slice) -> None:
     """Refuse lists whose logged propensities are not those of their logger."""
-    if found.propensity is None:
-        return
-    for start in range(0, len(found), AT_ONCE):
-        list_of, shown = (column[start : start + AT_ONCE] for column in (found.list_of, found.shown))
-        own, loggers = np.empty(shown.shape), found.logger_of[list_of]
-        for g in np.unique(loggers).tolist():
-            mine = loggers == g
-            ranker = found.loggers[g].of_length(found.rules.k)
-            own[mine] = ranker.propensity(shown[mine], repeated(found.lists, list_of[mine]))
-        logged = found.propensity[start : start + AT_ONCE]
-        off = np.argwhere((shown >= 0) & ~(np.abs(logged - own) <= INEXACTNESS))
-        if off.size:
-            i, place = off[0].tolist()
-            raise DataError(
-                f"a list of query {str(found.lists.query_ids[list_of[i]])!r}, served at {found.times[start + i]:.0f}, "
-                f"was logged with propensity {logged[i, place]:.6g} at place {place + 1}, but its logger "
-                f"({found.loggers[loggers[i]].in_words}) gives {own[i, place]:.6g}; expected the ranker that drew it"
-            )
+    assert log.propensity is not None
+    list_of, shown, logged = log.list_of[some], log.shown[some], log.propensity[some]
+    own, logger_of = np.empty(shown.shape), log.logger_of[list_of]
+    for g in np.unique(logger_of).tolist():
+        mine = logger_of == g
+        own[mine] = log.loggers[g].of_length(log.rules.k).propensity(shown[mine], repeated(log.lists, list_of[mine]))
+    off = np.argwhere((shown >= 0) & ~(np.abs(logged - own) <= INEXACTNESS))
+    if off.size:
+        i, place = off[0].tolist()
+        raise DataError(
+            f"a list of query {str(log.lists.query_ids[list_of[i]])!r}, served at {log.times[some][i]:.0f}, was logged "
+            f"with propensity {logged[i, place]:.6g} at position {place + 1}, but its logger "
+            f"({log.loggers[logger_of[i]].in_words}) gives {own[i, place]:.6g}; expected the ranker that drew it"
+        )
 
 
 def repeated(lists: Queries, which: IntArray) -> Queries:
-    """Lists as often as they are named."""
+    """Return lists as often as they are named."""
     offsets, rows = rows_within(lists.offsets, which)
     assert lists.items is not None
     return Queries(offsets, lists.query_ids[which], lists.need_scores()[rows], items=lists.items.take(rows))
 
 
-def check_estimates(found: Impressions, measured: Estimated, most: float) -> None:
-    """Refuse estimates above the most that there can be, by more than chance explains.
-
-    Args:
-        found: The impressions.
-        measured: What was estimated from them.
-        most: What the clicks on one list can be worth.
-    """
-    values = np.column_stack((measured.reference, measured.values))
+def check_estimates(log: Impressions, estimates: Estimates, most: float) -> None:
+    """Refuse estimates above what the clicks on one list can be worth at most, by more than chance explains."""
+    values = np.column_stack((estimates.reference, estimates.values))
     mean = values.mean(axis=0)
-    error = np.sqrt((values.var(axis=0) + most**2 / (found.anchor * measured.block)) / len(values))
+    error = np.sqrt((values.var(axis=0) + most**2 * estimates.inflation / estimates.block) / len(values))
     worst = int(np.argmax(mean - DEVIATIONS * error))
     if mean[worst] - DEVIATIONS * error[worst] > most:
         raise DataError(
-            f"a ranker is estimated to get {mean[worst]:.4g} ± {error[worst]:.2g} clicks per {found.unit}, of at most "
+            f"a ranker is estimated to get {mean[worst]:.4g} ± {error[worst]:.2g} clicks per {log.unit}, of at most "
             f"{most:g}: its logger did not draw these lists; expected the logger that did"
         )

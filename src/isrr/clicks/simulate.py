@@ -1,27 +1,25 @@
-"""Simulated users: lists drawn for Zipf traffic, and the clicks on them, for tests, benchmarks and examples.
+"""Simulated searches: lists drawn for Zipf traffic and clicks on them, to rehearse what a log of clicks would prove.
 
-Position-based users examine place j with a chance of j^−η and click on what they examine by its worth; with trust they
-also click on what is worthless, for its high place; in a cascade they go down the list, and stop after a good result.
-The first two keep the assumption of `isrr.clicks.estimate`, the third one breaks it, and so does a halo: whoever clicks
-more where the other items are good.
+Users examine position j with a chance of j^−η and click on what they examine by its relevance. Other users are another
+class with the methods of `Users`.
 """
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from isrr.clicks.impressions import Impressions, Rules, Unit
 from isrr.clicks.shown import repeated
 from isrr.data.files import write_table
 from isrr.data.identifiers import Ids
 from isrr.data.log import COLUMNS
 from isrr.data.queries import FloatArray, IntArray, Queries
-from isrr.data.ragged import rows_within
+from isrr.data.ragged import offsets_from, rows_within
+from isrr.errors import PromiseError
 from isrr.gains import item_gains, leading
 from isrr.ranker.gpl import GPLRanker
 
@@ -30,44 +28,20 @@ AT_ONCE = 1 << 16  # lists drawn at a time
 
 @dataclass(frozen=True)
 class Users:
-    """How users click.
+    """Users who examine position j with chance j^−examination, and click on worthless items with chance noise."""
 
-    Attributes:
-        model: "position", "trust" or "cascade".
-        examination: η; place j is examined with chance j^−η.
-        noise: Chance of a click on an examined item that is worth nothing.
-        patience: In a cascade, the chance of going on to the next place.
-        satisfaction: In a cascade, the share of clicks after which nothing more is looked at.
-        idle: Share of users who never click.
-        halo: How far a click takes good items around it: its chance is multiplied by 1 − halo + halo · (mean worth of
-            the list's other items).
-    """
-
-    model: Literal["position", "trust", "cascade"] = "position"
     examination: float = 1.0
     noise: float = 0.1
-    patience: float = 0.8
-    satisfaction: float = 0.6
-    idle: float = 0.0
-    halo: float = 0.0
 
     def chances(self, queries: Queries, k: int) -> FloatArray:
-        """Chance of a click on each row's item at each place, for users who are not idle, (n_rows, k).
+        """Return the chance of a click on each row's item at each position, (n_rows, k)."""
+        worth = item_gains(queries, "exponential")
+        clicked = self.noise + (1 - self.noise) * worth / worth.max()
+        return np.asarray(clicked[:, None] * np.arange(1.0, k + 1.0) ** -self.examination)
 
-        In a cascade, given that the place is reached.
-        """
-        gains = item_gains(queries, "exponential")
-        worth, place = (gains / gains.max())[:, None], np.arange(1.0, k + 1.0)
-        if self.model == "trust":  # the shape of Agarwal et al. 2019
-            clicked = worth * (0.98 - place / 100) + (1 - worth) * (0.65 / place)
-        else:
-            clicked = np.broadcast_to(self.noise + (1 - self.noise) * worth, (worth.size, k))
-        return np.asarray(clicked if self.model == "cascade" else clicked * place**-self.examination)
-
-    def lifted(self, chances: FloatArray, worth: FloatArray) -> FloatArray:
-        """The chances of lists' places by the halo of what else they show, (n_lists, k)."""
-        others = (worth.sum(axis=1, keepdims=True) - worth) / max(worth.shape[1] - 1, 1)
-        return np.asarray(chances * (1 - self.halo + self.halo * others))
+    def click(self, queries: Queries, rows: IntArray, user_of: IntArray, rng: np.random.Generator) -> NDArray[np.bool_]:
+        """Return whether each shown row is clicked, (n, k), given who sees each list, (n,)."""
+        return rng.random(rows.shape) < self.chances(queries, rows.shape[1])[rows, np.arange(rows.shape[1])]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,49 +53,38 @@ class Simulated:
         ranker: Who drew the lists.
         query_of, user_of: The query and the user of each impression, (n,).
         rankings: Positions within the query, (n, k); −1 beyond the end of a list.
-        clicked: Whether each place was clicked, (n, k).
+        clicked: Whether each position was clicked, (n, k).
     """
 
     queries: Queries
     ranker: GPLRanker
     query_of: IntArray
     user_of: IntArray
-    rankings: NDArray[np.int64]
+    rankings: IntArray
     clicked: NDArray[np.bool_]
-
-    def impressions(self, unit: Unit = "impression") -> Impressions:
-        """The same for the estimator, in the order given; of units other than impressions, each user's first one."""
-        if unit != "impression":
-            first = np.unique(self.user_of, return_index=True)[1]
-            fields = {name: getattr(self, name)[first] for name in ("query_of", "user_of", "rankings", "clicked")}
-            return replace(replace(self, **fields).impressions(), unit=unit)
-        impression, place = np.nonzero(self.clicked)
-        query = self.query_of[impression]
-        row = self.queries.offsets[query] + self.rankings[impression, place]
-        return Impressions(
-            replace(self.queries, relevance=None), (self.ranker,), np.zeros(len(self.queries), np.int64),
-            Rules(self.ranker.k), unit, self.query_of.astype(np.int32), np.arange(self.query_of.size, dtype=np.int32),
-            impression, row, place, np.ones(row.size), {}, "simulated",
-            np.arange(self.query_of.size, dtype=np.float64), self.rankings,
-        )  # fmt: skip
 
     @cached_property
     def _ids(self) -> list[str]:
         return [f"list-{i}" for i in range(self.query_of.size)]
 
     def log(self, certificate: str) -> Any:
-        """The served-ranking log of these lists, in Arrow, one list a second."""
-        queries, n, k = self.queries, self.query_of.size, self.ranker.k
-        sizes = queries.n_items[self.query_of]
-        _, rows = rows_within(queries.offsets, self.query_of)
-        shown = (self.rankings >= 0).sum(axis=1)
-        deterministic = leading(queries, k)[self.query_of]
-        assert queries.item_ids is not None
+        """Return the served-ranking log of these lists, in Arrow, one list a second."""
+        queries, n = self.queries, self.query_of.size
+        sizes, (_, rows) = queries.n_items[self.query_of], rows_within(queries.offsets, self.query_of)
+        by_score, shown = leading(queries, self.ranker.k)[self.query_of], self.rankings >= 0
+        propensities = np.concatenate(
+            [
+                self.ranker.propensity(
+                    self.rankings[i : i + AT_ONCE], repeated(queries, self.query_of[i : i + AT_ONCE])
+                )
+                for i in range(0, n, AT_ONCE)
+            ]
+        )
 
         def lists(values: Any, lengths: IntArray) -> Any:
-            ends = pa.array(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32))
-            return pa.ListArray.from_arrays(ends, pa.array(values))
+            return pa.ListArray.from_arrays(pa.array(offsets_from(lengths), pa.int32()), pa.array(values))
 
+        assert queries.item_ids is not None
         columns = {
             "list_id": self._ids,
             "time": np.arange(n, dtype=np.float64),
@@ -130,38 +93,26 @@ class Simulated:
             "order": ["drawn"] * n,
             "query_id": queries.query_ids.astype(str)[self.query_of],
             "first_rank": np.ones(n, np.int64),
-            "n_shown": shown,
+            "n_shown": shown.sum(axis=1),
             "item_ids": lists(queries.item_ids.astype(str)[rows], sizes),
             "scores": lists(queries.need_scores()[rows], sizes),
-            "ranking": lists(self.rankings[self.rankings >= 0], shown),
-            "propensities": lists(self._propensities(), shown),
-            "deterministic": lists(deterministic[deterministic >= 0], np.minimum(sizes, k)),
+            "ranking": lists(self.rankings[shown], shown.sum(axis=1)),
+            "propensities": lists(propensities[shown], shown.sum(axis=1)),
+            "deterministic": lists(by_score[by_score >= 0], (by_score >= 0).sum(axis=1)),
             "session": [f"user-{user}" for user in self.user_of],
         }
-        table = pa.table(columns)
-        for name in COLUMNS.names[len(columns) :]:
-            table = table.append_column(name, pa.nulls(n, COLUMNS.field(name).type))
-        return table.select(COLUMNS.names).cast(COLUMNS)
-
-    def _propensities(self) -> FloatArray:
-        """The chance of each placed item at its place, given those above it."""
-        found = np.empty(self.rankings.shape)
-        for start in range(0, len(found), AT_ONCE):
-            part = slice(start, start + AT_ONCE)
-            found[part] = self.ranker.propensity(self.rankings[part], repeated(self.queries, self.query_of[part]))
-        return found[self.rankings >= 0]
+        return pa.table([columns.get(field.name, pa.nulls(n)) for field in COLUMNS], COLUMNS.names).cast(COLUMNS)
 
     def clicks(self) -> Any:
-        """The click table, in Arrow; each click some seconds after its list."""
+        """Return the click table, in Arrow; each click some seconds after its list."""
         impression, place = np.nonzero(self.clicked)
         rows = self.queries.offsets[self.query_of[impression]] + self.rankings[impression, place]
         assert self.queries.item_ids is not None
-        named = np.array(self._ids, object)[impression]
-        times = impression + 3.0 * (place + 1)
-        return pa.table({"list_id": named, "item_id": self.queries.item_ids.astype(str)[rows], "time": times})
+        lists, items = np.array(self._ids, object)[impression], self.queries.item_ids.astype(str)[rows]
+        return pa.table({"list_id": lists, "item_id": items, "time": impression + 3.0 * (place + 1)})
 
     def save(self, folder: Path, certificate: str) -> tuple[Path, Path]:
-        """Write log and clicks as Parquet; where they lie."""
+        """Write log and clicks as Parquet, and return where they lie."""
         log, clicks = folder / "served.parquet", folder / "clicks.parquet"
         write_table(self.log(certificate), log, "parquet")
         write_table(self.clicks(), clicks, "parquet")
@@ -174,7 +125,6 @@ def simulate(
     n: int,
     users: Users = Users(),  # a frozen value
     *,
-    zipf: float = 10.0,
     per_user: int = 1,
     seed: int = 0,
 ) -> Simulated:
@@ -185,7 +135,6 @@ def simulate(
         ranker: Plackett–Luce, at a temperature, optionally with an anchor and a floor.
         n: Impressions.
         users: How they click.
-        zipf: The r-th most frequent query is asked with a frequency of 1/(r + zipf).
         per_user: Impressions of each user, all of the same query.
         seed: Random seed.
 
@@ -195,13 +144,12 @@ def simulate(
         array([0.16, 0.44])
     """
     if ranker.threshold or ranker.boost:
-        raise ValueError("lists are simulated for Plackett–Luce with an anchor or a floor; omit the other settings")
+        raise PromiseError("lists are simulated for Plackett–Luce with an anchor or a floor; omit the other settings")
     if queries.items is None:
         queries = replace(queries, items=Ids(np.arange(queries.n_rows)))
     rng, k = np.random.default_rng(seed), ranker.k
     user_of = np.arange(n) // per_user
-    n_users = int(user_of[-1]) + 1
-    query_of = rng.choice(len(queries), n_users, p=frequencies(len(queries), zipf))[user_of]
+    query_of = rng.choice(len(queries), int(user_of[-1]) + 1, p=frequencies(len(queries)))[user_of]
     longest = int(queries.n_items.max())
     padded = np.full((len(queries), longest), -np.inf)
     padded[np.arange(longest) < queries.n_items[:, None]] = ranker.mapped(queries.need_scores()) * ranker.scale
@@ -210,24 +158,16 @@ def simulate(
     for start in range(0, drawn.size, AT_ONCE):
         some = drawn[start : start + AT_ONCE]
         noisy = padded[query_of[some]] + rng.gumbel(size=(some.size, longest))
-        top = np.argpartition(-noisy, min(k, longest) - 1, axis=1)[:, :k]
-        top = np.take_along_axis(top, np.argsort(-np.take_along_axis(noisy, top, axis=1), axis=1), axis=1)
+        top = np.argsort(-noisy, axis=1)[:, :k]
         filled = np.arange(top.shape[1]) < queries.n_items[query_of[some]][:, None]
         rankings[some, : top.shape[1]] = np.where(filled, top, -1)
     rows = queries.offsets[query_of][:, None] + np.maximum(rankings, 0)
-    chances = users.chances(queries, k)[rows, np.arange(k)]
-    if users.halo:
-        gains = item_gains(queries, "exponential")
-        chances = users.lifted(chances, np.where(rankings >= 0, (gains / gains.max())[rows], 0.0))
-    would = rng.random((n, k)) < chances
-    would &= (rankings >= 0) & (rng.random(n_users) >= users.idle)[user_of][:, None]
-    if users.model == "cascade":
-        goes_on = rng.random((n, k)) < users.patience * (1 - users.satisfaction * would)
-        would[:, 1:] &= np.logical_and.accumulate(goes_on[:, :-1], axis=1)
-    return Simulated(queries, ranker, query_of, user_of, rankings, would)
+    return Simulated(
+        queries, ranker, query_of, user_of, rankings, users.click(queries, rows, user_of, rng) & (rankings >= 0)
+    )
 
 
-def frequencies(n_queries: int, zipf: float = 10.0) -> FloatArray:
-    """How often each query is asked, (n_queries,); which ones are frequent is fixed by a separate seed."""
-    share = 1.0 / (zipf + np.arange(n_queries))
+def frequencies(n_queries: int) -> FloatArray:
+    """Return how often each query is searched for, (n_queries,), as 1/(rank + 10); the ranks have their own seed."""
+    share = 1.0 / (10.0 + np.arange(n_queries))
     return np.random.default_rng(5).permutation(share / share.sum())

@@ -1,5 +1,6 @@
 """The monitor: is the promise kept in production?"""
 
-from isrr.monitor.watch import Alarm, Monitor
+from isrr.monitor.monitor import Monitor
+from isrr.monitor.stream import Alarm
 
 __all__ = ["Alarm", "Monitor"]

@@ -1,0 +1,140 @@
+"""Losses by clicks: no judgments needed, and nothing to wait for but clicks.
+
+What the order by score gets is known in one of two ways. The *anchor*: the certified ranker serves the order by score
+with chance λ, and clicks on its lists are reweighted to that order (`isrr.clicks.estimate`). Per session
+
+    Z = s · V̂_det − V ∈ [−k, s·k/λ],       X = (Z + k) / (k + s·k/λ),       α = 1 / (1 + s/λ)
+
+The *control* arm of a rollout: Z as in `isrr.clicks.steps`, whatever makes users click,
+
+    Z ∈ [−k/p, s·k/(1 − p)],               X = (Z + k/p) / (k/p + s·k/(1 − p)),       α = (1 − p) / (1 − p + s·p)
+
+The promise holds exactly when E X ≤ α. Each session counts once, when its time for clicks is over (by the anchor, the
+first list of each session counts).
+"""
+
+from os import PathLike
+
+import numpy as np
+
+from isrr.clicks.click_table import Clicks
+from isrr.clicks.estimate import ITEM_POSITION, check_loggers
+from isrr.clicks.evidence import value_column
+from isrr.clicks.impressions import Rules, Unit, impressions
+from isrr.clicks.rollout import WITHIN, Rollout, SessionRules
+from isrr.clicks.sessions import Sessions, sessions_of
+from isrr.clicks.shown import check_shown
+from isrr.clicks.steps import centred, most_clicks
+from isrr.data.queries import FloatArray
+from isrr.errors import PromiseError
+from isrr.monitor.stream import Stream
+from isrr.outcome.certificate import Certificate
+
+
+class ClickSource:
+    """Where the losses of a certificate about clicks come from.
+
+    Attributes:
+        unit: What is counted: "session" or "impression".
+        within: Seconds after a list within which clicks on it count.
+        column: The column of the clicks that is added up; None where clicks are counted.
+    """
+
+    def __init__(self, certificate: Certificate, rollout: Rollout | None, within: float | None) -> None:
+        self._ranker, self._certificate, promise = certificate.ranker, certificate.id, certificate.promises[0]
+        if self._ranker.anchor == 0.0 and rollout is None:
+            raise PromiseError(
+                "the ranker has no anchor, so its lists do not show what the order by score would get; calibrate with "
+                "an `anchor=` such as 0.1, or run a rollout"
+            )
+        log = certificate.provenance.clicks
+        self.unit: Unit = (
+            "session" if rollout is not None or (log is not None and log.unit == "session") else "impression"
+        )
+        self._rollout = None if rollout is None else rollout.ruled(within)
+        self._rules = SessionRules(within or WITHIN, 1) if self._rollout is None else self._rollout.rules
+        self.within, self.column = self._rules.within, value_column(promise)
+        self._k, self._share, self._most = promise.k, promise.target, most_clicks(promise, self._rules.first)
+
+    def stream(self, promise: str) -> Stream:
+        """Return the stream of its losses, without any yet."""
+        bounds, chance = (anchor_bounds, self._ranker.anchor) if self._rollout is None else (
+            control_bounds, self._rollout.control
+        )  # fmt: skip
+        low, high = bounds(self._share, self._most, chance)
+        return Stream(promise, None, low / (low + high), 1 / (low + high))
+
+    def losses(self, log: str | PathLike[str], clicks: Clicks, stream: Stream, since: float, now: float) -> FloatArray:
+        """Return the units that began after a moment and whose time for clicks is over, in order of time, (n, 4).
+
+        The columns are the loss, when it began, what the ranker got, and what the order by score would have got.
+
+        Args:
+            log: The served-ranking log.
+            clicks: The clicks on its lists.
+            stream: What was counted before.
+            since, now: In seconds since 1970.
+        """
+        if self._rollout is None:
+            return self._by_anchor(log, clicks, since, self.until(now))
+        sessions = sessions_of(log, clicks, self._rollout, self._k, now=now, every_step=True)
+        sessions, control = sessions[sessions.starts > since], self._rollout.control
+        before = stream.value * (1 - control) + stream.reference * control
+        losses = control_losses(sessions, self._share, control, self._most, before, stream.n)
+        treated, y = sessions.treated, sessions.clicks
+        return np.column_stack((losses, sessions.starts, treated * y / (1 - control), ~treated * y / control))
+
+    def until(self, now: float) -> float:
+        """Return up to when a unit must have begun for its time for clicks to be over."""
+        return now - self._rules.wait
+
+    def _by_anchor(self, log: str | PathLike[str], clicks: Clicks, since: float, until: float) -> FloatArray:
+        rules = Rules(self._k, self.unit, self.within)
+        shown = impressions(log, clicks, {self._certificate: self._ranker}, rules)
+        check_loggers(shown)
+        check_shown(shown)
+        got = np.bincount(shown.impression, shown.value, len(shown)).astype(np.float64)
+        would = ITEM_POSITION.estimate(shown, [], most=len(shown)).reference
+        losses = anchor_losses(got, would, self._share, self._most, self._ranker.anchor)
+        rows = np.column_stack((losses, shown.times, got, would))[np.argsort(shown.times, kind="stable")]
+        return np.asarray(rows[(rows[:, 1] > since) & (rows[:, 1] <= until)])
+
+
+def _in_bounds(z: FloatArray, bounds: tuple[float, float]) -> FloatArray:
+    """Return Z as a share of the way from its lower bound to its upper one."""
+    return np.clip((z + bounds[0]) / sum(bounds), 0.0, 1.0)
+
+
+def anchor_bounds(share: float, most: float, anchor: float) -> tuple[float, float]:
+    """Return how far Z by the anchor reaches below and above 0, with `most` clicks per unit at most."""
+    return most, share * most / anchor
+
+
+def anchor_losses(got: FloatArray, would: FloatArray, share: float, most: float, anchor: float) -> FloatArray:
+    """Return losses in [0, 1] from clicks of each unit and the estimate of what the order by score would get, (n,).
+
+    Example:
+        >>> anchor_losses(np.array([0.0, 3.0]), np.array([6.0, 0.0]), 0.9, 3.0, 0.5)
+        array([1., 0.])
+    """
+    return _in_bounds(share * would - got, anchor_bounds(share, most, anchor))
+
+
+def control_bounds(share: float, most: float, control: float) -> tuple[float, float]:
+    """Return how far Z by the control arm reaches below and above 0, with `most` clicks per session at most."""
+    return most / (1 - control), share * most / control
+
+
+def control_losses(
+    sessions: Sessions, share: float, control: float, most: float, before: float = 0.0, n_before: int = 0
+) -> FloatArray:
+    """Return losses in [0, 1], (n, …), in the order of sessions; arguments as for `isrr.clicks.steps.centred`.
+
+    Example:
+        >>> arms = Sessions(np.array([False, True]), np.zeros(2, bool), np.array([3.0, 3.0]))
+        >>> control_losses(arms, 1.0, 0.5, 3.0).round(3)
+        array([0.95 , 0.275])
+    """
+    low, high = control_bounds(share, most, control)
+    largest = min((1 - control) * high, low / (share / control + 1 - share))  # so that −low ≤ Z ≤ high
+    return _in_bounds(centred(sessions, share, control, most, largest, before, n_before), (low, high))

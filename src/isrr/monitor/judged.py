@@ -1,0 +1,218 @@
+"""Which served lists a judgment belongs to, and what they are worth.
+
+A judged query counts once, with the mean of all the lists it was served under the promise; a session's pages are one
+list. Served items without a judgment count as unjudged items did in calibration. Where each had a grade there, a query
+that lacks one waits. The judged queries must be a random sample of the traffic.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isrr.counting import counted
+from isrr.data.identifiers import identifier_key, identifier_keys
+from isrr.data.log import ServedLists
+from isrr.data.queries import FloatArray, Queries
+from isrr.errors import DataError, PromiseError
+from isrr.gains import empty_value
+from isrr.metrics.metric import Metric
+from isrr.outcome.certificate import Certificate
+from isrr.promises import Promise
+
+Line = Mapping[str, Any]  # of the served-ranking log
+
+
+@dataclass(eq=False)
+class JudgedBatch:
+    """What a batch of judgments says of a log: queries to count, in the order in which they were first served.
+
+    Attributes:
+        judgments: The judgments.
+        keys, queries, segments, times: Of each query: its name in 8 bytes, its number among the judged queries, its
+            segment, and when it was first served, (n,).
+        owner, lists: Which of these queries each list was served to, and its items as rows of the judgments, as drawn
+            and by score; −1 for items without a judgment where these count, (n_lists,).
+        n_incomplete: Judged queries of which a served item has no judgment.
+        n_before: Judged queries that were counted before, and are not again.
+        n_served, n_unjudged: Positions of the lists that count, and those that hold an item without a judgment.
+        n_unmonitored: Judged queries in segments that the promise does not name.
+        note: Why nothing matched, which judgment is lacking, or which segment is not monitored; empty if all is well.
+    """
+
+    judgments: Queries | None = None
+    keys: list[int] = field(default_factory=list)
+    queries: list[int] = field(default_factory=list)
+    segments: list[str | None] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    owner: list[int] = field(default_factory=list)
+    lists: list[tuple[list[int], list[int]]] = field(default_factory=list)
+    n_incomplete: int = 0
+    n_before: int = 0
+    n_served: int = 0
+    n_unjudged: int = 0
+    n_unmonitored: int = 0
+    note: str = ""
+
+    @property
+    def selected(self) -> str:
+        """What to say where queries had to be left out, so that the others are no random sample."""
+        if not self.n_incomplete:
+            return ""
+        return (
+            f"{counted(self.n_incomplete, 'judged query')} lack judgments of served items and are left out; those that "
+            "count are no random sample then: judge every served item, or calibrate with a policy for unjudged items "
+            "(`unjudged=zero`)"
+        )
+
+    def measured(self, promise: Promise) -> FloatArray:
+        """Return what a promise measures of each query's lists, as drawn and by score, (n, 2); NaN where skipped."""
+        if self.judgments is None or not self.lists:
+            return np.empty((0, 2))
+        metric, owner = promise.metric, np.array(self.owner)
+        assert isinstance(metric, Metric)
+        rows = np.full((len(self.lists), 2, promise.k), -1)
+        for i, pair in enumerate(self.lists):
+            for order, items in enumerate(pair):
+                rows[i, order, : min(len(items), promise.k)] = items[: promise.k]
+        values = np.append(metric.value(self.judgments), 0.0)[rows] @ metric.weights(promise.k)
+        if metric.whole is not None:
+            whole = metric.whole(self.judgments, promise.k)[np.array(self.queries)[owner], None]
+            values = np.where(whole > 0, values / np.where(whole > 0, whole, 1.0), empty_value(promise.empty_query))
+        sums = np.zeros((len(self.queries), 2))
+        np.add.at(sums, owner, values)
+        return sums / np.bincount(owner)[:, None]
+
+
+def monitored(certificate: Certificate, judged: bool) -> list[tuple[Promise, str | None]]:
+    """Return the promises about what single lists hold, in each segment; without judgments, those that need none."""
+    tests = [
+        test for test in certificate.tests if isinstance(test.promise.metric, Metric) and test.promise.of != "merit"
+    ]
+    cells = [
+        (test.promise, test.segment)
+        for test in tests
+        if judged or not {"relevance", "segment"} & set(test.promise.columns)
+    ]
+    if not cells and not judged:
+        raise PromiseError(
+            f"'{certificate.promises[0]}' is monitored with judgments (`judgments=`) or clicks (`clicks=`); the "
+            "log alone shows shares of exposure of groups"
+        )
+    if not cells:
+        raise PromiseError(
+            f"'{certificate.promises[0]}' is about expected exposure, which served lists do not show; "
+            "promises about what a list holds, such as ndcg, can be monitored"
+        )
+    return cells
+
+
+def match(
+    served: Iterable[Line], judgments: Queries, certificate: str, seen: Collection[int], policy: str = "refuse"
+) -> JudgedBatch:
+    """Return the judged queries that were served under a certificate and are yet to be counted.
+
+    Args:
+        served: Lines of the served-ranking log, as `isrr.data.log.ServedLists.lines` gives them.
+        judgments: Judged candidates with item ids.
+        certificate: Id of the certificate; lists of another, or not covered by it, do not count.
+        seen: Keys of the queries that were counted before.
+        policy: How served items without a judgment count.
+    """
+    items, keys = need_item_ids(judgments), identifier_keys(judgments.query_ids).tolist()
+    lists, note = _lists(served, {str(query): q for q, query in enumerate(judgments.query_ids)}, certificate, seen)
+    graded = np.ones(judgments.n_rows, bool) if judgments.judged is None else judgments.judged
+    batch = JudgedBatch(judgments, n_before=sum(key in seen for key in keys), note=note)
+    for q, lines in sorted(lists.items(), key=lambda entry: (entry[1][0]["time"], entry[0])):
+        rows = {str(items[row]): int(row) for row in range(judgments.offsets[q], judgments.offsets[q + 1])}
+        unjudged = {str(item) for line in lines for item in (*line["top"], *line["deterministic"])} - rows.keys()
+        nothing_left = any(unjudged.issuperset(map(str, line["top"])) for line in lines)
+        if unjudged and (policy == "refuse" or (policy == "drop" and nothing_left)):
+            batch.n_incomplete += 1
+            batch.note = batch.note or (
+                f"query {str(judgments.query_ids[q])!r} was served item {min(unjudged)!r}, which is not judged; "
+                f"judgments are for items such as {next(iter(rows))!r}"
+            )
+            continue
+        for line in lines:
+            pair = [[rows.get(str(item), -1) for item in line[order]] for order in ("top", "deterministic")]
+            batch.n_served += len(pair[0])
+            batch.n_unjudged += sum(row < 0 or not graded[row] for row in pair[0])
+            if policy in ("refuse", "drop"):
+                pair = [[row for row in listed if row >= 0] for listed in pair]
+            batch.owner.append(len(batch.queries))
+            batch.lists.append((pair[0], pair[1]))
+        batch.keys.append(keys[q])
+        batch.queries.append(q)
+        batch.segments.append(None if judgments.segments is None else str(judgments.segments[q]))
+        batch.times.append(float(lines[0]["time"]))
+    return batch
+
+
+def candidates(logged: ServedLists) -> Queries:
+    """Return the candidates of served lists with their groups: all that promises about exposure need to know of a list.
+
+    Where a query was served several times, its candidates are those of all its lists.
+    """
+    logged = replace(logged, table=logged.table.filter(logged.table["groups"].is_valid()))
+    if not len(logged):
+        raise DataError("no list in the log has the groups of its items; send each item's group in the request")
+    query = np.repeat(np.array(logged.table["query_id"].to_pylist(), object), np.diff(logged.offsets))
+    items = np.array(logged.item_ids.to_pylist(), object)
+    named = [names or [] for line in logged.table["groups"].to_pylist() for names in line]
+    first = {pair: row for row, pair in reversed(list(enumerate(zip(query, items, strict=True))))}
+    rows = sorted(first.values())
+    return Queries.from_arrays(
+        scores=np.zeros(len(rows)),
+        query_ids=query[rows],
+        item_ids=items[rows],
+        item_groups=[named[row] for row in rows],
+    )
+
+
+def need_item_ids(judgments: Queries) -> NDArray[Any]:
+    """Return the item ids of judgments; refuse where there are none."""
+    if judgments.item_ids is None:
+        unnamed = "the judgments have no item ids; expected item ids, to match them with served items"
+        raise DataError(judgments.absent.get("item", unnamed))
+    return judgments.item_ids
+
+
+def _lists(
+    served: Iterable[Line], judged: Mapping[str, int], certificate: str, seen: Collection[int]
+) -> tuple[dict[int, list[Line]], str]:
+    """Return the covered lists of judged queries that are yet to be counted, and why there were never any."""
+    lists: dict[int, dict[object, Line]] = {}
+    n_lists, first, passed_over = 0, "", ""
+    known = False  # whether a judged query was served under this promise, now or in an earlier batch
+    for line in served:
+        n_lists, first = n_lists + 1, first or str(line["query_id"])
+        query = judged.get(str(line["query_id"]))
+        if query is None:
+            continue
+        if line["certificate"] != certificate or line["status"] != "valid":
+            passed_over = passed_over or f"{line['status']} under certificate {line['certificate']}"
+            continue
+        known = True
+        if identifier_key(line["query_id"]) not in seen:
+            pages = lists.setdefault(query, {})
+            pages.setdefault(len(pages) if line["session"] is None else str(line["session"]), line)
+    why = "" if known else _why_nothing(n_lists, first, passed_over, next(iter(judged), ""))
+    return {query: sorted(pages.values(), key=lambda line: line["time"]) for query, pages in lists.items()}, why
+
+
+def _why_nothing(n_lists: int, served: str, passed_over: str, judged: str) -> str:
+    """Return why no served list is of a judged query, with an example of each side."""
+    if not n_lists:
+        return "the log holds no served list yet"
+    if passed_over:
+        return (
+            f"no served list of a judged query counts: the first is {passed_over}, and only those that are valid under "
+            "the monitored certificate do"
+        )
+    return (
+        f"no judgment belongs to a served query: {counted(n_lists, 'list')} served, of queries such as {served!r}; "
+        f"judgments are for queries such as {judged!r}"
+    )
