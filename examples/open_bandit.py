@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 import isrr
-from isrr.clicks.estimate import check_loggers, estimated, logged_placement
+from isrr.clicks.estimate import ITEM_POSITION, check_loggers, logged_placement
 from isrr.clicks.impressions import Rules, impressions_of_table
 
 held = {str(file): file.locate() for file in files("obp") or ()}  # read as plain files: obp itself is not imported
@@ -48,7 +48,9 @@ print(
 )
 
 rankers = [logger, isrr.GPLRanker(k=1, temperature=1.0), isrr.GPLRanker.deterministic(1)]
-for name, clicks in zip(("as logged", "at temperature 1", "by score"), estimated(found, rankers).values.T, strict=True):
+for name, clicks in zip(
+    ("as logged", "at temperature 1", "by score"), ITEM_POSITION.estimate(found, rankers).values.T, strict=True
+):
     print(f"clicks per list, {name}: {clicks.mean():.4f} ± {clicks.std() / np.sqrt(clicks.size):.4f}")
 
 # A certificate would need a logger that serves the order by score with a fixed chance.

@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 from typer.testing import CliRunner
 
 import isrr
 from isrr.cli.main import app
-from isrr.clicks.rollout import Rollout, read_rollout
+from isrr.clicks.rollout import read_rollout
 from isrr.data.log import read_log
 from serving import Server
 
@@ -122,7 +123,7 @@ def test_from_scores_to_a_watched_certificate_by_clicks_alone(world):
         assert "3,000 counted" in said
         state = read_rollout(ranker, outcome.id)
         assert state.step >= 0
-        Rollout(**{**vars(state), "step": 1, "stage": "running"}).save(ranker)  # the service follows
+        structs.replace(state, step=1, stage="running").save(ranker)  # the service follows
         time.sleep(2.5)
         visit(server, world, 250, "later")
     arms = read_log(log).table["arm"].to_pylist()

@@ -117,11 +117,11 @@ def rollout(
 
     isrr clicks rollout ranker.json --log served/ --clicks clicks.parquet
     """
+    from isrr.clicks.click_table import read_clicks
     from isrr.clicks.evidence import value_column
+    from isrr.clicks.rollout import read_rollout
     from isrr.clicks.sessions import sessions_of
     from isrr.clicks.steps import confirmed, decide_step
-    from isrr.clicks.rollout import read_rollout
-    from isrr.clicks.click_table import read_clicks
     from isrr.files import locked
     from isrr.outcome.certificate import Certificate
     from isrr.outcome.status import beside

@@ -101,7 +101,7 @@ class ItemPosition:
         k, block = shown.rules.k, -(-len(shown) // most)
         n_blocks = len(shown) // block
         if not shown.n_clicks:
-            return Estimates(np.zeros((n_blocks, len(rankers))), np.zeros(n_blocks), block, 1.0 / shown.anchor)
+            return Estimates(np.zeros((n_blocks, len(rankers))), np.zeros(n_blocks), block, shown.inflation)
         lists, row, logger_of = _clicked_lists(shown)
         cells, cell = np.unique(row * k + shown.place, return_inverse=True)
         row, place = cells // k, cells % k
@@ -121,7 +121,7 @@ class ItemPosition:
             values[:, g] = summed(np.maximum(drawn - INEXACTNESS, 0.0) / (logged + INEXACTNESS))
             if progress is not None:
                 progress(g + 1, len(rankers))
-        return Estimates(values, reference, block, 1.0 / shown.anchor)
+        return Estimates(values, reference, block, shown.inflation)
 
 
 ITEM_POSITION: ClickModel = ItemPosition()

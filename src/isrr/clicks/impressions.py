@@ -104,6 +104,11 @@ class Impressions:
         return min(ranker.anchor for ranker in self.loggers)
 
     @property
+    def inflation(self) -> float:
+        """How many times a click on the order by score counts at most when it is weighted by its propensity."""
+        return 1.0 / self.anchor if self.anchor else np.inf
+
+    @property
     def clicks_digest(self) -> str:
         """Names the clicks."""
         clicked = np.stack([self.impression, self.row, self.place]).astype("<i8")
