@@ -211,7 +211,9 @@ def test_queries_in_segments_that_are_not_watched_are_counted_apart_and_noted(ce
 def test_what_cannot_be_watched_is_refused(certificate, many_queries):
     fair = Promise("normalized_disparity", 5, at_most=0.5)
     with pytest.raises(PromiseError, match="expected exposure"):
-        Monitor(structs.replace(certificate, promises=(fair,), tests=(structs.replace(certificate.tests[0], promise=fair),)))
+        Monitor(
+            structs.replace(certificate, promises=(fair,), tests=(structs.replace(certificate.tests[0], promise=fair),))
+        )
     with pytest.raises(CertificateError, match="nothing was certified"):
         Monitor(calibrate(many_queries[:50], "ndcg@5 >= 0.99"))
     with pytest.raises(DataError, match="no item ids"):
@@ -225,7 +227,8 @@ def test_what_cannot_be_watched_is_refused(certificate, many_queries):
 def test_the_alarm_comes_at_the_first_query_whose_evidence_reaches_what_revokes(certificate, segments):
     promise = Promise("ndcg", 2, at_least=0.7, per=None if segments is None else "segment")
     tests = [
-        structs.replace(certificate.tests[0], promise=promise, level=None, segment=segment) for segment in segments or [None]
+        structs.replace(certificate.tests[0], promise=promise, level=None, segment=segment)
+        for segment in segments or [None]
     ]
     promised, loss = about(certificate, (promise,), tuple(tests)), 1 - 1 / np.log2(3)  # the relevant item comes second
     process, reached = EProcess.start(0.3), []
