@@ -151,3 +151,9 @@ def test_the_reference_holds_every_public_name_and_every_name_that_the_pages_imp
         for name in listed.split(",")
     }
     assert {f"isrr.{name}" for name in isrr.__all__} | imported <= set(names)
+
+
+@pytest.mark.parametrize("name", [name for name in isrr.__all__ if not name.endswith("Error")])
+def test_every_public_name_has_an_example(name):
+    examples = [block.body for page in (ROOT / "docs" / "api").glob("*.md") for block in blocks(page)]
+    assert any(f"isrr.{name}" in example for example in examples)
