@@ -126,9 +126,12 @@ def running(ranker: Path | None, *options: str, source: str | None = None) -> It
 
 
 def worker_ids(service: Running) -> list[int]:
-    """Process ids of a service's workers."""
-    children = map(int, _read(service.pid, f"task/{service.pid}/children").split())
-    return [pid for pid in children if b"resource_tracker" not in _read(pid, "cmdline")]
+    """Process ids of a service's workers: the processes under its supervisor that have no children."""
+    ids, workers = [service.pid], list[int]()
+    for pid in ids:  # grows meanwhile
+        ids += (below := [*map(int, _read(pid, f"task/{pid}/children").split())])
+        workers += [] if below or b"resource_tracker" in _read(pid, "cmdline") else [pid]
+    return sorted(workers)
 
 
 def cpu_seconds(service: Running) -> float:

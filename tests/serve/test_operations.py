@@ -15,7 +15,6 @@ from isrr.serve import create_app
 from isrr.serve.app import Service
 from isrr.serve.current import CurrentCertificate
 from isrr.serve.settings import Settings
-from serving import client_of
 
 ITEMS = [{"id": name, "score": score} for name, score in (("a", 1.2), ("b", 1.0), ("c", 0.9), ("d", 0.2))]
 
@@ -41,25 +40,11 @@ def test_the_small_endpoints_answer(client, certificate):
     assert info["certificate"]["id"] == certificate.id
     assert info["text"] == str(certificate)
     assert info["content"]["utility"]["value"] == certificate.utility.value
+    assert "curve" not in info["content"]
+    assert info["every_query"] == certificate.sure
     page = client.get("/")
     assert page.headers["content-type"].startswith("text/html")
     assert "on average over 100 visitors" in page.text
-
-
-def test_what_info_says_is_made_once_for_each_status(ranker_file, certificate, monkeypatch):
-    texts, text = [], type(certificate).__str__
-    monkeypatch.setattr(type(certificate), "__str__", lambda self: texts.append(text(self)) or texts[-1])
-    client = client_of(ranker_file)
-    first = client.get("/info").json()
-    assert client.get("/info").json() == first
-    Status(certificate.id, "revoked", "tested").save(ranker_file)
-    client.service.refresh()
-    assert client.get("/info").json()["status"]["status"] == "revoked"
-    assert len(texts) == 2
-    assert "curve" not in first["content"]
-    assert first["every_query"] == certificate.sure
-    assert "of what the order by score gives it" in certificate.sure[0]
-    assert first["content"]["provenance"]["data"] == certificate.provenance.data
 
 
 def test_the_ranker_file_is_watched(ranker_file, certificate, other_certificate):

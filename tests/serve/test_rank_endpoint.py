@@ -1,11 +1,18 @@
 """POST /rank: a pure function of certificate, query and session; pages, ties, drift, status."""
 
+import dataclasses
+from datetime import UTC, datetime
+
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from isrr import Queries
+from isrr.calibration.calibrate import calibrate
 from isrr.data.log import read_log
 from isrr.outcome.status import Status
+from isrr.promises import Promise
+from isrr.serve.current import Snapshot
 from serving import client_of, unnamed
 
 SCORES = np.random.default_rng(20230).normal(1.0, 0.4, size=30).round(3).tolist()
@@ -136,25 +143,34 @@ def test_a_certificate_that_no_longer_stands_falls_back_to_the_order_by_score(cl
 
 
 def test_a_revoked_promise_of_fairness_keeps_drawing(client, certificate):
-    from datetime import UTC, datetime
-
-    from msgspec.structs import replace
-
-    from isrr.promises import Promise
-    from isrr.serve.current import Snapshot
-
     fair = replace(certificate, promises=(Promise("normalized_disparity", 5, at_most=0.5),))
     found = Snapshot(fair, Status(fair.id, "revoked", "tested"), datetime.now(UTC))
     assert (found.note.status, found.note.order) == ("revoked", "drawn")
 
 
 def test_an_abstention_serves_the_order_by_score_uncovered(tmp_path, many_queries):
-    from isrr.calibration.calibrate import calibrate
-
     calibrate(many_queries[:50], "ndcg@5 >= 0.99").save(tmp_path / "ranker.json")
     note = ask(client_of(tmp_path / "ranker.json")).json()["certificate"]
     assert (note["status"], note["order"]) == ("uncovered", "deterministic")
     assert note["reason"].startswith("nothing was certified")
+
+
+def test_a_group_that_calibration_never_saw_is_uncovered_where_groups_are_boosted(certificate, tmp_path):
+    ranker = dataclasses.replace(certificate.ranker, boost={"new": 0.8})
+    provenance = replace(certificate.provenance, groups=("new", "old"))
+    for name, outcome in (
+        ("boosted", replace(certificate, ranker=ranker, provenance=provenance)),
+        ("plain", certificate),
+    ):
+        outcome.save(tmp_path / f"{name}.json")
+        client = client_of(tmp_path / f"{name}.json")
+        for group, known in (("new", True), (["old", "new"], True), (["old", "newest"], False)):
+            grouped = [{**item, "group": "old"} for item in items()[:3]] + [{"id": "x", "score": 1.0, "group": group}]
+            note = ask(client, items=grouped).json()["certificate"]
+            assert (note["status"] == "valid") == (known or name == "plain")
+    assert ask(client_of(tmp_path / "boosted.json"), items=grouped).json()["certificate"]["reason"] == (
+        "item 3 is in group 'newest', which calibration never saw; this ranker boosts new"
+    )
 
 
 def test_rotating_orders_are_the_same_for_everybody_until_the_period_ends(ranker_file, monkeypatch, tmp_path):

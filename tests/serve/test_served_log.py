@@ -16,7 +16,7 @@ from isrr import Queries
 from isrr.data.files import write_table
 from isrr.data.log import log_parts, read_log
 from isrr.errors import DataError
-from isrr.serve.writer import LogWriter, compress, prepare
+from isrr.serve.writer import LogWriter, compress
 from serving import client_of
 
 ITEMS = [{"id": name, "score": score} for name, score in (("a", 1.2), ("b", 1.0), ("c", 0.9), ("d", 0.2))]
@@ -281,43 +281,6 @@ def test_a_log_that_could_not_begin_another_file_writes_on_once_it_can(folder, m
         os.fstat(somebody_elses.fileno())
         assert [line["n"] for line in raw(folder)] == [0, 2, 3]
         log.close()
-
-
-def test_preparing_makes_the_folder_and_leaves_nothing_in_it(tmp_path):
-    prepare(tmp_path / "a" / "log")
-    assert list((tmp_path / "a" / "log").iterdir()) == []
-
-
-DAMAGED = [
-    b"nonsense\n", b"\0\0\0\0\n", b"{}\n", b"[1, 2]\n", b'{"list_id": 1}\n', b'"\xff"\n', b"{}{}\n", b"3\n",
-]  # fmt: skip
-
-
-def mutations(line):
-    """The line with one thing wrong, one after the other."""
-    for name in ("list_id", "time", "scores", "item_ids", "ranking", "query_id"):
-        yield {key: value for key, value in line.items() if key != name}
-    for name, value in (
-        ("scores", line["scores"][:-4]), ("scores", "AAAAAAAA+H8=" * 4), ("scores", "!"), ("item_ids", ["a", "b"]),
-        ("item_ids", ["a", None, "c", "d"]), ("ranking", [0, 1, 2, 9]), ("ranking", [-1, 1, 2, 3]), ("first_rank", 0),
-        ("n_shown", 99), ("propensities", [2.0] * 4), ("time", "now"), ("groups", [None] * 4), ("deterministic", [7]),
-    ):  # fmt: skip
-        yield {**line, name: value}
-
-
-def test_damaged_lines_are_skipped_and_counted_wherever_they_stand(logging, folder):
-    for n in range(40):
-        ask(logging, query=n)
-    (file,) = folder.glob("*.jsonl")
-    lines = file.read_bytes().splitlines(keepends=True)
-    bad = [*DAMAGED, *(json.dumps(line).encode() + b"\n" for line in mutations(json.loads(lines[0])))]
-    rng, mixed = np.random.default_rng(20230), [*lines]
-    for line in bad:
-        mixed.insert(int(rng.integers(len(mixed) + 1)), line)
-    file.write_bytes(b"\n".join([b"".join(mixed), b"\0\0\0" + lines[0] + lines[1][:50]]))
-    found = read_log(folder)
-    assert found.n_damaged == len(bad)
-    assert found.table["query_id"].to_pylist() == [*map(str, range(40)), "0"]
 
 
 def test_a_log_is_read_alike_in_parts(logging, folder, monkeypatch):

@@ -77,14 +77,20 @@ def test_a_service_that_cannot_start_does_not_exit_with_0(ranker_file, tmp_path)
         "from isrr.cli.main import main; main()"
     )
     (tmp_path / "broken.py").write_text(program)
-    command = ["serve", str(ranker_file), "--port", "0"]
-    broken = run(tmp_path / "broken.py", *command, timeout=60)
-    unwritable = run("-m", "isrr", *command, "--log", tmp_path / "log", timeout=60)
+    (tmp_path / "damaged.json").write_text("{}")
+    command, no_key = ["-m", "isrr", "serve", ranker_file, "--port"], "--api-key is empty, which would let everybody in"
     with socket.create_server(("127.0.0.1", 0)) as somebody:
-        taken = run("-m", "isrr", *command[:-1], somebody.getsockname()[1], timeout=60)
-    for done, code, said in ((unwritable, 2, "File exists"), (taken, 2, "cannot listen"), (broken, 1, "tested")):
-        assert done.returncode == code, done.stderr
-        assert said in done.stderr
+        for arguments, key, code, said in (
+            ([tmp_path / "broken.py", *command[2:], 0], "key", 1, "tested"),
+            ([*command, 0, "--log", tmp_path / "log"], "key", 2, "File exists"),
+            ([*command, somebody.getsockname()[1]], "key", 2, "cannot listen"),
+            (["-m", "isrr", "serve", tmp_path / "damaged.json"], "key", 2, "not a certificate"),
+            ([*command, 0, "--api-key", ""], "key", 2, no_key),
+            ([*command, 0], "  ", 2, no_key),
+        ):
+            done = run(*arguments, timeout=60, env={**os.environ, "ISRR_API_KEY": key})
+            assert done.returncode == code, done.stderr
+            assert said in done.stderr
 
 
 def test_draws_follow_the_enumerated_law(lasting, certificate):
@@ -226,23 +232,6 @@ def test_the_cohere_client_works_unchanged(lasting, certificate):
             rerank(texts, session)
 
 
-def test_a_damaged_ranker_file_is_refused_before_anything_starts(tmp_path):
-    (tmp_path / "ranker.json").write_text("{}")
-    found = run("-m", "isrr", "serve", tmp_path / "ranker.json", timeout=60)
-    assert found.returncode == 2
-    assert "not a certificate" in found.stderr
-
-
-@pytest.mark.parametrize("given", ["", "  "])
-def test_an_empty_key_is_refused(ranker_file, given):
-    for more, environment in ((["--api-key", given], {}), ([], {"ISRR_API_KEY": given})):
-        found = run(
-            "-m", "isrr", "serve", ranker_file, "--port", 0, *more, timeout=60, env={**os.environ, **environment}
-        )
-        assert found.returncode == 2, found.stderr
-        assert "--api-key is empty, which would let everybody in" in found.stderr
-
-
 def test_workers_count_together(lasting):
     server, _ = lasting
 
@@ -304,7 +293,8 @@ def resident(server):
 
 
 def test_floods_take_no_memory_and_delay_nobody(ranker_file):
-    server = Server(ranker_file)
+    program = "from isrr.serve import command; command.HEADER_TIMEOUT = 2; from isrr.cli.main import main; main()"
+    server = Server(ranker_file, program=program)
     head, floods = b"POST /rank HTTP/1.1\r\nHost: x\r\n", []
 
     def connect(data):
@@ -332,6 +322,8 @@ def test_floods_take_no_memory_and_delay_nobody(ranker_file):
             waited.append(time.monotonic() - started)
         assert resident(server) - before < 60
         assert max(waited) < 5  # far less on a machine that does nothing else
+        floods[0].settimeout(30)
+        assert floods[0].recv(1 << 10) == b""  # a request whose headers are never complete is cut off
     finally:
         for client in floods:
             client.close()

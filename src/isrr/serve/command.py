@@ -25,6 +25,7 @@ from granian.constants import Interfaces, SSLProtocols
 from granian.http import HTTP1Settings, HTTP2Settings
 from granian.log import LogLevels
 
+import isrr.serve
 from isrr.errors import CertificateError
 from isrr.serve.writer import prepare
 
@@ -41,12 +42,9 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
-        entry: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        entry = {"time": moment, "level": record.levelname.lower(), "logger": record.name}
+        entry["message"] = record.getMessage()
         entry |= {name: value for name, value in vars(record).items() if name not in self.PLAIN}
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
@@ -88,7 +86,9 @@ def run(
             ssl_protocol_min=SSLProtocols.tls12, respawn_failed_workers=True, workers_kill_timeout=GRACE,
         )  # fmt: skip
         server.on_startup(lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP}))
-        note = _app(ranker, settings | {"log": None}).state.service.current.now.note  # workers inherit the kernels
+        note = isrr.serve.create_app(
+            ranker, **settings | {"log": None}
+        ).state.service.current.now.note  # workers inherit the kernels
         if note.status != "valid":
             extra = {"certificate": note.id, "order": note.order, "reason": note.reason}
             log.warning("nothing is promised", extra=extra)
@@ -100,19 +100,13 @@ def run(
     log.info("stopped", extra={"pid": os.getpid()})
 
 
-def _app(ranker: Path, settings: dict[str, Any]) -> Any:
-    from isrr.serve.app import create_app
-
-    return create_app(ranker, **settings)
-
-
 def _load_worker(ranker: Path, settings: dict[str, Any], target: str) -> Any:
     """Return the app of a worker; a file that is damaged just now is tried again until it can be read."""
     for stop in (signal.SIGTERM, signal.SIGINT):  # what is inherited would wait for a loop that is none of ours
         signal.signal(stop, signal.SIG_DFL)
     while True:
         try:
-            app = _app(ranker, settings)
+            app = isrr.serve.create_app(ranker, **settings)
             break
         except (CertificateError, OSError) as error:
             log.error("a worker cannot start yet; it will try again", extra={"error": str(error)})

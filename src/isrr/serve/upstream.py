@@ -27,13 +27,13 @@ class _Score(Struct):
     score: float
 
 
-class _Result(Struct):
+class _CohereScore(Struct, rename={"score": "relevance_score"}):
     index: int
-    relevance_score: float
+    score: float
 
 
-class _Results(Struct):
-    results: list[_Result]
+class _CohereScores(Struct):
+    results: list[_CohereScore]
 
 
 class Upstream:
@@ -103,15 +103,15 @@ class Upstream:
 
     def _read(self, content: bytes, n_texts: int) -> list[float]:
         """Return the scores in the order of the texts."""
+        listed: list[_Score] | list[_CohereScore]
         try:
             if self.model is None:
-                pairs = [(each.index, each.score) for each in msgspec.json.decode(content, type=list[_Score])]
+                listed = msgspec.json.decode(content, type=list[_Score])
             else:
-                results = msgspec.json.decode(content, type=_Results).results
-                pairs = [(each.index, each.relevance_score) for each in results]
+                listed = msgspec.json.decode(content, type=_CohereScores).results
         except ValueError as error:
             raise Refusal(502, f"the upstream's answer cannot be read: {error}") from None
-        scores = dict(pairs)
-        if len(pairs) != n_texts or scores.keys() != set(range(n_texts)):
-            raise Refusal(502, f"the upstream gave {len(pairs)} scores for {n_texts} texts; expected one for each")
+        scores = {each.index: each.score for each in listed}
+        if len(listed) != n_texts or scores.keys() != set(range(n_texts)):
+            raise Refusal(502, f"the upstream gave {len(listed)} scores for {n_texts} texts; expected one for each")
         return [scores[i] for i in range(n_texts)]
