@@ -8,7 +8,7 @@ import os
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
-from functools import partial
+from functools import cache, partial
 from math import log2
 from typing import Any, get_args
 
@@ -33,10 +33,11 @@ class ServiceMetrics(Collector):
         own = self._registry = CollectorRegistry()
         counter, histogram = partial(Counter, registry=own), partial(Histogram, registry=own)
         gauge = partial(Gauge, registry=own, multiprocess_mode="mostrecent")
-        self._requests = counter("isrr_requests", "Requests by path and status code.", ("path", "code"))
-        self._seconds = histogram("isrr_request_seconds", "Time from request to answer.", ("path",), buckets=SECONDS)
+        self._requests = cache(counter("isrr_requests", "Requests by path and status code.", ("path", "code")).labels)
+        seconds = histogram("isrr_request_seconds", "Time from request to answer.", ("path",), buckets=SECONDS)
+        self._seconds = cache(seconds.labels)
         self._lengths = histogram("isrr_list_items", "Candidates per list.", buckets=LENGTHS)
-        self._lists = counter("isrr_lists", "Lists by status of the promise.", ("status",))
+        self._lists = cache(counter("isrr_lists", "Lists by status of the promise.", ("status",)).labels)
         changed = "Lists whose first k positions differ from the order by score."
         self._changed = counter("isrr_lists_changed", changed)
         exposure = "Exposure of items by position in the order by score, in that order and as served."
@@ -56,13 +57,13 @@ class ServiceMetrics(Collector):
 
     def count_request(self, path: str, code: int, seconds: float) -> None:
         """Count an answered request; `path` is the endpoint's, not what the client typed."""
-        self._requests.labels(path, code).inc()
-        self._seconds.labels(path).observe(seconds)
+        self._pending[self._requests(path, code)] += 1
+        self._seconds(path).observe(seconds)
 
     def count_list(self, ranked: RankedList) -> None:
         """Count a served list: its length and status, the exposure it moves, and where its scores lie."""
         line, k, pending = ranked.line, ranked.snapshot.outcome.k, self._pending
-        self._lists.labels(ranked.note.status).inc()
+        pending[self._lists(ranked.note.status)] += 1
         self._lengths.observe(len(line.item_ids))
         pending[self._changed] += line.ranking[:k] != line.deterministic
         while len(self._positions) < k:
