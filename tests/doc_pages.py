@@ -27,18 +27,7 @@ from serving import Server
 ROOT = Path(__file__).parents[1]
 LANGUAGES = {"console", "json", "python", "text"}
 OURS = {"isrr": main, "isrr-paper": paper}
-NOT_OURS = {
-    "cd",
-    "git",
-    "kill",
-    "make",
-    "pip",
-    "podman",
-    "pre-commit",
-    "python",
-    "python3",
-    "source",
-}  # other people's commands
+NOT_OURS = {"cd", "git", "kill", "make", "pip", "podman", "pre-commit", "python", "python3", "source"}
 REFUSED, ABSTAINED, ALARM = 2, 3, 4
 _FENCE = re.compile(
     r"(?:<!-- not run: (?P<reason>.+?) -->\n+)?^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE
