@@ -43,14 +43,14 @@ def _facts() -> dict[str, Any]:
     from isrr.cli.kernels import kernel_cache
     from isrr.parallel import available_cores, threads
 
-    core, extras = _requirements()
+    packages = _packages()
     return {
         "isrr": isrr.__version__,
         "python": platform.python_version(),
         "executable": sys.executable,
         "platform": platform.platform(),
-        "core": {name: _version(name) for name in core},
-        "extras": {extra: {name: _version(name) for name in names} for extra, names in extras.items()},
+        "core": packages.pop("core"),
+        "extras": packages,
         "threads": threads(),
         "cores": available_cores(),
         "kernel_cache": kernel_cache(),
@@ -62,11 +62,10 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
     yield f"isrr         {facts['isrr']}"
     yield f"python       {facts['python']}, {facts['executable']}"
     yield f"platform     {facts['platform']}"
-    yield f"core         {_listed(facts['core'])}"
-    for extra, packages in facts["extras"].items():
-        missing = [name for name, version in packages.items() if version is None]
-        remedy = f"missing: {', '.join(missing)}; {install_command(extra)}"
-        yield f"{extra:12} {remedy if missing else _listed(packages)}"
+    for extra, packages in {"core": facts["core"], **facts["extras"]}.items():
+        missing = ", ".join(name for name, version in packages.items() if version is None)
+        installed = ", ".join(f"{name} {version}" for name, version in packages.items())
+        yield f"{extra:12} {f'missing: {missing}; {install_command(extra)}' if missing else installed}"
     yield f"threads      {facts['threads']} on {counted(facts['cores'], 'core')} (ISRR_THREADS changes it)"
     nowhere = "none: kernels are compiled in every process; set NUMBA_CACHE_DIR to a writable folder"
     yield f"kernel cache {facts['kernel_cache'] or nowhere}"
@@ -74,22 +73,17 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
     yield f"memory       {'unknown' if total is None else f'{free:.1f} of {total:.1f} GiB free'}"
 
 
-def _listed(packages: dict[str, str | None]) -> str:
-    return ", ".join(f"{name} {version or 'missing'}" for name, version in packages.items())
-
-
-def _requirements() -> tuple[list[str], dict[str, list[str]]]:
-    """Return what isrr needs, and what each extra adds, from its own metadata."""
+def _packages() -> dict[str, dict[str, str | None]]:
+    """Return the versions of what isrr needs ("core") and of what each extra adds, from its own metadata."""
     from importlib.metadata import requires
 
-    core: list[str] = []
-    extras: dict[str, list[str]] = {}
+    packages: dict[str, dict[str, str | None]] = {"core": {}}
     for requirement in requires("isrr") or []:
         name, extra = re.match(r"[\w.-]+", requirement), re.search(r"extra == ['\"](.+?)['\"]", requirement)
         assert name is not None, requirement
-        (core if extra is None else extras.setdefault(extra[1], [])).append(name[0])
-    extras.pop("all", None)  # the others together
-    return core, extras
+        packages.setdefault(extra[1] if extra else "core", {})[name[0]] = _version(name[0])
+    packages.pop("all", None)  # the others together
+    return packages
 
 
 def _version(package: str) -> str | None:
