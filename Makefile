@@ -65,7 +65,7 @@ clean:
 # Modules are compiled on all cores, which pip doesn't do; a few files of packages aren't Python and fail to compile.
 .venv/.dev: .venv/.demo
 	$(BIN)/pip install -q --no-compile -c constraints.txt --group test --group check \
-	  'isrr[paper,serve,spark,dask]'
+	  'isrr[paper,serve,spark]'
 	$(BIN)/python -m compileall -qq -j0 -x '/tests/' .venv/lib || true
 	touch $@
 

@@ -2,7 +2,7 @@
 
 Numbers are ratios measured side by side in one run; only the ratios mean something on another machine.
 
-    python -m benchmarks [seconds] [calibration] [ranking] [serving] [runs] [clicks] [report] [spark] [--before COMMIT]
+    python -m benchmarks [seconds] [calibration] [ranking] [serving] [runs] [clicks] [report] [--before COMMIT]
 
 Each row stands beside a peer or a limit. Some have a floor as well: the least that could do the same, such as the
 exponentials of all scores or the bytes that must be moved; *floors* says how many of them we take. The first four
@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 COMPARED = ("seconds", "calibration", "ranking", "serving")
-SUITES = (*COMPARED, "runs", "clicks", "report", "spark")
+SUITES = (*COMPARED, "runs", "clicks", "report")
 BEFORE = "fab6e41"  # the last commit before exact evaluation was rewritten for speed
 
 

@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-import time
+import warnings
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import pairwise
@@ -20,7 +20,7 @@ DAEMON = """
 import gc
 
 import isrr
-from isrr.engines import rankings, spark
+from isrr import spark
 from pyspark import worker
 from pyspark.daemon import manager
 
@@ -45,7 +45,7 @@ def session(folder):
     import pyspark
     from pyspark.sql import SparkSession
 
-    from isrr.engines.cluster import QUIET, pandas_unmentioned
+    from isrr.spark import OURS
 
     home = folder / "home"  # executors write to a folder in there
     home.mkdir()
@@ -56,7 +56,7 @@ def session(folder):
     (folder / "modules" / "loaded_daemon.py").write_text(DAEMON)
     here = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(home)}
     settings = {
-        "spark.driver.extraJavaOptions": f"{LIGHT} -Dlog4j2.configurationFile={QUIET}",
+        "spark.driver.extraJavaOptions": f"{LIGHT} {OURS['spark.driver.extraJavaOptions']}",
         "spark.executor.extraJavaOptions": LIGHT,
         "spark.executor.memory": "1g",
         "spark.executorEnv.PYTHONPATH": f"{folder / 'modules'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
@@ -68,56 +68,11 @@ def session(folder):
         "spark.sql.shuffle.partitions": "2",
         **INTERPRETED,
     }
-    with patch.dict(os.environ, here), pandas_unmentioned():
+    with patch.dict(os.environ, here), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of a version of pandas that PySpark does not know
         started = SparkSession.builder.master(MASTER).config(map=settings).getOrCreate()
     yield started
     started.stop()
-
-
-def light_defaults(folder):
-    """The environment of a process whose own session is as light, by the administrator's defaults."""
-    settings = {"spark.driver.defaultJavaOptions": LIGHT, "spark.sql.shuffle.partitions": "2", **INTERPRETED}
-    (folder / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
-    return {**os.environ, "SPARK_CONF_DIR": str(folder)}
-
-
-def wait_for(holds, seconds=120):
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "nothing came up in time"
-        time.sleep(0.2)
-
-
-def executors(application):
-    """Process ids of an application's executors."""
-    return [pid for pid, command in commands() if "CoarseGrainedExecutorBackend" in command and application in command]
-
-
-def python_workers(application):
-    """Process ids of the Python workers that its executors have forked."""
-    daemons = [pid for pid in children(executors(application))]
-    return children(daemons)
-
-
-def commands():
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                yield int(entry.name), (entry / "cmdline").read_text().replace("\0", " ")
-            except OSError:
-                continue
-
-
-def children(parents):
-    found = []
-    for pid, _ in commands():
-        try:
-            parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        if parent in parents:
-            found.append(pid)
-    return found
 
 
 def judged(n_queries, n_items=8, seed=20230):

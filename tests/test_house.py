@@ -12,8 +12,8 @@ SOURCE = Path(isrr.__file__).parent
 PAPER = SOURCE.with_name("isrr_paper")
 LAYERS = [
     "errors", "counting", "files", "compiled", "lanes", "parallel", "noise", "_exact_kernels", "exact",
-    "data", "gains", "ranker", "metrics", "risk", "promises", "outcome",
-    "engines", "calibration", "clicks", "monitor", "reporting", "serve", "adapters", "cli",
+    "data", "gains", "ranker", "metrics", "risk", "promises", "outcome", "rank_table", "spark",
+    "calibration", "clicks", "monitor", "reporting", "serve", "adapters", "cli",
 ]  # fmt: skip
 HEAVY = [
     "pandas", "polars", "torch", "lightgbm", "catboost", "xgboost", "starlette", "pyspark", "matplotlib",

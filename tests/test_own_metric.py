@@ -53,8 +53,7 @@ def test_a_metric_of_one_s_own_goes_from_evaluation_to_the_report(judged, tmp_pa
     with pytest.raises(isrr.PromiseError, match="'margin' is a custom metric"):
         isrr.check(isrr.load(tmp_path / "ranker.json"), judged)
     isrr.write_queries(judged, tmp_path / "judged.parquet")
-    for where in ({}, {"trust_layout": True}):
-        assert isrr.calibrate(tmp_path / "judged.parquet", promise, **where).ranker == outcome.ranker
+    assert isrr.calibrate(tmp_path / "judged.parquet", promise).ranker == outcome.ranker
 
 
 def test_a_value_column_is_promised_by_name(judged, tmp_path):

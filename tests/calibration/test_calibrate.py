@@ -7,20 +7,23 @@ import pytest
 
 import isrr
 from isrr import Certificate, DataError, GPLRanker, Metric, PromiseError, Queries, calibrate
-from isrr.calibration.certify import Rule, certify, samples, sums_suffice
-from isrr.calibration.path import SearchPath
-from isrr.calibration.table import merge
-from isrr.calibration.tasks import Fill
-from isrr.promises import Promise, objectives
+from isrr.calibration.certify import Tested, certify
+from isrr.promises import Promise
 from isrr.risk.evidence import NAMED
 from isrr.risk.select import NAMED as SELECTIONS
-from isrr_paper.evidence import BONFERRONI, POINTWISE
+from isrr_paper.evidence import POINTWISE
 from isrr_paper.paths import paper_path
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
 
 
-def test_the_order_of_queries_rows_and_shards_changes_no_bit(judged):
+def measured_on(queries, promise, ranker, evidence):
+    """One ranker as it is tested on queries."""
+    values = isrr.evaluate(queries, [GPLRanker.deterministic(), ranker], [promise.measure])[promise.measure]
+    return Tested.of(promise, None, evidence, values, values[:, 0], [ranker])
+
+
+def test_the_order_of_queries_and_rows_changes_no_bit(judged):
     outcome = calibrate(judged, PROMISE)
     turned = np.random.default_rng(20231).permutation(len(judged))
     assert calibrate(judged[turned], PROMISE) == outcome
@@ -31,67 +34,17 @@ def test_the_order_of_queries_rows_and_shards_changes_no_bit(judged):
         query_ids=np.repeat(judged.query_ids, judged.n_items)[rows],
     )
     assert calibrate(shuffled, PROMISE) == outcome
-    path = SearchPath((GPLRanker.deterministic(), GPLRanker(temperature=0.3), GPLRanker(temperature=0.6)), "custom", "")
-    promise = Promise.parse(PROMISE)
-    for summed in (False, True):
-        task = Fill((GPLRanker.deterministic(), *path.rankers), (promise,), objectives([promise]), len(judged), summed)
-        whole = task.summary([judged])
-        parts = merge([task.summary([part]) for part in (judged[500:], judged[:20], judged[20:500])])
-        for name in ("utility", "disparity"):
-            np.testing.assert_array_equal(getattr(parts, name).sums, getattr(whole, name).sums)
-        pvalues = [
-            samples(t, [promise], path, NAMED["betting"], "exact", judged.scores_fingerprint)[0].pvalue(range(3), 0.05)
-            for t in (whole, parts)
-        ]
-        np.testing.assert_array_equal(pvalues[0], pvalues[1])
-
-
-def test_large_samples_are_summed_up(judged, tmp_path, monkeypatch):
-    from isrr.calibration import certify, tasks
-    from isrr.engines import local
-
-    monkeypatch.setattr(tasks, "MANY", 100)
-    monkeypatch.setattr(certify, "LARGEST_KEPT", 200)
-    monkeypatch.setattr(local, "BLOCK", 128)
-    outcome = calibrate(judged, PROMISE, floor=0)
-    assert isinstance(outcome, Certificate)
-    assert outcome.provenance.method == "exact"
-    assert outcome.tests[0].evidence == "vb"
-    assert outcome.tests[0].level >= 0.9
-    path = [GPLRanker(temperature=5.0), *(GPLRanker(threshold=t, decay=0.5) for t in (0.05, 0.2, 0.9))]
-    fair = calibrate(judged, "normalized_disparity@5 <= 0.5", path=path)
-    assert fair.provenance.method == "draws"
-    assert fair.provenance.n_draws == tasks.FEW_DRAWS
-    assert {test.evidence for test in fair.tests} == {"mixture"}  # drawn disparities may be negative
-    fair.save(tmp_path / "fair.json")
-    assert isrr.load(tmp_path / "fair.json") == fair
-    short = calibrate(judged, "ndcg@5 >= 99.9% of deterministic", floor=0)
-    assert short.abstained
-    assert short.queries_needed > len(judged)
-    apart = calibrate(judged, Promise.parse(PROMISE, per="segment"), floor=0)
-    assert {test.segment for test in apart.tests} == {"desktop", "mobile"}
-
-
-@pytest.mark.parametrize(
-    ("evidence", "n_queries", "summed"),
-    [("betting", 200_000, False), ("betting", 200_001, True), ("hoeffding_bentkus", 10**8, False)],
-)
-def test_queries_are_summed_up_above_two_hundred_thousand(evidence, n_queries, summed):
-    assert sums_suffice(evidence, n_queries) == summed
 
 
 @pytest.mark.parametrize("evidence", NAMED)
 def test_the_whole_delta_is_spent_on_a_single_test(judged, evidence):
-    path, delta, promise = SearchPath((GPLRanker(temperature=0.6),), "", ""), 0.1, Promise("ndcg", 5, at_least=0.5)
-    task = Fill((GPLRanker.deterministic(), *path.rankers), (promise,), objectives([promise]), 200)
-    (measured,) = samples(task.summary([judged[:200]]), [promise], path, NAMED[evidence], "exact", "")
-    selection, between = SELECTIONS["fixed_sequence"], 0
-    rule = Rule.of(path, [promise], np.zeros(1), selection)
+    delta, promise, between = 0.1, Promise("ndcg", 5, at_least=0.5), 0
+    measured = measured_on(judged[:200], promise, GPLRanker(temperature=0.6), NAMED[evidence])
     for shortfall in np.linspace(0.01, 0.1, 91):
         sample = replace(measured, promise=promise.at(float(measured.measured()[0] - shortfall)))
         pvalue = float(sample.pvalue([0], delta)[0])
         assert sample.holds(sample.targets, delta)[0] == (pvalue <= delta)
-        certified = certify([sample], rule, delta=delta, selection=selection).chosen is not None
+        certified = certify([sample], SELECTIONS["fixed_sequence"], delta)[0]
         assert certified == (pvalue <= delta)
         between += delta / 2 < pvalue <= delta
     assert between  # what half of delta would not certify
@@ -105,18 +58,9 @@ def test_a_floor_of_exactly_the_target_keeps_it_by_definition(judged):
     outcome = calibrate(few, promise, path=[ranker])
     assert isinstance(outcome, Certificate)
     assert outcome.ranker == ranker
-    table = Fill((GPLRanker.deterministic(), ranker), (promise,), objectives([promise]), 12).summary([few])
-    (sample,) = samples(table, [promise], SearchPath((ranker,), "", ""), NAMED["betting"], "exact", "")
+    sample = measured_on(few, promise, ranker, NAMED["betting"])
     assert sample.holds(np.array([0.9]), 0.05)[0]
     assert not sample.holds(np.array([0.9 + 1e-9]), 0.05)[0]
-
-
-@pytest.mark.parametrize("selection", ["fixed_sequence", BONFERRONI, "holm"])
-def test_sums_certify_under_every_selection(judged, selection, monkeypatch):
-    monkeypatch.setattr("isrr.calibration.certify.LARGEST_KEPT", 100)
-    outcome = calibrate(judged, "ndcg@5 >= 60% of deterministic", selection=selection)
-    assert isinstance(outcome, Certificate)
-    assert outcome.tests[0].risk < outcome.promises[0].alpha
 
 
 def test_the_paper_s_procedure_is_there_and_says_what_it_lacks(judged):

@@ -32,20 +32,19 @@ def test_validation_queries_must_be_others(judged):
         calibrate(judged[100:], PROMISE, validation=judged[50:150])
 
 
-@pytest.mark.parametrize("where", ["memory", "files", "dask"])
+@pytest.mark.parametrize("where", ["memory", "files"])
 def test_validation_queries_must_be_others_also_where_ids_were_made(judged, where, tmp_path):
     plain = Queries.from_arrays(scores=judged.scores, relevance=judged.relevance, group=judged.n_items)
-    data, options = plain[200:], {}
-    if where != "memory":
-        pytest.importorskip("dask")
-        data, options = tmp_path / "judged.parquet", {"trust_layout": True, "engine": where.replace("files", "local")}
+    data = plain[200:]
+    if where == "files":
+        data = tmp_path / "judged.parquet"
         write_queries(plain[200:], data)
     unjudged = replace(plain, relevance=None)
     for others in (plain[200:], plain[150:250], unjudged[150:250], judged[150:250]):
         n_shared = 500 if len(others) == 500 else 50
         with pytest.raises(DataError, match=rf"by their scores and relevance .*: {n_shared}, '.*200' among them"):
-            calibrate(data, PROMISE, validation=others, **options)
-    assert calibrate(data, PROMISE, validation=plain[:200], path="temperature", **options).provenance.made_ids
+            calibrate(data, PROMISE, validation=others)
+    assert calibrate(data, PROMISE, validation=plain[:200], path="temperature").provenance.made_ids
 
 
 @pytest.mark.parametrize("path", ["temperature", "front"])

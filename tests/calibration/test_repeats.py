@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from isrr import Queries, calibrate, write_queries
-from isrr.calibration import calibrate as module
-from isrr.calibration.tasks import ALL, FindRepeats
-from isrr.data import blocks
+from isrr.calibration.judged import repeats
+from isrr.cli.ledger import entry_of
 from isrr.reporting.explorer import explore
 from isrr.reporting.retrace import retrace
 
@@ -42,8 +41,7 @@ def test_repeats_are_told_of_and_left_out_on_demand(thrice):
 
 
 def test_each_content_is_left_once(thrice):
-    left_out = FindRepeats(ALL).summary([thrice]).repeats
-    kept = thrice[~np.isin(thrice.keys, left_out)]
+    kept = thrice[~repeats(thrice)]
     contents = kept.content_keys(judged=True)
     assert np.unique(contents).size == contents.size == 200
     np.testing.assert_array_equal(np.unique(contents), np.unique(thrice.content_keys(judged=True)))
@@ -58,30 +56,20 @@ def test_queries_without_repeats_give_the_same_outcome_either_way(judged):
 
 def test_single_items_and_a_rare_coincidence_are_no_repeats(judged):
     single = Queries.from_arrays(scores=np.ones(300), relevance=np.ones(300), query_ids=np.arange(300))
-    assert FindRepeats(ALL).summary([single]).repeats.size == 0
+    assert not repeats(single).any()
     rare = Queries.concatenate([judged[:300], repeated(judged[:1], 1)])
     outcome = calibrate(rare, PROMISE)
     assert outcome.provenance.n_repeated == 1
     assert not any("repeated" in warning for warning in outcome.warnings)
 
 
-def test_a_part_of_the_queries_tells_the_number_where_there_are_many(thrice, monkeypatch):
-    monkeypatch.setattr(module, "LOOKED_AT", 200)
-    assert calibrate(thrice, PROMISE).provenance.n_repeated == pytest.approx(400, rel=0.01)
-    whole, task = FindRepeats(200).summary([thrice]), FindRepeats(200)
-    parts = task.joined([task.summary([part]) for part in (thrice[350:], thrice[:90], thrice[90:350])])
-    np.testing.assert_array_equal(parts.keys, whole.keys)
-
-
-def test_streamed_files_leave_out_the_same_repeats(thrice, tmp_path, monkeypatch):
-    expected = calibrate(thrice, PROMISE, distinct=True)
-    for name, part in (("a", thrice[:250]), ("b", thrice[250:])):
-        write_queries(part, tmp_path / f"{name}.parquet")
-    monkeypatch.setattr(blocks.whole_queries, "__defaults__", (50,))
-    files = f"{tmp_path}/*.parquet"
-    assert calibrate(files, PROMISE, distinct=True, trust_layout=True) == expected
-    pytest.importorskip("dask")
-    assert calibrate(files, PROMISE, distinct=True, trust_layout=True, engine="dask") == expected
+def test_a_sample_of_distinct_queries_is_drawn_after_repeats_were_left_out(thrice, tmp_path):
+    write_queries(thrice, tmp_path / "thrice.parquet")
+    outcome = calibrate(thrice, PROMISE, distinct=True, sample=150)
+    p = outcome.provenance
+    assert (p.n_judged, p.n_repeated, p.n_table, p.sample) == (150, 400, 600, 150)
+    assert calibrate(tmp_path / "thrice.parquet", PROMISE, distinct=True, sample=150) == outcome
+    assert len(retrace(outcome, thrice).tested) == p.n_queries
 
 
 def test_an_outcome_on_distinct_queries_is_retraced(thrice):
@@ -92,15 +80,7 @@ def test_an_outcome_on_distinct_queries_is_retraced(thrice):
     assert explore(found).measured[chosen] == outcome.tests[0].measured
 
 
-def test_distinct_queries_are_another_look_at_the_same_judgments(thrice):
-    looks = []
-
-    def count(look):
-        looks.append(look)
-        return len(looks), None
-
-    for distinct in (False, True):
-        calibrate(thrice, PROMISE, distinct=distinct, count_look=count)
-    assert looks[0]["judgments"] == looks[1]["judgments"]
-    assert looks[0]["data"] == looks[1]["data"]
-    assert looks[0]["tests"] != looks[1]["tests"]
+def test_distinct_queries_are_another_analysis_of_the_same_judgments(thrice):
+    plain, once = (entry_of(calibrate(thrice, PROMISE, distinct=distinct)) for distinct in (False, True))
+    assert (plain["judgments"], plain["data"]) == (once["judgments"], once["data"])
+    assert plain["search"] != once["search"]

@@ -7,10 +7,8 @@ import pytest
 
 import isrr
 from isrr import Abstention, Certificate, DataError, GPLRanker, Queries, calibrate, check
-from isrr.calibration import certify
 from isrr.calibration.request import Request
 from isrr.data.sample import canonical_order
-from isrr.engines import local
 from isrr.gains import ideal_dcg
 from isrr.promises import Promise
 
@@ -130,9 +128,7 @@ def test_values_capped_at_their_bound_are_not_warned_of():
     assert any("reach 95% of the declared bound" in said for said in both.warnings)
 
 
-def test_a_block_without_a_relevant_item_is_passed_over(judged, monkeypatch):
-    monkeypatch.setattr(local, "BLOCK", 50)
-    monkeypatch.setattr(certify, "LARGEST_KEPT", 100)
+def test_queries_without_a_relevant_item_are_passed_over(judged):
     empty = np.repeat(np.arange(len(judged)) < 150, judged.n_items)
     queries = replace(judged, relevance=np.where(empty, 0.0, judged.relevance))
     outcome = calibrate(queries, PROMISE, path="temperature")

@@ -12,7 +12,7 @@ from msgspec import structs
 from typer.testing import CliRunner
 
 from isrr import Promise, Queries, calibrate, load, write_queries
-from isrr.cli.ledger import NAME, ledger_at, note_look
+from isrr.cli.ledger import NAME, entry_of, ledger_at, note, noted
 from isrr.cli.main import app
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
@@ -37,9 +37,8 @@ def judged():
 @pytest.fixture(scope="module")
 def first(judged):
     """A first analysis: what it asks, and its outcome."""
-    looks = []
-    outcome = calibrate(judged, PROMISE, count_look=lambda look: (looks.append(look), (1, None))[1])
-    return looks[0], outcome
+    outcome = calibrate(judged, PROMISE)
+    return entry_of(outcome), outcome
 
 
 def planned(look, attempts, seed=0, confidence=0.95):
@@ -49,8 +48,8 @@ def planned(look, attempts, seed=0, confidence=0.95):
 
 def number(folder, queries, promise=PROMISE, **options):
     """Which analysis of these queries a calibration is, by the ledger of a folder."""
-    count_look = ledger_at(folder / "judged.parquet", folder / "out.json")
-    return calibrate(queries, promise, count_look=count_look, **options).provenance.analysis
+    ledger = ledger_at(folder / "judged.parquet", folder / "out.json")
+    return noted(calibrate(queries, promise, **options), ledger).provenance.analysis
 
 
 def test_a_further_analysis_is_counted_and_marked_wherever_results_go(judged, tmp_path):
@@ -83,7 +82,7 @@ def test_a_further_analysis_is_counted_and_marked_wherever_results_go(judged, tm
 def test_what_all_analyses_have_spent_is_held_against_the_confidence(first, attempts, confidences, together, tmp_path):
     look, outcome = first
     for seed, (n, confidence, left) in enumerate(zip(attempts, confidences, together, strict=True)):
-        found, spent = note_look(tmp_path / NAME, planned(look, n, seed, confidence))
+        found, spent = note(planned(look, n, seed, confidence), tmp_path / NAME)
         provenance = structs.replace(outcome.provenance, n_analyses=n, analysis=found, spent=spent)
         said = " ".join(structs.replace(outcome, confidence=confidence, provenance=provenance).warnings)
         assert (f"analysis {seed + 1} of the same data" in said) == (left is not None)
@@ -118,14 +117,18 @@ def test_queries_scored_anew_are_analysed_again_and_others_are_not(judged, tmp_p
     assert [number(tmp_path, queries) for queries in (judged, retrained, others[10:], judged)] == [1, 2, 1, 1]
 
 
+def test_another_sample_of_the_same_table_is_another_analysis(judged, tmp_path):
+    assert [number(tmp_path, judged, sample=n) for n in (60, 61, None, 60)] == [1, 2, 3, 1]
+
+
 def test_a_line_that_names_no_judgments_or_was_cut_off_is_passed_or_found_again(first, tmp_path):
     ledger, (look, _) = tmp_path / NAME, first
-    note_look(ledger, look)
+    note(look, ledger)
     line = json.loads(ledger.read_text())
     del line["judgments"]
     ledger.write_text(f'{json.dumps(line)}\n{{"data": "{line["data"]}"}}\n{{"data": "abc", "prom')
     for asked, n in ((look, 1), ({**look, "confidence": 0.9}, 2), (look, 1), (planned(look, 4), 3)):
-        assert note_look(ledger, asked)[0] == n
+        assert note(asked, ledger)[0] == n
 
 
 def test_analyses_at_the_same_time_are_counted_one_by_one(first, tmp_path):
@@ -137,7 +140,7 @@ def test_analyses_at_the_same_time_are_counted_one_by_one(first, tmp_path):
         for data in range(n_rounds):
             asked = {**planned(first[0], 1, seed), "data": str(data), "judgments": str(data)}
             together.wait()
-            numbers.append(note_look(tmp_path / NAME, asked)[0])
+            numbers.append(note(asked, tmp_path / NAME)[0])
         return numbers
 
     with ThreadPoolExecutor(n_looks) as pool:
@@ -171,6 +174,6 @@ def test_a_ledger_that_cannot_be_written_is_told_before_the_work(tmp_path, monke
 def test_a_line_that_is_no_analysis_is_passed_over(tmp_path, line):
     look = {"data": "d", "judgments": "j", "confidence": 0.9, "search": [["a"], 1]}
     (tmp_path / NAME).write_text(f"{line}\n{json.dumps({**look, 'promise': 'another'})}\n")
-    number, spent = note_look(tmp_path / NAME, look)
+    number, spent = note(look, tmp_path / NAME)
     assert number == 2
     assert spent == pytest.approx(0.2)

@@ -10,14 +10,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from isrr.calibration.tasks import ALL, Gather
 from isrr.data.clicks import looks_like_clicks
 from isrr.data.frames import read_blocks, read_queries, write_queries
 from isrr.data.identifiers import Ids
 from isrr.data.queries import Queries
 from isrr.data.runs import _first_equal
 from isrr.data.unjudged import n_unjudged
-from isrr.engines.packing import pack, unpack
 from isrr.errors import DataError
 from isrr.gains import discount, has_relevant, ideal_dcg, ndcg, relevant_total
 from isrr.metrics.evaluate import evaluate
@@ -342,8 +340,7 @@ def test_choosing_joining_and_sending_keep_what_belongs_to_a_query():
     queries = read_queries(run=RUN, qrels=QRELS, ties="trec")
     again = Queries.concatenate([queries[1], queries[0]])[[1, 0]]
     assert_same(again, queries)
-    gathered = Gather(ALL).summary([queries[0], queries[1]])
-    assert_same(unpack(pack(gathered).to_pylist()[0]), queries)
+    assert_same(Queries.concatenate([queries[0], queries[1]]), queries)
     rescored = queries.with_scores([1.0, 2.0, 3.0, 1.0, 2.0])
     np.testing.assert_array_equal(rescored.unretrieved[1], queries.unretrieved[1])
     assert queries[[1]].unretrieved[1].size == 0

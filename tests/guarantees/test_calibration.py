@@ -17,9 +17,8 @@ import pytest
 from counts import COUNTS, Count
 from evidence_kinds import KINDS
 from isrr import GPLRanker, Queries, evaluate
-from isrr.calibration.certify import KeptSample, Rule, certify
+from isrr.calibration.certify import Tested, certify, choose
 from isrr.calibration.path import SearchPath, front_path, temperature_path
-from isrr.calibration.table import Values
 from isrr.data.synthetic import generate
 from isrr.gains import discount
 from isrr.metrics.disparity import Disparity
@@ -152,7 +151,6 @@ class Population:
     def false_certificates(self, promises, n, *, judged_by=None, delta=DELTA, repeats=REPEATS):
         """In how many runs a configuration is certified that breaks these promises (or others), and in how many any."""
         rng, n_grid = np.random.default_rng([20230, n]), len(self.path.rankers)
-        rule = Rule.of(self.path, promises, [0.0] * n_grid, NAMED["fixed_sequence"])
         broken, wrong, certified = self.broken(judged_by or promises), 0, 0
         for start in range(0, repeats, AT_ONCE):  # repetitions stand side by side, as columns
             drawn = rng.integers(0, len(self.queries), (n, AT_ONCE))
@@ -163,10 +161,11 @@ class Population:
                         left = left[self.passes(promise, c, drawn[:, left], delta)]
                 passing[left, c] = True
             if start == 0:
-                self.as_calibration_does(promises, rule, drawn, passing, delta)
+                self.as_calibration_does(promises, drawn, passing, delta)
             for row, times in zip(*np.unique(passing[: repeats - start], axis=0, return_counts=True), strict=True):
-                certified += times * (rule.chosen(row) is not None)
-                wrong += times * bool((rule.certified(row) & broken).any())  # whichever of them is chosen
+                before = np.logical_and.accumulate(row)
+                certified += times * (choose(before, self.path.rankers, promises, np.zeros(n_grid)) is not None)
+                wrong += times * bool((before & broken).any())  # whichever of them is chosen
         return wrong, certified
 
     def passes(self, promise, c, drawn, delta):
@@ -188,7 +187,7 @@ class Population:
             answers.append(passed)
         return np.all(answers, axis=0)
 
-    def as_calibration_does(self, promises, rule, drawn, passing, delta):
+    def as_calibration_does(self, promises, drawn, passing, delta):
         """The first repetitions again, by the code that calibration runs: its order of queries is the one drawn."""
         for repetition in range(20):
             rows = drawn[:, repetition]
@@ -198,10 +197,10 @@ class Population:
                 for inside in self.rows(promise):
                     chosen = rows[inside[rows]]
                     padded = np.column_stack([reference, values])[chosen]
-                    found = Values(padded, reference[chosen])
-                    samples.append(KeptSample.of(promise, None, KINDS["betting"], found, self.path))
-            verdict = certify(samples, rule, delta=delta, selection=NAMED["fixed_sequence"])
-            np.testing.assert_array_equal(verdict.certified, rule.certified(passing[repetition]))
+                    tested = promise, None, KINDS["betting"], padded, reference[chosen], self.path.rankers
+                    samples.append(Tested.of(*tested))
+            certified = certify(samples, NAMED["fixed_sequence"], delta)
+            np.testing.assert_array_equal(certified, np.logical_and.accumulate(passing[repetition]))
 
 
 @pytest.mark.parametrize("n", [75, 200, 1_000])
@@ -330,15 +329,14 @@ def test_the_count_catches_a_level_that_is_too_large(pool, promise):
 
 def test_independent_configurations_at_the_boundary_need_the_fixed_sequence():
     rng, n, count = np.random.default_rng(20230), 300, COUNTS["independent configurations"]
-    path = SearchPath(tuple(GPLRanker(temperature=1.0 + c) for c in range(21)), "custom", "")
+    rankers = [GPLRanker(temperature=1.0 + c) for c in range(21)]
     promise = Promise("ndcg", K, at_least=0.7)
     wrong = dict.fromkeys((*NAMED.values(), BONFERRONI, POINTWISE), 0)
     for _ in range(count.repeats):
         values = rng.binomial(1, promise.target - 1e-4, (n, 22)).astype(float)
-        sample = KeptSample.of(promise, None, KINDS["hoeffding_bentkus"], Values(values, values[:, 0]), path)
+        sample = Tested.of(promise, None, KINDS["hoeffding_bentkus"], values, values[:, 0], rankers)
         for selection in wrong:
-            rule = Rule.of(path, [promise], [0.0] * 21, selection)
-            wrong[selection] += certify([sample], rule, delta=count.delta, selection=selection).chosen is not None
+            wrong[selection] += certify([sample], selection, count.delta).any()
     for selection in (*NAMED.values(), BONFERRONI):
         assert wrong[selection] <= count.most
     assert wrong[POINTWISE] > count.most

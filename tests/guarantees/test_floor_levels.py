@@ -15,9 +15,7 @@ from scipy.optimize import brentq
 from counts import COUNTS
 from evidence_kinds import KINDS
 from isrr import GPLRanker, Queries, evaluate
-from isrr.calibration.certify import KeptSample
-from isrr.calibration.path import SearchPath
-from isrr.calibration.table import Values
+from isrr.calibration.certify import Tested
 from isrr.promises import Promise
 from isrr.ranker.scale import scale_of
 
@@ -57,11 +55,11 @@ def worst(share):
 def test_a_promise_on_a_floor_of_80_percent_is_false_at_most_delta_often(population, share, n):
     values, reference = population(share)
     promise = Promise("ndcg", 5, at_least=values.mean() / reference.mean() + 1e-5, of="deterministic")
-    path = SearchPath((GPLRanker(floor=FLOOR),), "custom", "")
+    rankers = [GPLRanker(floor=FLOOR)]
     rng, wrong = np.random.default_rng([20230, n]), 0
     for _ in range(COUNT.repeats):
         drawn = rng.integers(N_POOL, size=n)
-        tested = Values(np.column_stack([reference, values])[drawn], reference[drawn])
-        sample = KeptSample.of(promise, None, KINDS["betting"], tested, path)
+        both = np.column_stack([reference, values])[drawn]
+        sample = Tested.of(promise, None, KINDS["betting"], both, reference[drawn], rankers)
         wrong += int(sample.holds(sample.targets, COUNT.delta)[0])
     assert wrong <= COUNT.most

@@ -19,10 +19,9 @@ import isrr
 from counts import COUNTS
 from isrr import GPLRanker, Promise, Queries, calibrate, evaluate
 from isrr.calibration.check import LEAST_TO_TELL, _kept
+from isrr.calibration.judged import repeats
 from isrr.calibration.path import n_set_aside
 from isrr.calibration.request import Request
-from isrr.calibration.table import Sums
-from isrr.calibration.tasks import ALL, FindRepeats
 from isrr.data.sample import canonical_order
 from isrr.risk import betting
 from truth import Truth
@@ -92,7 +91,7 @@ def test_copies_counted_once_are_false_at_most_delta_often(pool):
         queries = queries_of(
             np.tile(scores, (5, 1)), np.tile(pool[1][rows], (5, 1)), rng.choice(2**60, 5 * n, replace=False)
         )
-        distinct = queries[~np.isin(queries.keys, FindRepeats(ALL).summary([queries]).repeats)]
+        distinct = queries[~repeats(queries)]
         wrong.append(ndcg_of(distinct, WARM)[by_key(distinct)])
         plain.append(ndcg_of(queries, WARM)[by_key(queries)])
         if repetition < 3:
@@ -147,7 +146,7 @@ def test_a_kept_promise_is_called_broken_at_most_one_time_in_twenty(pool, monkey
 
     def broken(n, repeats=400):
         samples = values[rng.integers(0, values.size, (repeats, n))]
-        verdicts = [_kept(promise, None, Sums.of(each[:, None], each)).verdict for each in samples]
+        verdicts = [_kept(promise, None, each, each).verdict for each in samples]
         return verdicts.count("broken") / repeats
 
     assert broken(LEAST_TO_TELL) < 0.05

@@ -68,7 +68,7 @@ def decided(queries, promises):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Findings, "outcome", lambda self, *_: self)
         findings = calibrate(queries, promises, 1 - DELTA)
-    return None if findings.verdict.chosen is None else findings.ranker
+    return None if findings.chosen is None else findings.ranker
 
 
 def false_certificates(pool, promises, n, count):
@@ -97,8 +97,8 @@ def test_a_default_calibration_is_false_at_most_delta_often(pool):
 
 
 def test_the_count_catches_a_calibration_whose_level_is_too_large(pool, monkeypatch):
-    def certify_too_much(found, rule, *, delta, **terms):
-        return certify(found, rule, delta=4 * delta, **terms)
+    def certify_too_much(tested, selection, delta):
+        return certify(tested, selection, 4 * delta)
 
     monkeypatch.setattr(isrr.calibration.outcome, "certify", certify_too_much)
     wrong, _ = false_certificates(pool, [hurting(pool, UTILITY, 1.6)], n=300, count=OTHERS)

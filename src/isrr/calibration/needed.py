@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from isrr.calibration.certify import Sample
+from isrr.calibration.certify import Tested
 from isrr.calibration.path import SET_ASIDE_FROM, n_set_aside
 from isrr.calibration.request import Request
 from isrr.outcome.text import needed_in_words
@@ -114,7 +114,7 @@ def judged_needed(
     return enough
 
 
-def decisive(found: Sequence[Sample], delta: float) -> list[int] | None:
+def decisive(found: Sequence[Tested], delta: float) -> list[int] | None:
     """The configuration that each promise would be proven for; None where none is measured to keep all promises.
 
     It is each promise's safest one. Where safe ones may lie anywhere on the path, it is the one for all promises that
@@ -130,7 +130,7 @@ def decisive(found: Sequence[Sample], delta: float) -> list[int] | None:
     return [best] * len(found) if slack[best] > 0 else None
 
 
-def proven(sample: Sample, column: int, delta: float) -> bool:
+def proven(sample: Tested, column: int, delta: float) -> bool:
     """Whether one configuration is certified to keep a promise, whatever else is on the path."""
     target = np.array([sample.promise.target])
     return bool(sample.exempt[column]) or bool(sample.only(column).holds(target, delta)[0])

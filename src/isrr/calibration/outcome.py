@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import numpy as np
 
-from isrr.calibration.certify import BOUNDS_WITHIN, KeptSample, Rule, Sample, Verdict, certify, cost_of
+from isrr.calibration.certify import Tested, certify, choose, cost_of
+from isrr.calibration.measured import Curve
 from isrr.calibration.needed import Need, Span, decisive, judged_needed, most, proven, spans
 from isrr.calibration.path import SearchPath
 from isrr.calibration.request import Request
-from isrr.calibration.table import Table, Values
 from isrr.counting import counted, in_segment
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import PromiseError
@@ -21,32 +21,34 @@ from isrr.outcome.certificate import Abstention, Cause, Certificate
 from isrr.outcome.findings import Estimate, Point, Provenance, Quality, Test
 from isrr.promises import Promise, move_together
 from isrr.ranker.gpl import GPLRanker
+from isrr.risk.lattice import BoolArray
 
 LEVEL_STEPS = 1_000  # in which the strongest certified target is told
 CAP_AT = 0.995  # quantile of a value at which capping it is proposed
 FAR_ABOVE = 1.5  # times that quantile from which on a bound is worth lowering
-Look = dict[str, Any]  # what an analysis asked of which data, as a ledger keeps it
-CountLook = Callable[[Look], tuple[int, float | None]]  # which analysis it is, and what all of them have spent
+BOUNDS_WITHIN = 1_000_000  # queries × configurations up to which every configuration has a bound
 
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """A table tested: what there is to say about every configuration, and which one is used.
+    """What there is to say about every configuration, and which one is used.
 
     Attributes:
-        request: What was asked.
-        path: What was tested.
-        table: What was measured.
-        found: Every promise in each of its segments.
-        verdict: Which configurations are certified, and which one is used.
+        request: What is promised, and how it is tested.
+        path: The configurations.
+        curve: What is reported of them.
+        tested: Every promise in each of its segments.
+        certified: Which configurations keep every promise, (n_grid,).
+        chosen: The one that is used; None for an abstention.
         unit: What is counted as tested on.
     """
 
     request: Request
     path: SearchPath
-    table: Table
-    found: Sequence[Sample]
-    verdict: Verdict
+    curve: Curve
+    tested: Sequence[Tested]
+    certified: BoolArray
+    chosen: int | None
     unit: str = "query"
 
     @classmethod
@@ -54,33 +56,21 @@ class Findings:
         cls,
         request: Request,
         path: SearchPath,
-        table: Table,
-        found: Sequence[Sample],
+        curve: Curve,
+        tested: Sequence[Tested],
         unit: str = "query",
         remaining: FloatArray | None = None,
     ) -> "Findings":
         """Test what was measured, and choose; `remaining` is that of `cost_of`."""
-        cost = cost_of(request.promises, table.utility.means()[0, 1:], table.disparity.means()[0, 1:], remaining)
-        rule = Rule.of(path, request.promises, cost, request.selection)
-        verdict = certify(found, rule, delta=request.delta, selection=request.selection)
-        return cls(request, path, table, found, verdict, unit)
-
-    def look(self, data: str, judgments: str, search: Sequence[object], validation: str | None = None) -> Look:
-        """What is asked of which data; segments and groups are told apart by what was measured in them."""
-        return {
-            "data": data,
-            "judgments": judgments,
-            "promises": [promise.document() for promise in self.request.promises],
-            "confidence": self.request.confidence,
-            "search": [*search],
-            "validation": validation,
-            "tests": [[s.segment, s.n_queries, round(float(s.measured()[-1]), 9)] for s in self.found],
-        }
+        cost = cost_of(request.promises, curve.utility.mean[1:], curve.disparity.mean[1:], remaining)
+        certified = certify(tested, request.selection, request.delta)
+        chosen = choose(certified, path.rankers, request.promises, cost)
+        return cls(request, path, curve, tested, certified, chosen, unit)
 
     @property
     def ranker(self) -> GPLRanker:
         """The ranker to use."""
-        chosen = self.verdict.chosen
+        chosen = self.chosen
         return GPLRanker.deterministic(self.request.k) if chosen is None else self.path.rankers[chosen]
 
     def outcome(
@@ -99,17 +89,17 @@ class Findings:
             drawn: Some of the tested queries, to find out what capping a value would need.
         """
         points, before, disparity_before = self._curve()
-        request, chosen = self.request, self.verdict.chosen
+        request, chosen = self.request, self.chosen
         if chosen is not None:
             return Certificate(
                 request.promises, request.confidence, self.ranker, utility.title,
-                tuple(self._test(sample, chosen, request.delta) for sample in self.found), points, provenance,
+                tuple(self._test(sample, chosen, request.delta) for sample in self.tested), points, provenance,
                 utility=points[chosen].utility, disparity=points[chosen].disparity,
                 fairness_gain=points[chosen].fairness_gain,
                 deterministic_utility=before, deterministic_disparity=disparity_before, quality=quality(self.ranker),
             )  # fmt: skip
-        columns, given = decisive(self.found, self._level_each), provenance.n_set_aside == 0
-        pairs = [*zip(self.found, columns or [sample.safest for sample in self.found], strict=True)]
+        columns, given = decisive(self.tested, self._level_each), provenance.n_set_aside == 0
+        pairs = [*zip(self.tested, columns or [sample.safest for sample in self.tested], strict=True)]
         tests = tuple(self._test(sample, column, self._level_each) for sample, column in pairs)
         failing = {pair: self._need(*pair, given) for pair in self._failing(pairs)} if columns else {}
         cause, reason = self._why(failing) if columns else self._why_not_together()
@@ -126,41 +116,43 @@ class Findings:
 
     def _curve(self) -> tuple[tuple[Point, ...], Estimate, Estimate]:
         """Every configuration of the path; utility and disparity of the order by score."""
-        tables = (
-            self.table.utility.mean_and_error(), self.table.disparity.mean_and_error(),
-            self.table.disparity.reduction(),
-        )  # fmt: skip
-        utility, disparity, gain = ([Estimate.around(*pair) for pair in zip(*found, strict=True)] for found in tables)
+        of_utility, of_disparity = self.curve.utility, self.curve.disparity
+        pairs = (
+            (of_utility.mean, of_utility.error),
+            (of_disparity.mean, of_disparity.error),
+            (of_disparity.reduction, of_disparity.ratio_error),
+        )
+        utility, disparity, gain = ([Estimate.around(*each) for each in zip(*pair, strict=True)] for pair in pairs)
         bounds = self._bounds()
         points = tuple(
-            Point(ranker, utility[c + 1], disparity[c + 1], gain[c + 1], bool(self.verdict.certified[c]), bounds[c])
+            Point(ranker, utility[c + 1], disparity[c + 1], gain[c + 1], bool(self.certified[c]), bounds[c])
             for c, ranker in enumerate(self.path.rankers)
         )
         return points, utility[0], disparity[0]
 
     def _bounds(self) -> list[float | None]:
         """Each configuration's upper bound on the first promise's risk, where that is not too dear."""
-        first, n_grid = self.found[0], len(self.path.rankers)
-        if self.table.powers or first.n_queries * n_grid > BOUNDS_WITHIN:
+        first, n_grid = self.tested[0], len(self.path.rankers)
+        if first.n_queries * n_grid > BOUNDS_WITHIN:
             return [None] * n_grid
         return [float(bound) for bound in first.upper_bound(range(n_grid), self.request.delta, rough=True)]
 
-    def _test(self, sample: Sample, column: int, delta: float) -> Test:
+    def _test(self, sample: Tested, column: int, delta: float) -> Test:
         promise = sample.promise
         bound = float(sample.upper_bound([column], delta)[0])
         return Test(
             promise,
             sample.segment,
             sample.n_queries,
-            sample.evidence,
+            sample.test.name,
             float(sample.measured()[column]),
             self._level(sample, column, delta),
-            sample.loss(column, promise.target)[0],
+            sample.risk(column),
             None if np.isnan(bound) else bound,
             float(sample.pvalue([column], delta)[0]),
         )
 
-    def _level(self, sample: Sample, column: int, delta: float) -> float | None:
+    def _level(self, sample: Tested, column: int, delta: float) -> float | None:
         """The strongest target these queries would certify for one configuration, rounded to the safe side."""
         alone = sample.only(column)
         strength = alone.strongest(delta, LEVEL_STEPS)
@@ -171,7 +163,7 @@ class Findings:
             return None
         return level if strength[0] else None
 
-    def _why(self, failing: Mapping[tuple[Sample, int], Need]) -> tuple[Cause, str]:
+    def _why(self, failing: Mapping[tuple[Tested, int], Need]) -> tuple[Cause, str]:
         """Why nothing was certified: the promises that are not proven and what they need, and those that are."""
         if not failing:
             return self._why_not_first()
@@ -186,16 +178,16 @@ class Findings:
                 unmet.append(f"'{promise}' is not met even {met}")
             else:
                 tested = counted(sample.n_queries, self.unit)
-                needs = f": it needs {need.in_words}" if len(self.found) > 1 else ""
+                needs = f": it needs {need.in_words}" if len(self.tested) > 1 else ""
                 unproven.append(f"'{promise}' is met {met}, but {tested} cannot prove it{needs}")
-        others = [f"'{s.promise}'{in_segment(s.segment)}" for s in self.found if (s.promise, s.segment) not in said]
+        others = [f"'{s.promise}'{in_segment(s.segment)}" for s in self.tested if (s.promise, s.segment) not in said]
         rest = [f"already proven: {', '.join(others)}"] if others else []
         return "out_of_reach" if unmet else "too_few_queries", "; ".join(unmet + unproven + rest)
 
     def _why_not_first(self) -> tuple[Cause, str]:
         """The same where every promise is proven for a configuration that the path leads to through another."""
-        first = int(np.argmin(self.verdict.certified))
-        before = self._failing([(sample, first) for sample in self.found])
+        first = int(np.argmin(self.certified))
+        before = self._failing([(sample, first) for sample in self.tested])
         if move_together(self.request.promises) or not before:
             return "conflicting_promises", "no configuration keeps all promises together"
         sample, _ = before[0]
@@ -209,35 +201,33 @@ class Findings:
         """The level that each configuration is tested at."""
         return self.request.level_each(len(self.path.rankers))
 
-    def _failing(self, pairs: Sequence[tuple[Sample, int]]) -> list[tuple[Sample, int]]:
+    def _failing(self, pairs: Sequence[tuple[Tested, int]]) -> list[tuple[Tested, int]]:
         """The promises that a configuration is not certified to keep, of promises paired with one each."""
         return [(sample, c) for sample, c in pairs if not proven(sample, c, self._level_each)]
 
-    def _need(self, sample: Sample, column: int, given: bool, n_there: int | None = None) -> Need:
+    def _need(self, sample: Tested, column: int, given: bool, n_there: int | None = None) -> Need:
         """How many judged queries prove a promise for a configuration; `n_there` of those tested on count for it."""
-        request, table = self.request, self.table
-        share_there = (n_there or sample.n_queries) / table.n_queries
+        request, curve = self.request, self.curve
+        share_there = (n_there or sample.n_queries) / curve.n_queries
 
         def tested_in(span: Span) -> float | None:
             n = sample.queries_needed(column, self._level_each, span.floor)
             return None if n is None else n / share_there
 
-        share = table.n_queries / (table.n_queries + table.n_skipped)
+        share = curve.n_queries / (curve.n_queries + curve.n_skipped)
         n = judged_needed(spans(request, given=given), tested_in, request, given=given, share_counted=share)
         return Need(sample.promise, sample.segment, n, self.unit)
 
-    def _capped(self, sample: Sample, column: int, need: Need, given: bool, drawn: Queries) -> str | None:
+    def _capped(self, sample: Tested, column: int, need: Need, given: bool, drawn: Queries) -> str | None:
         """What capping a value would need, where its bound lies far above nearly all of its values."""
         promise = _with_cap(sample.promise, drawn)
         if promise is None:
             return None
         ranker, rows = self.path.rankers[column], promise.segments(drawn)[sample.segment]
         values = evaluate(drawn, [GPLRanker.deterministic(ranker.k), ranker], [promise.measure])[promise.measure]
-        kept = Values(values, promise.reference(drawn, values[:, 0]))[rows]
-        path = SearchPath((ranker,), self.path.name, self.path.basis)
-        capped = self._need(
-            KeptSample.of(promise, sample.segment, self.request.evidence, kept, path), 0, given, sample.n_queries
-        )
+        reference = promise.reference(drawn, values[:, 0])
+        sample = Tested.of(promise, sample.segment, self.request.evidence, values[rows], reference[rows], [ranker])
+        capped = self._need(sample, 0, given, sample.n_queries)
         if capped.queries_needed is None or (need.queries_needed or np.inf) <= capped.queries_needed:
             return None
         return f"'{promise}'{in_segment(sample.segment)}, with values capped there, needs {capped.in_words}"
@@ -247,26 +237,26 @@ class Findings:
         unmet = [
             f"'{sample.promise}'{in_segment(sample.segment)} is not met by any configuration; the best reaches "
             f"{sample.promise.shown(float(sample.measured()[int(np.argmax(sample.slack))]))}"
-            for sample in self.found
+            for sample in self.tested
             if not (sample.slack > 0).any()
         ]
         if unmet:
             return "out_of_reach", "; ".join(unmet)
         return "conflicting_promises", "each promise can be kept by itself, but no configuration keeps all"
 
-    def _better(self, sample: Sample) -> FloatArray:
+    def _better(self, sample: Tested) -> FloatArray:
         """The promised quantity, turned so that more is better, (n_grid,)."""
         return sample.measured() if sample.promise.at_least is not None else -sample.measured()
 
-    def _better_target(self, sample: Sample) -> float:
+    def _better_target(self, sample: Tested) -> float:
         return sample.promise.target if sample.promise.at_least is not None else -sample.promise.target
 
     def _frontier(self) -> tuple[str, ...]:
         """For two promises, what can be reached of one where the other is just met."""
-        if len(self.found) != 2:
+        if len(self.tested) != 2:
             return ()
         sentences = []
-        for kept, other in (self.found, self.found[::-1]):
+        for kept, other in (self.tested, self.tested[::-1]):
             level = abs(_highest(self._better(kept), self._better(other), self._better_target(kept)))
             reaches = "reaches" if other.promise.at_least is not None else "comes down to"
             sentences.append(

@@ -22,15 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrr.calibration.request import NO_FLOOR, Floor, Request
-from isrr.calibration.tasks import Census, FindShared, smallest_keys
 from isrr.counting import counted
 from isrr.data.queries import FloatArray, Queries
-from isrr.data.sample import canonical_order, shuffled
-from isrr.engines.task import Source
+from isrr.data.sample import canonical_order
 from isrr.errors import DataError
 from isrr.gains import has_relevant
 from isrr.metrics.evaluate import evaluate
-from isrr.parallel import Progress
 from isrr.promises import Promise, move_together, objectives
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.scale import Scale, ScoreMap, fit_log_gain, scale_of
@@ -248,30 +245,29 @@ def n_set_aside(n_queries: int, request: Request, *, given: bool) -> int:
     return int(np.clip(share if learns else min(share, FOR_THE_SCALE), 1, min(MOST_SET_ASIDE, n_queries - 1)))
 
 
-def set_aside(
-    source: Source, census: Census, request: Request, *, given: bool, progress: Progress | None
-) -> tuple[Queries | None, int]:
-    """The queries set aside, None where there are none, and the key from which on queries are tested.
+def set_aside(queries: Queries, request: Request, *, given: bool) -> int:
+    """Return how many queries, the first in canonical order, fix the path and are not tested on.
 
     Where their scores do not vary, twice as many are taken: when to stop depends on those taken alone, so the others
     are still as good as fresh.
     """
-    n_queries, digest = census.n_queries, census.digest
-    n_aside = n_set_aside(n_queries, request, given=given)
-    while n_aside:
-        drawn = smallest_keys(source, n_aside + 1, n_queries, digest, request.columns, progress=progress)
-        aside = drawn[:n_aside]
-        if np.ptp(aside.need_scores()) > 0 or n_aside == n_queries - 1:
-            return aside, int(shuffled(drawn.keys, digest)[n_aside])
-        n_aside = min(2 * n_aside, n_queries - 1)
-    return None, 0
+    n_aside = n_set_aside(len(queries), request, given=given)
+    while n_aside and np.ptp(queries[:n_aside].need_scores()) == 0 and n_aside < len(queries) - 1:
+        n_aside = min(2 * n_aside, len(queries) - 1)
+    return n_aside
 
 
-def refuse_shared(source: Source, validation: Queries) -> None:
-    """A path fixed on the very queries it is tested on would void the promise."""
-    made_ids = source.made_ids or validation.made_ids
-    task = FindShared.among(validation, made_ids=made_ids)
-    both = task.shared(validation, source.run(task))
+def refuse_shared(queries: Queries, validation: Queries) -> None:
+    """Refuse validation queries that are tested on: a path fixed on these would void the promise.
+
+    Queries are compared by id or, where ids were made from positions and so name nothing, by scores and relevance.
+    """
+    made_ids = queries.made_ids or validation.made_ids
+    names, others = (
+        part.content_keys(judged=validation.relevance is not None) if made_ids else part.keys
+        for part in (queries, validation)
+    )
+    both = np.isin(others, names)
     if both.any():
         told = ", by their scores and relevance (ids were made from positions; give ids where they merely agree)"
         raise DataError(
@@ -282,7 +278,7 @@ def refuse_shared(source: Source, validation: Queries) -> None:
 
 
 def fixed_path(request: Request, n_tested: int, aside: Queries | None, validation: Queries | None) -> SearchPath:
-    """The path that was asked for, fixed by validation queries or by those set aside."""
+    """Return the path that was requested, fixed by validation queries or by those set aside."""
     if not isinstance(request.path, str):
         return SearchPath(request.path, "custom", "the caller")
     fixed_by, basis = _fixed_by(aside, validation)

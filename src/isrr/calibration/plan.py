@@ -6,17 +6,14 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from isrr.calibration.certify import KeptSample
+from isrr.calibration.certify import Tested
+from isrr.calibration.judged import check_queries, refuse_single
 from isrr.calibration.needed import Need, Span, decisive, judged_in_all, judged_needed, most, spans
 from isrr.calibration.path import SearchPath, fixed_path, front_path, in_order, learnable, set_aside, temperature_path
 from isrr.calibration.request import Request
-from isrr.calibration.table import Values
-from isrr.calibration.tasks import TakeCensus, refuse_single
 from isrr.counting import counted, in_segment
 from isrr.data.queries import FloatArray, Queries
-from isrr.data.sample import shuffled
 from isrr.data.source import Where, read_any
-from isrr.engines.source import open_source
 from isrr.errors import PromiseError
 from isrr.gains import Discount, Gain
 from isrr.metrics.disparity import fairness_gain
@@ -149,7 +146,7 @@ def plan(
         return Plan(request.promises, confidence, power, most(needs), None, tuple(needs), "", (), 0)
     judged = read_any(queries, request.columns, **where)
     refuse_worst(request.promises, judged.unjudged)
-    refuse_single(int((judged.n_items == 1).sum()), len(judged))
+    refuse_single(judged)
     pilot = _Pilot(request, judged, power)
     needs = pilot.needs()
     return Plan(
@@ -171,8 +168,8 @@ class _Measured:
     """
 
     rankers: tuple[GPLRanker, ...]
-    samples: list[KeptSample]
-    tested: list[KeptSample]
+    samples: list[Tested]
+    tested: list[Tested]
     utility: FloatArray
     gains: list[float]
 
@@ -184,14 +181,16 @@ class _Measured:
         grid = [GPLRanker.deterministic(path.rankers[0].k), *path.rankers]
         found = evaluate(queries, grid, dict.fromkeys([*reported, *(promise.measure for promise in promises)]))
 
-        def samples(chosen: BoolArray) -> list[KeptSample]:
+        def samples(chosen: BoolArray) -> list[Tested]:
             return [
-                KeptSample.of(promise, segment, NAMED["betting"], values[rows & chosen], path)
-                for promise, values in kept
+                Tested.of(
+                    promise, segment, NAMED["betting"], values[rows & chosen], reference[rows & chosen], path.rankers
+                )
+                for promise, values, reference in kept
                 for segment, rows in promise.segments(queries).items()
             ]
 
-        kept = [(p, Values(found[p.measure], p.reference(queries, found[p.measure][:, 0]))) for p in promises]
+        kept = [(p, found[p.measure], p.reference(queries, found[p.measure][:, 0])) for p in promises]
         disparity = found[reported[1]]
         gains = [fairness_gain(column, disparity[:, 0]) for column in disparity[:, 1:].T]
         return cls(path.rankers, samples(tested | True), samples(tested), found.mean(reported[0])[1:], gains)
@@ -206,10 +205,9 @@ class _Pilot:
         for promise, counting in zip(request.promises, counts, strict=True):
             for segment, rows in promise.segments(queries).items():
                 _refuse_few(int((rows & counting).sum()), segment, promise)
-        source = open_source(queries)
-        census = source.run(TakeCensus(request.promises))
-        aside, first_tested = set_aside(source, census, request, given=False, progress=None)
-        tested = shuffled(queries.keys, census.digest) >= np.uint64(first_tested)
+        check_queries(queries, request.promises)
+        n_aside = set_aside(queries, request, given=False)
+        tested = np.arange(len(queries)) >= n_aside
         reported = objectives(request.promises, judged=queries.relevance is not None)
         self.request, self.power, self.together = request, power, move_together(request.promises)
         counted_by_any = np.asarray(counts.any(axis=0))
@@ -221,7 +219,7 @@ class _Pilot:
             if self.together:
                 path = self._path(queries, span)
             else:
-                path = fixed_path(request, int(tested.sum()), aside, None)
+                path = fixed_path(request, int(tested.sum()), queries[:n_aside], None)
             self.measured[span] = _Measured.of(queries, request.promises, path, tested, reported)
 
     def _path(self, queries: Queries, span: Span) -> SearchPath:
@@ -270,7 +268,7 @@ class _Pilot:
 
     def _needs(
         self,
-        samples: Mapping[Span, list[KeptSample]],
+        samples: Mapping[Span, list[Tested]],
         columns: Mapping[Span, list[int] | None],
         n_queries: int,
         errors: float = 0.0,

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from isrr.calibration.table import Sums
+from isrr.calibration.measured import Means
 from isrr.data.queries import FloatArray, Queries
-from isrr.engines.local import BLOCK
 from isrr.metrics.evaluate import evaluate
 from isrr.metrics.lists import N_DRAWS, list_values, share_below
 from isrr.metrics.measure import Measure
@@ -14,7 +13,8 @@ from isrr.outcome.findings import Estimate, Quality
 from isrr.promises import Promise, relevance_measure
 from isrr.ranker.gpl import GPLRanker
 
-SAMPLE = 20_000  # tested queries, those of smallest key, that quality and quantiles of scores are measured on
+SAMPLE = 20_000  # tested queries, the first in canonical order, that quality and quantiles of scores are measured on
+BLOCK = 8_192  # queries whose lists are drawn together
 HALF = 0.5
 
 
@@ -42,29 +42,30 @@ def quality_values(queries: Queries, ranker: GPLRanker, measure: Measure, seed: 
 
 
 def measured_quality(queries: Queries, ranker: GPLRanker, promises: Sequence[Promise], seed: int = 0) -> Quality:
-    """Measure a ranker on queries that count alike."""
+    """Return what becomes of quality under a ranker, on queries that count alike."""
     measure = quality_measure(queries, promises)
-    values = quality_values(queries, ranker, measure, seed)
-    return summed_quality(measure, Sums.of(values[:, 1:], values[:, 0]))
+    return averaged_quality(measure, quality_values(queries, ranker, measure, seed))
 
 
-def summed_quality(measure: Measure, sums: Sums) -> Quality:
-    """Return the quality from sums over `quality_values`, the last three beside the first."""
-    (after, *shares), errors = sums.mean_and_error()
-    _, before, _, _, square = sums.means()[:, 0]
-    error = np.sqrt(max(square - before**2, 0.0) / max(sums.n_queries - 1, 1))
-    remaining = Estimate.around(after / before if before > 0 else 1.0, sums.reduction()[1][0])
-    halved, changed = (Estimate.of_share(*pair) for pair in zip(shares, errors[1:], strict=True))
+def averaged_quality(measure: Measure, values: FloatArray, times: FloatArray | None = None) -> Quality:
+    """Return the quality from `quality_values`; `times` says how often each query counts."""
+    found = Means.of(values[:, 1:], values[:, 0], times)
+    after, halved, changed = (
+        around(*pair)
+        for around, *pair in zip(
+            (Estimate.around, Estimate.of_share, Estimate.of_share), found.mean, found.error, strict=True
+        )
+    )
+    before = Estimate.around(found.reference, found.reference_error)
+    remaining = Estimate.around(found.ratio[0], found.ratio_error[0])
     name = str(measure) if measure.metric.name == "kept" else measure.title
-    return Quality(name, Estimate.around(before, error), Estimate.around(after, errors[0]), remaining, halved, changed)
+    return Quality(name, before, after, remaining, halved, changed)
 
 
 def quality_shares(
-    queries: Queries, rankers: Sequence[GPLRanker], promises: Sequence[Promise], weights: FloatArray | None = None
+    queries: Queries, rankers: Sequence[GPLRanker], promises: Sequence[Promise], times: FloatArray | None = None
 ) -> FloatArray:
     """Return the share of the measure that each ranker keeps of the order by score's, (n_rankers,)."""
     measure = quality_measure(queries, promises)
     values = evaluate(queries, [GPLRanker.deterministic(rankers[0].k), *rankers], [measure])[measure]
-    counted = ~np.isnan(values[:, 0])
-    means = np.average(values[counted], axis=0, weights=None if weights is None else weights[counted])
-    return np.asarray(means[1:] / means[0]) if means[0] > 0 else np.ones(len(rankers))
+    return Means.of(values[:, 1:], values[:, 0], times).ratio

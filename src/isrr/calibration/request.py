@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import TypedDict
 
+from isrr.data.sample import SAMPLE
 from isrr.errors import PromiseError
 from isrr.gains import discount
 from isrr.metrics.metric import Metric
@@ -43,6 +44,7 @@ class Request:
     floor: float | None = None
     distinct: bool = False
     judged_by: str | None = None
+    sample: int | None = SAMPLE
 
     def __post_init__(self) -> None:
         if not self.promises:
@@ -56,6 +58,8 @@ class Request:
             raise PromiseError(f"`judged_by=` must be {', '.join(first)} or {last}, got {self.judged_by!r}")
         if self.n_analyses < 1:
             raise PromiseError(f"n_analyses must be ≥ 1, got {self.n_analyses}; it is the number of planned analyses")
+        if self.sample is not None and self.sample < 1:
+            raise PromiseError(f"`sample=` must be at least 1, got {self.sample}")
         if isinstance(self.path, str):
             if self.path not in PATHS:
                 raise PromiseError(f"unknown path {self.path!r}; expected one of {', '.join(PATHS)}")
@@ -72,6 +76,11 @@ class Request:
     def k(self) -> int:
         """Length of the lists: the most places that a promise looks at."""
         return max(promise.k for promise in self.promises)
+
+    @property
+    def per_segment(self) -> bool:
+        """Whether a promise is about segments."""
+        return any(promise.per is not None for promise in self.promises)
 
     @property
     def path_name(self) -> str:

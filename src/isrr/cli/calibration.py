@@ -8,7 +8,7 @@ import typer
 
 from isrr.cli import console, inputs
 from isrr.cli import options as o
-from isrr.cli.ledger import ledger_at
+from isrr.cli.ledger import ledger_at, noted
 
 
 def start(
@@ -57,6 +57,7 @@ def calibrate(
     discount: o.Discount = "log2", empty_query: o.EmptyQuery = None,
     floor: o.Floor = None,
     n_analyses: o.Analyses = 1,
+    sample: o.Sample = "200000",
     distinct: o.Distinct = False,
     judged_by: o.JudgedBy = None,
     path: o.SearchPath = "auto",
@@ -68,8 +69,7 @@ def calibrate(
     query: o.Query = None, item: o.Item = None, score: o.Score = None, relevance: o.Relevance = None,
     segment: o.Segment = None, item_group: o.ItemGroup = None, group_separator: o.GroupSeparator = None,
     missing_group: o.MissingGroup = None,
-    engine: o.Engine = "local", master: o.Master = None, partitions: o.Partitions = None,
-    trust_layout: o.TrustLayout = False,
+    engine: o.Engine = "local", master: o.Master = None,
     as_json: o.AsJson = False,
     verbose: o.Verbose = False,
     help_all: o.HelpAll = False,
@@ -86,7 +86,7 @@ def calibrate(
     from isrr.promises import columns_of
 
     meaning = {"bound": bound, "gain": gain, "discount": discount, "empty_query": empty_query}
-    promises = inputs.parse_promises(promise, per_segment, meaning)
+    promises, sample_size = inputs.parse_promises(promise, per_segment, meaning), inputs.parse_size(sample)
     inputs.check_file(out_file, read=(judged, run, qrels, validation))
     ranker_path(out_file)
     columns: dict[str, Any] = {
@@ -97,19 +97,17 @@ def calibrate(
         "run": run, "qrels": qrels, "unjudged": unjudged, "ties": ties, "run_format": run_format,
         "qrels_format": qrels_format,
     }  # fmt: skip
-    where: dict[str, Any] = {
-        "engine": engine, "master": master, "partitions": partitions, "trust_layout": trust_layout
-    }  # fmt: skip
     roles = columns_of(promises)
     queries, named, name = inputs.read_judged(judged, judged_run, columns, roles)
     others = None if validation is None else read_any(validation, roles, unjudged=unjudged, **columns)
+    ledger = ledger_at(Path(name), out_file)
     with console.progress("calibrating", "tuning and certifying") as advance:
         outcome = certify(
             queries, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
-            seed=seed, n_analyses=n_analyses, floor=floor, distinct=distinct, judged_by=judged_by,
-            count_look=ledger_at(Path(name), out_file), progress=advance, **named, **where,
+            seed=seed, n_analyses=n_analyses, floor=floor, distinct=distinct, judged_by=judged_by, sample=sample_size,
+            progress=advance, engine=engine, master=master, **named,
         )  # fmt: skip
-    console.save_outcome(outcome, out_file, as_json=as_json, verbose=verbose)
+    console.save_outcome(noted(outcome, ledger), out_file, as_json=as_json, verbose=verbose)
 
 
 def plan(

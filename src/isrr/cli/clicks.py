@@ -8,7 +8,7 @@ import typer
 
 from isrr.cli import console, inputs
 from isrr.cli import options as o
-from isrr.cli.ledger import ledger_at
+from isrr.cli.ledger import ledger_at, noted
 from isrr.errors import CertificateError, PromiseError
 
 app = typer.Typer(no_args_is_help=True, help="Certify a ranker from clicks, and roll it out on live traffic.")
@@ -57,13 +57,13 @@ def calibrate(
     promised = checked_promise(promise[0])
     inputs.check_file(out_file, read=(clicks, log))
     ranker_path(out_file)
+    ledger = ledger_at(clicks, out_file)
     with console.progress("estimating clicks") as advance:
         outcome = calibrate_clicks(
             clicks, promised, confidence, log=log, logger=logger, unit=unit, within=inputs.seconds(within),
-            most_clicks=most_clicks, kind=kind, anchor=anchor, n_analyses=n_analyses,
-            count_look=ledger_at(clicks, out_file), progress=advance,
+            most_clicks=most_clicks, kind=kind, anchor=anchor, n_analyses=n_analyses, progress=advance,
         )  # fmt: skip
-    console.save_outcome(outcome, out_file, as_json=as_json, verbose=verbose)
+    console.save_outcome(noted(outcome, ledger), out_file, as_json=as_json, verbose=verbose)
 
 
 @app.command()

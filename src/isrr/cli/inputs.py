@@ -35,6 +35,20 @@ def seconds(text: str | None) -> float | None:
     return float(match[1]) * _SECONDS[match[2]]
 
 
+def parse_size(sample: str) -> int | None:
+    """Return how many queries to draw; None for all.
+
+    Example:
+        >>> parse_size("20000"), parse_size("all")
+        (20000, None)
+    """
+    if sample == "all":
+        return None
+    if not sample.isdecimal() or int(sample) < 1:
+        raise PromiseError(f"`sample=` must be a number of queries or all, got {sample!r}")
+    return int(sample)
+
+
 def parse_promises(texts: Sequence[str], per_segment: bool, meaning: dict[str, Any]) -> "list[Promise]":
     """Return promises as they were written; `meaning` holds further arguments of `Promise.parse`."""
     from isrr.promises import Promise

@@ -162,9 +162,8 @@ QrelsFormat = Annotated[Format | None, expert("Format of the judgments; by defau
 
 Engine = Annotated[Literal["local", "spark"], option("Where to work; the results are the same.", panel=WHERE)]
 Master = Annotated[str | None, expert("Spark master: spark://host:7077, yarn or local[4].", panel=WHERE)]
-Partitions = Annotated[int | None, expert("On Spark: partitions when rows must be regrouped.", panel=WHERE)]
-ADJACENT = "Assume that all rows of a query are adjacent in one file, and stream them."
-TrustLayout = Annotated[bool, expert(ADJACENT, "--trust-layout", panel=WHERE)]
+SAMPLE = "Queries to draw from a larger table, always the same ones; all: use every query."
+Sample = Annotated[str, option(SAMPLE, metavar="N")]
 
 VALIDATION = (
     "Other judged queries, used to decide which rankers are tested, and in which order. Without them, some of the "

@@ -1,7 +1,6 @@
 """`isrr rank`, `show` and `check`: use a ranker file, read it, test its promise on new queries."""
 
 import json
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,8 +26,7 @@ def rank(
     query: o.Query = None,
     item: o.Item = None,
     score: o.Score = None,
-    engine: o.Engine = "local", master: o.Master = None, partitions: o.Partitions = None,
-    trust_layout: o.TrustLayout = False,
+    engine: o.Engine = "local", master: o.Master = None,
     trust_edited: o.Trust = False,
     help_all: o.HelpAll = False,
 ) -> None:  # fmt: skip
@@ -40,27 +38,28 @@ def rank(
 
     isrr rank ranker.json scored.parquet -o ranked.parquet
     """
-    from isrr.engines.local import InMemory
-    from isrr.engines.rankings import TakeGlance, write_rankings
-    from isrr.engines.source import open_source
-    from isrr.engines.spark import SparkRows
     from isrr.outcome.status import ranker_in_force
 
     outcome = inputs.load_ranker(ranker, trust_edited)
     suffixes = (".parquet",) if engine == "spark" else (".parquet", ".csv", ".jsonl")
     inputs.check_file(out_file, *suffixes, read=(ranker, scored))
-    if engine == "local" and trust_layout:
-        raise PromiseError("`trust_layout=` needs `engine=spark` here: the local engine ranks in memory")
+    if engine == "local" and master is not None:
+        raise PromiseError("`master=` is for `engine=spark`; the engine is local")
     in_force = ranker_in_force(outcome, inputs.status_of(ranker, outcome)[0])
     inputs.warn_of_no_promise(ranker, outcome, in_force, "using")
-    where: dict[str, Any] = {"master": master, "partitions": partitions, "trust_layout": trust_layout}
-    with closing(open_source(scored, engine, query=query, item=item, score=score, **where)) as rows:
-        assert isinstance(rows, InMemory | SparkRows)
-        with console.progress("looking") as advance:
-            seen = rows.run(TakeGlance.of(outcome, k or outcome.k), advance)
-        inputs.warn_of_drift(outcome, seen.n_outside / max(seen.n_rows, 1))
+    low, _, _, _, high = outcome.provenance.score_quantiles
+    columns: dict[str, Any] = {"query": query, "item": item, "score": score}
+    chosen = in_force.of_length(k or outcome.k), scored, out_file, session, (low, high)
+    if engine == "spark":
+        from isrr.spark import rank_on_spark
+
+        seen = rank_on_spark(*chosen, master=master, **columns)
+    else:
+        from isrr.rank_table import rank_table
+
         with console.progress("ranking", "writing") as advance:
-            write_rankings(in_force, rows, out_file, k or outcome.k, session, advance)
+            seen = rank_table(*chosen, advance, **columns)
+    inputs.warn_of_drift(outcome, seen.n_outside / max(seen.n_rows, 1))
     console.say(f"{counted(seen.n_queries, 'query')}, {counted(seen.n_places, 'position')} written to {out_file}")
 
 
@@ -87,13 +86,13 @@ def show(
 def check(
     ranker: o.RankerFile,
     judged: o.Judged = None,
+    sample: o.Sample = "200000",
     run: o.Run = None, qrels: o.Qrels = None, unjudged: o.Unjudged = None, ties: o.Ties = None,
     run_format: o.RunFormat = None, qrels_format: o.QrelsFormat = None,
     query: o.Query = None, item: o.Item = None, score: o.Score = None, relevance: o.Relevance = None,
     segment: o.Segment = None, item_group: o.ItemGroup = None, group_separator: o.GroupSeparator = None,
     missing_group: o.MissingGroup = None,
-    engine: o.Engine = "local", master: o.Master = None, partitions: o.Partitions = None,
-    trust_layout: o.TrustLayout = False,
+    engine: o.Engine = "local", master: o.Master = None,
     as_json: o.AsJson = False,
     trust_edited: o.Trust = False,
     help_all: o.HelpAll = False,
@@ -116,13 +115,12 @@ def check(
         "run": run, "qrels": qrels, "unjudged": unjudged, "ties": ties, "run_format": run_format,
         "qrels_format": qrels_format,
     }  # fmt: skip
-    where: dict[str, Any] = {
-        "engine": engine, "master": master, "partitions": partitions, "trust_layout": trust_layout
-    }  # fmt: skip
     judged_run = inputs.as_calibrated(judged_run, outcome)
     queries, named, name = inputs.read_judged(judged, judged_run, columns, outcome.columns)
     with console.progress("checking") as advance:
-        result = measure(outcome, queries, progress=advance, **named, **where)
+        result = measure(
+            outcome, queries, engine, advance, sample=inputs.parse_size(sample), master=master, **named
+        )  # fmt: skip
     if result.data == outcome.provenance.data:
         console.warn(
             "these are the calibration queries, on which the ranker was chosen; use new ones to check the promise"

@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from isrr.calibration.certify import KeptSample
-from isrr.calibration.outcome import CountLook, Findings, quantiles
+from isrr.calibration.certify import Tested
+from isrr.calibration.measured import Curve, Means
+from isrr.calibration.outcome import Findings, quantiles
 from isrr.calibration.path import COLDEST, HOTTEST, SearchPath
-from isrr.calibration.quality import quality_shares, quality_values, summed_quality
+from isrr.calibration.quality import averaged_quality, quality_shares, quality_values
 from isrr.calibration.request import Request
-from isrr.calibration.table import Sums, Table
 from isrr.clicks.click_table import read_clicks
 from isrr.clicks.estimate import ITEM_POSITION, ClickModel, Estimates, estimated_gains
 from isrr.clicks.impressions import MOST_CLICKS, Impressions, Rules, Unit, impressions, impressions_of_table
@@ -27,7 +27,6 @@ from isrr.clicks.shown import check_estimates, check_shown
 from isrr.counting import counted
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError, PromiseError
-from isrr.exact import exact_sums
 from isrr.metrics.evaluate import evaluate
 from isrr.metrics.metric import metric as named_metric
 from isrr.outcome.certificate import Abstention, Certificate, Outcome, load
@@ -55,7 +54,6 @@ def calibrate_clicks(
     anchor: float = 0.0,
     n_analyses: int = 1,
     model: ClickModel = ITEM_POSITION,
-    count_look: CountLook | None = None,
     progress: Progress | None = None,
 ) -> Certificate | Abstention:
     """Find the fairest ranker that keeps a share of the clicks, and certify it from a log that explored.
@@ -79,7 +77,6 @@ def calibrate_clicks(
             monitored with clicks (`isrr monitor --clicks`), without a control arm.
         n_analyses: Number of planned analyses of this log; delta is split over them.
         model: How clicks on lists that were not shown are estimated.
-        count_look: As for `calibrate`.
         progress: Called with (rankers estimated, rankers in total).
 
     Returns:
@@ -95,9 +92,8 @@ def calibrate_clicks(
     else:
         raise DataError(f"a table of impressions has one logger; found {len(loggers)}")
     return certify_clicks(
-        shown, promised, confidence, anchor=anchor, n_analyses=n_analyses, model=model, count_look=count_look,
-        progress=progress,
-    )  # fmt: skip
+        shown, promised, confidence, anchor=anchor, n_analyses=n_analyses, model=model, progress=progress
+    )
 
 
 def checked_promise(promise: str | Promise) -> Promise:
@@ -124,7 +120,6 @@ def certify_clicks(
     anchor: float = 0.0,
     n_analyses: int = 1,
     model: ClickModel = ITEM_POSITION,
-    count_look: CountLook | None = None,
     progress: Progress | None = None,
 ) -> Certificate | Abstention:
     """Test impressions that were joined with their clicks; arguments as for `calibrate_clicks`."""
@@ -144,27 +139,22 @@ def certify_clicks(
     frequent = np.sort(np.argsort(-times, kind="stable")[:LISTS_WEIGHED])
     lists, times = shown.lists[frequent], times[frequent]
     remaining = quality_shares(lists, path.rankers, request.promises, times) if values_alone(request.promises) else None
-    table = _table(shown, estimates, path, replace(shown.lists, relevance=estimated_gains(shown))[frequent], times)
+    curve = _curve(shown, estimates, path, replace(shown.lists, relevance=estimated_gains(shown))[frequent], times)
     sample = click_sample(estimates, promise, path)
-    findings = Findings.of(request, path, table, [sample], shown.unit, remaining)
-    search = ("clicks", shown.unit, *shown.rules[2:], request.n_analyses)
-    look, spent = (
-        (1, None) if count_look is None else count_look(findings.look(shown.digest, shown.clicks_digest, search))
-    )
+    findings = Findings.of(request, path, curve, [sample], shown.unit, remaining)
     kept = relevance_measure(request.promises, judged=False)
 
     def quality(ranker: GPLRanker) -> Quality:
-        sums = _weighed(quality_values(lists, ranker, kept), times)
-        return summed_quality(kept, replace(sums, sums=sums.sums[1:]))
+        return averaged_quality(kept, quality_values(lists, ranker, kept), times)
 
     log = ClickLog(
         shown.unit, len(shown), shown.n_clicks, shown.anchor, estimates.block, shown.counts, model.assumption, *in_order
     )
     provenance = Provenance(
-        n_queries=table.n_queries, requested_path="temperature", path=path.name, path_basis=path.basis,
+        n_queries=curve.n_queries, requested_path="temperature", path=path.name, path_basis=path.basis,
         evidence=request.evidence.name, selection=request.selection.name, method="exact", data=shown.digest,
-        judgments=shown.clicks_digest, hash_key=shown.digest, n_analyses=request.n_analyses, analysis=look, spent=spent,
-        clicks=log, **quantiles(shown.lists, findings.ranker),
+        judgments=shown.clicks_digest, hash_key=shown.digest, n_analyses=request.n_analyses, clicks=log,
+        **quantiles(shown.lists, findings.ranker),
     )  # fmt: skip
     outcome = findings.outcome(provenance, promise.measure, quality)
     if shown.n_clicks or not isinstance(outcome, Abstention):
@@ -190,32 +180,22 @@ def click_path(shown: Impressions, k: int, anchor: float = 0.0) -> SearchPath:
     return SearchPath((GPLRanker.deterministic(k), *hot), "temperature", "the ranker that served")
 
 
-def click_sample(estimates: Estimates, promise: Promise, path: SearchPath) -> KeptSample:
+def click_sample(estimates: Estimates, promise: Promise, path: SearchPath) -> Tested:
     """Return estimated clicks on the promise's own scale, on which the order by score gets at most 1."""
     most = promise.k * (1.0 if promise.bound is None else promise.bound[1]) * estimates.inflation
     scale = promise.range[1] / most
     exempt = np.array([promise.kept_by_definition(ranker) for ranker in path.rankers])
     values, reference = estimates.values * scale, estimates.reference * scale
-    return KeptSample(promise, None, "betting", exempt, values, reference, np.zeros(exempt.size), estimates.block)
+    return Tested(promise, None, exempt, values, reference, np.zeros(exempt.size), estimates.block)
 
 
-def _table(shown: Impressions, estimates: Estimates, path: SearchPath, lists: Queries, times: FloatArray) -> Table:
+def _curve(shown: Impressions, estimates: Estimates, path: SearchPath, lists: Queries, times: FloatArray) -> Curve:
     """Return what is reported: clicks per unit, and disparity by the gains that clicks suggest."""
     values = np.concatenate((estimates.reference[:, None], estimates.values), axis=1)
     disparity = named_metric("disparity", gain="linear").at(shown.rules.k)
     unfair = evaluate(lists, [GPLRanker.deterministic(shown.rules.k), *path.rankers], [disparity])[disparity]
-    sums = Sums.of(values, estimates.reference), _weighed(unfair, times)
-    return Table(len(values) * estimates.block, 0, np.empty(0, np.uint64), None, (), {}, *sums)
-
-
-def _weighed(values: FloatArray, times: FloatArray) -> Sums:
-    """Return sums over lists, each as often as it was shown, as though there were as many as distinct ones."""
-    counted = ~np.isnan(values[:, 0])
-    values, times = values[counted], times[counted] / max(times[counted].mean() if counted.any() else 1.0, 1e-300)
-    reference = values[:, :1]
-    parts = (values, reference + 0 * values, values**2, values * reference, reference**2 + 0 * values)
-    sums = [exact_sums((times[:, None] * part).sum(axis=0)[None])[0] for part in parts]
-    return Sums(int(counted.sum()), np.stack(sums, axis=1))
+    means = Means.of(values, estimates.reference), Means.of(unfair, unfair[:, 0], times)
+    return Curve(len(values) * estimates.block, 0, *means)
 
 
 def value_column(promise: Promise) -> str | None:

@@ -29,11 +29,7 @@ class Where(TypedDict, total=False):
         query, item, score, relevance, segment, item_group: Names of columns, as for `read_queries`, where they are not
             the usual ones.
         values: Further columns of numbers to read, as for `read_queries`.
-        trust_layout: All rows of a query are in one file (of a Spark table, in one partition): stream them
-            as they are. It is checked that no query is cut in two. Otherwise rows are brought together: in memory, or
-            on Spark by a shuffle.
         master: Spark's master, where there is no session yet: "spark://…", "yarn", "local[4]".
-        partitions: On Spark, into how many partitions scattered rows are brought; by default unchanged.
         run, qrels, run_format, qrels_format: In place of a table (give None for it): a run and its judgments, as for
             `read_queries`.
         unjudged, ties, group_separator, missing_group: How items without a grade count, how equal scores are ordered,
@@ -48,9 +44,7 @@ class Where(TypedDict, total=False):
     segment: str | None
     item_group: str | None
     values: Sequence[str]
-    trust_layout: bool
     master: str | None
-    partitions: int | None
     run: Any
     qrels: Any
     run_format: Format | None
@@ -115,7 +109,7 @@ def with_values(where: Where, columns: Sequence[str]) -> Where:
 
 def counting_alike(where: Where, data: Any, unjudged: str, engine: str = "local") -> Where:
     """The same, with unjudged items counted as in calibration unless the queries, or their files, say how."""
-    read_here = engine == "local" and not where.get("trust_layout") and not isinstance(data, Queries)
+    read_here = engine == "local" and not isinstance(data, Queries)
     if not read_here or where.get("unjudged") is not None or (unjudged == "refuse" and where.get("run") is None):
         return where
     return {**where, "unjudged": unjudged}  # type: ignore[typeddict-item]

@@ -161,6 +161,9 @@ class Provenance(Record, frozen=True, kw_only=True):
         n_queries: Judged queries that were tested on.
         n_skipped: Judged queries left out because they have nothing to measure, such as a relevant item.
         n_set_aside: Judged queries used to fix the path, and not tested on.
+        n_table: Queries of the table that they were drawn from; 0 where it is not known.
+        sample: How many were to be drawn, where the table has more; None where all were used.
+        table: Names the query ids of the table, see `isrr.data.sample`; empty where ids were made from positions.
         n_single: Judged queries, of all, with a single item, which any order ranks perfectly.
         n_repeated: Judged queries with the scores and the relevance of another; an estimate above 100,000 queries.
         distinct: Whether these were left out.
@@ -197,6 +200,9 @@ class Provenance(Record, frozen=True, kw_only=True):
     n_queries: Annotated[int, Meta(ge=1)]
     n_skipped: Count = 0
     n_set_aside: Count = 0
+    n_table: Count = 0
+    sample: Count | None = None
+    table: str = ""
     requested_path: str
     path: str
     path_basis: str

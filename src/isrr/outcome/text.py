@@ -193,6 +193,8 @@ def _origin(outcome: "Outcome", verbose: bool, without: Sequence[str] = ()) -> l
 
 def _tested_on(p: Provenance) -> str:
     tested = counted(p.n_queries, p.unit)
+    if p.sample is not None:
+        tested = f"{p.n_queries:,} of {p.n_table:,} judged queries"
     if p.clicks is not None:
         tested += f": {p.clicks.n_impressions:,} lists with {counted(p.clicks.n_clicks, 'click')}"
     if p.n_skipped:

@@ -55,8 +55,7 @@ def report(
     explorer = portrait = None
     if queries is not None or where.get("run") is not None:
         then = outcome.provenance.unjudged
-        judged = read_any(queries, outcome.columns, **counting_alike(where, queries, then))
-        found = retrace(outcome, judged)
+        found = retrace(outcome, queries, **counting_alike(where, queries, then))
         explorer, portrait = explore(found, progress), portray(found)
     return Report(page(outcome, explorer, portrait, command=command, fallen=fallen))
 

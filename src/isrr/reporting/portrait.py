@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from isrr.data.identifiers import BETWEEN_GROUPS
 from isrr.data.queries import FloatArray, IntArray, Queries
-from isrr.engines.local import BLOCK
 from isrr.gains import item_gains
 from isrr.ranker.gpl import GPLRanker
 from isrr.reporting.retrace import Retraced
@@ -20,6 +19,7 @@ PLACES = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 10), (11, 20), (21, 50), (
 _PLACE_NAMES = [str(a) if a == b else f"{a} on" if b is None else f"{a}–{b}" for a, b in PLACES]
 N_INTERVALS = 5  # of grades, where there are more than so many
 N_BINS = 20
+BLOCK = 8_192  # queries seen at a time
 MOST_ITEMS = 12
 SAMPLE_LENGTHS = (6, 40)
 

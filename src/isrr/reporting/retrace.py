@@ -1,12 +1,13 @@
 """The queries an outcome was tested on, found again among the judged ones."""
 
 from dataclasses import dataclass
+from typing import Any, Unpack
 
 import numpy as np
 
-from isrr.calibration.tasks import ALL, FindRepeats
+from isrr.calibration.judged import judged_queries
 from isrr.data.queries import FloatArray, Queries
-from isrr.data.sample import canonical_order
+from isrr.data.source import Where
 from isrr.data.unjudged import policy_needed, refuse_other_policy
 from isrr.errors import DataError
 from isrr.metrics.evaluate import evaluate
@@ -35,17 +36,21 @@ class Retraced:
         return values[~np.isnan(values).any(axis=1)]
 
 
-def retrace(outcome: Certificate | Abstention, queries: Queries) -> Retraced:
-    """Find the tested queries among the judged ones."""
+def retrace(outcome: Certificate | Abstention, queries: Any, **where: Unpack[Where]) -> Retraced:
+    """Find the tested queries among the judged ones, given as `calibrate` takes them."""
     p = outcome.provenance
-    if queries.fingerprint != p.data:
+    segmented = any(promise.per is not None for promise in outcome.promises)
+    judged = judged_queries(
+        queries, outcome.columns, sample=p.sample, per_segment=segmented, distinct=p.distinct, **where
+    )  # fmt: skip
+    if judged.data != p.data:
         raise DataError(
-            f"these are not the judged queries of the calibration: their fingerprint is {queries.fingerprint[:12]}…, "
+            f"these are not the judged queries of the calibration: their fingerprint is {judged.data[:12]}…, "
             f"the outcome's {p.data[:12]}…; expected the same table; for new queries use `isrr check`"
         )
-    refuse_other_policy(policy_needed(queries), p.unjudged)
-    if p.distinct:
-        queries = queries[~np.isin(queries.keys, FindRepeats(ALL).summary([queries]).repeats)]
-    tested = queries[canonical_order(queries.keys, queries.scores_fingerprint)[p.n_set_aside :]]
+    refuse_other_policy(policy_needed(judged.queries), p.unjudged)
+    left = np.ones(len(judged.queries), bool)
+    left[np.flatnonzero(judged.uniform)[: p.n_set_aside]] = False
+    tested = judged.queries[np.flatnonzero(left)]
     counted = np.any([promise.measure.counts(tested) for promise in outcome.promises], axis=0)
     return Retraced(outcome, tested if counted.all() else tested[counted])

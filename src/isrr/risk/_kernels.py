@@ -1,21 +1,18 @@
 """Compiled loops of the evidence. Arrays in, arrays out: no checks, no hidden state, no Python objects.
 
-`isrr.risk.betting`, `isrr.risk.mixture` and `isrr.risk.vb` prepare the arguments. Queries are the outer loop
+`isrr.risk.betting` prepares the arguments. Queries are the outer loop
 and configurations the inner one: rows are read once, in order, and the processor overlaps the independent
 chains.
 """
 
-import numpy as np
-
 from isrr.compiled import kernel, part
-from isrr.lanes import any_above, chosen, exp, floor, fma, larger, load, log, log_one_plus, root, splat, store
+from isrr.lanes import any_above, chosen, exp, fma, larger, load, log, log_one_plus, root, splat, store
 
 LOG_SQRT_2PI = 0.9189385332046727
 DEEP = -700.0  # below this log-probability the tail series is exact to the last bits
 PRIOR_QUERIES = 10.0
 PRIOR_MEAN = 0.5
 BET_SHARE = 0.99  # of the largest bet that cannot go bankrupt
-SUM_SCALE = 1099511627776.0  # 2⁴⁰: what is added up over queries is kept in whole numbers, in units of 2⁻⁴⁰
 
 # Φ⁻¹ as quotients of polynomials, highest power first (Wichura 1988, AS 241). Near p = ½ it is q times the quotient at
 # 0.180625 − q², with q = p − ½. In a tail of log-probability −r² it is the quotient at r − 1.6, beyond r = 5 at r − 5.
@@ -159,24 +156,3 @@ def hedge(losses, n_grid, state, running, room):
             else:
                 n_running -= 1
                 running[i] = running[n_running]
-
-
-@kernel
-def add_logs(losses, shares, sums, room):
-    # losses  (n_queries, n_grid)  at most 1
-    # shares  (n_bets,)            c in (0, 1), a multiple of eight of them
-    # sums    (n_grid, n_bets)     in and out: Σ log(1 − c·x) in units of 2⁻⁴⁰, each term rounded down
-    # room    (n_grid · n_bets,)   zeros
-    n_queries, n_grid = losses.shape
-    for start in range(0, n_queries, 8):  # eight terms, of at most 2⁵⁰ each, are added up as floats without loss
-        for i in range(start, min(start + 8, n_queries)):
-            for j in range(n_grid):
-                x = splat(losses[i, j])
-                for b in range(0, shares.size, 8):
-                    at = shares.size * j + b
-                    term = floor(splat(SUM_SCALE) * log(splat(1.0) - load(shares, b) * x))
-                    store(room, at, load(room, at) + term)
-        for j in range(n_grid):
-            for b in range(shares.size):
-                sums[j, b] += np.int64(room[shares.size * j + b])
-                room[shares.size * j + b] = 0.0

@@ -16,23 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
-WholeNumberArray = NDArray[np.object_]  # Python integers, of any size
 
 SMALLEST = float(np.finfo(np.float64).tiny)
 SIGNIFICANT_BITS = 32
 _FLOAT_BITS = 53
 STRIDE = 4  # lattice points; how far a gallop goes first, and by what factor further each time
-
-
-def whole_numbers(values: FloatArray) -> WholeNumberArray:
-    """Floats that are whole as Python integers, however large.
-
-    Example:
-        >>> whole_numbers(np.array([1e20])).tolist()
-        [100000000000000000000]
-    """
-    exact: WholeNumberArray = np.vectorize(int, otypes=[object])(values)
-    return exact
 
 
 def coarsen(value: ArrayLike, significant_bits: int = SIGNIFICANT_BITS) -> FloatArray:

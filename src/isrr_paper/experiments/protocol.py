@@ -14,9 +14,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.calibration.certify import KeptSample, Rule, certify, cost_of
+from isrr.calibration.certify import Tested, certify, choose, cost_of
 from isrr.calibration.path import SearchPath, front_path, temperature_path
-from isrr.calibration.table import Values
 from isrr.data.queries import FloatArray, IntArray
 from isrr.data.sample import canonical_order
 from isrr.gains import ndcg
@@ -92,10 +91,10 @@ class Procedure:
         """Return the chosen column, or None for an abstention."""
         path, columns, tested = evaluated.path, evaluated.columns, rows[canonical_order(keys, "")]
         values = evaluated.utility[tested][:, np.append(0, columns)]
-        sample = KeptSample.of(self.promise, None, self.evidence, Values(values, values[:, 0]), path)
+        tested_on = Tested.of(self.promise, None, self.evidence, values, values[:, 0], path.rankers)
         cost = cost_of([self.promise], values[:, 1:].mean(axis=0), evaluated.disparity[tested][:, columns].mean(axis=0))
-        rule = Rule.of(path, [self.promise], cost, self.selection)
-        chosen = certify([sample], rule, delta=DELTA, selection=self.selection).chosen
+        certified = certify([tested_on], self.selection, DELTA)
+        chosen = choose(certified, path.rankers, [self.promise], cost)
         return None if chosen is None else int(columns[chosen])
 
     def risk(self, evaluated: EvaluatedPath, rows: IntArray | slice, column: int) -> float:

@@ -1,0 +1,187 @@
+"""Judged queries as calibration takes them: drawn from a table, in canonical order, checked once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+import numpy as np
+
+from isrr.data.clicks import looks_like_clicks
+from isrr.data.queries import Queries
+from isrr.data.sample import Sample, canonical_order, draw_order, in_sample, sample_queries
+from isrr.data.source import Where
+from isrr.data.unjudged import n_unjudged
+from isrr.errors import DataError, PromiseError
+from isrr.gains import has_relevant
+from isrr.metrics.metric import Metric
+from isrr.promises import Promise, objectives, refuse_worst
+from isrr.risk.lattice import BoolArray
+
+ENGINES = ("local", "spark")
+SOME_GROUPS = 5  # names of groups that an error shows
+MOST_GROUPS = 1_000  # names of groups that a certificate keeps
+LEAST_CAPPED, SHARE_CAPPED = 2, 0.0005  # values that equal their bound from which on it is taken for a cap
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """The queries that calibration knows of.
+
+    Attributes:
+        queries: In canonical order.
+        uniform: Which of them are a uniform sample of the table, the others being there for their segment, (n,).
+        n_table: Queries of the table.
+        key: Names the queries of the table, see `isrr.data.sample`; empty where ids were made from positions.
+        n_repeated: Queries that repeat another under a different id.
+        data, judgments: Fingerprints of what was drawn, repeats included; see `Provenance`.
+    """
+
+    queries: Queries
+    uniform: BoolArray
+    n_table: int
+    key: str
+    n_repeated: int
+    data: str
+    judgments: str
+
+
+def drawn(
+    data: Any,
+    columns: Sequence[str] = (),
+    *,
+    engine: str = "local",
+    sample: int | None,
+    per_segment: bool = False,
+    **where: Unpack[Where],
+) -> Sample:
+    """Draw queries where they are; the same from every engine."""
+    if engine not in ENGINES:
+        raise PromiseError(f"unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
+    if engine == "spark":
+        from isrr.spark import draw_sample
+
+        return draw_sample(data, columns, sample=sample, per_segment=per_segment, **where)
+    if where.pop("master", None) is not None:
+        raise PromiseError("`master=` is for engine 'spark'; the engine is 'local'")
+    return sample_queries(data, columns, sample=sample, per_segment=per_segment, **where)
+
+
+def judged_queries(
+    data: Any,
+    columns: Sequence[str] = (),
+    *,
+    engine: str = "local",
+    sample: int | None,
+    per_segment: bool = False,
+    distinct: bool = False,
+    **where: Unpack[Where],
+) -> Judged:
+    """Draw judged queries and put them in canonical order.
+
+    Args:
+        data: As `isrr.calibrate` takes it.
+        columns: Roles to read beside the usual ones.
+        engine: Where the table is read.
+        sample: How many queries to draw; None for all.
+        per_segment: Draw so many in addition from the segments together.
+        distinct: Leave out queries that repeat another. All are read to find them, and the sample is drawn from the
+            others: of queries that were copied, more would be drawn.
+        where: See `isrr.data.source.Where`.
+    """
+    whole = drawn(
+        data, columns, engine=engine, sample=None if distinct else sample, per_segment=per_segment, **where
+    )  # fmt: skip
+    queries, uniform = whole.queries, whole.uniform(None if distinct else sample)
+    repeated = repeats(queries)
+    if distinct:
+        queries = queries[~repeated]
+        left = Sample(queries, len(queries), whole.key)
+        uniform = left.uniform(sample)
+        if not uniform.all():
+            segments = queries.need_segments() if per_segment else None
+            chosen = in_sample(draw_order(whole.key, queries.query_ids), sample or len(queries), segments)
+            queries, uniform = queries[np.flatnonzero(chosen)], uniform[chosen]
+    order = canonical_order(queries.keys, queries.scores_fingerprint)
+    return Judged(
+        queries[order],
+        uniform[order],
+        whole.n_queries,
+        "" if queries.made_ids else whole.key,
+        int(repeated.sum()),
+        whole.queries.fingerprint,
+        whole.queries.judgments,
+    )
+
+
+def repeats(queries: Queries) -> BoolArray:
+    """Return which queries of several items repeat another under a different id: all but the first by key, (n,)."""
+    several = np.flatnonzero(queries.n_items > 1)
+    contents = queries.content_keys(judged=queries.relevance is not None)[several]
+    order = np.lexsort((queries.keys[several], contents))
+    repeated = np.zeros(len(queries), bool)
+    repeated[several[order[1:]]] = contents[order[1:]] == contents[order[:-1]]
+    return repeated
+
+
+def check_queries(queries: Queries, promises: Sequence[Promise]) -> None:
+    """Refuse queries that nothing can be promised about."""
+    if len(queries) < 2:
+        raise DataError("there is one query; expected many, to promise something about new queries")
+    scores, columns = queries.need_scores(), {column for promise in promises for column in promise.columns}
+    if "relevance" in columns:
+        queries.need_relevance()
+    if any(promise.per is not None for promise in promises):
+        queries.need_segments()
+    refuse_single(queries)
+    refuse_worst(promises, queries.unjudged)
+    if scores.min() == scores.max():
+        raise DataError("all scores are equal, so there is nothing to rank by")
+    gain = objectives(promises, judged=queries.relevance is not None)[1].metric.gain
+    if "relevance" in columns and not has_relevant(queries, gain=gain).any():
+        raise DataError("no query has a relevant item, so there is no utility to promise")
+    for promise in promises:
+        if promise.group is not None and promise.group not in (names := queries.coded_groups.by_group()[0]):
+            there = ", ".join(map(repr, sorted(names)[:SOME_GROUPS]))
+            raise DataError(f"'{promise}': no item is in group {promise.group!r}; groups are, for example, {there}")
+        if not promise.measure.counts(queries).any():
+            raise DataError(f"no query counts for '{promise}': none of them can be measured by it")
+
+
+def refuse_single(queries: Queries) -> None:
+    """Refuse queries of one item each: anything ranks these perfectly, so they would speak for any promise."""
+    if (queries.n_items == 1).all():
+        raise DataError(
+            "every query has a single item, so there is nothing to rank; are the columns of queries and items swapped "
+            "(`query=`, `item=`)?"
+        )
+
+
+def facts(queries: Queries, first: Queries, promises: Sequence[Promise]) -> dict[str, Any]:
+    """Return what a provenance says of all judged queries; of some facts, what the `first` of them say."""
+    k = max(promise.k for promise in promises)
+    n_positions = max(int(np.minimum(queries.n_items, k).sum()), 1)
+    groups = queries.coded_groups.by_group()[0] if any(promise.group for promise in promises) else []
+    looks_clicked = ""
+    if queries.relevance is not None and any("relevance" in promise.columns for promise in promises):
+        looks_clicked = looks_like_clicks(first, first.grade_column, k, first.has_positions) or ""
+    return {
+        "n_single": int((queries.n_items == 1).sum()),
+        "tied_share": int(queries.tied_places(k).sum()) / n_positions,
+        "unjudged": queries.unjudged,
+        "unjudged_share": n_unjudged(queries, k) / n_positions,
+        "made_ids": queries.made_ids,
+        "near_bound": max((_near_bound(promise, queries, first) for promise in promises), default=0.0),
+        "looks_clicked": looks_clicked,
+        "groups": tuple(sorted(groups)) if len(groups) <= MOST_GROUPS else (),
+    }
+
+
+def _near_bound(promise: Promise, queries: Queries, first: Queries) -> float:
+    """How near values come to a declared bound, as a share; those that are capped at it do not count."""
+    if promise.bound is None:
+        return 0.0
+    near = promise.metric.check_bound(queries, promise.k, promise.bound)
+    if not isinstance(promise.metric, Metric):
+        return near
+    n_equal = int((promise.metric.value(first) == promise.bound[1]).sum())
+    return 0.0 if n_equal >= max(LEAST_CAPPED, SHARE_CAPPED * first.n_rows) else near

@@ -1,0 +1,132 @@
+"""Rank a whole table and write the rankings; Parquet files larger than memory are streamed."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as pq
+
+from isrr.data.blocks import parquet_batches, whole_queries
+from isrr.data.files import KINDS, kind_of
+from isrr.data.queries import Queries
+from isrr.data.source import IN_MEMORY, Where, footer_of, matching_files, named_columns, read_any, shared_columns
+from isrr.files import replacing
+from isrr.parallel import Progress
+from isrr.ranker.gpl import GPLRanker
+from isrr.ranker.placements import placements
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Scored queries, counted.
+
+    Attributes:
+        n_queries, n_rows: Queries and their items.
+        n_outside: Scores outside the usual range.
+        n_places: Rows of the ranking of all queries.
+    """
+
+    n_queries: int
+    n_rows: int
+    n_outside: int
+    n_places: int
+
+
+def rank_table(
+    ranker: GPLRanker,
+    data: Any,
+    target: Path,
+    session: str | None,
+    usual: tuple[float, float],
+    progress: Progress | None = None,
+    **where: Unpack[Where],
+) -> Seen:
+    """Rank every query and write a file, of the kind that its suffix tells.
+
+    Everything is looked at before anything is written. Parquet files in which the rows of each query are adjacent are
+    read block by block, twice; other tables are read into memory.
+
+    Args:
+        ranker: The ranker, with the k that is wanted.
+        data: `Queries`, a path or a glob, or a table.
+        target: The file to write.
+        session: Session id; None for a fresh draw.
+        usual: Between which values scores usually lie.
+        progress: Called with (queries ranked, queries in all).
+        where: See `isrr.data.source.Where`.
+    """
+    streamed = _Blocks.of(data, where)
+    seen = None if streamed is None else _looked_at(streamed, ranker.k, usual)
+    blocks: Iterable[Queries] = [read_any(data, **where)] if streamed is None or seen is None else streamed
+    counted = _looked_at(blocks, ranker.k, usual) if seen is None else seen
+    assert counted is not None
+
+    def ranked() -> Iterator[Any]:
+        done = 0
+        for block in blocks:
+            yield placements(ranker, block, ranker.k, session)
+            done += len(block)
+            if progress:
+                progress(done, counted.n_queries)
+
+    _write(ranked(), target)
+    return counted
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """Parquet files as blocks of whole queries, if the rows of each query are adjacent."""
+
+    files: list[Path]
+    columns: Any
+
+    @classmethod
+    def of(cls, data: Any, where: Where) -> "_Blocks | None":
+        """Return the files that a path names; None where something else is to be read."""
+        if not isinstance(data, str | os.PathLike) or any(where.get(name) is not None for name in IN_MEMORY):
+            return None
+        files = matching_files(data)
+        if any(kind_of(file) != "parquet" for file in files):
+            return None
+        footers = [footer_of(file) for file in files]
+        return cls(files, shared_columns(files, footers, named_columns(where)).only(("query", "item", "score")))
+
+    def __iter__(self) -> Iterator[Queries]:
+        for file in self.files:
+            yield from whole_queries(parquet_batches(file, self.columns.names), self.columns, str(file))
+
+
+def _looked_at(blocks: Iterable[Queries], k: int, usual: tuple[float, float]) -> Seen | None:
+    """Count the queries of all blocks; None where a query is in several."""
+    low, high = usual
+    counts, keys = np.zeros(4, np.int64), []
+    for block in blocks:
+        scores = block.need_scores()
+        outside = int(((scores < low) | (scores > high)).sum())
+        counts += (len(block), block.n_rows, outside, int(block.n_items.clip(max=k).sum()))
+        keys.append(block.keys)
+    if keys and np.unique(np.concatenate(keys)).size < counts[0]:
+        return None
+    return Seen(*counts.tolist())
+
+
+def _write(tables: Iterator[Any], target: Path) -> None:
+    """Write Arrow tables of one schema to a file, which appears whole or not at all."""
+    kind = KINDS[target.suffix.lower()]
+    with replacing(target) as partial:
+        if kind == "jsonl":
+            with partial.open("w", encoding="utf-8") as lines:
+                for table in tables:
+                    lines.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in table.to_pylist())
+            return
+        first = next(tables)
+        writer = pq.ParquetWriter if kind == "parquet" else arrow_csv.CSVWriter
+        with writer(partial, first.schema) as sink:
+            sink.write_table(first)
+            for table in tables:
+                sink.write_table(table)
