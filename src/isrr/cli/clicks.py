@@ -91,6 +91,7 @@ def simulate(
 
     outcome = inputs.load_ranker(ranker, trust_edited)
     inputs.check_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     shown = simulated(read_queries(queries), outcome.ranker, n_lists, Users(noise=noise), seed=seed)
     log, clicks = shown.save(folder, outcome.id)
     console.say(f"{n_lists:,} lists in {log}, {int(shown.clicked.sum()):,} clicks on them in {clicks}")
