@@ -148,7 +148,7 @@ def test_a_session_sees_one_order_whatever_its_client(clients, calibrated, name)
 
 def test_scores_that_a_request_brings_are_used_and_nobody_is_asked(calibrated, tmp_path):
     calibrated.save(tmp_path / "ranker.json")
-    client = client_of(tmp_path / "ranker.json", upstream="http://127.0.0.1:1/rerank")
+    client = client_of(tmp_path / "ranker.json", upstream=Upstream("http://127.0.0.1:1/rerank"))
     assert client.post("/rerank", {"query": "q", "texts": ["a", "b"], "scores": [1.0, 2.0]}).status_code == 200
     assert client.post("/rerank", {"query": "q", "texts": []}).status_code == 200
     partly = {"query": "q", "documents": [{"text": "a", "score": 1.0}, {"text": "b"}]}
@@ -177,7 +177,7 @@ TROUBLES = {
 def test_an_upstream_in_trouble_is_named_and_nothing_is_logged(ranker_file, upstream, tmp_path, trouble):
     (tmp_path / "log").mkdir()
     url = "http://127.0.0.1:1/rerank" if trouble == "dead" else upstream.url(trouble)
-    app = create_app(ranker_file, log=tmp_path / "log", upstream=url, upstream_timeout=0.5)
+    app = create_app(ranker_file, log=tmp_path / "log", upstream=Upstream(url, timeout=0.5))
 
     async def drive():
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://isrr") as client:

@@ -76,6 +76,7 @@ def serve(
     """
     try:
         from isrr.serve.command import run
+        from isrr.serve.upstream import Upstream
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "serve") from None
     outcome = inputs.load_ranker(ranker, trust_edited)
@@ -92,13 +93,12 @@ def serve(
             raise PromiseError("a rollout needs a served-ranking log; expected a folder as `log=`")
         if read_rollout(ranker, outcome.id) is None:  # one that has begun goes on as it was declared
             Rollout.begin(outcome, control, budget, least_days, steps).save(ranker)
+    called = upstream_model, os.environ.get("ISRR_UPSTREAM_KEY"), upstream_timeout, upstream_calls
     run(
         ranker.absolute(), host=host, port=port, workers=workers, access_log=access_log, tls_cert=tls_cert,
         tls_key=tls_key, trust_edited=trust_edited,
         api_key=os.environ.get("ISRR_API_KEY") if api_key is None else api_key,
         log=None if log is None else log.absolute(), log_bytes=log_megabytes << 20, log_compress=log_compress,
         rotate=inputs.seconds(rotate), rollout=rollout, max_body=max_body_megabytes << 20, max_items=max_items,
-        max_concurrency=max_concurrency, upstream=upstream, upstream_model=upstream_model,
-        upstream_key=os.environ.get("ISRR_UPSTREAM_KEY"), upstream_timeout=upstream_timeout,
-        upstream_calls=upstream_calls,
+        max_concurrency=max_concurrency, upstream=upstream and Upstream(upstream, *called),
     )  # fmt: skip

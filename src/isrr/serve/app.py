@@ -37,11 +37,9 @@ from isrr.serve import schema
 from isrr.serve.current import CurrentCertificate
 from isrr.serve.formats import documents_of, rank_request, rerank_response, unscored_texts
 from isrr.serve.metrics import ServiceMetrics
-from isrr.serve.openapi import JSON, openapi_document
 from isrr.serve.ranking import RankedList, rank_list
-from isrr.serve.schema import RETRY, Refusal, decoded
+from isrr.serve.schema import JSON, RETRY, Refusal, decoded, openapi_document
 from isrr.serve.settings import Settings
-from isrr.serve.upstream import Upstream
 from isrr.serve.writer import LogWriter
 
 log = logging.getLogger("isrr.serve")
@@ -61,8 +59,8 @@ def create_app(ranker: str | PathLike[str], **settings: Any) -> Starlette:
 
     Args:
         ranker: The ranker file.
-        settings: Fields of `isrr.serve.settings.Settings`, such as `api_key=`, `log=` (a folder that exists) and
-            `rotate=` (in seconds).
+        settings: Fields of `isrr.serve.settings.Settings`, such as `api_key=`, `log=` (a folder that exists), `rotate=`
+            (in seconds) and `upstream=` (an `isrr.serve.upstream.Upstream`).
     """
     if (folder := settings.get("log")) is not None:
         settings["log"] = Path(folder).absolute()
@@ -89,14 +87,9 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         self.settings, self.metrics = settings, ServiceMetrics()
         self.current = CurrentCertificate(settings.ranker, settings.trust_edited, settings.rollout)
-        self.log, self.upstream = None, None
+        self.log: LogWriter | None = None
         if settings.log is not None:
             self.log = LogWriter(settings.log, settings.log_bytes, settings.log_compress)
-        if settings.upstream is not None:
-            self.upstream = Upstream(
-                settings.upstream, settings.upstream_model, settings.upstream_key, settings.upstream_timeout,
-                settings.upstream_calls,
-            )  # fmt: skip
         self.n_running = self.n_unfinished = 0  # requests being answered; bytes of unfinished bodies
         self._watching: asyncio.Task[None] | None = None
         several = schema.BatchRequest, schema.BatchResponse
@@ -134,10 +127,10 @@ class Service:
         """Rank documents or texts, in the format of Cohere or of text-embeddings-inference."""
         documents = documents_of(request)
         self._check_length(len(documents))
-        if self.upstream is not None and (texts := unscored_texts(documents)):
+        if (upstream := self.settings.upstream) is not None and (texts := unscored_texts(documents)):
             self.n_running -= 1  # the upstream has a limit of its own, so that a slow one takes no slot from others
             try:
-                scores = await self.upstream.scores(request.query, texts)
+                scores = await upstream.scores(request.query, texts)
             finally:
                 self.n_running += 1
             for document, score in zip(documents, scores, strict=True):
@@ -192,8 +185,8 @@ class Service:
         """Stop watching, and close the log and the upstream."""
         if self._watching is not None:
             self._watching.cancel()
-        if self.upstream is not None:
-            await self.upstream.close()
+        if self.settings.upstream is not None:
+            await self.settings.upstream.close()
         self.metrics.share()
         if self.log is not None:
             self.log.close()
@@ -208,9 +201,11 @@ class Service:
 
     def check_key(self, headers: Headers) -> None:
         """Refuse a request without the API key, where there is one."""
-        key, sent = self.settings.api_key, headers.getlist("x-api-key")
+        if (key := self.settings.api_key) is None:
+            return
+        sent = headers.getlist("x-api-key")
         sent += [value[7:] for value in headers.getlist("authorization") if value[:7].lower() == "bearer "]
-        if key is not None and not any(hmac.compare_digest(each.strip().encode(), key.encode()) for each in sent):
+        if not any(hmac.compare_digest(each.strip().encode(), key.encode()) for each in sent):
             why = "send the API key as 'Authorization: Bearer …' or 'X-API-Key: …'"
             raise Refusal(401, why, **{"WWW-Authenticate": "Bearer"})
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from isrr.serve.upstream import Upstream
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -22,11 +24,7 @@ class Settings:
     max_concurrency: int = 256  # requests being answered at a time; one counts once its body is there
     body_timeout: float = 10.0  # seconds that a body may take to arrive
     poll: float = 1.0  # seconds between looks at the ranker and status files
-    upstream: str | None = None  # URL of a rerank service that scores texts
-    upstream_model: str | None = None  # the model to ask it for, in Cohere's format; None for TEI's format
-    upstream_key: str | None = None  # sent to it as `Authorization: Bearer …`
-    upstream_timeout: float = 10.0  # seconds that it may take, a second attempt included
-    upstream_calls: int = 64  # calls under way at a time
+    upstream: Upstream | None = None  # scores texts that come without scores
     parent: int | None = None  # id of the process that ends the service when it dies
 
     def __post_init__(self) -> None:
