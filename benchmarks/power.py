@@ -26,10 +26,10 @@ from isrr.gains import discount
 from isrr.promises import Promise
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.scale import scale_of
-from isrr.reporting.tables import markdown
 from isrr_paper.experiments.pools import Pool, Pools, data_sets
 from isrr_paper.experiments.protocol import EvaluatedPath, K, Procedure, Protocol, always
 from isrr_paper.experiments.repetition import SEED, bootstrap_violations, run_splits
+from isrr_paper.tables import markdown
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"

@@ -15,9 +15,9 @@ from benchmarks.power import DATA, POOLS
 from isrr import GPLRanker, Queries, calibrate, evaluate, start
 from isrr.calibration.quality import quality_values
 from isrr.metrics.metric import metric
-from isrr.reporting.tables import markdown
 from isrr_paper.experiments.pools import data_sets
 from isrr_paper.experiments.repetition import SEED
+from isrr_paper.tables import markdown
 
 K = 10
 PROMISES = (f"value(margin)@{K} >= 97% of deterministic with bound 25", f"ndcg@{K} >= 95% of deterministic")

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 import isrr
-from isrr.reporting.explorer import explore
+from isrr.reporting.levels import explore
 from isrr.reporting.page import page
-from isrr.reporting.portrait import portray
-from isrr.reporting.retrace import retrace
+from isrr.reporting.portrait import portray, retrace
 
 
 def discounted_margin():
@@ -46,8 +45,8 @@ def test_a_metric_of_one_s_own_goes_from_evaluation_to_the_report(judged, tmp_pa
     assert isinstance(outcome, isrr.Certificate)
     assert outcome.utility_name == "discounted margin@5"
     assert "margin@5 >= 95% of deterministic" in str(isrr.check(outcome, judged))
-    found = retrace(outcome, judged)
-    assert "discounted margin@5" in page(outcome, explore(found), portray(found))
+    tested = retrace(outcome, judged)
+    assert "discounted margin@5" in page(outcome, explore(outcome, tested), portray(outcome, tested))
     outcome.save(tmp_path / "ranker.json")
     assert isrr.load(tmp_path / "ranker.json", metrics=[promise.metric]) == outcome
     with pytest.raises(isrr.PromiseError, match="'margin' is a custom metric"):

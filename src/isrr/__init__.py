@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # for type checkers; the table below is for Python
     from isrr.promises import Promise as Promise
     from isrr.ranker.gpl import GPLRanker as GPLRanker
     from isrr.ranker.scale import ScoreMap as ScoreMap
-    from isrr.reporting.made import report as report
+    from isrr.reporting.page import report as report
 
 _NAMES = {
     "isrr.calibration.calibrate": ["calibrate"],
@@ -55,7 +55,7 @@ _NAMES = {
     "isrr.promises": ["Promise"],
     "isrr.ranker.gpl": ["GPLRanker"],
     "isrr.ranker.scale": ["ScoreMap"],
-    "isrr.reporting.made": ["report"],
+    "isrr.reporting.page": ["report"],
 }  # fmt: skip
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(_MODULES)

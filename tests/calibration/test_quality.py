@@ -10,7 +10,7 @@ from isrr.calibration import certify
 from isrr.calibration.quality import measured_quality
 from isrr.outcome.text import quality_rows, written
 from isrr.promises import promises
-from isrr.reporting.made import report
+from isrr.reporting.page import report
 
 MARKET = ["exposure(new)@10 >= 20%", "value(margin)@10 >= 95% of deterministic with bound 25"]
 MARGIN = "value(margin)@5 >= 90% of deterministic with bound 25"

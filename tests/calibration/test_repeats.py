@@ -6,8 +6,8 @@ import pytest
 from isrr import Queries, calibrate, write_queries
 from isrr.calibration.judged import repeats
 from isrr.cli.ledger import entry_of
-from isrr.reporting.explorer import explore
-from isrr.reporting.retrace import retrace
+from isrr.reporting.levels import explore
+from isrr.reporting.portrait import retrace
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
 
@@ -69,15 +69,15 @@ def test_a_sample_of_distinct_queries_is_drawn_after_repeats_were_left_out(thric
     p = outcome.provenance
     assert (p.n_judged, p.n_repeated, p.n_table, p.sample) == (150, 400, 600, 150)
     assert calibrate(tmp_path / "thrice.parquet", PROMISE, distinct=True, sample=150) == outcome
-    assert len(retrace(outcome, thrice).tested) == p.n_queries
+    assert len(retrace(outcome, thrice)) == p.n_queries
 
 
 def test_an_outcome_on_distinct_queries_is_retraced(thrice):
     outcome = calibrate(thrice, PROMISE, distinct=True)
     found = retrace(outcome, thrice)
-    assert len(found.tested) == outcome.provenance.n_queries
+    assert len(found) == outcome.provenance.n_queries
     chosen = [point.ranker for point in outcome.curve].index(outcome.ranker)
-    assert explore(found).measured[chosen] == outcome.tests[0].measured
+    assert explore(outcome, found).measured[chosen] == outcome.tests[0].measured
 
 
 def test_distinct_queries_are_another_analysis_of_the_same_judgments(thrice):

@@ -8,7 +8,7 @@ import pytest
 
 import isrr
 from isrr import GPLRanker, Promise, PromiseError, Queries, calibrate, evaluate, start
-from isrr.reporting.made import report_start
+from isrr.reporting.page import report
 
 PROMISE = "ndcg@5 >= 95% of deterministic"
 
@@ -54,7 +54,7 @@ def test_a_start_says_that_it_promises_a_mean_and_how_many_lists_change(judged):
     share = f"{100 * made.quality.changed.value:.1f} %"
     assert headline.endswith(f"at least 95 % of its NDCG@5 on average over its lists; {share} of the lists change")
     assert "of kept@5 remains" in str(made)
-    page = report_start(made, judged).html
+    page = report(made, judged).html
     assert "it has in the order by score, on average over its lists." in page
     assert "Lists that change" in page
 

@@ -5,10 +5,10 @@ import pytest
 from scipy.stats import binomtest
 
 from counts import COUNTS
+from isrr.calibration.certify import Tested
 from isrr.promises import Promise
 from isrr.ranker.gpl import GPLRanker
-from isrr.reporting.explorer import PerQuery, declared_levels, eight_levels
-from isrr.risk.evidence import NAMED
+from isrr.reporting.levels import declared_levels, eight_levels
 
 pytestmark = pytest.mark.guarantee
 
@@ -31,9 +31,9 @@ def test_any_of_the_eight_levels_is_false_at_most_delta_often(text):
         reference = rng.uniform(0.5, 0.8, n)
         noise = rng.uniform(-0.29, 0.29, (n, 8))
         values = truth + noise if promise.of is None else reference[:, None] * (truth + noise)
-        tested = [[PerQuery(values, reference)]]
+        tested = [[Tested(promise, None, np.zeros(8, bool), values, reference, np.zeros(8))]]
         for times in broken:
-            rows = declared_levels([promise], tested, path, NAMED["betting"], times * COUNT.delta, cost)
+            rows = declared_levels([promise], tested, path, times * COUNT.delta, cost)
             chosen = [(row.value, row.configuration) for row in rows if row.configuration is not None]
             broken[times] += any(truth[column] < value for value, column in chosen)
             kept += times == 1 and len(chosen)

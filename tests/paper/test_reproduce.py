@@ -11,10 +11,10 @@ from isrr import Queries
 from isrr.data.frames import read_queries, write_queries
 from isrr.data.synthetic import generate
 from isrr.gains import ideal_dcg
-from isrr.reporting.tables import csv_text, latex, markdown
 from isrr_paper.cli import app
 from isrr_paper.experiments.result import machine
 from isrr_paper.features import Featured
+from isrr_paper.tables import csv_text, latex, markdown
 
 pytest.importorskip("matplotlib")
 

@@ -7,15 +7,20 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+import isrr
 from isrr import DataError, Queries
 from isrr.calibration.calibrate import calibrate
 from isrr.gains import has_relevant, ndcg
 from isrr.promises import Promise
 from isrr.ranker.gpl import GPLRanker
-from isrr.reporting.explorer import eight_levels, explore
+from isrr.reporting import levels
+from isrr.reporting.levels import eight_levels
 from isrr.reporting.page import page
-from isrr.reporting.portrait import portray
-from isrr.reporting.retrace import retrace
+from isrr.reporting.portrait import portray, retrace
+
+
+def explore(outcome, queries):
+    return levels.explore(outcome, retrace(outcome, queries))
 
 
 def judged(n_queries, seed=20230, **columns):
@@ -43,7 +48,7 @@ def test_each_of_the_eight_levels_is_what_calibrate_certifies_at_an_eighth_of_th
     queries = judged(400)
     path = [point.ranker for point in calibrate(queries, promise).curve]
     outcome = calibrate(queries, promise, path=path, **options)
-    explorer, answers = explore(retrace(outcome, queries)), set()
+    explorer, answers = explore(outcome, queries), set()
     assert len(explorer.levels) == 8
     for level in explorer.levels:
         asked = (Promise.parse(level.promise), *outcome.promises[1:])
@@ -69,26 +74,19 @@ def test_levels_follow_from_the_declared_promise_alone_and_never_repeat_it():
         assert sum(target > promise.target for target in targets) == 4
 
 
-def test_a_later_level_is_not_reached_past_a_configuration_that_fails(monkeypatch):
-    from isrr.reporting import explorer as module
-
+def test_a_later_level_is_not_reached_past_a_configuration_that_fails():
     queries = judged(400)
     outcome = calibrate(queries, "ndcg@5 >= 90% of deterministic", path="temperature")
-    whole = explore(retrace(outcome, queries))
-    monkeypatch.setattr(module, "AT_ONCE", 1_000)  # a few configurations at a time
-    assert explore(retrace(outcome, queries)) == whole
+    assert {level.configuration for level in explore(outcome, queries).levels} != {None}
     curve = outcome.curve
     hot_first = structs.replace(outcome, curve=(curve[0], curve[-1], *curve[1:-1]))
-    assert {level.configuration for level in explore(retrace(hot_first, queries)).levels} == {None}
+    assert {level.configuration for level in explore(hot_first, queries).levels} == {None}
 
 
 def test_the_table_holds_the_outcome_and_a_measurement_for_every_configuration():
     queries = judged(300)
     outcome = calibrate(queries, "ndcg@5 >= 90% of deterministic")
-    explorer, chosen = (
-        explore(retrace(outcome, queries)),
-        outcome.curve.index(next(point for point in outcome.curve if point.ranker == outcome.ranker)),
-    )
+    explorer, chosen = explore(outcome, queries), outcome.tradeoff.used
     (declared,) = (row for row in explorer.rows if row.kind == "declared")
     assert (declared.promise, declared.configuration) == ("ndcg@5 >= 90% of deterministic", chosen)
     measured = {row.configuration: row.value for row in explorer.rows if row.kind == "measured"}
@@ -105,24 +103,13 @@ def test_promises_per_segment_take_the_worst_segment():
     queries = judged(400, segments=lambda rng, sizes: np.repeat(rng.choice(["a", "b"], sizes.size), sizes))
     everywhere = Promise.parse("ndcg@5 >= 80% of deterministic", per="segment")
     path = [GPLRanker.deterministic(), *(GPLRanker(temperature=t) for t in (0.2, 0.5, 1.0))]
-    explorer = explore(retrace(calibrate(queries, everywhere, path=path), queries))
-    pooled = explore(retrace(calibrate(queries, replace(everywhere, per=None), path=path), queries))
+    explorer = explore(calibrate(queries, everywhere, path=path), queries)
+    pooled = explore(calibrate(queries, replace(everywhere, per=None), path=path), queries)
     assert (np.array(explorer.measured[1:]) < np.array(pooled.measured[1:])).all()
     for level in explorer.levels:
         asked = Promise.parse(level.promise, per="segment")
         alone = calibrate(queries, asked, 1 - 0.05 / 8, path=path)
         assert level.configuration == (None if alone.abstained else path.index(alone.ranker))
-
-
-def test_queries_are_looked_at_in_blocks(monkeypatch):
-    from isrr.reporting import portrait
-
-    queries = judged(3_000)
-    found = retrace(calibrate(queries, "ndcg@5 >= 80% of deterministic"), queries)
-    whole = portray(found)
-    monkeypatch.setattr(portrait, "BLOCK", 512)
-    for ours, theirs in zip(portray(found).grades, whole.grades, strict=True):
-        assert (ours.before, ours.after) == pytest.approx((theirs.before, theirs.after))
 
 
 def test_other_queries_than_the_calibrations_are_refused():
@@ -134,7 +121,8 @@ def test_other_queries_than_the_calibrations_are_refused():
 
 def test_shares_of_exposure_add_up():
     queries = judged(300, item_groups=lambda rng, sizes: rng.choice([f"g{i}" for i in range(40)], sizes.sum()))
-    portrait = portray(retrace(calibrate(queries, "ndcg@5 >= 90% of deterministic"), queries))
+    outcome = calibrate(queries, "ndcg@5 >= 90% of deterministic")
+    portrait = portray(outcome, retrace(outcome, queries))
     for shares in (portrait.grades, portrait.groups, portrait.places):
         for name in ("before", "after", "deserved"):
             assert sum(getattr(share, name) for share in shares) == pytest.approx(1)
@@ -145,8 +133,8 @@ def test_shares_of_exposure_add_up():
 def test_equals_are_items_of_one_grade_in_one_query():
     queries = judged(100)
     outcome = calibrate(queries, "ndcg@5 >= 80% of deterministic", path="temperature")
-    found = retrace(outcome, queries)
-    tested, portrait = found.tested, portray(found)
+    tested = retrace(outcome, queries)
+    portrait = portray(outcome, tested)
     for ranker, when in ((GPLRanker.deterministic(), "before"), (outcome.ranker, "after")):
         exposure = tested.in_query_order(ranker.exposure(tested), "exposure")
         sums, sizes = {}, {}
@@ -162,10 +150,28 @@ def test_equals_are_items_of_one_grade_in_one_query():
         assert [getattr(e, when) for e in portrait.equals] == pytest.approx([value for *_, value in expected])
 
 
-def test_the_spread_counts_every_query():
+def test_the_worst_tenth_is_the_same_queries_before_and_after():
     queries = judged(300)
-    portrait = portray(retrace(calibrate(queries, "ndcg@5 >= 90% of deterministic"), queries))
-    assert sum(portrait.spread.before) == sum(portrait.spread.after) == portrait.n_queries
+    outcome = calibrate(queries, "ndcg@5 >= 90% of deterministic")
+    tested = retrace(outcome, queries)
+    spread = portray(outcome, tested).spread
+    grid = [GPLRanker.deterministic(5), outcome.ranker]
+    before, after = isrr.evaluate(tested, grid, ["ndcg"])["ndcg"].T
+    worst = np.argsort(before, kind="stable")[: len(before) // 10]
+    assert (spread.worst_before, spread.worst_after) == pytest.approx((before[worst].mean(), after[worst].mean()))
+    assert sum(spread.before) == sum(spread.after) == len(tested)
+
+
+def test_an_item_below_the_cut_is_shown_as_often_as_it_is_drawn():
+    queries = judged(200)
+    outcome = calibrate(queries, "ndcg@5 >= 80% of deterministic", path="temperature")
+    tested = retrace(outcome, queries)
+    shown = portray(outcome, tested).shown
+    assert [item.before for item in shown] == [1.0] * 5 + [0.0] * 5
+    lists = outcome.ranker.sample(tested, 400, seed=1)
+    long = np.flatnonzero(tested.n_items >= 6)
+    sixth = tested.by_score[tested.offsets[long] + 5]
+    assert shown[5].after == pytest.approx((lists[long] == sixth[:, None, None]).any(axis=2).mean(), abs=0.01)
 
 
 def test_a_report_leaves_queries_without_a_relevant_item_out_of_the_spread():
@@ -174,10 +180,10 @@ def test_a_report_leaves_queries_without_a_relevant_item_out_of_the_spread():
     relevance = np.where(np.repeat(np.arange(300) % 5 == 0, queries.n_items), 0.0, queries.relevance)
     queries = replace(queries, relevance=relevance)
     outcome = calibrate(queries, ["ndcg@5 >= 70% of deterministic", "exposure(a)@5 >= 10%"])
-    found = retrace(outcome, queries)
-    portrait = portray(found)
-    relevant = has_relevant(found.tested)
-    assert 0 < relevant.sum() < len(found.tested)
+    tested = retrace(outcome, queries)
+    portrait = portray(outcome, tested)
+    relevant = has_relevant(tested)
+    assert 0 < relevant.sum() < len(tested)
     assert sum(portrait.spread.before) == sum(portrait.spread.after) == relevant.sum()
-    assert portrait.spread.median_before == pytest.approx(np.median(ndcg(found.tested[relevant], k=5)))
-    assert page(outcome, explore(found), portrait).startswith("<!doctype html>")
+    assert portrait.spread.median_before == pytest.approx(np.median(ndcg(tested[relevant], k=5)))
+    assert page(outcome, explore(outcome, queries), portrait).startswith("<!doctype html>")

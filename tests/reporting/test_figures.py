@@ -34,8 +34,7 @@ def draw_exposure(file, _):
 
 def draw_tradeoff(file, judged):
     outcome = isrr.calibrate(judged, "ndcg@5 >= 90% of deterministic", path="temperature")
-    curve = {"label": "another", "utility": [0.7, 0.6], "gain": [0.0, 0.5]}
-    tradeoff(outcome, file, curve | {"deterministic": outcome.deterministic_utility.value})
+    tradeoff(outcome, file)
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg"])

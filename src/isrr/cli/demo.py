@@ -30,7 +30,7 @@ def demo(
     from isrr.calibration.calibrate import calibrate
     from isrr.data.frames import write_queries
     from isrr.reporting.figures import tradeoff
-    from isrr.reporting.made import report
+    from isrr.reporting.page import report
 
     _refuse_promise(promise)
     check_folder(folder)
@@ -53,7 +53,7 @@ def demo(
     out.print(table)
     written = ["judged.parquet", "validation.parquet", "ranker.json", "tradeoff.png"]
     try:
-        tradeoff(outcome, folder / "tradeoff.png", {"label": "", "utility": [], "gain": [], "deterministic": best})
+        tradeoff(outcome, folder / "tradeoff.png")
     except MissingExtraError as missing:
         say(f"\nno picture is drawn: {missing}")
         written.remove("tradeoff.png")

@@ -121,7 +121,7 @@ def monitor(
     }  # fmt: skip
     show(str(watch), document, as_json=as_json)
     if ledger_file is not None or figure is not None:
-        from isrr.reporting.exposure_ledger import ledger, write_ledger
+        from isrr.reporting.exposure import ledger, write_ledger
 
         items, groups = ledger(served(), judged, gain=outcome.promises[0].metric.gain)
         if ledger_file is not None:

@@ -35,10 +35,8 @@ def report(
 
     isrr report ranker.json judged.parquet -o report.html
     """
-    from isrr.data.source import counting_alike, read_any
     from isrr.outcome.certificate import Start
-    from isrr.reporting.made import report as make_page
-    from isrr.reporting.made import report_start
+    from isrr.reporting.page import report as make_page
 
     outcome = inputs.load_ranker(ranker, trust_edited)
     inputs.check_file(out_file, read=(ranker, judged, run, qrels))
@@ -50,14 +48,15 @@ def report(
     if isinstance(outcome, Start):
         if judged is None:
             raise CertificateError(f"{ranker}: made by isrr start; give the scored queries too, to show who is seen")
-        report_start(outcome, judged, command=command, **columns).save(out_file)
+        make_page(outcome, judged, command=command, **columns).save(out_file)
         say(f"written to {out_file}")
         return
     if outcome.provenance.clicks is not None:
         raise CertificateError(
             f"{ranker}: about clicks, and the page is about judged queries; see it by: isrr show {ranker}"
         )
-    queries = None
+    source: Any = None
+    named: dict[str, Any] = {}
     if judged is not None or run is not None:
         judged_run = {
             "run": run, "qrels": qrels, "unjudged": unjudged, "ties": ties, "run_format": run_format,
@@ -65,11 +64,9 @@ def report(
         }  # fmt: skip
         judged_run = inputs.as_calibrated(judged_run, outcome)
         source, named, _ = inputs.read_judged(judged, judged_run, columns, outcome.columns)
-        where = counting_alike(named, source, outcome.provenance.unjudged)  # type: ignore[arg-type]
-        queries = read_any(source, outcome.columns, **where)
     status, words = inputs.status_of(ranker, outcome)
+    fallen = "" if status == "valid" else words
     with progress("measuring the path") as advance:
-        fallen = "" if status == "valid" else words
-        page = make_page(outcome, queries, command=command, fallen=fallen, progress=advance)  # type: ignore[arg-type]
+        page = make_page(outcome, source, command=command, fallen=fallen, progress=advance, **named)  # type: ignore[arg-type]
     page.save(out_file)
     say(f"written to {out_file}")

@@ -1,4 +1,4 @@
-"""Figures. They draw what is handed to them and compute nothing."""
+"""Pictures by matplotlib, written whole or not at all."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 from isrr.errors import MissingExtraError
 from isrr.files import replacing
 from isrr.outcome.certificate import Abstention, Certificate
-from isrr.outcome.tradeoff import BLUE, GREEN, GREY, ORANGE
+from isrr.outcome.tradeoff import BLUE, ORANGE
 
 
 def axes(width: float = 6.4, height: float = 4.0, n_rows: int = 1, n_columns: int = 1) -> tuple[Any, list[Any]]:
-    """An empty figure in the house style, and its subplots."""
+    """Return an empty figure in the house style, and its subplots."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -28,41 +28,25 @@ def axes(width: float = 6.4, height: float = 4.0, n_rows: int = 1, n_columns: in
     return figure, subplots
 
 
-def tradeoff(outcome: Certificate | Abstention, file: Path, reference: dict[str, Any]) -> None:
-    """Utility against fairness gain along the path, the promise and the ranker in use: the axes of the page.
-
-    The reference is a second curve to compare with: "label", "utility" and "gain"; and the "deterministic" utility.
-    """
+def tradeoff(outcome: Certificate | Abstention, file: Path) -> None:
+    """Draw utility against disparity removed along the path, with the promise where it is about that utility."""
     figure, (subplot,) = axes()
-    utility = np.array([point.utility.value for point in outcome.curve])
-    shown = 100 * np.array([point.fairness_gain.value for point in outcome.curve])
-    certified = np.array([point.certified for point in outcome.curve])
-    subplot.plot(
-        100 * np.asarray(reference["gain"]), reference["utility"], color=GREY, lw=1.2, ls="--", label=reference["label"]
-    )
-    subplot.plot(shown, utility, color=BLUE, lw=1.5, label="settings tried, as measured")
-    subplot.plot(shown[certified], utility[certified], color=GREEN, lw=4, alpha=0.6, label="proven to keep the promise")
+    outcome.plot(subplot)
     promise = outcome.promises[0]
-    best, worst = float(np.max(utility)), float(np.min(utility))
-    if promise.safe_end == "cold":
-        level = promise.target * (reference["deterministic"] if promise.of else 1.0)
-        subplot.axhline(level, color=ORANGE, lw=1.2, label=str(promise))
-        worst = max(worst, level - 2.5 * (best - level))  # what lies far beyond the promise is of no interest
-        subplot.set_xlim(-1.5, 1.08 * float(np.max(shown[utility >= worst])))
-    subplot.set_ylim(worst, best + 0.05 * (best - worst))
-    if isinstance(outcome, Certificate):
-        point = (100 * outcome.fairness_gain.value, outcome.utility.value)
-        subplot.plot(*point, "*", color=ORANGE, ms=14, zorder=5)
-        label = f"in use: {point[0]:.0f} % less disparity"
-        subplot.annotate(label, point, xytext=(8, 8), textcoords="offset points", color=ORANGE)
-    subplot.set_ylabel(f"expected {outcome.utility_name}")
-    subplot.set_xlabel("disparity removed, % (order by score on the left)")
-    subplot.legend(frameon=False, fontsize=8, loc="lower left")
+    if promise.safe_end == "cold" and promise.measure.title == outcome.utility_name:
+        before = max(outcome.tradeoff.utility)
+        level = promise.target * (before if promise.of else 1.0)
+        subplot.axvline(level, color=ORANGE, lw=1.2, label=str(promise))
+        beyond = level - 2.5 * (before - level)  # what lies far beyond the promise is of no interest
+        shown = [100 * g for u, g in zip(outcome.tradeoff.utility, outcome.tradeoff.gain, strict=True) if u >= beyond]
+        subplot.set_xlim(before + 0.05 * (before - beyond), max(beyond, min(outcome.tradeoff.utility)))
+        subplot.set_ylim(-1.5, 1.08 * max(shown))
+        subplot.legend(frameon=False, fontsize=8, loc="lower right")
     save(figure, file)
 
 
 def exposure_over_time(moments: ArrayLike, items: ArrayLike, groups: ArrayLike | None, file: Path) -> None:
-    """Share of exposure in the wrong place up to each moment (seconds since 1970), among items and among groups."""
+    """Draw the share of exposure in the wrong place up to each moment (seconds since 1970), of items and of groups."""
     from matplotlib.dates import ConciseDateFormatter
 
     figure, (subplot,) = axes()

@@ -1,26 +1,82 @@
 """The report: one HTML file that needs nothing but a browser.
 
 Sentences and tables of facts are written here, escaped; numbers for the charts travel as JSON that cannot close its
-own script element, and reach the page as text nodes only. Nothing is computed: what is drawn was handed over.
+own script element, and reach the page as text nodes only. Nothing is computed in the page: what is drawn was handed
+over.
 """
 
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from importlib.resources import files
-from typing import Any
+from os import PathLike
+from pathlib import Path
+from typing import Any, Unpack
 
 from isrr.counting import counted, percent
+from isrr.data.source import Where, counting_alike, read_any
+from isrr.errors import DataError
+from isrr.files import write_atomically
 from isrr.outcome.certificate import Abstention, Certificate, Start
 from isrr.outcome.findings import Estimate, Quality, Test
+from isrr.parallel import Progress
 from isrr.reporting import words
-from isrr.reporting.explorer import Explorer
-from isrr.reporting.portrait import Portrait, Share
+from isrr.reporting.levels import Explorer, explore
+from isrr.reporting.portrait import Portrait, chances_of_being_shown, portray, retrace, shares_shown
 
 LONGEST_NAME = 160  # characters of an id or a group that are carried
 SCRIPTS = ("vendor/d3.min.js", "vendor/plot.min.js", "charts.js", "explorer.js", "page.js")
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """A page that needs nothing but a browser; a notebook shows it in a frame."""
+
+    html: str
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the page to a file."""
+        write_atomically(Path(path), self.html.encode())
+
+    def __repr__(self) -> str:
+        return f"<Report of {len(self.html):,} characters; keep it with .save('report.html')>"
+
+    def _repr_html_(self) -> str:
+        return f"<iframe srcdoc='{escape(self.html)}' style='width:100%;height:80vh;border:0'></iframe>"
+
+
+def report(
+    outcome: Certificate | Abstention | Start,
+    queries: Any = None,
+    *,
+    command: str = "isrr.report(…)",
+    fallen: str = "",
+    progress: Progress | None = None,
+    **where: Unpack[Where],
+) -> Report:
+    """Show the promise, who gains and loses exposure, and what other promises cost, as one HTML page.
+
+    Args:
+        outcome: What calibration or `start` returned.
+        queries: The judged queries it was given, as `calibrate` takes them; without them the page stands still. For a
+            start, scored queries.
+        command: What made the page, for its last section.
+        fallen: What became of the certificate, where it was revoked or has expired.
+        progress: Called with (done, in all).
+        where: See `isrr.data.source.Where`.
+    """
+    given = queries is not None or where.get("run") is not None
+    if isinstance(outcome, Start):
+        if not given:
+            raise DataError("a ranker made by `isrr start` is shown on scored queries; expected `queries`")
+        return Report(start_page(outcome, replace(read_any(queries, **where), relevance=None), command))
+    explorer = portrait = None
+    if given:
+        tested = retrace(outcome, queries, **counting_alike(where, queries, outcome.provenance.unjudged))
+        explorer, portrait = explore(outcome, tested, progress), portray(outcome, tested)
+    return Report(page(outcome, explorer, portrait, command=command, fallen=fallen))
 
 
 def page(
@@ -28,43 +84,49 @@ def page(
     explorer: Explorer | None = None,
     portrait: Portrait | None = None,
     *,
-    command: str = "isrr.reporting.page.page(…)",
+    command: str = "isrr.report(…)",
     fallen: str = "",
 ) -> str:
-    """The whole page as text, as `isrr.report` asks for it; without an explorer the trade-off stands still."""
-    first, second = words.verdict(outcome)
+    """Return the whole page as text; without an explorer the trade-off stands still."""
     warned = [*([f"This certificate is {fallen}."] if fallen else []), *words.sentences(outcome.warnings)]
     certified = "No longer valid" if fallen else "Certified, with a warning" if warned else "Certified"
-    filled = {
-        "title": f"isrr: {'abstention' if outcome.abstained else 'certificate'} {outcome.id}",
-        "kind": "abstention" if outcome.abstained else "warned" if warned else "certificate",
-        "badge": "Abstained" if outcome.abstained else certified,
-        "first": first,
-        "second": f"{second} {words.who_gains(portrait, outcome.k)}".strip(),
-        "wrong": words.level(1 - outcome.confidence),
-        "selected": words.SELECTED.get(outcome.provenance.selection, ""),
-        "decides": words.how_the_risk_decides(outcome),
-        "glossary": words.glossary(outcome),
-    }
-    blocks = {
-        "tiles": _tiles(_figures(outcome)),
-        "sure": "".join(
-            f"<p>{escape(words.unbroken_units(sentence))}</p>" for sentence in words.sentences(outcome.sure)
-        ),
-        "warnings": _list(warned, "help"),
-        "help": _list(words.what_helps(outcome), "help") if isinstance(outcome, Abstention) else "",
-        "levels": "" if explorer is None else _levels(outcome, explorer),
-        "assumptions": _list(words.sentences(outcome.assumptions)),
-        "breaks": _list(words.BREAKS),
-        "facts": _facts(words.facts(outcome, command)),
-    }
-    return _filled("page.html", filled, blocks, _data(outcome, explorer, portrait), SCRIPTS)
+    return _filled(
+        "page.html",
+        {
+            "title": f"isrr: {'abstention' if outcome.abstained else 'certificate'} {outcome.id}",
+            "kind": "abstention" if outcome.abstained else "warned" if warned else "certificate",
+            "badge": "Abstained" if outcome.abstained else certified,
+            "first": words.verdict(outcome),
+            "second": words.cost_and_gain(outcome, portrait),
+            "which": words.which_is_which(outcome),
+            "disparity": words.disparity(outcome),
+            "floor": words.floor(outcome),
+            "spread": "" if portrait is None else words.spread(outcome, portrait),
+            "sample": "" if portrait is None else words.sample(outcome, portrait.sample),
+            "inversion": "" if portrait is None else words.inversion(portrait.sample),
+            "wrong": words.level(1 - outcome.confidence),
+            "selected": words.SELECTED.get(outcome.provenance.selection, ""),
+            "decides": words.how_the_risk_decides(outcome),
+        },
+        {
+            "tiles": _tiles(_figures(outcome)),
+            "warnings": _list(warned, "help"),
+            "help": _list(words.what_helps(outcome), "help") if isinstance(outcome, Abstention) else "",
+            "levels": "" if explorer is None else _levels(outcome, explorer),
+            "assumptions": _list(words.sentences(outcome.assumptions)),
+            "breaks": _list(words.BREAKS),
+            "facts": _facts(words.facts(outcome, command)),
+        },
+        _data(outcome, explorer, portrait),
+        SCRIPTS,
+    )
 
 
-def start_page(outcome: Start, places: tuple[Share, ...], groups: tuple[Share, ...], command: str) -> str:
-    """The page of a ranker that keeps its promise by construction: who is seen, before and after."""
+def start_page(outcome: Start, queries: Any, command: str) -> str:
+    """Return the page of a ranker that keeps its promise by construction: who is seen, before and after."""
     promise = outcome.promises[0]
     share = words.level(promise.target)
+    places, groups = shares_shown(queries, outcome.ranker)
     tiles = [
         ("Promise", str(promise)),
         ("Exposure that moves", words.unbroken(percent(outcome.moved))),
@@ -79,6 +141,13 @@ def start_page(outcome: Start, places: tuple[Share, ...], groups: tuple[Share, .
         ("Data", outcome.provenance.data),
         ("Made by", command),
     ]
+    data = {
+        "k": outcome.k,
+        "promised_groups": {},
+        "shown": [*map(asdict, chances_of_being_shown(queries, outcome.ranker))],
+        "places": [*map(asdict, places)],
+        "groups": [*map(asdict, groups)],
+    }
     return _filled(
         "start.html",
         {
@@ -92,7 +161,7 @@ def start_page(outcome: Start, places: tuple[Share, ...], groups: tuple[Share, .
             "warnings": _list(words.sentences(outcome.warnings), "help"),
             "facts": _facts(facts),
         },
-        _shortened({"promised_groups": {}, "places": [*map(asdict, places)], "groups": [*map(asdict, groups)]}),
+        _shortened(data),
         SCRIPTS[:3],
     )
 
@@ -115,18 +184,14 @@ def _filled(
 
 def _data(outcome: Certificate | Abstention, explorer: Explorer | None, portrait: Portrait | None) -> dict[str, Any]:
     first = outcome.promises[0]
-    rankers = [point.ranker for point in outcome.curve]
     return {
         "abstained": outcome.abstained,
         "k": outcome.k,
-        "mapped": outcome.ranker.score_map is not None,
-        "confidence": outcome.confidence,
         "promise": {
             "title": first.measure.title,
             "at_least": first.at_least is not None,
             "of": first.of,
             "percent": first.metric.kind == "share",
-            "range": first.target_range,
             "per_segment": first.per is not None,
         },
         "utility_name": outcome.utility_name,
@@ -134,7 +199,7 @@ def _data(outcome: Certificate | Abstention, explorer: Explorer | None, portrait
         "others": [str(promise) for promise in outcome.promises[1:]],
         "second": _second(outcome),
         "promised_groups": {p.group: p.target for p in outcome.promises if p.of is None and p.group is not None},
-        "chosen": rankers.index(outcome.ranker) if outcome.ranker in rankers and not outcome.abstained else None,
+        "chosen": outcome.tradeoff.used,
         "configurations": [
             {
                 "name": point.ranker.in_words,
@@ -145,7 +210,6 @@ def _data(outcome: Certificate | Abstention, explorer: Explorer | None, portrait
             }
             for point in outcome.curve
         ],
-        "queries_needed": outcome.queries_needed if isinstance(outcome, Abstention) else None,
         "ask": words.asking(outcome),
         "explorer": None if explorer is None else asdict(explorer),
         "portrait": None if portrait is None else _shortened(asdict(portrait)),

@@ -1,38 +1,52 @@
-"""Who gains and who loses exposure under a ranker, one query in full, and how utility is spread over queries."""
+"""The numbers of the page: who is shown before and after, one query in full, and how utility is spread over queries."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isrr.calibration.judged import judged_queries
 from isrr.data.identifiers import BETWEEN_GROUPS
 from isrr.data.queries import FloatArray, IntArray, Queries
+from isrr.data.source import Where
+from isrr.data.unjudged import policy_needed, refuse_other_policy
+from isrr.errors import DataError
 from isrr.gains import item_gains
+from isrr.metrics.evaluate import evaluate
+from isrr.outcome.certificate import Abstention, Certificate
+from isrr.promises import objectives
 from isrr.ranker.gpl import GPLRanker
-from isrr.reporting.retrace import Retraced
 
 MOST_GROUPS = 15
 MOST_GRADES = 12
-PLACES = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 10), (11, 20), (21, 50), (51, None))
-_PLACE_NAMES = [str(a) if a == b else f"{a} on" if b is None else f"{a}–{b}" for a, b in PLACES]
+POSITIONS = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 10), (11, 20), (21, 50), (51, None))
+MOST_POSITIONS = 20  # whose chances of being shown are drawn
 N_INTERVALS = 5  # of grades, where there are more than so many
 N_BINS = 20
-BLOCK = 8_192  # queries seen at a time
 MOST_ITEMS = 12
 SAMPLE_LENGTHS = (6, 40)
 
 
 @dataclass(frozen=True)
 class Share:
-    """Part of all exposure that a kind of item has, before and after, beside its part of all gain if that is known."""
+    """A share of all exposure, before and after, beside the share of all gain if that is known."""
 
     name: str
     n_items: int
     before: float
     after: float
     deserved: float | None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The mean chance of being shown at all, before and after, of the item at a position of the order by score."""
+
+    position: int
+    before: float
+    after: float
 
 
 @dataclass(frozen=True)
@@ -47,12 +61,12 @@ class Inequality:
 
 @dataclass(frozen=True)
 class Spread:
-    """Expected NDCG over queries.
+    """Expected utility over queries.
 
     Attributes:
         edges: Of the bins, (n_bins + 1,).
         before, after: Queries in each bin.
-        worst_before, worst_after: Mean of the worst tenth of the queries, each by its own order.
+        worst_before, worst_after: Mean over the tenth of the queries that is worst in the order by score, both times.
         median_before, median_after: Half of the queries lie below.
         losing, gaining: Share of queries that lose, or gain, more than 0.05.
     """
@@ -90,9 +104,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class Portrait:
-    """A ranker against the deterministic order, on judged queries."""
+    """A ranker beside the order by score, on the queries that were tested on."""
 
     n_queries: int
+    shown: tuple[Shown, ...]
     grades: tuple[Share, ...]
     equals: tuple[Inequality, ...]
     groups: tuple[Share, ...]
@@ -101,155 +116,170 @@ class Portrait:
     sample: Sample
 
 
-def portray(found: Retraced) -> Portrait:
-    """Compare the outcome's ranker with the deterministic order on the queries that were tested on."""
-    tested, ranker = found.tested, found.outcome.ranker
-    relevance = tested.need_relevance()
-    grades, places, groups, equals = _Tally(), _Tally(), _Tally(), _Tally()
-    intervals = _intervals(relevance)
-    moved = np.empty(len(tested))
-    for start, part, before, after in _seen(tested, ranker):
-        moved[start : start + BLOCK] = np.add.reduceat(np.abs(after - before), part.offsets[:-1])
-        gains = item_gains(part, found.outcome.promises[0].metric.gain)
-        grade = _grade(part.need_relevance(), intervals)
-        grades.add(grade, before, after, gains)
-        query = np.repeat(np.arange(len(part)), part.n_items)
-        of_set, n_items, unequal_before, unequal_after = _unequal(query, grade, before, after)
-        equals.add(of_set, unequal_before, unequal_after, n_items)
-        places.add(_place(part), before, after, gains)
-        groups.add_groups(part, before, after, gains)
+def retrace(outcome: Certificate | Abstention, queries: Any, **where: Unpack[Where]) -> Queries:
+    """Return the queries that an outcome was tested on, found again among those that `calibrate` took."""
+    p = outcome.provenance
+    segmented = any(promise.per is not None for promise in outcome.promises)
+    judged = judged_queries(
+        queries, outcome.columns, sample=p.sample, per_segment=segmented, distinct=p.distinct, **where
+    )  # fmt: skip
+    if judged.data != p.data:
+        raise DataError(
+            f"these are not the judged queries of the calibration: their fingerprint is {judged.data[:12]}…, "
+            f"the outcome's {p.data[:12]}…; expected the same table; for new queries use `isrr check`"
+        )
+    refuse_other_policy(policy_needed(judged.queries), p.unjudged)
+    left = np.ones(len(judged.queries), bool)
+    left[np.flatnonzero(judged.uniform)[: p.n_set_aside]] = False
+    tested = judged.queries[np.flatnonzero(left)]
+    counts = np.any([promise.measure.counts(tested) for promise in outcome.promises], axis=0)
+    return tested if counts.all() else tested[counts]
 
-    def named(grade: Any) -> str:
-        if intervals is None:
-            return f"{grade:g}"
-        return f"{intervals[int(grade)]:.3g} to {intervals[int(grade) + 1]:.3g}"
 
+def portray(outcome: Certificate | Abstention, tested: Queries) -> Portrait:
+    """Compare the outcome's ranker with the order by score on the queries that were tested on."""
+    ranker, relevance = outcome.ranker, tested.need_relevance()
+    before, after = (_exposure(tested, r) for r in (GPLRanker.deterministic(ranker.k), ranker))
+    gains = item_gains(tested, outcome.promises[0].metric.gain)
+    grades, name = _grades(relevance)
+    names, rows, number = _grouped(tested)
+    whole = np.array([relevance.size, before.sum(), after.sum(), gains.sum()])
+    query = np.repeat(np.arange(len(tested)), tested.n_items)
+    moved = np.add.reduceat(np.abs(after - before), tested.offsets[:-1])
     return Portrait(
         len(tested),
-        grades.shares(named),
-        tuple(
-            Inequality(named(grade), round(row[3]), *(row[1:3] / row[3]).tolist())
-            for grade, row in sorted(equals.sums.items())
-        ),
-        _largest(groups.shares(str, places.whole)),
-        places.shares(lambda place: _PLACE_NAMES[int(place)]),
-        _spread(*found.utility().T),
+        chances_of_being_shown(tested, ranker),
+        _shares(grades, name, before, after, gains, whole),
+        _inequalities(query, grades, name, before, after),
+        _largest(_shares(number, lambda i: names[i], before[rows], after[rows], gains[rows], whole)),
+        _shares(_position_ranges(tested), _range_name, before, after, gains, whole),
+        _spread(*_utility(outcome, tested).T),
         _sample(tested[_telling(moved, tested.n_items)], ranker),
     )
 
 
-def shown_by(queries: Queries, ranker: GPLRanker) -> tuple[tuple[Share, ...], tuple[Share, ...]]:
-    """Shares of exposure by place in the order by score and by group; nothing is said about what anyone deserves."""
-    places, groups = _Tally(), _Tally()
-    for _, part, before, after in _seen(queries, ranker):
-        places.add(_place(part), before, after, np.zeros(part.n_rows))
-        groups.add_groups(part, before, after, np.zeros(part.n_rows))
-    by_place = places.shares(lambda place: _PLACE_NAMES[int(place)])
-    by_group = _largest(groups.shares(str, places.whole))
-    return tuple(replace(s, deserved=None) for s in by_place), tuple(replace(s, deserved=None) for s in by_group)
+def shares_shown(queries: Queries, ranker: GPLRanker) -> tuple[tuple[Share, ...], tuple[Share, ...]]:
+    """Return shares of exposure by position in the order by score and by group, without what anyone deserves."""
+    before, after = (_exposure(queries, r) for r in (GPLRanker.deterministic(ranker.k), ranker))
+    names, rows, number = _grouped(queries)
+    whole = np.array([before.size, before.sum(), after.sum(), 0.0])
+    groups = _shares(number, lambda i: names[i], before[rows], after[rows], None, whole)
+    return _shares(_position_ranges(queries), _range_name, before, after, None, whole), _largest(groups)
 
 
-def _seen(queries: Queries, ranker: GPLRanker) -> Iterator[tuple[int, Queries, FloatArray, FloatArray]]:
-    """Blocks of queries, from which on, and the exposure of their items in the order by score and under a ranker."""
-    by_score = GPLRanker.deterministic(ranker.k)
-    for start in range(0, len(queries), BLOCK):
-        part = queries if len(queries) <= BLOCK else queries[start : start + BLOCK]
-        before, after = (part.in_query_order(r.exposure(part), "exposure") for r in (by_score, ranker))
-        yield start, part, before, after
+def chances_of_being_shown(queries: Queries, ranker: GPLRanker) -> tuple[Shown, ...]:
+    """Return how often the item at each position of the order by score is among the first k, before and after."""
+    k = ranker.k
+    chances = _exposure(queries, ranker, np.ones(k))
+    positions = _positions(queries)
+    n_shown = min(max(2 * k, k + 3), MOST_POSITIONS, int(queries.n_items.max()))
+    means = [float(chances[positions == position].mean()) for position in range(1, n_shown + 1)]
+    return tuple(Shown(j, float(j <= k), mean) for j, mean in enumerate(means, 1))
 
 
-def _unequal(
-    query: IntArray, grade: NDArray[Any], before: FloatArray, after: FloatArray
-) -> tuple[NDArray[Any], FloatArray, FloatArray, FloatArray]:
-    """Sets of two or more items of one grade in one query: grade and size; mean difference between two, times size."""
-    found = []
+def _exposure(queries: Queries, ranker: GPLRanker, weights: FloatArray | None = None) -> FloatArray:
+    return queries.in_query_order(ranker.exposure(queries, weights=weights), "exposure")
+
+
+def _utility(outcome: Certificate | Abstention, tested: Queries) -> FloatArray:
+    """Return the utility of the order by score and of the ranker, on each query that has any, (n, 2)."""
+    measure = objectives(outcome.promises, judged=tested.relevance is not None)[0]
+    values = evaluate(tested, [GPLRanker.deterministic(outcome.k), outcome.ranker], [measure])[measure]
+    return values[~np.isnan(values).any(axis=1)]
+
+
+def _shares(
+    kinds: NDArray[Any],
+    name: Callable[[Any], str],
+    before: FloatArray,
+    after: FloatArray,
+    gains: FloatArray | None,
+    whole: FloatArray,
+) -> tuple[Share, ...]:
+    """Return what the items of each kind have of the whole: number, exposure before and after, gain."""
+    distinct, code = np.unique(kinds, return_inverse=True)
+    sums = [np.bincount(code, weights) for weights in (None, before, after)]
+    n_items, first, second = sums[0].tolist(), sums[1] / max(whole[1], 1e-300), sums[2] / max(whole[2], 1e-300)
+    earned = [None] * len(distinct) if gains is None else (np.bincount(code, gains) / max(whole[3], 1e-300)).tolist()
+    columns = zip(distinct.tolist(), n_items, first.tolist(), second.tolist(), earned, strict=True)
+    return tuple(Share(name(kind), n, b, a, e) for kind, n, b, a, e in columns)
+
+
+def _inequalities(
+    query: IntArray, grades: NDArray[Any], name: Callable[[Any], str], before: FloatArray, after: FloatArray
+) -> tuple[Inequality, ...]:
+    """Return the mean difference in exposure between two items of one grade in one query, by grade."""
+    sums = []
     for exposure in (before, after):
-        order = np.lexsort((exposure, grade, query))
-        starts = np.flatnonzero(np.concatenate(([True], (np.diff(query[order]) != 0) | (np.diff(grade[order]) != 0))))
+        order = np.lexsort((exposure, grades, query))
+        starts = np.flatnonzero(np.concatenate(([True], (np.diff(query[order]) != 0) | (np.diff(grades[order]) != 0))))
         size = np.diff(np.append(starts, query.size))
         rank = np.arange(query.size) - np.repeat(starts, size)
         differences = np.add.reduceat((2 * rank + 1 - np.repeat(size, size)) * exposure[order], starts)
         several = size > 1
-        found.append(differences[several] / ((size[several] - 1) / 2))
-    return grade[order][starts][several], size[several].astype(np.float64), found[0], found[1]
+        distinct, code = np.unique(grades[order][starts][several], return_inverse=True)
+        n_items = np.bincount(code, size[several])
+        sums.append(np.bincount(code, differences[several] / ((size[several] - 1) / 2)) / n_items)
+    columns = zip(distinct.tolist(), n_items.tolist(), sums[0].tolist(), sums[1].tolist(), strict=True)
+    return tuple(Inequality(name(grade), round(n), b, a) for grade, n, b, a in columns)
 
 
-class _Tally:
-    """Items, exposure before and after, and gain, summed up by kind of item."""
-
-    def __init__(self) -> None:
-        self.sums: dict[Any, FloatArray] = {}
-
-    def add(self, kinds: NDArray[Any], before: FloatArray, after: FloatArray, gains: FloatArray) -> None:
-        """Count some items in, each of the kind given."""
-        distinct, code = np.unique(kinds, return_inverse=True)
-        columns = [np.bincount(code, weights) for weights in (None, before, after, gains)]
-        for kind, row in zip(distinct.tolist(), np.stack(columns, axis=1), strict=True):
-            self.sums[kind] = self.sums.get(kind, 0.0) + row
-
-    def add_groups(self, queries: Queries, before: FloatArray, after: FloatArray, gains: FloatArray) -> None:
-        """Count the items of queries in, each in all of its groups."""
-        if queries.item_groups is not None:
-            names, rows, number = queries.coded_groups.by_group()
-            self.add(np.array(names, object)[number], before[rows], after[rows], gains[rows])
-
-    @property
-    def whole(self) -> FloatArray:
-        """All kinds together."""
-        return np.asarray(sum(self.sums.values(), np.zeros(4)))
-
-    def shares(self, name: Callable[[Any], str], whole: FloatArray | None = None) -> tuple[Share, ...]:
-        """What each kind has of the whole, kinds in their own order."""
-        totals = np.maximum(self.whole if whole is None else whole, 1e-300)
-        parts = [(kind, self.sums[kind], self.sums[kind] / totals) for kind in sorted(self.sums)]
-        return tuple(Share(name(kind), round(row[0]), *part[1:].tolist()) for kind, row, part in parts)
+def _grades(relevance: FloatArray) -> tuple[NDArray[Any], Callable[[Any], str]]:
+    """Return the grade of each item, or the number of its interval where there are many, and how a grade is called."""
+    if np.unique(relevance).size <= MOST_GRADES:
+        return relevance, lambda grade: f"{grade:g}"
+    edges = np.linspace(relevance.min(), relevance.max(), N_INTERVALS + 1)
+    intervals = np.clip(np.searchsorted(edges, relevance, "right") - 1, 0, N_INTERVALS - 1)
+    return intervals, lambda i: f"{edges[i]:.3g} to {edges[i + 1]:.3g}"
 
 
-def _intervals(relevance: FloatArray) -> FloatArray | None:
-    """Edges that group grades where there are too many to show each; None where there are not."""
-    distinct: set[float] = set()
-    for start in range(0, relevance.size, BLOCK):
-        distinct.update(np.unique(relevance[start : start + BLOCK]).tolist())
-        if len(distinct) > MOST_GRADES:
-            return np.linspace(relevance.min(), relevance.max(), N_INTERVALS + 1)
-    return None
-
-
-def _grade(relevance: FloatArray, intervals: FloatArray | None) -> NDArray[Any]:
-    """The grade of each item, or the number of its interval."""
-    if intervals is None:
-        return relevance
-    return np.clip(np.searchsorted(intervals, relevance, "right") - 1, 0, N_INTERVALS - 1)
+def _grouped(queries: Queries) -> tuple[list[str], IntArray, IntArray]:
+    """Return the names of the groups, and the rows and groups of all memberships."""
+    if queries.item_groups is None:
+        return [], np.empty(0, np.int64), np.empty(0, np.int64)
+    names, rows, number = queries.coded_groups.by_group()
+    return [str(name) for name in names], np.asarray(rows), np.asarray(number)
 
 
 def _largest(groups: tuple[Share, ...]) -> tuple[Share, ...]:
-    """The groups with the largest part of gain or exposure; the others pooled."""
+    """Return the groups with the largest share of gain or exposure; the others pooled."""
     ordered = sorted(groups, key=lambda share: -max(share.deserved or 0.0, share.before))
     rest = ordered[MOST_GROUPS:]
     if len(rest) < 2:
         return tuple(ordered)
-    parts = {name: sum(getattr(share, name) for share in rest) for name in ("n_items", "before", "after", "deserved")}
-    return (*ordered[:MOST_GROUPS], Share(f"{len(rest):,} other groups", **parts))
+    parts: dict[str, Any] = {name: sum(getattr(s, name) for s in rest) for name in ("n_items", "before", "after")}
+    deserved = None if rest[0].deserved is None else sum(share.deserved or 0.0 for share in rest)
+    return (*ordered[:MOST_GROUPS], Share(f"{len(rest):,} other groups", **parts, deserved=deserved))
 
 
-def _place(queries: Queries) -> IntArray:
-    """Which of `PLACES` each item has in the deterministic order."""
+def _positions(queries: Queries) -> IntArray:
+    """Return the position of each item in the order by score, from 1."""
     starts = np.repeat(queries.offsets[:-1], queries.n_items)
-    place = np.empty(queries.n_rows, np.int64)
-    place[starts + queries.by_score] = np.arange(queries.n_rows) - starts + 1
-    return np.searchsorted([first for first, _ in PLACES], place, "right") - 1
+    positions = np.empty(queries.n_rows, np.int64)
+    positions[starts + queries.by_score] = np.arange(queries.n_rows) - starts + 1
+    return positions
+
+
+def _position_ranges(queries: Queries) -> IntArray:
+    """Return which of `POSITIONS` each item is in."""
+    return np.searchsorted([first for first, _ in POSITIONS], _positions(queries), "right") - 1
+
+
+def _range_name(number: int) -> str:
+    first, last = POSITIONS[number]
+    return str(first) if first == last else f"{first} on" if last is None else f"{first}–{last}"
 
 
 def _spread(before: FloatArray, after: FloatArray) -> Spread:
     edges = np.linspace(0.0, 1.0, N_BINS + 1)
     counts = [np.histogram(np.clip(values, 0.0, 1.0), edges)[0] for values in (before, after)]
-    n_worst = max(len(before) // 10, 1)
+    worst = np.argsort(before, kind="stable")[: max(len(before) // 10, 1)]
     return Spread(
         tuple(edges.tolist()),
         tuple(counts[0].tolist()),
         tuple(counts[1].tolist()),
-        float(np.sort(before)[:n_worst].mean()),
-        float(np.sort(after)[:n_worst].mean()),
+        float(before[worst].mean()),
+        float(after[worst].mean()),
         float(np.median(before)),
         float(np.median(after)),
         float(np.mean(after - before < -0.05)),
@@ -258,7 +288,7 @@ def _spread(before: FloatArray, after: FloatArray) -> Spread:
 
 
 def _telling(moved: FloatArray, n_items: IntArray) -> int:
-    """A query of readable length in which exposure moves more than in three quarters of such queries."""
+    """Return a query of readable length in which exposure moves more than in three quarters of such queries."""
     fewest, most = SAMPLE_LENGTHS
     readable = np.flatnonzero((n_items >= fewest) & (n_items <= most))
     candidates = readable if readable.size else np.arange(moved.size)

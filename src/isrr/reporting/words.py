@@ -9,7 +9,8 @@ from isrr.counting import counted, percent
 from isrr.gains import described
 from isrr.outcome.certificate import Abstention, Certificate
 from isrr.outcome.findings import Estimate
-from isrr.reporting.portrait import Portrait
+from isrr.promises import Promise
+from isrr.reporting.portrait import Portrait, Row, Sample, Shown
 
 BREAKS = (
     "The judged queries are not a random sample: only hard ones were judged, or only one market, or last year's.",
@@ -17,18 +18,17 @@ BREAKS = (
     "The scoring model was trained on these very queries, or was replaced since.",
     "The promise was chosen after trying several on these same queries.",
 )
-_ARGUMENT = re.compile(r"`(\w+)=\w*`")  # as the library names its arguments
-
 SELECTED = {
     "fixed_sequence": "Configurations were put in an order, safest first, without looking at the judgments they are "
     "tested on. Each was tested in turn, and all those before the first failure are certified.",
     "holm": "Configurations were tested by Holm's step-down: the clearest first, each at the part of the tolerated "
     "error that those still untested leave it, until one failed.",
 }
+_ARGUMENT = re.compile(r"`(\w+)=\w*`")  # as the library names its arguments
 
 
 def unbroken(text: str) -> str:
-    r"""The same on one line, wherever the page breaks its lines.
+    r"""Return a text on one line, wherever the page breaks its lines.
 
     Example:
         >>> unbroken("17.3 %")
@@ -38,7 +38,7 @@ def unbroken(text: str) -> str:
 
 
 def unbroken_units(text: str) -> str:
-    r"""The same with percent signs kept beside their numbers.
+    r"""Return a text with percent signs kept beside their numbers.
 
     Example:
         >>> unbroken_units("at least 95 % of it")
@@ -48,7 +48,7 @@ def unbroken_units(text: str) -> str:
 
 
 def level(share: float) -> str:
-    r"""A share that somebody chose, with the digits it was given.
+    r"""Return a share that somebody chose, with the digits it was given.
 
     Example:
         >>> level(0.95), level(0.925)
@@ -58,57 +58,130 @@ def level(share: float) -> str:
 
 
 def interval(share: Estimate) -> str:
-    """A share with its interval, in percent."""
+    """Return a share with its interval, in percent."""
     return f"{unbroken(percent(share.value))} [{100 * share.low:.1f}, {100 * share.high:.1f}]"
 
 
-def verdict(outcome: Certificate | Abstention) -> tuple[str, str]:
-    """Two sentences: what is promised and how surely; what it costs and gains."""
+def verdict(outcome: Certificate | Abstention) -> str:
+    """Return what is promised, or is not, in one sentence."""
     promise = " and ".join(unbroken_units(promise.in_words) for promise in outcome.promises)
-    surely = f"{level(outcome.confidence)} confidence"
     if isinstance(outcome, Abstention):
-        return (
-            f"Nothing could be certified: that {promise} is not proven with {surely}.",
-            "The order by score stays in use, so nothing changes for users or items.",
-        )
-    before, after = outcome.deterministic_utility.value, outcome.utility.value
-    kept = unbroken(percent(after / max(before, 1e-300)))
-    return (
-        f"On new queries like the judged ones, {promise}, with {surely}.",
-        f"Measured, {outcome.utility_name} goes from {before:.4f} to {after:.4f} ({kept} kept), and "
-        f"{unbroken(percent(outcome.fairness_gain.value))} of the disparity in exposure is gone.",
+        return f"Nothing could be certified: it is not proven that {promise}."
+    return f"On new queries like the judged ones, {promise}."
+
+
+def cost_and_gain(outcome: Certificate | Abstention, portrait: Portrait | None) -> str:
+    """Return what it costs and gains, in one sentence that speaks of items."""
+    if isinstance(outcome, Abstention):
+        return "The order by score stays in use, so nothing changes for users or items."
+    share = outcome.utility.value / max(outcome.deterministic_utility.value, 1e-300)
+    kept = f"Measured, {unbroken(percent(share))} of {outcome.utility_name} remains"
+    item = None if portrait is None else just_below(portrait.shown, outcome.k)
+    if item is None:
+        removed = unbroken(percent(outcome.fairness_gain.value))
+        return f"{kept}, and {removed} of the disparity in exposure is gone."
+    visits = f"{unbroken(f'{100 * item.before:.0f} %')} of the visits, now in {unbroken(f'{100 * item.after:.0f} %')}"
+    return f"{kept}, and an item one position below the cut (position {item.position}) was shown in {visits}."
+
+
+def just_below(shown: Iterable[Shown], k: int) -> Shown | None:
+    """Return the item that the order by score puts just below the first k positions, if lists are that long."""
+    return next((item for item in shown if item.position == k + 1), None)
+
+
+def which_is_which(outcome: Certificate | Abstention) -> str:
+    """Return what the share that is kept and the confidence are, so that nobody takes one for the other."""
+    sure, wrong = level(outcome.confidence), level(1 - outcome.confidence)
+    confidence = (
+        f"The {sure} confidence is how sure that is: of all calibrations like this one, at most {wrong} promise "
+        "something that is not so."
     )
+    if outcome.abstained:
+        return f"To be certified, a promise must be proven with {sure} confidence."
+    shares = [promise for promise in outcome.promises if promise.of == "deterministic" and promise.at_least is not None]
+    if not shares:
+        return confidence
+    first = shares[0]
+    kept = f"The {level(first.target)} in the promise is how much of today's {first.measure.title} is left on average"
+    alike = f"Two different {100 * first.target:.6g}s. " if abs(first.target - outcome.confidence) < 1e-9 else ""
+    return f"{alike}{kept}. {confidence}"
 
 
-def who_gains(portrait: Portrait | None, k: int) -> str:
-    """Who is seen more, and who less, in one sentence; none where nothing moves."""
-    if portrait is None or len(portrait.places) <= k:
+def floor(outcome: Certificate | Abstention) -> str:
+    """Return what a floor does and does not mean; nothing where there is none."""
+    titles = dict.fromkeys(p.measure.title for p in outcome.promises if p.floored(outcome.ranker))
+    if not titles:
         return ""
-    first, below = portrait.places[0], portrait.places[k:]
-    before, after = sum(share.before for share in below), sum(share.after for share in below)
-    if after <= before:
-        return ""
+    share, title = level(outcome.ranker.floor), " and of the ".join(titles)
     return (
-        f"Who gains: items that the order by score puts below place {k}; their share of all exposure goes from "
-        f"{unbroken(percent(before))} to {unbroken(percent(after))}. Who gives: items that the order by score puts in "
-        f"the first {k} places, the top one most (its share goes from {unbroken(percent(first.before))} to "
-        f"{unbroken(percent(first.after))})."
+        f"The floor of {share} means: on every single query, the lists together average at least {share} of the "
+        f"{title} that the order by score gives it, whatever is relevant. It does not mean that each single list does, "
+        "nor that so little is usual: the mean over queries is what the promise is about."
     )
 
 
-def glossary(outcome: Certificate | Abstention) -> str:
-    """What utility and disparity are, in a line each."""
-    k, title = outcome.k, outcome.utility_name
-    ndcg = f"NDCG@{k}: how near the first {k} places come to the best possible order, from 0 to 1. "
-    disparity = (
-        "Disparity: how far the attention that items get (their exposure) is from what their relevance earns, "
-        "comparing two items of a query at a time; 0 is fair."
+def disparity(outcome: Certificate | Abstention) -> str:
+    """Return what disparity is, and what removing it means for an item."""
+    k = outcome.k
+    ndcg = f"NDCG@{k} says how near the first {k} positions come to the best possible order, from 0 to 1. "
+    return (
+        f"{ndcg if outcome.utility_name.startswith('NDCG') else ''}Disparity compares two items of a query at a time: "
+        "how far the attention they get (their exposure) is from what their relevance earns; 0 is fair. Removing "
+        "disparity means that items of like relevance, which the order by score always puts in the same places, take "
+        "turns."
     )
-    return ndcg + disparity if title.startswith("NDCG") else disparity
+
+
+def spread(outcome: Certificate | Abstention, portrait: Portrait) -> str:
+    """Return what becomes of the queries that have least, and of a middling one."""
+    name, s = outcome.utility_name, portrait.spread
+    tenth = f"The tenth of the {counted(portrait.n_queries, 'query')} that the order by score serves worst"
+    if outcome.abstained:
+        return f"{tenth} has a mean {name} of {s.worst_before:.3f}; the median is {s.median_before:.3f}."
+    return unbroken_units(
+        f"{tenth} has a mean {name} of {s.worst_before:.3f}; the same queries have {s.worst_after:.3f} under the "
+        f"ranker in use. The median goes from {s.median_before:.3f} to {s.median_after:.3f}. {percent(s.losing)} of "
+        f"the queries lose more than 0.05, {percent(s.gaining)} gain more than 0.05. The promise is about the mean."
+    )
+
+
+def sample(outcome: Certificate | Abstention, query: Sample) -> str:
+    """Return how to read the table of one query; its name comes before."""
+    whole = counted(query.n_items, "item")
+    part = f"the {len(query.rows)} highest-scoring of its {whole}" if len(query.rows) < query.n_items else whole
+    mapped = (
+        " Chances follow the scores after the score map, which rescales them, so a small gap in score can be a larger "
+        "gap in chance."
+    )
+    return (
+        f": {part}, best score first. Each cell is the chance that the item is shown at that position; the framed cell "
+        f"is its position in the order by score.{mapped if outcome.ranker.score_map else ''}"
+    )
+
+
+def inversion(query: Sample) -> str:
+    """Return why an item is shown more often than a more relevant one; nothing where none is."""
+    pairs = [
+        (lower.relevance - higher.relevance, higher, lower)
+        for i, higher in enumerate(query.rows)
+        for lower in query.rows[i + 1 :]
+        if lower.relevance > higher.relevance and sum(higher.chances) > sum(lower.chances) + 0.005
+    ]
+    if not pairs:
+        return ""
+    _, more, less = max(pairs, key=lambda pair: pair[0])
+
+    def named(row: Row) -> str:
+        return f"{row.item if len(row.item) <= 40 else row.item[:39] + '…'} (grade {row.relevance:g})"
+
+    return (
+        f"{named(more)} is shown more often than {named(less)} because the scores rank it higher, before as after: "
+        "isrr shares exposure out by score, and does not correct the scores."
+    )
 
 
 def sentences(texts: Iterable[str]) -> list[str]:
-    """What an outcome says of itself, as sentences without marks of code.
+    """Return what an outcome says of itself, as sentences without marks of code.
 
     Example:
         >>> sentences(["pass `distinct=True`"])
@@ -119,38 +192,32 @@ def sentences(texts: Iterable[str]) -> list[str]:
 
 
 def how_the_risk_decides(outcome: Certificate | Abstention) -> str:
-    """What bound and tolerated risk have to do with each other."""
+    """Return what bound and tolerated risk have to do with each other."""
     if outcome.provenance.selection != "fixed_sequence":
-        said = (
+        rule = (
             "Every configuration is tested by itself, at the declared promise and confidence. Those whose upper bound "
             "does not exceed the tolerated risk are certified."
         )
     else:
-        said = (
+        rule = (
             "Configurations are tested in turn, the safest first, at the declared promise and confidence. Testing "
             "stops at the first whose upper bound exceeds the tolerated risk."
         )
-    return f"{said} The chart shows the path near that limit; the table has all of it."
+    return f"{rule} The chart shows the path near that limit; the table has all of it."
 
 
 def levels(outcome: Certificate | Abstention) -> str:
-    """What the levels fixed beforehand are, and how surely they hold."""
-    together = level(outcome.confidence)
+    """Return what the levels fixed beforehand are, and how surely they hold."""
     with_declared = "" if outcome.abstained else f"; with the declared promise, {level(2 * outcome.confidence - 1)}"
     return (
         "Eight other levels of the promise were fixed before the judged queries were looked at. Each was tested at an "
         "eighth of the tolerated error, so you may use any certified one after looking: all of them hold together with "
-        f"{together} confidence{with_declared}. What lies between them was only measured."
+        f"{level(outcome.confidence)} confidence{with_declared}. What lies between them was only measured."
     )
 
 
 def asking(outcome: Certificate | Abstention) -> str:
-    """The command that asks for another promise on fresh queries, with @ for that promise."""
-    return f"isrr calibrate fresh.parquet -p '@' --confidence {outcome.confidence:.10g} {settings(outcome)}"
-
-
-def settings(outcome: Certificate | Abstention) -> str:
-    """The other promises and the options under which `isrr calibrate` asks again as it was asked."""
+    """Return the command that asks for another promise on fresh queries, with @ for that promise."""
     p, first = outcome.provenance, outcome.promises[0]
     words = [word for promise in outcome.promises[1:] for word in ("-p", str(replace(promise, per=None)))]
     words += ["--per-segment"] if first.per else []
@@ -161,11 +228,12 @@ def settings(outcome: Certificate | Abstention) -> str:
         ("--empty-query", first.empty_query, ("zero", "one")),
     )
     words += [word for name, value, unusual in options if value in unusual for word in (name, value)]
-    return shlex.join([*words, "-o", "ranker.json"])
+    settings = shlex.join([*words, "-o", "ranker.json"])
+    return f"isrr calibrate fresh.parquet -p '@' --confidence {outcome.confidence:.10g} {settings}"
 
 
 def what_helps(outcome: Abstention) -> list[str]:
-    """Why nothing was certified and what would change that."""
+    """Return why nothing was certified and what would change that."""
     lines = [f"Why: {outcome.reason}."]
     if outcome.queries_needed is None:
         lines.append("No number of queries would certify this promise: ask for less, or improve the scores.")
@@ -177,40 +245,41 @@ def what_helps(outcome: Abstention) -> list[str]:
     lines += [f"Or: {sentence}." for sentence in outcome.cheaper]
     for test in outcome.tests:
         if test.level is not None and test.promise.of is None:
-            lines.append(
-                f"Asked for {test.promise.at(test.level)}, the order by score alone would have been certified."
-            )
+            weaker: Promise = test.promise.at(test.level)
+            lines.append(f"Asked for {weaker}, the order by score alone would have been certified.")
     if all(p.of is None and p.safe_end == "cold" for p in outcome.promises):
-        k = outcome.k
         lines.append(
-            f"A promise relative to the order by score, such as 'ndcg@{k} >= 95% of deterministic', is compared "
-            "query by query and needs far fewer queries."
+            f"A promise relative to the order by score, such as 'ndcg@{outcome.k} >= 95% of deterministic', is "
+            "compared query by query and needs far fewer queries."
         )
     return lines
 
 
 def facts(outcome: Certificate | Abstention, command: str) -> list[tuple[str, str]]:
-    """Where the numbers come from, as names and values."""
+    """Return where the numbers come from, as names and values."""
     p = outcome.provenance
     method = "exact expectation" if p.method == "exact" else f"{p.n_draws} rankings drawn per query"
     evidence = ", ".join(sorted({test.evidence for test in outcome.tests})) or p.evidence
-    judged = counted(p.n_queries, "judged query")
+    drawn = "" if p.sample is None else f" of {p.n_table:,}"
     rows = [
         ("Outcome", f"{'abstention' if outcome.abstained else 'certificate'} {outcome.id}"),
         ("Promise", "; ".join(str(promise) for promise in outcome.promises)),
         ("Confidence", f"{outcome.confidence:.10g}, analysis {p.analysis} of the data, {p.n_analyses} planned"),
         ("Ranker", outcome.ranker.in_words),
-        ("Tested on", f"{judged}; {p.n_skipped:,} without a relevant item left out"),
+        (
+            "Tested on",
+            f"{p.n_queries:,}{drawn} judged queries; {p.n_skipped:,} without a relevant item left out",
+        ),
         ("Path", f"{p.path}, {len(outcome.curve)} configurations, fixed by {p.path_basis}"),
         ("Evidence", f"{evidence}, {p.selection}; {method}, seed {p.seed}"),
         ("Gain", f"{described(outcome.promises[0].metric.gain)}; empty queries: {outcome.promises[0].empty_query}"),
         ("Data", p.data),
-        ("Key of the order in which queries were tested", p.hash_key or "none: losses were summed up"),
+        ("Key of the order in which queries were tested", p.hash_key or "none"),
         ("Versions", ", ".join(f"{name} {number}" for name, number in p.versions.items())),
         ("Made by", command),
     ]
     if p.judge:
         rows.insert(5, ("Judged by", p.judge))
     if p.made_ids:
-        rows.insert(5, ("Query ids", "made from positions: the outcome depends on the order of the table"))
+        rows.insert(5, ("Query ids", "numbered by position: the outcome depends on the order of the table"))
     return rows

@@ -16,9 +16,9 @@ import isrr
 from isrr.errors import DataError
 from isrr.files import write_atomically
 from isrr.parallel import available_cores
-from isrr.reporting.tables import write_tables
 from isrr_paper import figures
 from isrr_paper.experiments.pools import DataSet, Pools
+from isrr_paper.tables import write_tables
 
 Record = dict[str, Any]
 Rows = list[dict[str, Any]]

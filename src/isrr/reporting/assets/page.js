@@ -21,7 +21,8 @@ function drawStill() { // without a slider: the curve as the certificate holds i
 
 function drawPortrait(portrait, first) {
   const show = (id) => { document.getElementById(id).hidden = false; };
-  ["exposure", "spread", "sample", ...(portrait.groups.length ? ["by-group"] : [])].forEach(show); // shown before drawn: charts take the width there is
+  ["shown", "exposure", "spread", "sample", ...(portrait.groups.length ? ["by-group"] : [])].forEach(show); // shown before drawn: charts take the width there is
+  drawShown(document.getElementById("shown"), { k: data.k, shown: portrait.shown }, changed, first);
   legend(document.querySelector(".shares-legend"), [
     ["ring", colour.before, "order by score"], ...(changed ? [["dot", colour.measured, "ranker in use"]] : []), ["tick", colour.alone, "share of relevance"],
     ...(Object.keys(data.promised_groups).length ? [["line", colour.promise, "promised"]] : []),
@@ -39,12 +40,9 @@ function drawPortrait(portrait, first) {
       shares.map((s) => [named(id, s.name), s.n_items.toLocaleString("en"), percent(s.before), percent(s.after), percent(s.deserved)]));
   }
   const spread = portrait.spread, section = document.getElementById("spread");
-  section.querySelector("#spread-words").textContent = changed
-    ? `The worst tenth of the ${count(portrait.n_queries, "query", "queries")} has a mean ${data.utility_name} of ${spread.worst_before.toFixed(3)} in the order by score. Under the ranker in use, the worst tenth (not always the same queries) has ${spread.worst_after.toFixed(3)}; the median goes from ${spread.median_before.toFixed(3)} to ${spread.median_after.toFixed(3)}. ${percent(spread.losing)} of the queries lose more than 0.05, ${percent(spread.gaining)} gain more than 0.05. The promise is about the mean.`
-    : `In the order by score the worst tenth of the ${count(portrait.n_queries, "query", "queries")} has a mean ${data.utility_name} of ${spread.worst_before.toFixed(3)}, the median is ${spread.median_before.toFixed(3)}.`;
   legend(section.querySelector(".legend"), [
     ["outline", colour.before, "order by score"], ...(changed ? [["bar", colour.measured, "ranker in use"]] : []),
-    ["dotted", colour.before, `mean of the worst tenth${changed ? ", before" : ""}`], ...(changed ? [["line", colour.promise, "worst tenth, after"]] : []),
+    ["dotted", colour.before, `mean of the worst tenth${changed ? ", before" : ""}`], ...(changed ? [["line", colour.promise, "the same queries, after"]] : []),
   ]);
   drawSpread(section.querySelector(".chart"), spread, changed);
   if (first) {
@@ -56,8 +54,7 @@ function drawPortrait(portrait, first) {
 
 function sampleTable(sample) {
   const section = document.getElementById("sample"), k = data.k;
-  section.querySelector("#sample-words").replaceChildren("Query ", element("bdi", {}, sample.query),
-    `: ${sample.rows.length < sample.n_items ? `the ${sample.rows.length} highest-scoring of its ${count(sample.n_items, "item", "items")}` : count(sample.n_items, "item", "items")}, best score first. Each cell is the chance that the item is shown at that position; the framed cell is its place in the order by score.${data.mapped ? " Chances follow the scores after the score map, which rescales them, so a small gap in score can be a larger gap in chance." : ""}`);
+  section.querySelector("#sample-words bdi").textContent = `Query ${sample.query}`;
   const grouped = sample.rows.some((row) => row.group !== null);
   const heads = [["item"], ...(grouped ? [["group", "words aside"]] : []), ["grade"], ["score", "aside"], ...d3.range(1, k + 1).map((j) => [`position ${j}`]), ["shown at all"]];
   const body = sample.rows.map((row, i) => {

@@ -29,8 +29,8 @@ class Account:
 
     Attributes:
         names: Items or groups, by falling exposure.
-        exposure: Discounts collected, one a name.
-        gain: Gain credited, one a name.
+        exposure: Discounts collected, one per name.
+        gain: Gain credited, one per name.
         moments: Times of the points below, seconds since 1970.
         disparity: Share of exposure in the wrong place, cumulated up to each moment.
     """
@@ -55,7 +55,7 @@ class Account:
 def ledger(
     served: Iterable[Mapping[str, Any]], judgments: Queries, *, gain: Gain = "exponential"
 ) -> tuple[Account, Account | None]:
-    """The accounts of items and, where the judgments name them, of groups.
+    """Return the accounts of items and, where the judgments name them, of groups.
 
     Args:
         served: Lines of the served-ranking log.
@@ -100,7 +100,7 @@ def ledger(
 
 
 def write_ledger(items: Account, groups: Account | None, file: str | PathLike[str]) -> None:
-    """Both accounts as one Parquet table: kind, name, exposure, gain, and their shares."""
+    """Write both accounts as one Parquet table: kind, name, exposure, gain, and their shares."""
     accounts = [("item", items), *([] if groups is None else [("group", groups)])]
     columns: dict[str, Any] = {
         "kind": [kind for kind, account in accounts for _ in account.names],
