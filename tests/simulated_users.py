@@ -5,13 +5,13 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 import isrr.clicks.simulate
-from isrr.clicks.estimate import ItemPosition
+from isrr.clicks.estimate import ITEM_POSITION
 from isrr.clicks.impressions import Impressions, Rules
 from isrr.clicks.simulate import Simulated
 from isrr.clicks.simulate import Users as Examining
 from isrr.gains import item_gains
 
-estimated = ItemPosition().estimate
+estimated = ITEM_POSITION.estimate
 EXAMINING = Examining()
 
 

@@ -14,7 +14,7 @@ from isrr.clicks.rollout import Rollout
 from isrr.clicks.sessions import sessions_of
 from isrr.data.log import log_parts, read_log
 from isrr.errors import DataError
-from isrr.monitor.judged import candidates
+from isrr.monitor.judgments import candidates
 from log_fuzz import DEEP, damaged
 from serving import client_of
 

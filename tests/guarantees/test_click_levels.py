@@ -280,7 +280,7 @@ def test_a_watch_at_the_boundary_alarms_at_most_delta_often_however_long_it_runs
     got = shown.clicked.sum(axis=1).astype(float)
     target, off = float(got.mean() / would.mean()), got - share(ranker, users) * would
     assert abs(off.mean()) < 4 * off.std() / np.sqrt(POOL)
-    losses, alpha = anchor_losses(got, would, target, K, ranker.anchor), 1 / (1 + target / ranker.anchor)
+    losses, alpha = anchor_losses(got, would, target, ranker.anchor, K), 1 / (1 + target / ranker.anchor)
     assert losses.mean() == pytest.approx(alpha)
     rng = np.random.default_rng(40_001)
     for _ in range(0, REPEATS, at_once):

@@ -62,7 +62,7 @@ def monitor(
     from isrr.data.frames import read_queries
     from isrr.data.log import log_parts, read_log
     from isrr.monitor import Monitor
-    from isrr.monitor.judged import candidates
+    from isrr.monitor.judgments import candidates
     from isrr.outcome.status import beside, reinstated_at, set_term
 
     outcome = inputs.load_ranker(ranker, trust_edited)

@@ -1,11 +1,8 @@
 """What clicks on one ranker's lists say about other rankers: click models, and the item–position model.
 
-A click model turns clicks into estimates; `calibrate_clicks(model=…)` tests them. Another model is another class with
-the methods of `ClickModel`.
-
-`ItemPosition`: a logger serves the order by score with chance λ, else a draw. If the chance of a click depends on the
-query, the item and its place, and on nothing else that was shown, then with exact placements P (the chance of an item
-at a place)
+A `ClickModel` turns clicks into estimates, which `calibrate_clicks(model=…)` tests. `ITEM_POSITION`: a logger serves
+the order by score with chance λ, else a draw. If the chance of a click depends on the query, the item and its place,
+and on nothing else that was shown, then with exact placements P (the chance of an item at a place)
 
     V̂(π) = Σ over clicks on item d at place j ≤ k of  P_π(d, j) / P_0(d, j)
 
@@ -18,9 +15,8 @@ is bounded from above, and that is all the betting test needs; where P_0 is tiny
 Numerical error is taken to the safe side: P_π and P_0 are each shifted by more than the kernels are off.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -55,76 +51,50 @@ class Estimates:
     inflation: float
 
 
-class ClickModel(Protocol):
-    """Estimates the clicks on lists that were not shown.
+@dataclass(frozen=True)
+class ClickModel:
+    """How clicks on lists that were not shown are estimated.
 
     Attributes:
         assumption: What is assumed of users, as the certificate says it.
+        check: Refuses impressions that the model says nothing about, or too few of them, given the promised share,
+            delta and the most that a click is worth.
+        estimate: Estimates the clicks in the first k places of every ranker; arguments as for `estimate_by_position`.
     """
 
     assumption: str
-
-    def check(self, shown: Impressions, share: float, delta: float, bound: float) -> None:
-        """Refuse impressions that the model says nothing about, or that cannot prove so large a share at delta."""
-
-    def estimate(
-        self,
-        shown: Impressions,
-        rankers: Sequence[GPLRanker],
-        progress: Progress | None = None,
-        *,
-        most: int = MOST_UNITS,
-    ) -> Estimates:
-        """Estimate the clicks in the first k places of every ranker, in at most so many blocks of units."""
+    check: Callable[[Impressions, float, float, float], None]
+    estimate: Callable[..., Estimates]
 
 
-class ItemPosition:
-    """Clicks depend on the query, the item and its place; see the module."""
+def estimate_by_position(
+    shown: Impressions, rankers: Sequence[GPLRanker], progress: Progress | None = None, *, most: int = MOST_UNITS
+) -> Estimates:
+    """Weight each click by how much likelier a ranker puts its item there than the logger, in at most `most` blocks."""
+    k, block = shown.rules.k, -(-len(shown) // most)
+    n_blocks = len(shown) // block
+    if not shown.n_clicks:
+        return Estimates(np.zeros((n_blocks, len(rankers))), np.zeros(n_blocks), block, shown.inflation)
+    lists, row, logger_of = _clicked_lists(shown)
+    cells, cell = np.unique(row * k + shown.place, return_inverse=True)
+    row, place = cells // k, cells % k
+    by_score = order_placement(lists, k)[row, place]
+    logged = logged_placement(shown.loggers, logger_of, lists, k)[row, place]
+    where = shown.impression // block
+    inside = where < n_blocks  # the last units, fewer than a block, are left out
 
-    assumption = "the chance of a click depends on the query, the item and its place, not on the other items shown"
+    def summed(ratio: FloatArray) -> FloatArray:
+        weights = (shown.value * ratio[cell])[inside]
+        return np.bincount(where[inside], weights, n_blocks) / block
 
-    def check(self, shown: Impressions, share: float, delta: float, bound: float) -> None:
-        """Refuse loggers whose lists cannot be reweighted, and too few impressions."""
-        check_loggers(shown)
-        if shown.n_clicks:
-            check_anchor(shown, share, delta, bound)
-
-    def estimate(
-        self,
-        shown: Impressions,
-        rankers: Sequence[GPLRanker],
-        progress: Progress | None = None,
-        *,
-        most: int = MOST_UNITS,
-    ) -> Estimates:
-        """Weight each click by how much likelier a ranker puts its item there than the logger."""
-        k, block = shown.rules.k, -(-len(shown) // most)
-        n_blocks = len(shown) // block
-        if not shown.n_clicks:
-            return Estimates(np.zeros((n_blocks, len(rankers))), np.zeros(n_blocks), block, shown.inflation)
-        lists, row, logger_of = _clicked_lists(shown)
-        cells, cell = np.unique(row * k + shown.place, return_inverse=True)
-        row, place = cells // k, cells % k
-        by_score = order_placement(lists, k)[row, place]
-        logged = logged_placement(shown.loggers, logger_of, lists, k)[row, place]
-        where = shown.impression // block
-        inside = where < n_blocks  # the last units, fewer than a block, are left out
-
-        def summed(ratio: FloatArray) -> FloatArray:
-            weights = (shown.value * ratio[cell])[inside]
-            return np.bincount(where[inside], weights, n_blocks) / block
-
-        reference = summed(by_score / np.maximum(logged - INEXACTNESS, np.where(by_score > 0, shown.anchor, 1.0)))
-        values = np.empty((n_blocks, len(rankers)))
-        for g, ranker in enumerate(rankers):
-            drawn = _placement(ranker, lists, k)[row, place]
-            values[:, g] = summed(np.maximum(drawn - INEXACTNESS, 0.0) / (logged + INEXACTNESS))
-            if progress is not None:
-                progress(g + 1, len(rankers))
-        return Estimates(values, reference, block, shown.inflation)
-
-
-ITEM_POSITION: ClickModel = ItemPosition()
+    reference = summed(by_score / np.maximum(logged - INEXACTNESS, np.where(by_score > 0, shown.anchor, 1.0)))
+    values = np.empty((n_blocks, len(rankers)))
+    for g, ranker in enumerate(rankers):
+        drawn = _placement(ranker, lists, k)[row, place]
+        values[:, g] = summed(np.maximum(drawn - INEXACTNESS, 0.0) / (logged + INEXACTNESS))
+        if progress is not None:
+            progress(g + 1, len(rankers))
+    return Estimates(values, reference, block, shown.inflation)
 
 
 def _clicked_lists(shown: Impressions) -> tuple[Queries, IntArray, IntArray]:
@@ -158,6 +128,13 @@ def logged_placement(loggers: Sequence[GPLRanker], logger_of: IntArray, lists: Q
         rows = np.repeat(logger_of == g, lists.n_items)
         out[rows] = _placement(loggers[g], lists[np.flatnonzero(logger_of == g)], k)
     return out
+
+
+def check_by_position(shown: Impressions, share: float, delta: float, bound: float) -> None:
+    """Refuse loggers whose lists cannot be reweighted, and an anchor too small for so many impressions."""
+    check_loggers(shown)
+    if shown.n_clicks:
+        check_anchor(shown, share, delta, bound)
 
 
 def check_loggers(shown: Impressions) -> None:
@@ -214,3 +191,9 @@ def estimated_gains(shown: Impressions) -> FloatArray:
     seen = n_shown > 0
     fitted = isotonic_blocks(clicked[seen] / n_shown[seen], n_shown[seen]).fitted
     return np.asarray(np.interp(scores, scores[seen], fitted)[which])
+
+
+ITEM_POSITION = ClickModel(
+    "the chance of a click depends on the query, the item and its place, not on the other items shown",
+    check_by_position, estimate_by_position,
+)  # fmt: skip

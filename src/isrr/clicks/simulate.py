@@ -1,11 +1,6 @@
-"""Simulated searches: lists drawn for Zipf traffic and clicks on them, to rehearse what a log of clicks would prove.
-
-Users examine position j with a chance of j^−η and click on what they examine by its relevance. Other users are another
-class with the methods of `Users`.
-"""
+"""Simulated searches: lists drawn for Zipf traffic and clicks on them, to rehearse what a log of clicks would prove."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +41,7 @@ class Users:
 
 @dataclass(frozen=True, eq=False)
 class Simulated:
-    """Lists that were shown, and the clicks on them.
-
-    Attributes:
-        queries: What was searched for, with relevance.
-        ranker: Who drew the lists.
-        query_of, user_of: The query and the user of each impression, (n,).
-        rankings: Positions within the query, (n, k); −1 beyond the end of a list.
-        clicked: Whether each position was clicked, (n, k).
-    """
+    """Lists that a ranker drew for `query_of` and `user_of`, (n,), their positions and whether each is clicked, (n, k)."""
 
     queries: Queries
     ranker: GPLRanker
@@ -63,53 +50,38 @@ class Simulated:
     rankings: IntArray
     clicked: NDArray[np.bool_]
 
-    @cached_property
-    def _ids(self) -> list[str]:
-        return [f"list-{i}" for i in range(self.query_of.size)]
-
     def log(self, certificate: str) -> Any:
         """Return the served-ranking log of these lists, in Arrow, one list a second."""
-        queries, n = self.queries, self.query_of.size
-        sizes, (_, rows) = queries.n_items[self.query_of], rows_within(queries.offsets, self.query_of)
-        by_score, shown = leading(queries, self.ranker.k)[self.query_of], self.rankings >= 0
-        propensities = np.concatenate(
-            [
-                self.ranker.propensity(
-                    self.rankings[i : i + AT_ONCE], repeated(queries, self.query_of[i : i + AT_ONCE])
-                )
-                for i in range(0, n, AT_ONCE)
-            ]
-        )
+        queries, query_of, n, shown = self.queries, self.query_of, self.query_of.size, self.rankings >= 0
+        by_score, (_, rows) = leading(queries, self.ranker.k)[query_of], rows_within(queries.offsets, query_of)
+        propensities = np.empty(self.rankings.shape)
+        for start in range(0, n, AT_ONCE):
+            part = slice(start, start + AT_ONCE)
+            propensities[part] = self.ranker.propensity(self.rankings[part], repeated(queries, query_of[part]))
 
         def lists(values: Any, lengths: IntArray) -> Any:
             return pa.ListArray.from_arrays(pa.array(offsets_from(lengths), pa.int32()), pa.array(values))
 
         assert queries.item_ids is not None
         columns = {
-            "list_id": self._ids,
-            "time": np.arange(n, dtype=np.float64),
-            "certificate": [certificate] * n,
-            "status": ["valid"] * n,
-            "order": ["drawn"] * n,
-            "query_id": queries.query_ids.astype(str)[self.query_of],
-            "first_rank": np.ones(n, np.int64),
-            "n_shown": shown.sum(axis=1),
-            "item_ids": lists(queries.item_ids.astype(str)[rows], sizes),
-            "scores": lists(queries.need_scores()[rows], sizes),
+            "list_id": [f"list-{i}" for i in range(n)], "time": np.arange(n, dtype=np.float64),
+            "certificate": [certificate] * n, "status": ["valid"] * n, "order": ["drawn"] * n,
+            "query_id": queries.query_ids.astype(str)[query_of], "session": [f"user-{user}" for user in self.user_of],
+            "first_rank": np.ones(n, np.int64), "n_shown": shown.sum(axis=1),
+            "item_ids": lists(queries.item_ids.astype(str)[rows], queries.n_items[query_of]),
+            "scores": lists(queries.need_scores()[rows], queries.n_items[query_of]),
             "ranking": lists(self.rankings[shown], shown.sum(axis=1)),
             "propensities": lists(propensities[shown], shown.sum(axis=1)),
             "deterministic": lists(by_score[by_score >= 0], (by_score >= 0).sum(axis=1)),
-            "session": [f"user-{user}" for user in self.user_of],
-        }
+        }  # fmt: skip
         return pa.table([columns.get(field.name, pa.nulls(n)) for field in COLUMNS], COLUMNS.names).cast(COLUMNS)
 
     def clicks(self) -> Any:
         """Return the click table, in Arrow; each click some seconds after its list."""
-        impression, place = np.nonzero(self.clicked)
-        rows = self.queries.offsets[self.query_of[impression]] + self.rankings[impression, place]
         assert self.queries.item_ids is not None
-        lists, items = np.array(self._ids, object)[impression], self.queries.item_ids.astype(str)[rows]
-        return pa.table({"list_id": lists, "item_id": items, "time": impression + 3.0 * (place + 1)})
+        i, place = np.nonzero(self.clicked)
+        items = self.queries.item_ids.astype(str)[self.queries.offsets[self.query_of[i]] + self.rankings[i, place]]
+        return pa.table({"list_id": [f"list-{n}" for n in i], "item_id": items, "time": i + 3.0 * (place + 1)})
 
     def save(self, folder: Path, certificate: str) -> tuple[Path, Path]:
         """Write log and clicks as Parquet, and return where they lie."""
@@ -119,24 +91,13 @@ class Simulated:
         return log, clicks
 
 
-def simulate(
-    queries: Queries,
-    ranker: GPLRanker,
-    n: int,
-    users: Users = Users(),  # a frozen value
-    *,
-    per_user: int = 1,
-    seed: int = 0,
-) -> Simulated:
-    """Draw n impressions and the clicks on them.
+USERS = Users()
 
-    Args:
-        queries: Judged queries; a click goes by the gain of the item.
-        ranker: Plackett–Luce, at a temperature, optionally with an anchor and a floor.
-        n: Impressions.
-        users: How they click.
-        per_user: Impressions of each user, all of the same query.
-        seed: Random seed.
+
+def simulate(
+    queries: Queries, ranker: GPLRanker, n: int, users: Users = USERS, *, per_user: int = 1, seed: int = 0
+) -> Simulated:
+    """Draw n lists of Plackett–Luce with an anchor or a floor, the same query for so many lists of a user, and clicks.
 
     Example:
         >>> queries = Queries.from_arrays(scores=[2.0, 1.0, 0.0], relevance=[0, 2, 1], group=[3])
@@ -147,8 +108,7 @@ def simulate(
         raise PromiseError("lists are simulated for Plackett–Luce with an anchor or a floor; omit the other settings")
     if queries.items is None:
         queries = replace(queries, items=Ids(np.arange(queries.n_rows)))
-    rng, k = np.random.default_rng(seed), ranker.k
-    user_of = np.arange(n) // per_user
+    rng, k, user_of = np.random.default_rng(seed), ranker.k, np.arange(n) // per_user
     query_of = rng.choice(len(queries), int(user_of[-1]) + 1, p=frequencies(len(queries)))[user_of]
     longest = int(queries.n_items.max())
     padded = np.full((len(queries), longest), -np.inf)
@@ -157,14 +117,12 @@ def simulate(
     drawn = np.flatnonzero(rng.random(n) >= ranker.order_share(queries)[query_of])
     for start in range(0, drawn.size, AT_ONCE):
         some = drawn[start : start + AT_ONCE]
-        noisy = padded[query_of[some]] + rng.gumbel(size=(some.size, longest))
-        top = np.argsort(-noisy, axis=1)[:, :k]
+        top = np.argsort(-padded[query_of[some]] - rng.gumbel(size=(some.size, longest)), axis=1)[:, :k]
         filled = np.arange(top.shape[1]) < queries.n_items[query_of[some]][:, None]
         rankings[some, : top.shape[1]] = np.where(filled, top, -1)
     rows = queries.offsets[query_of][:, None] + np.maximum(rankings, 0)
-    return Simulated(
-        queries, ranker, query_of, user_of, rankings, users.click(queries, rows, user_of, rng) & (rankings >= 0)
-    )
+    clicked = users.click(queries, rows, user_of, rng) & (rankings >= 0)
+    return Simulated(queries, ranker, query_of, user_of, rankings, clicked)
 
 
 def frequencies(n_queries: int) -> FloatArray:

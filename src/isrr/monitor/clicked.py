@@ -38,6 +38,7 @@ class ClickSource:
         unit: What is counted: "session" or "impression".
         within: Seconds after a list within which clicks on it count.
         column: The column of the clicks that is added up; None where clicks are counted.
+        alpha, slope: Of the stream of losses, see `isrr.monitor.stream.Stream`.
     """
 
     def __init__(self, certificate: Certificate, rollout: Rollout | None, within: float | None) -> None:
@@ -48,21 +49,15 @@ class ClickSource:
                 "an `anchor=` such as 0.1, or run a rollout"
             )
         log = certificate.provenance.clicks
-        self.unit: Unit = (
-            "session" if rollout is not None or (log is not None and log.unit == "session") else "impression"
-        )
+        of_sessions = rollout is not None or (log is not None and log.unit == "session")
+        self.unit: Unit = "session" if of_sessions else "impression"
         self._rollout = None if rollout is None else rollout.ruled(within)
         self._rules = SessionRules(within or WITHIN, 1) if self._rollout is None else self._rollout.rules
         self.within, self.column = self._rules.within, value_column(promise)
         self._k, self._share, self._most = promise.k, promise.target, most_clicks(promise, self._rules.first)
-
-    def stream(self, promise: str) -> Stream:
-        """Return the stream of its losses, without any yet."""
-        bounds, chance = (anchor_bounds, self._ranker.anchor) if self._rollout is None else (
-            control_bounds, self._rollout.control
-        )  # fmt: skip
-        low, high = bounds(self._share, self._most, chance)
-        return Stream(promise, None, low / (low + high), 1 / (low + high))
+        chance = self._ranker.anchor if rollout is None else rollout.control
+        low, high = bounds(self._share, chance, self._most, arms=rollout is not None)
+        self.alpha, self.slope = low / (low + high), 1 / (low + high)
 
     def losses(self, log: str | PathLike[str], clicks: Clicks, stream: Stream, since: float, now: float) -> FloatArray:
         """Return the units that began after a moment and whose time for clicks is over, in order of time, (n, 4).
@@ -70,8 +65,7 @@ class ClickSource:
         The columns are the loss, when it began, what the ranker got, and what the order by score would have got.
 
         Args:
-            log: The served-ranking log.
-            clicks: The clicks on its lists.
+            log, clicks: The served-ranking log, and the clicks on its lists.
             stream: What was counted before.
             since, now: In seconds since 1970.
         """
@@ -95,34 +89,28 @@ class ClickSource:
         check_shown(shown)
         got = np.bincount(shown.impression, shown.value, len(shown)).astype(np.float64)
         would = ITEM_POSITION.estimate(shown, [], most=len(shown)).reference
-        losses = anchor_losses(got, would, self._share, self._most, self._ranker.anchor)
+        losses = anchor_losses(got, would, self._share, self._ranker.anchor, self._most)
         rows = np.column_stack((losses, shown.times, got, would))[np.argsort(shown.times, kind="stable")]
         return np.asarray(rows[(rows[:, 1] > since) & (rows[:, 1] <= until)])
 
 
-def _in_bounds(z: FloatArray, bounds: tuple[float, float]) -> FloatArray:
-    """Return Z as a share of the way from its lower bound to its upper one."""
-    return np.clip((z + bounds[0]) / sum(bounds), 0.0, 1.0)
+def bounds(share: float, chance: float, most: float, *, arms: bool) -> tuple[float, float]:
+    """Return how far Z reaches below and above 0, with most clicks per unit; chance is the anchor, or control's."""
+    return most / (1 - chance) if arms else most, share * most / chance
 
 
-def anchor_bounds(share: float, most: float, anchor: float) -> tuple[float, float]:
-    """Return how far Z by the anchor reaches below and above 0, with `most` clicks per unit at most."""
-    return most, share * most / anchor
+def _in_bounds(z: FloatArray, low: float, high: float) -> FloatArray:
+    return np.clip((z + low) / (low + high), 0.0, 1.0)
 
 
-def anchor_losses(got: FloatArray, would: FloatArray, share: float, most: float, anchor: float) -> FloatArray:
+def anchor_losses(got: FloatArray, would: FloatArray, share: float, anchor: float, most: float) -> FloatArray:
     """Return losses in [0, 1] from clicks of each unit and the estimate of what the order by score would get, (n,).
 
     Example:
-        >>> anchor_losses(np.array([0.0, 3.0]), np.array([6.0, 0.0]), 0.9, 3.0, 0.5)
+        >>> anchor_losses(np.array([0.0, 3.0]), np.array([6.0, 0.0]), 0.9, 0.5, 3.0)
         array([1., 0.])
     """
-    return _in_bounds(share * would - got, anchor_bounds(share, most, anchor))
-
-
-def control_bounds(share: float, most: float, control: float) -> tuple[float, float]:
-    """Return how far Z by the control arm reaches below and above 0, with `most` clicks per session at most."""
-    return most / (1 - control), share * most / control
+    return _in_bounds(share * would - got, *bounds(share, anchor, most, arms=False))
 
 
 def control_losses(
@@ -135,6 +123,6 @@ def control_losses(
         >>> control_losses(arms, 1.0, 0.5, 3.0).round(3)
         array([0.95 , 0.275])
     """
-    low, high = control_bounds(share, most, control)
+    low, high = bounds(share, control, most, arms=True)
     largest = min((1 - control) * high, low / (share / control + 1 - share))  # so that −low ≤ Z ≤ high
-    return _in_bounds(centred(sessions, share, control, most, largest, before, n_before), (low, high))
+    return _in_bounds(centred(sessions, share, control, most, largest, before, n_before), low, high)

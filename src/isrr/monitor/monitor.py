@@ -21,7 +21,7 @@ from isrr.data.unjudged import policy_needed, refuse_other_policy
 from isrr.errors import CertificateError, DataError, PromiseError
 from isrr.files import locked
 from isrr.monitor.clicked import ClickSource
-from isrr.monitor.judged import JudgedBatch, match, monitored
+from isrr.monitor.judgments import JudgedBatch, match, monitored
 from isrr.monitor.stream import Alarm, Source, State, Stream
 from isrr.outcome.certificate import Certificate, Outcome
 from isrr.outcome.status import revoke
@@ -37,7 +37,7 @@ class Monitor:
         state: File with the state; read if it exists, and written after each batch. Several monitors may share one:
             each continues from what the others have counted.
         judged: Whether judgments will be given; without any, promises that need none are monitored (shares of
-            exposure), with the candidates of the log (`isrr.monitor.judged.candidates`).
+            exposure), with the candidates of the log (`isrr.monitor.judgments.candidates`).
         rollout: Of a promise about clicks: the rollout whose control arm is compared with, in place of the anchor.
         within: Seconds after a list within which clicks on it count; by default an hour, or as in the rollout.
         since: Only clicks on lists served later count, in seconds since 1970: when the certificate was reinstated.
@@ -73,8 +73,8 @@ class Monitor:
             streams = [Stream(str(p), segment, p.alpha, abs(p.affine[0])) for p, segment in cells]
         else:
             self._clicks, self._promises = ClickSource(certificate, rollout, within), [certificate.promises[0]]
-            streams, source = [self._clicks.stream(str(self._promises[0]))], "control" if rollout else "anchor"
-            within = self._clicks.within
+            streams = [Stream(str(self._promises[0]), None, self._clicks.alpha, self._clicks.slope)]
+            source, within = "control" if rollout else "anchor", self._clicks.within
         self._state = State(certificate.id, delta, source, within, streams, until=since or -1.0)
         self._file = None if state is None else Path(state)
         self._load()

@@ -5,7 +5,6 @@ given the past, is, an alarm is raised with probability at most δ, however long
 (`isrr.risk.eprocess`). Nothing here knows where losses come from.
 """
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -117,7 +116,7 @@ class State(msgspec.Struct, forbid_unknown_fields=True):
     """What a monitor remembers.
 
     Attributes:
-        certificate, delta, source, within: What makes it this monitor.
+        certificate, delta, source, within: What makes it this monitor, with the promises of its streams.
         streams: One per promise and segment.
         seen: Keys of the queries counted, where each counts once.
         n_empty: Those of them that have nothing to measure.
@@ -140,11 +139,6 @@ class State(msgspec.Struct, forbid_unknown_fields=True):
         if not 0 <= self.n_empty <= len(self.seen):
             raise ValueError(f"{self.n_empty} of {len(self.seen)} queries are empty")
 
-    def about(self) -> tuple[dict[str, object], Sequence[tuple[object, ...]]]:
-        """Return what makes a monitor this one."""
-        own = {name: getattr(self, name) for name in ("certificate", "delta", "source", "within")}
-        return own, [(stream.promise, stream.segment, stream.alpha, stream.slope) for stream in self.streams]
-
     def save(self, file: Path) -> None:
         """Write the state, all of it or nothing."""
         write_atomically(file, msgspec.json.encode(self, enc_hook=lambda array: array.tolist()))
@@ -155,24 +149,23 @@ class State(msgspec.Struct, forbid_unknown_fields=True):
             known = msgspec.json.decode(file.read_bytes(), type=State, dec_hook=_array)
         except (OSError, msgspec.DecodeError, RecursionError) as error:
             raise DataError(
-                f"{file}: not the state of a monitor: {error}; to start over, remove the file, or use another one "
-                "(`state=`)"
+                f"{file}: not the state of a monitor: {error}; to start over, remove the file or use another (`state=`)"
             ) from None
-        (own, streams), (other, others) = self.about(), known.about()
-        for name, expected in own.items():
-            if other[name] != expected:
+        for name in ("certificate", "delta", "source", "within"):
+            if getattr(known, name) != getattr(self, name):
                 raise DataError(
-                    f"{file}: the state of another monitor ({name} {other[name]}; this one has {expected}); expected "
-                    "the same every time, or a separate file (`state=`)"
+                    f"{file}: the state of another monitor ({name} {getattr(known, name)}; this one has "
+                    f"{getattr(self, name)}); expected the same every time, or a separate file (`state=`)"
                 )
-        if others != streams:
+        here, there = ([(s.promise, s.segment, s.alpha, s.slope) for s in x.streams] for x in (self, known))
+        if here != there:
             raise DataError(f"{file}: not the state of a monitor: its promises are not those of the certificate")
         return known
 
 
 def _array(kind: type, numbers: Any) -> FloatArray:
     """Return the numbers of each bet, for `msgspec.json.decode`."""
-    array = np.array(numbers, np.float64) if isinstance(numbers, list) else np.empty(0)
+    array = np.array(numbers, np.float64)
     if array.shape != (N_BETS,) or not np.isfinite(array).all():
         raise ValueError(f"expected {N_BETS} numbers")
     return array

@@ -18,7 +18,7 @@ from isrr.data.files import write_table
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
 from isrr.gains import Gain, discount, gain_of
-from isrr.monitor.judged import need_item_ids
+from isrr.monitor.judgments import need_item_ids
 
 N_MOMENTS = 60
 

@@ -71,20 +71,3 @@ class EProcess:
         start = 1.0 / ((self.n + 1) * (self.n + 2) * N_BETS)
         grown = (self.wealth + start) * (1.0 + bets(self.alpha) * (found[..., None] - self.alpha))
         return EProcess(self.alpha, np.minimum(grown, MOST_WEALTH), self.n + 1)
-
-
-def likely_start(losses: ArrayLike, alpha: float) -> int:
-    """Where the losses most likely began to exceed alpha: the start from which the best bet would have won most.
-
-    An estimate, with no guarantee.
-
-    Example:
-        >>> likely_start([0.2] * 60 + [0.6] * 20, alpha=0.3)
-        60
-    """
-    found = np.asarray(losses, np.float64)
-    gains = np.log1p(bets(alpha) * (found[:, None] - alpha))
-    total = np.concatenate((np.zeros((1, N_BETS)), np.cumsum(gains, axis=0)))
-    lowest = np.argmin(total[:-1], axis=0)
-    won = total[-1] - total[lowest, np.arange(N_BETS)]
-    return int(lowest[np.argmax(won)])
