@@ -19,12 +19,12 @@ def searches(n_queries=40, n_items=12, seed=3):
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def queries():
     return searches()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def logger():
     return GPLRanker(k=3, temperature=0.6, anchor=0.7)
 

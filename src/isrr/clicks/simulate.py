@@ -41,7 +41,7 @@ class Users:
 
 @dataclass(frozen=True, eq=False)
 class Simulated:
-    """Lists that a ranker drew for `query_of` and `user_of`, (n,), their positions and whether each is clicked, (n, k)."""
+    """Lists drawn for `query_of` and `user_of`, (n,), as positions and whether each is clicked, (n, k)."""
 
     queries: Queries
     ranker: GPLRanker
