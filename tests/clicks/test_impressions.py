@@ -1,4 +1,4 @@
-"""Which lists and clicks count: every rule, by hand."""
+"""Click tables, and which lists and clicks count: every rule, by hand."""
 
 import json
 
@@ -19,18 +19,20 @@ RANKER = GPLRanker(k=2, anchor=0.5)
 
 
 def line(name, time=100.0, **other):
-    given = {
+    fields = {
         "list_id": name, "time": time, "certificate": "c", "status": "valid", "order": "drawn", "query_id": "q",
         "first_rank": 1, "n_shown": 3, "item_ids": ["a", "b", "d"], "scores": [3.0, 2.0, 1.0], "ranking": [1, 0, 2],
         "propensities": [0.2, 0.5, 1.0], "deterministic": [0, 1],
     }  # fmt: skip
-    return given | other
+    return fields | other
 
 
 def joined(tmp_path, lines, clicks, **rules):
     log = tmp_path / "log.parquet"
     pq.write_table(pa.Table.from_pylist(lines, COLUMNS), log)
-    table = read_clicks(pa.Table.from_pylist(clicks), kind=rules.pop("kind", None), value=rules.pop("value", None))
+    if isinstance(clicks, list):
+        clicks = pa.Table.from_pylist(clicks)
+    table = read_clicks(clicks, kind=rules.pop("kind", None), value=rules.pop("value", None))
     return impressions(log, table, {"c": RANKER}, Rules(2, **rules))
 
 
@@ -40,11 +42,9 @@ def click(name, item, time=101.0, **other):
 
 def test_clicks_meet_their_lists(tmp_path):
     found = joined(tmp_path, [line("one"), line("two")], [click("two", "b"), click("two", "a")])
-    assert len(found) == 2
-    assert len(found.lists) == 1
+    assert (len(found), len(found.lists), found.counts) == (2, 1, {})
     assert sorted(zip(found.row.tolist(), found.place.tolist(), strict=True)) == [(0, 1), (1, 0)]
     assert len(set(found.impression.tolist())) == 1
-    assert found.counts == {}
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,7 @@ def test_clicks_meet_their_lists(tmp_path):
 )  # fmt: skip
 def test_clicks_that_do_not_count_are_counted(tmp_path, clicks, rules, reason, n, left):
     found = joined(tmp_path, [line("one")], clicks, **rules)
-    assert found.counts == {reason: n}
-    assert found.n_clicks == left
+    assert (found.counts, found.n_clicks) == ({reason: n}, left)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +72,8 @@ def test_clicks_that_do_not_count_are_counted(tmp_path, clicks, rules, reason, n
         (line("bad", order="deterministic"), "lists not drawn by a known ranker"),
         (line("bad", status="uncovered"), "lists not drawn by a known ranker"),
         (line("bad", certificate="stranger"), "lists not drawn by a known ranker"),
+        (line("bad", arm="control 0"), "lists not drawn by a known ranker"),
+        (line("bad", arm="treatment 1"), "lists not drawn by a known ranker"),
         (line("bad", first_rank=2, n_shown=2), "lists that do not show the first 2 places"),
         (line("bad", n_shown=1), "lists that do not show the first 2 places"),
         (line("bad", deterministic=[1, 0]), "lists whose order by score is unknown"),
@@ -80,43 +81,28 @@ def test_clicks_that_do_not_count_are_counted(tmp_path, clicks, rules, reason, n
 )
 def test_lists_that_do_not_count_are_counted(tmp_path, bad, reason):
     found = joined(tmp_path, [line("one", query_id="p"), bad], [click("bad", "b"), click("one", "b")])
-    assert len(found) == 1
-    assert found.n_clicks == 1
-    assert found.counts[reason] == 1
-
-
-def test_lists_of_a_rollout_do_not_count(tmp_path, queries, logger):
-    shown = simulate(queries, logger, 400, seed=7)
-    log, whole = tmp_path / "log.parquet", shown.log("c")
-    arms = pa.array([None if i % 2 else f"{'treatment' if i % 4 else 'control'} 0" for i in range(400)], pa.string())
-    pq.write_table(whole.set_column(whole.column_names.index("arm"), "arm", arms), log)
-    found = impressions(log, read_clicks(shown.clicks()), {"c": logger}, Rules(3))
-    assert sorted(found.times.tolist()) == list(range(1, 400, 2))
-    assert found.counts["lists not drawn by a known ranker"] == 200
-    assert found.counts["clicks on lists that do not count"] == int(shown.clicked[::2].sum())
+    assert (len(found), found.n_clicks) == (1, 1)
+    assert found.counts == {reason: 1, "clicks on lists that do not count": 1}
 
 
 def test_no_ranker_is_hotter_than_the_candidates_of_a_pruned_log_allow(tmp_path, queries):
     logger = GPLRanker(k=3, temperature=0.4, anchor=0.7)
-    shown = simulate(queries, logger, 2_000, seed=8)
-    log, whole = tmp_path / "log.parquet", shown.log("c")
-    hottest = pa.array([None, 0.5] * 1_000, pa.float64())
-    pq.write_table(whole.set_column(whole.column_names.index("hottest"), "hottest", hottest), log)
+    shown, log = simulate(queries, logger, 2_000, seed=8), tmp_path / "log.parquet"
+    table, hottest = shown.log("c"), pa.array([None, 0.5] * 1_000, pa.float64())
+    pq.write_table(table.set_column(table.column_names.index("hottest"), "hottest", hottest), log)
     outcome = isrr.calibrate_clicks(shown.clicks(), "clicks@3 >= 80% of deterministic", log=log, logger={"c": logger})
     temperatures = [point.ranker.temperature for point in outcome.curve if not point.ranker.is_deterministic]
     assert 0.4 < max(temperatures) <= 0.5
 
 
 def test_lists_that_were_shipped_twice_count_once(tmp_path):
-    log, lines = tmp_path / "log", [line(f"l{i}", query_id=f"q{i}") for i in range(3)] + [line("x", certificate="else")]
-    log.mkdir()
+    lines = [line(f"l{i}", query_id=f"q{i}") for i in range(3)] + [line("x", certificate="else")]
     clicks = [click(f"l{i}", "b") for i in range(3)] + [click("x", "b")]
     once = joined(tmp_path, lines, clicks)
     assert once.counts == {"lists not drawn by a known ranker": 1, "clicks on lists that do not count": 1}
     for again in ([*lines, *lines], lines[:1] * 2 + lines):
         twice = joined(tmp_path, again, clicks * 2)
         assert (len(twice), twice.n_clicks, twice.digest) == (3, 3, once.digest)
-        assert min(twice.counts.values()) > 0
         assert twice.counts["lists logged again"] == len(again) - len(lines)
         assert twice.counts["clicks on lists that do not count"] == 2  # both on the list of another ranker
 
@@ -124,9 +110,7 @@ def test_lists_that_were_shipped_twice_count_once(tmp_path):
 def test_views_of_one_draw_are_one_impression(tmp_path):
     lines = [line("one", session="s"), line("again", 200.0, session="s"), line("else", 300.0, session="t")]
     found = joined(tmp_path, lines, [click("again", "b", 201.0), click("one", "b"), click("one", "a")])
-    assert found.unit == "session"
-    assert len(found) == 2
-    assert found.n_clicks == 2  # the place counts once
+    assert (found.unit, len(found), found.n_clicks) == ("session", 2, 2)  # the place counts once
     assert found.counts == {"repeated views, merged": 1, "repeated clicks": 1}
     changed = line("again", 200.0, session="s", scores=[3.0, 2.0, 1.5])
     found = joined(tmp_path, [lines[0], changed], [click("again", "b", 201.0)])
@@ -139,8 +123,7 @@ def test_the_first_list_of_a_unit_counts(tmp_path):
     found = joined(tmp_path, lines, clicks)
     assert (len(found), found.n_clicks, found.times.tolist()) == (1, 1, [100.0])
     assert found.counts["later lists of a session"] == 3
-    alone = joined(tmp_path, lines, clicks, unit="impression")
-    assert len(alone) == 4
+    assert len(joined(tmp_path, lines, clicks, unit="impression")) == 4
 
 
 def test_the_largest_value_of_a_place_counts(tmp_path):
@@ -148,64 +131,68 @@ def test_the_largest_value_of_a_place_counts(tmp_path):
     assert joined(tmp_path, [line("one")], clicks, value="margin").value.tolist() == [7.5]
 
 
-def test_times_may_be_text_or_timestamps(tmp_path):
-    for times in (["1970-01-01T00:01:41Z"], pa.array([101_000], pa.timestamp("ms"))):
-        table = pa.table({"list_id": ["one"], "item_id": ["b"], "time": times})
-        assert read_clicks(table).times.tolist() == [101.0]
+@pytest.mark.parametrize("times", [["1970-01-01T00:01:41Z"], pa.array([101_000], pa.timestamp("ms")), [101]])
+def test_times_may_be_text_timestamps_or_numbers(times):
+    assert read_clicks(pa.table({"list_id": ["one"], "item_id": ["b"], "time": times})).times.tolist() == [101.0]
 
 
 @pytest.mark.parametrize(("unit", "slip"), [(1e3, "milliseconds, as from `Date"), (1e6, "micro"), (1e9, "nano")])
 def test_times_in_smaller_units_than_seconds_are_refused(unit, slip):
     table = pa.table({"list_id": ["one"] * 2, "item_id": ["a", "b"], "time": [None, 1_790_000_000 * unit]})
-    with pytest.raises(
-        DataError, match=f"row 1: time .* is after the year 2200; expected seconds since 1970; .*{slip}"
-    ):
+    said = f"row 1: time .* is after the year 2200; expected seconds since 1970; .*{slip}"
+    with pytest.raises(DataError, match=said):
         read_clicks(table)
 
 
+@pytest.mark.parametrize("kinds", [np.array([1, 2, 1]), np.array([1.0, 2.0, 1.0]), ["1", "2", "1"]])
+def test_kinds_that_are_numbers_are_compared_as_text(kinds):
+    found = read_clicks(pa.table({"list_id": ["a", "b", "c"], "item_id": ["x", "y", "z"], "kind": kinds}), kind="1")
+    assert (len(found), found.n_other) == (2, 1)
+
+
+def event(query, item="b", **more):
+    clicked = {"object": {"object_id": item}} if item else {}
+    event = {"action_name": "click", "query_id": query, "timestamp": "1970-01-01T00:01:41Z"}
+    return event | {"event_attributes": clicked} | more
+
+
+def ubi(folder, events, queries=None):
+    """A folder with events and queries of User Behavior Insights."""
+    for name, lines in (("ubi_events", events), ("ubi_queries", queries)):
+        if lines is not None:
+            (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
 def test_events_of_user_behavior_insights_are_clicks(tmp_path):
-    events = tmp_path / "ubi_events.jsonl"
-    shown = {"object": {"object_id": "b"}, "position": {"ordinal": 1}}
-    lines = [
-        {"action_name": "click", "query_id": "one", "timestamp": "1970-01-01T00:01:41Z", "event_attributes": shown},
-        {
-            "action_name": "impression",
-            "query_id": "one",
-            "timestamp": "1970-01-01T00:01:41Z",
-            "event_attributes": shown,
-        },
-        {"action_name": "click", "query_id": "one", "timestamp": "1970-01-01T00:01:42Z", "event_attributes": {}},
-    ]
-    events.write_text("".join(json.dumps(event) + "\n" for event in lines))
-    found = read_clicks(events)
+    ubi(tmp_path, [event("one"), event("one", action_name="impression"), event("one", None)])
+    found = read_clicks(tmp_path / "ubi_events.jsonl")
     assert (len(found), found.n_other, found.times.tolist()) == (1, 1, [101.0])
-    log = tmp_path / "log.parquet"
-    pq.write_table(pa.Table.from_pylist([line("one")], COLUMNS), log)
-    assert impressions(log, found, {"c": RANKER}, Rules(2)).row.tolist() == [1]
-
-
-def test_queries_of_user_behavior_insights_name_the_answers(tmp_path):
-    clicked = {"object": {"object_id": "b"}}
-    events = [
-        {"action_name": "click", "query_id": query, "timestamp": "1970-01-01T00:01:41Z", "event_attributes": clicked}
-        for query in ("asked", "asked elsewhere")
-    ]
-    asked = [{"query_id": "asked", "query_response_id": "one", "query_response_hit_ids": ["a", "b"]}]
-    for name, lines in (("ubi_events", events), ("ubi_queries", asked)):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found = read_clicks(tmp_path)
-    assert (len(found), found.times.tolist()) == (1, [101.0])
-    log = tmp_path / "log.parquet"
-    pq.write_table(pa.Table.from_pylist([line("one")], COLUMNS), log)
-    assert impressions(log, found, {"c": RANKER}, Rules(2)).row.tolist() == [1]
-    (tmp_path / "ubi_queries.jsonl").unlink()
+    assert joined(tmp_path, [line("one")], tmp_path / "ubi_events.jsonl").row.tolist() == [1]
     with pytest.raises(DataError, match=r"found none; expected one file ubi_queries\.jsonl"):
         read_clicks(tmp_path)
 
 
-def test_what_is_missing_is_named(tmp_path):
+def test_queries_of_user_behavior_insights_name_the_answers(tmp_path):
+    asked = {"query_id": "asked", "query_response_id": "one", "query_response_hit_ids": ["a", "b"]}
+    folder = ubi(tmp_path, [event("asked"), event("elsewhere"), event(None)], [asked, asked])
+    found = joined(tmp_path, [line("one")], folder)
+    assert (found.n_clicks, found.row.tolist()) == (1, [1])
+    without = [{"query_id": "asked"}, {"query_response_id": "three"}]
+    assert len(read_clicks(ubi(tmp_path, [event("asked"), event(None)], [*without, asked]))) == 1
+    assert len(read_clicks(ubi(tmp_path, [event(7), event(8)], [{"query_id": "7", "query_response_id": 1}]))) == 1
+    ubi(tmp_path, [event("asked")], [asked, *without, asked | {"query_response_id": "two"}])
+    said = r"ubi_queries\.jsonl: query_id 'asked' has the responses 'one' and 'two'; expect"
+    with pytest.raises(DataError, match=said):
+        read_clicks(tmp_path)
+
+
+def test_what_is_missing_or_of_another_kind_is_named(tmp_path):
     with pytest.raises(DataError, match="there is no column 'list_id' or 'impression_id'"):
         read_clicks(pa.table({"item_id": ["b"]}))
+    table = pa.table({"list_id": ["a"], "item_id": ["x"], "kind": [["buy"]]})
+    with pytest.raises(DataError, match="table: column 'kind' holds list<item: string>; expected text"):
+        read_clicks(table, kind="buy")
     with pytest.raises(DataError, match="`within=` needs the time of every click"):
         joined(tmp_path, [line("one")], [{"list_id": "one", "item_id": "b"}], within=9.0)
     with pytest.raises(DataError, match="no list counts"):
@@ -214,44 +201,36 @@ def test_what_is_missing_is_named(tmp_path):
 
 def wide(shown):
     """The table of impressions and candidates that a log and its clicks amount to."""
-    clicked = {(row["list_id"], row["item_id"]) for row in shown.clicks().to_pylist()}
-    rows = []
+    clicked, rows = {(row["list_id"], row["item_id"]) for row in shown.clicks().to_pylist()}, []
     for listed in shown.log("c").to_pylist():
         place = {i: p + 1 for p, i in enumerate(listed["ranking"])}
         for i, (item, score) in enumerate(zip(listed["item_ids"], listed["scores"], strict=True)):
-            rows.append(
-                {
-                    "impression_id": listed["list_id"], "query_id": listed["query_id"], "item_id": item, "score": score,
-                    "position": place.get(i), "click": int((listed["list_id"], item) in clicked),
-                    "user": listed["session"],
-                }
-            )  # fmt: skip
+            click = int((listed["list_id"], item) in clicked)
+            row = {"impression_id": listed["list_id"], "query_id": listed["query_id"], "item_id": item, "score": score}
+            rows.append(row | {"position": place.get(i), "click": click, "user": listed["session"]})
     return pa.Table.from_pylist(rows)
 
 
 def test_a_log_and_a_table_of_impressions_say_the_same(tmp_path, queries, logger):
-    shown = simulate(queries, logger, 400, per_user=2, seed=20230)
+    shown, rankers = simulate(queries, logger, 400, per_user=2, seed=20230), [GPLRanker(k=3, temperature=0.8)]
     log, clicks = shown.save(tmp_path, "c")
-    rankers = [GPLRanker(k=3, temperature=0.8)]
-    direct = estimated(shown.impressions(), rankers)
-    for found in (
-        impressions(log, read_clicks(clicks), {"c": logger}, Rules(3, "impression")),
-        impressions_of_table(wide(shown), logger, Rules(3)),
-    ):
+    of_log = impressions(log, read_clicks(clicks), {"c": logger}, Rules(3, "impression"))
+    for found in (of_log, impressions_of_table(wide(shown), logger, Rules(3))):
         assert found.n_clicks + found.counts.get("repeated clicks", 0) == int(shown.clicked.sum())
-    table = impressions_of_table(wide(shown), logger, Rules(3, "user"))
+    table, direct = impressions_of_table(wide(shown), logger, Rules(3, "user")), estimated(shown.impressions(), rankers)
     assert len(table) == 200
     np.testing.assert_allclose(estimated(table, rankers).values.sum(), direct.values[::2].sum(), rtol=1e-9)
 
 
 def test_the_order_of_lines_and_clicks_changes_nothing(tmp_path, queries, logger):
-    shown = simulate(queries, logger, 3_000, seed=20231)
-    log, clicks = shown.save(tmp_path, "c")
-    first = isrr.calibrate_clicks(clicks, "clicks@3 >= 80% of deterministic", log=log, logger={"c": logger})
-    rng = np.random.default_rng(1)
+    log, clicks = simulate(queries, logger, 3_000, seed=20231).save(tmp_path, "c")
+
+    def outcome():
+        return isrr.calibrate_clicks(clicks, "clicks@3 >= 80% of deterministic", log=log, logger={"c": logger})
+
+    first, rng = outcome(), np.random.default_rng(1)
     for file in (log, clicks):
         table = pq.read_table(file)
         pq.write_table(table.take(rng.permutation(table.num_rows)), file)
-    again = isrr.calibrate_clicks(clicks, "clicks@3 >= 80% of deterministic", log=log, logger={"c": logger})
-    assert first.tests == again.tests
-    assert first.ranker == again.ranker
+    again = outcome()
+    assert (first.tests, first.ranker) == (again.tests, again.ranker)
