@@ -86,7 +86,7 @@ def test_values_of_options_are_those_of_the_library():
     assert {role: names for role, (_, names) in options.COLUMNS.items()} == {
         role: USUAL_NAMES[role] for role in options.COLUMNS
     }
-    for promise in options.PROMISES:
+    for promise in (*options.PROMISES, *options.CLICKED):
         Promise.parse(promise)
 
 

@@ -16,7 +16,7 @@ app = typer.Typer(no_args_is_help=True, help="Certify a ranker from clicks, and 
 
 @app.command()
 def calibrate(
-    promise: o.Promises,
+    promise: o.ClickPromises,
     clicks: Annotated[
         Path,
         o.option(

@@ -20,7 +20,9 @@ COMMANDS = {
     PRODUCTION: (serve, monitor, report),
 }
 
-app = typer.Typer(name="isrr", cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    name="isrr", cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown"
+)
 for panel, commands in COMMANDS.items():
     for command in commands:
         app.command(rich_help_panel=panel)(command)

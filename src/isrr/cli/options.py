@@ -17,14 +17,14 @@ PROMISES = (
     "exposure(new)@10 >= 20%",
     "precision@10 >= 0.6",
     "recall@20 >= 98% of deterministic",
-    "clicks@5 >= 95% of deterministic",
     "value(margin)@10 >= 97% of deterministic with bound 40",
     "normalized_disparity@5 <= 50% of deterministic",
     "normalized_disparity@5 <= 0.2",
     "disparity@5 <= 0.2 with bound 10",
     "group_disparity@5 <= 0.2",
 )
-STARTING = tuple(p for p in PROMISES if ">=" in p and "of deterministic" in p and not p.startswith("clicks"))
+STARTING = tuple(p for p in PROMISES if ">=" in p and "of deterministic" in p)
+CLICKED = ("clicks@5 >= 95% of deterministic", "value(margin)@5 >= 95% of deterministic with bound 40")
 COLUMNS = {  # what a column holds, and its usual names
     "query": ("query ids", ("query_id", "qid", "query")),
     "item": ("item ids", ("item_id", "doc_id", "docid", "item")),
@@ -106,6 +106,7 @@ Promises = Annotated[
     _promise("; 'deterministic' is the order by score. Repeat the option for several that must all hold", PROMISES),
 ]
 StartPromise = Annotated[str, _promise(", a share of what the order by score gives", STARTING)]
+ClickPromises = Annotated[list[str], _promise(", a share of the clicks that the order by score gets", CLICKED)]
 DemoPromise = Annotated[str, _promise(", about relevance", PROMISES[:2])]
 Confidence = Annotated[float, option("How sure the certificate must be.")]
 PerSegment = Annotated[bool, option("The promise must hold in every segment.", "--per-segment", panel=MEANING)]
