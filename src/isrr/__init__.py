@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # for type checkers; the table below is for Python
     from isrr.errors import DataError as DataError
     from isrr.errors import EngineError as EngineError
     from isrr.errors import IsrrError as IsrrError
-    from isrr.errors import MergeError as MergeError
     from isrr.errors import MissingExtraError as MissingExtraError
     from isrr.errors import PromiseError as PromiseError
     from isrr.metrics.evaluate import Evaluation as Evaluation
@@ -46,7 +45,7 @@ _NAMES = {
     "isrr.data.frames": ["read_queries", "write_queries"],
     "isrr.data.queries": ["Queries"],
     "isrr.errors": [
-        "CertificateError", "DataError", "EngineError", "IsrrError", "MergeError", "MissingExtraError", "PromiseError",
+        "CertificateError", "DataError", "EngineError", "IsrrError", "MissingExtraError", "PromiseError",
     ],
     "isrr.metrics.evaluate": ["Evaluation", "evaluate"],
     "isrr.metrics.metric": ["Metric", "metric"],

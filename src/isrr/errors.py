@@ -4,7 +4,6 @@
     ├── DataError (ValueError)           a table, a file or an array that cannot be queries
     ├── PromiseError (ValueError)        a promise that cannot be read, kept or tested
     ├── CertificateError (ValueError)    a certificate file that is damaged, edited or of another version
-    ├── MergeError (ValueError)          shards that do not belong together
     ├── EngineError (RuntimeError)       a cluster that could not do its part
     └── MissingExtraError (ImportError)  an optional dependency that is not installed
 
@@ -64,10 +63,6 @@ class PromiseError(IsrrError, ValueError):
 
 class CertificateError(IsrrError, ValueError):
     """A certificate that is damaged, edited by hand or of another version."""
-
-
-class MergeError(IsrrError, ValueError):
-    """Shards that do not belong together."""
 
 
 class EngineError(IsrrError, RuntimeError):
