@@ -70,8 +70,8 @@ def calibrated_ranker(folder: Path) -> Path:
 
     generated = generate("small")
     weights, *_ = np.linalg.lstsq(generated.train.features, generated.train.queries.relevance, rcond=None)
-    parts = (part.queries.with_scores(part.features @ weights) for part in (generated.test, generated.validation))
-    judged, validation = parts
+    parts = generated.test, generated.validation
+    judged, validation = (part.queries.with_scores(part.features @ weights) for part in parts)
     calibrate(judged, "ndcg@5 >= 95% of deterministic", validation=validation).save(folder / "ranker.json")
     return folder / "ranker.json"
 
@@ -79,8 +79,7 @@ def calibrated_ranker(folder: Path) -> Path:
 def ranker_of(source: str, folder: Path) -> Path:
     """The same certificate, as another tree writes it."""
     folder.mkdir()
-    program = "import runpy, sys, pathlib\nspace = runpy.run_path(sys.argv[1])\n"
-    program += "space['calibrated_ranker'](pathlib.Path(sys.argv[2]))"
+    program = "import runpy, sys, pathlib; runpy.run_path(sys.argv[1])['calibrated_ranker'](pathlib.Path(sys.argv[2]))"
     environment = {**os.environ, "PYTHONPATH": source}
     subprocess.run([sys.executable, "-c", program, __file__, str(folder)], env=environment, check=True)
     return folder / "ranker.json"
@@ -108,7 +107,7 @@ def running(ranker: Path | None, *options: str, source: str | None = None) -> It
     arguments = [BARE, "--port", str(port)]
     if ranker is not None:
         arguments = [OURS, "serve", str(ranker), "--port", str(port), "--workers", "2", *options]
-    environment = os.environ if source is None else {**os.environ, "PYTHONPATH": source}
+    environment = os.environ | ({} if source is None else {"PYTHONPATH": source})
     process = subprocess.Popen(
         [sys.executable, "-c", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
     )

@@ -12,7 +12,6 @@ import os
 import random
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,7 +19,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -29,6 +28,7 @@ from benchmarks.serving import Running, calibrated_ranker, load, request_body, r
 from isrr.data.log import read_log
 
 HEAD, GET = b"POST /rank HTTP/1.1\r\nHost: x\r\n", b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+CLOSE = {"connection": "close"}  # every request over a connection of its own
 BETWEEN = 6.0  # seconds from the start of a worker to a death that the service survives
 
 
@@ -48,12 +48,13 @@ def asking(url: str, n_clients: int, pause: float) -> Iterator[list[tuple[int, f
     answers, stop = list[tuple[int, float, str]](), threading.Event()
 
     def ask() -> None:
-        while not stop.wait(pause):
-            started, code, name = time.monotonic(), 0, ""
-            with suppress(httpx.TransportError):
-                answer = httpx.post(f"{url}/rank", content=request_body(), timeout=30)
-                code, name = answer.status_code, answer.json().get("list_id", "")
-            answers.append((code, time.monotonic() - started, name))
+        with httpx.Client(headers=CLOSE, timeout=30) as client:
+            while not stop.wait(pause):
+                started, code, name = time.monotonic(), 0, ""
+                with suppress(httpx.TransportError):
+                    answer = client.post(f"{url}/rank", content=request_body())
+                    code, name = answer.status_code, answer.json().get("list_id", "")
+                answers.append((code, time.monotonic() - started, name))
 
     threads = [threading.Thread(target=ask) for _ in range(n_clients)]
     for thread in threads:
@@ -167,21 +168,22 @@ class Mishaps:
 def seconds_until_ready(url: str) -> float:
     """Until ten new connections in a row are told that the service is ready."""
     started, in_a_row = time.monotonic(), 0
-    while in_a_row < 10:
-        assert time.monotonic() < started + 60, "not ready again after a minute"
-        answer = None
-        with suppress(httpx.TransportError):
-            answer = httpx.get(f"{url}/ready", timeout=2)
-        in_a_row = in_a_row + 1 if answer is not None and answer.status_code == 200 else 0
+    with httpx.Client(headers=CLOSE, timeout=2) as client:
+        while in_a_row < 10:
+            assert time.monotonic() < started + 60, "not ready again after a minute"
+            in_a_row += 1
+            try:
+                in_a_row *= client.get(f"{url}/ready").is_success
+            except httpx.TransportError:
+                in_a_row = 0
     return time.monotonic() - started
 
 
 def chaos(service: Running, folder: Path, amount: float = 600.0) -> None:
     """One mishap after the other for so many seconds, under load."""
     rng, mishaps, waits = random.Random(20230), Mishaps(service, folder), defaultdict[str, list[float]](list)
-    names, end = [name for name in vars(Mishaps) if not name.startswith("_")], time.monotonic() + amount
-    if not os.path.ismount(folder / "disk"):
-        names.remove("fill_the_disk")
+    skipped = "_" if os.path.ismount(folder / "disk") else ("_", "fill_the_disk")
+    names, end = [name for name in vars(Mishaps) if not name.startswith(skipped)], time.monotonic() + amount
     with asking(service.url, 4, 0.005) as answers:
         while time.monotonic() < end:
             for name in rng.sample(names, len(names)):
@@ -189,8 +191,7 @@ def chaos(service: Running, folder: Path, amount: float = 600.0) -> None:
                 getattr(mishaps, name)()
                 waits[name].append(seconds_until_ready(service.url))
     for name, seconds in sorted(waits.items()):
-        typical = statistics.median(seconds)
-        print(f"{name:24} {len(seconds):4} times, ready after {typical:.2f} s, at most {max(seconds):.2f} s")
+        print(f"{name:24} {len(seconds):4} times, ready again within {max(seconds):.2f} s")
     log, codes = read_log(folder / "disk/log"), Counter(code for code, _, _ in answers)
     logged, acknowledged = Counter(log.table["list_id"].to_pylist()), [name for code, _, name in answers if code == 200]
     lost = [name for name in acknowledged if logged[name] != 1]
@@ -204,11 +205,10 @@ def chaos(service: Running, folder: Path, amount: float = 600.0) -> None:
 @contextmanager
 def small_disk(folder: Path) -> Iterator[None]:
     """A tmpfs mounted on a folder, or the folder alone where none may be mounted."""
-    folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=512m", "tmpfs", folder]
     mounted = subprocess.run(command, capture_output=True).returncode == 0
     try:
-        yield print(f"load {os.getloadavg()[0]:.1f}" + ("" if mounted else "; no tmpfs, so the disk is not filled"))
+        yield
     finally:
         if mounted:
             subprocess.run(["umount", "-l", folder], check=True)
@@ -216,6 +216,10 @@ def small_disk(folder: Path) -> Iterator[None]:
 
 if __name__ == "__main__":
     trial = {"soak": soak, "flood": flood, "chaos": chaos}[sys.argv[1]]
-    with tempfile.TemporaryDirectory() as name, small_disk((folder := Path(name)) / "disk"):
-        with running(calibrated_ranker(folder), "--log", str(folder / "disk/log")) as service:
-            trial(service, folder, *map(float, sys.argv[2:]))
+    with ExitStack() as stack:
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        (root / "disk").mkdir()
+        if trial is chaos:
+            stack.enter_context(small_disk(root / "disk"))
+        process = stack.enter_context(running(calibrated_ranker(root), "--log", str(root / "disk/log")))
+        trial(process, root, *map(float, sys.argv[2:]))
