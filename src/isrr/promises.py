@@ -75,7 +75,7 @@ def check_probability(name: str, value: float) -> None:
 
 @dataclass(frozen=True, init=False, repr=False)
 class Promise:
-    """One promise.
+    """A promise about a ranking metric: at least or at most so much, or relative to another.
 
     Attributes:
         metric: What it is about: a `Metric`, a `Disparity`, or the name of one.

@@ -55,7 +55,9 @@ def calibrate(
     progress: Progress | None = None,
     **where: Unpack[Where],
 ) -> Certificate | Abstention:
-    """Find the fairest ranker that keeps a promise (or, for promises of fairness, the most useful), and certify it.
+    """Find the fairest ranker that keeps a promise, and certify it.
+
+    For promises of fairness, it is the most useful one.
 
     Args:
         queries: Judged queries, a random sample of those to come: `Queries`, or the path of a file, a glob of Parquet

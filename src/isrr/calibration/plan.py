@@ -118,7 +118,7 @@ def plan(
     discount: Discount | None = None,
     **where: Unpack[Where],
 ) -> Plan:
-    """How many judged queries a promise needs, or several together, on the path that `calibrate` would take.
+    """Estimate how many judged queries a promise needs, or several together.
 
     Args:
         queries: Some judged queries, as a pilot: `Queries`, a path or a table, as `calibrate` takes them; or None, with

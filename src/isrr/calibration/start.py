@@ -45,7 +45,7 @@ def start(
     discount: Discount | None = None,
     **where: Unpack[Where],
 ) -> Start:
-    """A ranker that is certain to keep the promised share on every query, without a single label.
+    """Return a ranker that is certain to keep the promised share on every query.
 
     Args:
         queries: Scored queries: `Queries`, a path or a table, as `calibrate` takes them; relevance is not read.

@@ -56,7 +56,7 @@ def calibrate_clicks(
     model: ClickModel = ITEM_POSITION,
     progress: Progress | None = None,
 ) -> Certificate | Abstention:
-    """Find the fairest ranker that keeps a share of the clicks, and certify it from a log that explored.
+    """Find the fairest ranker that keeps a share of the clicks, and certify it.
 
     Args:
         clicks: With a log: a table of clicks (list_id, item_id, time). Without: a table with one row per impression and

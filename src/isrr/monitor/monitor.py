@@ -29,7 +29,7 @@ from isrr.promises import refuse_worst
 
 
 class Monitor:
-    """Monitors the promises of one certificate.
+    """A watch over the promises of one certificate, as judgments or clicks arrive.
 
     Args:
         certificate: What was promised.

@@ -272,7 +272,7 @@ class Abstention(Outcome, frozen=True):
 
 
 class Start(Outcome, frozen=True):
-    """A promise that holds on every query by construction, so that no judged query was needed.
+    """A promise that holds on every query by construction, with its ranker.
 
     Attributes:
         moved: Share of all exposure that the ranker gives to other items than the order by score does.

@@ -56,7 +56,7 @@ def report(
     progress: Progress | None = None,
     **where: Unpack[Where],
 ) -> Report:
-    """Show the promise, who gains and loses exposure, and what other promises cost, as one HTML page.
+    """Return one HTML page: the promise, who gains exposure, what other promises cost.
 
     Args:
         outcome: What calibration or `start` returned.
