@@ -83,13 +83,16 @@ def test_a_seed_names_another_draw_and_alone_it_is_not_covered(client, certifica
     assert frozen.json()["certificate"]["status"] == "uncovered"
 
 
+def places(answer):
+    return [result["index"] for result in (answer["results"] if isinstance(answer, dict) else answer)]
+
+
 def test_an_empty_session_is_none(client, ranker_file, tmp_path):
     assert len({tuple(ids(ask(client, session="", k=30))) for _ in range(20)}) > 15
     shapes = ("/v2/rerank", {"documents": items()}), ("/rerank", {"texts": [*"abcdefgh"], "scores": SCORES[:8]})
     for path, body in shapes:
-        answers = [client.post(path, {"query": "q", "session": "", **body}).json() for _ in range(20)]
-        results = [answer["results"] if isinstance(answer, dict) else answer for answer in answers]
-        assert len({tuple(found["index"] for found in result) for result in results}) > 8
+        orders = [places(client.post(path, {"query": "q", "session": "", **body}).json()) for _ in range(20)]
+        assert len(set(map(tuple, orders))) > 8
     assert ask(client, seed=3, session="").json()["certificate"]["status"] == "uncovered"
     assert unnamed(ask(client, session=0)) == unnamed(ask(client, session="0"))
     (tmp_path / "log").mkdir()
@@ -197,10 +200,6 @@ def test_rotating_orders_are_the_same_for_everybody_until_the_period_ends(ranker
         assert orders == orders[:1] * 5
     logged = read_log(tmp_path / "log").table["session"].to_pylist()
     assert logged[:2] == ["period 0 of q7", "period 1 of q7"]
-
-
-def places(answer):
-    return [result["index"] for result in (answer["results"] if isinstance(answer, dict) else answer)]
 
 
 @pytest.mark.parametrize("given", [{"rotate": 0.5}, {"rotate": 60, "rollout": True}])
