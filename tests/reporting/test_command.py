@@ -31,20 +31,14 @@ def run(*arguments):
     return CliRunner().invoke(app, ["report", *map(str, arguments)])
 
 
-def test_a_page_is_written_and_named(folder):
-    done = run(folder / "ranker.json", folder / "judged.parquet", "--out", folder / "r.html")
+@pytest.mark.parametrize("pattern", ["judged.parquet", "part-*.parquet"])
+def test_a_page_is_written_and_named(folder, tmp_path, pattern):
+    judged = read_queries(folder / "judged.parquet")
+    for name, part in (("judged", judged), ("part-a", judged[:100]), ("part-b", judged[100:])):
+        write_queries(part, tmp_path / f"{name}.parquet")
+    done = run(folder / "ranker.json", tmp_path / pattern, "--out", tmp_path / "r.html")
     assert done.exit_code == 0, done.output
     assert "r.html" in done.output.replace("\n", "")
-    text = (folder / "r.html").read_text()
-    assert "Eight levels fixed beforehand" in text
-
-
-def test_several_files_are_named_by_a_pattern(folder, tmp_path):
-    judged = read_queries(folder / "judged.parquet")
-    for name, part in (("a", judged[:100]), ("b", judged[100:])):
-        write_queries(part, tmp_path / f"{name}.parquet")
-    done = run(folder / "ranker.json", tmp_path / "*.parquet", "--out", tmp_path / "r.html")
-    assert done.exit_code == 0, done.output
     assert "Eight levels fixed beforehand" in (tmp_path / "r.html").read_text()
 
 

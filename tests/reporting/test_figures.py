@@ -7,7 +7,7 @@ import pytest
 
 import isrr
 from isrr.reporting.figures import exposure_over_time, tradeoff
-from isrr_paper.figures import threshold_curves
+from isrr_paper.drawings import threshold_curves
 
 pytest.importorskip("matplotlib")
 

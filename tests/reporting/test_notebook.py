@@ -83,7 +83,7 @@ def test_frames_are_of_what_is_installed(outcome, monkeypatch):
 
 
 def test_hostile_names_are_shown_as_text(outcome):
-    from isrr.outcome.tradeoff import card
+    from isrr.outcome.pictures import card
 
     assert "<script>" not in card(
         "<script>", [("<script>", "<script>")], outcome.tradeoff._replace(utility_name="<script>"), True

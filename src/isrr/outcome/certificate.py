@@ -22,20 +22,9 @@ from isrr.errors import CertificateError
 from isrr.files import read_json, write_atomically
 from isrr.metrics.disparity import Disparity
 from isrr.metrics.metric import Metric
+from isrr.outcome import text as printing
 from isrr.outcome.findings import Estimate, Point, PromiseRead, Provenance, Quality, Record, Test, unit_needed
-from isrr.outcome.text import (
-    CASCADE,
-    Row,
-    abstention_rows,
-    assumptions,
-    certificate_rows,
-    start_rows,
-    sure,
-    unprotected,
-    warnings,
-    written,
-)
-from isrr.outcome.tradeoff import Tradeoff, card, frame
+from isrr.outcome.pictures import Tradeoff, card, frame
 from isrr.promises import Promise, check_probability, columns_of
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.scale import ScoreMap
@@ -99,21 +88,21 @@ class Outcome(Record, frozen=True, dict=True):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the promise rests on."""
-        return assumptions(self.provenance)
+        return printing.assumptions(self.provenance)
 
     @property
     def sure(self) -> list[str]:
         """What holds on every single query, by the floor of the ranker, whatever is relevant."""
-        return sure(self)
+        return printing.sure(self)
 
     @property
     def warnings(self) -> list[str]:
         """What a reader must know before trusting the outcome."""
-        return warnings(self)
+        return printing.warnings(self)
 
     def unprotected(self, quality: Quality) -> list[str]:
         """Return a warning where little of NDCG (or of `kept`) remains and no promise is about relevance."""
-        return unprotected(self.promises, quality)
+        return printing.unprotected(self.promises, quality)
 
     @property
     def protects_relevance(self) -> bool:
@@ -131,13 +120,13 @@ class Outcome(Record, frozen=True, dict=True):
         """The first line of the text."""
         return f"{type(self).__name__} {self.id}"
 
-    def rows(self, verbose: bool = False) -> list[Row]:
+    def rows(self, verbose: bool = False) -> list[printing.Row]:
         """Return the lines of the text as labels and sentences."""
         raise NotImplementedError
 
     def text(self, verbose: bool = False) -> str:
         """Return the outcome in a few plain lines; verbose: with every number and how it was tested."""
-        return "\n".join([self.title, *written(self.rows(verbose))])
+        return "\n".join([self.title, *printing.written(self.rows(verbose))])
 
     def __str__(self) -> str:
         return self.text()
@@ -224,14 +213,12 @@ class Certificate(Outcome, frozen=True):
     def warnings(self) -> list[str]:
         """What to know before you trust the certificate."""
         clicks = self.provenance.clicks
-        cascade = [CASCADE] if clicks is not None and clicks.assumption else []
+        cascade = [printing.CASCADE] if clicks is not None and clicks.assumption else []
         no_fairer = "these queries do not show that the ranker is any fairer than the order by score"
         fairer = self.fairness_gain.low > 0
-        return [*self.unprotected(self.quality), *warnings(self), *cascade, *([] if fairer else [no_fairer])]
+        return [*self.unprotected(self.quality), *printing.warnings(self), *cascade, *([] if fairer else [no_fairer])]
 
-    def rows(self, verbose: bool = False) -> list[Row]:
-        """Return the lines of the text as labels and sentences."""
-        return certificate_rows(self, verbose)
+    rows = printing.certificate_rows
 
 
 class Abstention(Outcome, frozen=True):
@@ -266,9 +253,7 @@ class Abstention(Outcome, frozen=True):
         """The first line of the text."""
         return "Abstention: nothing is certified, and the order by score is used"
 
-    def rows(self, verbose: bool = False) -> list[Row]:
-        """Return the lines of the text as labels and sentences."""
-        return abstention_rows(self, verbose)
+    rows = printing.abstention_rows
 
 
 class Start(Outcome, frozen=True):
@@ -294,9 +279,7 @@ class Start(Outcome, frozen=True):
             f"on average over its lists; {percent(self.quality.changed.value)} of the lists change"
         )
 
-    def rows(self, verbose: bool = False) -> list[Row]:
-        """Return the lines of the text as labels and sentences."""
-        return start_rows(self, verbose)
+    rows = printing.start_rows
 
 
 KINDS: dict[str, type[Certificate | Abstention | Start]] = {

@@ -34,7 +34,7 @@ def written(rows: Iterable[Row]) -> list[str]:
     return [f"{label:<12} {sentence}" for label, sentence in rows]
 
 
-def certificate_rows(outcome: "Certificate", verbose: bool) -> list[Row]:
+def certificate_rows(outcome: "Certificate", verbose: bool = False) -> list[Row]:
     """Return what a certificate says."""
     unprotected = outcome.unprotected(outcome.quality)
     rows = [("warning", warning) for warning in unprotected]
@@ -58,7 +58,7 @@ def certificate_rows(outcome: "Certificate", verbose: bool) -> list[Row]:
     return rows + _origin(outcome, verbose, without=unprotected)
 
 
-def abstention_rows(outcome: "Abstention", verbose: bool) -> list[Row]:
+def abstention_rows(outcome: "Abstention", verbose: bool = False) -> list[Row]:
     """Return what an abstention says."""
     rows = [
         ("promise", outcome.promise_text),
@@ -77,7 +77,7 @@ def abstention_rows(outcome: "Abstention", verbose: bool) -> list[Row]:
     return rows + _origin(outcome, verbose)
 
 
-def start_rows(outcome: "Start", verbose: bool) -> list[Row]:
+def start_rows(outcome: "Start", verbose: bool = False) -> list[Row]:
     """Return what a ranker that needs no labels says."""
     rows = [
         ("promise", outcome.promise_text),

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from isrr.errors import MissingExtraError
 from isrr.files import replacing
 from isrr.outcome.certificate import Abstention, Certificate
-from isrr.outcome.tradeoff import BLUE, ORANGE
+from isrr.outcome.pictures import BLUE, ORANGE
 
 
 def axes(width: float = 6.4, height: float = 4.0, n_rows: int = 1, n_columns: int = 1) -> tuple[Any, list[Any]]:

@@ -1,6 +1,6 @@
 """A result on disk: one JSON file per result and pool, with everything needed to redo it; made once, then read.
 
-From these records come the tables of a result and its figures.
+From these records come the tables of a result and its drawings.
 """
 
 import json
@@ -16,7 +16,7 @@ import isrr
 from isrr.errors import DataError
 from isrr.files import write_atomically
 from isrr.parallel import available_cores
-from isrr_paper import figures
+from isrr_paper import drawings
 from isrr_paper.experiments.pools import DataSet, Pools
 from isrr_paper.tables import write_tables
 
@@ -31,7 +31,7 @@ class Job:
     Attributes:
         name: What it is, in words.
         file: Where its record is kept.
-        identity: What is measured, on what, with which settings; kept beside the figures.
+        identity: What is measured, on what, with which settings; kept beside the drawings.
         work: Measures; its figures join the identity.
     """
 
@@ -131,12 +131,12 @@ def _histograms(record: Record, title: str, file: Path) -> None:
         }
         for figures_of in record["procedures"]
     ]
-    figures.utility_histograms(panels, title, file)
+    drawings.utility_histograms(panels, title, file)
 
 
 _PICTURES: dict[str, Callable[[Any, str, Path], None]] = {
-    "tradeoff": figures.threshold_curves,
+    "tradeoff": drawings.threshold_curves,
     "coverage": _histograms,
     "stochastic": _histograms,
-    "decay": lambda record, title, file: figures.decay_curves(record["decays"], title, file),
+    "decay": lambda record, title, file: drawings.decay_curves(record["decays"], title, file),
 }

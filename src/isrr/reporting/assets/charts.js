@@ -86,7 +86,7 @@ function drawShown(figure, { k, shown }, changed, first) {
 
 function drawShares(figure, shares, changed) {
   const rows = shares.map((s, i) => ({ ...s, name: named(figure.id, s.name), key: i }));
-  const longest = figure.clientWidth > 400 ? 17 : 12, name = (row) => cut(row.name, longest);
+  const longest = figure.clientWidth > 400 ? 17 : 15, name = (row) => cut(row.name, longest);
   draw(figure.querySelector(".chart"), {
     height: 62 + 28 * rows.length, marginLeft: 22 + 7.2 * Math.max(...rows.map((row) => [...name(row)].length)), marginRight: 16, marginBottom: 42,
     x: { label: "share of the total, %", grid: true, zero: true, transform: (x) => 100 * x, nice: true },

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from isrr.outcome.tradeoff import BLUE, GREY, ORANGE
+from isrr.outcome.pictures import BLUE, GREY, ORANGE
 from isrr.reporting.figures import axes, save
 
 
