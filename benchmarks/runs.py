@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from isrr.data.frames import read_queries
+from isrr.data.tables import read_queries
 
 LINES = 10_000_000
 PER_QUERY = 1_000
@@ -25,9 +25,9 @@ def rows(n_lines: int = LINES) -> list[dict[str, Any]]:
     for kind, prefix in (("text", "D"), ("numbers", "")):
         with tempfile.TemporaryDirectory() as folder:
             few = _made(Path(folder), 10 * PER_QUERY, prefix)
-            read_queries(run=few[0], qrels=few[1])  # compiles
+            read_queries(few[0], qrels=few[1])  # compiles
             run, qrels = _made(Path(folder), n_lines, prefix)
-            ours, theirs = _side_by_side(partial(read_queries, run=run, qrels=qrels), partial(_pandas, run, qrels))
+            ours, theirs = _side_by_side(partial(read_queries, run, qrels=qrels), partial(_pandas, run, qrels))
         what = f"a TREC run of {n_lines:,} lines with its qrels, item ids that are {kind}; pandas.read_csv and merge"
         speeds = {"ours": n_lines / 1e6 / ours, "baseline": n_lines / 1e6 / theirs}
         found.append({"what": what, **speeds, "ratio": theirs / ours, "unit": "million lines/s"})

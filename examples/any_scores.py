@@ -17,8 +17,8 @@ table = pd.DataFrame(
     }
 )
 table["model_v7"] = 0.8 * table.stars + rng.normal(size=len(table))
-names = {"query": "search", "item": "offer", "score": "model_v7", "relevance": "stars"}
-queries = isrr.read_queries(table.sample(frac=1, random_state=0), **names)
+columns = isrr.Columns(query="search", item="offer", score="model_v7", relevance="stars")
+queries = isrr.read_queries(table.sample(frac=1, random_state=0), columns)
 pilot, judged = queries[:50], queries[50:]
 
 # How many judged lists would this promise take? The pilot is then used to fix the path, not to test.
@@ -28,7 +28,7 @@ outcome = isrr.calibrate(judged, promise, validation=pilot)
 print(outcome, end="\n\n")
 
 # polars gives the same certificate: neither the library nor the order of rows changes it.
-same = isrr.read_queries(pl.from_pandas(table.sort_values("model_v7")), **names)
+same = isrr.read_queries(pl.from_pandas(table.sort_values("model_v7")), columns)
 in_pilot = np.isin(same.query_ids, pilot.query_ids)
 print("from polars:", isrr.calibrate(same[~in_pilot], promise, validation=same[in_pilot]).id == outcome.id)
 

@@ -38,7 +38,7 @@ predicted = pd.DataFrame((left[:, :RANK] * size[:RANK]) @ right[:RANK], known.in
 hidden = table[~seen & table.joke.isin(known.columns)].copy()
 hidden["score"] = predicted.to_numpy()[known.index.get_indexer(hidden.user), known.columns.get_indexer(hidden.joke)]
 hidden["relevance"] = np.rint((hidden.rating + 10) / 5)  # grades 0 to 4
-queries = isrr.read_queries(hidden, query="user", item="joke")
+queries = isrr.read_queries(hidden, isrr.Columns(query="user", item="joke"))
 outcome = isrr.calibrate(queries, "ndcg@5 >= 95% of deterministic")
 print(outcome, end="\n\n")
 

@@ -9,8 +9,9 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
 
-from isrr.data.trec import SYNTAX, parse_trec
+from isrr.data.trec import FIELDS, trec_table
 from isrr.errors import DataError
 
 SEEDS = {
@@ -48,19 +49,19 @@ def texts(what: str, n_lines: int, seed: int) -> Iterator[bytes]:
 
 def obvious(text: bytes, what: str) -> list[tuple[str, str, float]] | int:
     """The pairs of a text, or the first line that is at fault."""
-    syntax, found, unreadable = SYNTAX[what], [], 0
+    n_fields, found, unreadable = len(FIELDS[what]), [], 0
     for number, line in enumerate(text.split(b"\n"), 1):
         fields = re.split(rb"[ \t\r]+", line.strip(b" \t\r"))
         if fields == [b""]:
             continue
-        if len(fields) != syntax.fields or not NUMBER.fullmatch(fields[syntax.value]):
+        if len(fields) != n_fields or not NUMBER.fullmatch(fields[3 if what == "qrels" else 4]):
             return number
         try:
             query, item = fields[0].decode(), fields[2].decode()
         except UnicodeDecodeError:
             query = item = "\0"
         unreadable = unreadable or (number if "\0" in query + item else 0)
-        found.append((query, item, float(fields[syntax.value])))
+        found.append((query, item, float(fields[3 if what == "qrels" else 4])))
     return unreadable or found
 
 
@@ -68,7 +69,8 @@ def check(text: bytes, what: str) -> bool:
     """Hold the reader against the obvious one; whether the text was read."""
     expected, pairs, refusal = obvious(text, what), None, ""
     try:
-        pairs = parse_trec(np.frombuffer(text, np.uint8), what, "f.txt")
+        table = trec_table(pa.py_buffer(text), what, "f.txt")
+        pairs = table.read(table.columns, [])
     except DataError as error:
         refusal = str(error)
     if pairs is None:
@@ -76,9 +78,7 @@ def check(text: bytes, what: str) -> bool:
         told = refusal.startswith(f"f.txt{line}: ")
         assert told or (isinstance(expected, int) and "not UTF-8" in refusal), (text, refusal)
         return False
-    names = pairs.query_names.to_pylist()
-    queries = [names[code] for code in pairs.queries]
-    read = list(zip(queries, pairs.items.to_pylist(), pairs.values.tolist(), strict=True))
+    read = list(zip(*(column.to_pylist() for column in pairs.columns), strict=True))
     assert read == expected, (text, read, expected)
     return True
 

@@ -79,7 +79,8 @@ def damaged(whole: bytes, case: int, seed: int) -> bytes:
 
 def read(file: Path) -> str:
     """What becomes of a file: "refused", or "read" where everything in it can be used."""
-    from isrr.data.frames import read_blocks, read_queries
+    from isrr.data.blocks import read_blocks
+    from isrr.data.tables import read_queries
     from isrr.errors import DataError
 
     readers = [read_queries] + ([lambda path: list(read_blocks(path, rows=10))] if file.suffix == ".parquet" else [])

@@ -13,9 +13,10 @@ if TYPE_CHECKING:  # for type checkers; the table below is for Python
     from isrr.calibration.plan import plan as plan
     from isrr.calibration.start import start as start
     from isrr.clicks.evidence import calibrate_clicks as calibrate_clicks
-    from isrr.data.frames import read_queries as read_queries
-    from isrr.data.frames import write_queries as write_queries
+    from isrr.data.columns import Columns as Columns
+    from isrr.data.copies import write_queries as write_queries
     from isrr.data.queries import Queries as Queries
+    from isrr.data.tables import read_queries as read_queries
     from isrr.errors import CertificateError as CertificateError
     from isrr.errors import DataError as DataError
     from isrr.errors import EngineError as EngineError
@@ -42,8 +43,10 @@ _NAMES = {
     "isrr.calibration.plan": ["Plan", "plan"],
     "isrr.calibration.start": ["start"],
     "isrr.clicks.evidence": ["calibrate_clicks"],
-    "isrr.data.frames": ["read_queries", "write_queries"],
+    "isrr.data.columns": ["Columns"],
+    "isrr.data.copies": ["write_queries"],
     "isrr.data.queries": ["Queries"],
+    "isrr.data.tables": ["read_queries"],
     "isrr.errors": [
         "CertificateError", "DataError", "EngineError", "IsrrError", "MissingExtraError", "PromiseError",
     ],

@@ -5,16 +5,19 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 
-from isrr.data.blocks import parquet_batches, whole_queries
-from isrr.data.files import KINDS, kind_of
+from isrr.data.blocks import whole_queries
+from isrr.data.columns import Columns, Roles
+from isrr.data.files import KINDS, File, matching_files
+from isrr.data.parquet import parquet_batches, shared_roles
 from isrr.data.queries import Queries
-from isrr.data.source import IN_MEMORY, Where, footer_of, matching_files, named_columns, read_any, shared_columns
+from isrr.data.tables import as_queries
+from isrr.data.trec import kind_of
 from isrr.files import replacing
 from isrr.parallel import Progress
 from isrr.ranker.gpl import GPLRanker
@@ -44,7 +47,7 @@ def rank_table(
     session: str | None,
     usual: tuple[float, float],
     progress: Progress | None = None,
-    **where: Unpack[Where],
+    columns: Columns | None = None,
 ) -> Seen:
     """Rank every query and write a file, of the kind that its suffix tells.
 
@@ -58,11 +61,11 @@ def rank_table(
         session: Session id; None for a fresh draw.
         usual: Between which values scores usually lie.
         progress: Called with (queries ranked, queries in all).
-        where: See `isrr.data.source.Where`.
+        columns: The names of columns that are not called as usual, for queries still to be read; see `isrr.Columns`.
     """
-    streamed = _Blocks.of(data, where)
+    streamed = _Blocks.of(data, columns or Columns())
     seen = None if streamed is None else _looked_at(streamed, ranker.k, usual)
-    blocks: Iterable[Queries] = [read_any(data, **where)] if streamed is None or seen is None else streamed
+    blocks: Iterable[Queries] = [as_queries(data, columns)] if streamed is None or seen is None else streamed
     counted = _looked_at(blocks, ranker.k, usual) if seen is None else seen
     assert counted is not None
 
@@ -82,23 +85,22 @@ def rank_table(
 class _Blocks:
     """Parquet files as blocks of whole queries, if the rows of each query are adjacent."""
 
-    files: list[Path]
-    columns: Any
+    files: list[File]
+    roles: Roles
 
     @classmethod
-    def of(cls, data: Any, where: Where) -> "_Blocks | None":
+    def of(cls, data: Any, columns: Columns) -> "_Blocks | None":
         """Return the files that a path names; None where something else is to be read."""
-        if not isinstance(data, str | os.PathLike) or any(where.get(name) is not None for name in IN_MEMORY):
+        if not isinstance(data, str | os.PathLike):
             return None
         files = matching_files(data)
         if any(kind_of(file) != "parquet" for file in files):
             return None
-        footers = [footer_of(file) for file in files]
-        return cls(files, shared_columns(files, footers, named_columns(where)).only(("query", "item", "score")))
+        return cls(files, shared_roles(files, columns)[0].only(("query", "item", "score")))
 
     def __iter__(self) -> Iterator[Queries]:
         for file in self.files:
-            yield from whole_queries(parquet_batches(file, self.columns.names), self.columns, str(file))
+            yield from whole_queries(parquet_batches(file, self.roles.all), self.roles, file.name)
 
 
 def _looked_at(blocks: Iterable[Queries], k: int, usual: tuple[float, float]) -> Seen | None:

@@ -16,27 +16,19 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from isrr.data.blocks import whole_queries
-from isrr.data.columns import Cast, queries_of
-from isrr.data.files import in_plain_text
+from isrr.data.columns import Columns, Roles
+from isrr.data.files import Table, in_plain_text, matching_files
+from isrr.data.parquet import shared_roles
 from isrr.data.sample import Sample, draw_order, in_sample
-from isrr.data.source import (
-    IN_MEMORY,
-    Where,
-    columns_of,
-    footer_of,
-    matching_files,
-    named_columns,
-    shared_columns,
-    with_values,
-)
-from isrr.errors import DataError, EngineError, MissingExtraError, PromiseError
+from isrr.data.tables import queries_of
+from isrr.errors import DataError, EngineError, MissingExtraError
 from isrr.parallel import use_threads
 from isrr.rank_table import Seen
 from isrr.ranker.gpl import GPLRanker
@@ -68,14 +60,14 @@ class SparkTable:
 
     Attributes:
         rows: The table.
-        columns: Which column plays which role.
+        roles: Which column has which role.
         name: What errors call it.
         metadata: What its first file says of itself, where the file can be read here.
         in_files: Whether rows know their file and their place in it.
     """
 
     rows: Any
-    columns: Cast
+    roles: Roles
     name: str
     metadata: dict[bytes, bytes] | None = None
     in_files: bool = False
@@ -84,11 +76,11 @@ class SparkTable:
         """Return the column that plays a role, as Spark's expressions take it."""
         from pyspark.sql import functions as f
 
-        return f.col(_quoted(self.columns.roles[role]))
+        return f.col(_quoted(self.roles.names[role]))
 
     def query_text(self) -> Any:
         """Return the id of the query as text; whole numbers of any type have the text of integers."""
-        kind = dict(self.rows.dtypes)[self.columns.roles["query"]]
+        kind = dict(self.rows.dtypes)[self.roles.names["query"]]
         query = self.column("query")
         whole = query.cast("decimal(38,0)") if kind.startswith(("double", "float", "decimal")) else query
         return whole.cast("string")
@@ -96,14 +88,15 @@ class SparkTable:
 
 def draw_sample(
     data: Any,
-    columns: Sequence[str] = (),
+    columns: Columns | None = None,
     *,
+    roles: Sequence[str] = (),
+    master: str | None = None,
     sample: int | None,
     per_segment: bool = False,
-    **where: Unpack[Where],
 ) -> Sample:
     """Draw at most so many whole queries of a Spark table; arguments are those of `isrr.data.sample.sample_queries`."""
-    table = open_table(data, columns, where)
+    table = open_table(data, (columns or Columns()).with_roles(roles), master)
     with _in_one_line(table.name):
         n_queries, key, sizes = _counted(table, per_segment=per_segment)
         if n_queries == 0:
@@ -117,16 +110,22 @@ def draw_sample(
 
 
 def rank_on_spark(
-    ranker: GPLRanker, data: Any, folder: Path, session: str | None, usual: tuple[float, float], **where: Unpack[Where]
+    ranker: GPLRanker,
+    data: Any,
+    folder: Path,
+    session: str | None,
+    usual: tuple[float, float],
+    columns: Columns | None = None,
+    master: str | None = None,
 ) -> Seen:
     """Rank every query of a Spark table and write a new folder of Parquet files; see `isrr.rank_table.rank_table`."""
     from pyspark.sql import functions as f
 
-    table = open_table(data, (), where)
-    if "item" not in table.columns.roles:
+    table = open_table(data, columns or Columns(), master)
+    if "item" not in table.roles.names:
         raise DataError(f"{table.name}: rankings on Spark need item ids: positions change when rows are moved")
-    columns = table.columns.only(("query", "item", "score"))
-    kinds, (query, item) = dict(table.rows.dtypes), (columns.roles["query"], columns.roles["item"])
+    roles = table.roles.only(("query", "item", "score"))
+    kinds, (query, item) = dict(table.rows.dtypes), (roles.names["query"], roles.names["item"])
     schema = (
         f"query_id {kinds[query]}, rank long, item_id {kinds[item]}, score double, propensity double, session string"
     )
@@ -137,22 +136,22 @@ def rank_on_spark(
         seen = Seen(*(n or 0 for n in by_query.agg(f.count("*"), f.sum("n"), f.sum("outside"), places).first()))
         if not seen.n_rows:
             raise DataError(f"{table.name}: the table has no rows")
-        gathered = _renamed(table, table.rows.repartition(table.column("query")), columns)
-        by_names = [f"c{columns.names.index(name)}" for name in (query, item)]
-        ranked = partial(_rank, columns=columns, ranker=ranker, session=session)
+        gathered = _renamed(table, table.rows.repartition(table.column("query")), roles)
+        by_names = [f"c{roles.all.index(name)}" for name in (query, item)]
+        ranked = partial(_rank, roles=roles, ranker=ranker, session=session)
         with _pandas_unmentioned():
             made = gathered.sortWithinPartitions(*by_names).mapInArrow(ranked, schema)
         made.write.mode("errorifexists").parquet(str(folder))
     return seen
 
 
-def _rank(batches: Iterable[Any], columns: Cast, ranker: GPLRanker, session: str | None) -> Iterator[Any]:
+def _rank(batches: Iterable[Any], roles: Roles, ranker: GPLRanker, session: str | None) -> Iterator[Any]:
     """Rank the queries of a partition; ids keep their types."""
-    named = (batch.rename_columns(columns.names) for batch in batches)
+    named = (batch.rename_columns(roles.all) for batch in batches)
     for first in named:
-        kinds = {f"{role}_id": first.schema.field(columns.roles[role]).type for role in ("query", "item")}
+        kinds = {f"{role}_id": first.schema.field(roles.names[role]).type for role in ("query", "item")}
         with use_threads(1):
-            for block in whole_queries(chain([first], named), columns, "partition"):
+            for block in whole_queries(chain([first], named), roles, "partition"):
                 table = placements(ranker, block, ranker.k, session)
                 for name, kind in kinds.items():  # by way of text: whole numbers are no decimals of every width
                     cast = table[name].cast(pa.string()).cast(kind)
@@ -160,19 +159,13 @@ def _rank(batches: Iterable[Any], columns: Cast, ranker: GPLRanker, session: str
                 yield from table.to_batches()
 
 
-def open_table(data: Any, columns: Sequence[str], where: Where) -> SparkTable:
+def open_table(data: Any, columns: Columns, master: str | None) -> SparkTable:
     """Return a Spark table, or that of the Parquet files that a path names."""
-    named, master = named_columns(with_values(where, columns)), where.get("master")
-    if given := [name for name in IN_MEMORY if where.get(name) is not None]:
-        raise PromiseError(
-            f"`{given[0]}=` works only with data in memory; expected a copy written by `isrr data convert`, which "
-            "stores what it says"
-        )
     if not isinstance(data, str | os.PathLike):
         if not hasattr(data, "mapInArrow"):
             raise DataError(f"a {type(data).__name__} is not a path or a Spark table; use engine='local'")
         _refuse_other_master(data.sparkSession, master)
-        return SparkTable(data, columns_of("table", data.columns, named), "table")
+        return SparkTable(data, _roles("table", data.columns, columns), "table")
     name = os.fspath(data)
     with _in_one_line(name):
         spark = session(master).newSession()  # what is set there is set for nobody else
@@ -180,16 +173,20 @@ def open_table(data: Any, columns: Sequence[str], where: Where) -> SparkTable:
             spark.conf.set(setting, value)
         if _SCHEME.match(name):
             rows = spark.read.parquet(name)
-            return SparkTable(rows, columns_of(name, rows.columns, named), name, in_files=True)
+            return SparkTable(rows, _roles(name, rows.columns, columns), name, in_files=True)
         files = matching_files(name)
-        cast = shared_columns(files, [footer_of(file) for file in files], named)
-        for file in map(os.path.abspath, files):
+        roles, _ = shared_roles(files, columns)
+        for file in (os.path.abspath(file.path) for file in files):
             if ":" in file or os.path.basename(file).startswith(("_", ".")):
                 raise DataError(
                     f"{file}: Spark reads no file with a colon in its path, or whose name begins with _ or ."
                 )
-        rows = spark.read.parquet(*(literal(os.path.abspath(file)) for file in files))
-    return SparkTable(rows, cast, name, pq.read_schema(files[0]).metadata, in_files=True)
+        rows = spark.read.parquet(*(literal(os.path.abspath(file.path)) for file in files))
+    return SparkTable(rows, roles, name, pq.read_schema(files[0].path).metadata, in_files=True)
+
+
+def _roles(name: str, names: list[str], columns: Columns) -> Roles:
+    return Roles.of(Table(name, names, lambda *_: None), columns)
 
 
 def session(master: str | None) -> Any:
@@ -233,10 +230,10 @@ def _counted(table: SparkTable, *, per_segment: bool) -> tuple[int, str, dict[st
         f.count("id"), f.sum(f.col("id").isNull().cast("long")), f.sum(digest)
     ).first()  # fmt: skip
     if n_missing:
-        query = table.columns.roles["query"]
+        query = table.roles.names["query"]
         raise DataError(f"{table.name}: column {query!r}: no value in some row; expected an id in every row")
     sizes = {}
-    if per_segment and "segment" in table.columns.roles:
+    if per_segment and "segment" in table.roles.names:
         pairs = table.rows.select(table.query_text().alias("id"), table.column("segment").cast("string").alias("s"))
         sizes = {row["s"]: row["count"] for row in pairs.distinct().groupBy("s").count().collect()}
     return n_queries, f"{int(total or 0) % 2**64:016x}", sizes
@@ -264,23 +261,23 @@ def _collected(table: SparkTable, rows: Any) -> Any:
     from pyspark.sql import functions as f
 
     places = []
-    if "item" not in table.columns.roles:
+    if "item" not in table.roles.names:
         in_file = [f.col("_metadata.file_path"), f.col("_metadata.row_index")]
         stands = in_file if table.in_files else [f.monotonically_increasing_id()]
         places = [column.alias(f"p{i}") for i, column in enumerate(stands)]
     with _pandas_unmentioned():
-        found = _renamed(table, rows, table.columns, places).toArrow()
+        found = _renamed(table, rows, table.roles, places).toArrow()
     if places:
         found = found.sort_by([(f"p{i}", "ascending") for i in range(len(places))])
-    found = found.select(range(len(table.columns.names))).rename_columns(table.columns.names)
-    return queries_of(in_plain_text(found.replace_schema_metadata(table.metadata)), table.columns, table.name)
+    found = found.select(range(len(table.roles.all))).rename_columns(table.roles.all)
+    return queries_of(in_plain_text(found.replace_schema_metadata(table.metadata)), table.roles, table.name)
 
 
-def _renamed(table: SparkTable, rows: Any, columns: Cast, more: Sequence[Any] = ()) -> Any:
-    """Columns c0, c1, … for those of the cast: a dot in a name means a part to Spark."""
+def _renamed(table: SparkTable, rows: Any, roles: Roles, more: Sequence[Any] = ()) -> Any:
+    """Columns c0, c1, … for those with a role: a dot in a name means a part to Spark."""
     from pyspark.sql import functions as f
 
-    return rows.select(*(f.col(_quoted(name)).alias(f"c{i}") for i, name in enumerate(columns.names)), *more)
+    return rows.select(*(f.col(_quoted(name)).alias(f"c{i}") for i, name in enumerate(roles.all)), *more)
 
 
 def _quoted(name: str) -> str:

@@ -19,7 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from isrr.data.frames import read_queries
+from isrr.data.columns import Columns
+from isrr.data.tables import read_queries
 from isrr.errors import DataError
 from isrr_paper.features import Featured
 from isrr_paper.letor import read_letor
@@ -198,7 +199,7 @@ def _compare(name: str, known: Published, fold: int, parts: Sequence[Featured], 
 
 def _jester(file: Path) -> Splits:
     """Users as queries and jokes as items; ratings from −10 to 10 become relevance from 0 to 4."""
-    users = read_queries(file, query="user", item="joke", score="rating")
+    users = read_queries(file, Columns(query="user", item="joke", score="rating"))
     if (len(users), users.n_rows) != (_JESTER_USERS, _JESTER_RATINGS):
         counted = f"{len(users):,} users and {users.n_rows:,} ratings"
         published = f"{_JESTER_USERS:,} and {_JESTER_RATINGS:,}"

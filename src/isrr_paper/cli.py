@@ -141,14 +141,15 @@ def score(
 
     From a table, the columns used in training are read by name, in any order.
     """
-    from isrr.data.files import kind_of
-    from isrr.data.frames import write_queries
+    from isrr.data.copies import write_queries
+    from isrr.data.files import File
+    from isrr.data.trec import kind_of
     from isrr_paper.features import read_featured
     from isrr_paper.scorers.scorer import load_scorer, mean_ndcg
 
     check_file(out, ".parquet", ".arrow", read=(data,))
     scorer = load_scorer(model)
-    letor = kind_of(data) == "letor"
+    letor = kind_of(File.of(data)) == "letor"
     named = None if letor else features or _trained_columns(scorer.feature_names, data)
     queries = read_featured(data, features=named, comment_ids=True, query=query, item=item, relevance=relevance)
     raw_scores = scorer.score(queries)
@@ -201,12 +202,13 @@ def main() -> None:
 
 def _trained_columns(names: tuple[str, ...], data: Path) -> list[str] | None:
     """Return the feature columns a scorer was trained on; None for text, or if they had no names."""
-    from isrr.data.files import kind_of, open_table
+    from isrr.data.files import File, open_table
+    from isrr.data.trec import kind_of
     from isrr_paper.errors import ScorerError
 
-    if not names or (kind := kind_of(data)) == "letor":
+    if not names or (kind := kind_of(File.of(data))) == "letor":
         return None
-    have = open_table(data, kind).columns
+    have = open_table(File.of(data), kind).columns
     missing = ", ".join(repr(name) for name in names if name not in have)
     if missing:
         raise ScorerError(

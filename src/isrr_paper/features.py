@@ -21,10 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
-from isrr.data.columns import USUAL_NAMES
-from isrr.data.files import kind_of, open_table, reading, write_table
-from isrr.data.frames import read_queries, table_of
+from isrr.data.columns import Columns, usual_column
+from isrr.data.copies import table_of
+from isrr.data.files import File, Table, open_table, reading, write_table
 from isrr.data.queries import IntArray, Queries
+from isrr.data.tables import read_queries
+from isrr.data.trec import kind_of
 from isrr.errors import DataError
 from isrr.parallel import over_queries
 from isrr_paper.errors import ScorerError
@@ -121,12 +123,12 @@ def read_featured(
         group: For LETOR text without `qid:`, see `read_letor`.
         zero_based: For LETOR text whose first feature has index 0.
         comment_ids: For LETOR text: take item ids from the comments, see `read_letor`.
-        columns: For tables: names of columns, see `isrr.read_queries`.
+        columns: For tables: names of columns, see `isrr.Columns`.
     """
     from isrr_paper.letor import read_letor
 
     file = Path(source)
-    if kind_of(file) == "letor":
+    if kind_of(File.of(file)) == "letor":
         if unused := next((name for name, value in (columns | {COLUMN: features}).items() if value is not None), None):
             raise DataError(f"{file}: LETOR text has no named columns; omit `{unused}=`")
         return read_letor(file, group=group, zero_based=zero_based, comment_ids=comment_ids)
@@ -134,7 +136,7 @@ def read_featured(
         raise DataError(f"{file}: `{'zero_based' if zero_based else 'group'}=` is for LETOR text only")
     names = feature_columns(file, features)
     with reading(str(file)):
-        table = open_table(file, kind_of(file)).read(names, [])
+        table = _opened(file).read(names, [])
     try:
         matrix = _stacked(table, names)
     except (ValueError, pa.ArrowException) as error:
@@ -147,20 +149,23 @@ def read_featured(
 
 def _queries(file: Path, columns: dict[str, Any]) -> Queries:
     """Queries of a table, which may have neither scores nor grades."""
-    table = open_table(file, kind_of(file))
-    known = {name for role in ("score", "relevance") for name in (*USUAL_NAMES[role], columns.get(role))}
-    if known.intersection(table.columns):
-        return read_queries(file, **columns)
-    ids = {name for role in ("query", "item") for name in (*USUAL_NAMES[role], columns.get(role))}
+    table, named = _opened(file), Columns(**columns)
+    if any(getattr(named, role) or usual_column(role, table.columns) for role in ("score", "relevance")):
+        return read_queries(file, named)
+    ids = {getattr(named, role) or usual_column(role, table.columns) for role in ("query", "item")}
     wanted = [name for name in table.columns if name in ids]
     rows = table.read(wanted, wanted)
     unscored = rows.append_column("score", pa.array(np.zeros(rows.num_rows)))
-    return replace(read_queries(unscored, **columns), scores=None)
+    return replace(read_queries(unscored, named), scores=None)
+
+
+def _opened(file: Path) -> Table:
+    return open_table(File.of(file), kind_of(File.of(file)))
 
 
 def feature_columns(file: Path, features: str | Sequence[str] | None) -> list[str]:
     """Return the columns of a table that hold features, with patterns resolved."""
-    have = open_table(file, kind_of(file)).columns
+    have = _opened(file).columns
     listed = ", ".join(have)
     if features is None:
         if COLUMN not in have:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.data.text import bytes_of
+from isrr.data.files import File
 from isrr.errors import DataError, MissingExtraError
 from isrr_paper.features import Featured
 
@@ -41,7 +41,8 @@ def read_letor(
             one and none appears twice in a query.
     """
     file = Path(source)
-    text = bytes_of(file).tobytes()
+    File.of(file).check()
+    text = File.of(file).content().to_pybytes()
     matrix, relevance, query_ids = _parsed(text, file, zero_based, with_qid=group is None)
     sizes = None if group is None else _sizes(group)
     items = _item_ids(text, relevance.size) if comment_ids else None

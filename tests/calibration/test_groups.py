@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from isrr import (
+    Columns,
     DataError,
     GPLRanker,
     Promise,
@@ -169,15 +170,15 @@ def test_groups_may_be_written_in_one_text_and_be_missing(tmp_path, write):
     table = pa.table({"query": [1, 1, 2, 2, 2], "score": [5.0, 4.0, 3.0, 2.0, 1.0], "group": groups})
     file = tmp_path / ("scored.csv" if write is csv.write_csv else "scored.parquet")
     write(table, file)
-    queries = read_queries(file, group_separator="|", missing_group="none")
+    queries = read_queries(file, Columns(group_separator="|", missing_group="none"))
     several = [["new", "local"], [], ["local"], ["new"], ["new"]]
     expected = Queries.from_arrays(scores=table["score"], query_ids=table["query"], item_groups=several)
     assert queries.item_groups.tolist() == expected.item_groups.tolist()
-    assert queries.notes == ("1 item without a group belongs to none (`missing_group=none`)",)
+    assert queries.notes == ("1 item without a group: in no group (`missing_group=none`)",)
     with pytest.raises(DataError, match=r"row 2.*no value; expected a group in every row, or `missing_group=none`"):
-        read_queries(file, group_separator="|")
+        read_queries(file, Columns(group_separator="|"))
     with pytest.raises(DataError, match="`group_separator=` is empty"):
-        read_queries(file, group_separator="")
+        read_queries(file, Columns(group_separator=""))
 
 
 def test_a_group_that_no_item_is_in_is_refused_with_those_there_are():

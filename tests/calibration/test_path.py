@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from isrr import Certificate, DataError, Queries, calibrate, write_queries
+from isrr import Certificate, Columns, DataError, Queries, calibrate, write_queries
 from isrr.calibration.needed import judged_in_all
 from isrr.calibration.path import n_set_aside
 from isrr.calibration.request import Request
@@ -98,4 +98,4 @@ def test_validation_queries_may_be_a_path_or_a_table(judged, tmp_path):
     assert calibrate(judged[200:], PROMISE, validation=tmp_path / "validation.parquet") == at_hand
     write_queries(judged[200:], tmp_path / "judged.parquet")
     renamed = pandas.read_parquet(tmp_path / "judged.parquet").rename(columns={"query_id": "q"})
-    assert calibrate(renamed, PROMISE, validation=frame, query="q").ranker == at_hand.ranker
+    assert calibrate(renamed, PROMISE, columns=Columns(query="q"), validation=frame).ranker == at_hand.ranker

@@ -94,7 +94,7 @@ def test_a_plan_reads_tables_with_columns_of_other_names(judged, tmp_path):
 
     isrr.write_queries(judged[:100], tmp_path / "pilot.parquet")
     frame = pandas.read_parquet(tmp_path / "pilot.parquet").rename(columns={"query_id": "search"})
-    assert isrr.plan(frame, PROMISE, query="search") == isrr.plan(judged[:100], PROMISE)
+    assert isrr.plan(frame, PROMISE, columns=isrr.Columns(query="search")) == isrr.plan(judged[:100], PROMISE)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def table(tmp_path_factory):
 
 def stored(table, text):
     """A certificate of another promise, as if it had been made with `unjudged="worst"`."""
-    outcome, promise = calibrate(table, LEVEL, unjudged="worst"), Promise.parse(text)
+    outcome, promise = calibrate(read_queries(table, unjudged="worst"), LEVEL), Promise.parse(text)
     return structs.replace(
         outcome, promises=(promise,), tests=(structs.replace(outcome.tests[0], promise=promise, level=None),)
     )
@@ -52,7 +52,7 @@ def stored(table, text):
 )
 def test_promises_that_other_grades_may_break_are_refused(table, promises, why):
     with pytest.raises(PromiseError, match=re.escape(REFUSED) + ".*" + re.escape(why)) as refusal:
-        calibrate(table, promises, unjudged="worst")
+        calibrate(read_queries(table, unjudged="worst"), promises)
     assert "\n" not in str(refusal.value)
     assert f"'{promises[-1]}'" in str(refusal.value)
 
@@ -66,7 +66,7 @@ def test_such_promises_are_not_checked_planned_or_monitored_either(table):
             check(stored(table, text), judged)
         with pytest.raises(PromiseError, match=REFUSED):
             Monitor(stored(table, text))
-    by_zero = calibrate(table, RELATIVE, unjudged="zero")
+    by_zero = calibrate(read_queries(table, unjudged="zero"), RELATIVE)
     with pytest.raises(PromiseError, match=REFUSED):
         check(by_zero, judged)
     with pytest.raises(PromiseError, match=REFUSED):

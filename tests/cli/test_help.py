@@ -61,10 +61,11 @@ def test_every_command_explains_every_option_and_shows_an_example(path):
 def test_values_of_options_are_those_of_the_library():
     from isrr.calibration.request import PATHS
     from isrr.clicks.impressions import Unit
-    from isrr.data.columns import USUAL_NAMES
-    from isrr.data.identifiers import MissingGroup
+    from isrr.data.columns import ROLES
+    from isrr.data.groups import MissingGroup
     from isrr.data.ordering import Ties
-    from isrr.data.pair_files import Format
+    from isrr.data.tables import Duplicates, MissingScore
+    from isrr.data.trec import Format
     from isrr.data.unjudged import Unjudged
     from isrr.gains import DISCOUNTS, EMPTY_VALUES, GAINS
     from isrr.outcome.findings import JUDGES
@@ -75,6 +76,7 @@ def test_values_of_options_are_those_of_the_library():
     known = {"path": PATHS, "evidence": EVIDENCE, "selection": SELECTIONS, "gain": GAINS, "discount": DISCOUNTS}
     known |= {"empty_query": EMPTY_VALUES, "unjudged": get_args(Unjudged), "ties": get_args(Ties), "judged_by": JUDGES}
     known |= {"run_format": get_args(Format), "qrels_format": get_args(Format), "unit": get_args(Unit)}
+    known |= {"missing_score": get_args(MissingScore), "duplicates": get_args(Duplicates)}
     known |= {"missing_group": get_args(MissingGroup), "engine": ("local", "spark")}
     choices = {}
     for command in FUNCTIONS:
@@ -83,9 +85,8 @@ def test_values_of_options_are_those_of_the_library():
                 if get_origin(part) is Literal:
                     choices[name] = get_args(part)
     assert choices == {name: tuple(values) for name, values in known.items()}
-    assert {role: names for role, (_, names) in options.COLUMNS.items()} == {
-        role: USUAL_NAMES[role] for role in options.COLUMNS
-    }
+    for role, (_, names) in options.COLUMNS.items():
+        assert ROLES[role]["usual"][: len(names)] == names
     for promise in (*options.PROMISES, *options.CLICKED):
         Promise.parse(promise)
 

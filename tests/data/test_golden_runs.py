@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import pytrec_eval
 
-from isrr.data.frames import read_queries
+from isrr.data.tables import read_queries
 from isrr.gains import ndcg, relevant_total
 from isrr_paper.letor import read_letor
 
@@ -70,7 +70,7 @@ def assert_equals_trec_eval(queries, figures):
 def test_figures_equal_those_of_trec_eval(tmp_path, letor, feature, rounding):
     run, qrels = trec_files(tmp_path, DATA / letor, feature=feature, rounding=rounding)
     figures = trec_eval(run, qrels)
-    queries = read_queries(run=run, qrels=qrels, ties="trec")
+    queries = read_queries(run, qrels=qrels, ties="trec")
     assert queries.unretrieved is not None
     assert not queries.judged.all()
     assert any("negative grade" in note for note in queries.notes)
@@ -82,7 +82,7 @@ def test_ties_are_those_of_32_bit_scores(tmp_path):
     run.write_text("q Q0 a 1 1.00000001 t\nq Q0 b 2 1.0 t\nq Q0 z 3 0.99999999 t\nq Q0 é 4 1 t\nq Q0 B 5 1 t\n")
     qrels.write_text("q 0 z 3\nq 0 a 1\nq 0 é 2\nq 0 c 1\nr 0 x 1\n")
     figures = trec_eval(run, qrels)
-    assert_equals_trec_eval(read_queries(run=run, qrels=qrels, ties="trec"), figures)
+    assert_equals_trec_eval(read_queries(run, qrels=qrels, ties="trec"), figures)
 
 
 def test_made_lists_equal_trec_eval(tmp_path):
@@ -97,4 +97,4 @@ def test_made_lists_equal_trec_eval(tmp_path):
             judgments.append(f"q{query} 0 d{item} {rng.integers(-1, 4)}\n")
     run.write_text("".join(lines))
     qrels.write_text("".join(judgments))
-    assert_equals_trec_eval(read_queries(run=run, qrels=qrels, ties="trec"), trec_eval(run, qrels))
+    assert_equals_trec_eval(read_queries(run, qrels=qrels, ties="trec"), trec_eval(run, qrels))

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from isrr import DataError, Queries
-from isrr.data.frames import read_blocks, read_queries
+from isrr.data.blocks import read_blocks
 from isrr.data.identifiers import Ids, identifier_text
+from isrr.data.tables import read_queries
 
 BIG = 2**63
 
@@ -38,6 +39,7 @@ def ids_of(values):
         ([decimal.Decimal(BIG + 1), decimal.Decimal("7.00")], [str(BIG + 1), "7"]),
         ([uuid.UUID(int=1), uuid.UUID(int=2)], [str(uuid.UUID(int=1)), str(uuid.UUID(int=2))]),
         ([datetime.date(2024, 1, 1), "x"], ["2024-01-01", "x"]),
+        (["x", datetime.datetime(2024, 1, 1)], ["x", "2024-01-01 00:00:00"]),
         (np.array(["2024-01-01", "2024-01-02"], "datetime64[D]"), ["2024-01-01", "2024-01-02"]),
         (["a", "a\0b"], ["a", "a\0b"]),
     ],
@@ -60,7 +62,7 @@ def test_ids_are_kept_exactly(values, kept):
         (np.array([2, 2**11], np.float16), "row 2, column 'query_ids': 2048.0, and a float16 from 2048 on may have"),
         ([1, 1e300], "row 2, column 'query_ids': 1e[+]300.*; expected integers or text"),
         ([1.0, np.inf], "row 2, column 'query_ids': inf.*; expected integers or text"),
-        ([BIG, 0.5], "row 2, column 'query_ids': 0.5; expected integers or text"),
+        ([BIG, 0.5], "row 2, column 'query_ids': 0.5 .float.; expected integers or text"),
         ([1.0, np.nan], "row 2, column 'query_ids': no value"),
         (["a", np.nan], "row 2, column 'query_ids': no value"),
         (["a", pd.NA], "row 2, column 'query_ids': no value"),
@@ -68,12 +70,10 @@ def test_ids_are_kept_exactly(values, kept):
         (np.array(["2024-01-01", "NaT"], "datetime64[D]"), "row 2, column 'query_ids': no value"),
         (np.ma.masked_array([1, 2], [False, True]), "row 2, column 'query_ids': no value"),
         (["a", "a\0"], r"row 2, column 'query_ids': 'a\\x00', which ends in a NUL"),
-        (["a", "\ud800"], r"row 2, column 'query_ids': '\\ud800', half of a character; expected integers or text"),
-        ([b"a", b"b"], r"row 1, column 'query_ids': b'a' \(bytes\); expected integers or text"),
+        (["a", "\ud800"], r"row 2, column 'query_ids': .* .str.; expected integers or text"),
+        ([b"a", b"b"], r"row 1, column 'query_ids': b'a' \(bytes\) \(2 such rows\); expected integers or text"),
         (np.array([b"a", b"b"]), "row 1, column 'query_ids': .*b'a'.*; expected integers or text"),
         ([{"b": 1}, "a"], r"row 1, column 'query_ids': .* \(dict\); expected integers or text"),
-        (["x", datetime.datetime(2024, 1, 1)], r"row 2, .*\(datetime\); expected integers or text"),
-        (np.array(["2024-01-01", "2024-01-02"], "datetime64[ns]"), "row 1, .*; expected integers or text"),
         ([decimal.Decimal("7.5"), 1], "row 1, .*; expected integers or text"),
         ([1 + 2j, 3j], "row 1, .*complex.*; expected integers or text"),
         ([["a"], "b"], "query_ids must hold one id per row"),
@@ -121,17 +121,16 @@ def test_numbers_in_json_are_ids_as_written(tmp_path):
 
     assert read(2**53 + 1, 2**53, BIG) == [str(2**53 + 1), str(2**53), str(BIG)]
     assert read("7.0", 8) == [7, 8]
-    with pytest.raises(DataError, match=r"ids\.jsonl: row 2, column 'qid': 1\.5; expected integers or text"):
+    with pytest.raises(DataError, match=r"ids\.jsonl: row 2, column 'qid': 1\.5 .*; expected integers or text"):
         read(2, 1.5)
-    with pytest.raises(DataError, match=r"ids\.jsonl: line 50,001: 'qid' is text, and a number in line 1"):
-        read(*range(50_000), '"a"')
+    assert read(1, '"a"') == ["1", "a"]
 
 
 @pytest.mark.parametrize(
     "values",
     [
         pa.array([b"a", b"b"]), pa.array([b"a", b"b"], pa.binary(1)), pa.array([[1], [2]]), pa.array([{"a": 1}] * 2),
-        pa.array([datetime.datetime(2024, 1, 1)] * 2, pa.timestamp("ms")), pa.array([b"a", b"b"]).dictionary_encode(),
+        pa.array([b"a", b"b"]).dictionary_encode(),
     ],
     ids=lambda values: str(values.type),
 )  # fmt: skip

@@ -260,7 +260,7 @@ def test_repeated_items_are_found_as_by_hand(lists, as_text):
         assert len(Queries.from_arrays(**columns)) == len(lists)
     else:
         item, query, n_rows = found
-        with pytest.raises(DataError, match=rf"item 'i?{item}' appears twice in query '{query}'; .* and {n_rows} row"):
+        with pytest.raises(DataError, match=rf"query '{query}': item 'i?{item}' appears twice \({n_rows} row"):
             Queries.from_arrays(**columns)
 
 
@@ -296,9 +296,12 @@ def test_items_whose_hashes_meet_stay_different(monkeypatch):
         ({"scores": [1, 2], "group": [1.5, 0.5]}, "whole numbers"),
         (
             {"scores": ["1.5", "2"], "query_ids": [1, 1]},
-            r"column 'scores', query '1': '1.5' \(text\); expected a number",
+            r"column 'scores', query '1': '1.5' \(text\) \(2 such rows\); expected a number",
         ),
-        ({"scores": np.array([b"1.5", b"2"]), "query_ids": [1, 1]}, r"b'1.5' \(bytes\); expected a number"),
+        (
+            {"scores": np.array([b"1.5", b"2"]), "query_ids": [1, 1]},
+            r"b'1.5' \(bytes\) \(2 such rows\); expected a number",
+        ),
         (
             {"scores": np.array([1.5, "2"], object), "query_ids": [1, 1]},
             "row 2, column 'scores', query '1': '2' .*; expected a number",
@@ -308,7 +311,10 @@ def test_items_whose_hashes_meet_stay_different(monkeypatch):
             r"row 2, column 'scores', query '1': 1\.0+2; .* digits",
         ),
         ({"scores": [1j, 2], "query_ids": [1, 1]}, r"query '1': 1j \(complex\); expected a number"),
-        ({"scores": np.array([0, 1], "datetime64[D]"), "query_ids": [1, 1]}, r"\(date\); expected a number"),
+        (
+            {"scores": np.array([0, 1], "datetime64[D]"), "query_ids": [1, 1]},
+            r"\(date\) \(2 such rows\); expected a number",
+        ),
         (
             {"scores": np.ma.masked_array([1.0, 2], [0, 1]), "query_ids": [1, 1]},
             "row 2, column 'scores', query '1': no value",
@@ -335,7 +341,10 @@ def test_items_whose_hashes_meet_stay_different(monkeypatch):
         ),
         ({"scores": [1, 2], "query_ids": [1.5, 2]}, "row 1, column 'query_ids': 1.5"),
         ({"scores": [1, 2], "query_ids": ["a", None]}, "row 2, column 'query_ids': no value"),
-        ({"scores": [1, 2], "query_ids": [1, 1], "item_ids": ["a", "a"]}, "item 'a' appears twice in query '1'"),
+        (
+            {"scores": [1, 2], "query_ids": [1, 1], "item_ids": ["a", "a"]},
+            r"row 2, column 'item_ids', query '1': item 'a' appears twice \(1 row",
+        ),
         ({"scores": [1, 2], "query_ids": [1, 1], "segments": ["x", "y"]}, "query '1' has two segments"),
     ],
 )

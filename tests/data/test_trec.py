@@ -1,11 +1,17 @@
-"""TREC text is read as an obvious reader would, whatever is in it, on any number of threads."""
+"""TREC text is read as an obvious reader would, whatever is in it."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import run_fuzz
-from isrr.data.trec import parse_trec
+from isrr.data.trec import trec_table
 from isrr.errors import DataError
+
+
+def parsed(text, what, name="text"):
+    table = trec_table(pa.py_buffer(text), what, name)
+    return table.read(table.columns, table.columns[:2])
 
 
 @pytest.mark.parametrize("what", ["run", "qrels"])
@@ -20,24 +26,12 @@ def test_scores_are_read_to_the_last_bit():
     for write in (repr, "{:.17g}".format, "{:.6f}".format, "{:.25e}".format):
         words = [write(float(value)) for value in floats]
         text = "".join(f"q Q0 d{row} 1 {word} t\n" for row, word in enumerate(words)).encode()
-        values = parse_trec(np.frombuffer(text, np.uint8), "run", "text").values
-        assert values.tolist() == [float(word) for word in words]
-
-
-def test_threads_change_nothing():
-    text = "".join(f"q{row // 90} Q0 d{row} 1 {row / 7} t\n" for row in range(150_000)).encode()
-    data = np.frombuffer(text, np.uint8)
-    one, three = (parse_trec(data, "run", "text", n_threads) for n_threads in (1, 3))
-    assert one.items.equals(three.items)
-    assert one.query_names.equals(three.query_names)
-    np.testing.assert_array_equal(one.queries, three.queries)
-    np.testing.assert_array_equal(one.values, three.values)
-    assert one.where(140_000) == three.where(140_000) == "text:140,001"
+        values = parsed(text, "run")["score"]
+        assert values.to_pylist() == [float(word) for word in words]
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_query():
-    pairs = parse_trec(np.frombuffer(b"\xef\xbb\xbfq 0 a 1\nq 0 b 2\n", np.uint8), "qrels", "text")
-    assert pairs.query_names.to_pylist() == ["q"]
+    assert parsed(b"\xef\xbb\xbfq 0 a 1\nq 0 b 2\n", "qrels")["query"].to_pylist() == ["q", "q"]
 
 
 @pytest.mark.parametrize(
@@ -48,10 +42,10 @@ def test_a_byte_order_mark_is_no_part_of_the_first_query():
         (b"q Q0 a 1 2.5 t\n", "qrels", r"f:1: 6 fields \(this looks like a run\)"),
         (b"q Q0 a 1 2.5 t\n\nq Q0 b 2 high t\n", "run", "f:3: the score is 'high'; expected a number"),
         (b"q 0 a nan\n", "qrels", "f:1: the grade is 'nan'"),
-        (b"q 0 \xff 1\n", "qrels", "f:1: the id b'.xff' is not UTF-8"),
+        (b"q 0 \xff 1\n", "qrels", "f:1: the id b'q' or b'.xff' is not UTF-8"),
         (b" \n\n", "qrels", "f: no rows"),
     ],
 )
 def test_a_bad_line_is_named(text, what, said):
     with pytest.raises(DataError, match=said):
-        parse_trec(np.frombuffer(text, np.uint8), what, "f")
+        parsed(text, what, "f")

@@ -9,7 +9,7 @@ import pytest
 from scores_data import made_queries
 from typer.testing import CliRunner
 
-from isrr.data.frames import read_queries
+from isrr.data.tables import read_queries
 from isrr_paper.cli import app
 from isrr_paper.features import Featured, read_featured, write_featured
 from isrr_paper.scorers.scorer import load_scorer

@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from isrr import Queries
-from isrr.data.frames import read_queries, write_queries
+from isrr.data.copies import write_queries
 from isrr.data.synthetic import generate
+from isrr.data.tables import read_queries
 from isrr.gains import ideal_dcg
 from isrr_paper.cli import app
 from isrr_paper.experiments.result import machine

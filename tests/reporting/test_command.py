@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 from isrr import Queries, load
 from isrr.calibration.calibrate import calibrate
 from isrr.cli.main import app
-from isrr.data.frames import read_queries, write_queries
+from isrr.data.copies import write_queries
+from isrr.data.tables import read_queries
 from isrr.outcome.status import Status
 from isrr.reporting.words import asking
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from isrr.adapters import RankerSource, ranker_of
-from isrr.data.frames import read_queries
+from isrr.data.columns import Columns
+from isrr.data.tables import read_queries
 
 Transformer: Any = import_module("pyterrier").Transformer if find_spec("pyterrier") else object
 
@@ -36,12 +37,9 @@ class StochasticRanker(Transformer):  # type: ignore[misc]
 
     def transform(self, frame: Any) -> Any:
         """Return the rows in their new order; `rank` counts from 0, `score` is −rank, `model_score` the old score."""
-        import narwhals as nw
-
-        rows = nw.from_native(frame, eager_only=True)
         order = ranks = np.empty(0, np.int64)
-        if len(rows):
-            queries = read_queries(rows.select("qid", "docno", "score").to_native(), query="qid", item="docno")
+        if len(frame):
+            queries = read_queries(frame[["qid", "docno", "score"]], Columns(query="qid", item="docno"))
             drawn, row = self.ranker.rank_queries(queries, self.session), np.arange(queries.n_rows)
             query_of_row, starts = np.repeat(np.arange(len(queries)), queries.n_items), queries.offsets[:-1]
             place = np.empty(queries.n_rows, np.int64)
@@ -50,9 +48,11 @@ class StochasticRanker(Transformer):  # type: ignore[misc]
             place[starts[query] + drawn[query, drawn_place]] = drawn_place
             order, ranks = np.lexsort((place, query_of_row)), row - starts[query_of_row]
             order = order if queries.rows is None else queries.rows[order]
-        ordered, library = nw.maybe_reset_index(rows[order.tolist()]), nw.get_native_namespace(rows)
-        return ordered.with_columns(
-            ordered["score"].alias("model_score"),
-            nw.new_series("score", -ranks.astype(np.float64), backend=library),
-            nw.new_series("rank", ranks, backend=library),
-        ).to_native()
+        new = {"score": -ranks.astype(np.float64), "rank": ranks}
+        if hasattr(frame, "iloc"):  # of pandas
+            ordered = frame.iloc[order].reset_index(drop=True)
+            return ordered.assign(model_score=ordered["score"], **new)
+        series = import_module("polars").Series
+        ordered = frame[order.tolist()]
+        columns = (series(name, values) for name, values in new.items())
+        return ordered.with_columns(ordered["score"].alias("model_score"), *columns)

@@ -6,7 +6,7 @@ judged_queries ─▶ set_aside ─▶ fixed_path ─▶ measured ─▶ Finding
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,10 @@ from isrr.calibration.path import SearchPath, fixed_path, refuse_shared, set_asi
 from isrr.calibration.quality import SAMPLE as LOOKED_AT
 from isrr.calibration.quality import measured_quality, quality_shares
 from isrr.calibration.request import Request
+from isrr.data.columns import Columns
 from isrr.data.queries import Queries
 from isrr.data.sample import SAMPLE
-from isrr.data.source import Where, read_any, without_run
+from isrr.data.tables import as_queries
 from isrr.errors import DataError
 from isrr.gains import Discount, Gain
 from isrr.outcome.certificate import Abstention, Certificate
@@ -39,6 +40,7 @@ def calibrate(
     promise: str | Promise | Sequence[str | Promise],
     confidence: float = 0.95,
     *,
+    columns: Columns | None = None,
     validation: Any = None,
     path: str | Sequence[GPLRanker] = "auto",
     evidence: str | Evidence = "betting",
@@ -52,8 +54,8 @@ def calibrate(
     judged_by: str | None = None,
     sample: int | None = SAMPLE,
     engine: str = "local",
+    master: str | None = None,
     progress: Progress | None = None,
-    **where: Unpack[Where],
 ) -> Certificate | Abstention:
     """Find the fairest ranker that keeps a promise, and certify it.
 
@@ -61,9 +63,11 @@ def calibrate(
 
     Args:
         queries: Judged queries, a random sample of those to come: `Queries`, or the path of a file, a glob of Parquet
-            files, a table of pandas, polars, pyarrow or Spark; None with `run=` and `qrels=`.
+            files, a table of pandas, polars, pyarrow or Spark; for a run and its judgments, and other ways to read,
+            see `isrr.read_queries`.
         promise: One promise or several, as text or as `Promise`; several must all hold.
         confidence: Probability, over the judged queries, with which the promise holds.
+        columns: The names of columns that are not called as usual, for queries still to be read; see `isrr.Columns`.
         validation: Other judged queries, which fix the path and the score map; in the same form as `queries`.
         path: "auto", "temperature", "front", or rankers in the order to be tested. "auto" is "front" on validation
             queries; without any, from 300 judged queries on, a share of them is set aside for it, and below that
@@ -85,9 +89,8 @@ def calibrate(
             a model come with a warning.
         sample: How many queries are drawn from a larger table, always the same ones; None for all.
         engine: "local", or "spark" to draw them where the table is. Both give the same certificate.
+        master: Spark's master, where there is no session yet: "spark://…", "yarn", "local[4]".
         progress: Called with (queries done, queries in all) while they are measured.
-        where: Names of columns (`query="search_id"`), `run` and `qrels`, `unjudged`, `ties` and `master`, for queries
-            that are not at hand; see `isrr.data.source.Where`.
 
     Returns:
         A `Certificate`, or an `Abstention` with its reason and the order by score.
@@ -96,10 +99,12 @@ def calibrate(
         promises(promise, gain, discount), confidence, path if isinstance(path, str) else tuple(path),
         evidence_of(evidence), selection_of(selection), seed, n_analyses, floor, distinct, judged_by, sample,
     )  # fmt: skip
-    others = None if validation is None else read_any(validation, request.columns, **without_run(where))
+    others = validation
+    if validation is not None and not isinstance(validation, Queries):
+        others = as_queries(validation, columns, roles=request.columns)
     judged = judged_queries(
-        queries, request.columns, engine=engine, sample=request.sample, per_segment=request.per_segment,
-        distinct=request.distinct, **where,
+        queries, columns, roles=request.columns, engine=engine, master=master, sample=request.sample,
+        per_segment=request.per_segment, distinct=request.distinct,
     )  # fmt: skip
     check_queries(judged.queries, request.promises)
     n_aside, n_uniform = _aside(judged, request, given=others is not None)
@@ -141,6 +146,7 @@ def calibrate(
         distinct=request.distinct,
         far_above=far_above,
         far_below=far_below,
+        dropped=dict(judged.queries.dropped),
         n_analyses=request.n_analyses,
         judged_by=request.judged_by,
         **known,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
@@ -10,9 +10,9 @@ from isrr.calibration.judged import drawn, refuse_single
 from isrr.calibration.measured import Means
 from isrr.calibration.quality import averaged_quality, quality_values
 from isrr.counting import counted, in_segment, percent
+from isrr.data.columns import Columns
 from isrr.data.queries import FloatArray, Queries
 from isrr.data.sample import SAMPLE, canonical_order
-from isrr.data.source import Where, counting_alike, with_values
 from isrr.data.unjudged import n_unjudged, policy_needed, refuse_other_policy, unjudged_in_words
 from isrr.errors import DataError
 from isrr.gains import item_gains
@@ -161,8 +161,9 @@ def check(
     engine: str = "local",
     progress: Progress | None = None,
     *,
+    columns: Columns | None = None,
     sample: int | None = SAMPLE,
-    **where: Unpack[Where],
+    master: str | None = None,
 ) -> Check:
     """Check the promises of an outcome on new judged queries, and measure its ranker.
 
@@ -171,14 +172,17 @@ def check(
         queries: New judged queries, as `calibrate` takes them. Items without a grade count as they did there.
         engine: "local" or "spark".
         progress: Called with (done, total).
+        columns: The names of columns that are not called as usual, for queries still to be read; see `isrr.Columns`.
         sample: How many queries are drawn from a larger table; None for all.
-        where: See `isrr.data.source.Where`.
+        master: Spark's master, where there is no session yet.
     """
     then, promises = outcome.provenance.unjudged, outcome.promises
     refuse_worst(promises, then)
-    where = counting_alike(with_values(where, outcome.columns), queries, then, engine)
     segmented = any(promise.per is not None for promise in promises)
-    seen = drawn(queries, outcome.columns, engine=engine, sample=sample, per_segment=segmented, **where)
+    seen = drawn(
+        queries, columns, roles=outcome.columns, unjudged=then, engine=engine, master=master, sample=sample,
+        per_segment=segmented,
+    )  # fmt: skip
     order = canonical_order(seen.queries.keys, seen.queries.scores_fingerprint)
     judged, uniform = seen.queries[order], seen.uniform(sample)[order]
     everything = judged if uniform.all() else judged[np.flatnonzero(uniform)]

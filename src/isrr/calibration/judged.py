@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
 from isrr.data.clicks import looks_like_clicks
+from isrr.data.columns import Columns
 from isrr.data.queries import Queries
 from isrr.data.sample import Sample, canonical_order, draw_order, in_sample, sample_queries
-from isrr.data.source import Where
 from isrr.data.unjudged import n_unjudged
 from isrr.errors import DataError, PromiseError
 from isrr.gains import has_relevant
@@ -47,12 +47,14 @@ class Judged:
 
 def drawn(
     data: Any,
-    columns: Sequence[str] = (),
+    columns: Columns | None = None,
     *,
+    roles: Sequence[str] = (),
+    unjudged: str = "refuse",
     engine: str = "local",
+    master: str | None = None,
     sample: int | None,
     per_segment: bool = False,
-    **where: Unpack[Where],
 ) -> Sample:
     """Draw queries where they are; the same from every engine."""
     if engine not in ENGINES:
@@ -60,36 +62,41 @@ def drawn(
     if engine == "spark":
         from isrr.spark import draw_sample
 
-        return draw_sample(data, columns, sample=sample, per_segment=per_segment, **where)
-    if where.pop("master", None) is not None:
+        return draw_sample(data, columns, roles=roles, master=master, sample=sample, per_segment=per_segment)
+    if master is not None:
         raise PromiseError("`master=` is for engine 'spark'; the engine is 'local'")
-    return sample_queries(data, columns, sample=sample, per_segment=per_segment, **where)
+    return sample_queries(data, columns, roles=roles, unjudged=unjudged, sample=sample, per_segment=per_segment)
 
 
 def judged_queries(
     data: Any,
-    columns: Sequence[str] = (),
+    columns: Columns | None = None,
     *,
+    roles: Sequence[str] = (),
+    unjudged: str = "refuse",
     engine: str = "local",
+    master: str | None = None,
     sample: int | None,
     per_segment: bool = False,
     distinct: bool = False,
-    **where: Unpack[Where],
 ) -> Judged:
     """Draw judged queries and put them in canonical order.
 
     Args:
         data: As `isrr.calibrate` takes it.
-        columns: Roles to read beside the usual ones.
+        columns: The names of columns that are not called as usual.
+        roles: Roles to read beside the usual ones.
+        unjudged: How items without a grade count, for tables that do not say.
         engine: Where the table is read.
+        master: Spark's master, where there is no session yet.
         sample: How many queries to draw; None for all.
         per_segment: Draw so many in addition from the segments together.
         distinct: Leave out queries that repeat another. All are read to find them, and the sample is drawn from the
             others: of queries that were copied, more would be drawn.
-        where: See `isrr.data.source.Where`.
     """
     whole = drawn(
-        data, columns, engine=engine, sample=None if distinct else sample, per_segment=per_segment, **where
+        data, columns, roles=roles, unjudged=unjudged, engine=engine, master=master,
+        sample=None if distinct else sample, per_segment=per_segment,
     )  # fmt: skip
     queries, uniform = whole.queries, whole.uniform(None if distinct else sample)
     repeated = repeats(queries)

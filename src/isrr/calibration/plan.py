@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +12,9 @@ from isrr.calibration.needed import Need, Span, decisive, judged_in_all, judged_
 from isrr.calibration.path import SearchPath, fixed_path, front_path, in_order, learnable, set_aside, temperature_path
 from isrr.calibration.request import Request
 from isrr.counting import counted, in_segment
+from isrr.data.columns import Columns
 from isrr.data.queries import FloatArray, Queries
-from isrr.data.source import Where, read_any
+from isrr.data.tables import as_queries
 from isrr.errors import PromiseError
 from isrr.gains import Discount, Gain
 from isrr.metrics.disparity import fairness_gain
@@ -116,13 +117,13 @@ def plan(
     deviation: float = 0.28,
     gain: Gain | None = None,
     discount: Discount | None = None,
-    **where: Unpack[Where],
+    columns: Columns | None = None,
 ) -> Plan:
     """Estimate how many judged queries a promise needs, or several together.
 
     Args:
         queries: Some judged queries, as a pilot: `Queries`, a path or a table, as `calibrate` takes them; or None, with
-            `utility=`, or `run=` and `qrels=`. For a promise per segment, the segment that needs most decides.
+            `utility=`. For a promise per segment, the segment that needs most decides.
         promise: One promise or several, as text or as `Promise`; several must all hold.
         confidence: How sure the certificate must be.
         power: Probability that calibration then succeeds.
@@ -130,7 +131,7 @@ def plan(
         deviation: Without a pilot: its standard deviation over queries (0.28 on MQ2007).
         gain: How much a grade is worth, for a promise given as text; as for `calibrate`.
         discount: How much a place is worth, likewise.
-        where: Names of columns, see `isrr.data.source.Where`.
+        columns: The names of columns that are not called as usual, for queries still to be read; see `isrr.Columns`.
 
     Example:
         >>> plan(None, "ndcg@5 >= 0.50", utility=0.55).queries_needed
@@ -141,10 +142,10 @@ def plan(
         raise TypeError(f"plan takes pilot queries first, then the promise; the second is a {type(promise).__name__}")
     request = Request(promises(several, gain, discount), confidence)
     check_probability("power", power)
-    if queries is None and where.get("run") is None:
+    if queries is None:
         needs = [Need(p, None, _guessed(p, request, power, utility, deviation)) for p in request.promises]
         return Plan(request.promises, confidence, power, most(needs), None, tuple(needs), "", (), 0)
-    judged = read_any(queries, request.columns, **where)
+    judged = as_queries(queries, columns, roles=request.columns)
     refuse_worst(request.promises, judged.unjudged)
     refuse_single(judged)
     pilot = _Pilot(request, judged, power)

@@ -7,7 +7,7 @@ exposure lets near-equal items take turns, at half the cost.
 """
 
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +15,9 @@ from isrr.calibration.outcome import quantiles
 from isrr.calibration.path import COLDEST, in_order
 from isrr.calibration.quality import measured_quality
 from isrr.calibration.request import Request
+from isrr.data.columns import Columns
 from isrr.data.queries import Queries
-from isrr.data.source import Where, read_any
+from isrr.data.tables import as_queries
 from isrr.errors import PromiseError
 from isrr.gains import Discount, Gain
 from isrr.metrics.evaluate import evaluate
@@ -43,7 +44,7 @@ def start(
     explore: bool = False,
     gain: Gain | None = None,
     discount: Discount | None = None,
-    **where: Unpack[Where],
+    columns: Columns | None = None,
 ) -> Start:
     """Return a ranker that is certain to keep the promised share on every query.
 
@@ -54,7 +55,7 @@ def start(
             (anchor 0.8), otherwise draw at a mild temperature, see `exploring`. It keeps about 99 % of the clicks.
         gain: How much a grade is worth, for a promise given as text; as for `calibrate`.
         discount: How much a place is worth, likewise.
-        where: Names of columns, see `isrr.data.source.Where`.
+        columns: The names of columns that are not called as usual, for queries still to be read; see `isrr.Columns`.
 
     Example:
         >>> queries = Queries.from_arrays(scores=[2.0, 1.5, 1.2, 0.0, 1.0, 0.9, 0.2], group=[4, 3])
@@ -65,7 +66,7 @@ def start(
     if not promised.can_be_floored or promised.target >= 1:
         raise PromiseError(_why_not(promised))
     request = Request((promised,), floor=promised.target)
-    scored = replace(read_any(queries, request.columns, **where), relevance=None)
+    scored = replace(as_queries(queries, columns, roles=request.columns), relevance=None)
     sample = in_order(scored)[:SAMPLE]
     base = GPLRanker(k=request.k, **scale_of(sample), **request.floor_arguments(promised.target))
     if explore:

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -41,8 +41,10 @@ def start(
     inputs.check_file(out_file, read=(scored,))
     ranker_path(out_file)
     outcome = run(
-        scored, promised, explore=explore, query=query, item=item, score=score, item_group=item_group,
-        group_separator=group_separator, missing_group=missing_group,
+        scored, promised, explore=explore, columns=inputs.columns_named(
+            query=query, item=item, score=score, item_group=item_group, group_separator=group_separator,
+            missing_group=missing_group,
+        ),
     )  # fmt: skip
     console.save_outcome(outcome, out_file, as_json=as_json, verbose=verbose)
 
@@ -66,6 +68,7 @@ def calibrate(
     seed: o.Seed = 0,
     run: o.Run = None, qrels: o.Qrels = None, unjudged: o.Unjudged = None, ties: o.Ties = None,
     run_format: o.RunFormat = None, qrels_format: o.QrelsFormat = None,
+    missing_score: o.MissingScore = None, duplicates: o.Duplicates = None,
     query: o.Query = None, item: o.Item = None, score: o.Score = None, relevance: o.Relevance = None,
     segment: o.Segment = None, item_group: o.ItemGroup = None, group_separator: o.GroupSeparator = None,
     missing_group: o.MissingGroup = None,
@@ -81,7 +84,7 @@ def calibrate(
     isrr calibrate --run run.txt --qrels qrels.txt -p 'ndcg@5 >= 95% of deterministic'
     """
     from isrr.calibration.calibrate import calibrate as certify
-    from isrr.data.source import read_any
+    from isrr.data.tables import as_queries
     from isrr.outcome.certificate import ranker_path
     from isrr.promises import columns_of
 
@@ -89,23 +92,23 @@ def calibrate(
     promises, sample_size = inputs.parse_promises(promise, per_segment, meaning), inputs.parse_size(sample)
     inputs.check_file(out_file, read=(judged, run, qrels, validation))
     ranker_path(out_file)
-    columns: dict[str, Any] = {
-        "query": query, "item": item, "score": score, "relevance": relevance, "segment": segment,
-        "item_group": item_group, "group_separator": group_separator, "missing_group": missing_group,
-    }  # fmt: skip
-    judged_run = {
+    columns = inputs.columns_named(
+        query=query, item=item, score=score, relevance=relevance, segment=segment, item_group=item_group,
+        group_separator=group_separator, missing_group=missing_group,
+    )  # fmt: skip
+    reading = {
         "run": run, "qrels": qrels, "unjudged": unjudged, "ties": ties, "run_format": run_format,
-        "qrels_format": qrels_format,
+        "qrels_format": qrels_format, "missing_score": missing_score, "duplicates": duplicates,
     }  # fmt: skip
     roles = columns_of(promises)
-    queries, named, name = inputs.read_judged(judged, judged_run, columns, roles)
-    others = None if validation is None else read_any(validation, roles, unjudged=unjudged, **columns)
+    queries, named, name = inputs.read_judged(judged, reading, columns, roles)
+    others = None if validation is None else as_queries(validation, columns, unjudged or "refuse", roles)
     ledger = ledger_at(Path(name), out_file)
     with console.progress("calibrating", "tuning and certifying") as advance:
         outcome = certify(
             queries, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
             seed=seed, n_analyses=n_analyses, floor=floor, distinct=distinct, judged_by=judged_by, sample=sample_size,
-            progress=advance, engine=engine, master=master, **named,
+            progress=advance, engine=engine, master=master, columns=named,
         )  # fmt: skip
     console.save_outcome(noted(outcome, ledger), out_file, as_json=as_json, verbose=verbose)
 
@@ -123,6 +126,7 @@ def plan(
     discount: o.Discount = "log2", empty_query: o.EmptyQuery = None,
     run: o.Run = None, qrels: o.Qrels = None, unjudged: o.Unjudged = None, ties: o.Ties = None,
     run_format: o.RunFormat = None, qrels_format: o.QrelsFormat = None,
+    missing_score: o.MissingScore = None, duplicates: o.Duplicates = None,
     query: o.Query = None, item: o.Item = None, score: o.Score = None, relevance: o.Relevance = None,
     segment: o.Segment = None, item_group: o.ItemGroup = None, group_separator: o.GroupSeparator = None,
     missing_group: o.MissingGroup = None,
@@ -136,23 +140,23 @@ def plan(
     isrr plan -p 'ndcg@5 >= 0.50' --utility 0.55
     """
     from isrr.calibration.plan import plan as estimate
-    from isrr.data.source import read_any
+    from isrr.data.tables import as_queries
     from isrr.promises import columns_of
 
     meaning = {"bound": bound, "gain": gain, "discount": discount, "empty_query": empty_query}
     promises = inputs.parse_promises(promise, per_segment, meaning)
     queries = None
     if pilot is not None or run is not None or qrels is not None:
-        columns: dict[str, Any] = {
-            "query": query, "item": item, "score": score, "relevance": relevance, "segment": segment,
-            "item_group": item_group, "group_separator": group_separator, "missing_group": missing_group,
-        }  # fmt: skip
-        judged_run = {
+        columns = inputs.columns_named(
+            query=query, item=item, score=score, relevance=relevance, segment=segment, item_group=item_group,
+            group_separator=group_separator, missing_group=missing_group,
+        )  # fmt: skip
+        reading = {
             "run": run, "qrels": qrels, "unjudged": unjudged, "ties": ties, "run_format": run_format,
-            "qrels_format": qrels_format,
+            "qrels_format": qrels_format, "missing_score": missing_score, "duplicates": duplicates,
         }  # fmt: skip
-        table, named, name = inputs.read_judged(pilot, judged_run, columns, columns_of(promises))
-        queries = read_any(table, columns_of(promises), **named)
+        table, named, name = inputs.read_judged(pilot, reading, columns, columns_of(promises))
+        queries = as_queries(table, named, roles=columns_of(promises))
         inputs.warn_of_single_items(float((queries.n_items == 1).mean()), name)
     result = estimate(queries, promises, confidence, power=power, utility=utility, deviation=deviation)
     needs = [

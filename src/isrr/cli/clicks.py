@@ -87,7 +87,7 @@ def simulate(
     """
     from isrr.clicks.simulate import Users
     from isrr.clicks.simulate import simulate as simulated
-    from isrr.data.frames import read_queries
+    from isrr.data.tables import read_queries
 
     outcome = inputs.load_ranker(ranker, trust_edited)
     inputs.check_folder(folder)

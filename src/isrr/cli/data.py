@@ -1,18 +1,15 @@
 """`isrr data`: look at a file of queries, or at a run with its judgments, and convert it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from isrr.cli import options as o
 from isrr.cli.console import say
-from isrr.cli.inputs import check_file, warn_of_notes
+from isrr.cli.inputs import check_file, columns_named, read_table
 from isrr.counting import counted
 from isrr.errors import DataError
-
-if TYPE_CHECKING:
-    from isrr.data.queries import Queries
 
 app = typer.Typer(no_args_is_help=True, help="Look at files of queries and convert them.")
 
@@ -34,6 +31,7 @@ def convert(
     output: Annotated[Path | None, o.option("Same as TARGET.", "--output", "-o")] = None,
     run: o.Run = None, qrels: o.Qrels = None, unjudged: o.Unjudged = None, ties: o.Ties = None,
     run_format: o.RunFormat = None, qrels_format: o.QrelsFormat = None,
+    missing_score: o.MissingScore = None, duplicates: o.Duplicates = None,
     query: o.Query = None, item: o.Item = None, score: o.Score = None, relevance: o.Relevance = None,
     segment: o.Segment = None, item_group: o.ItemGroup = None, group_separator: o.GroupSeparator = None,
     missing_group: o.MissingGroup = None,
@@ -45,7 +43,7 @@ def convert(
 
     isrr data convert --run run.txt --qrels qrels.txt -o judged.parquet
     """
-    from isrr.data.frames import write_queries
+    from isrr.data.copies import write_queries
 
     if run is not None and target is None:
         source, target = None, source
@@ -55,11 +53,15 @@ def convert(
     if file is None:
         raise DataError("no output file; expected an .arrow or .parquet file as `output=`")
     check_file(file, ".arrow", ".parquet", read=(source, run, qrels))
-    queries = _read(
-        source, run=run, qrels=qrels, unjudged=unjudged, ties=ties, run_format=run_format, qrels_format=qrels_format,
+    reading = {
+        "run": run, "qrels": qrels, "unjudged": unjudged, "ties": ties, "run_format": run_format,
+        "qrels_format": qrels_format, "missing_score": missing_score, "duplicates": duplicates,
+    }  # fmt: skip
+    columns = columns_named(
         query=query, item=item, score=score, relevance=relevance, segment=segment, item_group=item_group,
         group_separator=group_separator, missing_group=missing_group,
     )  # fmt: skip
+    queries = read_table(source, reading, columns)
     write_queries(queries, file)
     say(f"{file}: {queries!r}")
 
@@ -69,6 +71,7 @@ def show(
     source: Source = None,
     run: o.Run = None, qrels: o.Qrels = None, unjudged: o.Unjudged = None, ties: o.Ties = None,
     run_format: o.RunFormat = None, qrels_format: o.QrelsFormat = None,
+    missing_score: o.MissingScore = None, duplicates: o.Duplicates = None,
     query: o.Query = None, item: o.Item = None, score: o.Score = None, relevance: o.Relevance = None,
     segment: o.Segment = None, item_group: o.ItemGroup = None, group_separator: o.GroupSeparator = None,
     missing_group: o.MissingGroup = None,
@@ -82,11 +85,15 @@ def show(
 
     from isrr.gains import relevant_total
 
-    queries = _read(
-        source, run=run, qrels=qrels, unjudged=unjudged, ties=ties, run_format=run_format, qrels_format=qrels_format,
+    reading = {
+        "run": run, "qrels": qrels, "unjudged": unjudged, "ties": ties, "run_format": run_format,
+        "qrels_format": qrels_format, "missing_score": missing_score, "duplicates": duplicates,
+    }  # fmt: skip
+    columns = columns_named(
         query=query, item=item, score=score, relevance=relevance, segment=segment, item_group=item_group,
         group_separator=group_separator, missing_group=missing_group,
     )  # fmt: skip
+    queries = read_table(source, reading, columns)
     lengths = queries.n_items
     say(f"{source or run}: {queries!r}")
     say(f"items per query {lengths.mean():.1f} on average, {lengths.min()} to {lengths.max()}")
@@ -100,14 +107,3 @@ def show(
     if queries.scores is not None:
         low, middle, high = np.quantile(queries.scores, [0, 0.5, 1])
         say(f"scores          {low:.4g} to {high:.4g}, median {middle:.4g}")
-
-
-def _read(source: Path | None, **options: Any) -> "Queries":
-    """Read the queries of a file, or of a run with its judgments, and print the reader's notes."""
-    from isrr.data.frames import read_queries
-
-    if source is None and options["run"] is None and options["qrels"] is None:
-        raise DataError("no input; expected a file of queries, or `run=` and `qrels=`")
-    queries = read_queries(source, **options)
-    warn_of_notes(queries)
-    return queries

@@ -28,7 +28,7 @@ def demo(
     from rich.table import Table
 
     from isrr.calibration.calibrate import calibrate
-    from isrr.data.frames import write_queries
+    from isrr.data.copies import write_queries
     from isrr.reporting.figures import tradeoff
     from isrr.reporting.page import report
 

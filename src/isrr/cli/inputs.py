@@ -11,6 +11,7 @@ from isrr.cli.console import warn
 from isrr.errors import CertificateError, DataError, PromiseError
 
 if TYPE_CHECKING:
+    from isrr.data.columns import Columns
     from isrr.data.queries import Queries
     from isrr.outcome.certificate import Outcome
     from isrr.outcome.status import Standing
@@ -85,47 +86,67 @@ def status_of(file: Path, outcome: "Outcome") -> "tuple[Standing, str]":
     return status.standing(now)[0], status.in_words(now)
 
 
+def columns_named(**names: Any) -> "Columns":
+    """Return the columns that options name; those that were not given are None."""
+    from isrr.data.columns import Columns
+
+    return Columns(**{name: value for name, value in names.items() if value is not None})
+
+
 def read_judged(
-    judged: str | None, run: dict[str, Any], columns: dict[str, Any], roles: Sequence[str] = ()
-) -> "tuple[str | Queries, dict[str, Any], str]":
-    """Read judged queries from a run with its judgments; leave a plain table to the library.
+    judged: str | None, reading: dict[str, Any], columns: "Columns", roles: Sequence[str] = ()
+) -> "tuple[str | Queries, Columns | None, str]":
+    """Read judged queries if an option says how, such as a run with its judgments; leave a plain table to the library.
 
     Args:
         judged: A table; None with a run.
-        run: Options for runs and judgments, named as the arguments of `read_queries`; None where they were not given.
-        columns: Options for the names of columns.
+        reading: The options for runs and for reading, named as the arguments of `read_queries`, and `run`; None where
+            they were not given.
+        columns: The names of columns.
         roles: Further columns to read.
 
     Returns:
         The table, or the queries; the names of its columns if it is still to be read; what to call it.
     """
-    from isrr.data.source import read_any
-
-    if (judged is None) == (run["run"] is None):
+    run, qrels = reading["run"], reading["qrels"]
+    if (judged is None) == (run is None):
         raise DataError("expected a table of judged queries, or `run=` and `qrels=`")
-    if judged is not None and run["qrels"] is not None:
+    if judged is not None and qrels is not None:
         raise DataError(f"{judged}: found a table together with `qrels=`; expected the run as `run=`")
-    if judged is None and run["qrels"] is None:
-        raise DataError(f"{run['run']}: a run has no grades; expected the judgments as `qrels=`")
-    name = str(judged or run["run"])
-    if all(value is None for value in run.values()):
+    if judged is None and qrels is None:
+        raise DataError(f"{run}: a run has no grades; expected the judgments as `qrels=`")
+    name = str(judged or run)
+    if all(value is None for value in reading.values()):
         return name, columns, name
-    queries = read_any(judged, roles, **run, **columns)
-    warn_of_notes(queries)
-    return queries, {}, name
+    return read_table(judged, reading, columns.with_roles(roles)), None, name
 
 
-def as_calibrated(run: dict[str, Any], outcome: "Outcome") -> dict[str, Any]:
-    """Return the options for a run, with unjudged items counted as in calibration unless told otherwise."""
-    if run["run"] is None or run["unjudged"] is not None:
-        return run
-    return {**run, "unjudged": outcome.provenance.unjudged}
+def read_table(source: "str | Path | None", reading: dict[str, Any], columns: "Columns") -> "Queries":
+    """Read the queries of a table, or of a run with its judgments, and print the reader's notes."""
+    from isrr.data.tables import read_queries
 
-
-def warn_of_notes(queries: "Queries") -> None:
-    """Print what the reader of the queries left out or decided."""
+    options = {name: value for name, value in reading.items() if value is not None}
+    run, format = options.pop("run", None), options.pop("run_format", None)
+    if source is not None and (run is not None or "qrels" in options):
+        raise DataError("expected a table of queries, or `run=` and `qrels=`")
+    if source is None and run is None:
+        raise DataError(
+            "qrels hold grades but no scores; expected the run they belong to, as `run=`"
+            if "qrels" in options
+            else "no input; expected a file of queries, or `run=` and `qrels=`"
+        )
+    queries = read_queries(run or source, columns, format=format, **options)
     for note in queries.notes:
         warn(note)
+    return queries
+
+
+def as_calibrated(reading: dict[str, Any], outcome: "Outcome") -> dict[str, Any]:
+    """Return the options for reading, with unjudged items counted as in calibration unless told otherwise."""
+    if reading["unjudged"] is not None or all(value is None for value in reading.values()):
+        return reading
+    policy = outcome.provenance.unjudged
+    return reading if policy == "refuse" and reading["run"] is None else {**reading, "unjudged": policy}
 
 
 def warn_of_no_promise(file: Path, outcome: "Outcome", ranker: "GPLRanker", verb: str) -> None:

@@ -39,5 +39,5 @@ def compile_all() -> None:
         run, table = Path(folder, "run.txt"), Path(folder, "table.jsonl")
         run.write_text("q Q0 a 1 2.0 tag\nq Q0 b 2 1.0 tag\n")
         table.write_text('{"query": 1, "score": 2.0}\n')
-        read_queries(None, run=run)
+        read_queries(run)
         read_queries(table)

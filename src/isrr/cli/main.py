@@ -59,7 +59,7 @@ def options(
     Exit codes: 0 success, 1 the service could not start, 2 unusable input, 3 abstention, 4 broken promise, 130 Ctrl-C.
     """
     if max_unpacked_gigabytes is not None:
-        from isrr.data.text import allow_unpacked
+        from isrr.data.files import allow_unpacked
 
         context.with_resource(allow_unpacked(max_unpacked_gigabytes))
 

@@ -59,8 +59,8 @@ def monitor(
     isrr monitor ranker.json --log served/
     """
     from isrr.data.files import write_table
-    from isrr.data.frames import read_queries
     from isrr.data.log import log_parts, read_log
+    from isrr.data.tables import as_queries
     from isrr.monitor import Monitor
     from isrr.monitor.judgments import candidates
     from isrr.outcome.status import beside, reinstated_at, set_term
@@ -86,12 +86,11 @@ def monitor(
     if judgments is None:
         judged = candidates(read_log(log))
     else:
-        policy: Any = outcome.provenance.unjudged
-        judged = read_queries(
-            judgments, query=query, item=item, score=score, relevance=relevance, segment=segment,
-            item_group=item_group, group_separator=group_separator, missing_group=missing_group,
-            unjudged=None if policy == "refuse" else policy,
+        columns = inputs.columns_named(
+            query=query, item=item, score=score, relevance=relevance, segment=segment, item_group=item_group,
+            group_separator=group_separator, missing_group=missing_group,
         )  # fmt: skip
+        judged = as_queries(judgments, columns, outcome.provenance.unjudged)
     n_damaged, since = 0, reinstated_at(ranker, outcome.id)
 
     def served() -> Iterator[dict[str, Any]]:

@@ -27,11 +27,11 @@ STARTING = tuple(p for p in PROMISES if ">=" in p and "of deterministic" in p)
 CLICKED = ("clicks@5 >= 95% of deterministic", "value(margin)@5 >= 95% of deterministic with bound 40")
 COLUMNS = {  # what a column holds, and its usual names
     "query": ("query ids", ("query_id", "qid", "query")),
-    "item": ("item ids", ("item_id", "doc_id", "docid", "item")),
+    "item": ("item ids", ("item_id", "doc_id", "docid", "item", "docno")),
     "score": ("scores", ("score",)),
-    "relevance": ("relevance grades", ("relevance", "label", "grade")),
+    "relevance": ("relevance grades", ("relevance", "label", "grade", "rel")),
     "segment": ("the query's segment", ("segment",)),
-    "item_group": ("the item's provider or group", ("group", "provider", "item_group")),
+    "item_group": ("the item's provider or group", ("item_group", "group", "provider")),
 }
 # Panels of the help.
 TESTING, MEANING = "How it is tested", "What the promise means"
@@ -143,10 +143,7 @@ MissingGroup = Annotated[Literal["refuse", "none"] | None, expert(MISSING, panel
 
 FORMATS = "TREC text (also .gz), BEIR's TSV, a table, or JSON {query: {item: number}}"
 Run = Annotated[Path | None, option(f"Items retrieved for each query, with scores: {FORMATS}.", "--run", panel=RUN)]
-QRELS = (
-    "The judgments of the run: the same formats, Quepid's CSV, OpenSearch's judgments, an Elasticsearch _rank_eval "
-    "request."
-)
+QRELS = "The judgments of the run, in the same formats."
 Qrels = Annotated[Path | None, option(QRELS, panel=RUN)]
 UNJUDGED = (
     "How items without a grade count. Default: zero with --qrels, otherwise refuse. worst: the worst case for the "
@@ -156,6 +153,15 @@ Unjudged = Annotated[Literal["refuse", "zero", "drop", "worst"] | None, option(U
 Ties = Annotated[
     Literal["trec"] | None,
     expert("How equal scores are ordered. Default: by a hash. trec: as trec_eval does.", panel=RUN),
+]
+ROWS = "Rows that cannot be used"
+MissingScore = Annotated[
+    Literal["refuse", "drop"] | None,
+    expert("Rows without a score. Default: refuse. drop: leave them out; the certificate says how many.", panel=ROWS),
+]
+Duplicates = Annotated[
+    Literal["refuse", "first"] | None,
+    expert("Rows that repeat an item of their query. Default: refuse. first: use the first of them.", panel=ROWS),
 ]
 Format = Literal["trec", "table", "json"]
 RunFormat = Annotated[Format | None, expert("Format of the run; by default inferred from the content.", panel=RUN)]

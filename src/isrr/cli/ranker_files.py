@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -48,17 +48,17 @@ def rank(
     in_force = ranker_in_force(outcome, inputs.status_of(ranker, outcome)[0])
     inputs.warn_of_no_promise(ranker, outcome, in_force, "using")
     low, _, _, _, high = outcome.provenance.score_quantiles
-    columns: dict[str, Any] = {"query": query, "item": item, "score": score}
+    columns = inputs.columns_named(query=query, item=item, score=score)
     chosen = in_force.of_length(k or outcome.k), scored, out_file, session, (low, high)
     if engine == "spark":
         from isrr.spark import rank_on_spark
 
-        seen = rank_on_spark(*chosen, master=master, **columns)
+        seen = rank_on_spark(*chosen, columns, master)
     else:
         from isrr.rank_table import rank_table
 
         with console.progress("ranking", "writing") as advance:
-            seen = rank_table(*chosen, advance, **columns)
+            seen = rank_table(*chosen, advance, columns)
     inputs.warn_of_drift(outcome, seen.n_outside / max(seen.n_rows, 1))
     console.say(f"{counted(seen.n_queries, 'query')}, {counted(seen.n_places, 'position')} written to {out_file}")
 
@@ -89,6 +89,7 @@ def check(
     sample: o.Sample = "200000",
     run: o.Run = None, qrels: o.Qrels = None, unjudged: o.Unjudged = None, ties: o.Ties = None,
     run_format: o.RunFormat = None, qrels_format: o.QrelsFormat = None,
+    missing_score: o.MissingScore = None, duplicates: o.Duplicates = None,
     query: o.Query = None, item: o.Item = None, score: o.Score = None, relevance: o.Relevance = None,
     segment: o.Segment = None, item_group: o.ItemGroup = None, group_separator: o.GroupSeparator = None,
     missing_group: o.MissingGroup = None,
@@ -107,19 +108,19 @@ def check(
     from isrr.calibration.check import check as measure
 
     outcome = inputs.load_ranker(ranker, trust_edited)
-    columns = {
-        "query": query, "item": item, "score": score, "relevance": relevance, "segment": segment,
-        "item_group": item_group, "group_separator": group_separator, "missing_group": missing_group,
-    }  # fmt: skip
-    judged_run = {
+    columns = inputs.columns_named(
+        query=query, item=item, score=score, relevance=relevance, segment=segment, item_group=item_group,
+        group_separator=group_separator, missing_group=missing_group,
+    )  # fmt: skip
+    reading = {
         "run": run, "qrels": qrels, "unjudged": unjudged, "ties": ties, "run_format": run_format,
-        "qrels_format": qrels_format,
+        "qrels_format": qrels_format, "missing_score": missing_score, "duplicates": duplicates,
     }  # fmt: skip
-    judged_run = inputs.as_calibrated(judged_run, outcome)
-    queries, named, name = inputs.read_judged(judged, judged_run, columns, outcome.columns)
+    reading = inputs.as_calibrated(reading, outcome)
+    queries, named, name = inputs.read_judged(judged, reading, columns, outcome.columns)
     with console.progress("checking") as advance:
         result = measure(
-            outcome, queries, engine, advance, sample=inputs.parse_size(sample), master=master, **named
+            outcome, queries, engine, advance, sample=inputs.parse_size(sample), master=master, columns=named
         )  # fmt: skip
     if result.data == outcome.provenance.data:
         console.warn(

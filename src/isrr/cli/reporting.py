@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -25,6 +25,7 @@ def report(
     out_file: Annotated[Path, o.option("Where to write the page.", "--out", "-o")] = Path("report.html"),
     run: o.Run = None, qrels: o.Qrels = None, unjudged: o.Unjudged = None, ties: o.Ties = None,
     run_format: o.RunFormat = None, qrels_format: o.QrelsFormat = None,
+    missing_score: o.MissingScore = None, duplicates: o.Duplicates = None,
     query: o.Query = None, item: o.Item = None, score: o.Score = None, relevance: o.Relevance = None,
     segment: o.Segment = None, item_group: o.ItemGroup = None, group_separator: o.GroupSeparator = None,
     missing_group: o.MissingGroup = None,
@@ -41,32 +42,31 @@ def report(
     outcome = inputs.load_ranker(ranker, trust_edited)
     inputs.check_file(out_file, read=(ranker, judged, run, qrels))
     command = shlex.join(["isrr", *sys.argv[1:]])
-    columns: dict[str, Any] = {
-        "query": query, "item": item, "score": score, "relevance": relevance, "segment": segment,
-        "item_group": item_group, "group_separator": group_separator, "missing_group": missing_group,
-    }  # fmt: skip
+    columns = inputs.columns_named(
+        query=query, item=item, score=score, relevance=relevance, segment=segment, item_group=item_group,
+        group_separator=group_separator, missing_group=missing_group,
+    )  # fmt: skip
     if isinstance(outcome, Start):
         if judged is None:
             raise CertificateError(f"{ranker}: made by isrr start; give the scored queries too, to show who is seen")
-        make_page(outcome, judged, command=command, **columns).save(out_file)
+        make_page(outcome, judged, columns=columns, command=command).save(out_file)
         say(f"written to {out_file}")
         return
     if outcome.provenance.clicks is not None:
         raise CertificateError(
             f"{ranker}: about clicks, and the page is about judged queries; see it by: isrr show {ranker}"
         )
-    source: Any = None
-    named: dict[str, Any] = {}
+    queries, named = None, None
     if judged is not None or run is not None:
-        judged_run = {
+        reading = {
             "run": run, "qrels": qrels, "unjudged": unjudged, "ties": ties, "run_format": run_format,
-            "qrels_format": qrels_format,
+            "qrels_format": qrels_format, "missing_score": missing_score, "duplicates": duplicates,
         }  # fmt: skip
-        judged_run = inputs.as_calibrated(judged_run, outcome)
-        source, named, _ = inputs.read_judged(judged, judged_run, columns, outcome.columns)
+        reading = inputs.as_calibrated(reading, outcome)
+        queries, named, _ = inputs.read_judged(judged, reading, columns, outcome.columns)
     status, words = inputs.status_of(ranker, outcome)
     fallen = "" if status == "valid" else words
     with progress("measuring the path") as advance:
-        page = make_page(outcome, source, command=command, fallen=fallen, progress=advance, **named)  # type: ignore[arg-type]
+        page = make_page(outcome, queries, columns=named, command=command, fallen=fallen, progress=advance)  # type: ignore[arg-type]
     page.save(out_file)
     say(f"written to {out_file}")

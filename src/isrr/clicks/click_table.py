@@ -21,9 +21,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from isrr.data.files import Table, from_frame, kind_of, open_table, reading
+from isrr.data.files import Table, reading
 from isrr.data.identifiers import Ids
 from isrr.data.queries import FloatArray
+from isrr.data.tables import open_source
 from isrr.errors import DataError
 
 LIST_NAMES = ("list_id", "impression_id")
@@ -86,17 +87,6 @@ def read_clicks(source: Any, *, value: str | None = None, kind: str | None = Non
         np.ones(n) if value is None else numbers(rows[value], value, table.name),
         n_rows - n,
     )
-
-
-def open_source(source: Any) -> Table:
-    """Return a file or a frame as a table that is read on demand."""
-    if not isinstance(source, str | os.PathLike):
-        return from_frame(source)
-    path = Path(source)
-    kind = kind_of(path)
-    if kind == "letor":
-        raise DataError(f"{path}: this is LETOR text; expected a click table: Parquet, CSV, JSONL or Arrow")
-    return open_table(path, kind)
 
 
 def need(table: Table, *names: str) -> str:

@@ -6,10 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from isrr.clicks.click_table import LIST_NAMES, Clicks, need, numbers, open_source, read_columns, seconds, text_ids
+from isrr.clicks.click_table import LIST_NAMES, Clicks, need, numbers, read_columns, seconds, text_ids
 from isrr.clicks.served import Served, codes, first_of, one_array, recognize
 from isrr.data.queries import IntArray
 from isrr.data.ragged import offsets_from
+from isrr.data.tables import open_source
 from isrr.errors import DataError
 
 

@@ -1,241 +1,178 @@
-"""The columns of an Arrow table, cast in their roles and turned into the arrays of `Queries`.
+"""Which column of a table has which role: `Columns` as the caller names them, `Roles` as a table has them."""
 
-`Queries.from_arrays` checks what they hold. Its refusal names the row and the column; here the table is added, the
-column's own name and, for CSV, the line.
-"""
-
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, get_args
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
-
-from isrr.counting import counted
-from isrr.data.files import Table, kind_by_name
-from isrr.data.grades import BESIDE_GRADES, judged_rows, stored_policy, with_grades
-from isrr.data.identifiers import MissingGroup, decoded, joined_groups
-from isrr.data.queries import Queries
-from isrr.data.unjudged import OPTIONS, Unjudged, checked_policy
+from isrr.data.files import Table
+from isrr.data.groups import MissingGroup
 from isrr.errors import DataError, did_you_mean
 
-USUAL_NAMES = {
-    "query": ("query_id", "qid", "query"),
-    "item": ("item_id", "doc_id", "docid", "item"),
-    "score": ("score",),
-    "relevance": ("relevance", "label", "grade"),
-    "segment": ("segment",),
-    "item_group": ("group", "provider", "item_group"),
-}
-OWN_NAMES = ("query_id", "item_id", "item_group", "score", "relevance", "segment")  # when isrr writes
 POSITIONS = ("position", "pos", "slot")  # columns that say where an item was shown
-ROLES = tuple(USUAL_NAMES)
 VALUE = "value:"  # how the role of a further column of numbers begins: "value:margin" is played by the column "margin"
-MADE_IDS = {b"isrr.made_ids": b"true"}  # schema metadata of queries whose ids were made from positions
+BESIDE_GRADES = UNRETRIEVED, UNJUDGED = "unretrieved", "unjudged"  # columns that isrr writes beside the grades
+
+
+def _role(argument: str, *usual_names: str, numbers: bool = False) -> Any:
+    """Return a field for a role: its argument of `Queries.from_arrays`, and how its column is usually called."""
+    return field(default=None, metadata={"argument": argument, "usual": usual_names, "numbers": numbers})
 
 
 @dataclass(frozen=True)
-class Cast:
-    """Which column plays which role. Of the roles nobody plays, what to say."""
+class Columns:
+    """The names of a table's columns, where they are not the usual ones.
 
-    roles: dict[str, str]
-    absent: dict[str, str]
-    with_grades: tuple[str, ...] = ()  # columns that go where the grades go
-    unjudged: Unjudged | None = None  # None: as the table says, else refused
-    has_positions: bool = False  # whether a column says where each item was shown
+    Attributes:
+        query: The query of each row; by default `query_id`, `qid` or `query`.
+        item: The item; by default `item_id`, `doc_id`, `docid`, `item` or `docno`.
+        score: The raw score; by default `score`.
+        relevance: The grade; by default `relevance`, `label`, `grade` or `rel`.
+        segment: The query's segment; by default `segment`.
+        item_group: The item's provider or group; by default `item_group`, `group` or `provider`.
+        values: Further columns of numbers, such as ("margin",); a column with another role may be among them.
+        group_separator: What stands between the groups of an item that has several, such as "|"; a column of lists
+            needs none.
+        missing_group: "refuse" (the default) or "none": items without a group belong to none.
+
+    Example:
+        >>> Columns(query="search_id", values="margin").values
+        ('margin',)
+    """
+
+    query: str | None = _role("query_ids", "query_id", "qid", "query", "q_id", "queryid")
+    item: str | None = _role("item_ids", "item_id", "doc_id", "docid", "item", "docno", "corpus_id", "document_id")
+    score: str | None = _role("scores", "score", numbers=True)
+    relevance: str | None = _role("relevance", "relevance", "label", "grade", "rel", numbers=True)
+    segment: str | None = _role("segments", "segment")
+    item_group: str | None = _role("item_groups", "item_group", "group", "provider")
+    values: Sequence[str] = ()
     group_separator: str | None = None
     missing_group: MissingGroup = "refuse"
 
-    @property
-    def names(self) -> list[str]:
-        """All columns that play a role."""
-        return list(dict.fromkeys([*self.roles.values(), *self.with_grades]))
-
-    def only(self, roles: Sequence[str]) -> "Cast":
-        """The part of the cast that plays these roles."""
-        played = {role: name for role, name in self.roles.items() if role in roles}
-        with_grades = self.with_grades if "relevance" in played else ()
-        return replace(self, roles=played, with_grades=with_grades)
-
-    def with_groups(self, separator: str | None, missing: MissingGroup) -> "Cast":
-        """The same, with how groups are written; see `joined_groups`."""
-        if missing not in get_args(MissingGroup):
-            raise ValueError(f"`missing_group=` must be one of {', '.join(get_args(MissingGroup))}; got {missing!r}")
-        if separator == "":
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", (self.values,) if isinstance(self.values, str) else tuple(self.values))
+        if self.missing_group not in get_args(MissingGroup):
+            raise ValueError(f"`missing_group=` must be refuse or none; got {self.missing_group!r}")
+        if self.group_separator == "":
             raise DataError("`group_separator=` is empty; expected what stands between two groups, such as '|'")
-        return replace(self, group_separator=separator, missing_group=missing)
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The columns that are named, by role, without values."""
+        return {role: name for role in ROLES if (name := getattr(self, role)) is not None}
+
+    def with_roles(self, roles: Sequence[str]) -> "Columns":
+        """Return the same with the value columns that some roles name, such as "value:margin"."""
+        more = [role.removeprefix(VALUE) for role in roles if role.startswith(VALUE)]
+        return replace(self, values=tuple(dict.fromkeys((*self.values, *more))))
+
+
+ROLES: dict[str, Mapping[str, Any]] = {part.name: part.metadata for part in fields(Columns) if part.metadata}
+OWN_NAMES = tuple(metadata["usual"][0] for metadata in ROLES.values())  # when isrr writes
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which column of a table has which role.
+
+    Attributes:
+        columns: What the caller asked for.
+        names: The column of each role; of values, the roles begin with "value:".
+        absent: What to say of the roles without a column.
+        beside: Columns that go where the grades go.
+        has_positions: Whether a column says where each item was shown.
+    """
+
+    columns: Columns
+    names: dict[str, str]
+    absent: dict[str, str]
+    beside: tuple[str, ...] = ()
+    has_positions: bool = False
+
+    @classmethod
+    def of(cls, table: Table, columns: Columns, *, grouped: bool = False, run: bool = False) -> "Roles":
+        """Return the roles of a table's columns; a table that lacks one that is needed is refused.
+
+        Args:
+            table: The table.
+            columns: The columns the caller names; others are found by their usual names.
+            grouped: Whether the sizes of queries stand in for a query column.
+            run: Whether the table is a run, whose grades come from elsewhere.
+        """
+        have = f"the columns are {', '.join(table.columns) or 'none'}"
+        named = {role: name for role, name in columns.named.items() if not run or name in table.columns}
+        for column in (*named.values(), *columns.values):
+            if column not in table.columns:
+                likely = did_you_mean(column, table.columns)
+                raise DataError(f"{table.name}: there is no column {column!r}; {have}{likely}")
+        values = dict.fromkeys((*table.values, *columns.values))
+        taken = set(table.values).difference(OWN_NAMES)
+        known = [name for name in table.columns if name not in taken]
+        names = {role: name for role in ROLES if (name := named.get(role) or usual_column(role, known))}
+        if grouped:
+            names.pop("query", None)
+        if run:
+            names.pop("relevance", None)
+
+        def missing(role: str) -> str:
+            usual = ROLES[role]["usual"]
+            likely = next(filter(None, (did_you_mean(name, table.columns) for name in usual)), "")
+            said = f"no {role.replace('_', ' ')} column ({', '.join(usual)}, or named by `{role}=`); {have}{likely}"
+            if role == "relevance" and len(table.columns) == 3 and set(names) == {"query", "item", "score"}:
+                said += "; a run needs its judgments as `qrels=` (in BEIR's qrels the column 'score' is the grade)"
+            return f"{table.name}: {said}"
+
+        if not grouped and "query" not in names:
+            raise DataError(missing("query"))
+        if "score" not in names and "relevance" not in names:
+            raise DataError(f"{missing('score')}; nor is there a relevance column")
+        beside = [name for name in BESIDE_GRADES if name in table.columns and name not in names.values()]
+        roles = cls(
+            columns,
+            names | {f"{VALUE}{name}": name for name in values},
+            {role: missing(role) for role in ROLES if role not in names},
+            tuple(beside) if "relevance" in names else (),
+            any(name.lower() in POSITIONS for name in table.columns),
+        )
+        roles._refuse_ambiguous(table, names)
+        return roles
+
+    def _refuse_ambiguous(self, table: Table, names: dict[str, str]) -> None:
+        """Refuse a column with two roles, and a name that two columns have."""
+        for name in self.all:
+            played = [role.replace("_", " ") for role, column in names.items() if column == name]
+            if len(played) > 1:
+                raise DataError(
+                    f"{table.name}: column {name!r} is named for {' and '.join(played)}; it can play one role"
+                )
+            if (n := table.columns.count(name)) > 1:
+                raise DataError(f"{table.name}: column {name!r} appears {n} times; rename all but one")
+
+    @property
+    def all(self) -> list[str]:
+        """All columns that have a role."""
+        return list(dict.fromkeys([*self.names.values(), *self.beside]))
+
+    def only(self, roles: Sequence[str]) -> "Roles":
+        """Return the part with these roles."""
+        names = {role: name for role, name in self.names.items() if role in roles}
+        return replace(self, names=names, beside=self.beside if "relevance" in names else ())
 
     @property
     def ids(self) -> list[str]:
         """The columns that hold ids."""
-        numbers = {
-            name for role, name in self.roles.items() if role in ("score", "relevance") or role.startswith(VALUE)
-        }
-        return [name for name in dict.fromkeys(self.roles.values()) if name not in numbers]
+        numbers = {name for role, name in self.names.items() if role not in ROLES or ROLES[role]["numbers"]}
+        return [name for name in dict.fromkeys(self.names.values()) if name not in numbers]
 
 
-def value_roles(values: Sequence[str]) -> dict[str, str | None]:
-    """The roles of further columns of numbers, by the columns' names.
+def usual_column(role: str, columns: Sequence[str], more: Sequence[str] = ()) -> str | None:
+    """Return the column that is usually called so: spelled exactly, else in capitals or with hyphens.
 
     Example:
-        >>> value_roles(["margin"])
-        {'value:margin': 'margin'}
+        >>> usual_column("query", ["Query-ID", "score"])
+        'Query-ID'
     """
-    return {f"{VALUE}{name}": name for name in ([values] if isinstance(values, str) else values)}
-
-
-def cast(
-    table: Table,
-    named: dict[str, str | None],
-    need_query: bool,
-    unjudged: Unjudged | None = None,
-) -> Cast:
-    """Give each role the column named for it, or the first of its usual names that the table has."""
-    _refuse_beir(table, named)
-    have = f"the columns are {', '.join(table.columns) or 'none'}"
-    for name in named.values():
-        if name is not None and name not in table.columns:
-            raise DataError(f"{table.name}: there is no column {name!r}; {have}{did_you_mean(name, table.columns)}")
-
-    def usual(role: str) -> str | None:
-        taken = set(table.values).difference(OWN_NAMES)
-        return next((name for name in USUAL_NAMES[role] if name in table.columns and name not in taken), None)
-
-    def missing(role: str) -> str:
-        names = USUAL_NAMES[role]
-        return (
-            f"{table.name}: no {role.replace('_', ' ')} column ({', '.join(names)}, or named by `{role}=`); "
-            f"{have}{next(filter(None, (did_you_mean(name, table.columns) for name in names)), '')}"
-        )
-
-    roles = {role: name or usual(role) for role, name in named.items()}
-    if need_query and roles["query"] is None:
-        raise DataError(missing("query"))
-    if not need_query:
-        roles["query"] = None
-    if roles["score"] is None and roles["relevance"] is None:
-        raise DataError(f"{missing('score')}; nor is there a relevance column")
-    chosen = Cast(
-        roles={role: name for role, name in roles.items() if name is not None},
-        absent={role: missing(role) for role, name in roles.items() if name is None},
-        with_grades=tuple(name for name in BESIDE_GRADES if name in table.columns and name not in roles.values())
-        if roles["relevance"] is not None
-        else (),
-        unjudged=None if unjudged is None else checked_policy(unjudged),
-        has_positions=any(name.lower() in POSITIONS for name in table.columns),
-    )
-    _refuse_ambiguous(chosen, table)
-    return chosen
-
-
-def _refuse_beir(table: Table, named: dict[str, str | None]) -> None:
-    """Refuse BEIR's qrels, whose `score` is the grade, and its runs, which have the same header."""
-    plain = sorted(name.lower().replace("_", "-") for name in table.columns)
-    if plain == ["corpus-id", "query-id", "score"] and named.get("relevance") is None:
-        raise DataError(
-            f"{table.name}: in BEIR's qrels the column 'score' is the grade, and a table of judged queries needs "
-            f"scores and grades; give the run and its judgments: `run=` and `qrels=`"
-        )
-
-
-def _refuse_ambiguous(chosen: Cast, table: Table) -> None:
-    """Refuse a column that plays two roles, and a name that two columns have."""
-    for name in chosen.names:
-        roles = [role for role, column in chosen.roles.items() if column == name and not role.startswith(VALUE)]
-        played = [role.replace("_", " ") for role in roles]
-        if len(played) > 1:
-            raise DataError(f"{table.name}: column {name!r} is named for {' and '.join(played)}; it can play one role")
-        if table.columns.count(name) > 1:
-            raise DataError(
-                f"{table.name}: column {name!r} appears {table.columns.count(name)} times; rename all but one"
-            )
-
-
-def _notes_on_groups(column: Any) -> tuple[str, ...]:
-    if column is None or not column.null_count:
-        return ()
-    n = column.null_count
-    return (f"{counted(n, 'item')} without a group {'belongs' if n == 1 else 'belong'} to none (`missing_group=none`)",)
-
-
-def queries_of(table: Any, columns: Cast, name: str, group: Any = None) -> Queries:
-    """Queries from the columns of an Arrow table."""
-    if table.num_rows == 0:
-        raise DataError(f"{name}: the table has no rows")
-
-    def numbers(role: str) -> NDArray[Any] | None:
-        return as_array(table[columns.roles[role]], columns.roles[role]) if role in columns.roles else None
-
-    def ids(role: str) -> Any:
-        return table[columns.roles[role]] if role in columns.roles else None
-
-    def groups() -> Any:
-        column = ids("item_group")
-        return None if column is None else joined_groups(column, columns.group_separator, columns.missing_group)
-
-    arguments = {"query_ids": "query", "item_ids": "item", "item_groups": "item_group", "segments": "segment"}
-    judged = None
-    try:
-        policy = columns.unjudged or stored_policy(table, columns.with_grades) or "refuse"
-        relevance = numbers("relevance")
-        if (grades := columns.roles.get("relevance")) is not None:
-            judged = judged_rows(table, columns.with_grades, grades)
-            if judged is not None and policy != "refuse":
-                relevance = _zero_elsewhere(table[grades], judged, grades)
-        queries = Queries.from_arrays(
-            **{argument: groups() if role == "item_group" else ids(role) for argument, role in arguments.items()},
-            scores=numbers("score"),
-            relevance=relevance,
-            values={r.removeprefix(VALUE): numbers(r) for r in columns.roles if r.startswith(VALUE)},  # type: ignore[misc]
-            group=group,
-        )
-    except DataError as error:
-        role = (arguments | {"scores": "score", "relevance": "relevance"}).get(error.column or "", "")
-        if role == "relevance" and judged is not None and error.row is not None and not judged[error.row]:
-            error.args = (f"{error.args[0].split(';')[0]}; every item needs a grade, or {OPTIONS}",)
-        raise located(error, name, columns.roles.get(role, error.column)) from None
-    queries = replace(
-        queries,
-        made_ids=has_made_ids(table.schema) or queries.made_ids,
-        absent=columns.absent,
-        grade_column=columns.roles.get("relevance", ""),
-        has_positions=columns.has_positions,
-        notes=_notes_on_groups(ids("item_group")),
-    )
-    try:
-        return with_grades(queries, table, columns.with_grades, judged, policy)
-    except DataError as error:
-        raise located(error, name, error.column) from None
-
-
-def located(error: DataError, name: str, column: str | None) -> DataError:
-    """The same error, with the file or table and its name of the column."""
-    source = f"{name}: {error.source}" if error.source else name
-    header = kind_by_name(name) == "csv"
-    return DataError(error.args[0], error.query, row=error.row, column=column, source=source, header=header)
-
-
-def has_made_ids(schema: Any) -> bool:
-    """Whether a table says that its query ids were made from positions."""
-    return bool((schema.metadata or {}).items() >= MADE_IDS.items())
-
-
-def as_array(column: Any, name: str) -> NDArray[Any]:
-    """A column of Arrow as an array of numpy that loses nothing on the way; masked where values are missing."""
-    column = decoded(column, name)
-    if column.null_count:
-        missing = column.is_null().to_numpy()
-        return np.ma.MaskedArray(np.zeros(missing.size), missing)
-    if pa.types.is_decimal(column.type) and column.type.precision <= 15:
-        # by way of text: the direct way turns 0.1 into 0.09999999999999999
-        column = column.cast(pa.string()).cast(pa.float64())
-    return np.asarray(column.to_numpy())
-
-
-def _zero_elsewhere(column: Any, chosen: NDArray[np.bool_], name: str) -> NDArray[Any]:
-    """A column of numbers, 0 in all rows but the chosen ones."""
-    given = as_array(column.filter(pa.array(chosen)), name)
-    values = np.zeros(chosen.size, given.dtype)
-    values[chosen] = given
-    return values
+    usual = (*ROLES[role]["usual"], *more)
+    plain = {name.strip().lower().replace("-", "_").replace(" ", "_"): name for name in reversed(columns)}
+    exact = next((name for name in usual if name in columns), None)
+    return exact or next((plain[name] for name in usual if name in plain), None)

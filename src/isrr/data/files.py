@@ -1,29 +1,35 @@
-"""Files of tables: what kind a file is, which columns it has, and those columns as an Arrow table.
+"""Files and frames as Arrow tables: what kind a file is, which columns it has, and those columns.
 
-The format is inferred from the file name, otherwise from the first bytes. Columns of ids are read from CSV as text,
-so that 007 stays 007, and become integers only where every one is written as an integer would be. What a file claims of
-itself (lengths, offsets, codes, that text is text) is held against what it holds before anything is read by it.
+The kind is inferred from the file name, otherwise from the content. Columns of ids are read from CSV as text, so that
+007 stays 007, and become integers only where every one is written as an integer would be. What a file says of itself
+(lengths, offsets, codes, encodings) is checked against its content before it is used.
 """
 
 import csv
+import glob
 import gzip
 import json
+import mmap
 import os
-import re
+import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from io import BytesIO
 from pathlib import Path, PurePath
-from typing import Any, Literal
+from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
-import pyarrow.json as arrow_json
 import pyarrow.parquet as pq
+from pyarrow import fs
 
-from isrr.data.identifiers import integers_in
-from isrr.data.text import bytes_of, refuse_fatal
+from isrr.data.identifiers import Ids, integers_in
+from isrr.data.numbers import numbers
 from isrr.errors import DataError
 from isrr.files import replacing
 
@@ -32,28 +38,132 @@ KINDS = {
     ".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
     ".letor": "letor", ".svm": "letor", ".svmlight": "letor", ".libsvm": "letor",
 }  # fmt: skip
-_IN_WORDS = {str: "text", int: "a number", float: "a number", bool: "true or false", list: "a list", dict: "an object"}
 VALUES = b"isrr.values"  # schema metadata: names of further columns of numbers
-HEADER = 1 << 24  # bytes within which the names of CSV columns stand
-MOST_SAID = 300  # letters of what Arrow says of a damaged file
+HEADER = 1 << 24  # bytes within which the names of CSV columns must end
+LONGEST = 300  # characters of what Arrow says of a damaged file
+GIGABYTES = 4.0  # that a gzipped file may unpack to, unless more are allowed
 _DAMAGED = (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error, KeyError, MemoryError, OverflowError)
-_LETOR_LINE = re.compile(rb"[-+.\deE]+[ \t]+(qid:|\d+:)")
-What = Literal["run", "qrels"]  # of TREC text
-NUMBER = rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
-_TREC_LINES: dict[What, re.Pattern[bytes]] = {
-    "run": re.compile(rb"\S+[ \t]+\S+[ \t]+\S+[ \t]+\d+[ \t]+" + NUMBER + rb"[ \t]+\S+[ \t]*\r?"),
-    "qrels": re.compile(rb"\S+[ \t]+(\d+|Q0)[ \t]+\S+[ \t]+" + NUMBER + rb"[ \t]*\r?"),
-}
+_allowed: ContextVar[float] = ContextVar("gigabytes", default=GIGABYTES)
+
+
+@dataclass(frozen=True)
+class File:
+    """A file on this machine, or at an address that pyarrow reads, such as s3://bucket/judged.parquet.
+
+    Attributes:
+        name: The path or address as the caller wrote it.
+        filesystem: Pyarrow's file system.
+        path: The file's path there.
+    """
+
+    name: str
+    filesystem: Any
+    path: str
+
+    @classmethod
+    def of(cls, source: "str | os.PathLike[str] | File") -> "File":
+        """Return the file at a path or an address; nothing is read."""
+        if isinstance(source, File):
+            return source
+        name = os.fspath(source)
+        if "://" not in name:
+            return cls(name, fs.LocalFileSystem(), name)
+        with reading(name):
+            return cls(name, *fs.FileSystem.from_uri(name))
+
+    def __str__(self) -> str:
+        return self.name
+
+    def check(self) -> None:
+        """Refuse a file that is not there, a folder, and an empty file."""
+        with reading(self.name):
+            info = self.filesystem.get_file_info(self.path)
+        if info.type == fs.FileType.Directory:
+            raise DataError(f"{self}: expected a file, found a folder; give its files: '{self}/*.parquet'")
+        if info.type == fs.FileType.NotFound:
+            raise DataError(f"{self}: no such file")
+        if info.size == 0:
+            raise DataError(f"{self}: the file is empty")
+
+    def open(self) -> Any:
+        """Return the file for reading at random, mapped into memory where it is on this machine."""
+        local = isinstance(self.filesystem, fs.LocalFileSystem)
+        return pa.memory_map(self.path) if local else self.filesystem.open_input_file(self.path)
+
+    def content(self) -> Any:
+        """Return the bytes of the file as an Arrow buffer, those of a gzipped file unpacked."""
+        with reading(self.name):
+            if not self.path.endswith(".gz"):
+                return self.open().read_buffer()
+            with tempfile.TemporaryFile() as plain, self.open() as packed, gzip.open(packed) as stream:
+                while chunk := stream.read(1 << 20):
+                    plain.write(chunk)
+                    if plain.tell() > _allowed.get() * 2**30:
+                        raise DataError(
+                            f"{self}: unpacks to more than {_allowed.get():g} GB; to allow more: `isrr.data.files."
+                            "allow_unpacked(GB)` in Python, `isrr --max-unpacked-gigabytes GB …` on the command line"
+                        )
+                plain.flush()
+                n_bytes = plain.tell()
+                return pa.py_buffer(mmap.mmap(plain.fileno(), 0, access=mmap.ACCESS_READ) if n_bytes else b"")
+
+    def head(self) -> bytes:
+        """Return the first bytes of the file, those of a gzipped file unpacked."""
+        with reading(self.name), self.open() as file:
+            return bytes((gzip.open(file) if self.path.endswith(".gz") else file).read(1 << 16))
+
+
+@contextmanager
+def allow_unpacked(gigabytes: float) -> Iterator[None]:
+    """Let gzipped files unpack to this many gigabytes (2^30 bytes) each in the body, instead of 4.
+
+    Example:
+        >>> with allow_unpacked(16):
+        ...     pass  # queries = isrr.read_queries("judged.csv.gz")
+    """
+    token = _allowed.set(gigabytes)
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
+
+
+def matching_files(pattern: "str | os.PathLike[str] | File") -> list[File]:
+    """Return the files that a path, an address or a glob names, sorted."""
+    file = File.of(pattern)
+    if not glob.has_magic(file.path) or os.path.exists(file.path):
+        return [file]
+    if isinstance(file.filesystem, fs.LocalFileSystem) and "://" not in file.name:
+        paths = glob.glob(file.path)
+    else:
+        with reading(file.name):
+            listed = file.filesystem.get_file_info(fs.FileSelector(os.path.dirname(file.path)))
+        paths = [info.path for info in listed if fnmatchcase(info.path, file.path)]
+    if not paths:
+        raise DataError(f"{file}: no such file")
+    return [
+        File(path if "://" not in file.name else f"{file}: {path}", file.filesystem, path) for path in sorted(paths)
+    ]
+
+
+def kind_by_name(path: object) -> str | None:
+    """Return the kind of a file by its suffix, before .gz; None where the suffix is unknown.
+
+    Example:
+        >>> kind_by_name("judged.csv.gz")
+        'csv'
+    """
+    return KINDS.get(PurePath(str(path).lower().removesuffix(".gz")).suffix)
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table that is read when asked.
+    """A table whose columns are read on demand.
 
     Attributes:
-        name: What errors call it.
-        columns: The columns it has.
-        read: Arrow table of the columns named first; those named second hold ids.
+        name: The name of the table in errors.
+        columns: The names of its columns.
+        read: Returns an Arrow table of the columns named first; those named second hold ids.
         values: The further columns of numbers that the queries it was written from had.
     """
 
@@ -63,116 +173,75 @@ class Table:
     values: tuple[str, ...] = ()
 
 
-def kind_of(path: Path) -> str:
-    """One of "parquet", "arrow", "csv", "jsonl" and "letor"."""
-    if path.is_dir():
-        raise DataError(f"{path}: expected a file, found a folder; give its files: '{path}/*.parquet'")
-    if not path.exists():
-        pattern = "; patterns are not supported here, expected one file" if set("*?[") & set(path.name) else ""
-        raise DataError(f"{path}: no such file{pattern}")
-    if path.stat().st_size == 0:
-        raise DataError(f"{path}: the file is empty")
-    return kind_by_name(path) or _sniffed(path)
-
-
-def kind_by_name(path: str | os.PathLike[str]) -> str | None:
-    """What kind a file is by its suffix, before .gz; None where that says nothing.
-
-    Example:
-        >>> kind_by_name("judged.csv.gz")
-        'csv'
-    """
-    return KINDS.get(PurePath(os.fspath(path).lower().removesuffix(".gz")).suffix)
-
-
-def _sniffed(path: Path) -> str:
-    with reading(str(path)), _opened(path) as file:
-        head = file.read(1 << 16)
-    for magic, kind in ((b"PAR1", "parquet"), (b"ARROW1", "arrow"), (b"{", "jsonl")):
-        if head.lstrip().startswith(magic):
-            return kind
-    lines = [line.strip() for line in head.split(b"\n")]
-    first = next((line for line in lines if line and not line.startswith(b"#")), b"")
-    if _LETOR_LINE.match(first):
-        return "letor"
-    if (shape := shape_of(first)) is not None:
-        here, other = ("a TREC run", "its judgments") if shape == "run" else ("TREC qrels", "the run they judge")
-        call = f"`run=` {path} `qrels=` …" if shape == "run" else f"`run=` … `qrels=` {path}"
-        raise DataError(f"{path}: this looks like {here}; give {other} too: {call}")
-    if b"," in first or b"\t" in first:
-        return "csv"
-    suffixes = ", ".join(KINDS)
-    raise DataError(
-        f"{path}: neither Parquet, Arrow, CSV, JSONL nor LETOR text; expected one of these suffixes ({suffixes})"
-    )
-
-
-def shape_of(line: bytes) -> What | None:
-    """Whether a line looks like one of a TREC run or of qrels.
-
-    Example:
-        >>> shape_of(b"q1 Q0 doc7 1 12.5 bm25"), shape_of(b"q1 0 doc7 2"), shape_of(b"query,docid")
-        ('run', 'qrels', None)
-    """
-    return next((what for what, pattern in _TREC_LINES.items() if pattern.fullmatch(line)), None)
-
-
-def open_table(path: Path, kind: str) -> Table:
-    """The table in a Parquet, Arrow, CSV or JSONL file."""
+def open_table(file: File, kind: str) -> Table:
+    """Return the table in a Parquet, Arrow, CSV or JSONL file."""
     opener = {"parquet": _parquet, "arrow": _arrow, "csv": _csv, "jsonl": _jsonl}[kind]
-    with reading(str(path)):
-        return opener(path)
+    with reading(file.name):
+        return opener(file)
 
 
 def from_frame(source: Any) -> Table:
-    """The table in a pandas, polars or pyarrow frame."""
-    import narwhals as nw
-    from narwhals.exceptions import DuplicateError
+    """Return the table in a frame: pandas, or anything that exports Arrow (polars, pyarrow, DuckDB, …)."""
+    if hasattr(source, "collect") and not hasattr(source, "__arrow_c_stream__"):  # polars' lazy frames
+        source = source.collect()
+    if hasattr(source, "iloc"):
+        names: list[Any] = list(source.columns)
 
-    try:
-        frame = nw.from_native(source)
-        names = frame.collect_schema().names()
-    except DuplicateError as error:
-        raise DataError(f"table: a column appears twice: {' '.join(str(error).split())}") from None
-    except TypeError:
+        def read(columns: list[str], ids: list[str]) -> Any:
+            return pa.table({name: _from_pandas(source[name], name in ids) for name in columns})
+
+    elif hasattr(source, "__arrow_c_stream__"):
+        with reading("table"):
+            table = valid(in_plain_text(pa.table(source)))
+        return Table("table", _distinct(table.column_names), lambda columns, _: table.select(columns))
+    else:
         kind = type(source).__name__
-        raise DataError(f"a {kind} is neither a path nor a pandas, polars or pyarrow table") from None
-    odd = next((name for name in names if not isinstance(name, str)), None)
-    if odd is not None:
-        raise DataError(f"table: a column is named {odd!r}; names of columns must be text")
-
-    def read(columns: list[str], _: list[str]) -> Any:
-        chosen = frame.select(columns)
-        try:
-            return in_plain_text((chosen.collect() if isinstance(chosen, nw.LazyFrame) else chosen).to_arrow())
-        except (pa.ArrowException, OverflowError) as error:
-            raise DataError(f"table: a column mixes kinds of values: {error}") from None
-
-    return Table("table", names, read)
+        raise DataError(f"a {kind} is neither a path nor a pandas, polars or pyarrow table")
+    return Table("table", _distinct(names), read)
 
 
-def written_names(schema: Any, kind: bytes, source: str) -> tuple[str, ...]:
-    """Names that queries left in a schema's metadata."""
+def _distinct(names: list[Any]) -> list[str]:
+    """Return the names of a frame's columns, all different text."""
+    for name in names:
+        if not isinstance(name, str):
+            raise DataError(f"table: a column is named {name!r}; names of columns must be text")
+        if names.count(name) > 1:
+            raise DataError(f"table: a column appears twice: {name!r}; rename all but one")
+    return names
+
+
+def _from_pandas(column: Any, holds_ids: bool) -> Any:
+    if column.dtype == object:
+        return arrow_of(column.to_numpy(), str(column.name), holds_ids, "table")
+    array = pa.Array.from_pandas(column)
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def written_names(schema: Any, source: str) -> tuple[str, ...]:
+    """Return the names of value columns that queries left in a schema's metadata."""
     try:
-        names = json.loads((schema.metadata or {}).get(kind, b"[]"))
+        names = msgspec.json.decode((schema.metadata or {}).get(VALUES, b"[]"), type=tuple[str, ...])
     except (ValueError, RecursionError):
-        names = None
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise DataError(f"{source}: the metadata {kind.decode()!r} are damaged; expected a list of names")
-    return tuple(names)
+        raise DataError(f"{source}: the metadata {VALUES.decode()!r} are damaged; expected a list of names") from None
+    return names
 
 
 def valid(rows: Any) -> Any:
-    """An Arrow table or record batch whose every offset, code and text has been checked."""
+    """Return an Arrow table or record batch after checking every offset, code and text in it."""
     rows.validate(full=True)
     return rows
 
 
 def in_plain_text(table: Any) -> Any:
-    """An Arrow table whose text is no `string_view`, for which Arrow lacks half of its functions."""
+    """Return an Arrow table without `string_view`, for which Arrow lacks half of its functions."""
     for place, column in enumerate(table.schema):
-        if pa.types.is_string_view(column.type):
-            table = table.set_column(place, column.name, table.column(place).cast(pa.large_string()))
+        if pa.types.is_string_view(column.type.value_type if pa.types.is_dictionary(column.type) else column.type):
+            parts = [
+                part.dictionary.cast(pa.large_string()).take(part.indices) if hasattr(part, "indices") else part
+                for part in pa.chunked_array(table.column(place)).chunks
+            ]
+            plain = pa.chunked_array([part.cast(pa.large_string()) for part in parts], pa.large_string())
+            table = table.set_column(place, column.name, plain)
     return table
 
 
@@ -185,11 +254,11 @@ def reading(name: str) -> Iterator[None]:
         raise
     except (*_DAMAGED, pa.ArrowException) as error:
         said = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(f"{name}: cannot be read: {said[:MOST_SAID]}") from None
+        raise DataError(f"{name}: cannot be read: {said[:LONGEST]}") from None
 
 
 def write_table(table: Any, path: Path, kind: str) -> None:
-    """Write an Arrow table of some kind, Arrow as one record batch; the file appears whole or not at all."""
+    """Write an Arrow table, Arrow as one record batch; the file appears whole or not at all."""
     with replacing(path) as partial:
         if kind == "parquet":
             pq.write_table(table, partial)
@@ -204,29 +273,23 @@ def write_table(table: Any, path: Path, kind: str) -> None:
                 writer.write_table(table.combine_chunks())
 
 
-def _opened(path: Path) -> Any:
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+def _parquet(file: File) -> Table:
+    source = pq.ParquetFile(file.open())
+    names, values = source.schema_arrow.names, written_names(source.schema_arrow, file.name)
+    return Table(file.name, names, lambda columns, _: in_plain_text(valid(source.read(columns))), values)
 
 
-def _parquet(path: Path) -> Table:
-    file = pq.ParquetFile(path, memory_map=True)
-    values = written_names(file.schema_arrow, VALUES, str(path))
-    return Table(
-        str(path), file.schema_arrow.names, lambda columns, _: in_plain_text(valid(file.read(columns))), values
-    )
+def _arrow(file: File) -> Table:
+    source = pa.ipc.open_file(file.open())
+    table = pa.Table.from_batches((source.get_batch(i) for i in range(source.num_record_batches)), source.schema)
+    values = written_names(table.schema, file.name)
+    return Table(file.name, table.column_names, lambda columns, _: in_plain_text(valid(table.select(columns))), values)
 
 
-def _arrow(path: Path) -> Table:
-    file = pa.ipc.open_file(pa.memory_map(str(path)))
-    table = pa.Table.from_batches((file.get_batch(i) for i in range(file.num_record_batches)), file.schema)
-    values = written_names(table.schema, VALUES, str(path))
-    return Table(str(path), table.column_names, lambda columns, _: in_plain_text(valid(table.select(columns))), values)
-
-
-def _csv(path: Path) -> Table:
-    data = bytes_of(path)
-    header = data[:HEADER].tobytes().partition(b"\n")[0].decode("utf-8-sig")
-    delimiter = "\t" if ".tsv" in path.suffixes else max(",;\t", key=header.count)
+def _csv(file: File) -> Table:
+    data = file.content()
+    header = data[:HEADER].to_pybytes().partition(b"\n")[0].decode("utf-8-sig")
+    delimiter = "\t" if ".tsv" in PurePath(file.path).suffixes else max(",;\t", key=header.count)
     columns = next(csv.reader([header.rstrip("\r\n")], delimiter=delimiter), [])
 
     def read(wanted: list[str], ids: list[str]) -> Any:
@@ -240,81 +303,50 @@ def _csv(path: Path) -> Table:
                 strings_can_be_null=True,
             ),
         )
-        for place, name in enumerate(table.column_names):
-            if name in ids and not table[name].null_count and (numbers := integers_in(table[name])) is not None:
-                table = table.set_column(place, name, pa.array(numbers))
-        return table
+        return integer_ids(table, ids)
 
-    return Table(str(path), columns, read)
+    return Table(file.name, columns, read)
 
 
-def _jsonl(path: Path) -> Table:
-    data = bytes_of(path)
-    refuse_fatal(data, str(path), in_lines=True)
-    try:
-        table = valid(arrow_json.read_json(pa.BufferReader(data)))
-    except pa.ArrowInvalid as error:
-        with _opened(path) as lines:
-            raise DataError(f"{path}: {_bad_json(lines) or error}") from None
+def integer_ids(table: Any, ids: list[str]) -> Any:
+    """Return a table with columns of ids as integers where every text is written as one."""
+    for place, name in enumerate(table.column_names):
+        if name in ids and not table[name].null_count and (integers := integers_in(table[name])) is not None:
+            table = table.set_column(place, name, pa.array(integers))
+    return table
+
+
+def _jsonl(file: File) -> Table:
+    data = file.content()
 
     def read(wanted: list[str], ids: list[str]) -> Any:
-        exact = {name: kind for name in ids if (kind := _exact_kind(table[name].type)) is not None}
-        if not exact:
-            return table.select(wanted)
-        as_written = arrow_json.ParseOptions(explicit_schema=pa.schema(exact))
+        listed: dict[str, list[Any]] = {name: [] for name in wanted}
+        for row in _rows(data, file.name):
+            for name, values in listed.items():
+                values.append(row.get(name))
+        return pa.table({name: arrow_of(values, name, name in ids, file.name) for name, values in listed.items()})
+
+    return Table(file.name, list(dict.fromkeys(name for row in _rows(data, file.name) for name in row)), read)
+
+
+def _rows(data: Any, name: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects of JSON lines; the first line that is none is refused."""
+    decoder = msgspec.json.Decoder(dict[str, Any])
+    for number, line in enumerate(BytesIO(data), 1):
         try:
-            return valid(arrow_json.read_json(pa.BufferReader(data), parse_options=as_written).select(wanted))
-        except pa.ArrowInvalid:  # ids with a fraction; whoever checks ids says so, by row
-            return table.select(wanted)
-
-    return Table(str(path), table.column_names, read)
-
-
-def _exact_kind(kind: Any) -> Any:
-    """As what to read ids of JSON that were guessed to be dates, or numbers too large for an int64."""
-    if pa.types.is_timestamp(kind):
-        return pa.string()
-    return pa.decimal128(38, 0) if pa.types.is_floating(kind) else None
+            if line.strip():
+                yield decoder.decode(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{name}: line {number:,}: {error}; expected an object, such as {{'query': 7}}") from None
 
 
-def _bad_json(lines: Iterable[bytes]) -> str | None:
-    """What is wrong with the first line at fault; None where none is.
-
-    Example:
-        >>> _bad_json([b'{"query": 7}', b'{"query": "a"}'])
-        "line 2: 'query' is text, and a number in line 1; a column holds values of one kind (ids may all be text)"
-    """
-    seen: dict[str, tuple[str, int]] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line, object_pairs_hook=each_once)
-        except json.JSONDecodeError as error:
-            return f"line {number:,}, character {error.pos + 1}: {error.msg}"
-        except UnicodeDecodeError:
-            return f"line {number:,}: not UTF-8 text"
-        except ValueError as error:
-            return f"line {number:,}: {error}"
-        if not isinstance(row, dict):
-            return f"line {number:,}: {_IN_WORDS.get(type(row), 'null')}; expected an object, such as {{'query': 7}}"
-        for name, value in row.items():
-            if value is None:
-                continue
-            kind = _IN_WORDS[type(value)]
-            before, first = seen.setdefault(name, (kind, number))
-            if kind != before:
-                return (
-                    f"line {number:,}: {name!r} is {kind}, and {before} in line {first:,}; a column holds values of "
-                    "one kind (ids may all be text)"
-                )
-    return None
-
-
-def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, for `object_pairs_hook`; one that has a name twice is refused."""
-    row = dict(pairs)
-    if len(row) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} appears twice")
-    return row
+def arrow_of(values: Any, name: str, holds_ids: bool, source: str) -> Any:
+    """Return Python values as an Arrow array: ids as they are written, numbers without losing a digit."""
+    if not holds_ids or not any(isinstance(value, float) and value == value for value in values):
+        with suppress(pa.ArrowException, OverflowError, TypeError):  # of several kinds, or too large
+            return pa.array(values, from_pandas=True)
+    try:
+        return pa.array(Ids.of(values, name, len(values)).held if holds_ids else numbers(values, name, len(values)))
+    except DataError as error:
+        error.source = source
+        raise

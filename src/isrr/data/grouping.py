@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isrr.data._order_kernels import count_into_place
 from isrr.data.identifiers import Ids
+from isrr.data.numbers import such_rows
 from isrr.data.ragged import offsets_from
 from isrr.errors import DataError
 
@@ -21,7 +21,7 @@ class Grouping:
 
     Attributes:
         offsets: Where each query's rows begin and end, (n_queries + 1,).
-        query_ids: One id a query.
+        query_ids: One id per query.
         rows: The caller's row number of each stored row; None when rows are stored as given.
     """
 
@@ -31,65 +31,47 @@ class Grouping:
 
     @classmethod
     def of(cls, query_ids: Any, group: ArrayLike | None, n_rows: int) -> "Grouping":
-        """By the id of each row, or by the sizes of consecutive queries, which are then numbered."""
+        """Group rows by the id of each, or by the sizes of consecutive queries, which are then numbered."""
         if query_ids is not None and group is not None:
             raise DataError("give query_ids or group, not both")
-        if query_ids is not None:
-            return cls._by_id(Ids.of(query_ids, "query_ids", n_rows))
-        if group is None:
+        if query_ids is None and group is None:
             raise DataError(
                 "no query structure: give query_ids (one id per row) or group (sizes of consecutive queries)"
             )
-        offsets = offsets_of(group, n_rows)
-        return cls(offsets, np.arange(offsets.size - 1), None)
-
-    @classmethod
-    def _by_id(cls, ids: Ids) -> "Grouping":
+        if group is not None:
+            offsets = _offsets_of(group, n_rows)
+            return cls(offsets, np.arange(offsets.size - 1), None)
+        ids = Ids.of(query_ids, "query_ids", n_rows)
         runs = ids.runs()
         names, codes = ids.take(runs).by_appearance()
-        return cls.of_runs(names.array, codes, np.diff(runs, append=len(ids)))
-
-    @classmethod
-    def of_runs(cls, query_ids: NDArray[Any], codes: NDArray[Any], lengths: NDArray[np.int64]) -> "Grouping":
-        """From runs of rows of one query.
-
-        Args:
-            query_ids: The id of each query, in order of first appearance.
-            codes: Which of them each run belongs to, (n_runs,).
-            lengths: How many rows each run has, (n_runs,).
-        """
+        lengths = np.diff(runs, append=n_rows)
         offsets = offsets_from(np.bincount(codes, lengths))
-        if (np.diff(codes) >= 0).all():  # the rows of each query are already adjacent
-            return cls(offsets, query_ids, None)
-        return cls(offsets, query_ids, count_into_place(np.repeat(codes, lengths), offsets[:-1].copy()))
+        adjacent = (np.diff(codes) >= 0).all()
+        return cls(offsets, names.array, None if adjacent else np.argsort(np.repeat(codes, lengths), kind="stable"))
 
     def moved(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Per-row values, from the row order the caller gave to query order."""
+        """Return per-row values, moved from the row order the caller gave to query order."""
         return values if self.rows is None else values[self.rows]
 
     def query_of(self, row: int) -> str:
-        """The query that a row of the caller belongs to."""
+        """Return the query that a row of the caller belongs to."""
         stored = row if self.rows is None else int(np.flatnonzero(self.rows == row)[0])
         return str(self.query_ids[np.searchsorted(self.offsets, stored, side="right") - 1])
 
     def heads(self, column: NDArray[Any]) -> NDArray[Any]:
-        """One segment per query, from a column of them in query order."""
+        """Return one segment per query, from a column of them in query order."""
         heads = column[self.offsets[:-1]]
         differs = np.flatnonzero(column != np.repeat(heads, np.diff(self.offsets)))
         if differs.size:
             q = int(np.searchsorted(self.offsets, differs[0], side="right")) - 1
-            found, query = f"{str(heads[q])!r} and {str(column[differs[0]])!r}", str(self.query_ids[q])
-            raise DataError(f"query {query!r} has two segments, {found}; expected one", query)
+            segments, query = f"{str(heads[q])!r} and {str(column[differs[0]])!r}", str(self.query_ids[q])
+            said = f"query {query!r} has two segments, {segments}{such_rows(differs.size)}; expected one per query"
+            raise DataError(said, query)
         return heads
 
 
-def offsets_of(group: ArrayLike, n_rows: int) -> NDArray[np.int64]:
-    """Where the rows of consecutive queries begin and end, from the sizes of the queries.
-
-    Example:
-        >>> offsets_of([1, 2], 3)
-        array([0, 1, 3])
-    """
+def _offsets_of(group: ArrayLike, n_rows: int) -> NDArray[np.int64]:
+    """Return where the rows of consecutive queries begin and end, from the sizes of the queries."""
     sizes = np.asarray(group)
     if sizes.ndim != 1 or sizes.size == 0 or sizes.dtype.kind not in "iu":
         raise DataError("group must be a non-empty list of whole numbers, the sizes of consecutive queries")

@@ -1,7 +1,6 @@
 """Items within their queries: in order of falling score, and no id twice.
 
-Only the ids of queries with tied scores are hashed, and only queries in which hashes meet are searched for repeats:
-text costs far more than everything else that is done to a row.
+Only the ids of queries with tied scores are hashed, and only queries in which hashes meet are searched for repeats.
 """
 
 from typing import Any, Literal
@@ -11,18 +10,18 @@ from numpy.typing import NDArray
 
 from isrr.data import _order_kernels
 from isrr.data.identifiers import Ids, identifier_keys
+from isrr.noise import GOLDEN, mixed
 from isrr.parallel import over_queries
 
 Ties = Literal["trec"]  # orders of equal scores beside the usual one
-NO_IDS = np.empty(0, np.uint64)  # names of items that have no ids
 
 
 def falling_order(
     offsets: NDArray[np.int64], scores: NDArray[np.float64], query_ids: NDArray[Any], items: Ids | None
 ) -> NDArray[np.int32]:
-    """Positions within the query by falling score, (n_rows,).
+    """Return positions within the query by falling score, (n_rows,).
 
-    Equal scores are ordered by a hash of the query's id, of all its scores and of the item's id, or of its place
+    Equal scores are ordered by a hash of the query's id, of all its scores and of the item's id, or of its position
     in the list where there are no item ids.
 
     Example:
@@ -30,7 +29,7 @@ def falling_order(
         array([1, 2, 0], dtype=int32)
     """
     order, tied = np.empty(scores.size, np.int32), np.ones(query_ids.size, np.bool_)
-    queries, names = np.zeros(query_ids.size, np.uint64), NO_IDS
+    queries, names = np.zeros(query_ids.size, np.uint64), np.empty(0, np.uint64)
 
     def sort(start: int, stop: int) -> None:
         _order_kernels.sort_queries(offsets, scores, queries, names, start, stop, order, tied)
@@ -48,7 +47,7 @@ def falling_order(
 def order_with_ties(
     offsets: NDArray[np.int64], values: NDArray[np.float64], tie_order: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """Positions within the query by falling value, equal values by rising tie order, (n_rows,).
+    """Return positions within the query by falling value, equal values by rising tie order, (n_rows,).
 
     Example:
         >>> order_with_ties(np.array([0, 3]), np.array([1.0, 2.0, 1.0]), np.array([5, 0, 3]))
@@ -60,7 +59,7 @@ def order_with_ties(
 
 
 def repeats(offsets: NDArray[np.int64], items: Ids) -> NDArray[np.int64]:
-    """Rows whose item stands in the query before, rising.
+    """Return the rows whose item appears earlier in the query, rising.
 
     Example:
         >>> repeats(np.array([0, 3]), Ids(np.array([5, 6, 5])))
@@ -70,31 +69,38 @@ def repeats(offsets: NDArray[np.int64], items: Ids) -> NDArray[np.int64]:
     suspect = np.empty(offsets.size - 1, np.bool_)
     over_queries(lambda start, stop: _order_kernels.mark_repeats(offsets, names, start, stop, suspect), offsets)
     rows = np.flatnonzero(np.repeat(suspect, np.diff(offsets)))
-    if rows.size == 0:
+    if not rows.size:
         return rows
-    different, codes = items.take(rows).by_appearance()
     query = np.searchsorted(offsets, rows, side="right")
-    _, first = np.unique(query * len(different) + codes, return_index=True)
+    distinct, codes = items.take(rows).by_appearance()
+    _, first = np.unique(query * len(distinct) + codes, return_index=True)
     return np.delete(rows, first)
 
 
 def query_hashes(
     offsets: NDArray[np.int64], keys: NDArray[np.uint64], first: NDArray[np.float64], second: NDArray[np.float64]
 ) -> NDArray[np.uint64]:
-    """Two hashes per query, of its key and of its rows in any order, (n_queries, 2); an empty column is left out."""
-    sums = np.zeros((keys.size, 2), np.uint64)
-    _order_kernels.hash_queries(offsets, keys, first, second, sums)
-    return sums
+    """Return two hashes per query, of its key and of its rows in any order; an empty column is left out.
+
+    They add up over rows and over queries, (n_queries, 2).
+    """
+    names = mixed(np.repeat(keys, np.diff(offsets)) + GOLDEN)
+    for column in (first, second):
+        if column.size:
+            names = mixed(names ^ (column + 0.0).view(np.uint64)) + GOLDEN  # −0 and 0 are the same number
+    hashes = np.zeros((keys.size, 2), np.uint64)
+    filled = np.diff(offsets) > 0
+    for part, of_rows in enumerate((mixed(names), mixed(names ^ GOLDEN))):
+        hashes[filled, part] = np.add.reduceat(of_rows, offsets[:-1][filled]) if filled.any() else 0
+    return hashes
 
 
 def sum_largest(
     offsets: NDArray[np.int64], values: NDArray[np.float64], factors: NDArray[np.float64], smallest: bool = False
 ) -> NDArray[np.float64]:
-    """Σ_j factors[j] · (the j-th largest value of each list, or the j-th smallest), (n_lists,)."""
+    """Return Σ_j factors[j] · (the j-th largest value of each list, or the j-th smallest), (n_lists,)."""
     out, sign = np.empty(offsets.size - 1), -1.0 if smallest else 1.0
-
-    def add_up(start: int, stop: int) -> None:
-        _order_kernels.sum_largest(offsets, values, sign, factors, np.empty(factors.size), start, stop, out)
-
-    over_queries(add_up, offsets)
+    over_queries(
+        lambda start, stop: _order_kernels.sum_largest(offsets, values, sign, factors, start, stop, out), offsets
+    )
     return out

@@ -2,8 +2,8 @@
 
 Columns are ragged: the rows of query q are `offsets[q] : offsets[q + 1]`. Input may come in any row order. It is
 checked (`isrr.data.numbers`, `isrr.data.identifiers`) and brought together by query (`isrr.data.grouping`) once, so
-that nothing downstream has to, and `in_caller_order` brings per-row results back. What the caller could still write to
-is copied: orders and names that were derived from it must stay true.
+that nothing downstream has to, and `in_caller_order` brings per-row results back. Columns are copied, so that writing
+to the caller's arrays changes nothing.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from isrr.counting import counted
 from isrr.data.grouping import Grouping
-from isrr.data.identifiers import Coded, Ids, identifier_keys, joined_groups, joined_identifiers
+from isrr.data.groups import Coded, joined_groups
+from isrr.data.identifiers import Ids, identifier_keys, joined_identifiers
 from isrr.data.numbers import LARGEST, finite, numbers
 from isrr.data.ordering import Ties, falling_order, order_with_ties, query_hashes, repeats
 from isrr.data.ragged import Ragged, chosen_lists, joined_lists, rows_within
@@ -51,6 +52,7 @@ class Queries:
         unjudged: How items without a grade count; see `isrr.data.unjudged`.
         tie_order: Items with equal scores are ordered by this, rising, one per row; None for the usual order.
         notes: What the reader should tell the user about the source, a sentence each.
+        dropped: Rows of the source that were left out because the caller asked for it, by the option's name.
         grade_column: Name of the column that the relevance comes from; empty where it is not known.
         has_positions: Whether the source has a column with the position of each item.
     """
@@ -71,6 +73,7 @@ class Queries:
     unjudged: str = "refuse"
     tie_order: IntArray | None = None
     notes: tuple[str, ...] = ()
+    dropped: Mapping[str, int] = field(default_factory=dict)
     grade_column: str = ""
     has_positions: bool = False
 
@@ -135,13 +138,7 @@ class Queries:
             made_ids=query_ids is None,
             values={name: _finite(grouping, column, name) for name, column in (values or {}).items()},
         )
-        if (found := queries.repeated_item()) is not None:
-            item, query, n_rows = found
-            raise DataError(
-                f"item {item!r} appears twice in query {query!r}; an item can be ranked once per query, and "
-                f"{counted(n_rows, 'row')} {'repeats' if n_rows == 1 else 'repeat'} one",
-                query,
-            )
+        queries._refuse_repeated_items()
         return queries
 
     def __len__(self) -> int:
@@ -152,9 +149,9 @@ class Queries:
 
     def __repr__(self) -> str:
         names = ("scores", "relevance", "item_ids", "item_groups", "segments")
-        held = ", ".join([*(name for name in names if getattr(self, name) is not None), *self.values])
+        columns = ", ".join([*(name for name in names if getattr(self, name) is not None), *self.values])
         size = f"{counted(len(self), 'query')}, {counted(self.n_rows, 'item')}"
-        return f"Queries({size}; {held or 'no columns'})"
+        return f"Queries({size}; {columns or 'no columns'})"
 
     @property
     def item_ids(self) -> NDArray[Any] | None:
@@ -251,11 +248,11 @@ class Queries:
 
     def derived(self, name: str, derive: Callable[[], FloatArray]) -> FloatArray:
         """What `derive` makes of these queries, under a name of its own; made once and kept as long as they are."""
-        kept: dict[str, Any] = vars(self)
-        if name not in kept:
-            kept[name] = derive()
-        found: FloatArray = kept[name]
-        return found
+        cache: dict[str, Any] = vars(self)
+        if name not in cache:
+            cache[name] = derive()
+        derived: FloatArray = cache[name]
+        return derived
 
     def __getitem__(self, index: Index) -> Self:
         """The chosen queries, in the order asked for; their rows stand in query order."""
@@ -267,7 +264,7 @@ class Queries:
         if chosen.size == 0:
             raise DataError("no query is chosen; expected at least one")
         offsets, take = rows_within(self.offsets, chosen)
-        found = self.of_rows(
+        part = self.of_rows(
             take,
             offsets,
             query_ids=self.query_ids[chosen],
@@ -276,8 +273,8 @@ class Queries:
             notes=(),
         )
         if "keys" in vars(self):  # they take long to compute
-            vars(found)["keys"] = self.keys[chosen]
-        return found
+            vars(part)["keys"] = self.keys[chosen]
+        return part
 
     def of_rows(self, take: NDArray[Any], offsets: IntArray, **changes: Any) -> Self:
         """The same queries with some of their rows, by number or by a mask, and other changes to their fields."""
@@ -315,8 +312,8 @@ class Queries:
             ids = np.arange(len(ids))
         of_numbers = ("scores", "relevance", "tie_order")
         columns = {name: joined(name) for name in (*of_numbers, "item_groups", "segments")}
-        held = [part.items for part in parts if part.items is not None]
-        columns["items"] = Ids.joined(held) if len(held) == len(parts) else None
+        items = [part.items for part in parts if part.items is not None]
+        columns["items"] = Ids.joined(items) if len(items) == len(parts) else None
         shared = [name for name in parts[0].values if all(name in part.values for part in parts)]
         policies = {part.unjudged for part in parts} - {"refuse"}
         if len(policies) > 1:
@@ -330,6 +327,10 @@ class Queries:
             unretrieved=joined_lists([part.unretrieved for part in parts], [len(part) for part in parts]),
             judged=None if all(part.judged is None for part in parts) else np.concatenate(judged),
             unjudged=next(iter(policies), "refuse"),
+            dropped={
+                option: sum(part.dropped.get(option, 0) for part in parts)
+                for option in sorted({option for part in parts for option in part.dropped})
+            },
             grade_column=parts[0].grade_column,
             has_positions=parts[0].has_positions,
             **columns,
@@ -370,8 +371,8 @@ class Queries:
 
     def in_query_order(self, values: ArrayLike, name: str) -> FloatArray:
         """Per-row numbers from the caller, moved to query order."""
-        given = numbers(values, name, self.n_rows)
-        return (given if self.rows is None else given[self.rows]).astype(np.float64)
+        column = numbers(values, name, self.n_rows)
+        return (column if self.rows is None else column[self.rows]).astype(np.float64)
 
     def need_scores(self) -> FloatArray:
         """The scores, or an error that says they are missing."""
@@ -401,15 +402,18 @@ class Queries:
             raise DataError(f"these queries have no value column {name!r}; {have}{did_you_mean(name, self.values)}")
         return self.values[name]
 
-    def repeated_item(self) -> tuple[str, str, int] | None:
-        """An item that appears twice in a query, that query, and how many rows repeat an item of their query.
-
-        None where ids are missing or distinct.
-        """
-        if self.items is None or (found := repeats(self.offsets, self.items)).size == 0:
-            return None
-        query = int(np.searchsorted(self.offsets, found[0], side="right")) - 1
-        return str(self.items.take(found[:1]).array[0]), str(self.query_ids[query]), found.size
+    def _refuse_repeated_items(self) -> None:
+        if self.items is None or not (again := repeats(self.offsets, self.items)).size:
+            return
+        row = int(again[0])
+        query = int(np.searchsorted(self.offsets, row, side="right")) - 1
+        item = str(self.items.take(again[:1]).array[0])
+        n_rows = f"{again.size:,} {'row repeats' if again.size == 1 else 'rows repeat'} an item"
+        raise DataError(
+            f"item {item!r} appears twice ({n_rows}); expected each item once per query; to keep the first row of "
+            "each: `duplicates=first`",
+            str(self.query_ids[query]), row=row if self.rows is None else int(self.rows[row]), column="item_ids",
+        )  # fmt: skip
 
 
 def _length(column: Any, name: str) -> int:

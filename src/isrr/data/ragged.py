@@ -10,7 +10,7 @@ Ragged = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
 def lists_of(places: NDArray[Any], values: NDArray[Any], n_lists: int) -> Ragged:
-    """The values of each list, in the order given, from the number of the list that each value belongs to.
+    """Return the values of each list, in the order given, from the number of the list that each value belongs to.
 
     Example:
         >>> lists_of(np.array([2, 0, 2]), np.array([5.0, 6.0, 7.0]), 3)
@@ -22,19 +22,19 @@ def lists_of(places: NDArray[Any], values: NDArray[Any], n_lists: int) -> Ragged
 
 
 def offsets_from(lengths: ArrayLike) -> NDArray[np.int64]:
-    """Where lists of these lengths begin and end."""
+    """Return where lists of these lengths begin and end."""
     return np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
 
 
 def rows_within(offsets: NDArray[np.int64], chosen: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The offsets of the chosen lists, put one behind the other, and the rows they have at present."""
+    """Return the offsets of the chosen lists, put one behind the other, and the rows they have at present."""
     lengths = np.diff(offsets)[chosen]
     new = offsets_from(lengths)
     return new, np.repeat(offsets[:-1][chosen] - new[:-1], lengths) + np.arange(new[-1])
 
 
 def chosen_lists(lists: Ragged, chosen: NDArray[Any]) -> Ragged:
-    """The lists of the chosen queries.
+    """Return the lists of the chosen queries.
 
     Example:
         >>> chosen_lists((np.array([0, 1, 1, 3]), np.array([6.0, 5.0, 7.0])), np.array([2, 1]))
@@ -46,7 +46,7 @@ def chosen_lists(lists: Ragged, chosen: NDArray[Any]) -> Ragged:
 
 
 def joined_lists(parts: Sequence[Ragged | None], n_lists: Sequence[int]) -> Ragged | None:
-    """The lists of several parts, one behind the other; a part without any has as many empty ones as it has queries."""
+    """Return the lists of several parts in order; a part without any counts as empty lists."""
     if all(part is None for part in parts):
         return None
     lengths = [
@@ -56,7 +56,7 @@ def joined_lists(parts: Sequence[Ragged | None], n_lists: Sequence[int]) -> Ragg
 
 
 def side_by_side(one: Ragged, other: Ragged) -> Ragged:
-    """Each list of the one followed by that of the other.
+    """Return each list of the one followed by that of the other.
 
     Example:
         >>> side_by_side((np.array([0, 1, 2]), np.array([1.0, 2.0])), (np.array([0, 0, 1]), np.array([9.0])))

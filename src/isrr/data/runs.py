@@ -5,8 +5,8 @@ another policy is asked for; a relevant item that was not retrieved counts in th
 two has are left out, and named in `Queries.notes`.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,146 +15,184 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrr.counting import counted
-from isrr.data._order_kernels import match_rows
-from isrr.data.grouping import Grouping
+from isrr.data._order_kernels import match_sorted
+from isrr.data.columns import ROLES, Columns, usual_column
+from isrr.data.files import Table, reading
 from isrr.data.identifiers import Ids
-from isrr.data.ordering import repeats
-from isrr.data.pairs import Pairs, some
-from isrr.data.queries import IntArray, Queries
-from isrr.data.ragged import lists_of
+from isrr.data.numbers import numbers, such_rows, unfit
+from isrr.data.queries import FloatArray, IntArray, Queries
+from isrr.data.ragged import lists_of, offsets_from
 from isrr.data.unjudged import Unjudged, settled
 from isrr.errors import DataError
+from isrr.parallel import over_queries
 
 
-def joined(run: Pairs, qrels: Pairs | None, unjudged: Unjudged) -> Queries:
-    """The queries that a run and its judgments share; without judgments, all of the run, unjudged.
+@dataclass(frozen=True, eq=False)
+class Judgments:
+    """Grades of items for queries, one per row.
+
+    Attributes:
+        name: The source in errors.
+        queries, items: Their ids.
+        grades: NaN where a grade is missing.
+    """
+
+    name: str
+    queries: Ids
+    items: Ids
+    grades: FloatArray
+
+    @classmethod
+    def of(cls, table: Table, columns: Columns) -> "Judgments":
+        """Return the judgments in a table, whose grades BEIR calls scores."""
+        names = {}
+        for role, more in (("query", ()), ("item", ()), ("relevance", ("score",))):
+            name = getattr(columns, role)
+            column = name if name in table.columns else usual_column(role, table.columns, more)
+            if column is None:
+                usual, have = ", ".join((*ROLES[role]["usual"], *more)), ", ".join(table.columns)
+                said = f"no {role} column ({usual}, or named by `{role}=`); the columns are {have}"
+                raise DataError(f"{table.name}: {said}")
+            names[role] = column
+        with reading(table.name):
+            rows = table.read(list(names.values()), [names["query"], names["item"]])
+        if rows.num_rows == 0:
+            raise DataError(f"{table.name}: there are no judgments")
+        try:
+            queries, items = (Ids.of(rows[names[role]], names[role], rows.num_rows) for role in ("query", "item"))
+            return cls(table.name, queries, items, _grades(rows[names["relevance"]], names["relevance"]))
+        except DataError as error:
+            error.source = table.name
+            raise
+
+
+def _grades(column: Any, name: str) -> FloatArray:
+    """Return grades as floats, NaN where one is missing."""
+    missing = np.asarray(column.is_null(nan_is_null=True).to_numpy(), bool)
+    rows = np.flatnonzero(~missing)
+    grades = np.full(missing.size, np.nan)
+    try:
+        given = numbers(column.filter(pa.array(~missing)).to_numpy(), name, rows.size)
+        bad = np.flatnonzero(unfit(given))
+        if bad.size:
+            said = f"{given[bad[0]]}{such_rows(bad.size)}; expected a finite number within ±1e50"
+            raise DataError(said, row=int(bad[0]), column=name)
+    except DataError as error:
+        error.row = None if error.row is None else int(rows[error.row])
+        raise
+    grades[rows] = given
+    return grades
+
+
+def joined(run: Queries, name: str, qrels: Judgments, unjudged: Unjudged) -> Queries:
+    """Return the queries that a run and its judgments share.
 
     Args:
-        run: The scores.
+        run: Scored lists with item ids.
+        name: The run in errors.
         qrels: The grades.
         unjudged: How retrieved items without a grade count.
-
-    Example:
-        >>> from isrr.data.pairs import from_mapping
-        >>> run, qrels = {"q1": {"d1": 2.0, "d2": 1.0}}, {"q1": {"d2": 1, "d9": 2}}
-        >>> joined(from_mapping(run, "run"), from_mapping(qrels, "qrels"), "zero").relevance
-        array([0., 1.])
     """
-    run = _grouped(run)
-    return _lists(run) if qrels is None else _judged(run, qrels, unjudged)
-
-
-def _grouped(run: Pairs) -> Pairs:
-    """The pairs of a run brought together by query; an item that a query has twice is refused."""
-    grouping = Grouping.of(run.queries, None, len(run))
-    run = run if grouping.rows is None else run.take(grouping.rows)
-    twice = repeats(grouping.offsets, Ids(run.items))
-    if twice.size:
-        again = int(twice[0])
-        of_query = run.queries == run.queries[again]
-        first = int(np.argmax(of_query & pc.equal(run.items, run.items[again]).to_numpy(zero_copy_only=False)))
-        raise DataError(
-            f"{run.where(again)}: {run.pair(again)} appears twice, first at {run.where(first)}; an item can be ranked "
-            "once per query"
-        )
-    return run
-
-
-def _lists(run: Pairs) -> Queries:
-    """The queries of a run, unjudged."""
-    grouping = Grouping.of(run.queries, None, len(run))
-    return Queries(
-        offsets=grouping.offsets,
-        query_ids=Ids.in_text(run.query_names.take(grouping.query_ids)).array,
-        scores=run.values,
-        items=Ids.in_text(run.items),
-        absent={"relevance": f"{run.name}: a run has no grades; expected the judgments as `qrels=`"},
-    )
-
-
-def _judged(run: Pairs, qrels: Pairs, unjudged: Unjudged) -> Queries:
-    """The queries of a run that has been grouped, with their grades."""
-    negative = qrels.values < 0
+    if run.items is None:
+        raise DataError(run.absent.get("item", f"{name}: a run needs item ids"))
+    negative = qrels.grades < 0
     notes = [f"{qrels.name}: {counted(int(negative.sum()), 'negative grade')} counted as 0"] if negative.any() else []
-    qrels = replace(qrels, values=np.maximum(qrels.values, 0.0))
-    number = _numbers_among(run.query_names, qrels.query_names)
-    shared = number[run.queries] >= 0
+    judged_in, names = _codes(Ids.of(run.query_ids, "query_ids", len(run)), qrels.queries)
+    shared = np.isin(np.arange(len(run)), judged_in)
     if not shared.any():
-        here, there = (some(names.to_pylist()) for names in (run.query_names, qrels.query_names))
-        raise DataError(f"{run.name} and {qrels.name} share no query: {here} here, {there} there")
-    notes += _left_out(run, qrels, np.unique(run.queries[~shared]))
-    run = run.chosen(shared)
-    queries = _lists(run)
-    place = np.full(len(qrels.query_names), -1)  # of each judged query among those of the run
-    place[number[run.queries[queries.offsets[:-1]]]] = np.arange(len(queries))
-    qrels = qrels.chosen(place[qrels.queries] >= 0)
-    judged_in, grades = place[qrels.queries], qrels.values
-    found, first = _matched(np.repeat(np.arange(len(queries)), queries.n_items), run.items, judged_in, qrels.items)
-    _refuse_two_grades(qrels, first)
-    missed = (grades > 0) & (first == np.arange(len(first)))
-    missed[found[found >= 0]] = False
-    relevance = np.where(found >= 0, grades[found], np.nan)
+        raise DataError(
+            f"{name} and {qrels.name} share no query: {some(run.query_ids)} here, {some(names.array)} there"
+        )
+    missing = run.query_ids[~shared]
+    if missing.size:
+        notes.append(f"{name}: {counted(missing.size, 'query')} without judgments left out: {some(missing)}")
+    if len(names):
+        notes.append(
+            f"{qrels.name}: {counted(len(names), 'judged query')} not in the run left out: {some(names.array)}"
+        )
+    position = np.cumsum(shared) - 1  # of each query of the run among those shared
+    rows = np.flatnonzero(judged_in >= 0)
+    judged_in, judged_items, grades = (
+        position[judged_in[rows]],
+        qrels.items.take(rows),
+        np.maximum(qrels.grades[rows], 0),
+    )
+    run = run if shared.all() else replace(run[np.flatnonzero(shared)], notes=run.notes)
+    assert run.items is not None
+    match, first = _matched(run, run.items, judged_in, judged_items)
+    _refuse_two_grades(qrels, rows, first)
+    missed = (grades > 0) & (first == np.arange(first.size))
+    missed[match[match >= 0]] = False
+    relevance = np.where(match >= 0, grades[match], np.nan)
     judged = ~np.isnan(relevance)
     queries = replace(
-        queries,
+        run,
         relevance=np.where(judged, relevance, 0.0),
-        unretrieved=lists_of(judged_in[missed], grades[missed], len(queries)) if missed.any() else None,
-        absent={},
-        notes=tuple(notes),
+        unretrieved=lists_of(judged_in[missed], grades[missed], len(run)) if missed.any() else None,
+        absent={role: said for role, said in run.absent.items() if role != "relevance"},
+        notes=(*run.notes, *notes),
     )
     try:
         return settled(queries, judged, unjudged)
     except DataError as error:
-        raise DataError(f"{run.name} with {qrels.name}: {error}", error.query) from None
+        raise DataError(f"{name} with {qrels.name}: {error}", error.query) from None
 
 
-def _numbers_among(names: Any, others: Any) -> IntArray:
-    """The number that each name has among others, −1 where it is not one of them."""
-    return np.asarray(pc.fill_null(pc.index_in(names, value_set=others), -1).to_numpy(), np.int64)
+def _codes(known: Ids, ids: Ids) -> tuple[IntArray, Ids]:
+    """Return the number of each id among those known, −1 for none, and the distinct ids that are not known."""
+    distinct, codes = ids.by_appearance()
+    number = np.asarray(pc.fill_null(pc.index_in(distinct.texts, value_set=known.texts), -1).to_numpy(), np.int64)
+    return number[codes], distinct.take(np.flatnonzero(number < 0))
 
 
-def _left_out(run: Pairs, qrels: Pairs, unjudged: IntArray) -> Iterator[str]:
-    """Notes on the queries that only one of the two has; those of the run are given by number."""
-    if unjudged.size:
-        names = run.query_names.take(unjudged).to_pylist()
-        yield f"{run.name}: {counted(len(names), 'query')} without judgments left out: {some(names)}"
-    names = qrels.query_names.filter(_numbers_among(qrels.query_names, run.query_names) < 0).to_pylist()
-    if names:
-        yield f"{qrels.name}: {counted(len(names), 'judged query')} not in the run left out: {some(names)}"
-
-
-def _matched(queries: IntArray, items: Any, judged_in: IntArray, judged_items: Any) -> tuple[IntArray, IntArray]:
-    """The judgment of each row, −1 for none; and of each judgment the first on the same item of the query.
+def _matched(run: Queries, items: Ids, judged_in: IntArray, judged_items: Ids) -> tuple[IntArray, IntArray]:
+    """Return the judgment of each row, −1 for none; and of each judgment the first on the same item of the query.
 
     Items are compared by hash, then by their text where hashes agree; where two share a hash, by exact numbers.
     """
-    found, first = _first_equal(queries, Ids(items).hashes(), judged_in, Ids(judged_items).hashes())
-    hits = np.flatnonzero(found >= 0)
-    if items.take(hits).equals(judged_items.take(found[hits])) and judged_items.equals(judged_items.take(first)):
-        return found, first
-    coded = pa.concat_arrays([items, judged_items]).dictionary_encode()
-    codes = coded.indices.to_numpy().astype(np.uint64)
-    return _first_equal(queries, codes[: len(queries)], judged_in, codes[len(queries) :])
+    match, first = _equal(run.offsets, items.hashes(), judged_in, judged_items.hashes())
+    hits, texts, judged_texts = np.flatnonzero(match >= 0), items.texts, judged_items.texts
+    if texts.take(hits).equals(judged_texts.take(match[hits])) and judged_texts.equals(judged_texts.take(first)):
+        return match, first
+    codes = pa.concat_arrays([texts, judged_texts]).dictionary_encode().indices.to_numpy().astype(np.uint64)
+    return _equal(run.offsets, codes[: run.n_rows], judged_in, codes[run.n_rows :])
 
 
-def _first_equal(
-    queries: IntArray, names: NDArray[np.uint64], judged_in: IntArray, judged: NDArray[np.uint64]
+def _equal(
+    offsets: IntArray, names: NDArray[np.uint64], judged_in: IntArray, judged: NDArray[np.uint64]
 ) -> tuple[IntArray, IntArray]:
-    """As `_matched`, for items that are named by numbers."""
-    n_queries = int(queries[-1]) + 1
-    begins = np.concatenate(([0], np.cumsum(2 * np.bincount(judged_in, minlength=n_queries))))
-    found, first = np.empty(queries.size, np.int64), np.empty(judged_in.size, np.int64)
-    match_rows(queries, names, judged_in, judged, begins, np.full(begins[-1], -1), found, first)
-    return found, first
+    """Match as `_matched` does items that are named by numbers."""
+    order = np.lexsort((judged, judged_in))
+    starts = offsets_from(np.bincount(judged_in, minlength=offsets.size - 1))
+    named, of_query = judged[order], judged_in[order]
+    match = np.empty(names.size, np.int64)
+    over_queries(lambda start, stop: match_sorted(offsets, names, starts, named, start, stop, match), offsets)
+    new = np.append(True, (named[1:] != named[:-1]) | (of_query[1:] != of_query[:-1]))[: order.size]
+    first = np.empty(order.size, np.int64)
+    first[order] = order[np.flatnonzero(new)][np.cumsum(new) - 1]
+    return np.append(order, -1)[match], first
 
 
-def _refuse_two_grades(qrels: Pairs, first: IntArray) -> None:
+def _refuse_two_grades(qrels: Judgments, rows: IntArray, first: IntArray) -> None:
     """Refuse a pair that is judged again with another grade than at first."""
-    differs = (qrels.values != qrels.values[first]) & ~(np.isnan(qrels.values) & np.isnan(qrels.values[first]))
+    grades = qrels.grades[rows]
+    differs = (grades != grades[first]) & ~(np.isnan(grades) & np.isnan(grades[first]))
     if differs.any():
-        row = int(np.argmax(differs))
-        before = int(first[row])
+        again = int(np.argmax(differs))
+        row, before = int(rows[again]), int(rows[first[again]])
+        item, query = (ids.texts[row].as_py() for ids in (qrels.items, qrels.queries))
         raise DataError(
-            f"{qrels.where(row)}: {qrels.pair(row)} has grade {qrels.values[row]:g}, but {qrels.values[before]:g} at "
-            f"{qrels.where(before)}; expected one grade per pair"
+            f"{qrels.name}: row {row + 1:,}: item {item!r} of query {query!r} has grade {qrels.grades[row]:g}, but "
+            f"{qrels.grades[before]:g} in row {before + 1:,}{such_rows(int(differs.sum()))}; expected one per pair"
         )
+
+
+def some(names: Sequence[Any] | NDArray[Any]) -> str:
+    """Return a few names of many, for a message.
+
+    Example:
+        >>> some(["a", "b", "c", "d", "e"])
+        'a, b, c and 2 more'
+    """
+    first = ", ".join(str(name) for name in names[:3])
+    return f"{first} and {len(names) - 3:,} more" if len(names) > 3 else first

@@ -12,8 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
-from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,22 +20,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from isrr.data.blocks import parquet_batches
-from isrr.data.columns import Cast, located, queries_of
-from isrr.data.files import in_plain_text, kind_of, reading
+from isrr.data.columns import Columns, Roles
+from isrr.data.files import File, in_plain_text, matching_files, reading
 from isrr.data.identifiers import Ids, identifier_text
+from isrr.data.parquet import joined_tables, parquet_batches, shared_roles
 from isrr.data.queries import Queries
-from isrr.data.source import (
-    IN_MEMORY,
-    Where,
-    footer_of,
-    joined_tables,
-    matching_files,
-    named_columns,
-    read_any,
-    shared_columns,
-    with_values,
-)
+from isrr.data.tables import as_queries, located, queries_of
+from isrr.data.trec import kind_of
 from isrr.errors import DataError
 from isrr.noise import mixed
 
@@ -128,11 +118,12 @@ def canonical_order(keys: Hashes, digest: str) -> NDArray[np.int64]:
 
 def sample_queries(
     data: Any,
-    columns: Sequence[str] = (),
+    columns: Columns | None = None,
     *,
+    roles: Sequence[str] = (),
+    unjudged: str = "refuse",
     sample: int | None = SAMPLE,
     per_segment: bool = False,
-    **where: Unpack[Where],
 ) -> Sample:
     """Draw at most so many whole queries of a table, the same ones every time.
 
@@ -140,21 +131,22 @@ def sample_queries(
     several files.
 
     Args:
-        data: `Queries`, a path, a glob of Parquet files, or a table of pandas, polars or pyarrow; None with `run=`.
-        columns: Roles to read beside the usual ones, such as "value:margin".
+        data: `Queries`, or what `read_queries` takes.
+        columns: The names of columns that are not called as usual.
+        roles: Roles to read beside the usual ones, such as "value:margin".
+        unjudged: How items without a grade count, for tables that do not say.
         sample: Number of queries; None for all.
         per_segment: Draw so many queries in addition from the segments, the same number from each.
-        where: See `isrr.data.source.Where`.
     """
     if sample is not None and sample < 1:
         raise DataError(f"`sample=` must be at least 1, got {sample}")
-    if isinstance(data, str | os.PathLike) and sample is not None and not any(map(where.get, IN_MEMORY)):
+    if isinstance(data, str | os.PathLike) and sample is not None and unjudged == "refuse":
         files = matching_files(data)
         if all(kind_of(file) == "parquet" for file in files):
-            parts = _ParquetFiles.of(files, with_values(where, columns))
+            parts = _ParquetFiles(files, *shared_roles(files, (columns or Columns()).with_roles(roles)))
             if parts.n_rows > sample and (drawn := _streamed(parts, sample, per_segment=per_segment)) is not None:
                 return drawn
-    queries = read_any(data, columns, **where)
+    queries = as_queries(data, columns, unjudged, roles)
     key = table_key(digests(queries.query_ids))
     if sample is None or len(queries) <= sample:
         return Sample(queries, len(queries), key)
@@ -167,54 +159,48 @@ def sample_queries(
 class _ParquetFiles:
     """Parquet files with the same columns, read batch by batch."""
 
-    files: list[Path]
-    columns: Cast
+    files: list[File]
+    roles: Roles
     n_rows: int
 
-    @classmethod
-    def of(cls, files: list[Path], where: Where) -> "_ParquetFiles":
-        footers = [footer_of(file) for file in files]
-        columns = shared_columns(files, footers, named_columns(where))
-        return cls(files, columns, sum(footer.n_rows for footer in footers))
-
     def ids(self, roles: Sequence[str]) -> Iterator[Any]:
-        """For each file, an Arrow table of its distinct query ids, as text, with what other roles hold beside them."""
+        """Yield for each file an Arrow table of its distinct query ids, as text, and of other roles beside them."""
         for file in self.files:
             parts = []
-            for batch in parquet_batches(file, [self.columns.roles[role] for role in roles]):
+            for batch in parquet_batches(file, [self.roles.names[role] for role in roles]):
                 texts = {role: self._ids_of(batch, role, file) for role in roles}
                 starts = texts["query"].runs()
                 parts.append(pa.table({role: column.take(starts).texts for role, column in texts.items()}))
             if parts:
                 yield pa.concat_tables(parts).group_by([*roles], use_threads=False).aggregate([])
 
-    def _ids_of(self, batch: Any, role: str, file: Path) -> Ids:
-        column = self.columns.roles[role]
+    def _ids_of(self, batch: Any, role: str, file: File) -> Ids:
+        column = self.roles.names[role]
         try:
             return Ids.of(batch.column(column), column, batch.num_rows)
         except DataError as error:
             raise located(error, str(file), column) from None
 
     def rows_of(self, ids: Any) -> Any:
-        """The rows of some queries, as one Arrow table."""
+        """Return the rows of some queries, as one Arrow table."""
         tables = []
         for file in self.files:
-            with reading(str(file)), pq.ParquetFile(file, pre_buffer=False) as source:
+            with reading(file.name), pq.ParquetFile(file.open(), pre_buffer=False) as source:
                 schema = source.schema_arrow
             batches = []
-            for batch in parquet_batches(file, self.columns.names):
+            for batch in parquet_batches(file, self.roles.all):
                 of_rows = self._ids_of(batch, "query", file)
                 starts = of_rows.runs()
                 wanted = pc.is_in(of_rows.take(starts).texts, ids).to_numpy(zero_copy_only=False)
                 batches.append(batch.filter(pa.array(np.repeat(wanted, np.diff(starts, append=batch.num_rows)))))
-            kept = pa.Table.from_batches(batches) if batches else schema.empty_table().select(self.columns.names)
+            kept = pa.Table.from_batches(batches) if batches else schema.empty_table().select(self.roles.all)
             tables.append(kept.replace_schema_metadata(schema.metadata))
         return in_plain_text(joined_tables(tables))
 
 
 def _streamed(parts: _ParquetFiles, sample: int, *, per_segment: bool) -> Sample | None:
-    """The sample of files; None where they have no more queries than it would."""
-    roles = ["query", "segment"] if per_segment and "segment" in parts.columns.roles else ["query"]
+    """Return the sample of files; None where they have no more queries than it would."""
+    roles = ["query", "segment"] if per_segment and "segment" in parts.roles.names else ["query"]
     of_queries = np.empty(0, np.uint64)
     for part in parts.ids(roles):
         of_queries = np.unique(np.concatenate([of_queries, digests(part["query"])]))
@@ -228,11 +214,11 @@ def _streamed(parts: _ParquetFiles, sample: int, *, per_segment: bool) -> Sample
         order, names = order[drawn], names[drawn]
     rows = parts.rows_of(pa.array(names[:, 0], pa.large_string()))
     name = str(parts.files[0]) if len(parts.files) == 1 else "table"
-    return Sample(queries_of(rows, parts.columns, name), of_queries.size, key)
+    return Sample(queries_of(rows, parts.roles, name), of_queries.size, key)
 
 
 def _smallest(order: Hashes, n: int) -> NDArray[np.bool_]:
-    """Which of the numbers are the n smallest."""
+    """Return which of the numbers are the n smallest."""
     if order.size <= n:
         return np.ones(order.size, bool)
     return np.asarray(order <= np.partition(order, n - 1)[n - 1])

@@ -1,119 +1,204 @@
-"""TREC text → pairs: a run, `query Q0 item rank score tag`, or qrels, `query iteration item grade`.
+"""Runs and judgments that are no tables, as tables: TREC text and `{query: {item: number}}`.
 
-Fields have blanks or tabs between them. Items are ranked by score, as in trec_eval; the rank and the tag are not used.
-A compiled loop picks out the query, the item and the number of each line, and Arrow reads these.
+TREC text is `query Q0 item rank score tag` for a run, `query iteration item grade` for judgments (qrels), with blanks
+or tabs between the fields. Items are ranked by score, as in trec_eval; rank and tag are not used.
 """
 
+import json
 import re
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from io import BytesIO
-from itertools import islice
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
 from isrr.counting import counted
-from isrr.data._text_kernels import ITEM, pick_fields
-from isrr.data.files import NUMBER, What
-from isrr.data.pairs import Pairs, pairs_of
-from isrr.data.text import Bytes, Range, bytes_of, ranges_of
-from isrr.errors import DataError
-from isrr.parallel import threads
+from isrr.data.files import KINDS, LONGEST, File, Table, arrow_of, integer_ids, kind_by_name
+from isrr.data.numbers import such_rows
+from isrr.errors import DataError, shown
 
-BLOCK = 1 << 24  # bytes that Arrow reads at a time
-
-
-@dataclass(frozen=True)
-class Syntax:
-    """What a line looks like: how many fields, and which of them, counted from 0, holds the number."""
-
-    fields: int
-    value: int
-    line: str
-    number: str
-
-
-SYNTAX: dict[What, Syntax] = {
-    "run": Syntax(6, 4, "`query Q0 item rank score tag`", "score"),
-    "qrels": Syntax(4, 3, "`query iteration item grade`", "grade"),
+What = Literal["run", "qrels"]
+Format = Literal["trec", "table", "json"]
+FIELDS: dict[What, tuple[str, ...]] = {
+    "run": ("query", "Q0", "item", "rank", "score", "tag"),
+    "qrels": ("query", "iteration", "item", "relevance"),
+}
+READ = ("query", "item", "score", "relevance")
+LINE: dict[What, str] = {"run": "`query Q0 item rank score tag`", "qrels": "`query iteration item grade`"}
+NUMBER = rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
+SHAPE = "{query: {item: number}}"
+BLOCK = 1 << 24  # bytes that are looked at or parsed at a time
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LETOR_LINE = re.compile(rb"[-+.\deE]+[ \t]+(qid:|\d+:)")
+_LINES: dict[What, re.Pattern[bytes]] = {
+    "run": re.compile(rb"\S+[ \t]+\S+[ \t]+\S+[ \t]+\d+[ \t]+" + NUMBER + rb"[ \t]+\S+"),
+    "qrels": re.compile(rb"\S+[ \t]+(\d+|Q0)[ \t]+\S+[ \t]+" + NUMBER),
 }
 
 
-def read_trec(path: Path, what: What) -> Pairs:
-    """Pairs from a file of TREC text, plain or .gz."""
-    return parse_trec(bytes_of(path), what, str(path), threads())
+def kind_of(file: File, format: Format | None = None, what: What | None = None) -> str:
+    """Return "parquet", "arrow", "csv", "jsonl", "json", "trec" or "letor": by the file's name, or by its first line.
+
+    Args:
+        file: A file that must be there.
+        format: What the caller says of it.
+        what: Whether it should be a run or judgments; None for any table.
+    """
+    if format is not None and format not in get_args(Format):
+        raise ValueError(f"a format must be one of {', '.join(get_args(Format))}; got {format!r}")
+    file.check()
+    by_name = kind_by_name(file.path)
+    if format in ("trec", "json"):
+        return format
+    if by_name in ("parquet", "arrow", "jsonl"):
+        return by_name
+    head = file.head().removeprefix(BYTE_ORDER_MARK)
+    for magic, kind in ((b"PAR1", "parquet"), (b"ARROW1", "arrow")):
+        if head.startswith(magic):
+            return kind
+    lines = (line.strip() for line in head.splitlines())
+    first = next((line for line in lines if line and not line.startswith(b"#")), b"")
+    if first.startswith((b"{", b"[")):
+        return "jsonl" if format or _is_row(first) else "json"
+    if by_name == "letor" or (what is None and _LETOR_LINE.match(first)):
+        return "letor"
+    if format is None and (shape := next((one for one, line in _LINES.items() if line.fullmatch(first)), None)):
+        if shape == "qrels" and what != "qrels":
+            raise DataError(f"{file}: this looks like TREC qrels; give the run they judge, and these as `qrels=`")
+        if shape == "run" and what == "qrels":
+            raise DataError(f"{file}: this looks like a TREC run; expected its judgments, lines like {LINE['qrels']}")
+        return "trec"
+    if format or by_name or b"," in first or b"\t" in first:
+        return "csv"
+    if what is not None and len(first.split()) in map(len, FIELDS.values()):
+        return "trec"  # with a fault in the first line
+    wanted = f"TREC text ({LINE[what]}), JSON {SHAPE} or " if what else ""
+    said = f"the first line is {shown(first.decode(errors='replace'))}; expected {wanted}a table"
+    raise DataError(f"{file}: {said}: Parquet, Arrow, CSV or JSONL (suffixes {', '.join(KINDS)})")
 
 
-def parse_trec(data: Bytes, what: What, name: str, n_threads: int = 1) -> Pairs:
-    """Pairs from TREC text in memory; `name` stands for the file in errors.
+def _is_row(line: bytes) -> bool:
+    """Return whether a line of JSON is a row of a table."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(row, dict) and not all(isinstance(value, dict) for value in row.values())
+
+
+def run_table(file: File, kind: str, what: What) -> Table:
+    """Return the table in a file of TREC text or JSON."""
+    if kind == "trec":
+        return trec_table(file.content(), what, file.name)
+    try:
+        document = json.loads(file.content().to_pybytes(), object_pairs_hook=_each_once)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{file}: line {error.lineno:,}: not JSON: {error.msg}, column {error.colno}") from None
+    except (ValueError, RecursionError) as error:  # not UTF-8, a name twice, a number of thousands of digits
+        raise DataError(f"{file}: {str(error)[:LONGEST]}") from None
+    return mapping_table(document, what, file.name)
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; one that has a name twice is refused."""
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} appears twice")
+    return row
+
+
+def trec_table(data: Any, what: What, name: str) -> Table:
+    """Return the table in TREC text, an Arrow buffer; `name` stands for it in errors."""
+    columns = [field for field in FIELDS[what] if field in READ]
+    kinds = dict(zip(columns, (pa.large_string(), pa.large_string(), pa.float64()), strict=True))
+    return Table(name, columns, lambda wanted, ids: integer_ids(_parsed(data, what, name, kinds), ids).select(wanted))
+
+
+def _parsed(data: Any, what: What, name: str, kinds: dict[str, Any]) -> Any:
+    """Return the query, the item and the number of each line as an Arrow table."""
+    text = whole = data.to_pybytes().removeprefix(BYTE_ORDER_MARK)
+    if b"\t" in text or not _is_plain(text):
+        text = text.translate(bytes.maketrans(b"\t\r", b"  "))
+        while b"  " in text:
+            text = text.replace(b"  ", b" ")
+        text = text.replace(b" \n", b"\n").replace(b"\n ", b"\n").strip(b" \n")
+    if not text:
+        raise DataError(f"{name}: no rows; expected lines like {LINE[what]}")
+    try:
+        table = csv.read_csv(
+            pa.BufferReader(text),
+            csv.ReadOptions(column_names=FIELDS[what], block_size=BLOCK),
+            csv.ParseOptions(delimiter=" ", quote_char=False),
+            csv.ConvertOptions(include_columns=list(kinds), column_types=kinds, null_values=[]),
+        )
+        if b"\0" not in text and np.isfinite(table.column(2).to_numpy()).all():
+            return table
+    except pa.ArrowInvalid:
+        pass
+    rows = zip(*_written(whole, what, name), strict=True)  # there are numbers like +5, or a line is at fault
+    return pa.table({column: pa.array(values, kinds[column]) for column, values in zip(kinds, rows, strict=True)})
+
+
+def _is_plain(text: bytes) -> bool:
+    """Return whether a single blank or line end follows each field."""
+    for start in range(0, len(text), BLOCK):
+        blank = np.frombuffer(text[start : start + BLOCK + 1], np.uint8) <= ord(" ")
+        if (blank[1:] & blank[:-1]).any() or (start == 0 and blank[:1].any()):
+            return False
+    return not text.endswith((b" ", b"\r"))
+
+
+def _written(text: bytes, what: What, name: str) -> Iterator[tuple[str, str, float]]:
+    """Yield the query, the item and the number of each line; the first line at fault is refused."""
+    for line, words in enumerate(text.split(b"\n"), 1):
+        fields = [field for field in re.split(rb"[ \t\r]+", words) if field]
+        if not fields:
+            continue
+        if len(fields) != len(FIELDS[what]):
+            slip = {("run", 4): " (this looks like qrels)", ("qrels", 6): " (this looks like a run)"}
+            said = f"{counted(len(fields), 'field')}{slip.get((what, len(fields)), '')}"
+            raise DataError(f"{name}:{line:,}: {said}; expected {LINE[what]}")
+        query, item, number = (field for field, role in zip(fields, FIELDS[what], strict=True) if role in READ)
+        if not re.fullmatch(NUMBER, number):
+            said = f"the {'score' if what == 'run' else 'grade'} is {number[:60].decode(errors='replace')!r}"
+            raise DataError(f"{name}:{line:,}: {said}; expected a number, in {LINE[what]}")
+        try:
+            ids = query.decode(), item.decode()
+        except UnicodeDecodeError:
+            ids = "\0", "\0"
+        if "\0" in "".join(ids):
+            raise DataError(f"{name}:{line:,}: the id {query[:60]!r} or {item[:60]!r} is not UTF-8 text without NUL")
+        yield *ids, float(number)
+
+
+def mapping_table(document: Any, what: What, name: str) -> Table:
+    """Return the table in `{query: {item: number}}`, as pytrec_eval, ranx and BEIR have it.
 
     Example:
-        >>> parse_trec(np.frombuffer(b"q1 0 a 2\\nq1 0 b 0\\n", np.uint8), "qrels", "text").values
-        array([2., 0.])
+        >>> table = mapping_table({"q1": {"d1": 2, "d2": 0}}, "qrels", "qrels")
+        >>> table.read(table.columns, [])["relevance"].to_pylist()
+        [2, 0]
     """
-    syntax, ids = SYNTAX[what], pa.large_string()
-    reading = csv.ReadOptions(use_threads=False, block_size=BLOCK, column_names=["query", "item", "value"])
-    parsing = csv.ParseOptions(delimiter="\t", quote_char=False)
-    converting = csv.ConvertOptions(column_types={"query": ids, "item": ids, "value": pa.float64()}, null_values=[])
+    columns = [field for field in FIELDS[what] if field in READ]
+    if not isinstance(document, Mapping):
+        raise DataError(f"{name}: a {type(document).__name__}; expected {SHAPE}")
+    odd = [query for query, listed in document.items() if not isinstance(listed, Mapping)]
+    if odd:
+        kind = type(document[odd[0]]).__name__
+        raise DataError(f"{name}: query {shown(odd[0])} has a {kind}{such_rows(len(odd))}; expected {SHAPE}")
 
-    def parsed(part: Range) -> Any:
-        fields = np.empty(part.text.size, np.uint8)
-        n_bytes = pick_fields(part.text, syntax.fields, syntax.value, fields)
-        if n_bytes < 0:
-            raise _first_fault(data, what, name)
-        try:
-            return csv.read_csv(pa.py_buffer(fields[:n_bytes]), reading, parsing, converting) if n_bytes else None
-        except pa.ArrowInvalid:
-            raise _first_fault(data, what, name) from None
+    def read(wanted: list[str], ids: list[str]) -> Any:
+        lengths = [len(listed) for listed in document.values()]
+        queries = pa.array([str(query) for query in document], pa.large_string())
+        items = [str(item) for listed in document.values() for item in listed]
+        numbers = [number for listed in document.values() for number in listed.values()]
+        parts = (
+            queries.take(pa.array(np.repeat(np.arange(len(lengths)), lengths))),
+            pa.array(items, pa.large_string()),
+            arrow_of(numbers, columns[2], False, name),
+        )
+        return integer_ids(pa.table(dict(zip(columns, parts, strict=True))), ids).select(wanted)
 
-    ranges = ranges_of(data, n_threads)
-    with ThreadPoolExecutor(max(1, len(ranges))) as pool:
-        tables = [table for table in pool.map(parsed, ranges) if table is not None]
-    if not tables:
-        raise DataError(f"{name}: no rows; expected lines like {syntax.line}")
-    table = pa.concat_tables(tables)
-    queries, items, values = (column.combine_chunks() for column in table.columns)
-    return pairs_of(name, queries, items, values.to_numpy(), lambda row: f"{name}:{_line_of_row(data, row):,}")
-
-
-def _written(data: Bytes) -> Iterator[tuple[int, list[bytes]]]:
-    """The number of each line that is not blank, counted from 1, and its fields."""
-    for number, line in enumerate(BytesIO(data.tobytes()), 1):
-        fields = [field for field in re.split(rb"[ \t\r\n]+", line) if field]
-        if fields:
-            yield number, fields
-
-
-def _line_of_row(data: Bytes, row: int) -> int:
-    """The line on which a row, counted from 0, stands."""
-    return next(islice(_written(data), row, None))[0]
-
-
-def _first_fault(data: Bytes, what: What, name: str) -> DataError:
-    """The refusal of the first line that cannot be read."""
-    syntax = SYNTAX[what]
-    for number, fields in _written(data):
-        where, n_fields = f"{name}:{number:,}", len(fields)
-        if n_fields != syntax.fields:
-            slip = {("run", 4): " (this looks like qrels)", ("qrels", 6): " (this looks like a run)"}
-            found = f"{counted(n_fields, 'field')}{slip.get((what, n_fields), '')}"
-            return DataError(f"{where}: {found}; expected {syntax.line}")
-        if not re.fullmatch(NUMBER, fields[syntax.value]):
-            found = fields[syntax.value][:60].decode(errors="replace")
-            return DataError(f"{where}: the {syntax.number} is {found!r}; expected a number, in {syntax.line}")
-        for word in fields[0], fields[ITEM]:
-            if not _is_text(word):
-                return DataError(f"{where}: the id {word!r} is not UTF-8 text without NUL characters")
-    raise AssertionError(f"{name}: no line is at fault")
-
-
-def _is_text(word: bytes) -> bool:
-    try:
-        return "\0" not in word.decode()
-    except UnicodeDecodeError:
-        return False
+    return Table(name, columns, read)

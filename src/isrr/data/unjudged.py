@@ -28,14 +28,14 @@ _COUNTED = {"zero": "counted as irrelevant", "drop": "dropped", "worst": "counte
 
 
 def checked_policy(policy: str) -> Unjudged:
-    """A policy, or an error that lists them."""
+    """Return a policy, or raise an error that lists them."""
     if policy not in get_args(Unjudged):
         raise ValueError(f"`unjudged=` must be one of {', '.join(get_args(Unjudged))}; got {policy!r}")
     return policy  # type: ignore[return-value]
 
 
 def settled(queries: Queries, judged: NDArray[np.bool_], policy: Unjudged) -> Queries:
-    """The queries with their unjudged items counted as asked.
+    """Return the queries with their unjudged items counted as asked.
 
     Args:
         queries: Their relevance is 0 where an item is unjudged.
@@ -76,7 +76,7 @@ def settled(queries: Queries, judged: NDArray[np.bool_], policy: Unjudged) -> Qu
 
 
 def _without(queries: Queries, kept: NDArray[np.bool_]) -> Queries:
-    """The queries without some of their items; those left with none are gone."""
+    """Return the queries without some of their items; those left with none are gone."""
     lengths = np.add.reduceat(kept, queries.offsets[:-1], dtype=np.int64)
     left = np.flatnonzero(lengths)
     if left.size == 0:
@@ -89,14 +89,14 @@ def _without(queries: Queries, kept: NDArray[np.bool_]) -> Queries:
 
 
 def one_policy(first: str, second: str) -> str:
-    """The policy of two parts together, of which one may have no need of any."""
+    """Return the policy of two parts together, of which one may have no need of any."""
     if "refuse" not in (first, second) and first != second:
         raise DataError(f"unjudged items count differently in different parts: {first}, {second}")
     return second if first == "refuse" else first
 
 
 def unjudged_in_words(policy: str, share: float, k: int) -> str:
-    """How items without a grade count, and how many places they take.
+    """Return in words how items without a grade count, and how many places they take.
 
     Example:
         >>> unjudged_in_words("zero", 0.25, 5)
@@ -107,7 +107,7 @@ def unjudged_in_words(policy: str, share: float, k: int) -> str:
 
 
 def policy_needed(queries: Queries) -> str:
-    """How unjudged items count where there are, or were, any; else "refuse"."""
+    """Return how unjudged items count where there are, or were, any; else "refuse"."""
     return queries.unjudged if queries.judged is not None or queries.unjudged == "drop" else "refuse"
 
 
@@ -122,7 +122,7 @@ def refuse_other_policy(here: str, then: str) -> None:
 
 
 def n_unjudged(queries: Queries, k: int) -> int:
-    """How many of the first k items by score were not graded, over all queries together.
+    """Return how many of the first k items by score were not graded, over all queries together.
 
     Example:
         >>> queries = Queries.from_arrays(scores=[3, 2, 1], relevance=[0, 2, 1], query_ids=[7, 7, 7])

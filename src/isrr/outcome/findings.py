@@ -182,6 +182,7 @@ class Provenance(Record, frozen=True, kw_only=True):
         tied_share: Share of the first k positions in the order by score that hold an item with a tied score.
         unjudged: How items without a grade count, see `isrr.data.unjudged`.
         unjudged_share: Share of the first k positions in the order by score that hold an item without a grade.
+        dropped: Rows of the table that were left out because that was asked for, by the option's name.
         near_bound: How near values come to a declared bound, as a share.
         looks_clicked: A warning where the relevance is probably clicks; else empty.
         far_above, far_below: Scores that lie more than 100 spreads away from their query's median, among those queries
@@ -223,6 +224,7 @@ class Provenance(Record, frozen=True, kw_only=True):
     tied_share: float = 0.0
     unjudged: Annotated[str, Meta(pattern="^(refuse|zero|drop|worst)$")] = "refuse"
     unjudged_share: float = 0.0
+    dropped: Mapping[str, Count] = field(default_factory=dict)
     near_bound: float = 0.0
     looks_clicked: str = ""
     far_above: int = 0

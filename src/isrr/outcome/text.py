@@ -27,6 +27,7 @@ CASCADE = (
     "assumes only independent sessions, and later ones like these"
 )
 Row = tuple[str, str]  # a label of at most twelve characters, and what it names
+DROPPED = {"missing_score": "{} without a score", "duplicates": "{} that repeat an item of their query"}
 
 
 def written(rows: Iterable[Row]) -> list[str]:
@@ -164,6 +165,7 @@ def _origin(outcome: "Outcome", verbose: bool, without: Sequence[str] = ()) -> l
         ]
     if p.unjudged != "refuse":
         rows.append(("unjudged", unjudged_in_words(p.unjudged, p.unjudged_share, outcome.k)))
+    rows += [("left out", DROPPED.get(option, "{}").format(counted(n, "row"))) for option, n in p.dropped.items()]
     if p.clicks is not None:
         rows += [("left out", f"{n:,} {reason}") for reason, n in p.clicks.left_out.items()]
         if verbose and p.clicks.shown_by_score is not None and p.clicks.expected_by_score is not None:

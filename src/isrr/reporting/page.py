@@ -13,10 +13,11 @@ from html import escape
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from isrr.counting import counted, percent
-from isrr.data.source import Where, counting_alike, read_any
+from isrr.data.columns import Columns
+from isrr.data.tables import as_queries
 from isrr.errors import DataError
 from isrr.files import write_atomically
 from isrr.outcome.certificate import Abstention, Certificate, Start
@@ -51,10 +52,10 @@ def report(
     outcome: Certificate | Abstention | Start,
     queries: Any = None,
     *,
+    columns: Columns | None = None,
     command: str = "isrr.report(…)",
     fallen: str = "",
     progress: Progress | None = None,
-    **where: Unpack[Where],
 ) -> Report:
     """Return one HTML page: the promise, who gains exposure, what other promises cost.
 
@@ -62,19 +63,18 @@ def report(
         outcome: What calibration or `start` returned.
         queries: The judged queries it was given, as `calibrate` takes them; without them the page stands still. For a
             start, scored queries.
+        columns: The names of columns that are not called as usual, for queries still to be read; see `isrr.Columns`.
         command: What made the page, for its last section.
         fallen: What became of the certificate, where it was revoked or has expired.
         progress: Called with (done, in all).
-        where: See `isrr.data.source.Where`.
     """
-    given = queries is not None or where.get("run") is not None
     if isinstance(outcome, Start):
-        if not given:
+        if queries is None:
             raise DataError("a ranker made by `isrr start` is shown on scored queries; expected `queries`")
-        return Report(start_page(outcome, replace(read_any(queries, **where), relevance=None), command))
+        return Report(start_page(outcome, replace(as_queries(queries, columns), relevance=None), command))
     explorer = portrait = None
-    if given:
-        tested = retrace(outcome, queries, **counting_alike(where, queries, outcome.provenance.unjudged))
+    if queries is not None:
+        tested = retrace(outcome, queries, columns)
         explorer, portrait = explore(outcome, tested, progress), portray(outcome, tested)
     return Report(page(outcome, explorer, portrait, command=command, fallen=fallen))
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isrr.calibration.judged import judged_queries
-from isrr.data.identifiers import BETWEEN_GROUPS
+from isrr.data.columns import Columns
+from isrr.data.groups import BETWEEN_GROUPS
 from isrr.data.queries import FloatArray, IntArray, Queries
-from isrr.data.source import Where
 from isrr.data.unjudged import policy_needed, refuse_other_policy
 from isrr.errors import DataError
 from isrr.gains import item_gains
@@ -116,12 +116,13 @@ class Portrait:
     sample: Sample
 
 
-def retrace(outcome: Certificate | Abstention, queries: Any, **where: Unpack[Where]) -> Queries:
+def retrace(outcome: Certificate | Abstention, queries: Any, columns: Columns | None = None) -> Queries:
     """Return the queries that an outcome was tested on, found again among those that `calibrate` took."""
     p = outcome.provenance
     segmented = any(promise.per is not None for promise in outcome.promises)
     judged = judged_queries(
-        queries, outcome.columns, sample=p.sample, per_segment=segmented, distinct=p.distinct, **where
+        queries, columns, roles=outcome.columns, unjudged=p.unjudged, sample=p.sample, per_segment=segmented,
+        distinct=p.distinct,
     )  # fmt: skip
     if judged.data != p.data:
         raise DataError(

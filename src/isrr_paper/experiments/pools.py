@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from isrr.data.frames import read_queries, write_queries
+from isrr.data.copies import write_queries
 from isrr.data.queries import FloatArray, Queries
+from isrr.data.tables import read_queries
 from isrr.errors import DataError
 from isrr.gains import has_relevant
 from isrr.noise import stream_seed

@@ -1,0 +1,267 @@
+"""Tables → Queries: `Columns` names the columns, `read_queries` is the one entrance for data of any kind.
+
+A table has one row per item. `Queries.from_arrays` checks what its columns hold; an error names the row and the column,
+and here the table is added, the column's own name and, for CSV, the line.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from isrr.counting import counted
+from isrr.data.columns import ROLES, VALUE, Columns, Roles
+from isrr.data.copies import has_made_ids, judged_rows, stored_policy, with_grades
+from isrr.data.files import File, Table, from_frame, kind_by_name, matching_files, open_table, reading
+from isrr.data.groups import joined_groups
+from isrr.data.identifiers import Ids, decoded
+from isrr.data.ordering import Ties
+from isrr.data.parquet import one_table
+from isrr.data.queries import Queries
+from isrr.data.runs import Judgments, joined
+from isrr.data.trec import Format, What, kind_of, mapping_table, run_table
+from isrr.data.unjudged import OPTIONS, Unjudged, checked_policy
+from isrr.errors import DataError
+
+MissingScore = Literal["refuse", "drop"]
+Duplicates = Literal["refuse", "first"]
+
+
+def read_queries(
+    source: Any,
+    columns: Columns | None = None,
+    *,
+    qrels: Any = None,
+    group: Sequence[int] | None = None,
+    unjudged: Unjudged | None = None,
+    ties: Ties | None = None,
+    missing_score: MissingScore = "refuse",
+    duplicates: Duplicates = "refuse",
+    format: Format | None = None,
+    qrels_format: Format | None = None,
+) -> Queries:
+    """Read queries from a table, or from a run and its judgments.
+
+    Tables are files (Parquet, Arrow, CSV, JSONL; CSV and JSONL also as .gz), on this machine or at an address such as
+    s3://bucket/judged.parquet, a glob of Parquet files, and frames: pandas, polars, pyarrow and whatever else exports
+    Arrow. Runs and judgments are tables, TREC text, BEIR's files or dicts `{query: {item: number}}`, also as JSON; they
+    are joined as evaluation tools do. `Queries.notes` says what was left out.
+
+    Args:
+        source: Path, address, glob, frame or dict.
+        columns: The names of columns that are not called as usual.
+        qrels: The judgments, where `source` is a run.
+        group: Sizes of consecutive queries, for data without a query column.
+        unjudged: How items without a grade count: "refuse" (the default for tables), "zero" (the default for qrels),
+            "drop" or "worst"; see `isrr.data.unjudged`.
+        ties: "trec" orders equal scores as trec_eval does, to get the same figures.
+        missing_score: "refuse" (the default) or "drop": leave out rows without a score.
+        duplicates: "refuse" (the default) or "first": of rows with the same query and item, use the first.
+        format: "trec", "table" or "json"; by default inferred from the name and the content.
+        qrels_format: The same for the judgments.
+
+    Example:
+        >>> read_queries(pa.table({"qid": ["a", "b", "a"], "score": [2.0, 1.0, 0.5], "grade": [1, 0, 2]}))
+        Queries(2 queries, 3 items; scores, relevance)
+    """
+    columns = columns or Columns()
+    if missing_score not in get_args(MissingScore) or duplicates not in get_args(Duplicates):
+        raise ValueError(
+            f"`missing_score=` must be refuse or drop, and `duplicates=` refuse or first; got {missing_score!r} and "
+            f"{duplicates!r}"
+        )
+    run, grouped = qrels is not None, group is not None
+    table = open_source(source, columns, "run" if run else None, format)
+    roles = Roles.of(table, columns, grouped=grouped, run=run)
+    rows = _rows(table, roles.all, roles.ids)
+    queries = queries_of(
+        rows, roles, table.name, group, None if run else unjudged, missing_score=missing_score, duplicates=duplicates
+    )
+    if run:
+        judgments = Judgments.of(open_source(qrels, columns, "qrels", qrels_format), columns)
+        queries = joined(queries, table.name, judgments, unjudged or "zero")
+    return queries.with_ties(ties)
+
+
+def as_queries(
+    data: Any, columns: Columns | None = None, unjudged: str = "refuse", roles: Sequence[str] = ()
+) -> Queries:
+    """Return queries as they are, or read from whatever `read_queries` takes.
+
+    Args:
+        data: `Queries`, or the source of some.
+        columns: The names of columns, for data still to be read.
+        unjudged: How items without a grade count, for data still to be read that does not say.
+        roles: Roles to read beside the usual ones, such as "value:margin".
+    """
+    columns = (columns or Columns()).with_roles(roles)
+    if not isinstance(data, Queries):
+        return read_queries(data, columns, unjudged=None if unjudged == "refuse" else checked_policy(unjudged))
+    if columns.named:
+        raise DataError(f"`{next(iter(columns.named))}=` is for tables; these queries are already in memory")
+    for name in columns.values:
+        data.column(name)
+    return data
+
+
+def open_source(
+    source: Any, columns: Columns | None = None, what: What | None = None, format: Format | None = None
+) -> Table:
+    """Return the table, the run or the judgments that a caller names; its columns are read on demand."""
+    if isinstance(source, Mapping):
+        return mapping_table(source, what or "run", what or "run")
+    if isinstance(source, Queries):
+        raise DataError("these queries are already in memory; expected a table or a file to read")
+    if not isinstance(source, str) and not hasattr(source, "__fspath__") and not isinstance(source, File):
+        return from_frame(source)
+    files = matching_files(source)
+    if len(files) > 1:
+        return one_table(files, columns or Columns())
+    kind = kind_of(files[0], format, what)
+    if kind == "letor":
+        raise DataError(
+            f"{files[0]}: this is LETOR text, which has features but no scores; convert it and score it first: "
+            f"isrr-paper convert {files[0]} judged.parquet"
+        )
+    return (
+        open_table(files[0], kind)
+        if kind in ("parquet", "arrow", "csv", "jsonl")
+        else run_table(files[0], kind, what or "run")
+    )
+
+
+def _rows(table: Table, columns: list[str], ids: list[str]) -> Any:
+    with reading(table.name):
+        rows = table.read(columns, ids)
+    if rows.num_rows == 0:
+        raise DataError(f"{table.name}: the table has no rows")
+    return rows
+
+
+def queries_of(
+    table: Any,
+    roles: Roles,
+    name: str,
+    group: Any = None,
+    unjudged: Unjudged | None = None,
+    *,
+    missing_score: MissingScore = "refuse",
+    duplicates: Duplicates = "refuse",
+) -> Queries:
+    """Return queries from the columns of an Arrow table; arguments are as for `read_queries`."""
+    if table.num_rows == 0:
+        raise DataError(f"{name}: the table has no rows")
+    rows: NDArray[np.int64] | None = None
+    dropped: dict[str, int] = {}
+    try:
+        if group is None and (missing_score, duplicates) != ("refuse", "refuse"):
+            kept, dropped = _kept(table, roles, missing_score, duplicates)
+            rows = np.flatnonzero(kept)
+            table = table.filter(pa.array(kept))
+        policy = unjudged or stored_policy(table, roles.beside) or "refuse"
+        arguments = {ROLES[role]["argument"]: _argument(table, roles, role) for role in roles.names if role in ROLES}
+        judged = None if "relevance" not in roles.names else judged_rows(table, roles.beside, roles.names["relevance"])
+        if judged is not None and policy != "refuse":
+            arguments["relevance"] = _zero_elsewhere(table[roles.names["relevance"]], judged, roles.names["relevance"])
+        values = {
+            role.removeprefix(VALUE): as_array(table[of], of) for role, of in roles.names.items() if role not in ROLES
+        }
+        queries = Queries.from_arrays(**arguments, values=values, group=group)
+    except DataError as error:
+        role = next((role for role in ROLES if ROLES[role]["argument"] == error.column), "")
+        _add_remedy(error, role)
+        if error.row is not None and rows is not None:
+            error.row = int(rows[error.row])
+        raise located(error, name, roles.names.get(role, error.column)) from None
+    n_groupless = table[roles.names["item_group"]].null_count if "item_group" in roles.names else 0
+    choice = {"missing_score": missing_score, "duplicates": duplicates}
+    notes = [f"{counted(n, 'row')} left out (`{option}={choice[option]}`)" for option, n in dropped.items()]
+    if n_groupless:
+        notes.append(f"{counted(n_groupless, 'item')} without a group: in no group (`missing_group=none`)")
+    queries = replace(
+        queries,
+        made_ids=has_made_ids(table.schema) or queries.made_ids,
+        absent=roles.absent,
+        grade_column=roles.names.get("relevance", ""),
+        has_positions=roles.has_positions,
+        notes=tuple(notes),
+        dropped=dropped,
+    )
+    try:
+        return with_grades(queries, table, roles.beside, judged, policy)
+    except DataError as error:
+        raise located(error, name, error.column) from None
+
+
+def _argument(table: Any, roles: Roles, role: str) -> Any:
+    """Return the column of a role as `Queries.from_arrays` takes it."""
+    column = table[roles.names[role]]
+    if role == "item_group":
+        return joined_groups(column, roles.columns.group_separator, roles.columns.missing_group)
+    return as_array(column, roles.names[role]) if ROLES[role]["numbers"] else column
+
+
+def _kept(
+    table: Any, roles: Roles, missing_score: MissingScore, duplicates: Duplicates
+) -> tuple[NDArray[np.bool_], dict[str, int]]:
+    """Return which rows are used, and how many are left out by which option."""
+    kept, dropped = np.ones(table.num_rows, bool), {}
+    if missing_score == "drop" and "score" in roles.names:
+        name = roles.names["score"]
+        kept = ~np.asarray(decoded(table[name], name).is_null(nan_is_null=True).to_numpy(), bool)
+        dropped["missing_score"] = int((~kept).sum())
+    if duplicates == "first":
+        if "item" not in roles.names:
+            raise DataError(f"`duplicates=first` needs item ids; {roles.absent['item']}")
+        query, item = (
+            Ids.of(table[name], name, table.num_rows) for name in (roles.names["query"], roles.names["item"])
+        )
+        rows, (names, codes) = np.flatnonzero(kept), item.by_appearance()
+        pairs = query.by_appearance()[1].astype(np.int64) * len(names) + codes
+        first = np.zeros(table.num_rows, bool)
+        first[rows[np.unique(pairs[rows], return_index=True)[1]]] = True
+        dropped["duplicates"] = int(kept.sum() - first.sum())
+        kept = first
+    if not kept.any():
+        raise DataError("no row has a score, so none is left when rows without one are dropped")
+    return kept, {option: n for option, n in dropped.items() if n}
+
+
+def _add_remedy(error: DataError, role: str) -> None:
+    """Say what can be done about a number that is missing."""
+    if not error.args[0].startswith(("no value", "nan")):
+        return
+    if role == "score":
+        error.args = (f"{error.args[0]}, or leave such rows out: `missing_score=drop`",)
+    elif role == "relevance":
+        error.args = (f"{error.args[0].split(';')[0]}; every item needs a grade, or {OPTIONS}",)
+
+
+def located(error: DataError, name: str, column: str | None) -> DataError:
+    """Return the same error with the file or table and its name of the column."""
+    source = f"{name}: {error.source}" if error.source else name
+    header = kind_by_name(name) == "csv"
+    return DataError(error.args[0], error.query, row=error.row, column=column, source=source, header=header)
+
+
+def as_array(column: Any, name: str) -> NDArray[Any]:
+    """Return a column of Arrow as an array of numpy that loses nothing; masked where values are missing."""
+    column = decoded(column, name)
+    if column.null_count:
+        missing = column.is_null().to_numpy()
+        return np.ma.MaskedArray(np.zeros(missing.size), missing)
+    if pa.types.is_decimal(column.type) and column.type.precision <= 15:
+        # by way of text: the direct way turns 0.1 into 0.09999999999999999
+        column = column.cast(pa.string()).cast(pa.float64())
+    return np.asarray(column.to_numpy())
+
+
+def _zero_elsewhere(column: Any, chosen: NDArray[np.bool_], name: str) -> NDArray[Any]:
+    """Return a column of numbers, 0 in all rows but the chosen ones."""
+    numbers = as_array(column.filter(pa.array(chosen)), name)
+    values = np.zeros(chosen.size, numbers.dtype)
+    values[chosen] = numbers
+    return values
