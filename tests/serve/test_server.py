@@ -242,6 +242,7 @@ def test_workers_count_together(lasting):
     def lists():
         return float(counted()['isrr_lists_total{status="valid"}'])
 
+    time.sleep(2)  # each worker hands over what it has counted once a second
     before = lists()
     for n in range(40):  # connections of their own, so that both workers are asked
         server.post("/rank", {**BODY, "session": n})
