@@ -1,5 +1,6 @@
 """Every example of the README and the docs runs, no link points nowhere, and the reference leaves nothing out."""
 
+import inspect
 import re
 import runpy
 import shutil
@@ -105,7 +106,7 @@ def test_every_block_has_a_language_that_is_run_or_shown(page):
 
 
 def test_the_pages_for_users_have_at_most_13_000_words():
-    counts = {page.name: len(page.read_text().split()) for page in FOR_USERS}
+    counts = {page.name: len(re.findall(r"\S*\w\S*", page.read_text())) for page in FOR_USERS}
     assert sum(counts.values()) <= 13_000, counts
 
 
@@ -153,7 +154,16 @@ def test_the_reference_holds_every_public_name_and_every_name_that_the_pages_imp
     assert {f"isrr.{name}" for name in isrr.__all__} | imported <= set(names)
 
 
-@pytest.mark.parametrize("name", [name for name in isrr.__all__ if not name.endswith("Error")])
-def test_every_public_name_has_an_example(name):
+@pytest.mark.parametrize("name", isrr.__all__)
+def test_every_public_name_has_a_summary_an_example_and_a_line_for_each_argument(name):
+    public = getattr(isrr, name)
+    summary = inspect.getdoc(public).partition("\n")[0]
+    assert summary.endswith(".")
+    assert len(summary) <= 80
+    if name.endswith("Error"):
+        return
     examples = [block.body for page in (ROOT / "docs" / "api").glob("*.md") for block in blocks(page)]
     assert any(f"isrr.{name}" in example for example in examples)
+    described = "\n".join(inspect.getdoc(part) or "" for part in getattr(public, "__mro__", [public]))
+    for argument in set(inspect.signature(public).parameters) - {"where"}:
+        assert re.search(rf"^ +(\w+, )*{argument}(, \w+)*:", described, re.MULTILINE), argument

@@ -75,7 +75,7 @@ def check_probability(name: str, value: float) -> None:
 
 @dataclass(frozen=True, init=False, repr=False)
 class Promise:
-    """A promise about a ranking metric: at least or at most so much, or relative to another.
+    """A promise about a metric: at least or at most so much, or so much of another.
 
     Attributes:
         metric: What it is about: a `Metric`, a `Disparity`, or the name of one.

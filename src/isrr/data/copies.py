@@ -33,9 +33,13 @@ POLICY, TIES, DROPPED = b"isrr.unjudged", b"isrr.ties", b"isrr.dropped"
 
 
 def write_queries(queries: Queries, path: str | os.PathLike[str]) -> None:
-    """Write queries to Parquet or Arrow, depending on the suffix. The file is written atomically.
+    """Write queries to Parquet or Arrow, atomically.
 
     `read_queries` reads the same queries back, rows in query order. Arrow (.arrow) loads fastest.
+
+    Args:
+        queries: What to write.
+        path: The file; its suffix decides the format.
     """
     file = Path(path)
     kind = WRITTEN.get(file.suffix.lower())

@@ -30,7 +30,7 @@ FLAT = 1e-3  # how much scores rise beyond the usual ones, as a share of the ran
 
 @dataclass(frozen=True)
 class ScoreMap:
-    """A strictly increasing, piecewise linear map of raw scores, extended linearly beyond its ends.
+    """A strictly increasing, piecewise linear map of raw scores.
 
     Two adjacent raw scores may be rounded to the same value, but never change their order.
 
