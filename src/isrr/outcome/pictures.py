@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from html import escape
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from isrr.data.dataframes import frame_of
@@ -35,6 +36,12 @@ class Tradeoff(NamedTuple):
         utility, gain, certified = zip(*points, strict=True) if points else ((), (), ())
         return cls(utility_name, utility, gain, certified, used)
 
+    @property
+    def is_curve(self) -> bool:
+        """Whether the path follows a curve; where it serves several promises, it may go back and forth."""
+        rising = [later > earlier for earlier, later in pairwise(self.gain) if later != earlier]
+        return sum(before != after for before, after in pairwise(rising)) <= len(rising) / 4
+
     def svg(self) -> str:
         """Draw it as a small picture for a notebook."""
         low, high, bottom, top = min(self.utility), max(self.utility), min(*self.gain, 0.0), max(*self.gain, 0.01)
@@ -45,7 +52,10 @@ class Tradeoff(NamedTuple):
             return LEFT + across * (end - LEFT), 10 + (1 - up) * (base - 10)
 
         def line(which: Sequence[int], colour: str, width: float) -> str:
-            path = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(at, which))
+            places = [at(i) for i in which]
+            if not self.is_curve:
+                return "".join(f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{width}' fill='{colour}'/>" for x, y in places)
+            path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
             return f"<polyline points='{path}' fill='none' stroke='{colour}' stroke-width='{width}'/>"
 
         def label(x: float, y: float, words: str, anchor: str) -> str:
@@ -79,10 +89,10 @@ class Tradeoff(NamedTuple):
         points = [(utility, 100 * gain) for utility, gain in zip(self.utility, self.gain, strict=True)]
         certified = [point for point, certified in zip(points, self.certified, strict=True) if certified]
         for line, style in (
-            (points, {"color": BLUE, "lw": 1.5, "label": "searched path"}),
-            (certified, {"color": GREEN, "lw": 4, "alpha": 0.6, "label": "certified"}),
+            (points, {"color": BLUE, "lw": 1.5, "ms": 3, "label": "searched path"}),
+            (certified, {"color": GREEN, "lw": 4, "ms": 8, "alpha": 0.6, "label": "certified"}),
         ):
-            ax.plot([x for x, _ in line], [y for _, y in line], **style)
+            ax.plot([x for x, _ in line], [y for _, y in line], "-" if self.is_curve else ".", **style)
         if self.used is not None:
             ax.plot(*points[self.used], "*", color=ORANGE, ms=14, zorder=5, label="in use")
         ax.invert_xaxis()

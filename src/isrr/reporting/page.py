@@ -200,6 +200,7 @@ def _data(outcome: Certificate | Abstention, explorer: Explorer | None, portrait
         "second": _second(outcome),
         "promised_groups": {p.group: p.target for p in outcome.promises if p.of is None and p.group is not None},
         "chosen": outcome.tradeoff.used,
+        "is_curve": outcome.tradeoff.is_curve,
         "configurations": [
             {
                 "name": point.ranker.in_words,

@@ -67,17 +67,16 @@ const cut = (text, n) => ([...text].length > n ? [...text].slice(0, n - 1).join(
 const named = (id, name) => (id === "by-place" ? `position${/^\d+$/.test(name) ? "" : "s"} ${name}` : id === "by-grade" ? `grade ${name}` : name);
 
 // How often the item at each position of the order by score is shown at all: the picture of the first screen.
-function drawShown(figure, { k, shown }, changed, first) {
-  const marks = [["outline", colour.before, "today, by score"], ...(changed ? [["bar", colour.measured, "with this ranker"]] : [])];
-  legend(figure.querySelector(".legend"), marks);
+function drawShown(figure, { k, shown }, first) {
+  legend(figure.querySelector(".legend"), [["outline", colour.before, "today, by score"], ["bar", colour.measured, "with this ranker"]]);
   draw(figure.querySelector(".chart"), {
     height: 250, marginTop: 30, marginLeft: 56, marginBottom: 44,
     x: { type: "band", label: "position of the item in the order by score", padding: 0.25 },
     y: { label: `visits in which the item is among the first ${k}, %`, domain: [0, 100], grid: true, ticks: 5 },
     marks: [
-      ...(changed ? [Plot.barY(shown, { x: "position", y: (s) => 100 * s.after, fill: colour.measured, fillOpacity: 0.5 })] : []),
+      Plot.barY(shown, { x: "position", y: (s) => 100 * s.after, fill: colour.measured, fillOpacity: 0.5 }),
       Plot.barY(shown.filter((s) => s.before), { x: "position", y: (s) => 100 * s.before, fill: "none", stroke: colour.before, strokeWidth: 2 }),
-      ...(changed ? [true, false].map((tall) => Plot.text(shown.filter((s) => (s.after > 0.15) === tall), { x: "position", y: (s) => 100 * s.after, text: (s) => (100 * s.after).toFixed(0), dy: tall ? 9 : -7, fill: "currentColor" })) : []),
+      ...[true, false].map((tall) => Plot.text(shown.filter((s) => (s.after > 0.15) === tall), { x: "position", y: (s) => 100 * s.after, text: (s) => (100 * s.after).toFixed(0), dy: tall ? 9 : -7, fill: "currentColor" })),
       Plot.ruleY([0]),
     ],
   }, `How often the item at each position of the order by score is among the first ${k}, before and after.`);

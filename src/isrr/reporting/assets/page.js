@@ -7,13 +7,19 @@ const changed = !data.abstained;
 function drawStill() { // without a slider: the curve as the certificate holds it
   document.querySelector(".still").hidden = false;
   document.querySelector(".explore").hidden = true;
+  document.querySelector(".plain").before(document.getElementById("tradeoff")); // the picture of the first screen
   const points = data.configurations.map((c) => ({ x: 100 * c.gain[0], y: c.utility[0], certified: c.certified }));
-  legend(document.querySelector("#tradeoff .legend"), [["line", colour.measured, "measured"], ...(data.chosen === null ? [] : [["thick", colour.alone, "certified"], ["star", colour.promise, "in use"]])]);
+  legend(document.querySelector("#tradeoff .legend"), [[data.is_curve ? "line" : "point", colour.measured, "measured"], ...(data.chosen === null ? [] : [[data.is_curve ? "thick" : "point", colour.alone, "certified"], ["star", colour.promise, "in use"]])]);
   draw(document.querySelector("#tradeoff .chart"), {
     height: 360, marginTop: 34, marginLeft: 56, marginBottom: 44, x: { label: "disparity removed, %" }, y: { label: `expected ${data.utility_name}`, grid: true },
     marks: [
-      Plot.line(points.filter((p) => p.certified), { x: "x", y: "y", stroke: colour.alone, strokeWidth: 7, strokeOpacity: 0.45 }),
-      Plot.line(points, { x: "x", y: "y", stroke: colour.measured, strokeWidth: 2.5 }),
+      ...(data.is_curve ? [
+        Plot.line(points.filter((p) => p.certified), { x: "x", y: "y", stroke: colour.alone, strokeWidth: 7, strokeOpacity: 0.45 }),
+        Plot.line(points, { x: "x", y: "y", stroke: colour.measured, strokeWidth: 2.5 }),
+      ] : [
+        Plot.dot(points.filter((p) => !p.certified), { x: "x", y: "y", r: 2.5, fill: colour.measured }),
+        Plot.dot(points.filter((p) => p.certified), { x: "x", y: "y", r: 3.5, fill: colour.alone }),
+      ]),
       ...(data.chosen === null ? [] : [Plot.dot([points[data.chosen]], { x: "x", y: "y", symbol: "star", r: 9, fill: colour.promise, stroke: "var(--paper)" })]),
     ],
   }, "Trade-off between utility and disparity removed along the path of configurations.");
@@ -21,8 +27,8 @@ function drawStill() { // without a slider: the curve as the certificate holds i
 
 function drawPortrait(portrait, first) {
   const show = (id) => { document.getElementById(id).hidden = false; };
-  ["shown", "exposure", "spread", "sample", ...(portrait.groups.length ? ["by-group"] : [])].forEach(show); // shown before drawn: charts take the width there is
-  drawShown(document.getElementById("shown"), { k: data.k, shown: portrait.shown }, changed, first);
+  [...(changed ? ["shown"] : []), "exposure", "spread", "sample", ...(portrait.groups.length ? ["by-group"] : [])].forEach(show); // shown before drawn: charts take the width there is
+  if (changed) drawShown(document.getElementById("shown"), { k: data.k, shown: portrait.shown }, first);
   legend(document.querySelector(".shares-legend"), [
     ["ring", colour.before, "order by score"], ...(changed ? [["dot", colour.measured, "ranker in use"]] : []), ["tick", colour.alone, "share of relevance"],
     ...(Object.keys(data.promised_groups).length ? [["line", colour.promise, "promised"]] : []),
