@@ -58,7 +58,7 @@ def told(files, ranker):
 def test_trec_files_are_calibrated_on_in_one_command(told, files, ranker):
     assert told.exit_code == 0, told.output
     assert "unjudged     " in told.output
-    assert "of the first 5 places by score hold items without a grade" in told.output
+    assert "of the first 5 positions by score hold items without a grade" in told.output
     assert "counted as irrelevant" in told.output
     provenance = load(ranker).provenance
     assert provenance.unjudged == "zero"
@@ -133,7 +133,7 @@ def test_the_monitor_counts_unjudged_items_as_calibration_did(files, ranker, tol
     watch.update(lines, read_queries(file))
     assert watch.n_incomplete == 0
     assert watch.n_judged == 400
-    assert "of the places served hold items without a grade (zero)" in str(watch)
+    assert "of the positions served hold items without a grade (zero)" in str(watch)
     strict = Monitor(calibrate(read_queries(files.table, unjudged="zero"), PROMISE))
     strict.unjudged, strict.certificate = "refuse", outcome.id
     strict.update(lines, read_queries(file))

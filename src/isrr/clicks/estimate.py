@@ -194,6 +194,6 @@ def estimated_gains(shown: Impressions) -> FloatArray:
 
 
 ITEM_POSITION = ClickModel(
-    "the chance of a click depends on the query, the item and its place, not on the other items shown",
+    "the chance of a click depends on the query, the item and its position, not on the other items shown",
     check_by_position, estimate_by_position,
 )  # fmt: skip

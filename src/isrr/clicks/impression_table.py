@@ -51,7 +51,7 @@ def served_of_table(source: Any, k: int, *, value: str | None = None, unit: str 
     lengths = np.bincount(owner[shown], minlength=heads.size)
     if n_short := int((lengths < np.minimum(k, np.diff(offsets))).sum()):
         raise DataError(
-            f"{table.name}: {n_short:,} impressions do not show the first {k} places; expected a position for "
+            f"{table.name}: {n_short:,} impressions do not show the first {k} positions; expected a position for "
             "each of them, and every candidate in the table"
         )
     clicked = numbers(pc.fill_null(rows["click"].cast(pa.float64()), 0.0), "click", table.name) > 0

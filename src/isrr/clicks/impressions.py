@@ -145,7 +145,7 @@ def impressions(
     count.leave_out("lists not drawn by a known ranker", ~drawn)
     n_items = rows["n_items"].to_numpy()
     whole = (rows["first_rank"].to_numpy() == 1) & (n_shown(rows) >= np.minimum(rules.k, n_items)) & (n_items > 0)
-    count.leave_out(f"lists that do not show the first {rules.k} places", ~whole)
+    count.leave_out(f"lists that do not show the first {rules.k} positions", ~whole)
     return _joined(served, clicks, loggers, rules, count, str(log))
 
 
@@ -216,7 +216,7 @@ def _clicks_that_count(
     count.leave_out("clicks on items not shown", place < 0)
     count.leave_out("clicks before the list", clicks.times < served)
     count.leave_out("late clicks", clicks.times > served + (np.inf if rules.within is None else rules.within))
-    count.leave_out(f"clicks below place {rules.k}", place >= rules.k)
+    count.leave_out(f"clicks below position {rules.k}", place >= rules.k)
     order = np.lexsort((-clicks.value, place, impression))
     order = order[count.good[order]]
     once = first_of(impression[order] * rules.k + place[order])

@@ -36,7 +36,7 @@ def looks_like_clicks(queries: Queries, column_name: str, k: int, has_position: 
         if (repeated := _repeated_lists(queries)) > _REPEATED:
             signs.append(f"{percent(repeated)} of the queries have the same items as another one")
         if queries.n_items.max() <= k and queries.n_items.max() > 1:
-            signs.append(f"no list is longer than the {k} places that count")
+            signs.append(f"no list is longer than the {k} positions that count")
     if not signs:
         return None
     return (
