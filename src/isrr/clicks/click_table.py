@@ -78,7 +78,7 @@ def read_clicks(source: Any, *, value: str | None = None, kind: str | None = Non
     rows = read_columns(table, [*ids, *others], ids)
     n_rows = rows.num_rows
     if kind is not None:
-        rows = rows.filter(pc.equal(_as_text(rows["kind"], "kind", table.name), kind))
+        rows = rows.filter(pc.equal(cast(rows["kind"], pa.string(), "text", "kind", table.name), kind))
     n = rows.num_rows
     return Clicks(
         text_ids(rows[ids[0]], ids[0]),
@@ -112,22 +112,19 @@ def text_ids(column: Any, name: str) -> Any:
 
 def numbers(column: Any, name: str, source: str) -> FloatArray:
     """Return a column of finite numbers ≥ 0."""
-    try:
-        values = np.asarray(column.cast(pa.float64()).to_numpy(), np.float64)
-    except pa.ArrowException:
-        raise DataError(f"{source}: column {name!r} holds {column.type}; expected numbers") from None
+    values = np.asarray(cast(column, pa.float64(), "numbers", name, source).to_numpy(), np.float64)
     bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
     if bad.size:
         raise DataError(f"{source}: row {bad[0]}: {name} is {values[bad[0]]}; expected a finite number ≥ 0")
     return values
 
 
-def _as_text(column: Any, name: str, source: str) -> Any:
-    """Return a column as text, of numbers as they are written."""
+def cast(column: Any, kind: Any, expected: str, name: str, source: str) -> Any:
+    """Return a column as another type, or refuse it."""
     try:
-        return column.cast(pa.string())
+        return column.cast(kind)
     except pa.ArrowException:
-        raise DataError(f"{source}: column {name!r} holds {column.type}; expected text") from None
+        raise DataError(f"{source}: column {name!r} holds {column.type}; expected {expected}") from None
 
 
 def seconds(column: Any, source: str) -> FloatArray:
@@ -182,7 +179,9 @@ def _from_ubi(table: Table, answers: Path | None) -> Table:
     lists = rows["query_id"]
     if answers is not None:
         ids, responses = _responses(open_source(answers))
-        lists = responses.take(pc.index_in(_as_text(lists, "query_id", table.name), ids.combine_chunks()))
+        lists = responses.take(
+            pc.index_in(cast(lists, pa.string(), "text", "query_id", table.name), ids.combine_chunks())
+        )
     events = pa.table({"list_id": lists, "item_id": item, "kind": rows["action_name"], "time": rows["timestamp"]})
     events = events.filter(pc.and_(events["list_id"].is_valid(), events["item_id"].is_valid()))
     return Table(table.name, events.column_names, lambda columns, _: events.select(columns))
@@ -192,7 +191,7 @@ def _responses(queries: Table) -> tuple[Any, Any]:
     """Return the ids of `ubi_queries` and their responses; two responses to one id are refused: clicks name the id."""
     names = ["query_id", "query_response_id"]
     rows = read_columns(queries, [need(queries, name) for name in names], [])
-    rows = pa.table([_as_text(rows[name], name, queries.name) for name in names], names)
+    rows = pa.table([cast(rows[name], pa.string(), "text", name, queries.name) for name in names], names)
     rows = rows.drop_null().group_by(names).aggregate([])
     again = rows.group_by("query_id").aggregate([("query_response_id", "count")])
     again = again.filter(pc.greater(again["query_response_id_count"], 1))

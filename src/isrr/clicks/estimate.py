@@ -1,13 +1,13 @@
 """What clicks on one ranker's lists say about other rankers: click models, and the item–position model.
 
 A `ClickModel` turns clicks into estimates, which `calibrate_clicks(model=…)` tests. `ITEM_POSITION`: a logger serves
-the order by score with chance λ, else a draw. If the chance of a click depends on the query, the item and its place,
+the order by score with chance λ, else a draw. If the chance of a click depends on the query, the item and its position,
 and on nothing else that was shown, then with exact placements P (the chance of an item at a place)
 
     V̂(π) = Σ over clicks on item d at place j ≤ k of  P_π(d, j) / P_0(d, j)
 
 has the clicks that ranker π would get as its expectation, whatever users examine or trust. For the order by score the
-ratio is at most 1/λ, so that V̂_det ≤ k/λ per list if each place counts one click. The paired loss
+ratio is at most 1/λ, so that V̂_det ≤ k/λ per list if each position counts one click. The paired loss
 
     s · V̂_det − V̂_π ≤ s · k / λ
 
@@ -59,7 +59,7 @@ class ClickModel:
         assumption: What is assumed of users, as the certificate says it.
         check: Refuses impressions that the model says nothing about, or too few of them, given the promised share,
             delta and the most that a click is worth.
-        estimate: Estimates the clicks in the first k places of every ranker; arguments as for `estimate_by_position`.
+        estimate: Estimates the clicks in the first k positions of every ranker; see `estimate_by_position`.
     """
 
     assumption: str
@@ -107,7 +107,7 @@ def _clicked_lists(shown: Impressions) -> tuple[Queries, IntArray, IntArray]:
 
 
 def _placement(ranker: GPLRanker, lists: Queries, k: int) -> FloatArray:
-    """Return the chance of each candidate at each place, (n_rows, k); the order by score to the last bit."""
+    """Return the chance of each candidate at each position, (n_rows, k); the order by score to the last bit."""
     if ranker.is_deterministic:
         return order_placement(lists, k)
     return ranker.of_length(k).placement(lists)
@@ -122,7 +122,7 @@ def order_placement(lists: Queries, k: int) -> FloatArray:
 
 
 def logged_placement(loggers: Sequence[GPLRanker], logger_of: IntArray, lists: Queries, k: int) -> FloatArray:
-    """Return the chance of each candidate at each place under the logger that drew its list, (n_rows, k)."""
+    """Return the chance of each candidate at each position under the logger that drew its list, (n_rows, k)."""
     out = np.empty((lists.n_rows, k))
     for g in np.unique(logger_of).tolist():
         rows = np.repeat(logger_of == g, lists.n_items)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from isrr.clicks.click_table import LIST_NAMES, Clicks, need, numbers, read_columns, seconds, text_ids
+from isrr.clicks.click_table import LIST_NAMES, Clicks, cast, need, numbers, read_columns, seconds, text_ids
 from isrr.clicks.served import Served, codes, first_of, one_array, recognize
 from isrr.data.queries import IntArray
 from isrr.data.ragged import offsets_from
@@ -54,8 +54,8 @@ def served_of_table(source: Any, k: int, *, value: str | None = None, unit: str 
             f"{table.name}: {n_short:,} impressions do not show the first {k} positions; expected a position for "
             "each of them, and every candidate in the table"
         )
-    clicked = numbers(pc.fill_null(rows["click"].cast(pa.float64()), 0.0), "click", table.name) > 0
-    first = pa.array(heads)
+    click = cast(rows["click"], pa.float64(), "numbers", "click", table.name)
+    clicked, first = numbers(pc.fill_null(click, 0.0), "click", table.name) > 0, pa.array(heads)
 
     def lists(values: Any, ends: IntArray) -> Any:
         return pa.LargeListArray.from_arrays(pa.array(ends), values)
@@ -68,7 +68,7 @@ def served_of_table(source: Any, k: int, *, value: str | None = None, unit: str 
         "certificate": pa.array([""] * heads.size),
         "query_id": texts["query_id"].take(first).cast(pa.string()),
         "item_ids": lists(texts["item_id"].cast(pa.string()), offsets),
-        "scores": lists(one_array(rows["score"].cast(pa.float64())), offsets),
+        "scores": lists(one_array(cast(rows["score"], pa.float64(), "numbers", "score", table.name)), offsets),
     }
     number, new = recognize(pa.table(candidates), {})
     served = {
@@ -90,10 +90,7 @@ def served_of_table(source: Any, k: int, *, value: str | None = None, unit: str 
 
 def _checked_places(rows: Any, owner: IntArray, offsets: IntArray, query_ids: Any, source: str) -> IntArray:
     """Return the place of each row from 0, −1 where it was not shown; refuse what is no list of places 1 to n."""
-    try:
-        place = pc.fill_null(rows["position"].cast(pa.float64()), np.nan).to_numpy()
-    except pa.ArrowException:
-        raise DataError(f"{source}: column 'position' holds {rows['position'].type}; expected whole numbers") from None
+    place = pc.fill_null(cast(rows["position"], pa.float64(), "whole numbers", "position", source), np.nan).to_numpy()
     bad = np.flatnonzero(~np.isnan(place) & ~((place >= 1) & (place == np.floor(place))))
     if bad.size:
         raise DataError(

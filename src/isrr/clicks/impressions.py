@@ -2,10 +2,10 @@
 
 What does not count is left out by rules that are fixed beforehand, and counted:
 
-    lists     not drawn by a known ranker; not showing the first k places on the first page; later views of a list that
-              was shown before; after the first one of their unit
-    clicks    on other lists; on items not shown; before the list or too late; below place k; a second one on a place;
-              all clicks on a list with more items clicked than a person clicks
+    lists     not drawn by a known ranker; not showing the first k positions on the first page; later views of a list
+              that was shown before; after the first one of their unit
+    clicks    on other lists; on items not shown; before the list or too late; below position k; a second one on a
+              position; all clicks on a list with more items clicked than a person clicks
 
 Lists that show one draw again (same ranker, query and session) are one impression. None of the rules on lists looks at
 clicks, so that leaving lists out does not favour any ranker.
@@ -37,7 +37,7 @@ MOST_CLICKS = 30  # items of one list, beyond which clicks are taken for a machi
 
 
 class Rules(NamedTuple):
-    """Which lists and clicks count: those on the first k places, and the arguments of `isrr.calibrate_clicks`."""
+    """Which lists and clicks count: those on the first k positions, and the arguments of `isrr.calibrate_clicks`."""
 
     k: int
     unit: Unit | None = None
@@ -65,7 +65,7 @@ class Impressions:
         rules, unit: What counts, and what is independent of one another.
         list_of: The list of candidates of each impression, (n,).
         times: When each was served, (n,), in seconds since 1970.
-        shown: The first k places of each, as positions within the list, (n, k); −1 beyond its end.
+        shown: The first k positions of each, as positions within the list, (n, k); −1 beyond its end.
         impression, row, place, value: Of each click: the impression, the row in `lists`, the place from 0, its worth.
         counts: How many lists and clicks were left out, by reason.
         digest: Names the lists that were served, blind to clicks.

@@ -64,7 +64,7 @@ def sessions_of(
 
     A session belongs to the step of its first list. With w the time within which clicks count, its lists within w of
     the first one count, and its time is over w after the last of them can have been served, so that what is known of a
-    session is the same at every look. The first k places count; `now` is in seconds since 1970.
+    session is the same at every look. The first k positions count; `now` is in seconds since 1970.
     """
     within, first = rollout.rules
     served = read_served(log)
@@ -96,7 +96,7 @@ def sessions_of(
 
 
 def _worth_of_lists(rows: Any, lists: Any, clicks: Clicks, k: int, within: float) -> FloatArray:
-    """Return what the clicks on the first k places of each list are worth, each place once, (n_lists,)."""
+    """Return what the clicks on the first k positions of each list are worth, each position once, (n_lists,)."""
     row, place = clicked_places(clicks, rows, lists)
     served = rows["time"].to_numpy()[row]
     good = (row >= 0) & (place >= 0) & (place < k) & ~(clicks.times < served) & ~(clicks.times > served + within)

@@ -62,13 +62,13 @@ class Simulated:
         def lists(values: Any, lengths: IntArray) -> Any:
             return pa.ListArray.from_arrays(pa.array(offsets_from(lengths), pa.int32()), pa.array(values))
 
-        assert queries.item_ids is not None
+        assert queries.items is not None
         columns = {
             "list_id": [f"list-{i}" for i in range(n)], "time": np.arange(n, dtype=np.float64),
             "certificate": [certificate] * n, "status": ["valid"] * n, "order": ["drawn"] * n,
             "query_id": queries.query_ids.astype(str)[query_of], "session": [f"user-{user}" for user in self.user_of],
             "first_rank": np.ones(n, np.int64), "n_shown": shown.sum(axis=1),
-            "item_ids": lists(queries.item_ids.astype(str)[rows], queries.n_items[query_of]),
+            "item_ids": lists(queries.items.texts.take(pa.array(rows)).cast(pa.string()), queries.n_items[query_of]),
             "scores": lists(queries.need_scores()[rows], queries.n_items[query_of]),
             "ranking": lists(self.rankings[shown], shown.sum(axis=1)),
             "propensities": lists(propensities[shown], shown.sum(axis=1)),
