@@ -129,7 +129,7 @@ def test_loggers_that_cannot_be_reweighted_are_refused(queries, ranker, said):
     logger = replace(ranker, boost=(), threshold=0.0, anchor=max(ranker.anchor, 0.001))
     shown = simulate(queries, logger, 5_000, seed=1).impressions()
     with pytest.raises(DataError, match=said):
-        ITEM_POSITION.check(replace(shown, loggers=(ranker,)), 0.9, 0.05, 1.0)
+        certify_clicks(replace(shown, loggers=(ranker,)), checked_promise("clicks@3 >= 90% of deterministic"))
     enough = simulate(queries, GPLRanker(k=3, anchor=0.3), 5_000, seed=1).impressions()
     ITEM_POSITION.check(enough, 0.9, 0.05, 1.0)
 

@@ -222,6 +222,14 @@ def test_a_log_and_a_table_of_impressions_say_the_same(tmp_path, queries, logger
     np.testing.assert_allclose(estimated(table, rankers).values.sum(), direct.values[::2].sum(), rtol=1e-9)
 
 
+def test_units_are_tested_in_an_order_that_knows_nothing_of_time(tmp_path):
+    lists = [line(f"l{i}", 100.0 + i, query_id=f"q{i}") for i in range(9)]
+    turned = [one | {"time": 200.0 - i} for i, one in enumerate(lists)]
+    first, again = (joined(tmp_path, lines, [click("l1", "b")]) for lines in (lists, turned))
+    names = [found.lists.query_ids[found.list_of].tolist() for found in (first, again)]
+    assert names[0] == names[1] != sorted(names[0])
+
+
 def test_the_order_of_lines_and_clicks_changes_nothing(tmp_path, queries, logger):
     log, clicks = simulate(queries, logger, 3_000, seed=20231).save(tmp_path, "c")
 

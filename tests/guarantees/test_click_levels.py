@@ -98,11 +98,8 @@ class Pool:
 
     def certified(self, target):
         """Up to which ranker all pass in each repetition, (repeats, n_rankers)."""
-        promise, path = (
-            Promise("clicks", K, at_least=target, of="deterministic"),
-            SearchPath(tuple(self.rankers), "", ""),
-        )
-        sample = click_sample(self.found, promise, path)
+        promise = Promise("clicks", K, at_least=target, of="deterministic")
+        sample = click_sample(self.found, promise, SearchPath(tuple(self.rankers), "", ""))
         losses = promise.losses(sample.values, sample.reference)
         rng, n_units = np.random.default_rng(20_230), self.n_units
         passing = np.zeros((REPEATS, len(self.rankers)), bool)
@@ -175,10 +172,8 @@ class Told(Pool):
 
     def __init__(self, values, reference, true):
         self.rankers, self.n_units, self.together = [HOT], N, 1
-        self.found, self.shares = (
-            Estimates(np.reshape(values, (-1, 1)), reference, 1, 1 / LOGGER.anchor),
-            np.array([true]),
-        )
+        self.found = Estimates(np.reshape(values, (-1, 1)), reference, 1, 1 / LOGGER.anchor)
+        self.shares = np.array([true])
 
 
 def clicks_of(draw):
