@@ -139,7 +139,7 @@ def test_times_may_be_text_timestamps_or_numbers(times):
 @pytest.mark.parametrize(("unit", "slip"), [(1e3, "milliseconds, as from `Date"), (1e6, "micro"), (1e9, "nano")])
 def test_times_in_smaller_units_than_seconds_are_refused(unit, slip):
     table = pa.table({"list_id": ["one"] * 2, "item_id": ["a", "b"], "time": [None, 1_790_000_000 * unit]})
-    said = f"row 1: time .* is after the year 2200; expected seconds since 1970; .*{slip}"
+    said = f"row 2: time .* is after the year 2200; expected seconds since 1970; .*{slip}"
     with pytest.raises(DataError, match=said):
         read_clicks(table)
 

@@ -115,7 +115,7 @@ def numbers(column: Any, name: str, source: str) -> FloatArray:
     values = np.asarray(cast(column, pa.float64(), "numbers", name, source).to_numpy(), np.float64)
     bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
     if bad.size:
-        raise DataError(f"{source}: row {bad[0]}: {name} is {values[bad[0]]}; expected a finite number ≥ 0")
+        raise DataError(f"{source}: row {bad[0] + 1}: {name} is {values[bad[0]]}; expected a finite number ≥ 0")
     return values
 
 
@@ -148,7 +148,7 @@ def seconds(column: Any, source: str) -> FloatArray:
             (f"; these look like {name}" for unit, name in slips.items() if times[bad[0]] / unit < YEAR_2200), ""
         )
         raise DataError(
-            f"{source}: row {bad[0]}: time {times[bad[0]]:.0f} is after the year 2200; expected seconds since "
+            f"{source}: row {bad[0] + 1}: time {times[bad[0]]:.0f} is after the year 2200; expected seconds since "
             f"1970{slip}"
         )
     return times
