@@ -131,14 +131,14 @@ def test_the_monitor_counts_unjudged_items_as_calibration_did(files, ranker, tol
     file.write_text("".join(json.dumps(row) + "\n" for row in judged))
     watch = Monitor(outcome)
     watch.update(lines, read_queries(file))
-    assert watch.n_incomplete == 0
+    assert watch.batch.n_incomplete == 0
     assert watch.n_judged == 400
     assert "of the positions served hold items without a grade (zero)" in str(watch)
     strict = Monitor(calibrate(read_queries(files.table, unjudged="zero"), PROMISE))
     strict.unjudged, strict.certificate = "refuse", outcome.id
     strict.update(lines, read_queries(file))
-    assert strict.n_incomplete > 100
-    assert "are no random sample then" in str(strict)
+    assert strict.batch.n_incomplete > 100
+    assert "are no random sample then" in strict.batch.selected
 
 
 def test_clicks_taken_for_grades_are_noticed(tmp_path):
