@@ -49,6 +49,7 @@ COUNTS = {
     "survivors of a selection": Count(1_000, 0.05),
     "survivors of betting": Count(500, 0.05),
     "samples of a table": Count(400, 0.05),
+    "comparisons at the boundary": Count(400, 0.05),
     "calibration by default": Count(120, 0.1),
     "calibration by default, other promises": Count(90, 0.1),
 }

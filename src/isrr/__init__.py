@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # for type checkers; the table below is for Python
     from isrr.calibration.calibrate import calibrate as calibrate
     from isrr.calibration.check import check as check
+    from isrr.calibration.compare import Comparison as Comparison
+    from isrr.calibration.compare import compare as compare
+    from isrr.calibration.knob import certify as certify
     from isrr.calibration.plan import Plan as Plan
     from isrr.calibration.plan import plan as plan
     from isrr.calibration.start import start as start
@@ -40,6 +43,8 @@ if TYPE_CHECKING:  # for type checkers; the table below is for Python
 _NAMES = {
     "isrr.calibration.calibrate": ["calibrate"],
     "isrr.calibration.check": ["check"],
+    "isrr.calibration.compare": ["Comparison", "compare"],
+    "isrr.calibration.knob": ["certify"],
     "isrr.calibration.plan": ["Plan", "plan"],
     "isrr.calibration.start": ["start"],
     "isrr.clicks.evidence": ["calibrate_clicks"],

@@ -27,6 +27,7 @@ from isrr.data.queries import FloatArray, Queries
 from isrr.errors import PromiseError
 from isrr.gains import DISCOUNTS, GAINS, Discount, EmptyQuery, Gain, empty_value, is_length, named
 from isrr.metrics.disparity import Disparity
+from isrr.metrics.evaluate import evaluate
 from isrr.metrics.measure import Measure
 from isrr.metrics.metric import NAMES, Metric, meant
 from isrr.metrics.metric import metric as named_metric
@@ -48,9 +49,9 @@ EXAMPLES = {
 }
 Level = float | FloatArray  # one, or one a configuration
 INEXACTNESS = 1e-6  # what the exact evaluation may be off by is taken from alpha
-Reference = Literal["deterministic", "merit"]
+Reference = Literal["deterministic", "merit", "production"]
 Per = Literal["segment"]
-REFERENCES = {"deterministic": "the order by score", "merit": "merit"}
+REFERENCES = {"deterministic": "the order by score", "merit": "merit", "production": "production"}
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _PROMISE = re.compile(
@@ -82,7 +83,8 @@ class Promise:
         k: How many places it looks at.
         at_least, at_most: The target, one of the two: a value of the metric, or a share where it is relative.
         of: What the target is a share of: None (a plain value), "deterministic" (the metric of the order by score on
-            the same queries) or "merit" (what the group's items earn by their gain).
+            the same queries), "production" (that of another ranking of them), or "merit" (what the group's items earn
+            by their gain).
         bound: For metrics without natural bounds: the largest value an item can have (`dcg`,
             `value(COLUMN)`), or a query (`disparity`); a pair where values may be negative.
         per: None, or "segment": the promise holds in every segment, each tested on its own queries.
@@ -166,7 +168,8 @@ class Promise:
         except PromiseError:
             raise PromiseError(f"{name!r} cannot be promised{meant(name, (*NAMES, *own))}; {_examples()}") from None
         if found["of"] and found["of"].lower() not in REFERENCES:
-            raise PromiseError(f"{text!r}: expected 'of deterministic' or 'of merit', got 'of {found['of']}'")
+            names = " or ".join(f"'of {name}'" for name in REFERENCES)
+            raise PromiseError(f"{text!r}: expected {names}, got 'of {found['of']}'")
         target, at_least = float(found["number"]), found["relation"] in (">=", "≥")
         if about.rising != at_least and about.kind != "share":
             turned = text.replace(found["relation"], "<=" if at_least else ">=")
@@ -290,7 +293,7 @@ class Promise:
 
     def prior_deviation(self, stretch: Level = 1.0) -> Level:
         """A guess of the losses' deviation that knows nothing of the data; paired losses vary less."""
-        return (0.05 if self.of == "deterministic" else 0.25) * stretch
+        return (0.05 if self.of in ("deterministic", "production") else 0.25) * stretch
 
     def stretch(self, floor: Level, target: Level | None = None) -> FloatArray:
         """By how much losses may be stretched around alpha and stay at most 1, where every query keeps a floor.
@@ -356,6 +359,9 @@ class Promise:
 
     def reference(self, queries: Queries, deterministic: FloatArray) -> FloatArray:
         """What the metric is compared with on each query, (n_queries,)."""
+        if self.of == "production":
+            order = [GPLRanker.deterministic(self.k)]
+            return evaluate(queries.need_production(), order, [self.measure])[self.measure][:, 0]
         if self.of != "merit":
             return deterministic
         assert isinstance(self.metric, Metric)
@@ -417,6 +423,8 @@ class Promise:
             bound = f"{100 * self.target:.6g} %"
         if self.of == "deterministic":
             bound += f" of what {'the order by score reaches' if self.metric.rising else 'it is in the order by score'}"
+        elif self.of == "production":
+            bound += f" of what {'production reaches' if self.metric.rising else 'it is in production'}"
         elif self.of == "merit":
             bound += " of what its items earn"
         where = " in every segment" if self.per else ""
@@ -582,7 +590,9 @@ def _check_bound(promise: Promise) -> None:
 
 def _check_target(promise: Promise) -> None:
     target, of, is_share = promise.target, promise.of, promise.metric.kind == "share"
-    grows = of is not None and (is_share or of == "merit")  # a boost may give a group more than it is compared with
+    grows = of is not None and (
+        is_share or of in ("merit", "production")
+    )  # a boost may give a group more than it is compared with
     low, high = promise.range if of is None else (0.0, np.inf if grows else 1.0)
     if not low < target < high:
         if target == high or (of is not None and target > high):

@@ -60,6 +60,7 @@ def test_every_command_explains_every_option_and_shows_an_example(path):
 
 def test_values_of_options_are_those_of_the_library():
     from isrr.calibration.request import PATHS
+    from isrr.cli.compare import Shape
     from isrr.clicks.impressions import Unit
     from isrr.data.columns import ROLES
     from isrr.data.groups import MissingGroup
@@ -78,6 +79,7 @@ def test_values_of_options_are_those_of_the_library():
     known |= {"run_format": get_args(Format), "qrels_format": get_args(Format), "unit": get_args(Unit)}
     known |= {"missing_score": get_args(MissingScore), "duplicates": get_args(Duplicates)}
     known |= {"missing_group": get_args(MissingGroup), "engine": ("local", "spark")}
+    known |= {"accept": ("proven", "approximate"), "shape": get_args(Shape)}
     choices = {}
     for command in FUNCTIONS:
         for name, kind in get_type_hints(command).items():

@@ -18,7 +18,8 @@ from isrr.calibration.path import SearchPath, fixed_path, refuse_shared, set_asi
 from isrr.calibration.quality import SAMPLE as LOOKED_AT
 from isrr.calibration.quality import measured_quality, quality_shares
 from isrr.calibration.request import Request
-from isrr.data.columns import Columns
+from isrr.data.columns import VALUE, Columns
+from isrr.data.production import with_production
 from isrr.data.queries import Queries
 from isrr.data.sample import SAMPLE
 from isrr.data.tables import as_queries
@@ -53,6 +54,7 @@ def calibrate(
     discount: Discount | None = None,
     judged_by: str | None = None,
     sample: int | None = SAMPLE,
+    reference: str | Queries | None = None,
     engine: str = "local",
     master: str | None = None,
     progress: Progress | None = None,
@@ -88,6 +90,7 @@ def calibrate(
         judged_by: Who judged: "people", "model" (such as a large language model), or "both". It is recorded; grades of
             a model come with a warning.
         sample: How many queries are drawn from a larger table, always the same ones; None for all.
+        reference: What promises "of production" are compared with: the column of its scores, or `Queries` judged alike.
         engine: "local", or "spark" to draw them where the table is. Both give the same certificate.
         master: Spark's master, where there is no session yet: "spark://…", "yarn", "local[4]".
         progress: Called with (queries done, queries in all) while they are measured.
@@ -99,12 +102,10 @@ def calibrate(
         promises(promise, gain, discount), confidence, path if isinstance(path, str) else tuple(path),
         evidence_of(evidence), selection_of(selection), seed, n_analyses, floor, distinct, judged_by, sample,
     )  # fmt: skip
-    others = validation
-    if validation is not None and not isinstance(validation, Queries):
-        others = as_queries(validation, columns, roles=request.columns)
+    others = None if validation is None else _validation(validation, columns, request, reference)
     judged = judged_queries(
         queries, columns, roles=request.columns, engine=engine, master=master, sample=request.sample,
-        per_segment=request.per_segment, distinct=request.distinct,
+        per_segment=request.per_segment, distinct=request.distinct, reference=reference,
     )  # fmt: skip
     check_queries(judged.queries, request.promises)
     n_aside, n_uniform = _aside(judged, request, given=others is not None)
@@ -155,6 +156,19 @@ def calibrate(
     quality = partial(measured_quality, looked_at, promises=request.promises, seed=request.seed)
     utility = objectives(request.promises, judged=judged.queries.relevance is not None)[0]
     return findings.outcome(provenance, utility, quality, looked_at)
+
+
+def _validation(data: Any, columns: Columns | None, request: Request, reference: str | Queries | None) -> Queries:
+    """Read validation queries, beside the order of production where that is in a column."""
+    named = [f"{VALUE}{reference}"] if isinstance(reference, str) else []
+    columns = None if isinstance(data, Queries) else columns
+    queries = as_queries(data, columns, roles=(*request.columns, *named))
+    of_production = any(promise.of == "production" for promise in request.promises)
+    if not of_production or queries.production is not None:
+        return queries
+    if not isinstance(reference, str):
+        raise DataError("validation queries need the order of production too; expected it in a column, as `reference=`")
+    return with_production(queries, reference)
 
 
 def _aside(judged: Judged, request: Request, *, given: bool) -> tuple[int, int]:

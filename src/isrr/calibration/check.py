@@ -163,6 +163,7 @@ def check(
     *,
     columns: Columns | None = None,
     sample: int | None = SAMPLE,
+    reference: str | Queries | None = None,
     master: str | None = None,
 ) -> Check:
     """Check the promises of an outcome on new judged queries, and measure its ranker.
@@ -174,6 +175,7 @@ def check(
         progress: Called with (done, total).
         columns: The names of columns that are not called as usual, for queries still to be read; see `isrr.Columns`.
         sample: How many queries are drawn from a larger table; None for all.
+        reference: What promises "of production" are compared with, as for `calibrate`.
         master: Spark's master, where there is no session yet.
     """
     then, promises = outcome.provenance.unjudged, outcome.promises
@@ -181,7 +183,7 @@ def check(
     segmented = any(promise.per is not None for promise in promises)
     seen = drawn(
         queries, columns, roles=outcome.columns, unjudged=then, engine=engine, master=master, sample=sample,
-        per_segment=segmented,
+        per_segment=segmented, reference=reference,
     )  # fmt: skip
     order = canonical_order(seen.queries.keys, seen.queries.scores_fingerprint)
     judged, uniform = seen.queries[order], seen.uniform(sample)[order]

@@ -1,15 +1,17 @@
 """Judged queries as calibration takes them: drawn from a table, in canonical order, checked once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from isrr.data.clicks import looks_like_clicks
-from isrr.data.columns import Columns
+from isrr.data.columns import VALUE, Columns
+from isrr.data.production import with_production
 from isrr.data.queries import Queries
 from isrr.data.sample import Sample, canonical_order, draw_order, in_sample, sample_queries
+from isrr.data.tables import as_queries
 from isrr.data.unjudged import n_unjudged
 from isrr.errors import DataError, PromiseError
 from isrr.gains import has_relevant
@@ -55,10 +57,19 @@ def drawn(
     master: str | None = None,
     sample: int | None,
     per_segment: bool = False,
+    reference: str | Queries | None = None,
 ) -> Sample:
-    """Draw queries where they are; the same from every engine."""
+    """Draw queries where they are, the same from every engine; with a reference, beside the order of production."""
     if engine not in ENGINES:
         raise PromiseError(f"unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
+    if isinstance(reference, str):
+        found = drawn(
+            data, columns, roles=(*roles, f"{VALUE}{reference}"), unjudged=unjudged, engine=engine, master=master,
+            sample=sample, per_segment=per_segment,
+        )  # fmt: skip
+        return replace(found, queries=with_production(found.queries, reference))
+    if reference is not None:
+        data, columns = with_production(as_queries(data, columns, unjudged, roles), reference), None
     if engine == "spark":
         from isrr.spark import draw_sample
 
@@ -79,6 +90,7 @@ def judged_queries(
     sample: int | None,
     per_segment: bool = False,
     distinct: bool = False,
+    reference: str | Queries | None = None,
 ) -> Judged:
     """Draw judged queries and put them in canonical order.
 
@@ -93,10 +105,11 @@ def judged_queries(
         per_segment: Draw so many in addition from the segments together.
         distinct: Leave out queries that repeat another. All are read to find them, and the sample is drawn from the
             others: of queries that were copied, more would be drawn.
+        reference: The order of production, see `isrr.data.production.with_production`.
     """
     whole = drawn(
         data, columns, roles=roles, unjudged=unjudged, engine=engine, master=master,
-        sample=None if distinct else sample, per_segment=per_segment,
+        sample=None if distinct else sample, per_segment=per_segment, reference=reference,
     )  # fmt: skip
     queries, uniform = whole.queries, whole.uniform(None if distinct else sample)
     repeated = repeats(queries)
@@ -139,6 +152,8 @@ def check_queries(queries: Queries, promises: Sequence[Promise]) -> None:
         queries.need_relevance()
     if any(promise.per is not None for promise in promises):
         queries.need_segments()
+    if any(promise.of == "production" for promise in promises):
+        queries.need_production()
     refuse_single(queries)
     refuse_worst(promises, queries.unjudged)
     if scores.min() == scores.max():

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 
 from isrr.calibration.certify import Tested
-from isrr.calibration.judged import check_queries, refuse_single
+from isrr.calibration.judged import check_queries, drawn, refuse_single
 from isrr.calibration.needed import Need, Span, decisive, judged_in_all, judged_needed, most, spans
 from isrr.calibration.path import SearchPath, fixed_path, front_path, in_order, learnable, set_aside, temperature_path
 from isrr.calibration.request import Request
 from isrr.counting import counted, in_segment
 from isrr.data.columns import Columns
 from isrr.data.queries import FloatArray, Queries
-from isrr.data.tables import as_queries
 from isrr.errors import PromiseError
 from isrr.gains import Discount, Gain
 from isrr.metrics.disparity import fairness_gain
@@ -117,6 +116,7 @@ def plan(
     deviation: float = 0.28,
     gain: Gain | None = None,
     discount: Discount | None = None,
+    reference: str | Queries | None = None,
     columns: Columns | None = None,
 ) -> Plan:
     """Estimate how many judged queries a promise needs, or several together.
@@ -131,6 +131,7 @@ def plan(
         deviation: Without a pilot: its standard deviation over queries (0.28 on MQ2007).
         gain: How much a grade is worth, for a promise given as text; as for `calibrate`.
         discount: How much a place is worth, likewise.
+        reference: What promises "of production" are compared with, as for `calibrate`.
         columns: The names of columns that are not called as usual, for queries still to be read; see `isrr.Columns`.
 
     Example:
@@ -145,7 +146,7 @@ def plan(
     if queries is None:
         needs = [Need(p, None, _guessed(p, request, power, utility, deviation)) for p in request.promises]
         return Plan(request.promises, confidence, power, most(needs), None, tuple(needs), "", (), 0)
-    judged = as_queries(queries, columns, roles=request.columns)
+    judged = drawn(queries, columns, roles=request.columns, sample=None, reference=reference).queries
     refuse_worst(request.promises, judged.unjudged)
     refuse_single(judged)
     pilot = _Pilot(request, judged, power)

@@ -69,6 +69,7 @@ def calibrate(
     run: o.Run = None, qrels: o.Qrels = None, unjudged: o.Unjudged = None, ties: o.Ties = None,
     run_format: o.RunFormat = None, qrels_format: o.QrelsFormat = None,
     missing_score: o.MissingScore = None, duplicates: o.Duplicates = None,
+    reference: o.Reference = None, reference_run: o.ReferenceRun = None,
     query: o.Query = None, item: o.Item = None, score: o.Score = None, relevance: o.Relevance = None,
     segment: o.Segment = None, item_group: o.ItemGroup = None, group_separator: o.GroupSeparator = None,
     missing_group: o.MissingGroup = None,
@@ -103,12 +104,13 @@ def calibrate(
     roles = columns_of(promises)
     queries, named, name = inputs.read_judged(judged, reading, columns, roles)
     others = None if validation is None else as_queries(validation, columns, unjudged or "refuse", roles)
+    production = inputs.read_reference(reference, reference_run, reading)
     ledger = ledger_at(Path(name), out_file)
     with console.progress("calibrating", "tuning and certifying") as advance:
         outcome = certify(
             queries, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,
             seed=seed, n_analyses=n_analyses, floor=floor, distinct=distinct, judged_by=judged_by, sample=sample_size,
-            progress=advance, engine=engine, master=master, columns=named,
+            reference=production, progress=advance, engine=engine, master=master, columns=named,
         )  # fmt: skip
     console.save_outcome(noted(outcome, ledger), out_file, as_json=as_json, verbose=verbose)
 
@@ -127,6 +129,7 @@ def plan(
     run: o.Run = None, qrels: o.Qrels = None, unjudged: o.Unjudged = None, ties: o.Ties = None,
     run_format: o.RunFormat = None, qrels_format: o.QrelsFormat = None,
     missing_score: o.MissingScore = None, duplicates: o.Duplicates = None,
+    reference: o.Reference = None, reference_run: o.ReferenceRun = None,
     query: o.Query = None, item: o.Item = None, score: o.Score = None, relevance: o.Relevance = None,
     segment: o.Segment = None, item_group: o.ItemGroup = None, group_separator: o.GroupSeparator = None,
     missing_group: o.MissingGroup = None,
@@ -145,7 +148,7 @@ def plan(
 
     meaning = {"bound": bound, "gain": gain, "discount": discount, "empty_query": empty_query}
     promises = inputs.parse_promises(promise, per_segment, meaning)
-    queries = None
+    queries = production = None
     if pilot is not None or run is not None or qrels is not None:
         columns = inputs.columns_named(
             query=query, item=item, score=score, relevance=relevance, segment=segment, item_group=item_group,
@@ -156,9 +159,13 @@ def plan(
             "qrels_format": qrels_format, "missing_score": missing_score, "duplicates": duplicates,
         }  # fmt: skip
         table, named, name = inputs.read_judged(pilot, reading, columns, columns_of(promises))
-        queries = as_queries(table, named, roles=columns_of(promises))
+        production = inputs.read_reference(reference, reference_run, reading)
+        values = (f"value:{production}",) if isinstance(production, str) else ()
+        queries = as_queries(table, named, roles=(*columns_of(promises), *values))
         inputs.warn_of_single_items(float((queries.n_items == 1).mean()), name)
-    result = estimate(queries, promises, confidence, power=power, utility=utility, deviation=deviation)
+    result = estimate(
+        queries, promises, confidence, power=power, utility=utility, deviation=deviation, reference=production
+    )
     needs = [
         {"promise": str(need.promise), "segment": need.segment, "queries_needed": need.queries_needed}
         for need in result.needs

@@ -141,6 +141,21 @@ def read_table(source: "str | Path | None", reading: dict[str, Any], columns: "C
     return queries
 
 
+def read_reference(
+    reference: str | None, reference_run: Path | None, reading: dict[str, Any]
+) -> "str | Queries | None":
+    """Return the order of production: the column of its scores, or its run with the judgments of the other run."""
+    from isrr.data.columns import Columns
+
+    if reference is not None and reference_run is not None:
+        raise PromiseError("found `reference=` and `reference_run=`; expected one of them")
+    if reference_run is None:
+        return reference
+    if reading["run"] is None:
+        raise PromiseError("`reference_run=` needs `run=` and `qrels=`; in a table, name the column by `reference=`")
+    return read_table(None, {**reading, "run": reference_run, "run_format": None}, Columns())
+
+
 def as_calibrated(reading: dict[str, Any], outcome: "Outcome") -> dict[str, Any]:
     """Return the options for reading, with unjudged items counted as in calibration unless told otherwise."""
     if reading["unjudged"] is not None or all(value is None for value in reading.values()):

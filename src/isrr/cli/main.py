@@ -4,6 +4,7 @@ import typer
 
 from isrr.cli.calibration import calibrate, plan, start
 from isrr.cli.clicks import app as clicks
+from isrr.cli.compare import compare
 from isrr.cli.console import Commands
 from isrr.cli.data import app as data
 from isrr.cli.demo import demo
@@ -16,7 +17,7 @@ from isrr.cli.service import serve
 CERTIFY, PRODUCTION = "Certify and rank", "In production"
 COMMANDS = {
     "First steps": (demo, doctor),
-    CERTIFY: (start, calibrate, rank, show, check, plan),
+    CERTIFY: (start, calibrate, rank, show, check, plan, compare),
     PRODUCTION: (serve, monitor, report),
 }
 

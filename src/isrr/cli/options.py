@@ -163,6 +163,10 @@ Duplicates = Annotated[
     Literal["refuse", "first"] | None,
     expert("Rows that repeat an item of their query. Default: refuse. first: use the first of them.", panel=ROWS),
 ]
+REFERENCE = "Column with the scores of production, for promises 'of production'."
+Reference = Annotated[str | None, expert(REFERENCE, panel=NAMES, metavar="NAME")]
+REFERENCE_RUN = "The run of production, judged by the same --qrels, for promises 'of production'."
+ReferenceRun = Annotated[Path | None, expert(REFERENCE_RUN, panel=RUN)]
 Format = Literal["trec", "table", "json"]
 RunFormat = Annotated[Format | None, expert("Format of the run; by default inferred from the content.", panel=RUN)]
 QrelsFormat = Annotated[Format | None, expert("Format of the judgments; by default inferred likewise.", panel=RUN)]

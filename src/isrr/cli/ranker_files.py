@@ -90,6 +90,7 @@ def check(
     run: o.Run = None, qrels: o.Qrels = None, unjudged: o.Unjudged = None, ties: o.Ties = None,
     run_format: o.RunFormat = None, qrels_format: o.QrelsFormat = None,
     missing_score: o.MissingScore = None, duplicates: o.Duplicates = None,
+    reference: o.Reference = None, reference_run: o.ReferenceRun = None,
     query: o.Query = None, item: o.Item = None, score: o.Score = None, relevance: o.Relevance = None,
     segment: o.Segment = None, item_group: o.ItemGroup = None, group_separator: o.GroupSeparator = None,
     missing_group: o.MissingGroup = None,
@@ -118,9 +119,11 @@ def check(
     }  # fmt: skip
     reading = inputs.as_calibrated(reading, outcome)
     queries, named, name = inputs.read_judged(judged, reading, columns, outcome.columns)
+    production = inputs.read_reference(reference, reference_run, reading)
     with console.progress("checking") as advance:
         result = measure(
-            outcome, queries, engine, advance, sample=inputs.parse_size(sample), master=master, columns=named
+            outcome, queries, engine, advance, sample=inputs.parse_size(sample), reference=production, master=master,
+            columns=named,
         )  # fmt: skip
     if result.data == outcome.provenance.data:
         console.warn(

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,6 +26,7 @@ def report(
     run: o.Run = None, qrels: o.Qrels = None, unjudged: o.Unjudged = None, ties: o.Ties = None,
     run_format: o.RunFormat = None, qrels_format: o.QrelsFormat = None,
     missing_score: o.MissingScore = None, duplicates: o.Duplicates = None,
+    reference: o.Reference = None, reference_run: o.ReferenceRun = None,
     query: o.Query = None, item: o.Item = None, score: o.Score = None, relevance: o.Relevance = None,
     segment: o.Segment = None, item_group: o.ItemGroup = None, group_separator: o.GroupSeparator = None,
     missing_group: o.MissingGroup = None,
@@ -56,17 +57,19 @@ def report(
         raise CertificateError(
             f"{ranker}: about clicks, and the page is about judged queries; see it by: isrr show {ranker}"
         )
-    queries, named = None, None
+    queries = named = production = None
     if judged is not None or run is not None:
         reading = {
             "run": run, "qrels": qrels, "unjudged": unjudged, "ties": ties, "run_format": run_format,
             "qrels_format": qrels_format, "missing_score": missing_score, "duplicates": duplicates,
         }  # fmt: skip
         reading = inputs.as_calibrated(reading, outcome)
+        production = inputs.read_reference(reference, reference_run, reading)
         queries, named, _ = inputs.read_judged(judged, reading, columns, outcome.columns)
     status, words = inputs.status_of(ranker, outcome)
     fallen = "" if status == "valid" else words
     with progress("measuring the path") as advance:
-        page = make_page(outcome, queries, columns=named, command=command, fallen=fallen, progress=advance)  # type: ignore[arg-type]
+        given: dict[str, Any] = {"command": command, "fallen": fallen, "reference": production, "progress": advance}
+        page = make_page(outcome, queries, columns=named, **given)  # type: ignore[arg-type]
     page.save(out_file)
     say(f"written to {out_file}")

@@ -46,6 +46,7 @@ class Queries:
         made_ids: Whether the query ids were made from positions because none were given.
         absent: What to say when a column is asked for that the source did not have, by its role.
         values: Further columns of numbers, one per row, by name: a margin, a price.
+        production: Another ranking of the same queries, in the same order, to compare with; see `isrr.data.production`.
         unretrieved: Grades that count in the ideal beside those of the list, a list per query: relevant items that
             were judged but not retrieved.
         judged: Whether an item was graded, one per row; None if all were.
@@ -69,6 +70,7 @@ class Queries:
     absent: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, FloatArray] = field(default_factory=dict)
     unretrieved: Ragged | None = None
+    production: "Queries | None" = None
     judged: NDArray[np.bool_] | None = None
     unjudged: str = "refuse"
     tie_order: IntArray | None = None
@@ -270,6 +272,7 @@ class Queries:
             query_ids=self.query_ids[chosen],
             segments=None if self.segments is None else self.segments[chosen],
             unretrieved=None if self.unretrieved is None else chosen_lists(self.unretrieved, chosen),
+            production=None if self.production is None else self.production[chosen],
             notes=(),
         )
         if "keys" in vars(self):  # they take long to compute
@@ -385,6 +388,15 @@ class Queries:
         if self.relevance is None:
             raise DataError(self.absent.get("relevance", "these queries are unjudged; expected relevance grades"))
         return self.relevance
+
+    def need_production(self) -> "Queries":
+        """The ranking to compare with, or an error that says it is missing."""
+        if self.production is None:
+            raise DataError(
+                "a promise 'of production' needs the order that is served today; expected the column of its scores, or "
+                "its run, as `reference=`"
+            )
+        return self.production
 
     def need_segments(self) -> NDArray[Any]:
         """The segment of each query, or an error that says they are missing."""

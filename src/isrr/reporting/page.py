@@ -17,6 +17,7 @@ from typing import Any
 
 from isrr.counting import counted, percent
 from isrr.data.columns import Columns
+from isrr.data.queries import Queries
 from isrr.data.tables import as_queries
 from isrr.errors import DataError
 from isrr.files import write_atomically
@@ -55,6 +56,7 @@ def report(
     columns: Columns | None = None,
     command: str = "isrr.report(…)",
     fallen: str = "",
+    reference: str | Queries | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Return one HTML page: the promise, who gains exposure, what other promises cost.
@@ -66,6 +68,7 @@ def report(
         columns: The names of columns that are not called as usual, for queries still to be read; see `isrr.Columns`.
         command: What made the page, for its last section.
         fallen: What became of the certificate, where it was revoked or has expired.
+        reference: What promises "of production" are compared with, as for `calibrate`.
         progress: Called with (done, in all).
     """
     if isinstance(outcome, Start):
@@ -74,7 +77,7 @@ def report(
         return Report(start_page(outcome, replace(as_queries(queries, columns), relevance=None), command))
     explorer = portrait = None
     if queries is not None:
-        tested = retrace(outcome, queries, columns)
+        tested = retrace(outcome, queries, columns, reference)
         explorer, portrait = explore(outcome, tested, progress), portray(outcome, tested)
     return Report(page(outcome, explorer, portrait, command=command, fallen=fallen))
 

@@ -116,13 +116,18 @@ class Portrait:
     sample: Sample
 
 
-def retrace(outcome: Certificate | Abstention, queries: Any, columns: Columns | None = None) -> Queries:
+def retrace(
+    outcome: Certificate | Abstention,
+    queries: Any,
+    columns: Columns | None = None,
+    reference: str | Queries | None = None,
+) -> Queries:
     """Return the queries that an outcome was tested on, found again among those that `calibrate` took."""
     p = outcome.provenance
     segmented = any(promise.per is not None for promise in outcome.promises)
     judged = judged_queries(
         queries, columns, roles=outcome.columns, unjudged=p.unjudged, sample=p.sample, per_segment=segmented,
-        distinct=p.distinct,
+        distinct=p.distinct, reference=reference,
     )  # fmt: skip
     if judged.data != p.data:
         raise DataError(
