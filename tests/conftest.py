@@ -36,11 +36,10 @@ def pytest_xdist_auto_num_workers(config):
 
 def pytest_configure(config):
     """Compile what most tests need before several processes do so, each for itself."""
-    from isrr.cli.kernels import compile_all
-    from isrr.metrics.ahead import kernels_are_compiled
+    from isrr.cli.kernels import compile_all, compiles_anew
 
     if getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput"):
-        if not kernels_are_compiled():
+        if compiles_anew():
             compile_all()
 
 

@@ -141,27 +141,6 @@ def mixed_law(law, order, share):
     return mixed
 
 
-def smoothed_exposure(scores, rankings, threshold, decay, eligibility):
-    """Average discount over given rankings, where every candidate of a place counts with its chance of being drawn.
-
-    The item that was drawn has its prospects instead of this place: they are taken from the place's discount.
-    """
-    expected, k = np.zeros(len(scores)), rankings.shape[1]
-    candidates = [
-        len(choices(scores, standard_order(scores)[:j], j, threshold, decay, 1.0, eligibility)) for j in range(k)
-    ]
-    prospects = np.zeros(k)
-    for j in reversed(range(1, k)):
-        prospects[j - 1] = prospects[j] + (1 / np.log2(2 + j) - prospects[j]) / candidates[j]
-    for ranking in rankings.tolist():
-        for j in range(k):
-            law = choices(scores, ranking[:j], j, threshold, decay, 1.0, eligibility)
-            for item, chance in law.items():
-                expected[item] += chance * (1 / np.log2(2 + j) - prospects[j]) / len(rankings)
-            expected[ranking[j]] += prospects[j] / len(rankings)
-    return expected
-
-
 def exposure_by_dense_integral(scores, k):
     """Plackett–Luce exposure from the clocks' integral, on many nodes, leaving each item out by prefix and suffix."""
     weights = np.exp(np.asarray(scores) - np.max(scores))

@@ -1,106 +1,104 @@
-"""Kernels come from the cache of an earlier process, without numba's compiler."""
+"""Kernels are kept for later processes, or compiled in each one where they cannot be."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
-from importlib import import_module
+import tempfile
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 import isrr
-from command_line import NO_PLACE
-from isrr.compiled import KernelCache
+from isrr.ranker import simd
 
 SOURCE = Path(isrr.__file__).parent
-FIRST_RESULT = """
-from isrr import GPLRanker, Queries, evaluate
-evaluate(Queries.from_arrays(scores=[2.0, 1.0, 0.0], relevance=[0, 2, 1], group=[3]), [GPLRanker()])
-"""
-CALIBRATION = """
-import numpy as np
-from isrr import Queries, calibrate
-
-rng = np.random.default_rng(20230)
-grades = rng.choice(3, 2_400)
-queries = Queries.from_arrays(scores=grades + rng.normal(size=2_400), relevance=grades, group=[24] * 100)
-calibrate(queries, "ndcg@5 >= 80% of deterministic")
-"""
 ONE_LIST = """
 from isrr import GPLRanker
 print(GPLRanker().rank([0.3, 2.0, 1.1], query_id="q7", session="u42", k=3))
 """
-OWN_KERNEL = """
-import numba, numpy as np
-
-@numba.njit
-def solved(matrix, right):
-    return np.linalg.solve(matrix, right).sum()
-
-print(solved(2.0 * np.eye(2), np.ones(2)))
+TWIN = """
+import platform
+platform.machine = lambda: "unheard of"
+from isrr.ranker import simd
+assert simd.WIDTH == 1
 """
-LOADED = "import sys; print(*sys.modules)"
-COMPILER = ["numba.np.linalg", "numba.np.arraymath", "numba.np.npyimpl", "scipy.linalg", "scipy.special"]
+NUMBERS = """
+import numpy as np
+from isrr import GPLRanker, Queries
+from isrr.risk import betting
+
+rng = np.random.default_rng(20230)
+queries = Queries.from_arrays(scores=rng.normal(scale=2, size=36), group=[12, 1, 3, 20])
+numbers = [
+    GPLRanker(k=k, temperature=t, floor=0.5).exposure(queries) for k in (3, 5, 8) for t in (0.02, 0.4, 3.0)
+]
+losses = rng.beta(2, 5, (60, 11))
+numbers += [betting.upper_bound(losses, 0.1), np.log(betting.pvalue(losses, 0.35))]
+print(*np.concatenate(numbers).tolist())
+"""
 
 
-def later_process(code):
-    """What a process prints after another one has run the same code, and left its kernels compiled."""
-    run(code)
-    return run(code)
-
-
-def run(code):
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-
-
-def test_a_later_process_gets_its_first_result_without_a_compiler():
-    loaded = later_process(FIRST_RESULT + LOADED).split()
-    assert not {*COMPILER, "pyarrow", "urllib.request", "difflib"} & {*loaded}
-
-
-def test_a_later_process_calibrates_without_a_compiler():
-    loaded = later_process(CALIBRATION + LOADED).split()
-    assert not {*COMPILER, "scipy.optimize"} & {*loaded}
-
-
-def test_a_kernel_that_makes_arrays_is_loaded_without_a_compiler_too():
-    ranking, loaded = later_process(ONE_LIST + LOADED).splitlines()
-    assert ranking == "[1 0 2]"
-    assert not {*COMPILER} & {*loaded.split()}
-
-
-def test_where_nothing_can_be_kept_kernels_are_compiled_all_the_same():
-    code = "from isrr.noise import mix; import numpy; print(mix(numpy.uint64(7)))\n"
-    assert run(NO_PLACE + code + "print(mix.stats.cache_path)") == run(code) + "None\n"
-
-
-def test_kernels_of_others_are_compiled_as_usual_afterwards():
-    assert later_process(FIRST_RESULT + OWN_KERNEL) == "1.0\n"
-
-
-def test_kernels_said_to_make_no_arrays_call_nothing_of_the_runtime_that_counts_references():
-    run(FIRST_RESULT + ONE_LIST)  # in one process: a later one could not even load such a kernel
-    seen = 0
-    for file in SOURCE.rglob("_*kernels.py"):
-        module = import_module(".".join(["isrr", *file.relative_to(SOURCE).with_suffix("").parts]))
-        for value in vars(module).values():
-            kept = getattr(value, "_cache", None)
-            if isinstance(kept, KernelCache) and not kept.counts_references:
-                for name in kept.files._cache_file._load_index().values():
-                    machine_code = kept.files._cache_file._load_data(name)[0][2][0]
-                    assert b"NRT_" not in machine_code, value
-                    seen += 1
-    assert seen >= 3
-
-
-def test_without_numbas_compiler_allowed_kernels_are_compiled_all_the_same(tmp_path):
-    numbers = CALIBRATION + "print(len(queries), isrr.evaluate(queries, [isrr.GPLRanker()])['ndcg'].mean())"
-    numbers = f"import isrr\n{numbers}"
-    env = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run([sys.executable, "-c", numbers], capture_output=True, text=True, env=env)
+def run(code, **environment):
+    env = {**os.environ, **environment}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == run(numbers)
-    assert (
-        done.stderr == "isrr:0: RuntimeWarning: NUMBA_DISABLE_JIT is ignored: the kernels of isrr only run compiled\n"
-    )
-    fresh = {**env, "NUMBA_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", ONE_LIST], capture_output=True, text=True, env=fresh)
-    assert (done.returncode, done.stdout) == (0, run(ONE_LIST)), done.stderr
+    return done.stdout
+
+
+def test_a_later_process_compiles_nothing(tmp_path):
+    code = ONE_LIST + "from isrr.ranker.kernels import rank_one; print(sum(rank_one.stats.cache_misses.values()))"
+    counted = [run(code, NUMBA_CACHE_DIR=str(tmp_path)).split()[-1] for _ in range(2)]
+    assert counted == ["1", "0"]
+
+
+def test_a_read_only_installation_without_a_home_compiles_in_every_process_and_says_so():
+    """As in a container: nothing can be written beside the package, and there is no home."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(SOURCE, Path(folder, "isrr"), ignore=shutil.ignore_patterns("__pycache__"))
+        for path in (Path(folder), *Path(folder).rglob("*")):
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        alone = {"PATH": os.environ["PATH"], "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/nowhere"}
+        if os.geteuid() == 0:  # who may write everywhere: numba is told to look nowhere
+            alone["NUMBA_CACHE_LOCATOR_CLASSES"] = "UserProvidedCacheLocator"
+        command = [sys.executable, "-c", ONE_LIST]
+        done = subprocess.run(command, capture_output=True, text=True, env=alone, cwd="/")
+        for path in Path(folder).rglob("*"):
+            if path.is_dir():
+                path.chmod(0o755)
+    assert done.stdout == "[1 0 2]\n", done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "set NUMBA_CACHE_DIR to a writable folder" in done.stderr
+
+
+@pytest.mark.parametrize("way", ["another processor", "NUMBA_DISABLE_JIT"])
+def test_the_plain_twin_agrees_to_a_billionth(tmp_path, way):
+    interpreted = {"NUMBA_DISABLE_JIT": "1"} if way == "NUMBA_DISABLE_JIT" else {"NUMBA_CACHE_DIR": str(tmp_path)}
+    twin = np.array(run(("" if way == "NUMBA_DISABLE_JIT" else TWIN) + NUMBERS, **interpreted).split(), float)
+    np.testing.assert_allclose(np.array(run(NUMBERS).split(), float), twin, rtol=1e-9, atol=1e-9)
+
+
+def test_numba_is_bounded_by_what_the_vector_type_was_tried_on():
+    """Raise both together, once tests/ranker/test_simd.py passes and `python -m benchmarks ranking` is as fast."""
+    pyproject = (Path(__file__).parents[1] / "pyproject.toml").read_text()
+    upper = re.search(r"numba>=[\d.]+,<(\d+)\.(\d+)", pyproject)
+    assert tuple(map(int, upper.groups())) == simd.TRIED_NUMBA[1]
+
+
+def test_numba_s_internals_are_used_in_one_file_alone():
+    private = re.compile(r"numba\.core|llvmlite|numba\.extending")
+    assert [file.name for file in SOURCE.rglob("*.py") if private.search(file.read_text())] == ["simd.py"]
+
+
+def test_without_compiling_the_same_ranker_is_certified():
+    code = """
+import numpy as np
+from isrr import Queries, calibrate, GPLRanker
+rng = np.random.default_rng(20230)
+grades = rng.choice(3, 240)
+queries = Queries.from_arrays(scores=grades + rng.normal(size=240), relevance=grades, group=[6] * 40)
+print(calibrate(queries, "ndcg@5 >= 80% of deterministic", path=[GPLRanker(), GPLRanker(temperature=0.1)]).ranker)
+"""
+    assert run(code, NUMBA_DISABLE_JIT="1") == run(code)

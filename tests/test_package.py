@@ -10,18 +10,6 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-COMPILED_BESIDE = """
-from isrr.data._order_kernels import sort_queries
-from isrr.metrics import _kernels, ahead, evaluate
-
-assert ahead.compile_beside()
-ahead.await_kernels(evaluate.compile_parts)
-assert ahead.kernels_are_compiled()
-parts = [_kernels.gather, evaluate.exposure_of_block, evaluate.weigh, evaluate.count_eligible, evaluate.find_leading]
-for part in parts:  # alone for the same types as inside `evaluate_exactly`
-    assert len(part._cache.files._cache_file._load_index()) == 1, part
-assert not sort_queries._cache.files._cache_file._load_index()  # that one is left to the command itself
-"""
 EVALUATED = """
 import hashlib, numpy as np, isrr
 
@@ -77,7 +65,6 @@ def test_the_wheel_from_the_source_archive_passes_the_demo_with_its_requirements
     python = empty / "bin" / "python"
     run(sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index", wheel, env=alone)
 
-    run(python, "-W", "error", "-c", COMPILED_BESIDE, env=alone)
     isrr = empty / "bin" / "isrr"
     assert run(isrr, "--version", env=alone).startswith("isrr 0.")
     assert "pip install 'isrr[serve]'" in run(isrr, "doctor", env=alone)

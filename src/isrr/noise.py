@@ -8,7 +8,7 @@ The mixer is the finaliser of SplitMix64 (Steele, Lea & Flood 2014), which turns
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.compiled import njit
+from isrr.compiled import kernel
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 CALIBRATION = 0x63616C6962  # stream names: calibration and serving never share noise
@@ -22,18 +22,18 @@ def mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return x ^ (x >> np.uint64(31))
 
 
-mix = njit(cache=True, nogil=True, inline="always")(mixed)  # the same of one number, for kernels
+mix = kernel(mixed)  # the same of one number, for kernels
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel
 def stream(seed, key, draw):
-    """The stream of one draw for one query: `seed` and `key` are 64-bit names, `draw` a counter."""
+    """Return the stream of one draw for one query: `seed` and `key` are 64-bit names, `draw` a counter."""
     return mix(mix(mix(np.uint64(seed)) ^ np.uint64(key)) + (np.uint64(draw) + np.uint64(1)) * GOLDEN)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def streams(seed, keys, n_draws):
-    """The streams of several draws for several queries, (n_queries, n_draws)."""
+    """Return the streams of several draws for several queries, (n_queries, n_draws)."""
     names = np.empty((keys.size, n_draws), np.uint64)
     for q in range(keys.size):
         for d in range(n_draws):
@@ -41,20 +41,29 @@ def streams(seed, keys, n_draws):
     return names
 
 
-@njit(cache=True, nogil=True, inline="always")
-def uniform(stream_name, item):
-    """A number in (0, 1), never 0 and never 1, for one item of a stream."""
-    bits = mix(stream_name + (np.uint64(item) + np.uint64(1)) * GOLDEN)
+@kernel
+def _fraction(bits):
     return (np.float64(bits >> np.uint64(11)) + 0.5) * 1.1102230246251565e-16
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel
+def uniform(stream_name, item):
+    """Return a number in (0, 1), never 0 and never 1, for one item of a stream."""
+    return _fraction(mix(stream_name + (np.uint64(item) + np.uint64(1)) * GOLDEN))
+
+
+@kernel
 def coin(stream_name):
-    """A number in (0, 1) for the stream as a whole, apart from those of its items."""
-    return uniform(stream_name, -1)
+    """Return a number in (0, 1) for the stream as a whole, apart from those of its items; its name may be signed."""
+    return _fraction(mix(np.uint64(np.int64(stream_name))))
+
+
+def coins(names: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Return `coin` of each of several streams."""
+    return ((mixed(names) >> np.uint64(11)).astype(np.float64) + 0.5) * 1.1102230246251565e-16
 
 
 def stream_seed(seed: int, purpose: int) -> np.uint64:
-    """The seed of all streams that serve one purpose."""
+    """Return the seed of all streams that serve one purpose."""
     name = (seed * 0x9E3779B97F4A7C15 + purpose) & 0xFFFFFFFFFFFFFFFF
     return np.uint64(name)

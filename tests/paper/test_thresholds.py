@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from isrr.ranker.thresholds import expand
+from isrr.ranker.gpl import expand
 from isrr_paper.paths import quantile_grid, uniform_grid
 
 ELIGIBILITY = np.random.default_rng(20230).dirichlet(np.full(40, 0.3))

@@ -8,7 +8,7 @@ from scipy.stats import chisquare
 
 import oracles
 from isrr import DataError, GPLRanker, Queries
-from isrr.ranker import gpl
+from isrr.ranker import kernels
 from isrr.ranker.placements import placements
 from isrr.ranker.scale import ScoreMap
 
@@ -213,7 +213,7 @@ def test_numbers_that_may_not_be_what_they_were_are_no_ids(unusable):
 def test_scores_that_cannot_be_written_to_are_ranked_by_the_same_kernel():
     """As pandas hands them out; for another kind of array, all that serves would be compiled once more."""
     given = np.array([0.3, 2.0, 1.1])
-    expected, kernel = GPLRanker().rank(given, "q", "s"), gpl.rank_one
+    expected, kernel = GPLRanker().rank(given, "q", "s"), kernels.rank_one
     compiled = len(kernel.signatures)
     given.flags.writeable = False
     np.testing.assert_array_equal(GPLRanker().rank(given, "q", "s"), expected)

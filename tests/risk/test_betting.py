@@ -8,9 +8,9 @@ from numba import njit
 from scipy.special import ndtri_exp
 
 import risk_oracles as oracles
-from isrr.lanes import load, store
+from isrr.ranker.simd import WIDTH, load, store
 from isrr.risk import betting
-from isrr.risk._kernels import hedge_ratio, normal_quantile
+from isrr.risk.kernels import hedge_ratio, normal_quantile
 from isrr.risk.lattice import coarsen
 
 
@@ -45,7 +45,7 @@ def test_a_prior_deviation_reaches_the_test():
 
 @njit
 def _in_lanes(log_p, quantiles, ratios):
-    for i in range(0, log_p.size, 8):
+    for i in range(0, log_p.size, WIDTH):
         store(quantiles, i, normal_quantile(load(log_p, i)))
         store(ratios, i, hedge_ratio(load(log_p, i)))
 

@@ -7,12 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrr.data.queries import FloatArray, Queries
-from isrr.metrics.disparity import Disparity
-from isrr.metrics.evaluate import Method, evaluate
+from isrr.metrics.evaluate import evaluate
 from isrr.metrics.measure import Measure
 from isrr.parallel import Progress
 from isrr.promises import Promise
-from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
+from isrr.ranker.gpl import N_DRAWS, GPLRanker
 
 MANY, FEW_DRAWS = 50_000, 4  # queries beyond which so many draws of each are enough
 
@@ -82,17 +81,13 @@ class Curve:
     n_skipped: int
     utility: Means
     disparity: Means
-    method: Method = "exact"
+    method: str = "exact"
     n_draws: int = 0
 
 
-def method_of(grid: Sequence[GPLRanker], promises: Sequence[Promise]) -> Method:
+def method_of(grid: Sequence[GPLRanker]) -> str:
     """Return how the values of these configurations are found."""
-    if any(ranker.floor or ranker.anchor for ranker in grid):
-        return "exact"  # the share of the order by score that a floor takes comes from exact exposures
-    fair = any(isinstance(promise.metric, Disparity) for promise in promises)
-    # smoothed exposures, which decay below 1 needs, are no losses for a promise about disparity
-    return "draws" if fair and any(ranker.decay < 1 and ranker.threshold > 0 for ranker in grid) else "exact"
+    return "draws" if any(ranker.is_sampled for ranker in grid) else "exact"
 
 
 def measured(
@@ -113,9 +108,9 @@ def measured(
     draws'.
     """
     grid = [GPLRanker.deterministic(rankers[0].k), *rankers]
-    method, n_draws = method_of(grid, promises), SMOOTHING_DRAWS if n_tested <= MANY else FEW_DRAWS
+    method, n_draws = method_of(grid), N_DRAWS if n_tested <= MANY else FEW_DRAWS
     measures = dict.fromkeys([*reported, *(promise.measure for promise in promises)])
-    found = evaluate(queries, grid, measures, method=method, n_draws=n_draws, seed=seed, progress=progress)
+    found = evaluate(queries, grid, measures, n_draws=n_draws, seed=seed, progress=progress)
     rows = slice(None) if uniform.all() else uniform
     utility, disparity = (Means.of(found[measure][rows], found[measure][rows, 0]) for measure in reported)
     curve = Curve(len(queries), 0, utility, disparity, method, n_draws if method == "draws" else 0)

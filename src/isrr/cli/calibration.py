@@ -85,6 +85,7 @@ def calibrate(
     isrr calibrate --run run.txt --qrels qrels.txt -p 'ndcg@5 >= 95% of deterministic'
     """
     from isrr.calibration.calibrate import calibrate as certify
+    from isrr.cli.kernels import say_if_compiling
     from isrr.data.tables import as_queries
     from isrr.outcome.certificate import ranker_path
     from isrr.promises import columns_of
@@ -106,6 +107,7 @@ def calibrate(
     others = None if validation is None else as_queries(validation, columns, unjudged or "refuse", roles)
     production = inputs.read_reference(reference, reference_run, reading)
     ledger = ledger_at(Path(name), out_file)
+    say_if_compiling()
     with console.progress("calibrating", "tuning and certifying") as advance:
         outcome = certify(
             queries, promises, confidence, validation=others, path=path, evidence=evidence, selection=selection,

@@ -1,13 +1,14 @@
-"""Compile all kernels in advance, so that no later command has to."""
+"""Say when kernels are compiled, and compile all of them in advance."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from isrr.cli import console
 from isrr.compiled import kernel
 
 
 @kernel
-def _probe(number):  # type: ignore[no-untyped-def]
+def _probe(number):
     return number
 
 
@@ -15,6 +16,18 @@ def kernel_cache() -> str | None:
     """Return the folder of compiled kernels; None if no folder is writable."""
     path: str | None = _probe.stats.cache_path if hasattr(_probe, "stats") else None
     return path
+
+
+def compiles_anew() -> bool:
+    """Return whether this process compiles kernels: the first after installing, or one that cannot keep them."""
+    _probe(0)
+    return hasattr(_probe, "stats") and not _probe.stats.cache_hits
+
+
+def say_if_compiling() -> None:
+    """Tell who watches a first command why it takes seconds."""
+    if console.err.is_terminal and compiles_anew():
+        console.say_aside("compiling, once")
 
 
 def compile_all() -> None:
@@ -28,7 +41,6 @@ def compile_all() -> None:
     queries = Queries.from_arrays(scores=scores, relevance=relevance, query_ids=np.arange(400) // 10)
     calibrate(queries, "ndcg@5 >= 10% of deterministic")
     widening = GPLRanker(threshold=0.1, decay=0.9)
-    evaluate(queries, [widening], method="draws")
     widening.propensity(widening.rank_queries(queries), queries)
     for ranker in (GPLRanker(), GPLRanker(k=8), GPLRanker(floor=0.5), widening):
         evaluate(queries, [ranker])

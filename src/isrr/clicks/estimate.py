@@ -28,7 +28,6 @@ from isrr.gains import leading
 from isrr.parallel import Progress
 from isrr.promises import INEXACTNESS
 from isrr.ranker.gpl import GPLRanker
-from isrr.ranker.isotonic import isotonic_blocks
 
 LARGE_ANCHOR = 0.8  # where more than this would be needed, it is impressions that are too few
 MOST_UNITS = 200_000  # units whose losses are kept one by one; beyond that, blocks of them are averaged
@@ -181,6 +180,8 @@ def estimated_gains(shown: Impressions) -> FloatArray:
 
     A fit without a guarantee: it chooses among rankers that are certified already.
     """
+    from scipy.optimize import isotonic_regression
+
     k, lists = shown.rules.k, shown.lists
     times = np.bincount(shown.list_of, minlength=len(lists)).astype(np.float64)
     logged = logged_placement(shown.loggers, shown.logger_of, lists, k)[shown.row, shown.place]
@@ -189,7 +190,7 @@ def estimated_gains(shown: Impressions) -> FloatArray:
     n_shown = np.bincount(which, np.repeat(times, lists.n_items))
     clicked = np.bincount(which, np.bincount(shown.row, worth, lists.n_rows))
     seen = n_shown > 0
-    fitted = isotonic_blocks(clicked[seen] / n_shown[seen], n_shown[seen]).fitted
+    fitted = isotonic_regression(clicked[seen] / n_shown[seen], weights=n_shown[seen]).x
     return np.asarray(np.interp(scores, scores[seen], fitted)[which])
 
 

@@ -7,11 +7,11 @@ in the order of the rows, a table sorted by relevance would make the order by sc
 
 import numpy as np
 
-from isrr.compiled import njit
+from isrr.compiled import kernel
 from isrr.noise import GOLDEN, mix, stream, uniform
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def longest_query(offsets, start, stop):
     longest = 0
     for q in range(start, stop):
@@ -19,7 +19,7 @@ def longest_query(offsets, start, stop):
     return longest
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sort_falling(values, order):
     # order (n,)  out: positions by falling value, equal ones in input order
     # Returns whether two values are equal.
@@ -31,7 +31,7 @@ def sort_falling(values, order):
     return tied
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sort_query(scores, query, items, order):
     # scores (n,)
     # query             64 bits that name the query, 0 where it has no id
@@ -57,7 +57,7 @@ def sort_query(scores, query, items, order):
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sort_queries(offsets, scores, queries, items, start, stop, order, tied):
     # queries (n_queries,), items (n_rows,) or ()  names, as for `sort_query`
     # order   (n_rows,)     out: positions within the query by falling score, equal ones by a hash
@@ -68,7 +68,7 @@ def sort_queries(offsets, scores, queries, items, start, stop, order, tied):
             tied[q] = sort_query(scores[first:last], queries[q], items[first:last], order[first:last])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mark_repeats(offsets, names, start, stop, repeats):
     # names   (n_rows,)     64 bits each
     # repeats (n_queries,)  out: whether two rows of the query have the same name
@@ -79,7 +79,7 @@ def mark_repeats(offsets, names, start, stop, repeats):
             repeats[q] |= ordered[i] == ordered[i - 1]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def match_sorted(offsets, names, starts, judged, start, stop, match):
     # names  (n_rows,)         64 bits each
     # starts (n_queries + 1,)  where the judged names of each query begin and end
@@ -92,7 +92,7 @@ def match_sorted(offsets, names, starts, judged, start, stop, match):
             match[row] = starts[q] + at if at < known.size and known[at] == names[row] else -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sum_largest(offsets, values, sign, factors, start, stop, out):
     # sign              1, or −1 for the smallest values
     # out (n_queries,)  Σ_j factors[j] · (the j-th largest value of the query), without sorting the rest
@@ -116,7 +116,7 @@ def sum_largest(offsets, values, sign, factors, start, stop, out):
         out[q] = sign * total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_texts(letters, offsets, hashes):
     # letters (n_bytes,), offsets (n_texts + 1,)  texts end to end
     # hashes  (n_texts,)                          out: FNV-1a of each

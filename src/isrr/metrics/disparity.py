@@ -10,9 +10,10 @@ groups, exposure and gain of a group's items are added up first.
 Paper: section 2, R_fair.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,9 +22,10 @@ from isrr.data.ordering import sum_largest
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.errors import PromiseError
 from isrr.gains import Discount, EmptyQuery, Gain, discount, has_relevant, item_gains
-from isrr.metrics import _kernels
-from isrr.metrics.measure import Kind, Measurable
+from isrr.metrics import kernels
+from isrr.metrics.measure import Block, Kind, Measurable, Measure, per_query
 from isrr.parallel import over_queries
+from isrr.ranker.exposure import Prepared
 
 Error = Literal["squared", "absolute"]
 
@@ -139,6 +141,43 @@ class Disparity(Measurable):
         """What is compared."""
         return Pools.groups(queries, self.gain) if self.between_groups else Pools.items(queries, self.gain)
 
+    def place_weights(self, k: int) -> FloatArray:
+        """Return the discounts of the places 1 … k, (k,)."""
+        return discount(k, self.discount)
+
+    def summary(self, prepared: Prepared, measure: Measure) -> Callable[[Block], FloatArray]:
+        """Return how its values follow: 4 (Σee′·Σg² − Σeg·Σe′g) / (n (n − 1)) with independent unbiased e and e′."""
+        queries, weights = prepared.queries, self.place_weights(measure.k)
+        pools = self.pools(queries)
+        largest = self.largest(queries, measure.k, pools) if self.normalized else None
+        deserved, pool = pools.deserved, None
+        if pools.pool is None:
+            deserved = deserved[prepared.rows]
+        else:
+            pool = pools.pool[prepared.rows]
+
+        def products(block: Block) -> FloatArray:
+            if pool is None:
+                return block.products(weights, deserved)
+            return block.pooled_products(weights, deserved, pool, pools.n_pools)
+
+        def of(block: Block) -> FloatArray:
+            here = slice(block.start, block.stop)
+            same = measure.k, self.gain, self.discount, self.between_groups
+            both, mine, others = block.once(same, lambda: products(block))
+            squares, n_pairs = pools.squares[here, None], pools.n_pairs[here, None]
+            values = 4.0 * (both * squares - mine * others) / n_pairs
+            if block.exposure.is_exact:
+                values = np.maximum(values, 0.0)
+            values[pools.n_pools[here] < 2] = 0.0
+            if largest is not None:
+                values = share_of_bound(values, largest[here])
+            if measure.empty_query == "skip":
+                values[squares[:, 0] == 0] = np.nan
+            return np.asarray(values)
+
+        return of
+
     def largest(self, queries: Queries, k: int, pools: Pools | None = None) -> FloatArray:
         """The largest value any ranker can have on each query, (n_queries,).
 
@@ -173,18 +212,19 @@ def disparity(
         >>> disparity([1.0, 0.0], queries), disparity([0.5, 0.5], queries)
         (array([2.]), array([0.]))
     """
-    kernels = {"squared": _kernels.disparity_of_queries, "absolute": _kernels.absolute_disparity_of_queries}
-    if error not in kernels:
-        raise ValueError(f"error must be one of {', '.join(kernels)}; got {error!r}")
+    if error not in get_args(Error):
+        raise ValueError(f"error must be one of {', '.join(get_args(Error))}; got {error!r}")
     values = queries.in_query_order(exposure, "exposure")
     pools = Disparity(gain=gain, between_groups=groups).pools(queries)
     if pools.pool is not None:
         values = pooled(values, queries, pools.pool)
     deserved, out = pools.deserved, np.empty(len(queries))
-    if error == "absolute":
-        by_ratio = np.lexsort((np.arctan2(values, deserved), np.repeat(np.arange(len(queries)), queries.n_items)))
-        values, deserved = values[by_ratio], deserved[by_ratio]
-    kernels[error](queries.offsets, pools.n_pools, values, deserved, out)
+    if error == "squared":
+        product = per_query(values * deserved, queries)
+        squared = 4.0 * (per_query(values**2, queries) * pools.squares - product**2) / pools.n_pairs
+        return np.where(pools.n_pools > 1, np.maximum(squared, 0.0), 0.0)
+    by_ratio = np.lexsort((np.arctan2(values, deserved), np.repeat(np.arange(len(queries)), queries.n_items)))
+    kernels.absolute_disparity(queries.offsets, pools.n_pools, values[by_ratio], deserved[by_ratio], out)
     return out
 
 

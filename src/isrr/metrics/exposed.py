@@ -19,9 +19,16 @@ from numpy.typing import NDArray
 
 from isrr.data.queries import FloatArray, Queries
 from isrr.gains import Discount, EmptyQuery, Gain, discount, item_gains
-from isrr.metrics.measure import Kind, Measurable, per_query
+from isrr.metrics.measure import Block, Kind, Measurable, Measure, per_query
+from isrr.ranker.exposure import Prepared
 
-Measured = Callable[[Queries, FloatArray, FloatArray, Gain], FloatArray]
+COLUMNS = {
+    "expected_exposure_loss": ("relevance",),
+    "expected_exposure_disparity": (),
+    "expected_exposure_relevance": ("relevance",),
+    "awrf": ("relevance", "item_group"),
+}  # of the measures, by name
+RISING = ("expected_exposure_relevance", "awrf")
 
 
 @dataclass(frozen=True)
@@ -30,15 +37,12 @@ class Exposed(Measurable):
 
     Attributes:
         name: What it is called.
-        of: Its value on each query, (n_queries,); a function of the queries, the exposure of their rows in query order,
-            the weights of the places, and the gain.
         columns: Columns it reads.
         rising: Whether larger is better.
         discount: How places are weighted.
     """
 
     name: str
-    of: Measured = field(compare=False, repr=False)
     columns: tuple[str, ...]
     rising: bool  # type: ignore[misc]
     discount: Discount = "log2"
@@ -48,18 +52,33 @@ class Exposed(Measurable):
     kind: Kind = "fairness"
     empty_query: EmptyQuery = "skip"
 
-    def weights(self, k: int) -> FloatArray:
-        """The weights of the places 1 … k."""
+    def place_weights(self, k: int) -> FloatArray:
+        """Return the weights of the places 1 … k."""
         return discount(k, self.discount)
 
     def counts(self, queries: Queries, k: int) -> NDArray[np.bool_]:
-        """Which queries have a relevant item, (n_queries,)."""
+        """Return which queries have a relevant item, (n_queries,)."""
         return np.asarray(per_query(item_gains(queries, self.gain), queries) > 0)
 
-    def values(self, queries: Queries, k: int, exposure: FloatArray) -> FloatArray:
-        """Its values from the exposure of the rows in query order, NaN where no item is relevant, (n_queries,)."""
-        found = self.of(queries, exposure, self.weights(k), self.gain)
-        return np.where(self.counts(queries, k), found, np.nan)
+    def summary(self, prepared: Prepared, measure: Measure) -> Callable[[Block], FloatArray]:
+        """Return how its values follow, NaN where no item is relevant."""
+        queries, weights = prepared.queries, self.place_weights(measure.k)
+        counts = self.counts(queries, measure.k)
+        of = _awrf(queries, weights, self.gain) if self.name == "awrf" else self._expected(prepared, weights)
+        return lambda block: np.where(counts[block.start : block.stop, None], of(block), np.nan)
+
+    def _expected(self, prepared: Prepared, weights: FloatArray) -> Callable[[Block], FloatArray]:
+        queries = prepared.queries
+        ideal = ideal_exposure(queries, weights) if self.columns else np.zeros(queries.n_rows)
+        squares, by_draw = per_query(ideal**2, queries), ideal[prepared.rows]
+
+        def of(block: Block) -> FloatArray:
+            disparity, mine, others = block.products(weights, by_draw)
+            relevance = (mine + others) / 2
+            loss = disparity - 2.0 * relevance + squares[block.start : block.stop, None]
+            return np.asarray({"loss": loss, "disparity": disparity, "relevance": relevance}[self.name.split("_")[2]])
+
+        return of
 
 
 def ideal_exposure(queries: Queries, weights: FloatArray) -> FloatArray:
@@ -83,47 +102,43 @@ def ideal_exposure(queries: Queries, weights: FloatArray) -> FloatArray:
     return found
 
 
-def _awrf(queries: Queries, exposure: FloatArray, gain: Gain) -> FloatArray:
+def _awrf(queries: Queries, weights: FloatArray, gain: Gain) -> Callable[[Block], FloatArray]:
     """Items of several groups count in each of them by an equal part."""
-    names, rows, group = queries.coded_groups.by_group()
+    _, rows, group = queries.coded_groups.by_group()
     part = 1.0 / np.bincount(rows, minlength=queries.n_rows)[rows]
     query = np.repeat(np.arange(len(queries)), queries.n_items)[rows]
-    cells, cell = np.unique(query * max(len(names), 1) + group, return_inverse=True)
-    of_cell = cells // max(len(names), 1)
+    by_cell = np.lexsort((group, query))
+    rows, part, query, group = rows[by_cell], part[by_cell], query[by_cell], group[by_cell]
+    new_cell = np.concatenate(([True], (np.diff(query) != 0) | (np.diff(group) != 0)))
+    gains = item_gains(queries, gain)
 
-    def shares(values: FloatArray) -> FloatArray:
-        sums = np.bincount(cell, values[rows] * part, cells.size)
-        totals = np.bincount(of_cell, sums, len(queries))[of_cell]
+    def shares(values: FloatArray, cells: NDArray[np.intp], of_cell: NDArray[np.intp], n: int) -> FloatArray:
+        sums = np.add.reduceat(values, cells, axis=-1)
+        totals = np.stack([np.bincount(of_cell, row, n) for row in sums])[:, of_cell]
         return np.asarray(sums / np.where(totals > 0, totals, 1.0))
 
-    shown, deserved = shares(exposure), shares(item_gains(queries, gain))
-    middle = (shown + deserved) / 2
+    def of(block: Block) -> FloatArray:
+        n_queries, first = block.stop - block.start, queries.offsets[block.start]
+        here = slice(*np.searchsorted(query, [block.start, block.stop]))
+        cells = np.flatnonzero(new_cell[here])
+        if cells.size == 0:
+            return np.ones((n_queries, len(block.exposure.n_shown)))
+        of_cell = query[here][cells] - block.start
+        exposure = block.of_rows(weights)[:, rows[here] - first] * part[here]
+        shown = shares(exposure, cells, of_cell, n_queries)
+        deserved = shares((gains[rows[here]] * part[here])[None], cells, of_cell, n_queries)
+        middle = (shown + deserved) / 2
 
-    def divergence(share: FloatArray) -> FloatArray:
-        some = share > 0
-        return np.where(some, share * np.log2(np.where(some, share, 1.0) / np.where(some, middle, 1.0)), 0.0)
+        def divergence(share: FloatArray) -> FloatArray:
+            some = share > 0
+            return np.where(some, share * np.log2(np.where(some, share, 1.0) / np.where(some, middle, 1.0)), 0.0)
 
-    halves = (divergence(shown) + divergence(deserved)) / 2
-    return np.asarray(1.0 - np.bincount(of_cell, halves, len(queries)))
+        halves = (divergence(shown) + divergence(deserved)) / 2
+        return np.stack([1.0 - np.bincount(of_cell, row, n_queries) for row in halves], axis=1)
 
-
-MEASURES: dict[str, tuple[Measured, tuple[str, ...], bool]] = {
-    "expected_exposure_loss": (
-        lambda queries, shown, weights, _: per_query((shown - ideal_exposure(queries, weights)) ** 2, queries),
-        ("relevance",),
-        False,
-    ),
-    "expected_exposure_disparity": (lambda queries, shown, *_: per_query(shown**2, queries), (), False),
-    "expected_exposure_relevance": (
-        lambda queries, shown, weights, _: per_query(shown * ideal_exposure(queries, weights), queries),
-        ("relevance",),
-        True,
-    ),
-    "awrf": (lambda queries, shown, _, gain: _awrf(queries, shown, gain), ("relevance", "item_group"), True),
-}
+    return of
 
 
 def exposed(name: str, gain: Gain, kind: Discount) -> Exposed:
-    """The measure of that name."""
-    of, columns, rising = MEASURES[name]
-    return Exposed(name, of, columns, rising, kind, gain)
+    """Return the measure of that name."""
+    return Exposed(name, COLUMNS[name], name in RISING, kind, gain)

@@ -25,10 +25,22 @@ from numpy.typing import NDArray
 
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError, PromiseError
-from isrr.gains import Discount, EmptyQuery, Gain, described, discount, ideal_dcg, item_gains, relevant_total
+from isrr.gains import (
+    Discount,
+    EmptyQuery,
+    Gain,
+    described,
+    discount,
+    empty_value,
+    ideal_dcg,
+    item_gains,
+    relevant_total,
+)
 from isrr.metrics.disparity import Disparity
-from isrr.metrics.exposed import MEASURES, Exposed, exposed
-from isrr.metrics.measure import Kind, Measurable, Measure, per_query
+from isrr.metrics.exposed import COLUMNS as EXPOSED
+from isrr.metrics.exposed import Exposed, exposed
+from isrr.metrics.measure import Block, Kind, Measurable, Measure, per_query
+from isrr.ranker.exposure import Prepared
 
 
 @dataclass(frozen=True)
@@ -88,6 +100,32 @@ class Metric(Measurable):
         """Which queries have something to divide by, (n_queries,)."""
         return np.ones(len(queries), bool) if self.whole is None else np.asarray(self.whole(queries, k) > 0)
 
+    def place_weights(self, k: int) -> FloatArray:
+        """Return the weights of the places 1 … k, (k,)."""
+        return self.weights(k)
+
+    def summary(self, prepared: Prepared, measure: Measure) -> Callable[[Block], FloatArray]:
+        """Return how its values follow: Σ exposure · value, divided by what 1 means."""
+        queries, weights = prepared.queries, self.weights(measure.k)
+        values = self.checked_values(queries)[prepared.rows]
+        whole = None if self.whole is None else np.asarray(self.whole(queries, measure.k), np.float64)
+
+        def of(block: Block) -> FloatArray:
+            sums = block.weighted_sums(weights, values)
+            return sums if whole is None else divided(sums, whole[block.start : block.stop], measure.empty_query)
+
+        return of
+
+    def checked_values(self, queries: Queries) -> FloatArray:
+        """Return the value of each row's item, checked, (n_rows,)."""
+        values = np.asarray(self.value(queries), np.float64)
+        if values.shape != (queries.n_rows,) or not np.isfinite(values).all():
+            raise ValueError(
+                f"the value of metric {self.name!r} must be one finite number per row, shape ({queries.n_rows},); got "
+                f"shape {values.shape}"
+            )
+        return values
+
     def bounds(self, k: int, bound: tuple[float, float]) -> tuple[float, float]:
         """The least and the largest value on a query, where an item's value lies within `bound`."""
         if self.bounded:
@@ -106,6 +144,13 @@ class Metric(Measurable):
                 "bound that holds for every possible item"
             )
         return high / bound[1]
+
+
+def divided(sums: FloatArray, whole: FloatArray, empty_query: EmptyQuery) -> FloatArray:
+    """Return sums (n_queries, …) as shares of what 1 means; where that is 0, what the policy says."""
+    values: FloatArray = sums / np.where(whole > 0, whole, 1.0)[:, None]
+    values[whole <= 0] = empty_value(empty_query)
+    return values
 
 
 def _relevant(queries: Queries) -> FloatArray:
@@ -282,7 +327,7 @@ def measures(
             name, _, cut = given.rpartition("@") if "@" in given else (given, "", str(k))
             if not cut.strip().isdecimal() or int(cut) < 1:
                 raise PromiseError(f"{given!r}: expected a whole number of places after @, got {cut!r}")
-            if name.strip().lower() in MEASURES:
+            if name.strip().lower() in EXPOSED:
                 return exposed(name.strip().lower(), gain, discount).at(int(cut), empty_query)
             return metric(name, gain=gain, discount=discount).at(int(cut), empty_query)
         return given.at(k, empty_query)

@@ -8,7 +8,7 @@ Threshold 0 is Plackett–Luce; a threshold above every eligibility is the deter
 
 Three dials go beyond the paper. A boost is added to the scores of a group's items before the draw. An anchor serves the
 order by score in place of a draw with a fixed chance; a floor does so with the least chance that keeps a share of the
-utility of that order on every query, whatever is relevant (`isrr.ranker._mixture_kernels` has the formula).
+utility of that order on every query, whatever is relevant (`isrr.ranker.kernels.mix_with_order` has the formula).
 
 Paper: section 3.2.
 """
@@ -24,19 +24,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isrr.data.identifiers import Ids, identifier_key
 from isrr.data.queries import FloatArray, Queries
 from isrr.data.rankings import checked_rankings
 from isrr.errors import DataError
-from isrr.gains import discount, is_length
-from isrr.noise import CALIBRATION, stream_seed, streams
+from isrr.gains import discount, is_length, leading
+from isrr.noise import CALIBRATION, coin, coins, stream_seed, streams
 from isrr.parallel import Progress, over_queries
-from isrr.ranker._exact_kernels import UNROLLED
-from isrr.ranker._exposure_kernels import exposure_of_queries, smoothed_exposure_of_queries
-from isrr.ranker._kernels import eligibility_of_queries, rank_one, sample_queries
-from isrr.ranker._mixture_kernels import sort_drawn_queries
-from isrr.ranker._propensity_kernels import place_probabilities_of_queries, rank_one_with_propensity
-from isrr.ranker._serving_kernels import rank_mixed, rank_mixed_with_propensity
+from isrr.ranker import kernels
 from isrr.ranker.boost import (
     Boost,
     BoostMissing,
@@ -45,13 +39,13 @@ from isrr.ranker.boost import (
     check_boost_missing,
     checked_boost,
 )
-from isrr.ranker.given import joined_weights, laguerre_rules, room
+from isrr.ranker.exact import laguerre_rules, memory_for
+from isrr.ranker.exposure import Family, Prepared
 from isrr.ranker.scale import ScoreMap
-from isrr.ranker.serving import ServedList, refuse_infinite, servable, session_key, session_noise
-from isrr.ranker.thresholds import expand
+from isrr.ranker.serving import ServedList, order_by_score, servable, session_key, session_noise
 
 DETERMINISTIC = 2.0  # eligibility is a probability: a threshold above 1 admits nobody
-SMOOTHING_DRAWS = 100
+N_DRAWS = 100  # for decay below 1
 LEAST, LARGEST = 5e-324, sys.float_info.max  # the positive numbers
 RANGES = {
     "threshold": (0.0, LARGEST, "a number ≥ 0"),
@@ -63,7 +57,6 @@ RANGES = {
     "anchor": (0.0, 1.0, "in [0, 1]"),
 }
 ALIKE = 1e-12  # how far weights of places that count as the same may lie apart
-NO_NAMES = np.empty(0, np.uint64)
 DIALS = ("floor", "anchor", "floor_weights", "boost", "boost_missing")  # not shown where they are off
 
 
@@ -105,6 +98,22 @@ def _padded(ways: tuple[tuple[float, ...], ...]) -> FloatArray:
     for row, given in zip(padded, ways, strict=True):
         row[: len(given)] = given
     return padded
+
+
+def expand(threshold: float, decay: float, k: int) -> FloatArray:
+    """Return the thresholds of k positions, λ₁ = threshold and λ_{j+1} = decay · λ_j.
+
+    The first ones do not depend on k, to the last bit.
+
+    Example:
+        >>> expand(0.8, 0.5, 3)
+        array([0.8, 0.4, 0.2])
+    """
+    if decay == 1.0:
+        return np.full(k, threshold, np.float64)
+    factors = np.full(k, decay)
+    factors[0] = threshold
+    return np.multiply.accumulate(factors)
 
 
 @lru_cache
@@ -246,28 +255,12 @@ class GPLRanker:
         """Raw scores after the score map; standardising is left to `scale`, as a softmax ignores the mean."""
         return raw_scores if self.score_map is None else self.score_map(raw_scores)
 
-    def drawn_scores(self, queries: Queries) -> FloatArray:
-        """The scores used for drawing: mapped and boosted, in query order, (n_rows,)."""
+    def prepare(self, queries: Queries) -> Prepared:
+        """Return the queries as draws see them: scores mapped and boosted, items in their order."""
         scores = self.mapped(queries.need_scores())
-        if not self.boost:
-            return scores
-        return scores + self.deviation * additions_by_row(self.boost, self.boost_missing, queries)
-
-    def drawn_order(self, queries: Queries, scores: FloatArray) -> NDArray[np.int32]:
-        """Positions within the query by falling `drawn_scores`, equal ones as in the order by score, (n_rows,)."""
-        by_score = queries.by_score
-        if not self.boost:
-            return by_score
-        order = np.empty_like(by_score)
-        over_queries(
-            lambda start, stop: sort_drawn_queries(queries.offsets, scores, by_score, start, stop, order),
-            queries.offsets,
-        )
-        return order
-
-    def _drawn_by(self, queries: Queries) -> tuple[FloatArray, NDArray[np.int32]]:
-        scores = self.drawn_scores(queries)
-        return scores, self.drawn_order(queries, scores)
+        if self.boost:
+            scores = scores + self.deviation * additions_by_row(self.boost, self.boost_missing, queries)
+        return Prepared.of(queries, scores, boosted=bool(self.boost))
 
     def eligibility(self, queries: Queries) -> FloatArray:
         """Each row's chance of first place in a draw, were every item admitted."""
@@ -275,30 +268,30 @@ class GPLRanker:
 
     def eligibility_at(self, temperatures: Iterable[float], queries: Queries) -> Iterator[FloatArray]:
         """`eligibility` of this ranker at each of several temperatures; scores are mapped and sorted once."""
-        scores, order = self._drawn_by(queries)
+        drawn = self.prepare(queries)
         for temperature in temperatures:
             scale, out = 1.0 / (self.deviation * float(temperature)), np.empty(queries.n_rows)
 
             def block(start: int, stop: int, scale: float = scale, out: FloatArray = out) -> None:
-                _, inside = room(queries.offsets, start, stop, 1, 1)
-                eligibility_of_queries(queries.offsets, order, scores, scale, inside, start, stop, out)
+                kernels.eligibility_of_queries(queries.offsets, drawn.scores, scale, start, stop, out)
 
             over_queries(block, queries.offsets)
-            yield queries.in_caller_order(out)
+            by_row = np.empty_like(out)
+            by_row[drawn.rows] = out
+            yield queries.in_caller_order(by_row)
 
     def exposure(
         self,
         queries: Queries,
         *,
         weights: ArrayLike | None = None,
-        n_draws: int = SMOOTHING_DRAWS,
+        n_draws: int = N_DRAWS,
         seed: int = 0,
         progress: Progress | None = None,
     ) -> FloatArray:
         """Expected weight of the place of each row's item: Σ_j θ_j · P(the item is placed at j).
 
-        Exact (to 1e-7) for decay 1. For decay below 1, averaged over `n_draws` draws, where at each position every
-        candidate counts with its chance of being drawn: unbiased, and far less noisy than counting the draws.
+        Exact (to 1e-7) for decay 1; for decay below 1, averaged over `n_draws` rankings.
 
         Args:
             queries: Scored queries.
@@ -307,9 +300,10 @@ class GPLRanker:
             seed: Random seed, used only when rankings are sampled.
             progress: Called with (queries done, queries in total).
         """
-        return np.asarray(self._expected(queries, self._place_weights(weights)[None], n_draws, seed, progress)[0][0])
+        given = discount(self.k) if weights is None else checked_weights(weights, "weights")
+        return np.asarray(self._expected(queries, given[None], n_draws, seed, progress)[0][0])
 
-    def placement(self, queries: Queries, *, n_draws: int = SMOOTHING_DRAWS, seed: int = 0) -> FloatArray:
+    def placement(self, queries: Queries, *, n_draws: int = N_DRAWS, seed: int = 0) -> FloatArray:
         """Chance of each row's item at each position, (n_rows, k); rows add up to the chance of being shown."""
         return np.ascontiguousarray(self._expected(queries, np.eye(self.k), n_draws, seed, None)[0].T)
 
@@ -323,25 +317,24 @@ class GPLRanker:
             >>> GPLRanker(k=2, floor=0.95).order_share(queries).round(3)
             array([0.682])
         """
-        floor, anchor = self.mixture[:2]
+        floor, anchor, _ = self.mixture
         if floor == 0.0:
             return np.full(len(queries), anchor)
-        return self._expected(queries, np.empty((0, 1)), 0, 0, None)[1]
-
-    def _place_weights(self, weights: ArrayLike | None) -> FloatArray:
-        return discount(self.k) if weights is None else checked_weights(weights, "weights")
+        return self._expected(queries, np.empty((0, 1)), N_DRAWS, 0, None)[1]
 
     @cached_property
-    def mixture(self) -> tuple[float, float, FloatArray, tuple[FloatArray, FloatArray], bool | None]:
-        """What kernels take: the floor where it has to be computed, else 0; the anchor; the floor's weights,
-        (n_weights, k); nodes; and whether there are more than five places, None where not.
-        """
+    def is_sampled(self) -> bool:
+        """Whether its exposure is found by drawing: decay is below 1, and positions admit different items."""
+        return self.decay < 1.0 and self.threshold > 0.0 and not self.is_deterministic
+
+    @cached_property
+    def mixture(self) -> tuple[float, float, FloatArray]:
+        """The floor where it has to be computed, else 0; the anchor; the floor's weights, (n_weights, k)."""
         floor, anchor = self.floor, self.anchor
         sampled = self.decay < 1.0 and self.threshold > 0.0  # exposures that are sampled give no sure floor
         if floor == 1.0 or sampled or anchor >= floor:  # the share of the order is never above the floor
             floor, anchor = 0.0, max(floor, anchor)
-        padded = _padded(self._promised_weights if floor > 0.0 else ())
-        return floor, anchor, padded, laguerre_rules(), True if padded.shape[1] > UNROLLED else None
+        return floor, anchor, _padded(self._promised_weights if floor > 0.0 else ())
 
     def _expected(
         self, queries: Queries, asked: FloatArray, n_draws: int, seed: int, progress: Progress | None
@@ -351,30 +344,16 @@ class GPLRanker:
         Returns:
             The weights, (n_weights, n_rows), and the share of the order by score of each query, (n_queries,).
         """
-        floor, anchor, promised, rules, _ = self.mixture
-        place_weights, rows = joined_weights(asked, promised)
-        thresholds = expand(self.threshold, self.decay, place_weights.shape[1])
-        exact = self.decay == 1.0 or self.threshold == 0.0 or bool(thresholds[-1] > 1.0)
-        if not exact and n_draws < 1:
-            raise ValueError(f"n_draws must be ≥ 1 for decay below 1, got {n_draws}")
-        scores, order = self._drawn_by(queries)
-        offsets, by_score = queries.offsets, queries.by_score
+        drawn, family = self.prepare(queries), Family.of([self], asked)
         out, shares = np.empty((len(asked), queries.n_rows)), np.empty(len(queries))
 
         def block(start: int, stop: int) -> None:
-            _, inside = room(offsets, start, stop, *place_weights.shape)
-            if exact:
-                exposure_of_queries(
-                    offsets, order, scores, self.scale, thresholds[0], place_weights, rows, rules, by_score, floor,
-                    anchor, inside, start, stop, shares, out,
-                )  # fmt: skip
-            else:
-                smoothed_exposure_of_queries(
-                    offsets, order, scores, self.scale, thresholds, place_weights, queries.keys,
-                    stream_seed(seed, CALIBRATION), n_draws, by_score, anchor, inside, start, stop, shares, out,
-                )  # fmt: skip
+            shown = family.exposure(drawn, start, stop, n_draws=n_draws, seed=seed)
+            rows = drawn.rows[queries.offsets[start] : queries.offsets[stop]]
+            out[:, rows] = shown.mean[: len(asked), 0, : rows.size]
+            shares[start:stop] = shown.shares[0]
 
-        over_queries(block, offsets, progress)
+        over_queries(block, queries.offsets, progress)
         for row in out:
             row[:] = queries.in_caller_order(row)
         return out, shares
@@ -401,16 +380,18 @@ class GPLRanker:
         return self._drawn(queries, np.array(names, np.int64).view(np.uint64), progress)[:, 0]
 
     def _drawn(self, queries: Queries, noise: NDArray[np.uint64], progress: Progress | None) -> NDArray[np.int64]:
-        scores, order = self._drawn_by(queries)
-        by_score, shares = queries.by_score, self.order_share(queries)
+        drawn, shares = self.prepare(queries), self.order_share(queries)
         out = np.empty((*noise.shape, self.k), np.int64)
         over_queries(
-            lambda start, stop: sample_queries(
-                queries.offsets, order, scores, self.scale, self.thresholds, noise, by_score, shares, start, stop, out
+            lambda start, stop: kernels.sample_queries(
+                queries.offsets, drawn.order, drawn.scores, self.scale, self.thresholds, noise, start, stop, out
             ),
             queries.offsets,
             progress,
         )
+        if shares.any():
+            ordered = coins(noise) < shares[:, None]
+            out[ordered] = leading(queries, self.k)[np.nonzero(ordered)[0]]
         return out
 
     def rank(
@@ -445,7 +426,7 @@ class GPLRanker:
             >>> GPLRanker().rank([0.3, 2.0, 1.1], query_id="q7", session="u42", k=3)
             array([1, 0, 2])
         """
-        ranking: NDArray[np.int64] = self._serve(False, scores, query_id, session, k, item_ids, groups)[0]
+        ranking: NDArray[np.int64] = self._serve(False, scores, query_id, session, k, item_ids, groups)
         return ranking
 
     def rank_with_propensity(
@@ -463,7 +444,8 @@ class GPLRanker:
             >>> GPLRanker().rank_with_propensity([0.3, 2.0, 1.1], "q7", "u42", k=3).propensity.round(3)
             array([0.629, 0.31 , 1.   ])
         """
-        return ServedList(*self._serve(True, scores, query_id, session, k, item_ids, groups))
+        served: ServedList = self._serve(True, scores, query_id, session, k, item_ids, groups)
+        return served
 
     def _serve(
         self,
@@ -475,29 +457,39 @@ class GPLRanker:
         item_ids: Sequence[Any] | NDArray[Any] | None,
         groups: object,
     ) -> Any:
-        """What a kernel makes of one query; ids are hashed only where scores are equal."""
+        """Rank one query; with propensities, return a `ServedList`."""
         raw = servable(scores)
         if item_ids is not None and len(item_ids) != raw.size:
             raise DataError(f"there are {len(item_ids)} item ids and {raw.size} scores; expected one id per score")
-        kernel, mixture = self._kernels[propensities]
+        drawn_by, thresholds = self._requested(raw, groups), self._served(raw, k)
         noise = session_noise(self._key, query_id, session)
-        arguments = raw, self._requested(raw, groups), self.scale, self._served(raw, k), noise, *mixture
-        found = kernel(NO_NAMES, *arguments)
-        if found[0].size == 0:
-            query = np.array([0 if query_id is None else identifier_key(query_id)], np.uint64)
-            items = NO_NAMES if item_ids is None else Ids.of(item_ids, "item_ids", raw.size).hashes()
-            found = kernel(np.concatenate((query, items)), *arguments)
-            if found[0].size == 0:
-                refuse_infinite(raw)
-        return found
-
-    @cached_property
-    def _kernels(self) -> tuple[tuple[Any, tuple[Any, ...]], tuple[Any, tuple[Any, ...]]]:
-        """What serves a list, and a list with propensities; each with its last arguments."""
-        if self.floor == 0.0 and self.anchor == 0.0 and not self.boost:
-            return (rank_one, ()), (rank_one_with_propensity, ())
-        mixture = bool(self.boost), *self.mixture
-        return (rank_mixed, mixture), (rank_mixed_with_propensity, mixture)
+        if not (propensities or self.floor or self.anchor or self.boost):
+            ranking = kernels.rank_one(raw, drawn_by, self.scale, thresholds, noise)
+            if ranking.size:
+                return ranking
+        by_score, tied = order_by_score(raw, drawn_by, query_id, item_ids)
+        order = by_score
+        if self.boost:
+            order = np.empty_like(by_score)
+            kernels.sort_drawn(drawn_by, by_score, np.empty(raw.size), order)
+        floor, share, floor_weights = self.mixture
+        flip = coin(noise)
+        if share < floor and (propensities or share <= flip < floor):
+            memory = memory_for(raw.size, floor_weights.shape[1], len(floor_weights))
+            of_floor = kernels.share_of_list(
+                drawn_by, order, by_score, self.scale, thresholds, floor, floor_weights, *laguerre_rules(), *memory
+            )
+            share = max(share, of_floor)
+        places = thresholds.size
+        if flip < share:
+            ranking = by_score[:places].astype(np.int64)
+        else:
+            ranking = kernels.drawn_list(drawn_by, order, self.scale, thresholds, noise)
+        if not propensities:
+            return ranking
+        chances, eligibility = kernels.chances_of_places(drawn_by, order, self.scale, thresholds, ranking)
+        kernels.mix_chances(ranking, by_score, share, chances)
+        return ServedList(ranking, chances, by_score[:places].astype(np.int64), eligibility, share, tied)
 
     def _requested(self, raw: FloatArray, groups: object) -> FloatArray:
         """The scores of one request used for drawing: mapped and boosted, (n_items,)."""
@@ -532,15 +524,14 @@ class GPLRanker:
             need = f"({len(queries)}, …, at most {self.k})"
             raise DataError(f"rankings have shape {given.shape}; expected {need}")
         lists = np.ascontiguousarray(given.reshape(len(queries), -1, given.shape[-1]))
-        scores, order = self._drawn_by(queries)
-        by_score, shares = queries.by_score, self.order_share(queries)
-        out = np.empty(lists.shape)
+        drawn, shares, out = self.prepare(queries), self.order_share(queries), np.empty(lists.shape)
         over_queries(
-            lambda start, stop: place_probabilities_of_queries(
-                queries.offsets, order, scores, self.scale, self.thresholds, lists, by_score, shares, start, stop, out
+            lambda start, stop: kernels.log_chances_of_queries(
+                queries.offsets, drawn.order, drawn.scores, self.scale, self.thresholds, lists, queries.by_score,
+                shares, start, stop, out,
             ),
             queries.offsets,
-        )
+        )  # fmt: skip
         return out.reshape(given.shape)
 
     @cached_property

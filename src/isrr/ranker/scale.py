@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
 from isrr.gains import Gain, gain_of
-from isrr.ranker._scale_kernels import map_scores
-from isrr.ranker.isotonic import isotonic_blocks
+from isrr.ranker.kernels import map_scores
 
 LEAST_GAIN = 0.02  # of the mean gain: the logarithm of less would let the tail run away
 LEAST_STEP = 1e-80  # between scores; slopes and quotients of less would overflow
@@ -195,6 +194,8 @@ def fit_log_gain(queries: Queries, gain: Gain = "exponential") -> ScoreMap | Non
     order of items is kept. Far scores have no part in the fit, and are drawn in. None when the scores say nothing about
     the gain.
     """
+    from scipy.optimize import isotonic_regression
+
     drawn = drawing_in(queries)
     raw_scores, gains = queries.need_scores(), gain_of(queries.need_relevance(), gain)
     if drawn is not None:
@@ -202,7 +203,8 @@ def fit_log_gain(queries: Queries, gain: Gain = "exponential") -> ScoreMap | Non
         usual = (raw_scores >= kept[0]) & (raw_scores <= kept[-1])
         raw_scores, gains = raw_scores[usual], gains[usual]
     order = np.lexsort((gains, raw_scores))
-    levels, edges = isotonic_blocks(gains[order])
+    fit = isotonic_regression(gains[order])
+    levels, edges = fit.x[fit.blocks[:-1]], fit.blocks
     centre = np.add.reduceat(raw_scores[order], edges[:-1]) / np.diff(edges)
     level = np.maximum(levels, LEAST_GAIN * gains.mean()) if gains.any() else levels + 1.0
     fitted = _rising(np.maximum.accumulate(centre), np.maximum.accumulate(np.log(level)))

@@ -2,17 +2,21 @@
 
 import reprlib
 import secrets
+from collections.abc import Sequence
 from hashlib import blake2b
 from numbers import Number
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isrr.data.identifiers import identifier_text
+from isrr.data.identifiers import Ids, identifier_key, identifier_text
 from isrr.data.queries import FloatArray
 from isrr.errors import DataError
 from isrr.noise import SERVING
+from isrr.ranker import kernels
+
+NO_NAMES = np.empty(0, np.uint64)
 
 
 class ServedList(NamedTuple):
@@ -47,11 +51,25 @@ def servable(scores: ArrayLike) -> FloatArray:
 
 
 def refuse_infinite(raw: FloatArray) -> None:
-    """Say which score cannot be ranked."""
+    """Raise an error that says which score cannot be ranked."""
     bad = np.flatnonzero(~np.isfinite(raw))
     if bad.size:
         raise DataError(f"score {int(bad[0])} is {raw[bad[0]]}; expected a finite number")
     raise DataError(f"scores up to {np.abs(raw).max():.3g} are too large for the score map")
+
+
+def order_by_score(
+    raw: FloatArray, drawn_by: FloatArray, query_id: object, item_ids: Sequence[Any] | NDArray[Any] | None
+) -> tuple[NDArray[np.int32], bool]:
+    """Return positions by falling raw score, and whether two scores are equal; only then are ids hashed."""
+    order = np.empty(raw.size, np.int32)
+    ready, tied = kernels.sort_named(raw, drawn_by, NO_NAMES, order)
+    if not ready:
+        query = np.array([0 if query_id is None else identifier_key(query_id)], np.uint64)
+        items = NO_NAMES if item_ids is None else Ids.of(item_ids, "item_ids", raw.size).hashes()
+        if not kernels.sort_named(raw, drawn_by, np.concatenate((query, items)), order)[0]:
+            refuse_infinite(raw)
+    return order, tied
 
 
 def session_key(identity: str) -> bytes:

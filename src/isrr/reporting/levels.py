@@ -7,18 +7,18 @@ them may be used after looking. What each configuration was measured to keep is 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 
 from isrr.calibration.certify import Tested, certify, choose, cost_of
 from isrr.calibration.quality import SAMPLE, quality_shares
 from isrr.data.queries import FloatArray, Queries
-from isrr.metrics.evaluate import Method, evaluate
+from isrr.metrics.evaluate import evaluate
 from isrr.outcome.certificate import Abstention, Certificate
 from isrr.parallel import Progress
 from isrr.promises import Promise, values_alone
-from isrr.ranker.gpl import SMOOTHING_DRAWS, GPLRanker
+from isrr.ranker.gpl import N_DRAWS, GPLRanker
 from isrr.risk.evidence import NAMED
 from isrr.risk.select import selection_of
 
@@ -72,8 +72,8 @@ def explore(outcome: Certificate | Abstention, queries: Queries, progress: Progr
     """Measure the path on the tested queries, and test the eight levels."""
     p, first, rankers = outcome.provenance, outcome.promises[0], [point.ranker for point in outcome.curve]
     grid, measures = [GPLRanker.deterministic(outcome.k), *rankers], dict.fromkeys(q.measure for q in outcome.promises)
-    method, n_draws = cast("Method", p.method), p.n_draws or SMOOTHING_DRAWS
-    values = evaluate(queries, grid, measures, method=method, n_draws=n_draws, seed=p.seed, progress=progress)
+    n_draws = p.n_draws or N_DRAWS
+    values = evaluate(queries, grid, measures, n_draws=n_draws, seed=p.seed, progress=progress)
     evidence = NAMED.get(p.evidence, NAMED["betting"])
 
     def tested_in_segments(promise: Promise) -> list[Tested]:

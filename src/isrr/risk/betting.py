@@ -19,8 +19,8 @@ says how they agree as bits.
 import numpy as np
 from numpy.typing import ArrayLike
 
-from isrr.lanes import WIDTH
-from isrr.risk._kernels import hedge
+from isrr.ranker.simd import WIDTH
+from isrr.risk.kernels import hedge
 from isrr.risk.lattice import SIGNIFICANT_BITS, SMALLEST, BoolArray, FloatArray, IntArray, coarsen, smallest_yes
 
 PRIOR_DEVIATION = 0.25

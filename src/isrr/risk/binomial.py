@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from isrr.risk._kernels import LOG_SQRT_2PI
+from isrr.risk.kernels import LOG_SQRT_2PI
 from isrr.risk.lattice import FloatArray
 
 

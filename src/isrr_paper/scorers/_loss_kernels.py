@@ -7,14 +7,14 @@ sums are kept by depth, 16 bits of mass each.
 
 import numpy as np
 
-from isrr.compiled import njit
+from isrr.compiled import kernel
 
 LATER, FROM_HERE = 1, 2  # as in `isrr_paper.scorers.losses.gradient.Part`; all else is the whole
 CELLS = 8  # cells an item: most searches end where they start
 NEAR_SCORES = 14.0  # scores so near each other that sums of their weights keep ten digits in any order
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fill_cells(upto, cell):
     # upto (n_items,)              cumulated weights, lightest item first, padding (weight 0) before it
     # cell (CELLS · n_items + 1,)  out: the first item whose cumulated weight exceeds c / (CELLS · n_items) of all
@@ -27,7 +27,7 @@ def fill_cells(upto, cell):
     cell[CELLS * n_items] = n_items - 1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel
 def place_one(upto, cell, per_weight, uniform, place, begins, ends):
     # per_weight   cells a unit of weight
     # begins, ends (k + 1,) the stretches between placed items, place + 1 of them, brought up to date
@@ -60,7 +60,7 @@ def place_one(upto, cell, per_weight, uniform, place, begins, ends):
     return item, left
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def place_items(upto, uniforms, start, stop, placed, mass):
     # upto     (n_queries, n_items)     as above
     # uniforms (n_queries, k, n_draws)  fresh noise per place and draw
@@ -80,7 +80,7 @@ def place_items(upto, uniforms, start, stop, placed, mass):
                 placed[query, place, draw], mass[query, place, draw] = item, left
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel
 def part_of(which, so_far, reward, whole):
     # the part of a ranking's reward that a place is weighed with; so_far includes the place's own reward
     if which == LATER:
@@ -90,13 +90,13 @@ def part_of(which, so_far, reward, whole):
     return whole
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel
 def level_of(weight):
     # how many times 16 bits a weight lies below 1
     return 0 if weight > 2.0**-16 else int(-np.log2(weight) / 16)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sum_gradients(scores, gains, mask, discount, uniforms, rule, lightest, start, stop, out):
     # scores, gains, mask (n_queries, n_items)  padded queries
     # discount (k,)                             discount of each place

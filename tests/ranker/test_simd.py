@@ -7,25 +7,28 @@ import pytest
 from numba import njit
 from numba.core.errors import TypingError
 
-from isrr.lanes import (
+from isrr.ranker.simd import (
+    VECTORS,
     WIDTH,
-    added_up,
     any_above,
-    chosen,
+    broadcast_at,
     exp,
     exp_less_one,
     fma,
+    hsum,
+    hsum_rows,
     lane,
     load,
     log,
     log_one_plus,
     root,
-    rows_added_up,
-    spread,
+    select,
     store,
-    sums_from_here,
+    suffix_sums,
     with_first,
 )
+
+pytestmark = pytest.mark.skipif(not VECTORS, reason="the plain twin is in use")
 
 
 @njit
@@ -35,7 +38,7 @@ def each(x, exps, less_one, products, sums):
         store(exps, i, exp(lanes))
         store(less_one, i, exp_less_one(lanes))
         store(products, i, fma(lanes, lanes, exp(lanes)))
-        sums[i // WIDTH] = added_up(lanes)
+        sums[i // WIDTH] = hsum(lanes)
 
 
 def applied(x):
@@ -63,10 +66,10 @@ def test_exponentials_stay_where_floating_point_ends():
 
 @njit
 def _within(x, by_row, from_here, replaced, everywhere):
-    store(by_row, 0, rows_added_up(x, 0))
-    store(from_here, 0, sums_from_here(load(x, 0)))
+    store(by_row, 0, hsum_rows(x, 0))
+    store(from_here, 0, suffix_sums(load(x, 0)))
     store(replaced, 0, with_first(load(x, 0), lane(load(x, 0), 3)))
-    store(everywhere, 0, spread(x, 5))
+    store(everywhere, 0, broadcast_at(x, 5))
 
 
 def test_sums_of_rows_and_of_the_lanes_that_follow_and_one_number_in_all_lanes():
@@ -86,7 +89,7 @@ def _more(x, y, logs, roots, quotients, larger_ones):
         store(logs, i, log(a))
         store(roots, i, root(a))
         store(quotients, i, a / b)
-        store(larger_ones, i, chosen(a, b, a, b) if any_above(a, b) else b)
+        store(larger_ones, i, select(a, b, a, b) if any_above(a, b) else b)
 
 
 def test_logarithms_roots_and_choices_agree_with_those_of_one_number():

@@ -1,12 +1,12 @@
-"""Compiled loops of the evidence. Arrays in, arrays out: no checks, no hidden state, no Python objects.
+"""Compiled loops of the hedge. Arrays in, arrays out: no checks, no hidden state, no Python objects.
 
-`isrr.risk.betting` prepares the arguments. Queries are the outer loop
+`isrr.risk.betting` prepares the arguments; `isrr.ranker.simd` has the operations. Queries are the outer loop
 and configurations the inner one: rows are read once, in order, and the processor overlaps the independent
 chains.
 """
 
-from isrr.compiled import kernel, part
-from isrr.lanes import any_above, chosen, exp, fma, larger, load, log, log_one_plus, root, splat, store
+from isrr.compiled import kernel
+from isrr.ranker.simd import WIDTH, any_above, broadcast, exp, fma, larger, load, log, log_one_plus, root, select, store
 
 LOG_SQRT_2PI = 0.9189385332046727
 DEEP = -700.0  # below this log-probability the tail series is exact to the last bits
@@ -42,115 +42,115 @@ UNDER_FAR_TAIL = (
 )  # fmt: skip
 
 
-@part
+@kernel
 def _quotient(x, above, below):
-    numerator, denominator = splat(above[0]), splat(below[0])
+    numerator, denominator = broadcast(above[0]), broadcast(below[0])
     for i in range(1, 8):
-        numerator = fma(numerator, x, splat(above[i]))
-        denominator = fma(denominator, x, splat(below[i]))
+        numerator = fma(numerator, x, broadcast(above[i]))
+        denominator = fma(denominator, x, broadcast(below[i]))
     return numerator / denominator
 
 
 @kernel
 def _upper_tail(log_p):
     """1 − p for −0.08 ≤ log p ≤ 0, to the last digits."""
-    total = splat(1 / 362880)
+    total = broadcast(1 / 362880)
     for factor in (1 / 40320, 1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2, 1.0):
-        total = fma(total, log_p, splat(factor))
-    return splat(0.0) - log_p * total
+        total = fma(total, log_p, broadcast(factor))
+    return broadcast(0.0) - log_p * total
 
 
 @kernel
 def normal_quantile(log_p):
-    """Φ⁻¹(p) for −700 ≤ log p < 0, to full precision at both ends; eight side by side."""
-    zero, edge = splat(0.0), splat(0.425)
-    q = exp(log_p) - splat(0.5)
+    """Φ⁻¹(p) for −700 ≤ log p < 0, to full precision at both ends."""
+    zero, edge = broadcast(0.0), broadcast(0.425)
+    q = exp(log_p) - broadcast(0.5)
     away = larger(q, zero - q)
-    found = q * _quotient(splat(0.180625) - q * q, CENTRE, UNDER_CENTRE)
+    found = q * _quotient(broadcast(0.180625) - q * q, CENTRE, UNDER_CENTRE)
     if any_above(away, edge):
         log_tail = log_p
         if any_above(q, edge):
-            log_tail = chosen(q, edge, log(_upper_tail(log_p)), log_p)
+            log_tail = select(q, edge, log(_upper_tail(log_p)), log_p)
         r = root(zero - log_tail)
-        distance = _quotient(r - splat(1.6), TAIL, UNDER_TAIL)
-        if any_above(r, splat(5.0)):
-            distance = chosen(r, splat(5.0), _quotient(r - splat(5.0), FAR_TAIL, UNDER_FAR_TAIL), distance)
-        found = chosen(away, edge, chosen(q, zero, distance, zero - distance), found)
+        distance = _quotient(r - broadcast(1.6), TAIL, UNDER_TAIL)
+        if any_above(r, broadcast(5.0)):
+            distance = select(r, broadcast(5.0), _quotient(r - broadcast(5.0), FAR_TAIL, UNDER_FAR_TAIL), distance)
+        found = select(away, edge, select(q, zero, distance, zero - distance), found)
     return found
 
 
 @kernel
 def _tail_series(x):
     """Φ(x)·|x|/φ(x) for x below −37."""
-    u = splat(1.0) / (x * x)
-    series = splat(1.0)
+    u = broadcast(1.0) / (x * x)
+    series = broadcast(1.0)
     for factor in (-9.0, -7.0, -5.0, -3.0, -1.0):
-        series = fma(u * splat(factor), series, splat(1.0))
+        series = fma(u * broadcast(factor), series, broadcast(1.0))
     return series
 
 
 @kernel
 def _deep_hedge_ratio(log_p):
     """`hedge_ratio` for log p ≤ −700."""
-    zero, c = splat(0.0), splat(LOG_SQRT_2PI)
-    x = zero - root(splat(-2.0) * (log_p + c) - log(splat(-2.0) * log_p))
+    zero, c = broadcast(0.0), broadcast(LOG_SQRT_2PI)
+    x = zero - root(broadcast(-2.0) * (log_p + c) - log(broadcast(-2.0) * log_p))
     for _ in range(3):
         series = _tail_series(x)
-        log_cdf = splat(-0.5) * x * x - c - log((zero - x) / series)
+        log_cdf = broadcast(-0.5) * x * x - c - log((zero - x) / series)
         x = x + (log_cdf - log_p) * series / x
     return (zero - x) / _tail_series(x)
 
 
 @kernel
 def hedge_ratio(log_p):
-    """φ(Φ⁻¹(p)) / p for log p < 0: how strongly the digital option reacts to its underlying; eight side by side."""
-    shallow, deepest = larger(log_p, splat(DEEP)), splat(DEEP)
+    """φ(Φ⁻¹(p)) / p for log p < 0: how strongly the digital option reacts to its underlying."""
+    shallow, deepest = larger(log_p, broadcast(DEEP)), broadcast(DEEP)
     d = normal_quantile(shallow)
-    ratio = exp(splat(-0.5) * d * d - splat(LOG_SQRT_2PI) - shallow)
+    ratio = exp(broadcast(-0.5) * d * d - broadcast(LOG_SQRT_2PI) - shallow)
     if any_above(deepest, log_p):
-        deep = splat(0.0) - larger(splat(0.0) - log_p, splat(-DEEP))
-        ratio = chosen(deepest, log_p, _deep_hedge_ratio(deep), ratio)
+        deep = broadcast(0.0) - larger(broadcast(0.0) - log_p, broadcast(-DEEP))
+        ratio = select(deepest, log_p, _deep_hedge_ratio(deep), ratio)
     return ratio
 
 
 @kernel
 def hedge(losses, n_grid, state, running, room):
     # losses   (n_queries · n_grid,)  in canonical order, those of a query side by side
-    # state    (5, rows of 8)  in: log delta, alpha, prior deviation, and in the fourth row −1, or 1 in lanes that no
-    #                          configuration has; out: in the fourth at least 0 where wealth reached 1/delta
-    # running  (n_rows of 8,)  scratch; room (8,) as well
+    # state    (5, rows of WIDTH)  in: log delta, alpha, prior deviation, and in the fourth row −1, or 1 in lanes that
+    #                          no configuration has; out: in the fourth at least 0 where wealth reached 1/delta
+    # running  (n_rows,)  scratch; room (WIDTH,) as well
     n_queries, n_running = losses.size // n_grid, running.size
     log_p, alpha, squares, reached, total = state[0], state[1], state[2], state[3], state[4]
-    zero, one = splat(0.0), splat(1.0)
+    zero, one = broadcast(0.0), broadcast(1.0)
     for i in range(n_running):
-        running[i] = 8 * i
-        deviation = load(squares, 8 * i)
-        store(squares, 8 * i, deviation * deviation * splat(PRIOR_QUERIES))
-        store(total, 8 * i, splat(PRIOR_MEAN * PRIOR_QUERIES))
+        running[i] = WIDTH * i
+        deviation = load(squares, WIDTH * i)
+        store(squares, WIDTH * i, deviation * deviation * broadcast(PRIOR_QUERIES))
+        store(total, WIDTH * i, broadcast(PRIOR_MEAN * PRIOR_QUERIES))
     for t in range(n_queries):
         seen, left = PRIOR_QUERIES + t, n_queries - t
         i = 0
         while i < n_running:
             at = running[i]
-            if t * n_grid + at + 8 <= losses.size:
+            if t * n_grid + at + WIDTH <= losses.size:
                 x = load(losses, t * n_grid + at)
-            else:  # the last rows end before eight more
+            else:  # the last rows end before a whole row
                 for j in range(n_grid - at):
                     room[j] = losses[t * n_grid + at + j]
                 x = load(room, 0)
-            x = chosen(x, one, one, x)  # more than 1, by rounding, could lose more than there is
+            x = select(x, one, one, x)  # more than 1, by rounding, could lose more than there is
             p, level = load(log_p, at), load(alpha, at)
-            bet = hedge_ratio(p) / root(load(squares, at) * splat(left / seen))
-            largest = splat(BET_SHARE) / (one - level)
-            p = p + log_one_plus(chosen(bet, largest, largest, bet) * (level - x))
+            bet = hedge_ratio(p) / root(load(squares, at) * broadcast(left / seen))
+            largest = broadcast(BET_SHARE) / (one - level)
+            p = p + log_one_plus(select(bet, largest, largest, bet) * (level - x))
             ever = larger(load(reached, at), p)
             sums = load(total, at) + x
-            away = x - sums * splat(1.0 / (seen + 1.0))
+            away = x - sums * broadcast(1.0 / (seen + 1.0))
             store(total, at, sums)
             store(squares, at, fma(away, away, load(squares, at)))
             store(reached, at, ever)
             # A lane that has won goes on from −1; what it wins then does not matter.
-            store(log_p, at, chosen(zero, p, p, splat(-1.0)))
+            store(log_p, at, select(zero, p, p, broadcast(-1.0)))
             if any_above(zero, ever):
                 i += 1
             else:

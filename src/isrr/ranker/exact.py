@@ -1,12 +1,12 @@
-"""Compiled loops of the exact evaluation: where Plackett–Luce places each item, without sampling.
+"""The exact integral: where Plackett–Luce places each item, without sampling.
 
 Give every item an exponential clock with its weight as rate; the order of arrival is Plackett–Luce. So
 
     P(item d is placed at j) = ∫ w_d e^{−w_d t} · P(exactly j − 1 of the other items arrive before t) dt.
 
 The first two places have closed forms. For the others the integral is a weighted sum over a few nodes t, eight of which
-are computed side by side (`isrr.lanes`). At a node the number of arrivals is a product of factors q_i + p_i z with
-q_i = e^{−w_i t}; what matters is that product with one item left out, for every item.
+are computed side by side (`isrr.ranker.simd`). At a node the number of arrivals is a product of factors q_i + p_i z,
+with q_i = e^{−w_i t}; what matters is that product with one item left out, for every item.
 
 * Late items, w_i t ≤ 2, are the many. With r_i = p_i / q_i = e^{w_i t} − 1 the product is Π q_i · Σ_j e_j(r) z^j; the
   symmetric sums e_j come from power sums (Newton), and leaving an item out is a polynomial in −r_i. As r_i < 7 neither
@@ -23,31 +23,35 @@ Nodes. Terms decay at rates between R, the weight left when the k − 1 heaviest
 weight. When the two are close, Gauss–Laguerre nodes for t² e^{−t}, scaled by their harmonic mean, converge like
 ((W − R)/(W + R))^{2n}: eight nodes are plenty for a flat list. When they are far apart, a trapezoid rule in log t needs
 a fixed number of nodes per octave of W/R; it begins where three items can have arrived.
-
-Bits. A kernel may be compiled alone or inside the kernel that calls it. Every sum therefore names its own order, and no
-compiler flag lets arithmetic be rearranged: results are bit-for-bit identical either way.
 """
 
 import math
+from functools import cache
 
-from isrr.compiled import kernel, part
-from isrr.lanes import (
+import numpy as np
+
+from isrr.compiled import kernel
+from isrr.data.queries import FloatArray
+from isrr.ranker.simd import (
+    ROW,
     WIDTH,
-    added_up,
+    broadcast,
+    broadcast_at,
     exp,
     exp_less_one,
     fma,
+    hsum,
+    hsum_rows,
     lane,
     larger,
     load,
-    rows_added_up,
-    splat,
-    spread,
+    pointer,
     store,
-    sums_from_here,
+    suffix_sums,
     with_first,
 )
 
+Memory = tuple[FloatArray, FloatArray | None]
 EARLY, EARLY_LONG = 2.0, 0.5  # w t above which an item counts as early, for up to five places and for more …
 SURE = 22.0  # … above which it has arrived for sure: e^−22 is below 1e-9 …
 FAINT = 0.008  # … and up to which it is faint: the fourth power counts for nothing
@@ -57,68 +61,60 @@ UNROLLED = 5  # places up to which polynomials stay in registers
 LATER = 2 * UNROLLED  # places that are looked up: those that items have taken for sure, and those that follow
 
 
-@part
-def _trapezoid_step(k):
-    return min(0.45, 1.05 / math.sqrt(k))  # the arrival of the k-th item is 1/√k wide in log t
-
-
-@part
-def _last_arrival(k):
-    return k + 6.0 * math.sqrt(k) + 12.0  # by this time, k items have arrived at unit rate but for 1e-9
-
-
-@part
-def _choose_nodes(trailing, k, laguerre_nodes, laguerre_weights, times, measures):
+@kernel
+def _choose_nodes(trailing, k, laguerre_nodes, laguerre_weights, times):
     # trailing (≥ k,)                                    the weight of item i and all below it
-    # laguerre_nodes (LAGUERRE_MOST + 1, LAGUERRE_MOST)  row n: the n nodes for t² e^{−t}, then zeros
-    # times, measures (≥ n,)                             out: nodes and weights of the chosen rule, a multiple of eight
+    # laguerre_nodes, laguerre_weights (rows of LAGUERRE_MOST)  row n: the n nodes for t² e^{−t}, then zeros
+    # times (≥ 2 n,)                                     out: n nodes, then the weights, of the chosen rule; n is a
+    #                                                    multiple of eight
     total, slowest = trailing[0], trailing[k - 1]
     spread = max((total - slowest) / (total + slowest), 0.1)
     n = LAGUERRE_MOST + 1
     if spread < 0.99:
         n = _whole_rows(math.ceil(max(2.0 + 0.25 * k, 0.5 * k) + 4.8 / -math.log(spread)))
     low, high, n_trapezoid = 0.0, 0.0, n
-    if n > 2 * WIDTH:  # the trapezoid rule never does with as few
+    if n > 2 * ROW:  # the trapezoid rule never does with as few
         # P(three have arrived by t) ≤ t³ · trailing[0] · trailing[1] · trailing[2]
         three = math.log(total * max(trailing[1], 1e-90) * max(trailing[2], 1e-90))
         low = max(math.log(6e-3 / total), -5.81 - three / 3.0)
-        high = math.log(_last_arrival(k) / slowest)
-        n_trapezoid = _whole_rows(int((high - low) / _trapezoid_step(k)) + 2)
+        # by k + 6 √k + 12, k items have arrived at unit rate but for 1e-9; the k-th arrival is 1/√k wide in log t
+        high = math.log((k + 6.0 * math.sqrt(k) + 12.0) / slowest)
+        n_trapezoid = _whole_rows(int((high - low) / min(0.45, 1.05 / math.sqrt(k))) + 2)
     if n <= min(LAGUERRE_MOST, n_trapezoid):
         stretch = (total + slowest) / (2.0 * total * slowest)
         for s in range(n):
-            times[s] = laguerre_nodes[n, s] * stretch
-            measures[s] = laguerre_weights[n, s] * stretch
+            times[s] = laguerre_nodes[LAGUERRE_MOST * n + s] * stretch
+            times[n + s] = laguerre_weights[LAGUERRE_MOST * n + s] * stretch
         return n
     step = (high - low) / (n_trapezoid - 1)
     time, ratio = math.exp(low), math.exp(step)
     for s in range(WIDTH):
         times[s] = time
         time *= ratio
-    row, leap = load(times, 0), splat(ratio**8)
+    row, leap = load(times, 0), broadcast(ratio**WIDTH)
     for s in range(0, n_trapezoid, WIDTH):
         store(times, s, row)
-        store(measures, s, row * splat(step))
+        store(times, n_trapezoid + s, row * broadcast(step))
         row = row * leap
     return n_trapezoid
 
 
-@part
+@kernel
 def _whole_rows(n):
-    return (n + WIDTH - 1) // WIDTH * WIDTH
+    return (n + ROW - 1) // ROW * ROW
 
 
-@part
+@kernel
 def _tell_apart(weights, row, since, until, reached, faint, at):
     # Items that are faint no longer begin with what they have reached so far.
     c0, c1, c2 = load(faint, at), load(faint, at + 8), load(faint, at + 16)
     for i in range(since, until):
-        w = spread(weights, i)
+        w = broadcast_at(weights, i)
         store(reached, row + 8 * i, fma(w, fma(w, c2, c1), c0))
 
 
 @kernel
-def _integrate(weights, n, trailing, later, k, times, measures, n_nodes, odds, before, faint, reached):
+def _integrate(weights, n, trailing, later, n_weights, k, times, measures, n_nodes, odds, before, faint, reached):
     # later (n_weights · LATER)    what the k ≤ 5 places are worth from the third on, zeros before and after
     # odds (n rows of 8)           scratch: of a late item r, of an early one its chance to stay
     # before (n_early rows of 40)  scratch: of an early item the polynomial before it
@@ -126,8 +122,8 @@ def _integrate(weights, n, trailing, later, k, times, measures, n_nodes, odds, b
     #                              weight, of the items that were not faint throughout
     # faint (n_weights · 3 rows of 8)  out: the polynomial in an item's weight that gives the same for the others
     # Returns how many items were not faint throughout.
-    n_weights, stride = later.size // LATER, 8 * _whole_rows(n)
-    one, zero = splat(1.0), splat(0.0)
+    stride = 8 * _whole_rows(n)
+    one, zero = broadcast(1.0), broadcast(0.0)
     n_sure, n_early, n_told = 0, 0, 0
     for m in range(3 * n_weights):
         store(faint, 8 * m, zero)
@@ -154,23 +150,25 @@ def _integrate(weights, n, trailing, later, k, times, measures, n_nodes, odds, b
                     w = load(weights, i)
                     square = w * w
                     squares, cubes = squares + square, fma(square, w, cubes)
-                all2, all3 = splat(added_up(squares)), time * splat(added_up(cubes))
+                all2, all3 = broadcast(hsum(squares)), time * broadcast(hsum(cubes))
                 s2, s3 = time * time * (all2 + all3), time * time * all3
-                s1 = time * fma(time, fma(all3, splat(1 / 6), all2 * splat(1 / 2)), spread(trailing, n_told))
+                s1 = time * fma(
+                    time, fma(all3, broadcast(1 / 6), all2 * broadcast(1 / 2)), broadcast_at(trailing, n_told)
+                )
             for i in range(n_early, n_told):
-                r = exp_less_one(time * spread(weights, i))
+                r = exp_less_one(time * broadcast_at(weights, i))
                 square = r * r
                 store(odds, 8 * i, r)
                 s1, s2, s3, s4 = s1 + r, s2 + square, fma(square, r, s3), fma(square, square, s4)
-            e0 = exp(backward * spread(trailing, n_early))  # Newton: j·e_j = Σ_i (−1)^{i−1} e_{j−i} s_i
+            e0 = exp(backward * broadcast_at(trailing, n_early))  # Newton: j·e_j = Σ_i (−1)^{i−1} e_{j−i} s_i
             e1 = e0 * s1
-            e2 = larger(e1 * s1 - e0 * s2, zero) * splat(1 / 2)
-            e3 = larger(e2 * s1 - e1 * s2 + e0 * s3, zero) * splat(1 / 3)
-            e4 = larger(e3 * s1 - e2 * s2 + e1 * s3 - e0 * s4, zero) * splat(1 / 4)
+            e2 = larger(e1 * s1 - e0 * s2, zero) * broadcast(1 / 2)
+            e3 = larger(e2 * s1 - e1 * s2 + e0 * s3, zero) * broadcast(1 / 3)
+            e4 = larger(e3 * s1 - e2 * s2 + e1 * s3 - e0 * s4, zero) * broadcast(1 / 4)
         p0, p1, p2, p3, p4 = e0, e1, e2, e3, e4
         for i in range(n_sure, n_early):
             at = 40 * (i - n_sure)
-            stay = exp(backward * spread(weights, i))
+            stay = exp(backward * broadcast_at(weights, i))
             come = one - stay
             store(odds, 8 * i, stay)
             store(before, at, p0)
@@ -185,11 +183,11 @@ def _integrate(weights, n, trailing, later, k, times, measures, n_nodes, odds, b
             p0 = p0 * stay
         for m in range(n_weights):
             row = stride * m
-            c0 = measure * spread(later, LATER * m + n_sure)
-            c1 = measure * spread(later, LATER * m + n_sure + 1)
-            c2 = measure * spread(later, LATER * m + n_sure + 2)
-            c3 = measure * spread(later, LATER * m + n_sure + 3)
-            c4 = measure * spread(later, LATER * m + n_sure + 4)
+            c0 = measure * broadcast_at(later, LATER * m + n_sure)
+            c1 = measure * broadcast_at(later, LATER * m + n_sure + 1)
+            c2 = measure * broadcast_at(later, LATER * m + n_sure + 2)
+            c3 = measure * broadcast_at(later, LATER * m + n_sure + 3)
+            c4 = measure * broadcast_at(later, LATER * m + n_sure + 4)
             for i in range(n_early - 1, n_sure - 1, -1):
                 at = 40 * (i - n_sure)
                 stay = load(odds, 8 * i)
@@ -215,21 +213,21 @@ def _integrate(weights, n, trailing, later, k, times, measures, n_nodes, odds, b
                     store(reached, row + 8 * i, load(reached, row + 8 * i) + value)
                 f0, f1, f2 = load(faint, 24 * m), load(faint, 24 * m + 8), load(faint, 24 * m + 16)
                 for i in range(max(known, n_early), n_told):
-                    r, w = load(odds, 8 * i), spread(weights, i)
+                    r, w = load(odds, 8 * i), broadcast_at(weights, i)
                     value = fma(r, fma(r, fma(r, fma(r, l4, l3), l2), l1), l0)
                     store(reached, row + 8 * i, fma(w, fma(w, f2, f1), f0) + value)
                 if n_told < n:  # r = w t + (w t)² / 2
                     store(faint, 24 * m, f0 + l0)
                     store(faint, 24 * m + 8, fma(time, l1, f1))
-                    store(faint, 24 * m + 16, fma(time * time, fma(l1, splat(1 / 2), l2), f2))
+                    store(faint, 24 * m + 16, fma(time * time, fma(l1, broadcast(1 / 2), l2), f2))
     return n_told
 
 
-@part
+@kernel
 def _symmetric_sums(odds, n_early, n_there, scale, k, powers, sums, symmetric):
     # powers (n rows of 8), sums (k + 3 rows of 8)  scratch
     # symmetric (k rows of 8)                       out: e_0 … e_{k−1} of the late items' r, times a common scale
-    one, zero = splat(1.0), splat(0.0)
+    one, zero = broadcast(1.0), broadcast(0.0)
     for i in range(n_early, n_there):
         store(powers, 8 * i, one)
     for j in range(1, k, 4):
@@ -252,22 +250,21 @@ def _symmetric_sums(odds, n_early, n_there, scale, k, powers, sums, symmetric):
             plus = plus + load(symmetric, 8 * (j - i)) * load(sums, 8 * i)
         for i in range(2, j + 1, 2):
             minus = minus + load(symmetric, 8 * (j - i)) * load(sums, 8 * i)
-        store(symmetric, 8 * j, larger(plus - minus, zero) * splat(1.0 / j))
+        store(symmetric, 8 * j, larger(plus - minus, zero) * broadcast(1.0 / j))
 
 
 @kernel
 def _integrate_long(
-    weights, n, trailing, place_weights, first, k, times, measures, n_nodes, odds, before, reached, room
+    weights, n, trailing, worth, n_weights, width, k, times, measures, n_nodes, odds, before, reached, room
 ):
     # As `_integrate`, for any k: polynomials are kept in memory, and no item counts as faint.
     # before (n_early + 1 rows of 8·k)
     # room ((n + 4·k + 3) rows of 8)  scratch
     stride = 8 * _whole_rows(n)
-    powers, sums = room[: 8 * n], room[8 * n : 8 * (n + k + 3)]
-    symmetric, carried = room[8 * (n + k + 3) : 8 * (n + 2 * k + 3)], room[8 * (n + 2 * k + 3) : 8 * (n + 3 * k + 3)]
-    left_out = room[8 * (n + 3 * k + 3) :]
-    one, zero = splat(1.0), splat(0.0)
-    for i in range(stride * place_weights.shape[0]):
+    powers, sums, symmetric = room, pointer(room, 8 * n), pointer(room, 8 * (n + k + 3))
+    carried, left_out = pointer(room, 8 * (n + 2 * k + 3)), pointer(room, 8 * (n + 3 * k + 3))
+    one, zero = broadcast(1.0), broadcast(0.0)
+    for i in range(stride * n_weights):
         reached[i] = 0.0
     n_sure, n_early, n_there = 0, 0, 1
     for g in range(0, n_nodes, WIDTH):
@@ -283,14 +280,14 @@ def _integrate_long(
         time, measure = load(times, g), load(measures, g)
         backward = zero - time
         for i in range(n_early, n_there):
-            store(odds, 8 * i, exp_less_one(time * spread(weights, i)))
-        scale = exp(backward * spread(trailing, n_early)) if n_early < n_there else one
+            store(odds, 8 * i, exp_less_one(time * broadcast_at(weights, i)))
+        scale = exp(backward * broadcast_at(trailing, n_early)) if n_early < n_there else one
         _symmetric_sums(odds, n_early, n_there, scale, open_places, powers, sums, symmetric)
         for j in range(open_places):
             store(before, 8 * j, load(symmetric, 8 * j))
         for i in range(n_sure, n_early):
             at = 8 * k * (i - n_sure)
-            stay = exp(backward * spread(weights, i))
+            stay = exp(backward * broadcast_at(weights, i))
             come = one - stay
             store(odds, 8 * i, stay)
             above = load(before, at)
@@ -299,11 +296,11 @@ def _integrate_long(
                 here = load(before, at + 8 * j)
                 store(before, at + 8 * (k + j), here * stay + above * come)
                 above = here
-        for m in range(place_weights.shape[0]):
+        for m in range(n_weights):
             row = stride * m
             for j in range(open_places):
-                worth = place_weights[m, first + n_sure + j] if n_sure + j >= 2 else 0.0
-                store(carried, 8 * j, measure * splat(worth))
+                later = worth[width * m + n_sure + j] if n_sure + j >= 2 else 0.0
+                store(carried, 8 * j, measure * broadcast(later))
             for i in range(n_early - 1, n_sure - 1, -1):
                 at = 8 * k * (i - n_sure)
                 stay = load(odds, 8 * i)
@@ -330,12 +327,13 @@ def _integrate_long(
                     store(reached, row + 8 * i, load(reached, row + 8 * i) + value)
 
 
-@part
-def _first_two(weights, n, trailing, place_weights, first, k, shares, exposure):
-    # shares (whole rows of n)  out: w / (W − w)
-    # exposure (n_weights, …)   out: each item's exposure at the first two places
+@kernel
+def _first_two(weights, n, trailing, worth, n_weights, width, k, shares, shown):
+    # worth (n_weights rows of `width`)     weights of the places, from the one on that these items compete for
+    # shares (whole rows of n)              out: w / (W − w)
+    # shown (n_weights · whole rows of n,)  out: each item's exposure at the first two places
     # Returns Σ w / (W − w) over all items but the first.
-    whole, others, share = spread(trailing, 0), splat(0.0), splat(1.0) / spread(trailing, 0)
+    whole, others, share = broadcast_at(trailing, 0), broadcast(0.0), broadcast(1.0) / broadcast_at(trailing, 0)
     for i in range(0, n, WIDTH):
         w = load(weights, i)
         left = whole - w
@@ -344,113 +342,144 @@ def _first_two(weights, n, trailing, place_weights, first, k, shares, exposure):
         odds = w / left
         store(shares, i, odds)
         others = others + (with_first(odds, 0.0) if i == 0 else odds)
-    rest = added_up(others)
-    for m in range(place_weights.shape[0]):
-        shown = exposure[m, first:]
-        at_first, at_second = splat(place_weights[m, first]), splat(place_weights[m, first + 1] if k > 1 else 0.0)
+    rest, stride = hsum(others), _whole_rows(n)
+    for m in range(n_weights):
+        at_first, at_second = broadcast(worth[width * m]), broadcast(worth[width * m + 1] if k > 1 else 0.0)
         for i in range(0, n, WIDTH):
-            before = splat(rest + shares[0]) - load(shares, i)
+            before = broadcast(rest + shares[0]) - load(shares, i)
             if i == 0:
                 before = with_first(before, rest)
-            store(shown, i, fma(at_second, before, at_first) * (load(weights, i) * share))
+            store(shown, stride * m + i, fma(at_second, before, at_first) * (load(weights, i) * share))
     return rest
 
 
+def memory_for(longest: int, k: int, n_weights: int) -> Memory:
+    """Return memory that the integral works in; the second is for more than five places."""
+    n_nodes = max(int(650.0 / min(0.45, 1.05 / math.sqrt(k))), LAGUERRE_MOST) + 3 * ROW  # a block spans at most e^600
+    whole = longest + 2 * ROW
+    by_item = (11 + 9 * n_weights) * whole + (24 + LATER) * n_weights
+    items = np.empty(by_item + 2 * n_nodes + 8 * UNROLLED * _most_early(longest, UNROLLED))
+    longer = None if k <= UNROLLED else np.empty(8 * (longest + 4 * k + 3) + 8 * k * _most_early(longest, k))
+    return items, longer
+
+
+def _most_early(longest: int, k: int) -> int:
+    # The items from the k-th on weigh `slowest` together, and no node lies beyond 177 / slowest and the last arrival.
+    return min(longest, int(2.0 * max(k + 6.0 * math.sqrt(k) + 12.0, 177.0)) + k) + 1
+
+
 @kernel
-def exposure_of_block(
-    weights, place_weights, first, k, laguerre_nodes, laguerre_weights, scratch, polynomials, exposure
+def exact_exposure(
+    weights, heads, n, n_admitted, place_weights, n_weights, n_places, nodes, node_weights, memory, longer, out, stride
 ):
-    # weights (n,)                          falling, the first one 1; n ≥ 2
-    # place_weights (n_weights, ≥ first + k), first, k ≤ n   items compete for the places first … first + k − 1
-    # scratch                               `scratch_size(n, k, n_weights)` numbers
-    # polynomials                           None where k ≤ 5, else `polynomial_size(n, k)` numbers: for None, the kernel
-    #                                       is compiled without the loops for longer lists
-    # exposure (n_weights, ≥ first + n + 7)  out: in columns first …, the expected weight of each item's place; seven
-    #                                       more columns may be overwritten
-    n, n_weights, whole = weights.size, place_weights.shape[0], _whole_rows(weights.size)
-    own, trailing = scratch[: whole + 8], scratch[whole + 8 : 2 * whole + 16]
-    shares, at = scratch[2 * whole + 16 : 3 * whole + 16], 3 * whole + 16
-    for i in range(n):
-        own[i] = weights[i]
-    for i in range(n, whole + 8):
-        own[i], trailing[i] = 0.0, 0.0
-    below = 0.0
-    for i in range(whole - WIDTH, -1, -WIDTH):  # from the smallest: nothing is ever subtracted from a larger sum
-        sums = sums_from_here(load(own, i)) + splat(below)
-        store(trailing, i, sums)
-        below = lane(sums, 0)
-    rest = _first_two(own, n, trailing, place_weights, first, k, shares, exposure)
-    if k <= 2:
-        return
-    if k == 3 and n == 3:  # whoever is neither first nor second is third
-        for i in range(3):
-            others = rest + shares[0] - shares[i] if i > 0 else rest
-            third = max(1.0 - weights[i] / trailing[0] * (1.0 + others), 0.0)
+    # weights, heads (≥ n,)             as `isrr.ranker.kernels.weigh` leaves them; arrays come as pointers but the last
+    # n_admitted                        one number: every position admits the same items (decay 1)
+    # place_weights (n_weights · n_places,)  what a place is worth, in several currencies
+    # nodes, node_weights               `laguerre_rules()`
+    # memory, longer                    `memory_for(n, k, n_weights)`; for None, the loops for more than five places are
+    #                                   not compiled
+    # out (n_weights · stride,)         the expected weight of each item's place, items by falling score, of the first
+    #                                   items; returns how many. The others are never shown
+    width, n_places, last = n_places, min(n_places, n), np.int64(0)
+    while last < min(n_admitted, n_places):  # items first … last − 1 compete for as many places
+        first, last = last, last + 1
+        while last < n_admitted and heads[last] == heads[first]:
+            last += 1
+        size, k = last - first, min(n_places, last) - first
+        worth = pointer(place_weights, first)
+        if size == 1:
             for m in range(n_weights):
-                exposure[m, first + i] += place_weights[m, first + 2] * third
-        return
-    most = most_nodes(k)
-    times, measures = scratch[at : at + most], scratch[at + most : at + 2 * most]
-    at += 2 * most
-    odds, faint, at = scratch[at : at + 8 * whole], scratch[at + 8 * whole :], at + 8 * whole + 24 * n_weights
-    reached, at = scratch[at : at + 8 * whole * n_weights], at + 8 * whole * n_weights
-    n_nodes = _choose_nodes(trailing, k, laguerre_nodes, laguerre_weights, times, measures)
-    if polynomials is None:
-        later, before = scratch[at : at + LATER * n_weights], scratch[at + LATER * n_weights :]
+                out[stride * m + first] = worth[width * m]
+            continue
+        whole, at = _whole_rows(size), _whole_rows(size) + 8
+        own, trailing, shares, shown = memory, pointer(memory, at), pointer(memory, 2 * at), pointer(memory, 3 * at)
+        for i in range(size):
+            own[i] = weights[first + i]
+        for i in range(size, whole + 8):
+            own[i], trailing[i] = 0.0, 0.0
+        below = 0.0
+        for i in range(whole - WIDTH, -1, -WIDTH):  # from the smallest: nothing is ever subtracted from a larger sum
+            sums = suffix_sums(load(own, i)) + broadcast(below)
+            store(trailing, i, sums)
+            below = lane(sums, 0)
+        rest = _first_two(own, size, trailing, worth, n_weights, width, k, shares, shown)
+        if k == 3 and size == 3:  # whoever is neither first nor second is third
+            for i in range(3):
+                others = rest + shares[0] - shares[i] if i > 0 else rest
+                third = max(1.0 - own[i] / trailing[0] * (1.0 + others), 0.0)
+                for m in range(n_weights):
+                    shown[whole * m + i] += worth[width * m + 2] * third
+        elif k > 2:
+            odds = pointer(shown, n_weights * whole)
+            faint = pointer(odds, 8 * whole)
+            reached = pointer(faint, 24 * n_weights)
+            later = pointer(reached, 8 * whole * n_weights)
+            times = pointer(later, LATER * n_weights)
+            n_nodes = _choose_nodes(trailing, k, nodes, node_weights, times)
+            measures = pointer(times, n_nodes)
+            if longer is None:
+                for m in range(n_weights):
+                    for j in range(LATER):
+                        later[LATER * m + j] = worth[width * m + j] if 2 <= j < k else 0.0
+                before = pointer(measures, n_nodes)
+                n_told = _integrate(
+                    own, size, trailing, later, n_weights, k, times, measures, n_nodes, odds, before, faint, reached
+                )
+            else:
+                before = pointer(longer, 8 * (size + 4 * k + 3))
+                _integrate_long(
+                    own, size, trailing, worth, n_weights, width, k, times, measures, n_nodes, odds, before, reached,
+                    longer,
+                )  # fmt: skip
+                n_told = whole
+            _add_later(own, n_told, whole, worth, n_weights, width, k, faint, reached, shares, shown)
         for m in range(n_weights):
-            for j in range(LATER):
-                later[LATER * m + j] = place_weights[m, first + j] if 2 <= j < k else 0.0
-        n_told = _integrate(own, n, trailing, later, k, times, measures, n_nodes, odds, before, faint, reached)
-    else:
-        n_room = 8 * (n + 4 * k + 3)
-        room, before = polynomials[:n_room], polynomials[n_room:]
-        _integrate_long(
-            own, n, trailing, place_weights, first, k, times, measures, n_nodes, odds, before, reached, room
-        )
-        n_told = whole
+            for i in range(size):
+                out[stride * m + first + i] = shown[whole * m + i]
     for m in range(n_weights):
-        shown, row = exposure[m, first:], 8 * whole * m
-        end = _whole_rows(n_told)
+        for i in range(last, n_places):
+            out[stride * m + i] = place_weights[width * m + i]
+    return max(last, n_places)
+
+
+@kernel
+def _add_later(own, n_told, whole, worth, n_weights, width, k, faint, reached, shares, shown):
+    # shown (n_weights · whole,)  in and out: adds each item's exposure at the third place and below
+    end = _whole_rows(n_told)
+    for m in range(n_weights):
+        row = 8 * whole * m
         _tell_apart(own, row, n_told, end, reached, faint, 24 * m)
-        f0 = splat(added_up(load(faint, 24 * m)))
-        f1 = splat(added_up(load(faint, 24 * m + 8)))
-        f2 = splat(added_up(load(faint, 24 * m + 16)))
-        found, wanted = splat(0.0), 0.0
+        f0 = broadcast(hsum(load(faint, 24 * m)))
+        f1 = broadcast(hsum(load(faint, 24 * m + 8)))
+        f2 = broadcast(hsum(load(faint, 24 * m + 16)))
+        sums, wanted = broadcast(0.0), 0.0
         for i in range(0, whole, WIDTH):
             w = load(own, i)
             if i < end:
-                share = w * rows_added_up(reached, row + 8 * i)
+                share = w * hsum_rows(reached, row + 8 * i)
             else:
                 share = w * fma(w, fma(w, f2, f1), f0)
             store(shares, i, share)
-            found = found + share
+            sums = sums + share
         for j in range(2, k):
-            wanted += place_weights[m, first + j]
-        all_found = added_up(found)
-        correction = splat(wanted / all_found if all_found > 0.0 else 1.0)  # every place is taken: removes most errors
+            wanted += worth[width * m + j]
+        total = hsum(sums)
+        correction = broadcast(wanted / total if total > 0.0 else 1.0)  # every place is taken: removes most errors
         for i in range(0, whole, WIDTH):
-            store(shown, i, fma(load(shares, i), correction, load(shown, i)))
+            store(shown, whole * m + i, fma(load(shares, i), correction, load(shown, whole * m + i)))
 
 
-@part
-def most_nodes(k):
-    # A block's weights span at most e^600 (see `isrr.ranker._kernels`), so this many nodes always suffice.
-    return _whole_rows(max(int(650.0 / _trapezoid_step(k)), LAGUERRE_MOST)) + 2 * WIDTH
+@cache
+def laguerre_rules() -> tuple[FloatArray, FloatArray]:
+    """Return nodes and weights of the rules with 8, 16, … 48 points for t² e^{−t}, those of n points in row n.
 
+    The weights already carry e^t / t², so that Σ weight · f(node) ≈ ∫ f(t) dt for f(t) like t² e^{−t}.
+    """
+    from scipy.special import roots_genlaguerre
 
-@part
-def _most_early(longest, k):
-    # The items from the k-th on weigh `slowest` together, and no node lies beyond 177 / slowest and the last arrival.
-    return min(longest, int(2.0 * max(_last_arrival(k), 177.0)) + k) + 1
-
-
-@kernel
-def scratch_size(longest, k, n_weights):
-    whole = _whole_rows(longest)
-    by_item = (3 + 8 * (n_weights + 1)) * whole + 16 + (24 + LATER) * n_weights
-    return by_item + 2 * most_nodes(k) + 8 * UNROLLED * _most_early(longest, UNROLLED)
-
-
-@kernel
-def polynomial_size(longest, k):
-    return 8 * (longest + 4 * k + 3) + 8 * k * _most_early(longest, k)
+    nodes = np.zeros((LAGUERRE_MOST + 1, LAGUERRE_MOST))
+    weights = np.zeros_like(nodes)
+    for n in range(ROW, LAGUERRE_MOST + 1, ROW):
+        x, w = roots_genlaguerre(n, 2)
+        nodes[n, :n], weights[n, :n] = x, w * np.exp(x) / x**2
+    return nodes.ravel(), weights.ravel()
