@@ -61,7 +61,7 @@ def drop_stale_kernels():
     """Numba caches a kernel by its own file; one that inlines another file's changed kernel must go too."""
     source = Path(isrr.__file__).parent
     cached = list(source.rglob("__pycache__/*.nb[ic]"))
-    newest = max(file.stat().st_mtime for file in source.rglob("*.py") if "njit" in file.read_text())
+    newest = max(file.stat().st_mtime for file in source.rglob("*.py") if "@kernel" in file.read_text())
     with suppress(FileNotFoundError):  # another process drops them at the same time
         if all(file.stat().st_mtime >= newest for file in cached):
             return

@@ -31,7 +31,7 @@ from functools import cache
 import numpy as np
 
 from isrr.compiled import kernel
-from isrr.data.queries import FloatArray
+from isrr.data.queries import FloatArray, IntArray
 from isrr.ranker.simd import (
     ROW,
     WIDTH,
@@ -51,7 +51,7 @@ from isrr.ranker.simd import (
     with_first,
 )
 
-Memory = tuple[FloatArray, FloatArray | None]
+Memory = tuple[FloatArray, IntArray, FloatArray | None]
 EARLY, EARLY_LONG = 2.0, 0.5  # w t above which an item counts as early, for up to five places and for more …
 SURE = 22.0  # … above which it has arrived for sure: e^−22 is below 1e-9 …
 FAINT = 0.008  # … and up to which it is faint: the fourth power counts for nothing
@@ -354,13 +354,16 @@ def _first_two(weights, n, trailing, worth, n_weights, width, k, shares, shown):
 
 
 def memory_for(longest: int, k: int, n_weights: int) -> Memory:
-    """Return memory that the integral works in; the second is for more than five places."""
+    """Return memory for lists up to some length: weights, eligibility, exposures and what the integral works in; the
+    heads of blocks; and more for the integral where there are more than five places.
+    """
     n_nodes = max(int(650.0 / min(0.45, 1.05 / math.sqrt(k))), LAGUERRE_MOST) + 3 * ROW  # a block spans at most e^600
     whole = longest + 2 * ROW
     by_item = (11 + 9 * n_weights) * whole + (24 + LATER) * n_weights
+    by_item += (2 + n_weights) * longest
     items = np.empty(by_item + 2 * n_nodes + 8 * UNROLLED * _most_early(longest, UNROLLED))
     longer = None if k <= UNROLLED else np.empty(8 * (longest + 4 * k + 3) + 8 * k * _most_early(longest, k))
-    return items, longer
+    return items, np.empty(longest, np.int64), longer
 
 
 def _most_early(longest: int, k: int) -> int:
@@ -376,8 +379,8 @@ def exact_exposure(
     # n_admitted                        one number: every position admits the same items (decay 1)
     # place_weights (n_weights · n_places,)  what a place is worth, in several currencies
     # nodes, node_weights               `laguerre_rules()`
-    # memory, longer                    `memory_for(n, k, n_weights)`; for None, the loops for more than five places are
-    #                                   not compiled
+    # memory, longer                    of `memory_for(n, k, n_weights)`; for None, the loops for more than five places
+    #                                   are not compiled
     # out (n_weights · stride,)         the expected weight of each item's place, items by falling score, of the first
     #                                   items; returns how many. The others are never shown
     width, n_places, last = n_places, min(n_places, n), np.int64(0)

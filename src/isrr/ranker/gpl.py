@@ -477,7 +477,15 @@ class GPLRanker:
         if share < floor and (propensities or share <= flip < floor):
             memory = memory_for(raw.size, floor_weights.shape[1], len(floor_weights))
             of_floor = kernels.share_of_list(
-                drawn_by, order, by_score, self.scale, thresholds, floor, floor_weights, *laguerre_rules(), *memory
+                drawn_by[order],
+                order,
+                by_score,
+                self.scale,
+                thresholds[0],
+                floor,
+                floor_weights,
+                *laguerre_rules(),
+                *memory,
             )
             share = max(share, of_floor)
         places = thresholds.size

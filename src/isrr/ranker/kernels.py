@@ -160,8 +160,8 @@ def eligibility_of_queries(offsets, scores, scale, start, stop, out):
 
 @kernel
 def exposure_of_grid(
-    offsets, scores, scales, scale_of, thresholds, place_weights, nodes, node_weights, memory, longer, whole,
-    start, stop, exposure, n_shown,
+    offsets, scores, scales, scale_of, thresholds, place_weights, nodes, node_weights, memory, own_heads,
+    longer, whole, start, stop, exposure, n_shown,
 ):  # fmt: skip
     # scores (n_rows,)              falling within each query
     # scales (n_scales,)            1 / (deviation · temperature), distinct
@@ -169,21 +169,17 @@ def exposure_of_grid(
     #                               scale by falling threshold
     # thresholds (n_grid,)          the same at all places
     # place_weights (n_weights, k)  ways of weighting the places
-    # nodes … longer                as for `exact_exposure`
+    # nodes, node_weights           `isrr.ranker.exact.laguerre_rules()`
+    # memory, own_heads, longer     `isrr.ranker.exact.memory_for(longest, k, n_weights)`, as pointers keep no array
+    #                               that is made here
     # whole                         whether exposures of 0 at the end of a list are written too
     # exposure (n_weights, n_grid, rows)  out: of the rows of queries start … stop − 1, by falling score
     # n_shown (n_grid, queries)     out: how many leading items of each have an exposure that is written
     longest, (n_weights, k) = longest_query(offsets, start, stop), place_weights.shape
-    own, exposures = np.empty(2 * longest), np.empty(n_weights * longest)
-    own_heads, known = np.empty(longest, np.int64), np.empty(longest + 1, np.int64)
-    weights, eligibility, heads = pointer(own, 0), pointer(own, longest), pointer(own_heads, 0)
-    rule, rule_weights, inside, shown = (
-        pointer(nodes, 0),
-        pointer(node_weights, 0),
-        pointer(memory, 0),
-        pointer(exposures, 0),
-    )
-    worth, falling = pointer(place_weights.ravel(), 0), pointer(scores, 0)
+    weights, eligibility, heads = pointer(memory, 0), pointer(memory, longest), pointer(own_heads, 0)
+    shown, inside = pointer(memory, 2 * longest), pointer(memory, (2 + n_weights) * longest)
+    rule, rule_weights = pointer(nodes, 0), pointer(node_weights, 0)
+    worth, falling, known = pointer(place_weights, 0), pointer(scores, 0), np.empty(longest + 1, np.int64)
     for q in range(start, stop):
         first, n = offsets[q] - offsets[start], offsets[q + 1] - offsets[q]
         weighed, admitted = -1, np.int64(0)
@@ -259,18 +255,24 @@ def floor_share(exposure, place_weights, promised, leading, floor):
 
 @kernel
 def share_of_list(
-    scores, order, by_score, scale, thresholds, floor, floor_weights, nodes, node_weights, memory, longer
+    falling, order, by_score, scale, threshold, floor, floor_weights, nodes, node_weights, memory, own_heads, longer
 ):
+    # falling (n,)                  scores in the order of the draw
     # floor_weights (n_weights, k)  weights of the places that the floor is promised for
     # Returns the share of the order by score that the floor takes of one query.
-    n, (n_weights, k) = scores.size, floor_weights.shape
-    weights, eligibility, heads, _ = prepare(scores[order], scale, thresholds[:1])
-    exposure = np.zeros((n_weights, n))
-    admitted = max(count_eligible(eligibility, n, thresholds[0], np.int64(0)), np.int64(1))
-    exact_exposure(
-        pointer(weights, 0), pointer(heads, 0), n, admitted, pointer(floor_weights.ravel(), 0), n_weights, k,
-        pointer(nodes, 0), pointer(node_weights, 0), pointer(memory, 0), longer, pointer(exposure.ravel(), 0), n,
+    n, (n_weights, k) = falling.size, floor_weights.shape
+    weights, eligibility, heads = pointer(memory, 0), pointer(memory, n), pointer(own_heads, 0)
+    shown, inside = pointer(memory, 2 * n), pointer(memory, (2 + n_weights) * n)
+    weigh(falling, np.int64(0), n, scale, weights, eligibility, heads)
+    admitted = max(count_eligible(eligibility, n, threshold, np.int64(0)), np.int64(1))
+    n_written = exact_exposure(
+        weights, heads, n, admitted, pointer(floor_weights, 0), n_weights, k, pointer(nodes, 0),
+        pointer(node_weights, 0), inside, longer, shown, n,
     )  # fmt: skip
+    exposure = np.zeros((n_weights, n))
+    for m in range(n_weights):
+        for i in range(n_written):
+            exposure[m, i] = shown[n * m + i]
     place_of, leading = np.empty(n, np.int64), np.empty(n, np.int64)
     for i in range(n):
         place_of[order[i]] = i

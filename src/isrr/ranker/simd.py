@@ -37,7 +37,7 @@ if not VECTORS:
 
     @kernel
     def pointer(array, at):
-        return array[at:]
+        return array.ravel()[at:]
 
     @kernel
     def broadcast(value):
@@ -177,7 +177,11 @@ else:
 
     @intrinsic
     def pointer(typing, array, at):
-        """Return where an array has a number. Unlike an array, it counts no references when it is handed on."""
+        """Return where an array has a number.
+
+        It counts no references when it is handed on, nor does it keep the array: only of arrays that the caller of a
+        kernel holds.
+        """
 
         def build(context, builder, kind, args):
             return _pointer(context, builder, kind, args)
