@@ -127,8 +127,8 @@ def disparity(outcome: Certificate | Abstention) -> str:
     return (
         f"{ndcg if outcome.utility_name.startswith('NDCG') else ''}Disparity compares two items of a query at a time: "
         "how far the attention they get (their exposure) is from what their relevance earns; 0 is fair. Removing "
-        "disparity means that items of like relevance, which the order by score always puts in the same positions, take "
-        "turns."
+        "disparity means that items of like relevance, which the order by score always puts in the same positions, "
+        "take turns."
     )
 
 
