@@ -123,7 +123,7 @@ def test_shares_of_exposure_add_up():
     queries = judged(300, item_groups=lambda rng, sizes: rng.choice([f"g{i}" for i in range(40)], sizes.sum()))
     outcome = calibrate(queries, "ndcg@5 >= 90% of deterministic")
     portrait = portray(outcome, retrace(outcome, queries))
-    for shares in (portrait.grades, portrait.groups, portrait.places):
+    for shares in (portrait.grades, portrait.groups, portrait.positions):
         for name in ("before", "after", "deserved"):
             assert sum(getattr(share, name) for share in shares) == pytest.approx(1)
         assert sum(share.n_items for share in shares) == sum(share.n_items for share in portrait.grades)

@@ -34,7 +34,7 @@ Cause = Literal["too_few_queries", "out_of_reach", "conflicting_promises"]
 
 
 class Outcome(Record, frozen=True, dict=True):
-    """What certificates, abstentions and starts have in common.
+    """A base of certificates, abstentions and starts.
 
     Attributes:
         promises: What was promised, or asked for.

@@ -95,7 +95,7 @@ class Test(Record, frozen=True):
 
 
 class Quality(Record, frozen=True):
-    """What becomes of the quality of the lists under a ranker, as measured on at most 20,000 tested queries.
+    """The quality of the lists before and under a ranker, measured on at most 20,000 tested queries.
 
     Attributes:
         measure: What it is measured by: NDCG@k where there are grades, else kept@k, the share of the exposure that

@@ -14,7 +14,7 @@ WIDTH, HEIGHT, LEFT, BOTTOM = 380, 210, 48, 34  # of the small picture and its m
 
 
 class Tradeoff(NamedTuple):
-    """What every picture of the trade-off draws.
+    """The data that every picture of the trade-off draws.
 
     Attributes:
         utility_name: What utility is measured by.
@@ -52,10 +52,10 @@ class Tradeoff(NamedTuple):
             return LEFT + across * (end - LEFT), 10 + (1 - up) * (base - 10)
 
         def line(which: Sequence[int], colour: str, width: float) -> str:
-            places = [at(i) for i in which]
+            points = [at(i) for i in which]
             if not self.is_curve:
-                return "".join(f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{width}' fill='{colour}'/>" for x, y in places)
-            path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+                return "".join(f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{width}' fill='{colour}'/>" for x, y in points)
+            path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
             return f"<polyline points='{path}' fill='none' stroke='{colour}' stroke-width='{width}'/>"
 
         def label(x: float, y: float, words: str, anchor: str) -> str:

@@ -24,7 +24,7 @@ Standing = Literal["valid", "revoked", "expired"]
 
 
 class Status(Record, frozen=True):
-    """What became of a certificate.
+    """A certificate's status: valid or revoked, why, since when and until when.
 
     Attributes:
         certificate: Its id.

@@ -63,7 +63,7 @@ def ledger(
         gain: "exponential", "linear", "equal" or a function of the grades.
     """
     names, item_of_row = np.unique(need_item_ids(judgments).astype(str), return_inverse=True)
-    place = {name: i for i, name in enumerate(names.tolist())}
+    row_of = {name: i for i, name in enumerate(names.tolist())}
     query_of = {str(query): q for q, query in enumerate(judgments.query_ids)}
     gains = gain_of(judgments.need_relevance(), gain)
     lines = sorted((line for line in served if str(line["query_id"]) in query_of), key=lambda line: line["time"])
@@ -75,8 +75,8 @@ def ledger(
     for number, line in enumerate(lines, 1):
         shown = discount(line["first_rank"] + len(line["items"]) - 1)[line["first_rank"] - 1 :]
         for weight, item in zip(shown, line["items"], strict=True):
-            if str(item) in place:
-                exposure[place[str(item)]] += weight
+            if str(item) in row_of:
+                exposure[row_of[str(item)]] += weight
         if line["first_rank"] == 1:
             query = query_of[str(line["query_id"])]
             rows = slice(judgments.offsets[query], judgments.offsets[query + 1])

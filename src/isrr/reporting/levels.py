@@ -46,7 +46,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Explorer:
-    """What the page shows of a path.
+    """The slider's stops, and the measurements along a path.
 
     Attributes:
         rows: Positions of the slider, from weak to strong.
@@ -77,11 +77,11 @@ def explore(outcome: Certificate | Abstention, queries: Queries, progress: Progr
     evidence = NAMED.get(p.evidence, NAMED["betting"])
 
     def tested_in_segments(promise: Promise) -> list[Tested]:
-        found, of_segment = values[promise.measure], promise.segments(queries)
-        reference = promise.reference(queries, found[:, 0])
+        of_promise, segments = values[promise.measure], promise.segments(queries)
+        reference = promise.reference(queries, of_promise[:, 0])
         return [
-            Tested.of(promise, segment, evidence, found[rows], reference[rows], rankers)
-            for segment, rows in of_segment.items()
+            Tested.of(promise, segment, evidence, of_promise[rows], reference[rows], rankers)
+            for segment, rows in segments.items()
         ]
 
     tested = [tested_in_segments(promise) for promise in outcome.promises]

@@ -129,7 +129,7 @@ def start_page(outcome: Start, queries: Any, command: str) -> str:
     """Return the page of a ranker that keeps its promise by construction: who is seen, before and after."""
     promise = outcome.promises[0]
     share = words.level(promise.target)
-    places, groups = shares_shown(queries, outcome.ranker)
+    positions, groups = shares_shown(queries, outcome.ranker)
     tiles = [
         ("Promise", str(promise)),
         ("Exposure that moves", words.unbroken(percent(outcome.moved))),
@@ -148,7 +148,7 @@ def start_page(outcome: Start, queries: Any, command: str) -> str:
         "k": outcome.k,
         "promised_groups": {},
         "shown": [*map(asdict, chances_of_being_shown(queries, outcome.ranker))],
-        "places": [*map(asdict, places)],
+        "positions": [*map(asdict, positions)],
         "groups": [*map(asdict, groups)],
     }
     return _filled(
@@ -172,7 +172,7 @@ def start_page(outcome: Start, queries: Any, command: str) -> str:
 def _filled(
     template: str, filled: dict[str, str], blocks: dict[str, str], data: dict[str, Any], scripts: Sequence[str]
 ) -> str:
-    """A template with its names replaced: text escaped, blocks as they are; neither is searched for names again."""
+    """Return a template with its names replaced: text escaped, blocks as they are; neither is searched again."""
     blocks |= {
         "css": _asset("page.css"),
         "data": _script_safe(data),
@@ -221,7 +221,7 @@ def _data(outcome: Certificate | Abstention, explorer: Explorer | None, portrait
 
 
 def _second(outcome: Certificate | Abstention) -> dict[str, Any] | None:
-    """The other of two promises, which the trade-off is then drawn against."""
+    """Return the other of two promises, which the trade-off is then drawn against."""
     if len(outcome.promises) != 2 or any(promise.per for promise in outcome.promises):
         return None
     other = outcome.promises[1]
@@ -239,7 +239,7 @@ def _triple(estimate: Estimate) -> list[float]:
 
 
 def _figures(outcome: Certificate | Abstention) -> list[tuple[str, str]]:
-    """What the page says first, as names and values."""
+    """Return the tiles of the page, as names and values."""
     promise = " and ".join(str(promise) for promise in outcome.promises)
     tiles = [("Promise", promise), ("Confidence", words.level(outcome.confidence))]
     if isinstance(outcome, Certificate):
@@ -256,7 +256,7 @@ def _figures(outcome: Certificate | Abstention) -> list[tuple[str, str]]:
 
 
 def _quality(quality: Quality) -> list[tuple[str, str]]:
-    """What becomes of the lists, on average and one by one."""
+    """Return what becomes of the lists, on average and one by one."""
     return [
         (f"{quality.measure} that remains", words.interval(quality.remaining)),
         (f"Lists that lose more than half of their {quality.measure}", words.interval(quality.halved)),
@@ -269,13 +269,13 @@ def _proven(test: Test) -> str:
 
 
 def _tiles(tiles: Iterable[tuple[str, str]]) -> str:
-    """Names and values, intervals kept on one line."""
+    """Return names and values, intervals unbroken."""
     escaped = [(escape(name), re.sub(r"\[[^]]*\]", r"<span>\g<0></span>", escape(value))) for name, value in tiles]
     return "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in escaped)
 
 
 def _levels(outcome: Certificate | Abstention, explorer: Explorer) -> str:
-    """The levels fixed beforehand as a table, and what may be done with them."""
+    """Return the levels fixed beforehand as a table, and what may be done with them."""
     rows = []
     for level in explorer.levels:
         cells = ["", "", "not certified"]
@@ -306,7 +306,7 @@ def _list(lines: Sequence[str], kind: str = "") -> str:
 
 
 def _shortened(value: Any) -> Any:
-    """The same, with long text cut: a name of 10,000 characters tells no more than its beginning."""
+    """Return the same with long text cut: a name of 10,000 characters tells no more than its beginning."""
     if isinstance(value, dict):
         return {key: _shortened(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -317,7 +317,7 @@ def _shortened(value: Any) -> Any:
 
 
 def _script_safe(data: dict[str, Any]) -> str:
-    """JSON without a character that could end a script element or be read as markup."""
+    """Return JSON without a character that could end a script element or be read as markup."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")

@@ -111,7 +111,7 @@ class Portrait:
     grades: tuple[Share, ...]
     equals: tuple[Inequality, ...]
     groups: tuple[Share, ...]
-    places: tuple[Share, ...]
+    positions: tuple[Share, ...]
     spread: Spread
     sample: Sample
 

@@ -75,13 +75,13 @@ def cost_and_gain(outcome: Certificate | Abstention, portrait: Portrait | None) 
     if isinstance(outcome, Abstention):
         return "The order by score stays in use, so nothing changes for users or items."
     share = outcome.utility.value / max(outcome.deterministic_utility.value, 1e-300)
-    kept = f"Measured, {unbroken(percent(share))} of {outcome.utility_name} remains"
+    remains = f"Measured, {unbroken(percent(share))} of {outcome.utility_name} remains"
     item = None if portrait is None else just_below(portrait.shown, outcome.k)
     if item is None:
         removed = unbroken(percent(outcome.fairness_gain.value))
-        return f"{kept}, and {removed} of the disparity in exposure is gone."
+        return f"{remains}, and {removed} of the disparity in exposure is gone."
     visits = f"{unbroken(f'{100 * item.before:.0f} %')} of the visits, now in {unbroken(f'{100 * item.after:.0f} %')}"
-    return f"{kept}, and an item one position below the cut (position {item.position}) was shown in {visits}."
+    return f"{remains}, and an item one position below the cut (position {item.position}) was shown in {visits}."
 
 
 def just_below(shown: Iterable[Shown], k: int) -> Shown | None:
@@ -102,9 +102,9 @@ def which_is_which(outcome: Certificate | Abstention) -> str:
     if not shares:
         return confidence
     first = shares[0]
-    kept = f"The {level(first.target)} in the promise is how much of today's {first.measure.title} is left on average"
+    share = f"The {level(first.target)} in the promise is how much of today's {first.measure.title} is left on average"
     alike = f"Two different {100 * first.target:.6g}s. " if abs(first.target - outcome.confidence) < 1e-9 else ""
-    return f"{alike}{kept}. {confidence}"
+    return f"{alike}{share}. {confidence}"
 
 
 def floor(outcome: Certificate | Abstention) -> str:
@@ -127,8 +127,8 @@ def disparity(outcome: Certificate | Abstention) -> str:
     return (
         f"{ndcg if outcome.utility_name.startswith('NDCG') else ''}Disparity compares two items of a query at a time: "
         "how far the attention they get (their exposure) is from what their relevance earns; 0 is fair. Removing "
-        "disparity means that items of like relevance, which the order by score always puts in the same positions, "
-        "take turns."
+        "disparity means that items of like relevance, which the order by score always puts in the same "
+        "positions, take turns."
     )
 
 

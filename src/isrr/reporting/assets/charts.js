@@ -64,7 +64,7 @@ function tableBehind(figure, heads, rows) {
 const cut = (text, n) => ([...text].length > n ? [...text].slice(0, n - 1).join("") + "…" : text);
 
 // Positions and grades are numbers; a reader wants to know of what.
-const named = (id, name) => (id === "by-place" ? `position${/^\d+$/.test(name) ? "" : "s"} ${name}` : id === "by-grade" ? `grade ${name}` : name);
+const named = (id, name) => (id === "by-position" ? `position${/^\d+$/.test(name) ? "" : "s"} ${name}` : id === "by-grade" ? `grade ${name}` : name);
 
 // How often the item at each position of the order by score is shown at all: the picture of the first screen.
 function drawShown(figure, { k, shown }, first) {

@@ -37,7 +37,7 @@ function drawPortrait(portrait, first) {
   drawEquals(equals, portrait.equals, changed);
   if (first) tableBehind(equals, ["grade", "items", "before", "after"], portrait.equals.map((e) => [e.name, e.n_items.toLocaleString("en"), e.before.toFixed(3), e.after.toFixed(3)]));
   const grades = document.getElementById("by-grade");
-  for (const [id, shares] of [["by-group", portrait.groups], ["by-place", portrait.places], ["by-grade", portrait.grades]]) {
+  for (const [id, shares] of [["by-group", portrait.groups], ["by-position", portrait.positions], ["by-grade", portrait.grades]]) {
     if (!shares.length) continue;
     const figure = document.getElementById(id);
     if (figure === grades && !grades.open) grades.ontoggle = () => drawShares(grades, portrait.grades, changed);
