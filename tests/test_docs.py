@@ -59,6 +59,10 @@ def library(tmp_path_factory):
     offers(1_500, seed=1).to_parquet(folder / "offers.parquet")
     offers(2_000, seed=2).to_parquet(folder / "new-offers.parquet")
     write_queries(judged_queries(200, 20231, 1_000), folder / "validation.parquet")
+    noise = np.random.default_rng(20233).normal(scale=1.5, size=judged.n_rows)
+    for name, scores in (("run", judged.scores), ("new", judged.scores), ("production", judged.relevance + noise)):
+        (folder / f"{name}.txt").write_text(trec(judged, "Q0 {item} 0 {value:.6f} run", scores))
+    (folder / "qrels.txt").write_text(trec(judged, "0 {item} {value:.0f}", judged.relevance))
     new = judged_queries(150, 20232, 2_000)
     write_queries(new, folder / "new-judged.parquet")
     write_queries(replace(new, relevance=None), folder / "scored.parquet")
@@ -82,6 +86,12 @@ def named_features(queries, features, file):
     columns = {"query_id": np.repeat(queries.query_ids, queries.n_items), "relevance": queries.relevance}
     columns |= {f"f{i}": column for i, column in enumerate(features.T, 1)}
     pq.write_table(pa.table(columns), file)
+
+
+def trec(queries, line, values):
+    """Lines of a run or of its judgments."""
+    rows = zip(np.repeat(queries.query_ids, queries.n_items), queries.item_ids, values, strict=True)
+    return "".join(f"{query} {line.format(item=item, value=value)}\n" for query, item, value in rows)
 
 
 def letor(queries, features):
