@@ -221,7 +221,6 @@ def test_a_run_with_its_judgments_is_converted(tmp_path):
     assert "not retrieved   1 relevant item, counted in the ideal" in isrr("data", "show", judged).stdout
     assert isrr("data", "convert", *files, judged).returncode == 0
     for wrong, said in (
-        ([tmp_path / "run.txt", judged], "this looks like a TREC run; give its judgments too: --run"),
         ([*files, "--unjudged", "refuse", "-o", judged], "--unjudged zero, --unjudged drop or --unjudged worst"),
         (["-o", judged], "expected a file of queries, or --run and --qrels"),
         ([tmp_path / "run.txt"], "no output file; expected an .arrow or .parquet file as --output"),

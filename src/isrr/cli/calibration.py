@@ -12,24 +12,21 @@ from isrr.cli.ledger import ledger_at, noted
 
 
 def start(
+    context: typer.Context,
     scored: o.Scored,
     promise: o.StartPromise,
     explore: Annotated[
         bool, o.option("Explore a little, so that you can later certify from clicks.", "--explore")
     ] = False,
     out_file: o.NewRankerFile = Path("ranker.json"),
-    query: o.Query = None,
-    item: o.Item = None,
-    score: o.Score = None,
-    item_group: o.ItemGroup = None,
-    group_separator: o.GroupSeparator = None,
-    missing_group: o.MissingGroup = None,
+    query: o.Query = None, item: o.Item = None, score: o.Score = None, item_group: o.ItemGroup = None,
+    group_separator: o.GroupSeparator = None, missing_group: o.MissingGroup = None,
     gain: o.Gain = "exponential",
     discount: o.Discount = "log2",
     as_json: o.AsJson = False,
     verbose: o.Verbose = False,
     help_all: o.HelpAll = False,
-) -> None:
+) -> None:  # fmt: skip
     """Start without labels: a ranker that is certain to keep the promised share on every query.
 
     isrr start scored.parquet -p 'ndcg@5 >= 95% of deterministic' -o ranker.json
@@ -40,16 +37,13 @@ def start(
     (promised,) = inputs.parse_promises([promise], False, {"gain": gain, "discount": discount})
     inputs.check_file(out_file, read=(scored,))
     ranker_path(out_file)
-    outcome = run(
-        scored, promised, explore=explore, columns=inputs.columns_named(
-            query=query, item=item, score=score, item_group=item_group, group_separator=group_separator,
-            missing_group=missing_group,
-        ),
-    )  # fmt: skip
+    columns, _ = inputs.reading_options(context)
+    outcome = run(scored, promised, explore=explore, columns=columns)
     console.save_outcome(outcome, out_file, as_json=as_json, verbose=verbose)
 
 
 def calibrate(
+    context: typer.Context,
     promise: o.Promises,
     judged: o.Judged = None,
     out_file: o.NewRankerFile = Path("ranker.json"),
@@ -94,14 +88,7 @@ def calibrate(
     promises, sample_size = inputs.parse_promises(promise, per_segment, meaning), inputs.parse_size(sample)
     inputs.check_file(out_file, read=(judged, run, qrels, validation))
     ranker_path(out_file)
-    columns = inputs.columns_named(
-        query=query, item=item, score=score, relevance=relevance, segment=segment, item_group=item_group,
-        group_separator=group_separator, missing_group=missing_group,
-    )  # fmt: skip
-    reading = {
-        "run": run, "qrels": qrels, "unjudged": unjudged, "ties": ties, "run_format": run_format,
-        "qrels_format": qrels_format, "missing_score": missing_score, "duplicates": duplicates,
-    }  # fmt: skip
+    columns, reading = inputs.reading_options(context)
     roles = columns_of(promises)
     queries, named, name = inputs.read_judged(judged, reading, columns, roles)
     others = None if validation is None else as_queries(validation, columns, unjudged or "refuse", roles)
@@ -118,6 +105,7 @@ def calibrate(
 
 
 def plan(
+    context: typer.Context,
     promise: o.Promises,
     pilot: Annotated[
         str | None, typer.Argument(help=f"A few judged queries; without them, give --utility. {o.TABLE}.")
@@ -152,14 +140,7 @@ def plan(
     promises = inputs.parse_promises(promise, per_segment, meaning)
     queries = production = None
     if pilot is not None or run is not None or qrels is not None:
-        columns = inputs.columns_named(
-            query=query, item=item, score=score, relevance=relevance, segment=segment, item_group=item_group,
-            group_separator=group_separator, missing_group=missing_group,
-        )  # fmt: skip
-        reading = {
-            "run": run, "qrels": qrels, "unjudged": unjudged, "ties": ties, "run_format": run_format,
-            "qrels_format": qrels_format, "missing_score": missing_score, "duplicates": duplicates,
-        }  # fmt: skip
+        columns, reading = inputs.reading_options(context)
         table, named, name = inputs.read_judged(pilot, reading, columns, columns_of(promises))
         production = inputs.read_reference(reference, reference_run, reading)
         values = (f"value:{production}",) if isinstance(production, str) else ()

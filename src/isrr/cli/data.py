@@ -7,7 +7,7 @@ import typer
 
 from isrr.cli import options as o
 from isrr.cli.console import say
-from isrr.cli.inputs import check_file, columns_named, read_table
+from isrr.cli.inputs import check_file, read_table, reading_options
 from isrr.counting import counted
 from isrr.errors import DataError
 
@@ -21,6 +21,7 @@ Source = Annotated[
 
 @app.command()
 def convert(
+    context: typer.Context,
     source: Source = None,
     target: Annotated[
         Path | None,
@@ -53,14 +54,7 @@ def convert(
     if file is None:
         raise DataError("no output file; expected an .arrow or .parquet file as `output=`")
     check_file(file, ".arrow", ".parquet", read=(source, run, qrels))
-    reading = {
-        "run": run, "qrels": qrels, "unjudged": unjudged, "ties": ties, "run_format": run_format,
-        "qrels_format": qrels_format, "missing_score": missing_score, "duplicates": duplicates,
-    }  # fmt: skip
-    columns = columns_named(
-        query=query, item=item, score=score, relevance=relevance, segment=segment, item_group=item_group,
-        group_separator=group_separator, missing_group=missing_group,
-    )  # fmt: skip
+    columns, reading = reading_options(context)
     queries = read_table(source, reading, columns)
     write_queries(queries, file)
     say(f"{file}: {queries!r}")
@@ -68,6 +62,7 @@ def convert(
 
 @app.command()
 def show(
+    context: typer.Context,
     source: Source = None,
     run: o.Run = None, qrels: o.Qrels = None, unjudged: o.Unjudged = None, ties: o.Ties = None,
     run_format: o.RunFormat = None, qrels_format: o.QrelsFormat = None,
@@ -85,14 +80,7 @@ def show(
 
     from isrr.gains import relevant_total
 
-    reading = {
-        "run": run, "qrels": qrels, "unjudged": unjudged, "ties": ties, "run_format": run_format,
-        "qrels_format": qrels_format, "missing_score": missing_score, "duplicates": duplicates,
-    }  # fmt: skip
-    columns = columns_named(
-        query=query, item=item, score=score, relevance=relevance, segment=segment, item_group=item_group,
-        group_separator=group_separator, missing_group=missing_group,
-    )  # fmt: skip
+    columns, reading = reading_options(context)
     queries = read_table(source, reading, columns)
     lengths = queries.n_items
     say(f"{source or run}: {queries!r}")

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isrr.cli.console import warn
+from isrr.cli.options import COLUMNS
 from isrr.errors import CertificateError, DataError, PromiseError
 
 if TYPE_CHECKING:
+    import typer
+
     from isrr.data.columns import Columns
     from isrr.data.queries import Queries
     from isrr.outcome.certificate import Outcome
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from isrr.promises import Promise
     from isrr.ranker.gpl import GPLRanker
 
+NAMING = (*COLUMNS, "group_separator", "missing_group")  # the options that are fields of `Columns`
+READING = ("run", "qrels", "unjudged", "ties", "run_format", "qrels_format", "missing_score", "duplicates")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 
@@ -86,11 +91,13 @@ def status_of(file: Path, outcome: "Outcome") -> "tuple[Standing, str]":
     return status.standing(now)[0], status.in_words(now)
 
 
-def columns_named(**names: Any) -> "Columns":
-    """Return the columns that options name; those that were not given are None."""
+def reading_options(context: "typer.Context") -> "tuple[Columns, dict[str, Any]]":
+    """Return the options of a command that name columns, and those that say how to read, as far as they were given."""
     from isrr.data.columns import Columns
 
-    return Columns(**{name: value for name, value in names.items() if value is not None})
+    given = {name: value for name, value in context.params.items() if value is not None}
+    columns = Columns(**{name: given[name] for name in NAMING if name in given})
+    return columns, {name: given[name] for name in READING if name in given}
 
 
 def read_judged(
@@ -98,25 +105,18 @@ def read_judged(
 ) -> "tuple[str | Queries, Columns | None, str]":
     """Read judged queries if an option says how, such as a run with its judgments; leave a plain table to the library.
 
-    Args:
-        judged: A table; None with a run.
-        reading: The options for runs and for reading, named as the arguments of `read_queries`, and `run`; None where
-            they were not given.
-        columns: The names of columns.
-        roles: Further columns to read.
-
     Returns:
         The table, or the queries; the names of its columns if it is still to be read; what to call it.
     """
-    run, qrels = reading["run"], reading["qrels"]
+    run = reading.get("run")
     if (judged is None) == (run is None):
         raise DataError("expected a table of judged queries, or `run=` and `qrels=`")
-    if judged is not None and qrels is not None:
+    if judged is not None and "qrels" in reading:
         raise DataError(f"{judged}: found a table together with `qrels=`; expected the run as `run=`")
-    if judged is None and qrels is None:
+    if judged is None and "qrels" not in reading:
         raise DataError(f"{run}: a run has no grades; expected the judgments as `qrels=`")
     name = str(judged or run)
-    if all(value is None for value in reading.values()):
+    if not reading:
         return name, columns, name
     return read_table(judged, reading, columns.with_roles(roles)), None, name
 
@@ -125,17 +125,16 @@ def read_table(source: "str | Path | None", reading: dict[str, Any], columns: "C
     """Read the queries of a table, or of a run with its judgments, and print the reader's notes."""
     from isrr.data.tables import read_queries
 
-    options = {name: value for name, value in reading.items() if value is not None}
-    run, format = options.pop("run", None), options.pop("run_format", None)
-    if source is not None and (run is not None or "qrels" in options):
+    if source is not None and ("run" in reading or "qrels" in reading):
         raise DataError("expected a table of queries, or `run=` and `qrels=`")
-    if source is None and run is None:
+    if source is None and "run" not in reading:
         raise DataError(
             "qrels hold grades but no scores; expected the run they belong to, as `run=`"
-            if "qrels" in options
+            if "qrels" in reading
             else "no input; expected a file of queries, or `run=` and `qrels=`"
         )
-    queries = read_queries(run or source, columns, format=format, **options)
+    options = {name: value for name, value in reading.items() if name not in ("run", "run_format")}
+    queries = read_queries(reading.get("run", source), columns, format=reading.get("run_format"), **options)
     for note in queries.notes:
         warn(note)
     return queries
@@ -158,10 +157,10 @@ def read_reference(
 
 def as_calibrated(reading: dict[str, Any], outcome: "Outcome") -> dict[str, Any]:
     """Return the options for reading, with unjudged items counted as in calibration unless told otherwise."""
-    if reading["unjudged"] is not None or all(value is None for value in reading.values()):
-        return reading
     policy = outcome.provenance.unjudged
-    return reading if policy == "refuse" and reading["run"] is None else {**reading, "unjudged": policy}
+    if not reading or "unjudged" in reading or (policy == "refuse" and "run" not in reading):
+        return reading
+    return {**reading, "unjudged": policy}
 
 
 def warn_of_no_promise(file: Path, outcome: "Outcome", ranker: "GPLRanker", verb: str) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 def monitor(
+    context: typer.Context,
     ranker: o.RankerFile,
     log: Annotated[
         Path | None, o.option("Served-ranking log: a folder, or a JSONL or Parquet file.", show_default=False)
@@ -86,10 +87,7 @@ def monitor(
     if judgments is None:
         judged = candidates(read_log(log))
     else:
-        columns = inputs.columns_named(
-            query=query, item=item, score=score, relevance=relevance, segment=segment, item_group=item_group,
-            group_separator=group_separator, missing_group=missing_group,
-        )  # fmt: skip
+        columns, _ = inputs.reading_options(context)
         judged = as_queries(judgments, columns, outcome.provenance.unjudged)
     n_damaged, since = 0, reinstated_at(ranker, outcome.id)
 

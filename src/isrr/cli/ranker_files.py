@@ -14,6 +14,7 @@ from isrr.errors import PromiseError
 
 
 def rank(
+    context: typer.Context,
     ranker: o.RankerFile,
     scored: o.Scored,
     out_file: Annotated[
@@ -48,7 +49,7 @@ def rank(
     in_force = ranker_in_force(outcome, inputs.status_of(ranker, outcome)[0])
     inputs.warn_of_no_promise(ranker, outcome, in_force, "using")
     low, _, _, _, high = outcome.provenance.score_quantiles
-    columns = inputs.columns_named(query=query, item=item, score=score)
+    columns, _ = inputs.reading_options(context)
     chosen = in_force.of_length(k or outcome.k), scored, out_file, session, (low, high)
     if engine == "spark":
         from isrr.spark import rank_on_spark
@@ -84,6 +85,7 @@ def show(
 
 
 def check(
+    context: typer.Context,
     ranker: o.RankerFile,
     judged: o.Judged = None,
     sample: o.Sample = "200000",
@@ -109,14 +111,7 @@ def check(
     from isrr.calibration.check import check as measure
 
     outcome = inputs.load_ranker(ranker, trust_edited)
-    columns = inputs.columns_named(
-        query=query, item=item, score=score, relevance=relevance, segment=segment, item_group=item_group,
-        group_separator=group_separator, missing_group=missing_group,
-    )  # fmt: skip
-    reading = {
-        "run": run, "qrels": qrels, "unjudged": unjudged, "ties": ties, "run_format": run_format,
-        "qrels_format": qrels_format, "missing_score": missing_score, "duplicates": duplicates,
-    }  # fmt: skip
+    columns, reading = inputs.reading_options(context)
     reading = inputs.as_calibrated(reading, outcome)
     queries, named, name = inputs.read_judged(judged, reading, columns, outcome.columns)
     production = inputs.read_reference(reference, reference_run, reading)

@@ -14,6 +14,7 @@ from isrr.errors import CertificateError
 
 
 def report(
+    context: typer.Context,
     ranker: o.RankerFile,
     judged: Annotated[
         str | None,
@@ -43,10 +44,7 @@ def report(
     outcome = inputs.load_ranker(ranker, trust_edited)
     inputs.check_file(out_file, read=(ranker, judged, run, qrels))
     command = shlex.join(["isrr", *sys.argv[1:]])
-    columns = inputs.columns_named(
-        query=query, item=item, score=score, relevance=relevance, segment=segment, item_group=item_group,
-        group_separator=group_separator, missing_group=missing_group,
-    )  # fmt: skip
+    columns, reading = inputs.reading_options(context)
     if isinstance(outcome, Start):
         if judged is None:
             raise CertificateError(f"{ranker}: made by isrr start; give the scored queries too, to show who is seen")
@@ -59,10 +57,6 @@ def report(
         )
     queries = named = production = None
     if judged is not None or run is not None:
-        reading = {
-            "run": run, "qrels": qrels, "unjudged": unjudged, "ties": ties, "run_format": run_format,
-            "qrels_format": qrels_format, "missing_score": missing_score, "duplicates": duplicates,
-        }  # fmt: skip
         reading = inputs.as_calibrated(reading, outcome)
         production = inputs.read_reference(reference, reference_run, reading)
         queries, named, _ = inputs.read_judged(judged, reading, columns, outcome.columns)
