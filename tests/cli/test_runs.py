@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from isrr import Columns, DataError, Monitor, calibrate, check, load, plan, read_queries
+from isrr import DataError, Monitor, calibrate, check, load, plan, read_queries
 from isrr.cli.main import app
 
 PROMISE = "ndcg@5 >= 90% of deterministic"
@@ -139,22 +139,6 @@ def test_the_monitor_counts_unjudged_items_as_calibration_did(files, ranker, tol
     strict.update(lines, read_queries(file))
     assert strict.batch.n_incomplete > 100
     assert "are no random sample then" in strict.batch.selected
-
-
-def test_clicks_taken_for_grades_are_noticed(tmp_path):
-    rng, rows = np.random.default_rng(3), ["query_id,item_id,score,position,clicked"]
-    for q in range(120):
-        rows += [f"{q},d{q}-{i},{rng.normal():.5f},{i + 1},{int(rng.random() < 0.3)}" for i in range(8)]
-    file = tmp_path / "log.csv"
-    file.write_text("\n".join(rows))
-    outcome = calibrate(file, PROMISE, columns=Columns(relevance="clicked"))
-    (warning,) = [said for said in outcome.warnings if "clicks" in said]
-    for sign in ("the column is called 'clicked'", "a column with the position shown", "isrr clicks calibrate --log"):
-        assert sign in warning
-        assert sign in str(outcome)
-    graded = file.with_name("graded.csv")
-    graded.write_text(file.read_text().replace("position,clicked", "price,label"))
-    assert not [said for said in calibrate(graded, PROMISE).warnings if "clicks" in said]
 
 
 def test_rows_that_cannot_be_used_are_left_out_on_demand_and_the_certificate_says_so(files):
