@@ -20,6 +20,7 @@ SHAPES: dict[str, Callable[["Comparison", dict[str, bool]], str]] = {}
 
 
 def compare(
+    context: typer.Context,
     new: Annotated[
         list[Path], typer.Argument(help="New rankings: runs with --qrels, or tables of judged queries.")
     ],
@@ -54,13 +55,12 @@ def compare(
     names = [str(file) for file in new]
     if len(set(names)) < len(names):
         raise DataError("the same ranking was given twice; expected each once")
-    columns = inputs.columns_named(query=query, item=item, score=score, relevance=relevance, segment=segment)
-    reading = {"unjudged": unjudged, "ties": ties, "qrels": qrels, "qrels_format": qrels_format}
+    columns, reading = inputs.reading_options(context)
 
     def read(file: Path) -> Any:
         if qrels is None:
             return inputs.read_table(str(file), reading, columns.with_roles(columns_of(promises)))
-        return inputs.read_table(None, {**reading, "run": file, "run_format": run_format}, columns)
+        return inputs.read_table(None, {**reading, "run": file}, columns)
 
     result = held_against({name: read(Path(name)) for name in names}, read(production), promises, confidence)
     passed = {

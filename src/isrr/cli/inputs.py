@@ -150,9 +150,10 @@ def read_reference(
         raise PromiseError("found `reference=` and `reference_run=`; expected one of them")
     if reference_run is None:
         return reference
-    if reading["run"] is None:
+    if "run" not in reading:
         raise PromiseError("`reference_run=` needs `run=` and `qrels=`; in a table, name the column by `reference=`")
-    return read_table(None, {**reading, "run": reference_run, "run_format": None}, Columns())
+    others = {name: value for name, value in reading.items() if name != "run_format"}
+    return read_table(None, {**others, "run": reference_run}, Columns())
 
 
 def as_calibrated(reading: dict[str, Any], outcome: "Outcome") -> dict[str, Any]:
