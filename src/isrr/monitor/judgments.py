@@ -33,8 +33,8 @@ class JudgedBatch:
         judgments: The judgments.
         keys, queries, segments, times: Of each query: its name in 8 bytes, its number among the judged queries, its
             segment, and when it was first served, (n,).
-        owner, lists: Which of these queries each list was served to, and its items as rows of the judgments, as drawn
-            and by score; −1 for items without a judgment where these count, (n_lists,).
+        lists: Of each query, the items of each of its lists as rows of the judgments, as drawn and by score; −1 for an
+            item without a judgment where these count.
         n_incomplete: Judged queries of which a served item has no judgment.
         n_before: Judged queries that were counted before, and are not again.
         n_served, n_unjudged: Positions of the lists that count, and those that hold an item without a judgment.
@@ -47,8 +47,7 @@ class JudgedBatch:
     queries: list[int] = field(default_factory=list)
     segments: list[str | None] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
-    owner: list[int] = field(default_factory=list)
-    lists: list[tuple[list[int], list[int]]] = field(default_factory=list)
+    lists: list[list[list[list[int]]]] = field(default_factory=list)
     n_incomplete: int = 0
     n_before: int = 0
     n_served: int = 0
@@ -71,19 +70,16 @@ class JudgedBatch:
         """Return what a promise measures of each query's lists, as drawn and by score, (n, 2); NaN where skipped."""
         if self.judgments is None or not self.lists:
             return np.empty((0, 2))
-        metric, owner = promise.metric, np.array(self.owner)
+        metric, k = promise.metric, promise.k
         assert isinstance(metric, Metric)
-        rows = np.full((len(self.lists), 2, promise.k), -1)
-        for i, pair in enumerate(self.lists):
-            for order, items in enumerate(pair):
-                rows[i, order, : min(len(items), promise.k)] = items[: promise.k]
-        values = np.append(metric.value(self.judgments), 0.0)[rows] @ metric.weights(promise.k)
-        if metric.whole is not None:
-            whole = metric.whole(self.judgments, promise.k)[np.array(self.queries)[owner], None]
-            values = np.where(whole > 0, values / np.where(whole > 0, whole, 1.0), empty_value(promise.empty_query))
-        sums = np.zeros((len(self.queries), 2))
-        np.add.at(sums, owner, values)
-        return sums / np.bincount(owner)[:, None]
+        value, weights = np.append(metric.value(self.judgments), 0.0), metric.weights(k)
+        whole = np.ones(len(self.judgments)) if metric.whole is None else metric.whole(self.judgments, k)
+        means = np.full((len(self.lists), 2), empty_value(promise.empty_query))
+        for i, (query, lists) in enumerate(zip(self.queries, self.lists, strict=True)):
+            if whole[query] > 0:
+                worth = [[value[rows[:k]] @ weights[: len(rows)] for rows in pair] for pair in lists]
+                means[i] = np.mean(worth, axis=0) / whole[query]
+        return means
 
 
 def monitored(certificate: Certificate, judged: bool) -> list[tuple[Promise, str | None]]:
@@ -136,14 +132,12 @@ def match(
                 f"judgments are for items such as {next(iter(rows))!r}"
             )
             continue
-        for line in lines:
-            pair = [[rows.get(str(item), -1) for item in line[order]] for order in ("top", "deterministic")]
-            batch.n_served += len(pair[0])
-            batch.n_unjudged += sum(row < 0 or not graded[row] for row in pair[0])
-            if policy in ("refuse", "drop"):
-                pair = [[row for row in listed if row >= 0] for listed in pair]
-            batch.owner.append(len(batch.queries))
-            batch.lists.append((pair[0], pair[1]))
+        pairs = [[[rows.get(str(i), -1) for i in line[order]] for order in ("top", "deterministic")] for line in lines]
+        batch.n_served += sum(len(top) for top, _ in pairs)
+        batch.n_unjudged += sum(row < 0 or not graded[row] for top, _ in pairs for row in top)
+        if policy in ("refuse", "drop"):
+            pairs = [[[row for row in listed if row >= 0] for listed in pair] for pair in pairs]
+        batch.lists.append(pairs)
         batch.keys.append(keys[q])
         batch.queries.append(q)
         batch.segments.append(None if judgments.segments is None else str(judgments.segments[q]))
