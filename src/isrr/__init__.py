@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # for type checkers; the table below is for Python
     from isrr.calibration.plan import Plan as Plan
     from isrr.calibration.plan import plan as plan
     from isrr.calibration.start import start as start
-    from isrr.clicks.evidence import calibrate_clicks as calibrate_clicks
+    from isrr.clicks.click_certificate import calibrate_clicks as calibrate_clicks
     from isrr.data.columns import Columns as Columns
     from isrr.data.copies import write_queries as write_queries
     from isrr.data.queries import Queries as Queries
@@ -47,7 +47,7 @@ _NAMES = {
     "isrr.calibration.knob": ["certify"],
     "isrr.calibration.plan": ["Plan", "plan"],
     "isrr.calibration.start": ["start"],
-    "isrr.clicks.evidence": ["calibrate_clicks"],
+    "isrr.clicks.click_certificate": ["calibrate_clicks"],
     "isrr.data.columns": ["Columns"],
     "isrr.data.copies": ["write_queries"],
     "isrr.data.queries": ["Queries"],

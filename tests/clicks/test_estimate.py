@@ -8,8 +8,8 @@ import pytest
 
 import isrr
 from click_oracles import expected_clicks, shares_by_enumeration
+from isrr.clicks.click_certificate import certify_clicks, checked_promise, click_path, click_sample
 from isrr.clicks.estimate import ITEM_POSITION, ClickModel, Estimates, estimated_gains
-from isrr.clicks.evidence import certify_clicks, checked_promise, click_path, click_sample
 from isrr.data.queries import Queries
 from isrr.errors import DataError, PromiseError
 from isrr.promises import INEXACTNESS, Promise

@@ -14,9 +14,9 @@ from scipy.stats import binom
 from click_oracles import expected_clicks
 from counts import COUNTS, Count
 from isrr.calibration.path import SearchPath
+from isrr.clicks.click_certificate import click_sample
 from isrr.clicks.click_table import read_clicks
 from isrr.clicks.estimate import Estimates
-from isrr.clicks.evidence import click_sample
 from isrr.clicks.impressions import Rules, impressions
 from isrr.clicks.sessions import Sessions
 from isrr.clicks.steps import differences, evidence

@@ -17,9 +17,9 @@ from os import PathLike
 
 import numpy as np
 
+from isrr.clicks.click_certificate import value_column
 from isrr.clicks.click_table import Clicks
 from isrr.clicks.estimate import ITEM_POSITION, check_loggers
-from isrr.clicks.evidence import value_column
 from isrr.clicks.impressions import Rules, Unit, impressions
 from isrr.clicks.rollout import WITHIN, Rollout, SessionRules
 from isrr.clicks.sessions import Sessions, sessions_of
