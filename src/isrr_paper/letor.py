@@ -52,7 +52,7 @@ def read_letor(
             try:
                 return Featured.from_arrays(**columns, item_ids=items)
             except DataError as error:
-                if "appears twice in query" not in str(error):
+                if "appears twice" not in str(error):
                     raise
         return Featured.from_arrays(**columns)
     except DataError as error:

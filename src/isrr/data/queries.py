@@ -443,14 +443,3 @@ def _finite(grouping: Grouping, values: ArrayLike, name: str, least: float = -LA
         if error.row is not None:
             error.query = grouping.query_of(error.row)
         raise
-
-
-def joint_fingerprint(ours: str, theirs: str) -> str:
-    """The fingerprint of two sets of queries together, from theirs.
-
-    Example:
-        >>> joint_fingerprint("0000000000000001ffffffffffffffff", "00000000000000020000000000000001")
-        '00000000000000030000000000000000'
-    """
-    sums = (int(ours[half], 16) + int(theirs[half], 16) for half in (slice(16), slice(16, None)))
-    return "".join(f"{part % 2**64:016x}" for part in sums)

@@ -88,13 +88,6 @@ def _without(queries: Queries, kept: NDArray[np.bool_]) -> Queries:
     return replace(fewer[left], notes=(*queries.notes, empty))
 
 
-def one_policy(first: str, second: str) -> str:
-    """Return the policy of two parts together, of which one may have no need of any."""
-    if "refuse" not in (first, second) and first != second:
-        raise DataError(f"unjudged items count differently in different parts: {first}, {second}")
-    return second if first == "refuse" else first
-
-
 def unjudged_in_words(policy: str, share: float, k: int) -> str:
     """Return in words how items without a grade count, and how many places they take.
 
