@@ -6,7 +6,6 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 from scipy.special import ndtri_exp
-from scipy.stats import binom
 
 
 def hedge_certifies(losses, alpha, delta, prior_deviation=0.25):
@@ -89,41 +88,6 @@ def large_binomial_cdf(k, n, q):
             + k * mpmath.log(q) + (n - k) * mpmath.log1p(-mpmath.mpf(q))
         )  # fmt: skip
         return float(mpmath.exp(log_mass) * total / 2**200)
-
-
-def mixture_evidence(losses, alpha, delta):
-    """E(α) of one configuration by products, losses (n_queries,)."""
-    n, total, weights = len(losses), 0.0, 0.0
-    for sigma in np.geomspace(0.04, 0.5, 16):
-        bet = np.sqrt(2 * np.log(1 / delta) / n) / sigma
-        c = min(bet / (1 + 0.4 * bet), 0.999)
-        weight = np.exp(-((np.log(sigma / 0.26) / 0.45) ** 2) / 2)
-        weights += weight
-        total += weight * np.prod((1 - c * losses) / (1 - c * alpha))
-    return total / weights
-
-
-def vb_bentkus(mean, deviation, alpha, n):
-    """inf over k of E(T − k)₊²/(x − k)², T a sum of n variables worth alpha or −s²/alpha: many k tried."""
-    low = deviation**2 / alpha
-    ups = np.arange(n + 1)
-    values = ups * alpha - (n - ups) * low
-    mass = binom.pmf(ups, n, deviation**2 / (deviation**2 + alpha**2))
-    x = n * (alpha - mean)
-    ks = x - np.geomspace(1e-2, 9 * n, 2500)
-    return min(1.0, min(np.sum(mass * np.maximum(values - k, 0) ** 2) / (x - k) ** 2 for k in ks))
-
-
-def log_sums(losses, shares):
-    """Σ ⌊2⁴⁰·log(1 − c·x)⌋ for one configuration, losses (n_queries,), one integer a share."""
-    with mpmath.workdps(40):
-        terms = [[mpmath.log(1 - mpmath.mpf(float(c)) * mpmath.mpf(float(x))) for x in losses] for c in shares]
-        return [sum(int(mpmath.floor(2**40 * term)) for term in row) for row in terms]
-
-
-def loss_sum(losses):
-    """Σ ⌈2⁴⁰·x⌉, exactly."""
-    return sum(math.ceil(Fraction(float(x)) * 2**40) for x in losses)
 
 
 def evidence_after(losses, alpha):

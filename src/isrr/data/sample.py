@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -182,8 +181,8 @@ class _ParquetFiles:
             raise located(error, str(file), column) from None
 
     def rows_of(self, ids: Any) -> Any:
-        """Return the rows of some queries, as one Arrow table."""
-        tables = []
+        """Return the rows of queries whose ids have the hashes of some ids, as one Arrow table."""
+        tables, names = [], np.sort(Ids(ids).hashes())
         for file in self.files:
             with reading(file.name), pq.ParquetFile(file.open(), pre_buffer=False) as source:
                 schema = source.schema_arrow
@@ -191,7 +190,8 @@ class _ParquetFiles:
             for batch in parquet_batches(file, self.roles.all):
                 of_rows = self._ids_of(batch, "query", file)
                 starts = of_rows.runs()
-                wanted = pc.is_in(of_rows.take(starts).texts, ids).to_numpy(zero_copy_only=False)
+                hashes = Ids(of_rows.take(starts).texts).hashes()
+                wanted = names[np.searchsorted(names, hashes).clip(max=names.size - 1)] == hashes
                 batches.append(batch.filter(pa.array(np.repeat(wanted, np.diff(starts, append=batch.num_rows)))))
             kept = pa.Table.from_batches(batches) if batches else schema.empty_table().select(self.roles.all)
             tables.append(kept.replace_schema_metadata(schema.metadata))
@@ -214,7 +214,10 @@ def _streamed(parts: _ParquetFiles, sample: int, *, per_segment: bool) -> Sample
         order, names = order[drawn], names[drawn]
     rows = parts.rows_of(pa.array(names[:, 0], pa.large_string()))
     name = str(parts.files[0]) if len(parts.files) == 1 else "table"
-    return Sample(queries_of(rows, parts.roles, name), of_queries.size, key)
+    queries = queries_of(rows, parts.roles, name)
+    if len(queries) > len(names):  # of an id that shares its hash with one that was drawn
+        queries = queries[np.isin(queries.query_ids.astype(str), names[:, 0].astype(str))]
+    return Sample(queries, of_queries.size, key)
 
 
 def _smallest(order: Hashes, n: int) -> NDArray[np.bool_]:
