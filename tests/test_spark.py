@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import isrr
 import spark_cluster
-from isrr import DataError, EngineError, GPLRanker, PromiseError
+from isrr import DataError, EngineError, GPLRanker
 from isrr.cli.main import app
 from isrr.spark import READING
 from spark_cluster import broken, judged, nan_deep_inside, with_column, write
@@ -83,8 +83,7 @@ def test_bad_rows_are_refused_in_one_line(spark, tmp_path, change, said):
         ("table", {}, DataError, "table: no such file"),
         ([1, 2], {}, DataError, "a list is not a path or a Spark table"),
         ("{files}", {"master": "local[3]"}, EngineError, r"runs on local-cluster.*, not on local\[3\]"),
-        ("{files}", {"score": "points"}, DataError, "there is no column 'points'"),
-        ("{files}", {"unjudged": "zero"}, PromiseError, "works only with data in memory"),
+        ("{files}", {"columns": isrr.Columns(score="points")}, DataError, "there is no column 'points'"),
     ],
 )
 def test_what_spark_cannot_read_is_refused(spark, few, data, options, error, said):
@@ -130,17 +129,17 @@ def test_spark_reads_the_files_that_are_named_and_no_others(spark, tmp_path):
     table = judged(300)
     table = table.rename_columns(["query.id", "item`id", *table.column_names[2:]])
     table = table.append_column("Score", table["score"])
-    names = {"query": "query.id", "item": "item`id"}
+    columns = isrr.Columns(query="query.id", item="item`id")
     pq.write_table(table.slice(0, 80), tmp_path / "part1.parquet")
     (tmp_path / "a b%20{c,d}").mkdir()
     for file in ("part[1].parquet", "a b%20{c,d}/part.parquet", "_part.parquet", "co:lon.parquet"):
         pq.write_table(table, tmp_path / file)
-    expected = isrr.calibrate(isrr.read_queries(table, **names), PROMISE, path=PATH)
+    expected = isrr.calibrate(isrr.read_queries(table, columns), PROMISE, path=PATH)
     for file in ("part[1].parquet", "a b%20{c,d}/p*.parquet"):
-        assert isrr.calibrate(tmp_path / file, PROMISE, path=PATH, engine="spark", **names) == expected
+        assert isrr.calibrate(tmp_path / file, PROMISE, path=PATH, engine="spark", columns=columns) == expected
     for file in ("_p*.parquet", "co:lon.parquet"):
         with pytest.raises(DataError, match=r"Spark reads no file with a colon in its path, or whose name begins"):
-            isrr.calibrate(f"{tmp_path}/{file}", PROMISE, engine="spark", **names)
+            isrr.calibrate(f"{tmp_path}/{file}", PROMISE, engine="spark", columns=columns)
 
 
 def test_files_that_spark_alone_can_reach_are_one_table_too(spark, tmp_path):

@@ -48,12 +48,15 @@ def shared_roles(files: Sequence[File], columns: Columns) -> tuple[Roles, int]:
         if first is None:
             first, types = roles, of_file
         elif of_file != types or roles.names != first.names:
-            odd = sorted({*of_file.items()} ^ {*types.items()}) or sorted(
-                {*roles.names.items()} ^ {*first.names.items()}
-            )
+            changed = {name: kind for name, kind in types.items() if of_file.get(name, kind) != kind}
+            differences = [
+                *(f"no {name!r}" for name in types if name not in of_file),
+                *(f"{name!r} is {of_file[name]}, not {kind}" for name, kind in changed.items()),
+                *(f"{name!r} besides" for name in of_file if name not in types),
+                "columns have other roles",
+            ]
             raise DataError(
-                f"{file}: has other columns than {files[0]}: {odd[0][0]!r} ({odd[0][1]}) is not in both; expected the "
-                "same columns in all files"
+                f"{file}: has other columns than {files[0]}: {differences[0]}; expected the same columns in all files"
             )
         if len(files) > 1 and has_made_ids(schema):
             raise DataError(
