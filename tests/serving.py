@@ -15,7 +15,7 @@ from command_line import start
 
 
 def client_of(ranker_file, **settings):
-    from isrr.serve.app import create_app
+    from isrr.serve import create_app
 
     return Client(create_app(ranker_file, **settings))
 

@@ -284,7 +284,7 @@ def test_the_service_splits_sessions_logs_both_lists_and_follows_the_state(certi
     items = [{"id": f"d{i}", "score": float(-i) / 10} for i in range(8)]
 
     def visit(*sessions):
-        client.service.refresh()
+        client.service.current.refresh()
         for session in sessions:
             answer = client.post("/rank", {"query_id": "q", "session": session, "items": items}).json()
         return answer

@@ -12,9 +12,8 @@ import httpx
 from isrr.data.log import read_log
 from isrr.outcome.status import Status, status_file
 from isrr.serve import create_app
-from isrr.serve.app import Service
+from isrr.serve.app import Service, Settings
 from isrr.serve.current import CurrentCertificate
-from isrr.serve.settings import Settings
 
 ITEMS = [{"id": name, "score": score} for name, score in (("a", 1.2), ("b", 1.0), ("c", 0.9), ("d", 0.2))]
 

@@ -1,7 +1,6 @@
 """The parameters with which an SQL engine draws as a ranker does; docs/sql.md has the statements."""
 
 from isrr.ranker.gpl import GPLRanker
-from isrr.ranker.serving import session_noise
 
 
 def sql_scale(ranker: GPLRanker) -> float:
@@ -14,4 +13,4 @@ def sql_scale(ranker: GPLRanker) -> float:
 
 def sql_stream(ranker: GPLRanker, query_id: object, session: object) -> int:
     """Return the number of 64 bits that names the noise of `rank(…, query_id, session)`."""
-    return session_noise(ranker._key, query_id, session) % 2**64
+    return ranker.noise_stream(query_id, session) % 2**64

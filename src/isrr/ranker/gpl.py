@@ -376,7 +376,7 @@ class GPLRanker:
 
         −1 beyond the end of a list.
         """
-        names = [[session_noise(self._key, query_id, session)] for query_id in queries.query_ids]
+        names = [[self.noise_stream(query_id, session)] for query_id in queries.query_ids]
         return self._drawn(queries, np.array(names, np.int64).view(np.uint64), progress)[:, 0]
 
     def _drawn(self, queries: Queries, noise: NDArray[np.uint64], progress: Progress | None) -> NDArray[np.int64]:
@@ -462,7 +462,7 @@ class GPLRanker:
         if item_ids is not None and len(item_ids) != raw.size:
             raise DataError(f"there are {len(item_ids)} item ids and {raw.size} scores; expected one id per score")
         drawn_by, thresholds = self._requested(raw, groups), self._served(raw, k)
-        noise = session_noise(self._key, query_id, session)
+        noise = self.noise_stream(query_id, session)
         if not (propensities or self.floor or self.anchor or self.boost):
             ranking = kernels.rank_one(raw, drawn_by, self.scale, thresholds, noise)
             if ranking.size:
@@ -541,6 +541,13 @@ class GPLRanker:
             queries.offsets,
         )  # fmt: skip
         return out.reshape(given.shape)
+
+    def noise_stream(self, query_id: object, session: object) -> int:
+        """Return the noise of a session's draw for a query, as a signed number of 64 bits.
+
+        Without a session, or with "", it is another at every call.
+        """
+        return session_noise(self._key, query_id, session)
 
     @cached_property
     def _key(self) -> bytes:

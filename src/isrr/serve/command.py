@@ -25,8 +25,8 @@ from granian.constants import Interfaces, SSLProtocols
 from granian.http import HTTP1Settings, HTTP2Settings
 from granian.log import LogLevels
 
-import isrr.serve
 from isrr.errors import CertificateError
+from isrr.serve import create_app
 from isrr.serve.writer import prepare
 
 log = logging.getLogger("isrr.serve")
@@ -36,7 +36,7 @@ CONNECTIONS = 4_096  # of a worker; more wait
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line: time, level, logger, message, and whatever was given as `extra`."""
+    """One JSON object per line: time, level, logger, message, and all of `extra`."""
 
     PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -72,7 +72,7 @@ def run(
     `settings` are those of `create_app`.
     """
     dictConfig(LOGGING)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # held back until granian can answer it
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # it waits until granian can answer it
     with ExitStack() as stack:
         reserved = stack.enter_context(_reserved(host, port))
         port = reserved.getsockname()[1]
@@ -86,9 +86,8 @@ def run(
             ssl_protocol_min=SSLProtocols.tls12, respawn_failed_workers=True, workers_kill_timeout=GRACE,
         )  # fmt: skip
         server.on_startup(lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP}))
-        note = isrr.serve.create_app(
-            ranker, **settings | {"log": None}
-        ).state.service.current.now.note  # workers inherit the kernels
+        app = create_app(ranker, **settings | {"log": None})  # workers inherit the kernels
+        note = app.state.service.current.now.note
         if note.status != "valid":
             extra = {"certificate": note.id, "order": note.order, "reason": note.reason}
             log.warning("nothing is promised", extra=extra)
@@ -106,7 +105,7 @@ def _load_worker(ranker: Path, settings: dict[str, Any], target: str) -> Any:
         signal.signal(stop, signal.SIG_DFL)
     while True:
         try:
-            app = isrr.serve.create_app(ranker, **settings)
+            app = create_app(ranker, **settings)
             break
         except (CertificateError, OSError) as error:
             log.error("a worker cannot start yet; it will try again", extra={"error": str(error)})

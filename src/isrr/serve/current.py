@@ -5,6 +5,7 @@ A request takes one `Snapshot` at its beginning and uses nothing else; reloading
 
 import logging
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -106,13 +107,11 @@ class CurrentCertificate:
         rollout = read_rollout(self._file, outcome.id) if self._rolled_out else None
         return Snapshot(outcome, read_status(self._file, outcome.id), datetime.now(UTC), rollout)
 
-    def _signature(self) -> list[tuple[int, ...] | None]:
+    def _signature(self) -> list[tuple[int, ...]]:
         """Return what changes with the files."""
-        seen: list[tuple[int, ...] | None] = []
+        signature = list[tuple[int, ...]]()
         for file in (self._file, status_file(self._file), beside(self._file, "rollout")):
-            try:
-                there = os.stat(file)
-                seen.append((there.st_mtime_ns, there.st_size, there.st_ino))
-            except OSError:
-                seen.append(None)
-        return seen
+            with suppress(OSError):
+                stat = os.stat(file)
+                signature.append((stat.st_ino, stat.st_mtime_ns, stat.st_size))
+        return signature

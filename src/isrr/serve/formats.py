@@ -4,7 +4,6 @@ Those clients sort by the score they get back. It is 1 / rank, which falls stric
 """
 
 from hashlib import blake2b
-from typing import Any
 
 from msgspec import UNSET
 
@@ -13,47 +12,44 @@ from isrr.serve.schema import Candidate, Document, RankRequest, Refusal, RerankR
 
 
 def documents_of(request: RerankRequest) -> list[Document]:
-    """Return the documents with what was sent beside them; those without an id are named by a digest of their text.
-
-    The names decide between equal scores and stand in the log; repeated ones are numbered.
-    """
+    """Return the documents of a request, in either format."""
     entries = request.documents if request.texts is None else request.texts
     if entries is None:
         raise Refusal(422, "expected 'documents' (Cohere's format) or 'texts' (TEI's)")
-    documents, names = [Document(entry) if isinstance(entry, str) else entry for entry in entries], set[str]()
-    beside: tuple[tuple[str, list[Any] | None], ...] = ("score", request.scores), ("group", request.groups)
-    for field, values in beside:
-        if values is None:
-            continue
-        if len(values) != len(documents):
-            raise Refusal(
-                422, f"there are {len(values)} {field}s for {len(documents)} documents; expected one for each"
-            )
-        for i, (document, value) in enumerate(zip(documents, values, strict=True)):
-            if field == "score" and document.score is not UNSET:
-                raise Refusal(422, f"documents[{i}] has a score, and so has 'scores'; expected one of the two")
-            setattr(document, field, value)
-    for i, document in enumerate(documents):
-        if document.id is UNSET:
-            name = blake2b(document.text.encode(), digest_size=8).hexdigest()
-            document.id = f"{name}-{i}" if name in names else name
-            names.add(name)
-    return documents
+    return [Document(entry) if isinstance(entry, str) else entry for entry in entries]
 
 
-def unscored_texts(documents: list[Document]) -> list[str]:
-    """Return the texts of documents without scores; none where any document has one."""
-    return [] if any(each.score is not UNSET for each in documents) else [each.text for each in documents]
+def is_unscored(request: RerankRequest, documents: list[Document]) -> bool:
+    """Return whether there are documents, and no score for any of them."""
+    return bool(documents) and request.scores is None and all(each.score is None for each in documents)
 
 
 def rank_request(request: RerankRequest, documents: list[Document]) -> RankRequest:
-    """Return a request in the service's own format; all its documents are ranked unless it says otherwise."""
-    items = list[Candidate]()
+    """Return a request in the service's own format; all its documents are ranked unless it says otherwise.
+
+    Documents without an id are named by a digest of their text. The names decide between equal scores and stand in the
+    log; repeated ones are numbered.
+    """
+    scores, groups, items, digests = request.scores, request.groups, list[Candidate](), set[str]()
+    for what, values in ("scores", scores), ("groups", groups):
+        if values is not None and len(values) != len(documents):
+            wrong = f"there are {len(values)} {what} for {len(documents)} documents"
+            raise Refusal(422, f"{wrong}; expected one for each")
     for i, document in enumerate(documents):
-        if document.score is UNSET or document.id is UNSET:
+        score, group = document.score, document.group
+        if scores is not None:
+            if score is not None:
+                raise Refusal(422, f"documents[{i}] has a score, and so has 'scores'; expected one of the two")
+            score = scores[i]
+        if score is None:
             wrong = f"this service ranks by scores, not by text, and documents[{i}] has none"
             raise Refusal(422, f"{wrong}; expected a score in each document, or 'scores' with one per document")
-        items.append(Candidate(document.id, document.score, document.group))
+        name = document.id
+        if name is None:
+            digest = blake2b(document.text.encode(), digest_size=8).hexdigest()
+            name = f"{digest}-{i}" if digest in digests else digest
+            digests.add(digest)
+        items.append(Candidate(name, score, group if groups is None else groups[i]))
     return RankRequest(request.query, items, request.session, request.top_n or max(len(items), 1))
 
 

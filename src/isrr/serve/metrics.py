@@ -8,8 +8,7 @@ import os
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
-from functools import cache, partial
-from math import log2
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -18,6 +17,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from isrr.gains import discount
 from isrr.serve.drift import BINS, stability_index
 from isrr.serve.ranking import RankedList
 from isrr.serve.schema import StatusName
@@ -33,57 +33,54 @@ class ServiceMetrics(Collector):
         own = self._registry = CollectorRegistry()
         counter, histogram = partial(Counter, registry=own), partial(Histogram, registry=own)
         gauge = partial(Gauge, registry=own, multiprocess_mode="mostrecent")
-        self._requests = cache(counter("isrr_requests", "Requests by path and status code.", ("path", "code")).labels)
-        seconds = histogram("isrr_request_seconds", "Time from request to answer.", ("path",), buckets=SECONDS)
-        self._seconds = cache(seconds.labels)
+        self._requests = counter("isrr_requests", "Requests by path and status code.", ("path", "code"))
+        self._seconds = histogram("isrr_request_seconds", "Time from request to answer.", ("path",), buckets=SECONDS)
         self._lengths = histogram("isrr_list_items", "Candidates per list.", buckets=LENGTHS)
-        self._lists = cache(counter("isrr_lists", "Lists by status of the promise.", ("status",)).labels)
+        self._lists = counter("isrr_lists", "Lists by status of the promise.", ("status",))
         changed = "Lists whose first k positions differ from the order by score."
         self._changed = counter("isrr_lists_changed", changed)
         exposure = "Exposure of items by position in the order by score, in that order and as served."
         self._exposure = counter("isrr_exposure", exposure, ("position", "order"))
-        self._positions: list[tuple[float, Counter, Counter]] = []  # discount, exposure by score, exposure as served
-        self._lower = self._exposure.labels("lower", "served")
-        scores = counter("isrr_score_bins", "Scores by quantile of the calibration scores.", ("bin",))
+        self._scores = counter("isrr_score_bins", "Scores by quantile of the calibration scores.", ("bin",))
         first = "Best items' chance of first position, by quantile at calibration."
-        eligibility = counter("isrr_eligibility_bins", first, ("bin",))
-        self._scores, self._eligibility = ([each.labels(name) for name in BINS] for each in (scores, eligibility))
+        self._eligibility = counter("isrr_eligibility_bins", first, ("bin",))
+        for name in BINS:  # at 0 from the start
+            self._scores.labels(name)
+            self._eligibility.labels(name)
         self._certificate = gauge("isrr_certificate", "1 for the certificate in use, by id.", ("id",))
         self._status = gauge("isrr_certificate_status", "1 for the status of the certificate in use.", ("status",))
         self._shown: set[str] = set()
         self.reload_failures = counter("isrr_reload_failures", "Ranker or status files that could not be loaded.")
         self.log_failures = counter("isrr_log_failures", "Requests refused as their lists could not be logged.")
-        self._pending = defaultdict[Counter, float](float)  # writing for other processes takes time: once a second
+        # Amounts by counter and labels: writing for other processes takes time, so that is done once a second.
+        self._pending = defaultdict[tuple[Counter, *tuple[object, ...]], float](float)
 
     def count_request(self, path: str, code: int, seconds: float) -> None:
         """Count an answered request; `path` is the endpoint's, not what the client typed."""
-        self._pending[self._requests(path, code)] += 1
-        self._seconds(path).observe(seconds)
+        self._pending[self._requests, path, code] += 1
+        self._seconds.labels(path).observe(seconds)
 
     def count_list(self, ranked: RankedList) -> None:
         """Count a served list: its length and status, the exposure it moves, and where its scores lie."""
         line, k, pending = ranked.line, ranked.snapshot.outcome.k, self._pending
-        pending[self._lists(ranked.note.status)] += 1
+        pending[self._lists, ranked.note.status] += 1
         self._lengths.observe(len(line.item_ids))
-        pending[self._changed] += line.ranking[:k] != line.deterministic
-        while len(self._positions) < k:
-            position = len(self._positions) + 1
-            by_score, as_served = (self._exposure.labels(str(position), order) for order in ("score", "served"))
-            self._positions.append((1 / log2(1 + position), by_score, as_served))
-        served = {item: discount for item, (discount, *_) in zip(line.ranking[:k], self._positions, strict=False)}
-        for item, (discount, by_score, as_served) in zip(line.deterministic, self._positions, strict=False):
-            pending[by_score] += discount
-            pending[as_served] += served.pop(item, 0.0)
-        pending[self._lower] += sum(served.values())
-        for count_bin, count in zip(self._scores, ranked.bins, strict=False):  # an empty list has no bins
-            pending[count_bin] += count
+        pending[self._changed,] += line.ranking[:k] != line.deterministic
+        discounts = discount(k).tolist()
+        served = dict(zip(line.ranking[:k], discounts, strict=False))
+        for position, (item, by_score) in enumerate(zip(line.deterministic, discounts, strict=False), 1):
+            pending[self._exposure, position, "score"] += by_score
+            pending[self._exposure, position, "served"] += served.pop(item, 0.0)
+        pending[self._exposure, "lower", "served"] += sum(served.values())
+        for name, n_scores in zip(BINS, ranked.bins, strict=False):  # an empty list has no bins
+            pending[self._scores, name] += n_scores
         if ranked.bins and (quantiles := ranked.snapshot.outcome.provenance.eligibility_quantiles):
-            pending[self._eligibility[bisect_left(quantiles, ranked.eligibility)]] += 1
+            pending[self._eligibility, BINS[bisect_left(quantiles, ranked.eligibility)]] += 1
 
     def share(self) -> None:
         """Hand over what was counted, for all workers to see."""
-        for counter, amount in self._pending.items():
-            counter.inc(amount)
+        for (counter, *labels), amount in self._pending.items():
+            (counter.labels(*labels) if labels else counter).inc(amount)
         self._pending.clear()
 
     def show_certificate(self, id: str, current: StatusName) -> None:
@@ -107,7 +104,7 @@ class ServiceMetrics(Collector):
         families = {family.name: family for family in source.collect()}
         yield from families.values()
         for name in ("score", "eligibility"):
-            bins = {sample.labels.get("bin"): sample.value for sample in families[f"isrr_{name}_bins"].samples}
             says = f"Population stability index of {name} since the start, against calibration."
+            bins = {sample.labels.get("bin"): sample.value for sample in families[f"isrr_{name}_bins"].samples}
             drift = stability_index(np.array([bins.get(label, 0.0) for label in BINS]))
             yield GaugeMetricFamily(f"isrr_{name}_drift", says, drift)

@@ -49,9 +49,7 @@ def rank_list(snapshot: Snapshot, request: RankRequest, rotate: float | None = N
     """
     k, list_id, ids = snapshot.outcome.k, secrets.token_urlsafe(12), [item.id for item in request.items]
     _as_text("query", [request.query_id])
-    names, groups = _as_text("item id", ids), _groups(request)
-    if len(set(names)) < len(names):
-        raise Refusal(422, f"item id {_repeated(names)!r} appears twice; expected distinct ids within a query")
+    names, groups = _distinct("item id", ids), _groups(request)
     production = None if request.production is None else _positions(request.production, names)
     start, stop = _page(request, k)
     session, uncovered, covers = _session(request, rotate)
@@ -108,9 +106,13 @@ def _as_text(what: str, values: Iterable[object]) -> list[str]:
     return names
 
 
-def _repeated(names: list[str]) -> str | None:
-    """Return a name that appears more than once, or None."""
-    return next((name for name, times in Counter(names).items() if times > 1), None)
+def _distinct(what: str, values: Iterable[object]) -> list[str]:
+    """Return ids as text; refuse repeated ones."""
+    names = _as_text(what, values)
+    if len(set(names)) < len(names):
+        repeated, _ = Counter(names).most_common(1)[0]
+        raise Refusal(422, f"{what} {shown(repeated)} appears twice; expected each id at most once")
+    return names
 
 
 def _groups(request: RankRequest) -> list[list[str] | None] | None:
@@ -123,12 +125,13 @@ def _groups(request: RankRequest) -> list[list[str] | None] | None:
 
 def _positions(order: list[Id], names: list[str]) -> list[int]:
     """Return the order of another ranking as positions within the candidates."""
-    position, ranked = {name: i for i, name in enumerate(names)}, [*map(str, order)]
-    unknown = next((name for name in ranked if name not in position), None)
-    if unknown is not None or (repeated := _repeated(ranked)) is not None:
-        wrong = f"{repeated!r} appears twice" if unknown is None else f"{unknown!r} is not among the candidates"
-        raise Refusal(422, f"production: item id {wrong}; expected ids of candidates, each at most once")
-    return [position[name] for name in ranked]
+    position = {name: i for i, name in enumerate(names)}
+    try:
+        return [position[name] for name in _distinct("production: item id", order)]
+    except KeyError as error:
+        raise Refusal(
+            422, f"production: item id {shown(error.args[0])} is not among the candidates; expected their ids"
+        ) from None
 
 
 def _page(request: RankRequest, k: int) -> tuple[int, int]:

@@ -1,24 +1,13 @@
-"""Requests and responses as structs, and the OpenAPI document made from them. Decoding is strict about types."""
+"""Requests and responses as structs. Decoding is strict about types."""
 
-import re
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
-
-from isrr.errors import did_you_mean
-
-if TYPE_CHECKING:
-    from isrr.serve.app import Endpoint
 
 Id = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | str
 Count = Annotated[int, Meta(ge=1, le=2**31)]
 StatusName = Literal["valid", "revoked", "expired", "uncovered"]
-Readiness = Literal["ok", "unlogged"]
 Groups = str | list[str] | None
-T = TypeVar("T")
-JSON = "application/json"
 CANDIDATES = [{"id": "a", "score": 2.1}, {"id": "b", "score": 1.9}, {"id": "c", "score": 0.3}]
 ONE = {"query_id": "q7", "session": "u42", "k": 2, "items": CANDIDATES}
 TEXTS = {"query": "q7", "session": "u42", "texts": ["a", "b", "c"], "scores": [2.1, 1.9, 0.3]}
@@ -28,7 +17,6 @@ EXAMPLES = {
     "/v1/rerank": DOCUMENTS, "/v2/rerank": DOCUMENTS,
 }  # fmt: skip
 RETRY = {"Retry-After": "1"}  # headers of a refusal that may pass
-_NO_JSON = re.compile(rb":\s*-?(NaN|Infinity)\b")
 
 
 class Candidate(Struct, forbid_unknown_fields=True, frozen=True, gc=False):
@@ -110,8 +98,8 @@ class Document(Struct, gc=False):
     """A document of another rerank service, which may carry its score."""
 
     text: str = ""
-    id: Id | UnsetType = UNSET
-    score: float | UnsetType = UNSET
+    id: Id | None = None
+    score: float | None = None
     group: Groups = None
 
 
@@ -159,17 +147,17 @@ class RerankResponse(Struct, gc=False):
 
 
 class Problem(Struct):
-    """Why a request was not served; clients of other services look for `message` or `detail`."""
+    """Why a request was not served, under the names that clients of several services look for."""
 
     error: str
-    message: str | UnsetType = UNSET
-    detail: str | UnsetType = UNSET
+    message: str
+    detail: str
 
 
 class Health(Struct):
     """Whether the process lives, or is ready to serve."""
 
-    status: Readiness
+    status: Literal["ok", "unlogged"]
     certificate: str | UnsetType = UNSET
     reload_error: str | UnsetType = UNSET
     log_error: str | UnsetType = UNSET
@@ -181,48 +169,3 @@ class Refusal(Exception):
     def __init__(self, status: int, message: str, **headers: str) -> None:
         super().__init__(message)
         self.status, self.headers = status, headers
-
-
-def decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-    """Decode a body; refuse what does not fit."""
-    try:
-        return decoder.decode(body)
-    except msgspec.ValidationError as error:
-        field = re.search("unknown field `(.*?)`", str(error))
-        hint = did_you_mean(field[1], FIELDS) if field else ""
-        raise Refusal(422, f"{error}{hint or '; see /openapi.json'}") from None
-    except RecursionError:
-        raise Refusal(400, "the body is nested too deeply") from None
-    except ValueError as error:  # malformed JSON, or text that is not UTF-8
-        hint = "; JSON has no NaN or Infinity, though Python writes them" if _NO_JSON.search(body) else ""
-        raise Refusal(400, f"the body cannot be read as JSON: {error}{hint}; see /openapi.json") from None
-
-
-def openapi_document(endpoints: list["Endpoint"], with_key: bool) -> dict[str, Any]:
-    """Return the OpenAPI document of endpoints; `with_key` where the service asks for an API key."""
-    types = [Problem, *(kind for endpoint in endpoints for kind in (endpoint.takes, endpoint.gives) if kind)]
-    schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
-    schema_of = dict(zip(map(str, types), schemas, strict=True))
-
-    def answer(summary: str, kind: Any, media: str = JSON) -> dict[str, Any]:
-        return {"description": summary, "content": {media: {"schema": schema_of.get(str(kind), {})}}}
-
-    paths: dict[str, Any] = {}
-    for endpoint in endpoints:
-        summary = (endpoint.handler.__doc__ or "").partition("\n")[0]
-        responses = {"200": answer(summary, endpoint.gives, endpoint.media)}
-        if endpoint.path == "/ready":
-            responses["503"] = answer("It is not, and this is why.", endpoint.gives)
-        else:
-            responses["default"] = answer("The request was refused, and this is why.", Problem)
-        operation: dict[str, Any] = {"summary": summary, "responses": responses}
-        if endpoint.takes is not None:
-            body = {"schema": schema_of[str(endpoint.takes)], "example": EXAMPLES[endpoint.path]}
-            operation["requestBody"] = {"required": True, "content": {JSON: body}}
-        paths[endpoint.path] = {str(endpoint.method).lower(): operation}
-    info = {"title": "isrr", "version": version("isrr"), "description": "Candidates in, certified order out."}
-    api: dict[str, Any] = {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": components}}
-    if with_key:
-        api["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-        api["security"] = [{"key": []}]
-    return api
