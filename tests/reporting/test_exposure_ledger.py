@@ -22,15 +22,16 @@ def test_the_ledger_adds_up_exposure_and_gain(tmp_path):
         {"time": 3.0, "query_id": "q", "first_rank": 3, "items": ["c"]},
         {"time": 0.0, "query_id": "unjudged", "first_rank": 1, "items": ["a"]},
     ]
-    items, groups = ledger(lines, judged)
+    accounts = ledger(lines, judged)
+    items = accounts["item"]
     second = 1 / np.log2(3)
-    found = dict(zip(items.names, zip(items.exposure, items.gain, strict=True), strict=True))
-    assert found == {"a": (1 + second, 2.0), "b": (1 + second, 2.0), "c": (0.5, 0.0)}
+    collected = dict(zip(items.names, zip(items.exposure, items.gain, strict=True), strict=True))
+    assert collected == {"a": (1 + second, 2.0), "b": (1 + second, 2.0), "c": (0.5, 0.0)}
     assert items.moments.tolist() == [1.0, 2.0, 3.0]
     assert items.disparity.tolist() == pytest.approx([1 / (1 + second) - 0.5, 0.0, 0.5 / (2.5 + 2 * second)])
-    assert groups.names == ("y", "x")
+    assert accounts["group"].names == ("y", "x")
     assert "would have to move" in str(items)
-    write_ledger(items, groups, tmp_path / "ledger.parquet")
+    write_ledger(accounts, tmp_path / "ledger.parquet")
     table = pq.read_table(tmp_path / "ledger.parquet")
     assert table["kind"].to_pylist() == ["item"] * 3 + ["group"] * 2
     assert sum(table["exposure_share"].to_pylist()) == pytest.approx(2.0)

@@ -3,9 +3,11 @@
 import resource
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 
 import isrr
+from isrr.reporting.exposure import Account
 from isrr.reporting.figures import exposure_over_time, tradeoff
 from isrr_paper.drawings import threshold_curves
 
@@ -29,7 +31,8 @@ def draw_thresholds(file, _):
 
 
 def draw_exposure(file, _):
-    exposure_over_time([0.0, 86_400.0], [0.2, 0.1], None, file)
+    account = Account(("a",), np.ones(1), np.ones(1), np.array([0.0, 86_400.0]), np.array([0.2, 0.1]))
+    exposure_over_time({"item": account}, file)
 
 
 def draw_tradeoff(file, judged):

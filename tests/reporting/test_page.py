@@ -195,8 +195,8 @@ def test_the_first_screen_is_a_picture_and_sentences_that_cannot_be_misread(open
         f"0 % of the visits, now in {100 * below.after:.0f} %.",
         "Two different 95s. The 95 % in the promise is how much of today's NDCG@5 is left on average.",
         "The 95 % confidence is how sure that is: of all calibrations like this one, at most 5 % promise something",
-        "on every single query, the lists together average at least 30 % of the NDCG@5",
-        "It does not mean that each single list does",
+        "No query's expected NDCG@5 (over its random lists) falls below 30 % of what the order by score gives it",
+        "It does not mean that each single list keeps that much",
     ):
         assert said in text
     spread, text = portrait.spread, page(outcome, explorer, portrait)

@@ -120,18 +120,15 @@ def monitor(
     if ledger_file is not None or figure is not None:
         from isrr.reporting.exposure import ledger, write_ledger
 
-        items, groups = ledger(served(), judged, gain=outcome.promises[0].metric.gain)
+        accounts = ledger(served(), judged, gain=outcome.promises[0].metric.gain)
         if ledger_file is not None:
-            write_ledger(items, groups, ledger_file)
+            write_ledger(accounts, ledger_file)
         if figure is not None:
             from isrr.reporting.figures import exposure_over_time
 
-            by_group = None if groups is None else groups.disparity
-            exposure_over_time(items.moments, items.disparity, by_group, figure)
-        if not as_json:
-            say(f"\nexposure by item\n{items}")
-            if groups is not None:
-                say(f"\nexposure by group\n{groups}")
+            exposure_over_time(accounts, figure)
+        for kind, account in accounts.items() if not as_json else ():
+            say(f"\nexposure by {kind}\n{account}")
     if alarm is not None:
         raise typer.Exit(BROKEN)
     if not watch.n_counted:

@@ -54,8 +54,8 @@ class Account:
 
 def ledger(
     served: Iterable[Mapping[str, Any]], judgments: Queries, *, gain: Gain = "exponential"
-) -> tuple[Account, Account | None]:
-    """Return the accounts of items and, where the judgments name them, of groups.
+) -> dict[str, Account]:
+    """Return the account of items, as "item", and of groups, as "group", where the judgments name them.
 
     Args:
         served: Lines of the served-ranking log.
@@ -63,63 +63,67 @@ def ledger(
         gain: "exponential", "linear", "equal" or a function of the grades.
     """
     names, item_of_row = np.unique(need_item_ids(judgments).astype(str), return_inverse=True)
-    row_of = {name: i for i, name in enumerate(names.tolist())}
+    item_of = {name: i for i, name in enumerate(names.tolist())}
     query_of = {str(query): q for q, query in enumerate(judgments.query_ids)}
     gains = gain_of(judgments.need_relevance(), gain)
     lines = sorted((line for line in served if str(line["query_id"]) in query_of), key=lambda line: line["time"])
     if not lines:
         raise DataError("no served list belongs to a judged query, so there is nothing to show")
-    checkpoints = np.unique(np.linspace(0, len(lines), min(N_MOMENTS, len(lines)) + 1).astype(int)[1:])
-    exposure, credit = np.zeros(names.size), np.zeros(names.size)
-    states, due = [], set(checkpoints.tolist())
-    for number, line in enumerate(lines, 1):
+    ends = np.unique(np.linspace(0, len(lines), min(N_MOMENTS, len(lines)) + 1).astype(int)[1:])
+    exposure, credit = np.zeros((2, ends.size, names.size))
+    for i, moment in enumerate(np.searchsorted(ends, np.arange(len(lines)), "right").tolist()):
+        line = lines[i]
         shown = discount(line["first_rank"] + len(line["items"]) - 1)[line["first_rank"] - 1 :]
         for weight, item in zip(shown, line["items"], strict=True):
-            if str(item) in row_of:
-                exposure[row_of[str(item)]] += weight
+            if str(item) in item_of:
+                exposure[moment, item_of[str(item)]] += weight
         if line["first_rank"] == 1:
             query = query_of[str(line["query_id"])]
             rows = slice(judgments.offsets[query], judgments.offsets[query + 1])
-            np.add.at(credit, item_of_row[rows], gains[rows])
-        if number in due:
-            states.append((exposure.copy(), credit.copy()))
+            np.add.at(credit[moment], item_of_row[rows], gains[rows])
     if not exposure.any():
         raise DataError("no item of a served list is judged, so there is nothing to show")
-    moments = np.array([lines[number - 1]["time"] for number in checkpoints])
-    items = _account(names, states, moments)
-    if judgments.item_groups is None:
-        return items, None
-    groups, group_of_row = judgments.coded_groups
-    group_of_item = np.zeros(names.size, np.int64)
-    group_of_item[item_of_row] = group_of_row
+    exposure, credit = exposure.cumsum(axis=0), credit.cumsum(axis=0)
+    moments = np.array([lines[end - 1]["time"] for end in ends])
+    accounts = {"item": _account(names, exposure, credit, moments)}
+    if judgments.item_groups is not None:
+        groups, group_of_row = judgments.coded_groups
+        group_of_item = np.zeros(names.size, np.int64)
+        group_of_item[item_of_row] = group_of_row
 
-    def pooled(values: FloatArray) -> FloatArray:
-        return np.bincount(group_of_item, values, groups.size).astype(np.float64)
+        def pooled(values: FloatArray) -> FloatArray:
+            return np.stack([np.bincount(group_of_item, row, groups.size) for row in values])
 
-    return items, _account(groups, [(pooled(e), pooled(g)) for e, g in states], moments)
-
-
-def write_ledger(items: Account, groups: Account | None, file: str | PathLike[str]) -> None:
-    """Write both accounts as one Parquet table: kind, name, exposure, gain, and their shares."""
-    accounts = [("item", items), *([] if groups is None else [("group", groups)])]
-    columns: dict[str, Any] = {
-        "kind": [kind for kind, account in accounts for _ in account.names],
-        "name": [name for _, account in accounts for name in account.names],
-        "exposure": np.concatenate([account.exposure for _, account in accounts]),
-        "gain": np.concatenate([account.gain for _, account in accounts]),
-        "exposure_share": np.concatenate([_shares(account.exposure) for _, account in accounts]),
-        "gain_share": np.concatenate([_shares(account.gain) for _, account in accounts]),
-    }
-    write_table(pyarrow.table(columns), Path(file), "parquet")
+        accounts["group"] = _account(groups, pooled(exposure), pooled(credit), moments)
+    return accounts
 
 
-def _account(names: Any, states: list[tuple[FloatArray, FloatArray]], moments: FloatArray) -> Account:
-    disparity = np.array([0.5 * np.abs(_shares(e) - _shares(g)).sum() for e, g in states])
-    exposure, credit = states[-1]
-    order = np.argsort(-exposure, kind="stable")
-    return Account(tuple(names[order].tolist()), exposure[order], credit[order], moments, disparity)
+def write_ledger(accounts: Mapping[str, Account], file: str | PathLike[str]) -> None:
+    """Write all accounts as one Parquet table: kind, name, exposure, gain, and their shares."""
+    tables = [
+        pyarrow.table(
+            {
+                "kind": [kind] * len(account.names),
+                "name": account.names,
+                "exposure": account.exposure,
+                "gain": account.gain,
+                "exposure_share": _shares(account.exposure),
+                "gain_share": _shares(account.gain),
+            }
+        )
+        for kind, account in accounts.items()
+    ]
+    write_table(pyarrow.concat_tables(tables), Path(file), "parquet")
+
+
+def _account(names: Any, exposure: FloatArray, credit: FloatArray, moments: FloatArray) -> Account:
+    """Return the account of what was given and credited up to each moment, (n_moments, n_names)."""
+    disparity = 0.5 * np.abs(_shares(exposure) - _shares(credit)).sum(axis=1)
+    order = np.argsort(-exposure[-1], kind="stable")
+    return Account(tuple(names[order].tolist()), exposure[-1, order], credit[-1, order], moments, disparity)
 
 
 def _shares(values: FloatArray) -> FloatArray:
-    total = values.sum()
-    return values / total if total > 0 else np.full(values.size, 1.0 / values.size)
+    """Return values as shares of their sum, which are equal where there is nothing to share."""
+    total = values.sum(axis=-1, keepdims=True)
+    return np.where(total > 0, values / np.where(total > 0, total, 1.0), 1.0 / values.shape[-1])

@@ -1,16 +1,17 @@
 """Pictures by matplotlib, written whole or not at all."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from isrr.errors import MissingExtraError
 from isrr.files import replacing
 from isrr.outcome.certificate import Abstention, Certificate
 from isrr.outcome.pictures import BLUE, ORANGE
+from isrr.reporting.exposure import Account
 
 
 def axes(width: float = 6.4, height: float = 4.0, n_rows: int = 1, n_columns: int = 1) -> tuple[Any, list[Any]]:
@@ -45,15 +46,14 @@ def tradeoff(outcome: Certificate | Abstention, file: Path) -> None:
     save(figure, file)
 
 
-def exposure_over_time(moments: ArrayLike, items: ArrayLike, groups: ArrayLike | None, file: Path) -> None:
-    """Draw the share of exposure in the wrong place up to each moment (seconds since 1970), of items and of groups."""
+def exposure_over_time(accounts: Mapping[str, Account], file: Path) -> None:
+    """Draw the share of exposure in the wrong place up to each moment, one line for each account."""
     from matplotlib.dates import ConciseDateFormatter
 
     figure, (subplot,) = axes()
-    when = [datetime.fromtimestamp(moment, UTC) for moment in np.asarray(moments, float).tolist()]
-    subplot.plot(np.array(when), 100 * np.asarray(items), color=BLUE, lw=1.5, label="items")
-    if groups is not None:
-        subplot.plot(np.array(when), 100 * np.asarray(groups), color=ORANGE, lw=1.5, label="groups")
+    for (kind, account), colour in zip(accounts.items(), (BLUE, ORANGE), strict=False):
+        when = [datetime.fromtimestamp(moment, UTC) for moment in account.moments.tolist()]
+        subplot.plot(np.array(when), 100 * account.disparity, color=colour, lw=1.5, label=f"{kind}s")
     subplot.set_ylim(0, 1.1 * subplot.get_ylim()[1])
     subplot.set_ylabel("exposure in the wrong place, %")
     subplot.set_xlabel("when lists were served, UTC")

@@ -87,7 +87,7 @@ def explore(outcome: Certificate | Abstention, queries: Queries, progress: Progr
     tested = [tested_in_segments(promise) for promise in outcome.promises]
     worst = np.min if first.at_least is not None else np.max
     measured = worst([part.measured() for part in tested[0]], axis=0)
-    risk = np.max([_risks(part) for part in tested[0]], axis=0)
+    risk = np.max([[part.risk(column) for column in range(len(rankers))] for part in tested[0]], axis=0)
     chosen = rankers.index(outcome.ranker) if isinstance(outcome, Certificate) else None
     delta = (1 - outcome.confidence) / p.n_analyses
     rows = [
@@ -152,13 +152,6 @@ def declared_levels(
         configuration = choose(certified, rankers, (level, *promises[1:]), cost)
         stops.append(Stop("level", level.target, str(replace(level, per=None)), configuration))
     return stops
-
-
-def _risks(part: Tested) -> FloatArray:
-    """Return the mean loss of each configuration, (n_grid,)."""
-    of_value, of_reference, constant = part.promise.affine
-    rest = 0.0 if part.promise.of is None else of_reference * float(part.reference.mean())
-    return np.asarray(of_value * part.values.mean(axis=0) + rest + constant)
 
 
 def _cost(outcome: Certificate | Abstention, queries: Queries, rankers: Sequence[GPLRanker]) -> FloatArray:

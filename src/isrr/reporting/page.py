@@ -15,18 +15,19 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from isrr.counting import counted, percent
+from isrr.counting import counted, in_segment, percent
 from isrr.data.columns import Columns
 from isrr.data.queries import Queries
 from isrr.data.tables import as_queries
 from isrr.errors import DataError
 from isrr.files import write_atomically
 from isrr.outcome.certificate import Abstention, Certificate, Start
-from isrr.outcome.findings import Estimate, Quality, Test
+from isrr.outcome.findings import Estimate, Quality
 from isrr.parallel import Progress
+from isrr.promises import Promise
 from isrr.reporting import words
 from isrr.reporting.levels import Explorer, explore
-from isrr.reporting.portrait import Portrait, chances_of_being_shown, portray, retrace, shares_shown
+from isrr.reporting.portrait import Portrait, portray, retrace, seen
 
 LONGEST_NAME = 160  # characters of an id or a group that are carried
 SCRIPTS = ("vendor/d3.min.js", "vendor/plot.min.js", "charts.js", "explorer.js", "page.js")
@@ -129,28 +130,14 @@ def start_page(outcome: Start, queries: Any, command: str) -> str:
     """Return the page of a ranker that keeps its promise by construction: who is seen, before and after."""
     promise = outcome.promises[0]
     share = words.level(promise.target)
-    positions, groups = shares_shown(queries, outcome.ranker)
     tiles = [
         ("Promise", str(promise)),
-        ("Exposure that moves", words.unbroken(percent(outcome.moved))),
+        ("Exposure that moves", percent(outcome.moved)),
         ("Items with a chance to be shown", f"{percent(outcome.shown_before)} → {percent(outcome.shown)}"),
         ("Lists that change", words.interval(outcome.quality.changed)),
         *_quality(outcome.quality),
     ]
-    facts = [
-        ("Outcome", f"start {outcome.id}"),
-        ("Ranker", outcome.ranker.in_words),
-        ("Fixed by", f"the scores of {counted(outcome.provenance.n_queries, 'query')}"),
-        ("Data", outcome.provenance.data),
-        ("Made by", command),
-    ]
-    data = {
-        "k": outcome.k,
-        "promised_groups": {},
-        "shown": [*map(asdict, chances_of_being_shown(queries, outcome.ranker))],
-        "positions": [*map(asdict, positions)],
-        "groups": [*map(asdict, groups)],
-    }
+    data = {"k": outcome.k, "promised_groups": {}, **asdict(seen(queries, outcome.ranker))}
     return _filled(
         "start.html",
         {
@@ -162,7 +149,7 @@ def start_page(outcome: Start, queries: Any, command: str) -> str:
         {
             "tiles": _tiles(tiles),
             "warnings": _list(words.sentences(outcome.warnings), "help"),
-            "facts": _facts(facts),
+            "facts": _facts(words.facts(outcome, command)),
         },
         _shortened(data),
         SCRIPTS[:3],
@@ -181,26 +168,21 @@ def _filled(
     parts = (_asset("head.html") + _asset(template)).split("@@")
     for i in range(1, len(parts), 2):  # every second part is a name
         name = parts[i]
-        parts[i] = escape(filled[name]) if name in filled else blocks[name]
+        parts[i] = _text(filled[name]) if name in filled else blocks[name]
     return "".join(parts)
 
 
 def _data(outcome: Certificate | Abstention, explorer: Explorer | None, portrait: Portrait | None) -> dict[str, Any]:
-    first = outcome.promises[0]
+    first, *others = outcome.promises
+    two = len(others) == 1 and not any(promise.per for promise in outcome.promises)
     return {
         "abstained": outcome.abstained,
         "k": outcome.k,
-        "promise": {
-            "title": first.measure.title,
-            "at_least": first.at_least is not None,
-            "of": first.of,
-            "percent": first.metric.kind == "share",
-            "per_segment": first.per is not None,
-        },
+        "promise": _promise(first),
         "utility_name": outcome.utility_name,
         "spreads": any(promise.safe_end == "cold" for promise in outcome.promises),
-        "others": [str(promise) for promise in outcome.promises[1:]],
-        "second": _second(outcome),
+        "others": [str(promise) for promise in others],
+        "second": _promise(others[0]) if two else None,
         "promised_groups": {p.group: p.target for p in outcome.promises if p.of is None and p.group is not None},
         "chosen": outcome.tradeoff.used,
         "is_curve": outcome.tradeoff.is_curve,
@@ -220,17 +202,14 @@ def _data(outcome: Certificate | Abstention, explorer: Explorer | None, portrait
     }
 
 
-def _second(outcome: Certificate | Abstention) -> dict[str, Any] | None:
-    """Return the other of two promises, which the trade-off is then drawn against."""
-    if len(outcome.promises) != 2 or any(promise.per for promise in outcome.promises):
-        return None
-    other = outcome.promises[1]
+def _promise(promise: Promise) -> dict[str, Any]:
     return {
-        "title": other.measure.title,
-        "at_least": other.at_least is not None,
-        "of": other.of,
-        "percent": other.of is not None or other.metric.kind == "share",
-        "target": other.target,
+        "title": promise.measure.title,
+        "at_least": promise.at_least is not None,
+        "of": promise.of,
+        "percent": promise.of is not None or promise.metric.kind == "share",
+        "target": promise.target,
+        "per_segment": promise.per is not None,
     }
 
 
@@ -240,15 +219,21 @@ def _triple(estimate: Estimate) -> list[float]:
 
 def _figures(outcome: Certificate | Abstention) -> list[tuple[str, str]]:
     """Return the tiles of the page, as names and values."""
-    promise = " and ".join(str(promise) for promise in outcome.promises)
-    tiles = [("Promise", promise), ("Confidence", words.level(outcome.confidence))]
+    tiles = [("Promise", outcome.promise_text), ("Confidence", words.level(outcome.confidence))]
     if isinstance(outcome, Certificate):
         before, after = outcome.deterministic_utility.value, outcome.utility.value
         return [
             *tiles,
             (outcome.utility_name, f"{before:.4f} → {after:.4f}"),
             *_quality(outcome.quality),
-            *((_proven(test), test.promise.limit(test.level)) for test in outcome.tests if test.level is not None),
+            *(
+                (
+                    f"Proven{in_segment(test.segment)} (promised {test.promise.limit(test.promise.target)})",
+                    test.promise.limit(test.level),
+                )
+                for test in outcome.tests
+                if test.level is not None
+            ),
             ("Disparity removed", words.interval(outcome.fairness_gain)),
         ]
     needed = "no number is enough" if outcome.queries_needed is None else f"about {outcome.queries_needed:,}"
@@ -263,14 +248,9 @@ def _quality(quality: Quality) -> list[tuple[str, str]]:
     ]
 
 
-def _proven(test: Test) -> str:
-    where = "" if test.segment is None else f" in {test.segment}"
-    return f"Proven{where} (promised {test.promise.limit(test.promise.target)})"
-
-
 def _tiles(tiles: Iterable[tuple[str, str]]) -> str:
     """Return names and values, intervals unbroken."""
-    escaped = [(escape(name), re.sub(r"\[[^]]*\]", r"<span>\g<0></span>", escape(value))) for name, value in tiles]
+    escaped = [(escape(name), re.sub(r"\[[^]]*\]", r"<span>\g<0></span>", _text(value))) for name, value in tiles]
     return "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in escaped)
 
 
@@ -281,28 +261,33 @@ def _levels(outcome: Certificate | Abstention, explorer: Explorer) -> str:
         cells = ["", "", "not certified"]
         if level.configuration is not None:
             point = outcome.curve[level.configuration]
-            gain = words.unbroken(percent(point.fairness_gain.value))
-            cells = [f"{point.utility.value:.4f}", gain, point.ranker.in_words]
-        utility, gain, ranker = map(escape, cells)
+            cells = [f"{point.utility.value:.4f}", percent(point.fairness_gain.value), point.ranker.in_words]
+        utility, gain, ranker = map(_text, cells)
         heading = f'<th scope="row">{escape(level.promise)}</th>'
         rows.append(f'<tr>{heading}<td>{utility}</td><td>{gain}</td><td class="words">{ranker}</td></tr>')
     names = ("promise", outcome.utility_name, "disparity removed")
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
     return (
-        f'<div id="levels"><h3>Eight levels fixed beforehand</h3><p>{escape(words.levels(outcome))}</p>'
+        f'<div id="levels"><h3>Eight levels fixed beforehand</h3><p>{_text(words.levels(outcome))}</p>'
         f'<div class="scroll"><table><thead><tr>{heads}<th scope="col" class="words">ranker</th></tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div></div>"
     )
 
 
+def _text(text: str) -> str:
+    """Return text escaped, with percent signs kept beside their numbers."""
+    return escape(text).replace(" %", "\N{NO-BREAK SPACE}%")
+
+
 def _facts(facts: Iterable[tuple[str, str]]) -> str:
-    return "".join(f"<dt>{escape(name)}</dt><dd><bdi>{escape(value)}</bdi></dd>" for name, value in facts)
+    named = [(f"{name[:1].upper()}{name[1:]}", value) for name, value in facts]
+    return "".join(f"<dt>{escape(name)}</dt><dd><bdi>{escape(value)}</bdi></dd>" for name, value in named)
 
 
 def _list(lines: Sequence[str], kind: str = "") -> str:
     if not lines:
         return ""
-    return f'<ul class="{kind}">' + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
+    return f'<ul class="{kind}">' + "".join(f"<li>{_text(line)}</li>" for line in lines) + "</ul>"
 
 
 def _shortened(value: Any) -> Any:

@@ -31,13 +31,16 @@ SAMPLE_LENGTHS = (6, 40)
 
 @dataclass(frozen=True)
 class Share:
-    """A share of all exposure, before and after, beside the share of all gain if that is known."""
+    """What some items have, before and after, beside the share of all gain that they earn if that is known.
+
+    Shares of all exposure; for equals, the mean difference in exposure between two items of one grade in one query.
+    """
 
     name: str
     n_items: int
     before: float
     after: float
-    deserved: float | None
+    deserved: float | None = None
 
 
 @dataclass(frozen=True)
@@ -45,16 +48,6 @@ class Shown:
     """The mean chance of being shown at all, before and after, of the item at a position of the order by score."""
 
     position: int
-    before: float
-    after: float
-
-
-@dataclass(frozen=True)
-class Inequality:
-    """How unequally items of one grade in one query are seen: the mean difference in exposure between two of them."""
-
-    name: str
-    n_items: int
     before: float
     after: float
 
@@ -103,15 +96,21 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Portrait:
+class Seen:
+    """Who is shown in the lists of a ranker and in the order by score."""
+
+    shown: tuple[Shown, ...]
+    groups: tuple[Share, ...]
+    positions: tuple[Share, ...]
+
+
+@dataclass(frozen=True)
+class Portrait(Seen):
     """A ranker beside the order by score, on the queries that were tested on."""
 
     n_queries: int
-    shown: tuple[Shown, ...]
     grades: tuple[Share, ...]
-    equals: tuple[Inequality, ...]
-    groups: tuple[Share, ...]
-    positions: tuple[Share, ...]
+    equals: tuple[Share, ...]
     spread: Spread
     sample: Sample
 
@@ -144,47 +143,40 @@ def retrace(
 
 def portray(outcome: Certificate | Abstention, tested: Queries) -> Portrait:
     """Compare the outcome's ranker with the order by score on the queries that were tested on."""
-    ranker, relevance = outcome.ranker, tested.need_relevance()
-    before, after = (_exposure(tested, r) for r in (GPLRanker.deterministic(ranker.k), ranker))
     gains = item_gains(tested, outcome.promises[0].metric.gain)
-    grades, name = _grades(relevance)
-    names, rows, number = _grouped(tested)
-    whole = np.array([relevance.size, before.sum(), after.sum(), gains.sum()])
+    before, after = _exposures(tested, outcome.ranker)
+    grades, name = _grades(tested.need_relevance())
     query = np.repeat(np.arange(len(tested)), tested.n_items)
     moved = np.add.reduceat(np.abs(after - before), tested.offsets[:-1])
     return Portrait(
-        len(tested),
-        chances_of_being_shown(tested, ranker),
-        _shares(grades, name, before, after, gains, whole),
-        _inequalities(query, grades, name, before, after),
-        _largest(_shares(number, lambda i: names[i], before[rows], after[rows], gains[rows], whole)),
-        _shares(_position_ranges(tested), _range_name, before, after, gains, whole),
-        _spread(*_utility(outcome, tested).T),
-        _sample(tested[_telling(moved, tested.n_items)], ranker),
+        **vars(seen(tested, outcome.ranker, gains)),
+        n_queries=len(tested),
+        grades=_shares(grades, name, before, after, gains),
+        equals=_inequalities(query, grades, name, before, after),
+        spread=_spread(*_utility(outcome, tested).T),
+        sample=_sample(tested[_telling(moved, tested.n_items)], outcome.ranker),
     )
 
 
-def shares_shown(queries: Queries, ranker: GPLRanker) -> tuple[tuple[Share, ...], tuple[Share, ...]]:
-    """Return shares of exposure by position in the order by score and by group, without what anyone deserves."""
-    before, after = (_exposure(queries, r) for r in (GPLRanker.deterministic(ranker.k), ranker))
-    names, rows, number = _grouped(queries)
-    whole = np.array([before.size, before.sum(), after.sum(), 0.0])
-    groups = _shares(number, lambda i: names[i], before[rows], after[rows], None, whole)
-    return _shares(_position_ranges(queries), _range_name, before, after, None, whole), _largest(groups)
-
-
-def chances_of_being_shown(queries: Queries, ranker: GPLRanker) -> tuple[Shown, ...]:
-    """Return how often the item at each position of the order by score is among the first k, before and after."""
-    k = ranker.k
-    chances = _exposure(queries, ranker, np.ones(k))
-    positions = _positions(queries)
+def seen(queries: Queries, ranker: GPLRanker, *gains: FloatArray) -> Seen:
+    """Return who is seen before and after, by position in the order by score and by group."""
+    k, parts, positions = ranker.k, (*_exposures(queries, ranker), *gains), _positions(queries)
+    _, chances = _exposures(queries, ranker, np.ones(k))
     n_shown = min(max(2 * k, k + 3), MOST_POSITIONS, int(queries.n_items.max()))
-    means = [float(chances[positions == position].mean()) for position in range(1, n_shown + 1)]
-    return tuple(Shown(j, float(j <= k), mean) for j, mean in enumerate(means, 1))
+    shown = [Shown(j, float(j <= k), float(chances[positions == j].mean())) for j in range(1, n_shown + 1)]
+    ranges = np.searchsorted([first for first, _ in POSITIONS], positions, "right") - 1
+    groups: tuple[Share, ...] = ()
+    if queries.item_groups is not None:
+        names, rows, number = queries.coded_groups.by_group()
+        groups = _largest(_shares(number, lambda i: names[i], *parts, rows=rows))
+    return Seen(tuple(shown), groups, _shares(ranges, _range_name, *parts))
 
 
-def _exposure(queries: Queries, ranker: GPLRanker, weights: FloatArray | None = None) -> FloatArray:
-    return queries.in_query_order(ranker.exposure(queries, weights=weights), "exposure")
+def _exposures(queries: Queries, ranker: GPLRanker, weights: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+    """Return the exposure of each item in the order by score and under a ranker."""
+    rankers = (GPLRanker.deterministic(ranker.k), ranker)
+    before, after = (queries.in_query_order(r.exposure(queries, weights=weights), "exposure") for r in rankers)
+    return before, after
 
 
 def _utility(outcome: Certificate | Abstention, tested: Queries) -> FloatArray:
@@ -195,25 +187,18 @@ def _utility(outcome: Certificate | Abstention, tested: Queries) -> FloatArray:
 
 
 def _shares(
-    kinds: NDArray[Any],
-    name: Callable[[Any], str],
-    before: FloatArray,
-    after: FloatArray,
-    gains: FloatArray | None,
-    whole: FloatArray,
+    kinds: NDArray[Any], name: Callable[[Any], str], *parts: FloatArray, rows: IntArray | None = None
 ) -> tuple[Share, ...]:
-    """Return what the items of each kind have of the whole: number, exposure before and after, gain."""
+    """Return the share of each part (exposure before and after, gain) that items of each kind have; rows: the items."""
     distinct, code = np.unique(kinds, return_inverse=True)
-    sums = [np.bincount(code, weights) for weights in (None, before, after)]
-    n_items, first, second = sums[0].tolist(), sums[1] / max(whole[1], 1e-300), sums[2] / max(whole[2], 1e-300)
-    earned = [None] * len(distinct) if gains is None else (np.bincount(code, gains) / max(whole[3], 1e-300)).tolist()
-    columns = zip(distinct.tolist(), n_items, first.tolist(), second.tolist(), earned, strict=True)
-    return tuple(Share(name(kind), n, b, a, e) for kind, n, b, a, e in columns)
+    sums = [np.bincount(code, part if rows is None else part[rows]) / max(part.sum(), 1e-300) for part in parts]
+    columns = zip(distinct.tolist(), np.bincount(code).tolist(), *(each.tolist() for each in sums), strict=True)
+    return tuple(Share(name(kind), *numbers) for kind, *numbers in columns)
 
 
 def _inequalities(
     query: IntArray, grades: NDArray[Any], name: Callable[[Any], str], before: FloatArray, after: FloatArray
-) -> tuple[Inequality, ...]:
+) -> tuple[Share, ...]:
     """Return the mean difference in exposure between two items of one grade in one query, by grade."""
     sums = []
     for exposure in (before, after):
@@ -227,7 +212,7 @@ def _inequalities(
         n_items = np.bincount(code, size[several])
         sums.append(np.bincount(code, differences[several] / ((size[several] - 1) / 2)) / n_items)
     columns = zip(distinct.tolist(), n_items.tolist(), sums[0].tolist(), sums[1].tolist(), strict=True)
-    return tuple(Inequality(name(grade), round(n), b, a) for grade, n, b, a in columns)
+    return tuple(Share(name(grade), round(n), b, a) for grade, n, b, a in columns)
 
 
 def _grades(relevance: FloatArray) -> tuple[NDArray[Any], Callable[[Any], str]]:
@@ -237,14 +222,6 @@ def _grades(relevance: FloatArray) -> tuple[NDArray[Any], Callable[[Any], str]]:
     edges = np.linspace(relevance.min(), relevance.max(), N_INTERVALS + 1)
     intervals = np.clip(np.searchsorted(edges, relevance, "right") - 1, 0, N_INTERVALS - 1)
     return intervals, lambda i: f"{edges[i]:.3g} to {edges[i + 1]:.3g}"
-
-
-def _grouped(queries: Queries) -> tuple[list[str], IntArray, IntArray]:
-    """Return the names of the groups, and the rows and groups of all memberships."""
-    if queries.item_groups is None:
-        return [], np.empty(0, np.int64), np.empty(0, np.int64)
-    names, rows, number = queries.coded_groups.by_group()
-    return [str(name) for name in names], np.asarray(rows), np.asarray(number)
 
 
 def _largest(groups: tuple[Share, ...]) -> tuple[Share, ...]:
@@ -264,11 +241,6 @@ def _positions(queries: Queries) -> IntArray:
     positions = np.empty(queries.n_rows, np.int64)
     positions[starts + queries.by_score] = np.arange(queries.n_rows) - starts + 1
     return positions
-
-
-def _position_ranges(queries: Queries) -> IntArray:
-    """Return which of `POSITIONS` each item is in."""
-    return np.searchsorted([first for first, _ in POSITIONS], _positions(queries), "right") - 1
 
 
 def _range_name(number: int) -> str:

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from isrr.counting import counted, percent
 from isrr.gains import described
-from isrr.outcome.certificate import Abstention, Certificate
+from isrr.outcome.certificate import Abstention, Certificate, Outcome
 from isrr.outcome.findings import Estimate
-from isrr.promises import Promise
-from isrr.reporting.portrait import Portrait, Row, Sample, Shown
+from isrr.reporting.portrait import Portrait, Row, Sample
 
 BREAKS = (
     "The judged queries are not a random sample: only hard ones were judged, or only one market, or last year's.",
@@ -27,44 +26,24 @@ SELECTED = {
 _ARGUMENT = re.compile(r"`(\w+)=\w*`")  # as the library names its arguments
 
 
-def unbroken(text: str) -> str:
-    r"""Return a text on one line, wherever the page breaks its lines.
-
-    Example:
-        >>> unbroken("17.3 %")
-        '17.3\xa0%'
-    """
-    return text.replace(" ", "\N{NO-BREAK SPACE}")
-
-
-def unbroken_units(text: str) -> str:
-    r"""Return a text with percent signs kept beside their numbers.
-
-    Example:
-        >>> unbroken_units("at least 95 % of it")
-        'at least 95\xa0% of it'
-    """
-    return text.replace(" %", "\N{NO-BREAK SPACE}%")
-
-
 def level(share: float) -> str:
-    r"""Return a share that somebody chose, with the digits it was given.
+    """Return a share that somebody chose, with the digits it has.
 
     Example:
         >>> level(0.95), level(0.925)
-        ('95\xa0%', '92.5\xa0%')
+        ('95 %', '92.5 %')
     """
-    return unbroken(f"{100 * share:.6g} %")
+    return f"{100 * share:.6g} %"
 
 
 def interval(share: Estimate) -> str:
     """Return a share with its interval, in percent."""
-    return f"{unbroken(percent(share.value))} [{100 * share.low:.1f}, {100 * share.high:.1f}]"
+    return f"{percent(share.value)} [{100 * share.low:.1f}, {100 * share.high:.1f}]"
 
 
 def verdict(outcome: Certificate | Abstention) -> str:
     """Return what is promised, or is not, in one sentence."""
-    promise = " and ".join(unbroken_units(promise.in_words) for promise in outcome.promises)
+    promise = " and ".join(promise.in_words for promise in outcome.promises)
     if isinstance(outcome, Abstention):
         return f"Nothing could be certified: it is not proven that {promise}."
     return f"On new queries like the judged ones, {promise}."
@@ -75,18 +54,13 @@ def cost_and_gain(outcome: Certificate | Abstention, portrait: Portrait | None) 
     if isinstance(outcome, Abstention):
         return "The order by score stays in use, so nothing changes for users or items."
     share = outcome.utility.value / max(outcome.deterministic_utility.value, 1e-300)
-    remains = f"Measured, {unbroken(percent(share))} of {outcome.utility_name} remains"
-    item = None if portrait is None else just_below(portrait.shown, outcome.k)
+    remains = f"Measured, {percent(share)} of {outcome.utility_name} remains"
+    below = () if portrait is None else [item for item in portrait.shown if item.position == outcome.k + 1]
+    item = next(iter(below), None)  # lists may be too short to have one
     if item is None:
-        removed = unbroken(percent(outcome.fairness_gain.value))
-        return f"{remains}, and {removed} of the disparity in exposure is gone."
-    visits = f"{unbroken(f'{100 * item.before:.0f} %')} of the visits, now in {unbroken(f'{100 * item.after:.0f} %')}"
+        return f"{remains}, and {percent(outcome.fairness_gain.value)} of the disparity in exposure is gone."
+    visits = f"{100 * item.before:.0f} % of the visits, now in {100 * item.after:.0f} %"
     return f"{remains}, and an item one position below the cut (position {item.position}) was shown in {visits}."
-
-
-def just_below(shown: Iterable[Shown], k: int) -> Shown | None:
-    """Return the item that the order by score puts just below the first k positions, if lists are that long."""
-    return next((item for item in shown if item.position == k + 1), None)
 
 
 def which_is_which(outcome: Certificate | Abstention) -> str:
@@ -109,14 +83,11 @@ def which_is_which(outcome: Certificate | Abstention) -> str:
 
 def floor(outcome: Certificate | Abstention) -> str:
     """Return what a floor does and does not mean; nothing where there is none."""
-    titles = dict.fromkeys(p.measure.title for p in outcome.promises if p.floored(outcome.ranker))
-    if not titles:
+    if not outcome.sure:
         return ""
-    share, title = level(outcome.ranker.floor), " and of the ".join(titles)
     return (
-        f"The floor of {share} means: on every single query, the lists together average at least {share} of the "
-        f"{title} that the order by score gives it, whatever is relevant. It does not mean that each single list does, "
-        "nor that so little is usual: the mean over queries is what the promise is about."
+        f"{' '.join(sentences(outcome.sure))} It does not mean that each single list keeps that much, nor that so "
+        "little is usual: the mean over queries is what the promise is about."
     )
 
 
@@ -138,7 +109,7 @@ def spread(outcome: Certificate | Abstention, portrait: Portrait) -> str:
     tenth = f"The tenth of the {counted(portrait.n_queries, 'query')} that the order by score serves worst"
     if outcome.abstained:
         return f"{tenth} has a mean {name} of {s.worst_before:.3f}; the median is {s.median_before:.3f}."
-    return unbroken_units(
+    return (
         f"{tenth} has a mean {name} of {s.worst_before:.3f}; the same queries have {s.worst_after:.3f} under the "
         f"ranker in use. The median goes from {s.median_before:.3f} to {s.median_after:.3f}. {percent(s.losing)} of "
         f"the queries lose more than 0.05, {percent(s.gaining)} gain more than 0.05. The promise is about the mean."
@@ -234,19 +205,8 @@ def asking(outcome: Certificate | Abstention) -> str:
 
 def what_helps(outcome: Abstention) -> list[str]:
     """Return why nothing was certified and what would change that."""
-    lines = [f"Why: {outcome.reason}."]
-    if outcome.queries_needed is None:
-        lines.append("No number of queries would certify this promise: ask for less, or improve the scores.")
-    else:
-        lines.append(
-            f"With about {counted(outcome.queries_needed, outcome.unit)} in all, this promise would be certified 8 "
-            f"times out of 10; it was tested on {outcome.provenance.n_queries:,}."
-        )
-    lines += [f"Or: {sentence}." for sentence in outcome.cheaper]
-    for test in outcome.tests:
-        if test.level is not None and test.promise.of is None:
-            weaker: Promise = test.promise.at(test.level)
-            lines.append(f"Asked for {weaker}, the order by score alone would have been certified.")
+    labels = ("reason", "what helps", "or", "estimated", "limit")
+    lines = sentences(f"{label}: {text}" for label, text in outcome.rows() if label in labels)
     if all(p.of is None and p.safe_end == "cold" for p in outcome.promises):
         lines.append(
             f"A promise relative to the order by score, such as 'ndcg@{outcome.k} >= 95% of deterministic', is "
@@ -255,31 +215,18 @@ def what_helps(outcome: Abstention) -> list[str]:
     return lines
 
 
-def facts(outcome: Certificate | Abstention, command: str) -> list[tuple[str, str]]:
-    """Return where the numbers come from, as names and values."""
-    p = outcome.provenance
-    method = "exact expectation" if p.method == "exact" else f"{p.n_draws} rankings drawn per query"
-    evidence = ", ".join(sorted({test.evidence for test in outcome.tests})) or p.evidence
-    drawn = "" if p.sample is None else f" of {p.n_table:,}"
-    rows = [
-        ("Outcome", f"{'abstention' if outcome.abstained else 'certificate'} {outcome.id}"),
-        ("Promise", "; ".join(str(promise) for promise in outcome.promises)),
-        ("Confidence", f"{outcome.confidence:.10g}, analysis {p.analysis} of the data, {p.n_analyses} planned"),
-        ("Ranker", outcome.ranker.in_words),
-        (
-            "Tested on",
-            f"{p.n_queries:,}{drawn} judged queries; {p.n_skipped:,} without a relevant item left out",
-        ),
-        ("Path", f"{p.path}, {len(outcome.curve)} configurations, fixed by {p.path_basis}"),
-        ("Evidence", f"{evidence}, {p.selection}; {method}, seed {p.seed}"),
-        ("Gain", f"{described(outcome.promises[0].metric.gain)}; empty queries: {outcome.promises[0].empty_query}"),
-        ("Data", p.data),
-        ("Key of the order in which queries were tested", p.hash_key or "none"),
-        ("Versions", ", ".join(f"{name} {number}" for name, number in p.versions.items())),
-        ("Made by", command),
+def facts(outcome: Outcome, command: str) -> list[tuple[str, str]]:
+    """Return what `isrr show --verbose` prints and where it comes from, as names and values."""
+    p, first = outcome.provenance, outcome.promises[0]
+    rows = [row for row in outcome.rows(verbose=True) if row[0] not in ("warning", "assumed", "next")]
+    return [
+        ("outcome", f"{type(outcome).__name__.lower()} {outcome.id}"),
+        *rows,
+        ("analysis", f"{p.analysis} of the data, {p.n_analyses} planned"),
+        ("values", "exact expectation" if p.method == "exact" else f"{p.n_draws} rankings per query, seed {p.seed}"),
+        ("gain", f"{described(first.metric.gain)}; empty queries: {first.empty_query}"),
+        ("data", p.data),
+        ("key of the order in which queries were tested", p.hash_key or "none"),
+        ("versions", ", ".join(f"{name} {number}" for name, number in p.versions.items())),
+        ("made by", command),
     ]
-    if p.judge:
-        rows.insert(5, ("Judged by", p.judge))
-    if p.made_ids:
-        rows.insert(5, ("Query ids", "numbered by position: the outcome depends on the order of the table"))
-    return rows
