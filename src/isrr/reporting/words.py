@@ -223,7 +223,10 @@ def facts(outcome: Outcome, command: str) -> list[tuple[str, str]]:
         ("outcome", f"{type(outcome).__name__.lower()} {outcome.id}"),
         *rows,
         ("analysis", f"{p.analysis} of the data, {p.n_analyses} planned"),
-        ("values", "exact expectation" if p.method == "exact" else f"{p.n_draws} rankings per query, seed {p.seed}"),
+        (
+            "values",
+            f"{'exact expectation' if p.method == 'exact' else f'{p.n_draws} rankings per query'}, seed {p.seed}",
+        ),
         ("gain", f"{described(first.metric.gain)}; empty queries: {first.empty_query}"),
         ("data", p.data),
         ("key of the order in which queries were tested", p.hash_key or "none"),
