@@ -5,13 +5,20 @@ import pytest
 
 import oracles
 from isrr import GPLRanker, Queries, evaluate, metric
-from isrr.metrics.lists import list_values, share_below
+from isrr.errors import PromiseError
+from isrr.metrics.lists import share_below
+from isrr.metrics.measure import Block
+from isrr.ranker.exposure import Family
 
 QUERIES = Queries.from_arrays(
     scores=[0.3, 2.0, 1.1, 0.2, 0.9, -1.0, 0.4, 1.0, 3.0],
     relevance=[2, 0, 1, 0, 0, 0, 1, 1, 0],
     query_ids=["b", "a", "b", "c", "b", "a", "a", "d", "b"],  # rows in any order, lists shorter than k
 )
+
+
+def list_values(queries, lists, measure):
+    return measure.metric.list_values(queries, lists, measure)
 
 
 @pytest.mark.parametrize("name", ["ndcg", "dcg", "precision", "recall", "kept"])
@@ -48,5 +55,21 @@ def test_a_list_that_equals_the_reference_does_not_fall_short_of_all_of_it():
 
 
 def test_a_disparity_has_no_value_of_a_single_list():
-    with pytest.raises(TypeError, match="disparity@5 has no value of a single list"):
+    with pytest.raises(PromiseError, match="disparity has no value of a single list"):
         list_values(QUERIES, np.zeros((4, 1, 5), np.int64), metric("disparity").at(5))
+
+
+@pytest.mark.parametrize(
+    "dials",
+    [{}, {"decay": 0.5}, {"anchor": 0.3}, {"floor": 0.8, "floor_weights": ((1.0, 0.5),)}, {"boost": {"new": 1.0}}],
+)
+def test_a_block_holds_the_lists_that_sample_draws_for_each_ranker(dials):
+    rng = np.random.default_rng(20231)
+    groups = rng.choice(["new", "old"], 41)
+    queries = Queries.from_arrays(scores=rng.normal(size=41), group=[1, 2, 7, 11, 20], item_groups=groups)
+    rankers = [GPLRanker(k=4, temperature=t, threshold=c, **dials) for t in (1.0, 0.1, 3.0) for c in (0.0, 0.2)]
+    family, prepared = Family.of(rankers, np.ones((1, 4))), rankers[0].prepare(queries)
+    exposure = family.exposure(prepared, 1, 5, n_draws=2)
+    lists = Block(prepared, 1, 5, exposure, {}, family, seed=9).lists(50)
+    for ranker, drawn in zip(family.rankers, lists.swapaxes(0, 1), strict=True):
+        np.testing.assert_array_equal(drawn, ranker.sample(queries, 50, seed=9)[1:5])

@@ -7,7 +7,7 @@ import numpy as np
 from isrr.calibration.measured import Means
 from isrr.data.queries import FloatArray, Queries
 from isrr.metrics.evaluate import evaluate
-from isrr.metrics.lists import N_DRAWS, list_values, share_below
+from isrr.metrics.lists import N_DRAWS, share_below
 from isrr.metrics.measure import Measure
 from isrr.outcome.findings import Estimate, Quality
 from isrr.promises import Promise, relevance_measure
@@ -36,7 +36,8 @@ def quality_values(queries: Queries, ranker: GPLRanker, measure: Measure, seed: 
         rows = slice(start, start + BLOCK)
         order, lists = by_score.sample(part), ranker.sample(part, N_DRAWS, seed)
         values[rows, :2] = evaluate(part, [by_score, ranker], [measure], seed=seed)[measure]
-        values[rows, 2] = share_below(part, lists, measure, HALF, list_values(part, order, measure)[:, 0])
+        ordered = measure.metric.list_values(part, order, measure)[:, 0]
+        values[rows, 2] = share_below(part, lists, measure, HALF, ordered)
         values[rows, 3] = (lists != order).any(axis=2).mean(axis=1)
     return values
 

@@ -150,7 +150,7 @@ def _evaluate_family(
 
     def evaluate_block(start: int, stop: int) -> None:
         exposure = family.exposure(prepared, start, stop, whole=False, n_draws=n_draws, seed=seed)
-        block = Block(prepared, start, stop, exposure, ways)
+        block = Block(prepared, start, stop, exposure, ways, family, seed)
         for summary, out in zip(summaries, values, strict=True):
             out[start:stop, into] = summary(block)
 

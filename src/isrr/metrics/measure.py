@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrr.data.queries import FloatArray, IntArray, Queries
+from isrr.errors import PromiseError
 from isrr.gains import EmptyQuery, Gain
 from isrr.metrics import kernels
-from isrr.ranker.exposure import Exposure, Prepared
+from isrr.ranker.exposure import Exposure, Family, Prepared
 
 Kind = Literal["utility", "fairness", "share"]
 Result = TypeVar("Result")
@@ -29,6 +30,8 @@ class Block:
         start, stop: The block holds the queries start … stop − 1.
         exposure: Expected exposure of their items.
         ways: Row of each way of weighting the places in the exposure.
+        family: The rankers.
+        seed: Random seed of the lists.
     """
 
     prepared: Prepared
@@ -36,6 +39,8 @@ class Block:
     stop: int
     exposure: Exposure
     ways: dict[bytes, int]
+    family: Family
+    seed: int = 0
     _memo: dict[Hashable, Any] = field(default_factory=dict)
 
     def once(self, key: Hashable, make: Callable[[], Result]) -> Result:
@@ -91,6 +96,16 @@ class Block:
         out[:, self.prepared.rows[first:last] - first] = np.where(hidden, 0.0, shown)
         return out
 
+    def lists(self, n_lists: int) -> NDArray[np.int32]:
+        """Return the lists that `GPLRanker.sample` draws, for every ranker with the same noise.
+
+        Positions within the query, −1 beyond its last item, (n_queries, n_grid, n_lists, k).
+        """
+        start, stop, shares = self.start, self.stop, self.exposure.shares
+        return self.once(
+            ("lists", n_lists), lambda: self.family.lists(self.prepared, start, stop, n_lists, shares, self.seed)
+        )
+
 
 def way_of(weights: FloatArray) -> bytes:
     """Return a name for a way of weighting places, the same for weights that differ by a factor."""
@@ -130,6 +145,16 @@ class Measurable:
     def summary(self, prepared: Prepared, measure: "Measure") -> Callable[[Block], FloatArray]:
         """Return how its values on a block of queries follow from their exposure, (n_queries, n_grid)."""
         raise NotImplementedError
+
+    def list_values(self, queries: Queries, lists: NDArray[np.integer[Any]], measure: "Measure") -> FloatArray:
+        """Return the metric of each list, (n_queries, n_lists); NaN where a query does not count.
+
+        Args:
+            queries: What was ranked.
+            lists: Positions within the query, −1 beyond its last item, (n_queries, n_lists, ≥ k).
+            measure: This metric over the first k places.
+        """
+        raise PromiseError(f"{self.name} has no value of a single list")
 
     def at(self, k: int, empty_query: EmptyQuery | None = None) -> "Measure":
         """Return the metric over the first k places."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import methodcaller
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,6 +115,24 @@ class Metric(Measurable):
             return sums if whole is None else divided(sums, whole[block.start : block.stop], measure.empty_query)
 
         return of
+
+    def list_values(self, queries: Queries, lists: NDArray[np.integer[Any]], measure: Measure) -> FloatArray:
+        """Return the metric of each list: Σ weight of the place · value of its item, divided by what 1 means.
+
+        Example:
+            >>> queries = Queries.from_arrays(scores=[2, 1, 0], relevance=[0, 2, 1], query_ids=[7, 7, 7])
+            >>> metric("ndcg").list_values(queries, np.array([[[0, 1], [1, 2]]]), metric("ndcg").at(2)).round(3)
+            array([[0.521, 1.   ]])
+        """
+        value = np.append(self.value(queries), 0.0)  # the last one for places without an item
+        first = queries.offsets[:-1, None]
+        sums = np.zeros(lists.shape[:2])
+        for j, weight in enumerate(self.weights(measure.k).tolist()):
+            sums += weight * value[np.where(lists[:, :, j] < 0, -1, first + lists[:, :, j])]
+        if self.whole is None:
+            return sums
+        whole = np.asarray(self.whole(queries, measure.k), np.float64)
+        return divided(sums, whole, measure.empty_query)
 
     def checked_values(self, queries: Queries) -> FloatArray:
         """Return the value of each row's item, checked, (n_rows,)."""

@@ -179,6 +179,21 @@ class Family:
                 )  # fmt: skip
         return Exposure(halves, n_shown, shares)
 
+    def lists(
+        self, prepared: Prepared, start: int, stop: int, n_lists: int, shares: FloatArray, seed: int = 0
+    ) -> NDArray[np.int32]:
+        """Draw lists for the queries start … stop − 1, as `GPLRanker.sample` does, (n_queries, n_grid, n_lists, k).
+
+        `shares` are those of their exposure.
+        """
+        queries, (scales, scale_of, thresholds, _, _) = prepared.queries, self._arguments
+        lists = np.empty((stop - start, len(self.rankers), n_lists, thresholds.shape[1]), np.int32)
+        kernels.lists_of_grid(
+            queries.offsets, prepared.order, prepared.scores, scales, scale_of, thresholds, queries.by_score, shares,
+            queries.keys, stream_seed(seed, CALIBRATION), start, stop, lists,
+        )  # fmt: skip
+        return lists
+
 
 def joined_weights(asked: FloatArray, promised: FloatArray) -> tuple[FloatArray, IntArray]:
     """Return ways of weighting the places, those asked for first, and which of them floors are promised for.

@@ -22,7 +22,7 @@ import numpy as np
 
 from isrr.compiled import kernel
 from isrr.data._order_kernels import longest_query, sort_falling, sort_query
-from isrr.noise import stream, uniform
+from isrr.noise import coin, stream, uniform
 from isrr.ranker.exact import exact_exposure
 from isrr.ranker.simd import pointer
 
@@ -367,6 +367,38 @@ def sample_queries(offsets, order, scores, scale, thresholds, noise, start, stop
             draw(weights, heads, n_admitted, noise[q, d], min(k, n), arrivals, ranking)
             for j in range(k):
                 out[q, d, j] = order[first + ranking[j]] if j < n else -1
+
+
+@kernel
+def lists_of_grid(
+    offsets, order, scores, scales, scale_of, thresholds, by_score, shares, keys, seed, start, stop, lists
+):
+    # order, scores (n_rows,)    positions within the query by falling score, and these scores
+    # scale_of (n_grid,)         which of the scales a configuration has; configurations come sorted by it
+    # thresholds (n_grid, k)
+    # by_score (n_rows,), shares (n_grid, queries)  the order by raw score, and its chance in place of a draw
+    # keys (n_queries,), seed    name the noise; it is the same for all configurations
+    # lists (queries, n_grid, n_lists, k)  out: positions within the query, −1 beyond its last item
+    longest, k = longest_query(offsets, start, stop), thresholds.shape[1]
+    weights, eligibility, heads = np.empty(longest), np.empty(longest), np.empty(longest, np.int64)
+    n_admitted, arrivals, ranking = np.empty(k, np.int64), np.empty(k), np.empty(k, np.int64)
+    lists[:] = -1
+    for q in range(start, stop):
+        first, n, weighed = offsets[q], offsets[q + 1] - offsets[q], -1
+        for c in range(scale_of.size):
+            if scale_of[c] != weighed:
+                weighed = scale_of[c]
+                weigh(scores, first, n, scales[weighed], weights, eligibility, heads)
+            admit(eligibility, n, thresholds[c], n_admitted)
+            for d in range(lists.shape[2]):
+                noise = stream(seed, keys[q], d)
+                if shares[c, q - start] > 0.0 and coin(noise) < shares[c, q - start]:
+                    for j in range(min(k, n)):
+                        lists[q - start, c, d, j] = by_score[first + j]
+                    continue
+                draw(weights, heads, n_admitted, noise, min(k, n), arrivals, ranking)
+                for j in range(min(k, n)):
+                    lists[q - start, c, d, j] = order[first + ranking[j]]
 
 
 @kernel
