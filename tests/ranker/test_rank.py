@@ -170,7 +170,7 @@ def test_equal_scores_are_served_in_the_order_that_calibration_takes(item_ids):
 
 def test_a_whole_float_names_the_query_that_the_integer_names():
     assert GPLRanker(k=30).rank(SCORES, 7.0, "u").tolist() == GPLRanker(k=30).rank(SCORES, "7", "u").tolist()
-    with pytest.raises(DataError, match=r"an id is 7.5; expected integers or text"):
+    with pytest.raises(DataError, match=r"an id is 7.5 .float.; expected an integer or text"):
         GPLRanker().rank(SCORES, 7.5, "u")
 
 

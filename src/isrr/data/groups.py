@@ -32,8 +32,8 @@ class Coded(NamedTuple):
         """Return the codes of a column.
 
         Example:
-            >>> Coded.of(np.array([9, 10, 9])).names
-            array(['10', '9'], dtype='<U2')
+            >>> Coded.of(np.array([9, 10, 9])).names.tolist()
+            ['10', '9']
         """
         distinct, codes = Ids.of(ids, "item_groups", ids.size).by_appearance()
         names, position = np.unique(distinct.array.astype(str), return_inverse=True)

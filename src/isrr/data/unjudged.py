@@ -93,7 +93,7 @@ def unjudged_in_words(policy: str, share: float, k: int) -> str:
 
     Example:
         >>> unjudged_in_words("zero", 0.25, 5)
-        '25.0 % of the first 5 places by score hold items without a grade; such items are counted as irrelevant (zero)'
+        '25.0 % of the first 5 positions by score hold items without a grade; such items are counted as irrelevant (zero)'
     """
     places = f"{percent(share)} of the first {k} positions by score hold items without a grade; such items"
     return f"{'items without a grade' if policy == 'drop' else places} are {_COUNTED[policy]} ({policy})"
