@@ -89,14 +89,14 @@ def _without(queries: Queries, kept: NDArray[np.bool_]) -> Queries:
 
 
 def unjudged_in_words(policy: str, share: float, k: int) -> str:
-    """Return in words how items without a grade count, and how many places they take.
+    """Return in words how items without a grade count, and how many positions they take.
 
     Example:
-        >>> unjudged_in_words("zero", 0.25, 5)
-        '25.0 % of the first 5 positions by score hold items without a grade; such items are counted as irrelevant (zero)'
+        >>> unjudged_in_words("drop", 0.25, 5)
+        'items without a grade are dropped (drop)'
     """
-    places = f"{percent(share)} of the first {k} positions by score hold items without a grade; such items"
-    return f"{'items without a grade' if policy == 'drop' else places} are {_COUNTED[policy]} ({policy})"
+    counted = f"{percent(share)} of the first {k} positions by score hold items without a grade; such items"
+    return f"{'items without a grade' if policy == 'drop' else counted} are {_COUNTED[policy]} ({policy})"
 
 
 def policy_needed(queries: Queries) -> str:
