@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 
 import numpy as np
 from numba import njit
@@ -94,17 +95,16 @@ def rows() -> list[dict]:
     def fresh() -> Queries:  # nothing cached from an earlier pass: sorting and hashing count
         return Queries.from_arrays(scores=queries.scores, relevance=queries.relevance, group=queries.n_items)
 
-    found = []
-    for method, what in (("exact", "exact (1e-7)"), ("draws", f"{N_DRAWS} draws, shared noise")):
+    results, exact, sampled = [], exponentials(queries.n_rows) + moved, [replace(one, decay=0.9) for one in grid]
+    for rankers, what, least in ((grid, "exact (1e-7)", exact), (sampled, f"decay .9, {N_DRAWS} draws", drawn)):
         for n_threads in (1, 2):
             with use_threads(n_threads):
-                ours = timed(lambda: evaluate(fresh(), grid, method=method, n_draws=N_DRAWS), 15)  # noqa: B023
+                ours = timed(lambda: evaluate(fresh(), rankers, n_draws=N_DRAWS), 5)  # noqa: B023
             row = {"what": f"evaluate 3,145 × ~120 × 21, {what}, {n_threads} thread(s)", "ours": ours}
-            least = exponentials(queries.n_rows) + moved if method == "exact" else drawn
             row |= {"baseline": baseline, "ratio": baseline / ours, "unit": "s", "floor": least / n_threads}
-            found.append(row)
-    found += _another_metric() + _linear(grid) + _served() + _started() + _memory()
-    return found
+            results.append(row)
+    results += _another_metric() + _plain_twins() + _linear(grid) + _served() + _started() + _memory()
+    return results
 
 
 def _another_metric() -> list[dict]:
@@ -126,6 +126,48 @@ def _another_metric() -> list[dict]:
             row = {"what": what, "ours": least[name], "baseline": least[""], "ratio": least[name] / least[""]}
             found.append(row | {"unit": "s"})
     return found
+
+
+def _plain_twins() -> list[dict]:
+    """Processor seconds of the loops for one number at a time, beside those for eight."""
+    code = """
+import sys, time
+if sys.argv[1] == "plain":
+    import platform
+    platform.machine = lambda: "a processor that nobody tried"
+import numpy as np
+from isrr import GPLRanker, evaluate
+from isrr.parallel import use_threads
+from isrr.risk.betting import pvalue
+from benchmarks.calibration import judged
+queries, losses = judged(300, 24), np.random.default_rng(0).uniform(size=(1_000, 100))
+works = (
+    lambda: evaluate(queries, [GPLRanker(temperature=float(t)) for t in np.geomspace(0.02, 5, 100)], ["ndcg"]),
+    lambda: pvalue(losses, 0.52, 0.05),
+)
+with use_threads(1):
+    for work in works:
+        work()
+        seconds = []
+        for _ in range(9):
+            start = time.process_time()
+            work()
+            seconds.append(time.process_time() - start)
+        print(min(seconds))
+"""
+    seconds = {}
+    for kind in ("eight", "plain"):
+        with tempfile.TemporaryDirectory() as folder:
+            environment = os.environ | {"NUMBA_CACHE_DIR": folder}
+            done = subprocess.run(
+                [sys.executable, "-c", code, kind], env=environment, capture_output=True, text=True, check=True
+            )
+        seconds[kind] = [float(line) for line in done.stdout.split()]
+    whats = "evaluate 300 × 24 × 100, exact", "p-values of 1,000 × 100 losses by betting"
+    return [
+        {"what": f"{what}; the plain loops beside", "ours": ours, "baseline": plain, "ratio": plain / ours, "unit": "s"}
+        for what, ours, plain in zip(whats, seconds["eight"], seconds["plain"], strict=True)
+    ]
 
 
 def _linear(grid) -> list[dict]:
