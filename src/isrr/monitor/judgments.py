@@ -7,6 +7,7 @@ that lacks one waits. The judged queries must be a random sample of the traffic.
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,6 @@ from isrr.data.identifiers import identifier_key, identifier_keys
 from isrr.data.log import ServedLists
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError, PromiseError
-from isrr.gains import empty_value
-from isrr.metrics.metric import Metric
 from isrr.outcome.certificate import Certificate
 from isrr.promises import Promise
 
@@ -33,8 +32,8 @@ class JudgedBatch:
         judgments: The judgments.
         keys, queries, segments, times: Of each query: its name in 8 bytes, its number among the judged queries, its
             segment, and when it was first served, (n,).
-        lists: Of each query, the items of each of its lists as rows of the judgments, as drawn and by score; −1 for an
-            item without a judgment where these count.
+        lists: Of each query, the items of each of its lists as positions within its judgments, as drawn and by score;
+            −1 for an item without a judgment where these count.
         n_incomplete: Judged queries of which a served item has no judgment.
         n_before: Judged queries that were counted before, and are not again.
         n_served, n_unjudged: Positions of the lists that count, and those that hold an item without a judgment.
@@ -70,22 +69,23 @@ class JudgedBatch:
         """Return what a promise measures of each query's lists, as drawn and by score, (n, 2); NaN where skipped."""
         if self.judgments is None or not self.lists:
             return np.empty((0, 2))
-        metric, k = promise.metric, promise.k
-        assert isinstance(metric, Metric)
-        value, weights = np.append(metric.value(self.judgments), 0.0), metric.weights(k)
-        whole = np.ones(len(self.judgments)) if metric.whole is None else metric.whole(self.judgments, k)
-        means = np.full((len(self.lists), 2), empty_value(promise.empty_query))
-        for i, (query, lists) in enumerate(zip(self.queries, self.lists, strict=True)):
-            if whole[query] > 0:
-                worth = [[value[rows[:k]] @ weights[: len(rows)] for rows in pair] for pair in lists]
-                means[i] = np.mean(worth, axis=0) / whole[query]
+        means = np.empty((len(self.lists), 2))
+        for n_lists in {len(lists) for lists in self.lists}:
+            chosen = [i for i, lists in enumerate(self.lists) if len(lists) == n_lists]
+            queries = self.judgments[[self.queries[i] for i in chosen]]
+            shown = np.full((len(chosen), 2 * n_lists, promise.k), -1)
+            for row, i in zip(shown, chosen, strict=True):
+                for listed, places in zip(row, chain.from_iterable(self.lists[i]), strict=True):
+                    listed[: len(places)] = places[: promise.k]
+            values = promise.metric.list_values(queries, shown, promise.measure)
+            means[chosen] = values.reshape(-1, n_lists, 2).mean(axis=1)
         return means
 
 
 def monitored(certificate: Certificate, judged: bool) -> list[tuple[Promise, str | None]]:
     """Return the promises about what single lists hold, in each segment; without judgments, those that need none."""
     tests = [
-        test for test in certificate.tests if isinstance(test.promise.metric, Metric) and test.promise.of != "merit"
+        test for test in certificate.tests if test.promise.metric.kind != "fairness" and test.promise.of != "merit"
     ]
     cells = [
         (test.promise, test.segment)
@@ -122,21 +122,24 @@ def match(
     graded = np.ones(judgments.n_rows, bool) if judgments.judged is None else judgments.judged
     batch = JudgedBatch(judgments, n_before=sum(key in seen for key in keys), note=note)
     for q, lines in sorted(lists.items(), key=lambda entry: (entry[1][0]["time"], entry[0])):
-        rows = {str(items[row]): int(row) for row in range(judgments.offsets[q], judgments.offsets[q + 1])}
-        unjudged = {str(item) for line in lines for item in (*line["top"], *line["deterministic"])} - rows.keys()
+        first, last = judgments.offsets[q], judgments.offsets[q + 1]
+        places = {str(item): i for i, item in enumerate(items[first:last])}
+        unjudged = {str(item) for line in lines for item in (*line["top"], *line["deterministic"])} - places.keys()
         nothing_left = any(unjudged.issuperset(map(str, line["top"])) for line in lines)
         if unjudged and (policy == "refuse" or (policy == "drop" and nothing_left)):
             batch.n_incomplete += 1
             batch.note = batch.note or (
                 f"query {str(judgments.query_ids[q])!r} was served item {min(unjudged)!r}, which is not judged; "
-                f"judgments are for items such as {next(iter(rows))!r}"
+                f"judgments are for items such as {next(iter(places))!r}"
             )
             continue
-        pairs = [[[rows.get(str(i), -1) for i in line[order]] for order in ("top", "deterministic")] for line in lines]
+        pairs = [
+            [[places.get(str(i), -1) for i in line[order]] for order in ("top", "deterministic")] for line in lines
+        ]
         batch.n_served += sum(len(top) for top, _ in pairs)
-        batch.n_unjudged += sum(row < 0 or not graded[row] for top, _ in pairs for row in top)
+        batch.n_unjudged += sum(i < 0 or not graded[first + i] for top, _ in pairs for i in top)
         if policy in ("refuse", "drop"):
-            pairs = [[[row for row in listed if row >= 0] for listed in pair] for pair in pairs]
+            pairs = [[[i for i in listed if i >= 0] for listed in pair] for pair in pairs]
         batch.lists.append(pairs)
         batch.keys.append(keys[q])
         batch.queries.append(q)
