@@ -16,8 +16,8 @@ from isrr.data.clicks import looks_like_clicks
 from isrr.data.columns import Columns
 from isrr.data.copies import write_queries
 from isrr.data.identifiers import Ids
+from isrr.data.ordering import first_equal
 from isrr.data.queries import Queries
-from isrr.data.runs import _equal
 from isrr.data.tables import read_queries
 from isrr.data.unjudged import n_unjudged
 from isrr.errors import DataError
@@ -115,17 +115,17 @@ def test_items_that_share_a_hash_are_told_apart(monkeypatch):
     assert_joined(read_queries(RUN, qrels=QRELS))
 
 
-def test_rows_meet_the_first_equal_row_of_their_query():
+@pytest.mark.parametrize("as_ids", [Ids, lambda numbers: Ids(Ids(numbers).texts)])
+def test_items_meet_the_first_equal_row_of_their_query(as_ids):
     rng = np.random.default_rng(20237)
     for n_others in (0, 3, 2_000):
-        queries, judged_in = np.sort(rng.integers(0, 500, 9_000)), rng.integers(0, 500, n_others)
-        names, judged = (rng.integers(0, 8, n).astype(np.uint64) for n in (9_000, n_others))
+        queries, judged_in = (np.sort(rng.integers(0, 500, n)) for n in (9_000, n_others))
+        names, judged = (rng.integers(0, 30, n) for n in (9_000, n_others))
         offsets = np.searchsorted(queries, np.arange(501))
-        match, first = _equal(offsets, names, judged_in, judged)
-        others = list(zip(judged_in.tolist(), judged.tolist(), strict=True))
-        place = {pair: len(others) - 1 - i for i, pair in enumerate(reversed(others))}
-        assert match.tolist() == [place.get(pair, -1) for pair in zip(queries.tolist(), names.tolist(), strict=True)]
-        assert first.tolist() == [place[pair] for pair in others]
+        rows = first_equal(offsets, as_ids(names), np.searchsorted(judged_in, np.arange(501)), as_ids(judged))
+        pairs = list(zip(queries.tolist(), names.tolist(), strict=True))
+        place = {pair: len(pairs) - 1 - i for i, pair in enumerate(reversed(pairs))}
+        assert rows.tolist() == [place.get(pair, -1) for pair in zip(judged_in, judged, strict=True)]
 
 
 def test_scattered_rows_are_brought_together(tmp_path):

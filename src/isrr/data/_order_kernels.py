@@ -69,27 +69,36 @@ def sort_queries(offsets, scores, queries, items, start, stop, order, tied):
 
 
 @kernel
-def mark_repeats(offsets, names, start, stop, repeats):
-    # names   (n_rows,)     64 bits each
-    # repeats (n_queries,)  out: whether two rows of the query have the same name
-    for q in range(start, stop):
-        ordered = np.sort(names[offsets[q] : offsets[q + 1]])
-        repeats[q] = False
-        for i in range(1, ordered.size):
-            repeats[q] |= ordered[i] == ordered[i - 1]
+def slot_of(name, names, slots, size):
+    # Returns the slot with a row of this name, or the free one for it; size is a power of two.
+    at = np.int64(mix(name) >> np.uint64(1)) & (size - 1)
+    while slots[at] >= 0 and names[slots[at]] != name:
+        at = (at + 1) & (size - 1)
+    return at
 
 
 @kernel
-def match_sorted(offsets, names, starts, judged, start, stop, match):
-    # names  (n_rows,)         64 bits each
-    # starts (n_queries + 1,)  where the judged names of each query begin and end
-    # judged (n_judged,)       the same of judged items, rising within each query
-    # match  (n_rows,)         out: the first equal one among the judged, −1 for none
+def first_equal(offsets, names, starts, others, start, stop, rows, repeats):
+    # names   (n_rows,)     64 bits each, those of query q at offsets[q] : offsets[q + 1]
+    # others  (n_others,)   64 bits each, those of query q at starts[q] : starts[q + 1]
+    # rows    (n_others,)   out: the first row of the query with the same name, −1 for none
+    # repeats (n_queries,)  out: whether two rows of the query have the same name
+    size = 2
+    while size < 2 * longest_query(offsets, start, stop):
+        size *= 2
+    slots = np.empty(size, np.int64)  # a hash table with open addressing; −1 is free
     for q in range(start, stop):
-        known = judged[starts[q] : starts[q + 1]]
+        size = 2
+        while size < 2 * (offsets[q + 1] - offsets[q]):
+            size *= 2
+        slots[:size], repeats[q] = -1, False
         for row in range(offsets[q], offsets[q + 1]):
-            at = np.searchsorted(known, names[row])
-            match[row] = starts[q] + at if at < known.size and known[at] == names[row] else -1
+            at = slot_of(names[row], names, slots, size)
+            repeats[q] |= slots[at] >= 0
+            if slots[at] < 0:
+                slots[at] = row
+        for other in range(starts[q], starts[q + 1]):
+            rows[other] = slots[slot_of(others[other], names, slots, size)]
 
 
 @kernel

@@ -66,8 +66,7 @@ def repeats(offsets: NDArray[np.int64], items: Ids) -> NDArray[np.int64]:
         array([2])
     """
     names = items.held.view(np.uint64) if isinstance(items.held, np.ndarray) else items.hashes()
-    suspect = np.empty(offsets.size - 1, np.bool_)
-    over_queries(lambda start, stop: _order_kernels.mark_repeats(offsets, names, start, stop, suspect), offsets)
+    _, suspect = _first_equal(offsets, names, np.zeros_like(offsets), np.empty(0, np.uint64))
     rows = np.flatnonzero(np.repeat(suspect, np.diff(offsets)))
     if not rows.size:
         return rows
@@ -75,6 +74,43 @@ def repeats(offsets: NDArray[np.int64], items: Ids) -> NDArray[np.int64]:
     distinct, codes = items.take(rows).by_appearance()
     _, first = np.unique(query * len(distinct) + codes, return_index=True)
     return np.delete(rows, first)
+
+
+def first_equal(offsets: NDArray[np.int64], items: Ids, starts: NDArray[np.int64], others: Ids) -> NDArray[np.int64]:
+    """Return for each of other items of the same queries the first row with that item, −1 for none.
+
+    Integers are compared as they are; text by hash, then as text where hashes agree.
+
+    Args:
+        offsets: Where the items of each query begin and end.
+        items: The items.
+        starts: Where the other items of each query begin and end.
+        others: The other items.
+
+    Example:
+        >>> first_equal(np.array([0, 2]), Ids(np.array([5, 6])), np.array([0, 3]), Ids(np.array([6, 6, 7])))
+        array([ 1,  1, -1])
+    """
+    if isinstance(items.held, np.ndarray) and isinstance(others.held, np.ndarray):
+        return _first_equal(offsets, items.held.view(np.uint64), starts, others.held.view(np.uint64))[0]
+    rows, _ = _first_equal(offsets, items.hashes(), starts, others.hashes())
+    hits = np.flatnonzero(rows >= 0)
+    if items.take(rows[hits]).texts.equals(others.take(hits).texts):
+        return rows
+    codes = Ids.joined([items, others]).by_appearance()[1].astype(np.uint64)  # two texts share a hash
+    return _first_equal(offsets, codes[: len(items)], starts, codes[len(items) :])[0]
+
+
+def _first_equal(
+    offsets: NDArray[np.int64], names: NDArray[np.uint64], starts: NDArray[np.int64], others: NDArray[np.uint64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return what `first_equal` does of names of 64 bits, and which queries have a name twice."""
+    rows, repeats = np.empty(others.size, np.int64), np.empty(offsets.size - 1, np.bool_)
+    over_queries(
+        lambda start, stop: _order_kernels.first_equal(offsets, names, starts, others, start, stop, rows, repeats),
+        offsets if offsets[-1] > starts[-1] else starts,
+    )
+    return rows, repeats
 
 
 def query_hashes(

@@ -15,16 +15,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrr.counting import counted
-from isrr.data._order_kernels import match_sorted
 from isrr.data.columns import ROLES, Columns, usual_column
 from isrr.data.files import Table, reading
 from isrr.data.identifiers import Ids
 from isrr.data.numbers import numbers, such_rows, unfit
+from isrr.data.ordering import first_equal
 from isrr.data.queries import FloatArray, IntArray, Queries
-from isrr.data.ragged import lists_of, offsets_from
+from isrr.data.ragged import lists_of
 from isrr.data.unjudged import Unjudged, settled
 from isrr.errors import DataError
-from isrr.parallel import over_queries
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,24 +109,26 @@ def joined(run: Queries, name: str, qrels: Judgments, unjudged: Unjudged) -> Que
         notes.append(
             f"{qrels.name}: {counted(len(names), 'judged query')} not in the run left out: {some(names.array)}"
         )
+    order = np.argsort(judged_in, kind="stable")
+    rows = order[np.searchsorted(judged_in[order], 0) :]  # judgments of shared queries, by query
     position = np.cumsum(shared) - 1  # of each query of the run among those shared
-    rows = np.flatnonzero(judged_in >= 0)
-    judged_in, judged_items, grades = (
-        position[judged_in[rows]],
-        qrels.items.take(rows),
-        np.maximum(qrels.grades[rows], 0),
-    )
+    judged_in, judged_items = position[judged_in[rows]], qrels.items.take(rows)
+    grades = np.maximum(qrels.grades[rows], 0)
     run = run if shared.all() else replace(run[np.flatnonzero(shared)], notes=run.notes)
     assert run.items is not None
-    match, first = _matched(run, run.items, judged_in, judged_items)
+    starts = np.searchsorted(judged_in, np.arange(len(run) + 1))
+    first = first_equal(starts, judged_items, starts, judged_items)
     _refuse_two_grades(qrels, rows, first)
+    match = first_equal(starts, judged_items, run.offsets, run.items)
+    hits = np.flatnonzero(match >= 0)
+    relevance, judged = np.zeros(run.n_rows), np.zeros(run.n_rows, np.bool_)
+    judged[hits] = ~np.isnan(grades[match[hits]])
+    relevance[hits] = np.nan_to_num(grades[match[hits]])
     missed = (grades > 0) & (first == np.arange(first.size))
-    missed[match[match >= 0]] = False
-    relevance = np.where(match >= 0, grades[match], np.nan)
-    judged = ~np.isnan(relevance)
+    missed[match[hits]] = False
     queries = replace(
         run,
-        relevance=np.where(judged, relevance, 0.0),
+        relevance=relevance,
         unretrieved=lists_of(judged_in[missed], grades[missed], len(run)) if missed.any() else None,
         absent={role: said for role, said in run.absent.items() if role != "relevance"},
         notes=(*run.notes, *notes),
@@ -143,34 +144,6 @@ def _codes(known: Ids, ids: Ids) -> tuple[IntArray, Ids]:
     distinct, codes = ids.by_appearance()
     number = np.asarray(pc.fill_null(pc.index_in(distinct.texts, value_set=known.texts), -1).to_numpy(), np.int64)
     return number[codes], distinct.take(np.flatnonzero(number < 0))
-
-
-def _matched(run: Queries, items: Ids, judged_in: IntArray, judged_items: Ids) -> tuple[IntArray, IntArray]:
-    """Return the judgment of each row, −1 for none; and of each judgment the first on the same item of the query.
-
-    Items are compared by hash, then by their text where hashes agree; where two share a hash, by exact numbers.
-    """
-    match, first = _equal(run.offsets, items.hashes(), judged_in, judged_items.hashes())
-    hits, texts, judged_texts = np.flatnonzero(match >= 0), items.texts, judged_items.texts
-    if texts.take(hits).equals(judged_texts.take(match[hits])) and judged_texts.equals(judged_texts.take(first)):
-        return match, first
-    codes = pa.concat_arrays([texts, judged_texts]).dictionary_encode().indices.to_numpy().astype(np.uint64)
-    return _equal(run.offsets, codes[: run.n_rows], judged_in, codes[run.n_rows :])
-
-
-def _equal(
-    offsets: IntArray, names: NDArray[np.uint64], judged_in: IntArray, judged: NDArray[np.uint64]
-) -> tuple[IntArray, IntArray]:
-    """Match as `_matched` does items that are named by numbers."""
-    order = np.lexsort((judged, judged_in))
-    starts = offsets_from(np.bincount(judged_in, minlength=offsets.size - 1))
-    named, of_query = judged[order], judged_in[order]
-    match = np.empty(names.size, np.int64)
-    over_queries(lambda start, stop: match_sorted(offsets, names, starts, named, start, stop, match), offsets)
-    new = np.append(True, (named[1:] != named[:-1]) | (of_query[1:] != of_query[:-1]))[: order.size]
-    first = np.empty(order.size, np.int64)
-    first[order] = order[np.flatnonzero(new)][np.cumsum(new) - 1]
-    return np.append(order, -1)[match], first
 
 
 def _refuse_two_grades(qrels: Judgments, rows: IntArray, first: IntArray) -> None:

@@ -28,7 +28,7 @@ READ = ("query", "item", "score", "relevance")
 LINE: dict[What, str] = {"run": "`query Q0 item rank score tag`", "qrels": "`query iteration item grade`"}
 NUMBER = rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
 SHAPE = "{query: {item: number}}"
-BLOCK = 1 << 24  # bytes that are looked at or parsed at a time
+PARSED, LOOKED_AT = 1 << 24, 1 << 18  # bytes at a time
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LETOR_LINE = re.compile(rb"[-+.\deE]+[ \t]+(qid:|\d+:)")
 _LINES: dict[What, re.Pattern[bytes]] = {
@@ -118,36 +118,42 @@ def trec_table(data: Any, what: What, name: str) -> Table:
 
 def _parsed(data: Any, what: What, name: str, kinds: dict[str, Any]) -> Any:
     """Return the query, the item and the number of each line as an Arrow table."""
-    text = whole = data.to_pybytes().removeprefix(BYTE_ORDER_MARK)
-    if b"\t" in text or not _is_plain(text):
-        text = text.translate(bytes.maketrans(b"\t\r", b"  "))
+    plain = data
+    if not _is_plain(data):
+        text = data.to_pybytes().removeprefix(BYTE_ORDER_MARK).translate(bytes.maketrans(b"\t\r", b"  "))
         while b"  " in text:
             text = text.replace(b"  ", b" ")
-        text = text.replace(b" \n", b"\n").replace(b"\n ", b"\n").strip(b" \n")
-    if not text:
-        raise DataError(f"{name}: no rows; expected lines like {LINE[what]}")
+        plain = pa.py_buffer(text.replace(b" \n", b"\n").replace(b"\n ", b"\n").strip(b" \n"))
+        if not plain.size:
+            raise DataError(f"{name}: no rows; expected lines like {LINE[what]}")
+        if b"\0" in text:
+            return _by_lines(data, what, name, kinds)
     try:
         table = csv.read_csv(
-            pa.BufferReader(text),
-            csv.ReadOptions(column_names=FIELDS[what], block_size=BLOCK),
+            pa.BufferReader(plain),
+            csv.ReadOptions(column_names=FIELDS[what], block_size=PARSED),
             csv.ParseOptions(delimiter=" ", quote_char=False),
             csv.ConvertOptions(include_columns=list(kinds), column_types=kinds, null_values=[]),
         )
-        if b"\0" not in text and np.isfinite(table.column(2).to_numpy()).all():
-            return table
     except pa.ArrowInvalid:
-        pass
-    rows = zip(*_written(whole, what, name), strict=True)  # there are numbers like +5, or a line is at fault
-    return pa.table({column: pa.array(values, kinds[column]) for column, values in zip(kinds, rows, strict=True)})
+        return _by_lines(data, what, name, kinds)  # there are numbers like +5, or a line is at fault
+    return table if np.isfinite(table.column(2).to_numpy()).all() else _by_lines(data, what, name, kinds)
 
 
-def _is_plain(text: bytes) -> bool:
-    """Return whether a single blank or line end follows each field."""
-    for start in range(0, len(text), BLOCK):
-        blank = np.frombuffer(text[start : start + BLOCK + 1], np.uint8) <= ord(" ")
-        if (blank[1:] & blank[:-1]).any() or (start == 0 and blank[:1].any()):
+def _is_plain(data: Any) -> bool:
+    """Return whether a single blank or line end follows each field, and there is neither other blank nor NUL."""
+    for start in range(0, data.size, LOOKED_AT):
+        text = data[start : start + LOOKED_AT + 1].to_pybytes()
+        blank = np.frombuffer(text, np.uint8) <= ord(" ")
+        if (blank[1:] & blank[:-1]).any() or b"\t" in text or b"\r" in text or b"\0" in text:
             return False
-    return not text.endswith((b" ", b"\r"))
+    return data[:1].to_pybytes() > b" " and data[:3].to_pybytes() != BYTE_ORDER_MARK and text[-1:] != b" "
+
+
+def _by_lines(data: Any, what: What, name: str, kinds: dict[str, Any]) -> Any:
+    text = data.to_pybytes().removeprefix(BYTE_ORDER_MARK)
+    rows = zip(*_written(text, what, name), strict=True)
+    return pa.table({column: pa.array(values, kinds[column]) for column, values in zip(kinds, rows, strict=True)})
 
 
 def _written(text: bytes, what: What, name: str) -> Iterator[tuple[str, str, float]]:
