@@ -101,7 +101,7 @@ def power(pool: str, repetitions: int = 10, sizes: tuple[int, ...] = SIZES) -> N
             gains = []
             for estimates in measured:
                 sample = click_sample(estimates, promise, path)
-                passing = np.append(sample.exempt | sample.holds(sample.targets, 0.05), False)
+                passing = np.append(sample.exempt | sample.holds(0.05), False)
                 gains.append(gain[: int(np.argmin(passing))].max())
             error = np.std(gains) / np.sqrt(len(gains))
             oracle = gain[kept >= share * kept[0]].max()

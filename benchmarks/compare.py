@@ -63,7 +63,7 @@ def power() -> None:
         for lead in (0.0, 1.0, 2.0, 2.5, 3.0, 3.5):
             drawn = pool[rng.integers(0, pool.size, (n, N_REPEATS))] + lead * pool.std() / np.sqrt(n)
             losses = (1.0 - np.clip(drawn, -1, 1)) / 2
-            proven = betting.certifies(losses, float(PROMISE.tested_alpha()), LEVEL, PROMISE.prior_deviation())
+            proven = betting.certifies(losses, PROMISE.loss().level, LEVEL, PROMISE.loss().prior)
             t = stats.ttest_1samp(drawn, 0.0, axis=0, alternative="greater").pvalue <= LEVEL
             flips = np.mean([randomisation_pvalue(column) <= LEVEL for column in drawn[:, :100].T])
             print(f"| {n} | {lead:g} | {proven.mean():.1%} | {flips:.0%} | {t.mean():.1%} |")
@@ -79,7 +79,7 @@ def boundary(repeats: int = 2_000) -> None:
         disaster = rng.random((n, len(leads))) < 0.05
         difference = np.where(disaster, -0.38, 0.02) + rng.uniform(-0.05, 0.05, disaster.shape) + leads - 1e-5
         losses = (1.0 - difference) / 2
-        return betting.pvalue(losses, float(PROMISE.tested_alpha()), PROMISE.prior_deviation())
+        return betting.pvalue(losses, PROMISE.loss().level, PROMISE.loss().prior)
 
     kinds = {
         "one candidate": ((0.0,), holm),

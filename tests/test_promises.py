@@ -47,7 +47,7 @@ def test_a_group_may_be_promised_more_than_the_order_by_score_gives_it(text):
     assert low < promise.target < high
     assert not promise.kept_by_definition(GPLRanker.deterministic())
     assert not promise.kept_by_definition(ranker)
-    stretched = promise.losses(np.array([[0.7]]), np.ones(1), promise.stretch(ranker.floor))
+    stretched = promise.loss(ranker.floor).of(np.array([[0.7]]), np.ones(1))
     assert stretched[0, 0] == pytest.approx(1.0, abs=1e-5)  # the largest difference that the floor allows
 
 
@@ -117,45 +117,44 @@ PROMISES = [
 def test_a_loss_lies_in_the_unit_interval_and_is_within_alpha_exactly_when_the_promise_is_kept(promise, share, other):
     low, high = promise.range
     value, reference = low + share * (high - low), low + other * (high - low)
-    loss = promise.losses(np.array([[value]]), np.array([reference]))[0, 0]
+    loss = promise.loss().of(np.array([[value]]), np.array([reference]))[0, 0]
     assert -1e-12 <= loss <= 1
     wanted = promise.target if promise.of is None else promise.target * reference
     slack = (value - wanted if promise.at_least is not None else wanted - value) / (high - low)
     if abs(slack) > 1e-9:
         assert (loss <= promise.alpha) == (slack > 0)
-    a, b, c = promise.affine
-    assert loss == pytest.approx(min(a * value + b * reference + c, 1.0))
+    affine = promise.loss()
+    assert loss == pytest.approx(min(affine.a * value + affine.b * reference + affine.c, 1.0))
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=str)
 def test_the_worst_loss_is_one(promise):
     low, high = promise.range
     worst = [low, high] if promise.at_least is not None else [high, low]
-    assert promise.losses(np.array([worst[:1]]), np.array(worst[1:]))[0, 0] == pytest.approx(1.0)
+    assert promise.loss().of(np.array([worst[:1]]), np.array(worst[1:]))[0, 0] == pytest.approx(1.0)
 
 
 def test_losses_beyond_one_are_rounded_where_exposure_is_inexact_and_refused_where_a_bound_is_broken():
     promise = Promise("group_disparity", 5, at_most=0.5)
-    almost = promise.losses(np.array([[1.0 + INEXACTNESS / 2]]), np.zeros(1))
+    almost = promise.loss().of(np.array([[1.0 + INEXACTNESS / 2]]), np.zeros(1))
     assert almost.max() == 1.0
     with pytest.raises(PromiseError, match=r"a query has a loss of 1\.01; group_disparity lies outside its bounds"):
-        promise.losses(np.array([[1.01]]), np.zeros(1))
+        promise.loss().of(np.array([[1.01]]), np.zeros(1))
     floored = Promise("ndcg", 5, at_least=0.9, of="deterministic")
-    stretch = np.array([floored.stretch(0.9 - 1e-6), 1.0])
     with pytest.raises(PromiseError, match="ndcg lies outside its bounds"):
-        floored.losses(np.array([[0.95, -0.8]]), np.ones(1), stretch)
+        floored.loss(np.array([0.9 - 1e-6, 0.0])).of(np.array([[0.95, -0.8]]), np.ones(1))
 
 
 @pytest.mark.parametrize("text", ["ndcg@5 >= 0.6", "ndcg@5 >= 90% of deterministic", "normalized_disparity@5 <= 0.4"])
 def test_configurations_may_be_tested_at_targets_of_their_own(text):
     promise, targets = Promise.parse(text), np.array([0.3, 0.55, 0.8])
     values, reference = np.random.default_rng(20230).random((2, 40, 3))
-    together = promise.losses(values, reference[:, 0], target=targets)
+    together = promise.loss(target=targets).of(values, reference[:, 0])
     for c, target in enumerate(targets.tolist()):
         alone = promise.at(target)
-        np.testing.assert_array_equal(together[:, [c]], alone.losses(values[:, [c]], reference[:, 0]))
-        assert promise.tested_alpha(target=targets)[c] == alone.tested_alpha()
-        assert promise.stretch(0.2, targets)[c] == alone.stretch(0.2)
+        np.testing.assert_array_equal(together[:, [c]], alone.loss().of(values[:, [c]], reference[:, 0]))
+        assert promise.loss(target=targets).level[c] == alone.loss().level
+        assert promise.loss(0.2, targets).stretch[c] == alone.loss(0.2).stretch
 
 
 @pytest.mark.parametrize(

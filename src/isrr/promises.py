@@ -16,7 +16,7 @@ holds exactly when the mean of X over new queries is at most alpha. That is all 
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -32,7 +32,6 @@ from isrr.metrics.measure import Measure
 from isrr.metrics.metric import NAMES, Metric, meant
 from isrr.metrics.metric import metric as named_metric
 from isrr.ranker.gpl import GPLRanker
-from isrr.risk import size
 
 EXAMPLES = {
     "ndcg": "ndcg@5 >= 95% of deterministic",
@@ -90,6 +89,19 @@ class Promise:
         per: None, or "segment": the promise holds in every segment, each tested on its own queries.
         empty_query: How queries without a relevant item count: "skip", "zero" or "one"; by default the metric's
             policy.
+        target: The level promised: a value, or a share.
+        measure: What is measured.
+        columns: Columns it reads beside query, item and score.
+        group: The group of items whose exposure it is about.
+        range: Between which values the metric lies on every query.
+        target_range: Between which values targets lie; a share of exposure may be promised to grow, so it is searched
+            up to twice the target.
+        safe_end: Which rankers are expected to keep it best: those nearest to the order by score ("cold"), or those
+            furthest from it ("hot"). None where that cannot be told in advance, as for shares of exposure.
+        protects_relevance: Whether it sets a lower limit on relevance: by grades, by clicks, or by what stays in its
+            place.
+        can_be_floored: Whether a floor on every query says something about it: at least a share of the order by score.
+        alpha: The risk to certify: the promise holds exactly when the mean loss is at most this.
 
     Example:
         >>> Promise("ndcg", 5, at_least=0.95, of="deterministic")
@@ -104,6 +116,17 @@ class Promise:
     bound: tuple[float, float] | None
     per: Per | None
     empty_query: EmptyQuery
+
+    target: float = field(init=False, compare=False)
+    measure: Measure = field(init=False, compare=False)
+    columns: tuple[str, ...] = field(init=False, compare=False)
+    group: str | None = field(init=False, compare=False)
+    range: tuple[float, float] = field(init=False, compare=False)
+    target_range: tuple[float, float] = field(init=False, compare=False)
+    safe_end: Literal["cold", "hot"] | None = field(init=False, compare=False)
+    protects_relevance: bool = field(init=False, compare=False)
+    can_be_floored: bool = field(init=False, compare=False)
+    alpha: float = field(init=False, compare=False)
 
     def __init__(
         self,
@@ -120,12 +143,28 @@ class Promise:
         about = named_metric(metric) if isinstance(metric, str) else metric
         ends = (0.0, float(bound)) if isinstance(bound, int | float) else bound
         policy = about.empty_query if empty_query is None else empty_query
-        given = dict(
+        vars(self).update(  # the class is frozen
             metric=about, k=k, at_least=at_least, at_most=at_most, of=of, bound=ends, per=per, empty_query=policy
         )
-        for name, value in given.items():
-            object.__setattr__(self, name, value)
         _check(self)
+        target = at_most if at_least is None else at_least
+        assert target is not None
+        linear, rising = isinstance(about, Metric), about.kind == "utility" and at_least is not None
+        falling = about.kind == "fairness" and not getattr(about, "between_groups", False)
+        low, high = about.bounds(self.k, ends or (0.0, 1.0))
+        vars(self).update(
+            target=target,
+            measure=Measure(about, self.k, policy),
+            columns=tuple(dict.fromkeys((*about.columns, *["relevance"] * (of == "merit"), *["segment"] * bool(per)))),
+            group=about.group if isinstance(about, Metric) else None,
+            range=(low, high),
+            target_range=(low, high) if of is None else (0.0, 1.0 if target < 1 else 2 * target),
+            safe_end="cold" if rising else "hot" if falling else None,
+            protects_relevance=rising and ("relevance" in about.columns or about.name in ("clicks", "kept")),
+            can_be_floored=linear and low >= 0 and about.name != "clicks" and of == "deterministic" and at_most is None,
+        )
+        vars(self).update(alpha=self.loss().alpha)
+        _check_target(self)
 
     @classmethod
     def parse(
@@ -154,10 +193,10 @@ class Promise:
             >>> Promise.parse("exposure(new)@10 >= 20%")
             Promise('exposure(new)@10 >= 20%')
         """
-        found = _PROMISE.fullmatch(text)
-        if not found:
+        parts = _PROMISE.fullmatch(text)
+        if not parts:
             raise PromiseError(_unread(text))
-        name, k = re.sub(r"\s+\(", "(", found["metric"]), found["k"]
+        name, k = re.sub(r"\s+\(", "(", parts["metric"]), parts["k"]
         if not k.isdecimal():
             raise PromiseError(f"{text!r}: expected a whole number of places after @, got {k!r}")
         own = {known.name: known for known in metrics}
@@ -167,24 +206,24 @@ class Promise:
             about = own.get(name) or named_metric(name, gain=gain, discount=discount)
         except PromiseError:
             raise PromiseError(f"{name!r} cannot be promised{meant(name, (*NAMES, *own))}; {_examples()}") from None
-        if found["of"] and found["of"].lower() not in REFERENCES:
+        if parts["of"] and parts["of"].lower() not in REFERENCES:
             names = " or ".join(f"'of {name}'" for name in REFERENCES)
-            raise PromiseError(f"{text!r}: expected {names}, got 'of {found['of']}'")
-        target, at_least = float(found["number"]), found["relation"] in (">=", "≥")
+            raise PromiseError(f"{text!r}: expected {names}, got 'of {parts['of']}'")
+        target, at_least = float(parts["number"]), parts["relation"] in (">=", "≥")
         if about.rising != at_least and about.kind != "share":
-            turned = text.replace(found["relation"], "<=" if at_least else ">=")
+            turned = text.replace(parts["relation"], "<=" if at_least else ">=")
             raise PromiseError(f"{text!r} is always true of a bad ranker too; did you mean {turned!r}?")
-        if found["of"] and not found["percent"]:
-            share = text.replace(found["number"], f"{100 * target:g}%", 1) if target <= 1 else f"{found['number']}%"
+        if parts["of"] and not parts["percent"]:
+            share = text.replace(parts["number"], f"{100 * target:g}%", 1) if target <= 1 else f"{parts['number']}%"
             raise PromiseError(f"{text!r}: a share is written with a percent sign; did you mean {share!r}?")
-        if found["percent"] and not found["of"] and about.kind != "share":
-            share = f"{name}@{k} {found['relation']} {found['number']}% of deterministic"
+        if parts["percent"] and not parts["of"] and about.kind != "share":
+            share = f"{name}@{k} {parts['relation']} {parts['number']}% of deterministic"
             raise PromiseError(f"{text!r}: percent of what? Write {share!r}, or {target / 100:g} for a value")
-        if found["percent"]:
+        if parts["percent"]:
             target /= 100
-        if found["bound"]:
-            bound = float(found["bound"])
-        of: Any = found["of"].lower() if found["of"] else None
+        if parts["bound"]:
+            bound = float(parts["bound"])
+        of: Any = parts["of"].lower() if parts["of"] else None
         return cls(
             about,
             int(k),
@@ -192,7 +231,7 @@ class Promise:
             at_most=None if at_least else target,
             of=of,
             bound=None if about.bounded else bound,
-            per="segment" if found["per"] else per,
+            per="segment" if parts["per"] else per,
             empty_query=empty_query,
         )
 
@@ -212,104 +251,36 @@ class Promise:
         return replace(self, at_least=None if self.at_least is None else target,
                        at_most=None if self.at_most is None else target)  # fmt: skip
 
-    @property
-    def target(self) -> float:
-        """The level promised: a value, or a share."""
-        found = self.at_most if self.at_least is None else self.at_least
-        assert found is not None
-        return found
+    def loss(self, floor: Level = 0.0, target: Level | None = None) -> "Loss":
+        """Return the loss that tests it, at its own target or at another.
 
-    @property
-    def measure(self) -> Measure:
-        """What is measured."""
-        return Measure(self.metric, self.k, self.empty_query)
+        Where every query keeps a floor, losses are stretched around alpha and stay at most 1: with v ≥ floor · r the
+        paired difference share · r − v is at most share − floor times the largest value; without a floor it could be
+        share times that.
 
-    @property
-    def group(self) -> str | None:
-        """The group of items whose exposure it is about."""
-        return self.metric.group if isinstance(self.metric, Metric) else None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns it reads beside query, item and score."""
-        merit = ("relevance",) if self.of == "merit" else ()
-        segment = ("segment",) if self.per else ()
-        return tuple(dict.fromkeys((*self.metric.columns, *merit, *segment)))
-
-    @property
-    def safe_end(self) -> Literal["cold", "hot"] | None:
-        """Which rankers are expected to keep it best: those nearest to the order by score, or those furthest from it.
-
-        None where that cannot be told in advance, as for shares of exposure.
+        Args:
+            floor: The share of what it is compared with that every query keeps, one or one per configuration.
+            target: Another level than the promised one, one or one per configuration.
         """
-        if self.metric.kind == "utility" and self.at_least is not None:
-            return "cold"
-        return "hot" if self.metric.kind == "fairness" and not getattr(self.metric, "between_groups", False) else None
-
-    @property
-    def protects_relevance(self) -> bool:
-        """Whether it sets a lower limit on relevance: by grades, by clicks, or by what stays in its place."""
-        about_relevance = "relevance" in self.metric.columns or self.metric.name in ("clicks", "kept")
-        return self.safe_end == "cold" and about_relevance
-
-    @property
-    def range(self) -> tuple[float, float]:
-        """Between which values the metric lies on every query."""
-        return self.metric.bounds(self.k, self.bound or (0.0, 1.0))
-
-    @property
-    def target_range(self) -> tuple[float, float]:
-        """Between which values targets lie; a share of exposure may be promised to grow, so it is searched up to twice
-        the target."""
-        if self.of is None:
-            return self.range
-        return 0.0, 1.0 if self.target < 1 else 2 * self.target
-
-    def loss_at(self, target: Level) -> tuple[Level, Level, Level, Level]:
-        """(a, b, c) of the loss X = a · value + b · reference + c at a target, and the risk alpha to certify there."""
-        low, high = self.range
+        target, (low, high) = self.target if target is None else target, self.range
         share, level = (0.0, target) if self.of is None else (target, 0.0)
         width = (1.0 + share) * (high - low)
-        if self.at_least is None:
-            least = low - share * high - level
-            return 1.0 / width, -share / width, (-level - least) / width, -least / width
-        least = share * low + level - high
-        return -1.0 / width, share / width, (level - least) / width, -least / width
-
-    @property
-    def affine(self) -> tuple[float, float, float]:
-        """(a, b, c) of the loss X = a · value + b · reference + c."""
-        a, b, c, _ = self.loss_at(self.target)
-        return float(a), float(b), float(c)
-
-    @property
-    def alpha(self) -> float:
-        """The risk to certify: the promise holds exactly when the mean loss is at most this."""
-        return float(self.loss_at(self.target)[3])
-
-    def tested_alpha(self, stretch: Level = 1.0, target: Level | None = None) -> FloatArray:
-        """The level that is tested, at the promised target or at others: alpha less what values may be off by."""
-        return np.asarray(self.loss_at(self.target if target is None else target)[3] - INEXACTNESS * stretch)
-
-    def prior_deviation(self, stretch: Level = 1.0) -> Level:
-        """A guess of the losses' deviation that knows nothing of the data; paired losses vary less."""
-        return (0.05 if self.of in ("deterministic", "production") else 0.25) * stretch
-
-    def stretch(self, floor: Level, target: Level | None = None) -> FloatArray:
-        """By how much losses may be stretched around alpha and stay at most 1, where every query keeps a floor.
-
-        With v ≥ floor · r the paired difference share · r − v is at most share − floor times the largest value; without
-        a floor it could be share times that. It is the promised share, unless another target is given.
-        """
-        share = self.target if target is None else target
-        above, matters = np.subtract(share, floor), np.logical_and(np.less(0, floor), np.less(floor, share))
-        return np.where(matters, share / np.where(matters, above + INEXACTNESS, 1.0), 1.0)
-
-    @property
-    def can_be_floored(self) -> bool:
-        """Whether a floor on every query says something about it: at least a share of the order by score."""
-        linear = isinstance(self.metric, Metric) and self.range[0] >= 0 and self.metric.name != "clicks"
-        return linear and self.of == "deterministic" and self.at_least is not None
+        sign, least = 1.0, low - share * high - level  # of D
+        if self.at_least is not None:
+            sign, least = -1.0, share * low + level - high
+        helps = np.logical_and(np.less(0, floor), np.less(floor, target))
+        stretch = np.where(helps, target / np.where(helps, np.subtract(target, floor) + INEXACTNESS, 1.0), 1.0)
+        alpha = -least / width
+        return Loss(
+            self,
+            stretch * sign / width,
+            stretch * -sign * share / width,
+            stretch * (-sign * level - least) / width + (1.0 - stretch) * alpha,
+            alpha,
+            alpha - INEXACTNESS * stretch,
+            (0.05 if self.of in ("deterministic", "production") else 0.25) * stretch,
+            stretch,
+        )
 
     def floored(self, ranker: GPLRanker) -> bool:
         """Whether a ranker's floor holds for what is promised."""
@@ -325,37 +296,6 @@ class Promise:
         if self.floored(ranker) and ranker.floor >= self.target:
             return True
         return ranker.is_deterministic and (self.target <= 1 if self.at_least is not None else self.target >= 1)
-
-    def losses(
-        self, values: FloatArray, reference: FloatArray, stretch: Level = 1.0, target: Level | None = None
-    ) -> FloatArray:
-        """Losses of at most 1, (n_queries, n_grid).
-
-        Args:
-            values: The metric of each configuration on each query, (n_queries, n_grid).
-            reference: What it is compared with on each query, (n_queries,); unused by absolute promises.
-            stretch: How much each configuration's losses are stretched around alpha, one or one a configuration.
-            target: Another level than the promised one, one or one a configuration.
-        """
-        a, b, c, alpha = self.loss_at(self.target if target is None else target)
-        losses: FloatArray = a * values + c if self.of is None else a * values + b * reference[:, None] + c
-        if np.any(np.asarray(stretch) != 1.0):
-            losses = alpha + (losses - alpha) * stretch
-        largest = losses.max(axis=0, initial=-np.inf)
-        if np.any(largest > 1.0 + INEXACTNESS * np.asarray(stretch)):
-            raise PromiseError(
-                f"'{self}': a query has a loss of {largest.max():.9g}; {self.metric.name} lies outside its bounds"
-            )
-        return np.minimum(losses, 1.0, out=losses)  # exposures are exact to some 1e-7
-
-    def queries_needed(
-        self, losses: FloatArray, delta: float, power: float = size.POWER, floor: float = 0.0
-    ) -> int | None:
-        """Queries to test on that certify a configuration with losses like these, (n_queries,); None when none do."""
-        stretch = float(self.stretch(floor)) if self.can_be_floored else 1.0
-        stretched = self.alpha + (losses - self.alpha) * stretch
-        alpha, prior = float(self.tested_alpha(stretch)), float(self.prior_deviation(stretch))
-        return size.simulated(stretched, alpha, delta, prior, power, paired=self.of is not None)
 
     def reference(self, queries: Queries, deterministic: FloatArray) -> FloatArray:
         """What the metric is compared with on each query, (n_queries,)."""
@@ -438,8 +378,9 @@ class Promise:
             >>> Promise.parse("ndcg@5 >= 95% of deterministic").risk_in_words
             'risk = 0.5128 · mean of (1 − NDCG@5 + 0.95 · deterministic NDCG@5); the promise holds if risk ≤ 0.5128'
         """
-        scale, title = abs(self.affine[0]), self.measure.title
-        a, b, c = (part / scale for part in self.affine)
+        loss, title = self.loss(), self.measure.title
+        scale = float(np.abs(loss.a))
+        a, b, c = (float(part) / scale for part in (loss.a, loss.b, loss.c))
 
         def times(factor: float) -> str:
             return "" if f"{factor:.4g}" == "1" else f"{factor:.4g} · "
@@ -452,9 +393,9 @@ class Promise:
 
     def document(self) -> dict[str, Any]:
         """What is written to a file."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "metric"}
+        plain = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
         bound = None if self.bound is None else list(self.bound)
-        return {"metric": self.metric.name, "settings": dict(self.metric.settings), **plain, "bound": bound}
+        return {**plain, "metric": self.metric.name, "settings": dict(self.metric.settings), "bound": bound}
 
     @classmethod
     def read(cls, document: Mapping[str, Any], metrics: Iterable[Metric | Disparity] = ()) -> "Promise":
@@ -468,6 +409,46 @@ class Promise:
             missing = partial(_refuse_unavailable, name)
             about = Metric(name, missing, whole=None if rest["bound"] else missing)
         return cls(about, **{**rest, "bound": None if rest["bound"] is None else tuple(rest["bound"])})
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss that tests a promise, X = a · value + b · reference + c ≤ 1; numbers are one or one per configuration.
+
+    Attributes:
+        promise: The promise.
+        a, b, c: The factors.
+        alpha: The promise holds exactly when the mean of X is at most this.
+        level: What is tested: alpha less what values may be off by.
+        prior: A guess of the deviation of X that knows nothing of the data; paired losses vary less.
+        stretch: How far losses are stretched around alpha.
+    """
+
+    promise: Promise
+    a: Level
+    b: Level
+    c: Level
+    alpha: Level
+    level: Level
+    prior: Level
+    stretch: Level
+
+    def of(self, values: FloatArray, reference: FloatArray) -> FloatArray:
+        """Return losses of at most 1, (n_queries, n_grid).
+
+        Args:
+            values: The metric of each configuration on each query, (n_queries, n_grid).
+            reference: What it is compared with on each query, (n_queries,); unused by absolute promises.
+        """
+        compared = 0.0 if self.promise.of is None else self.b * reference[:, None]
+        losses: FloatArray = self.a * values + compared + self.c
+        largest = losses.max(axis=0, initial=-np.inf)
+        if np.any(largest > 1.0 + INEXACTNESS * self.stretch):
+            name = self.promise.metric.name
+            raise PromiseError(
+                f"'{self.promise}': a query has a loss of {largest.max():.9g}; {name} lies outside its bounds"
+            )
+        return np.minimum(losses, 1.0, out=losses)  # exposures are exact to some 1e-7
 
 
 def _refuse_unavailable(name: str, *_: object) -> FloatArray:
@@ -569,7 +550,6 @@ def _check(promise: Promise) -> None:
         raise PromiseError(f"per must be 'segment' or left out, got {promise.per!r}")
     empty_value(promise.empty_query)
     _check_bound(promise)
-    _check_target(promise)
 
 
 def _check_bound(promise: Promise) -> None:
@@ -605,7 +585,7 @@ def _check_target(promise: Promise) -> None:
         else:
             why = "lower it" if target > low else "raise it"
         raise PromiseError(f"'{promise}' cannot be tested: the target must lie in ({low:g}, {high:g}); {why}")
-    if promise.tested_alpha() <= 0:
+    if promise.loss().level <= 0:
         end, way = (f"{high:g}", "lower it") if promise.at_least is not None else (f"{low:g}", "raise it")
         raise PromiseError(
             f"'{promise}' cannot be tested: values are known to {INEXACTNESS:g}, and the target is no further from "

@@ -43,7 +43,7 @@ def test_the_whole_delta_is_spent_on_a_single_test(judged, evidence):
     for shortfall in np.linspace(0.01, 0.1, 91):
         sample = replace(measured, promise=promise.at(float(measured.measured()[0] - shortfall)))
         pvalue = float(sample.pvalue([0], delta)[0])
-        assert sample.holds(sample.targets, delta)[0] == (pvalue <= delta)
+        assert sample.holds(delta)[0] == (pvalue <= delta)
         certified = certify([sample], SELECTIONS["fixed_sequence"], delta)[0]
         assert certified == (pvalue <= delta)
         between += delta / 2 < pvalue <= delta
@@ -59,8 +59,8 @@ def test_a_floor_of_exactly_the_target_keeps_it_by_definition(judged):
     assert isinstance(outcome, Certificate)
     assert outcome.ranker == ranker
     sample = measured_on(few, promise, ranker, NAMED["betting"])
-    assert sample.holds(np.array([0.9]), 0.05)[0]
-    assert not sample.holds(np.array([0.9 + 1e-9]), 0.05)[0]
+    assert sample.holds(0.05, 0.9)[0]
+    assert not sample.holds(0.05, 0.9 + 1e-9)[0]
 
 
 def test_the_paper_s_procedure_is_there_and_says_what_it_lacks(judged):

@@ -101,15 +101,16 @@ def test_a_plan_reads_tables_with_columns_of_other_names(judged, tmp_path):
     "promise", [Promise("ndcg", 5, at_least=0.65), Promise("ndcg", 5, at_least=0.6, of="deterministic")]
 )
 def test_a_planned_size_certifies_about_as_often_as_planned(promise):
-    from isrr.risk import betting
+    from isrr.risk import betting, size
 
     rng = np.random.default_rng(20230)
     losses = 1 - rng.beta(2.2, 0.95, 100_000)  # mean 0.3016
     if promise.of:
         losses = promise.alpha - 0.02 + 0.06 * (losses - losses.mean())  # little spread, so the largest bet decides
-    n = promise.queries_needed(losses, 0.05)
-    held = betting.certifies(rng.choice(losses, (n, 1_000)), promise.tested_alpha(), 0.05, promise.prior_deviation())
-    assert 0.74 < held.mean() < 0.9
+    loss = promise.loss()
+    n = size.simulated(losses, float(loss.level), 0.05, float(loss.prior), paired=promise.of is not None)
+    certified = betting.certifies(rng.choice(losses, (n, 1_000)), loss.level, 0.05, loss.prior)
+    assert 0.74 < certified.mean() < 0.9
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_a_floor_is_about_the_promised_metric_and_needs_values_that_are_not_nega
     assert precision.floored(flat)
     assert not precision.floored(GPLRanker(floor=0.5))  # promised for discounted places
     assert not value.floored(GPLRanker(floor=0.5))
-    assert Promise("ndcg", 5, at_least=0.9, of="deterministic").stretch(0.5) == pytest.approx(0.9 / 0.4, rel=1e-4)
+    assert Promise("ndcg", 5, at_least=0.9, of="deterministic").loss(0.5).stretch == pytest.approx(0.9 / 0.4, rel=1e-4)
 
 
 def test_few_queries_certify_more_with_the_default_floor_than_without():

@@ -101,7 +101,7 @@ def test_losses_are_those_of_the_formula_and_at_most_1(queries, logger):
     path = click_path(shown, 3)
     found = estimated(shown, path.rankers)
     sample = click_sample(found, promise, path)
-    losses = promise.losses(sample.values.copy(), sample.reference)
+    losses = promise.loss().of(sample.values.copy(), sample.reference)
     bound = 0.9 * 3 / logger.anchor
     difference = (0.9 * found.reference[:, None] - found.values) / bound
     np.testing.assert_allclose((losses - promise.alpha) * 1.9 / 0.9, np.minimum(difference, 1), atol=1e-12)

@@ -171,19 +171,18 @@ class Population:
     def passes(self, promise, c, drawn, delta):
         """In which of the repetitions a configuration passes, in every segment, (repetitions,)."""
         ranker, answers = self.path.rankers[c], []
-        stretch = promise.stretch(ranker.floor if promise.floored(ranker) else 0.0)
-        level, prior = promise.tested_alpha(stretch), promise.prior_deviation(stretch)
+        loss = promise.loss(ranker.floor if promise.floored(ranker) else 0.0)
         values, reference = self.values(promise)
-        losses = promise.losses(values[:, [c]], reference, stretch)[:, 0]
+        losses = loss.of(values[:, [c]], reference)[:, 0]
         for rows in self.rows(promise):
             if rows.all():
-                answers.append(betting.certifies(losses[drawn], level, delta, prior))
+                answers.append(betting.certifies(losses[drawn], loss.level, delta, loss.prior))
                 continue
             inside, passed = rows[drawn].T, np.empty(drawn.shape[1], bool)
             counts = inside.sum(axis=1)
             for n in np.unique(counts):  # repetitions with as many queries in the segment
                 part = losses[drawn.T[counts == n][inside[counts == n]]].reshape(-1, n).T
-                passed[counts == n] = betting.certifies(part, level, delta, prior)
+                passed[counts == n] = betting.certifies(part, loss.level, delta, loss.prior)
             answers.append(passed)
         return np.all(answers, axis=0)
 

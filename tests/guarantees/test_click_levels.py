@@ -100,7 +100,7 @@ class Pool:
         """Up to which ranker all pass in each repetition, (repeats, n_rankers)."""
         promise = Promise("clicks", K, at_least=target, of="deterministic")
         sample = click_sample(self.found, promise, SearchPath(tuple(self.rankers), "", ""))
-        losses = promise.losses(sample.values, sample.reference)
+        losses = promise.loss().of(sample.values, sample.reference)
         rng, n_units = np.random.default_rng(20_230), self.n_units
         passing = np.zeros((REPEATS, len(self.rankers)), bool)
         for start in range(0, REPEATS, AT_ONCE):
@@ -109,7 +109,7 @@ class Pool:
             left = np.arange(AT_ONCE)
             for g in range(len(self.rankers)):
                 columns = losses[drawn[:, left], g]
-                left = left[betting.certifies(columns, promise.tested_alpha(), DELTA, promise.prior_deviation())]
+                left = left[betting.certifies(columns, promise.loss().level, DELTA, promise.loss().prior)]
                 passing[start + left, g] = True
                 if not left.size:
                     break

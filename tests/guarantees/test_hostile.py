@@ -60,8 +60,8 @@ def just_broken(pool, ranker):
 
 def certified(promise, values):
     """In which columns the promise is certified from NDCG in the order given, (n_queries, n_columns)."""
-    losses = promise.losses(values, values[:, 0])
-    return betting.certifies(losses, promise.tested_alpha(), DELTA, promise.prior_deviation())
+    losses = promise.loss().of(values, values[:, 0])
+    return betting.certifies(losses, promise.loss().level, DELTA, promise.loss().prior)
 
 
 def by_key(queries):

@@ -44,8 +44,8 @@ def test_a_sample_certifies_what_the_table_just_breaks_at_most_delta_often(popul
         else:
             chosen = np.flatnonzero(in_sample(draw_order(key, ids), SAMPLE))
         drawn = rng.permutation(chosen)  # as the hash of ids is
-        losses = promise.losses(ndcg[drawn, None], ndcg[drawn])
-        certified = betting.certifies(losses, float(promise.tested_alpha()), COUNT.delta, promise.prior_deviation())
+        losses = promise.loss().of(ndcg[drawn, None], ndcg[drawn])
+        certified = betting.certifies(losses, promise.loss().level, COUNT.delta, promise.loss().prior)
         wrong += int(certified[0])
         if repetition < N_WHOLE and not biased:
             others = rng.integers(0, 2**62, N_POPULATION)

@@ -1,11 +1,7 @@
 """From measured values to the configurations that are certified, and the one to use.
 
 `Tested` is one promise in one segment on the tested queries: it tells which configurations keep the promise, at its own
-target or at any other. Targets are counted by their strength, whole steps from the promise that says nothing (0) to the
-one out of reach, so that more is always harder:
-
-    at least   target = low + (high − low) · strength / steps
-    at most    target = high − (high − low) · strength / steps
+target or at any other.
 """
 
 from collections.abc import Sequence
@@ -13,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from isrr.data.queries import FloatArray
 from isrr.errors import DataError
@@ -21,7 +18,7 @@ from isrr.promises import Promise, values_alone
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk import size
 from isrr.risk.evidence import NAMED, Evidence
-from isrr.risk.lattice import BoolArray, IntArray
+from isrr.risk.lattice import BoolArray
 from isrr.risk.select import Selection
 
 AT_ONCE = 30_000_000  # losses computed at a time
@@ -73,19 +70,12 @@ class Tested:
         chosen = slice(None) if counts.all() else counts  # the former copies nothing
         floors = [ranker.floor if test.takes_negative and promise.floored(ranker) else 0.0 for ranker in rankers]
         exempt = np.array([promise.kept_by_definition(ranker) for ranker in rankers])
-        return cls(
-            promise, segment, exempt, values[chosen, 1:], reference[chosen], np.array(floors), test=test
-        )  # fmt: skip
+        return cls(promise, segment, exempt, values[chosen, 1:], reference[chosen], np.array(floors), test=test)
 
     @property
     def n_queries(self) -> int:
         """Queries tested on."""
         return len(self.values) * self.block
-
-    @property
-    def targets(self) -> FloatArray:
-        """The declared target, one per configuration."""
-        return np.full(self.exempt.size, self.promise.target)
 
     @property
     def slack(self) -> FloatArray:
@@ -118,10 +108,6 @@ class Tested:
         centred = self.values - self.measured() * self.reference[:, None]
         return np.asarray(centred.std(axis=0)) * single / max(float(self.reference.mean()), 1e-300)
 
-    def risk(self, column: int) -> float:
-        """Return the mean loss of one configuration."""
-        return float(self.promise.losses(self.values[:, [column]], self.reference).mean())
-
     def queries_needed(
         self, column: int, delta: float, floor: float | None = None, *, power: float = size.POWER, errors: float = 0.0
     ) -> int | None:
@@ -136,85 +122,68 @@ class Tested:
         """
         if self.exempt[column]:
             return 1
-        losses = self.promise.losses(self.values[:, [column]], self.reference)[:, 0]
+        promise = self.promise
+        losses = promise.loss().of(self.values[:, [column]], self.reference)[:, 0]
         if floor is None or not self.test.takes_negative:
             floor = float(self.floors[column])
-        shifted = losses + errors * losses.std() / np.sqrt(losses.size)
-        needed = self.promise.queries_needed(shifted, delta, power, floor)
+        loss = promise.loss(floor if promise.can_be_floored else 0.0)
+        shifted = losses + errors * losses.std() / np.sqrt(losses.size) - promise.alpha
+        stretched = promise.alpha + shifted * loss.stretch
+        needed = size.simulated(
+            stretched, float(loss.level), delta, float(loss.prior), power, paired=promise.of is not None
+        )
         return None if needed is None else needed * self.block
 
-    def holds(self, targets: FloatArray, delta: float) -> BoolArray:
-        """Return whether each configuration is certified at its own target, (n_grid,)."""
-        answers = (self.floors > 0) & (self.floors >= targets)  # kept by definition
-        stretch = self.promise.stretch(self.floors, targets)
-        alpha = self.promise.tested_alpha(stretch, targets)
-        left = np.flatnonzero(~answers & (alpha > 0))
+    def holds(self, delta: float, targets: ArrayLike | None = None) -> BoolArray:
+        """Return whether each configuration is certified, at the promised target or at one of its own, (n_grid,)."""
+        aims = np.broadcast_to(self.promise.target if targets is None else targets, self.floors.shape)
+        answers = (self.floors > 0) & (self.floors >= aims)  # kept by definition
+        left = np.flatnonzero(~answers & (self.promise.loss(self.floors, aims).level > 0))
         at_once = max(AT_ONCE // len(self.values), 1)
         for start in range(0, left.size, at_once):
             columns = left[start : start + at_once]
-            losses = self._losses(columns, stretch[columns], targets[columns])
-            answers[columns] = self.test.certifies(losses, alpha[columns], delta, self._prior(stretch[columns]))
+            loss = self.promise.loss(self.floors[columns], aims[columns])
+            losses, prior = loss.of(self.values[:, columns], self.reference), loss.prior / np.sqrt(self.block)
+            answers[columns] = self.test.certifies(losses, np.asarray(loss.level), delta, prior)
         return answers
 
     def pvalue(self, columns: Sequence[int], delta: float) -> FloatArray:
         """Return the smallest levels that certify configurations; delta is the level the test is tuned for."""
         chosen = np.asarray(columns, np.int64)
-        found, stretch = np.where(self.exempt[chosen], 0.0, 1.0), self.promise.stretch(self.floors[chosen])
-        alpha = self.promise.tested_alpha(stretch)
-        tested = np.flatnonzero(~self.exempt[chosen] & (alpha > 0))
+        pvalues = np.where(self.exempt[chosen], 0.0, 1.0)
+        tested = np.flatnonzero(~self.exempt[chosen] & (self.promise.loss(self.floors[chosen]).level > 0))
         if tested.size:
-            losses = self._losses(chosen[tested], stretch[tested])
-            found[tested] = self.test.pvalue(losses, alpha[tested], delta, self._prior(stretch[tested]))
-        return found
+            loss = self.promise.loss(self.floors[chosen[tested]])
+            losses = loss.of(self.values[:, chosen[tested]], self.reference)
+            prior = loss.prior / np.sqrt(self.block)
+            pvalues[tested] = self.test.pvalue(losses, np.asarray(loss.level), delta, prior)
+        return pvalues
 
     def upper_bound(self, columns: Sequence[int], delta: float, *, rough: bool = False) -> FloatArray:
         """Return upper confidence bounds on the risk of configurations."""
         chosen = np.asarray(columns, np.int64)
-        stretch = self.promise.stretch(self.floors[chosen])
-        losses = self._losses(chosen, stretch)
-        found = self.test.upper_bound(losses, delta, self._prior(stretch), rough=rough)
-        return self.promise.alpha + (found - self.promise.alpha) / stretch
+        loss = self.promise.loss(self.floors[chosen])
+        losses = loss.of(self.values[:, chosen], self.reference)
+        bounds = self.test.upper_bound(losses, delta, loss.prior / np.sqrt(self.block), rough=rough)
+        return self.promise.alpha + (bounds - self.promise.alpha) / loss.stretch
 
-    def strength(self, target: FloatArray | float, steps: int) -> FloatArray:
-        """Return targets as strengths, not rounded."""
-        low, high = self.promise.target_range
-        share = (np.asarray(target, np.float64) - low) / (high - low)
-        return steps * (share if self.promise.at_least is not None else 1.0 - share)
+    def strongest(self, delta: float, steps: int) -> FloatArray:
+        """Return the strongest target certified for each configuration, by bisection; NaN where none is.
 
-    def target(self, strength: IntArray | FloatArray, steps: int) -> FloatArray:
-        """Return strengths as targets."""
-        low, high = self.promise.target_range
-        count = np.asarray(strength, np.float64)
-        return low + (high - low) * ((count if self.promise.at_least is not None else steps - count) / steps)
-
-    def strongest(self, delta: float, steps: int) -> IntArray:
-        """Return the largest strength certified for each configuration, by bisection; 0 where none is.
-
-        The search starts within ten standard errors below what was measured, and leaves that only where it must.
+        Targets are counted in whole steps from the promise that says nothing. The search starts within ten standard
+        errors below what was measured, and leaves that only where it must.
         """
-        near = self.strength(self.measured(), steps)
-        span = np.ptp(self.promise.target_range)
-        width = 10 * steps * self.deviation() / span / np.sqrt(self.n_queries) + 2
+        easy, hard = self.promise.target_range[:: 1 if self.promise.at_least is not None else -1]
+        near = steps * (self.measured() - easy) / (hard - easy)
+        width = 10 * steps * self.deviation() / abs(hard - easy) / np.sqrt(self.n_queries) + 2
+        guesses = [near - width, near + 1]
         low, high = np.zeros(near.size, np.int64), np.full(near.size, steps)
-
-        def narrow(guess: IntArray) -> None:
-            nonlocal low, high
-            inside = (low < guess) & (guess < high)
-            answer = self.holds(self.target(guess, steps), delta)
-            low, high = np.where(inside & answer, guess, low), np.where(inside & ~answer, guess, high)
-
-        for guess in (near - width, near + 1):
-            narrow(np.clip(guess.astype(np.int64), low + 1, high - 1).clip(1, steps - 1))
         while np.any(high - low > 1):
-            narrow(((low + high) // 2).clip(1, steps - 1))
-        return low
-
-    def _losses(self, columns: IntArray, stretch: FloatArray, targets: FloatArray | None = None) -> FloatArray:
-        return self.promise.losses(self.values[:, columns], self.reference, stretch, targets)
-
-    def _prior(self, stretch: FloatArray) -> FloatArray:
-        """Return a guess of the deviation of the losses."""
-        return np.asarray(self.promise.prior_deviation(stretch) / np.sqrt(self.block))
+            guess = guesses.pop(0).astype(np.int64) if guesses else (low + high) // 2
+            guess = np.clip(guess, low + 1, high - 1).clip(1, steps - 1)
+            holds, inside = self.holds(delta, easy + (hard - easy) * (guess / steps)), (low < guess) & (guess < high)
+            low, high = np.where(inside & holds, guess, low), np.where(inside & ~holds, guess, high)
+        return np.where(low > 0, easy + (hard - easy) * (low / steps), np.nan)
 
 
 def certify(tested: Sequence[Tested], selection: Selection, delta: float) -> BoolArray:
@@ -231,7 +200,7 @@ def certify(tested: Sequence[Tested], selection: Selection, delta: float) -> Boo
         return np.isin(np.arange(n_grid), selection.survivors(worst, delta))
     passing = np.ones(n_grid, bool)
     for one in tested:
-        passing &= one.exempt | one.holds(one.targets, delta)
+        passing &= one.exempt | one.holds(delta)
     return np.asarray(np.logical_and.accumulate(passing) if selection.along_path else passing)
 
 

@@ -196,9 +196,9 @@ def compared(
     """Return one candidate by one promise, from its metric and production's, (n_queries,) each, in canonical order."""
     test, none = NAMED["betting"], np.zeros(1)
     tested = Tested(promise, segment, np.zeros(1, bool), values[:, None], reference, none, test=test)
-    losses = promise.losses(values[:, None], reference)
-    prior = promise.prior_deviation()
-    worse = test.pvalue(1.0 - losses, np.array([1.0 - promise.alpha - INEXACTNESS]), delta, prior)
+    loss = promise.loss()
+    losses = loss.of(values[:, None], reference)
+    worse = test.pvalue(1.0 - losses, np.array([1.0 - promise.alpha - INEXACTNESS]), delta, loss.prior)
     difference = values - reference
     apart = np.where(np.abs(difference) > ROUNDING, np.sign(difference), 0.0)
     lead = promise.alpha - losses[:, 0]

@@ -154,7 +154,7 @@ def certify(
         for row in zip(
             named,
             tested.measured().tolist(),
-            [tested.risk(c) for c in every],
+            asked.loss().of(tested.values, tested.reference).mean(axis=0).tolist(),
             tested.upper_bound(every, delta).tolist(),
             tested.pvalue(every, delta).tolist(),
             passed.tolist(),

@@ -132,8 +132,7 @@ def decisive(found: Sequence[Tested], delta: float) -> list[int] | None:
 
 def proven(sample: Tested, column: int, delta: float) -> bool:
     """Whether one configuration is certified to keep a promise, whatever else is on the path."""
-    target = np.array([sample.promise.target])
-    return bool(sample.exempt[column]) or bool(sample.only(column).holds(target, delta)[0])
+    return bool(sample.exempt[column]) or bool(sample.only(column).holds(delta)[0])
 
 
 def judged_in_all(n_tested: float, request: Request, *, given: bool = False, share_counted: float = 1.0) -> int:

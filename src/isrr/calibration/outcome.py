@@ -147,21 +147,18 @@ class Findings:
             sample.test.name,
             float(sample.measured()[column]),
             self._level(sample, column, delta),
-            sample.risk(column),
+            float(promise.loss().of(sample.values[:, [column]], sample.reference).mean()),
             None if np.isnan(bound) else bound,
             float(sample.pvalue([column], delta)[0]),
         )
 
     def _level(self, sample: Tested, column: int, delta: float) -> float | None:
         """The strongest target these queries would certify for one configuration, rounded to the safe side."""
-        alone = sample.only(column)
-        strength = alone.strongest(delta, LEVEL_STEPS)
-        level = float(alone.target(strength, LEVEL_STEPS)[0])
+        level = float(sample.only(column).strongest(delta, LEVEL_STEPS)[0])
         try:
-            sample.promise.at(level)
+            return None if np.isnan(level) else sample.promise.at(level).target
         except PromiseError:
             return None
-        return level if strength[0] else None
 
     def _why(self, failing: Mapping[tuple[Tested, int], Need]) -> tuple[Cause, str]:
         """Why nothing was certified: the promises that are not proven and what they need, and those that are."""

@@ -224,7 +224,7 @@ def _margin(values: FloatArray, promise: Promise, queries: Queries) -> tuple[Flo
     """By how much each configuration keeps the promise, and the standard error of that."""
     reference = promise.reference(queries, values[:, 0])
     kept = ~np.isnan(values[:, 0])
-    losses = promise.losses(values[kept], reference[kept])
+    losses = promise.loss().of(values[kept], reference[kept])
     error = np.maximum(losses.std(axis=0) / np.sqrt(len(losses)), 1e-9)
     return promise.alpha - losses.mean(axis=0), error
 

@@ -318,9 +318,7 @@ def _guessed(promise: Promise, request: Request, power: float, utility: float | 
     risk, spread = 1 - utility, deviation
     if promise.of is not None:
         kept = utility - KEEP_HEADROOM * (1 - promise.target) * utility
-        risk = float(promise.losses(np.array([[kept]]), np.array([utility]))[0, 0])
+        risk = float(promise.loss().of(np.array([[kept]]), np.array([utility]))[0, 0])
         spread = 0.4 * deviation / (1 + promise.target)
-    needed = size.needed(
-        risk, spread, float(promise.tested_alpha()), request.delta, power, paired=promise.of is not None
-    )
+    needed = size.needed(risk, spread, float(promise.loss().level), request.delta, power, paired=promise.of is not None)
     return None if needed is None else judged_in_all(needed, request)

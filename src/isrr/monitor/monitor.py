@@ -70,7 +70,7 @@ class Monitor:
             source: Source = "judgments" if judged else "log"
             cells = monitored(certificate, judged)
             self._promises = [promise for promise, _ in cells]
-            streams = [Stream(str(p), segment, p.alpha, abs(p.affine[0])) for p, segment in cells]
+            streams = [Stream(str(p), segment, p.alpha, float(np.abs(p.loss().a))) for p, segment in cells]
         else:
             self._clicks, self._promises = ClickSource(certificate, rollout, within), [certificate.promises[0]]
             streams = [Stream(str(self._promises[0]), None, self._clicks.alpha, self._clicks.slope)]
@@ -241,7 +241,8 @@ class Monitor:
             state.n_empty += bool(cells) and all(isnan(value) for *_, value, _ in cells)
             for stream, promise, value, reference in cells:
                 if not isnan(value):
-                    loss = min(max(float(promise.losses(np.array([[value]]), np.array([reference]))[0, 0]), 0.0), 1.0)
+                    losses = promise.loss().of(np.array([[value]]), np.array([reference]))
+                    loss = min(max(float(losses[0, 0]), 0.0), 1.0)
                     self._add(stream, loss, time, value, reference if promise.of else 0.0)
         if self.n_judged and not self.n_counted:
             batch.note = batch.note or f"of {counted(self.n_judged, 'judged query')} none has a relevant item"

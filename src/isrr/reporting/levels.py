@@ -87,7 +87,7 @@ def explore(outcome: Certificate | Abstention, queries: Queries, progress: Progr
     tested = [tested_in_segments(promise) for promise in outcome.promises]
     worst = np.min if first.at_least is not None else np.max
     measured = worst([part.measured() for part in tested[0]], axis=0)
-    risk = np.max([[part.risk(column) for column in range(len(rankers))] for part in tested[0]], axis=0)
+    risk = np.max([first.loss().of(part.values, part.reference).mean(axis=0) for part in tested[0]], axis=0)
     chosen = rankers.index(outcome.ranker) if isinstance(outcome, Certificate) else None
     delta = (1 - outcome.confidence) / p.n_analyses
     rows = [

@@ -100,7 +100,7 @@ class Procedure:
     def risk(self, evaluated: EvaluatedPath, rows: IntArray | slice, column: int) -> float:
         """Mean loss of one configuration on some queries."""
         utility = evaluated.utility
-        return float(self.promise.losses(utility[rows, column][:, None], utility[rows, 0]).mean())
+        return float(self.promise.loss().of(utility[rows, column][:, None], utility[rows, 0]).mean())
 
 
 def always(evaluated: EvaluatedPath) -> Callable[[IntArray], EvaluatedPath]:
