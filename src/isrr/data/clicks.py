@@ -51,6 +51,6 @@ def _repeated_lists(queries: Queries) -> float:
     if queries.items is None:
         return 0.0
     codes = queries.items.by_appearance()[1].astype(np.float64)
-    sums = query_hashes(queries.offsets, np.zeros(len(queries), np.uint64), codes, np.empty(0))
+    sums = query_hashes(queries.offsets, np.zeros(len(queries), np.uint64), codes)
     long = sums[queries.n_items > 1]
     return 1.0 - len(np.unique(long, axis=0)) / len(long) if len(long) else 0.0

@@ -114,15 +114,15 @@ def _first_equal(
 
 
 def query_hashes(
-    offsets: NDArray[np.int64], keys: NDArray[np.uint64], first: NDArray[np.float64], second: NDArray[np.float64]
+    offsets: NDArray[np.int64], keys: NDArray[np.uint64], *columns: NDArray[np.float64] | None
 ) -> NDArray[np.uint64]:
-    """Return two hashes per query, of its key and of its rows in any order; an empty column is left out.
+    """Return two hashes per query, of its key and of its rows in any order, as some columns have them.
 
     They add up over rows and over queries, (n_queries, 2).
     """
     names = mixed(np.repeat(keys, np.diff(offsets)) + GOLDEN)
-    for column in (first, second):
-        if column.size:
+    for column in columns:
+        if column is not None:
             names = mixed(names ^ (column + 0.0).view(np.uint64)) + GOLDEN  # −0 and 0 are the same number
     hashes = np.zeros((keys.size, 2), np.uint64)
     filled = np.diff(offsets) > 0

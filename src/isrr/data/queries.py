@@ -1,9 +1,9 @@
 """Queries: the one shape in which ranking data travels through isrr.
 
 Columns are ragged: the rows of query q are `offsets[q] : offsets[q + 1]`. Input may come in any row order. It is
-checked (`isrr.data.numbers`, `isrr.data.identifiers`) and brought together by query (`isrr.data.grouping`) once, so
-that nothing downstream has to, and `in_caller_order` brings per-row results back. Columns are copied, so that writing
-to the caller's arrays changes nothing.
+checked (`isrr.data.numbers`, `isrr.data.identifiers`) and brought together by query once, so that nothing downstream
+has to, and `in_caller_order` brings per-row results back. Queries then stand in order of first appearance, rows of a
+query in the order of the input. Columns are copied, so that writing to the caller's arrays changes nothing.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isrr.counting import counted
-from isrr.data.grouping import Grouping
 from isrr.data.groups import Coded, joined_groups
 from isrr.data.identifiers import Ids, identifier_keys, joined_identifiers
-from isrr.data.numbers import LARGEST, finite, numbers
+from isrr.data.numbers import LARGEST, finite, numbers, such_rows
 from isrr.data.ordering import Ties, falling_order, order_with_ties, query_hashes, repeats
-from isrr.data.ragged import Ragged, chosen_lists, joined_lists, rows_within
+from isrr.data.ragged import Ragged, joined_lists, offsets_from, rows_within
 from isrr.errors import DataError, did_you_mean
 
 FloatArray = NDArray[np.float64]
@@ -79,10 +78,6 @@ class Queries:
     grade_column: str = ""
     has_positions: bool = False
 
-    def __post_init__(self) -> None:
-        if isinstance(self.items, np.ndarray):  # as they come from another process
-            object.__setattr__(self, "items", Ids.of(self.items, "item_ids", self.items.size))
-
     @classmethod
     def from_arrays(
         cls,
@@ -112,33 +107,25 @@ class Queries:
             >>> Queries.from_arrays(scores=[2.0, 1.0, 0.5], relevance=[1, 0, 2], query_ids=["a", "b", "a"])
             Queries(2 queries, 3 items; scores, relevance)
         """
-        columns = {"scores": scores, "relevance": relevance, "query_ids": query_ids}
-        n_rows = next((_length(c, name) for name, c in columns.items() if c is not None), None)
-        if n_rows is None:
+        columns: dict[str, Any] = {"scores": scores, "relevance": relevance, "query_ids": query_ids}
+        name, first = next(((name, column) for name, column in columns.items() if column is not None), ("", None))
+        if first is None:
             raise DataError("nothing to rank: expected scores or relevance, one row per item")
-        if n_rows == 0:
+        if not hasattr(first, "__len__") or getattr(first, "ndim", 1) == 0:
+            raise DataError(f"{name} is {first!r}; expected a column, one value per row")
+        if len(first) == 0:
             raise DataError("nothing to rank: the columns have no rows")
-        grouping = Grouping.of(query_ids, group, n_rows)
-
-        def ids(column: Any, name: str) -> Ids | None:
-            if column is None:
-                return None
-            checked = Ids.of(column, name, int(grouping.offsets[-1]))
-            return checked if grouping.rows is None else checked.take(grouping.rows)
-
-        groups = None if item_groups is None else ids(joined_groups(item_groups), "item_groups")
-        parts = ids(segments, "segments")
-        queries = cls(
-            offsets=grouping.offsets,
-            query_ids=grouping.query_ids,
-            scores=None if scores is None else _finite(grouping, scores, "scores"),
-            relevance=None if relevance is None else _finite(grouping, relevance, "relevance", least=0),
-            items=ids(item_ids, "item_ids"),
-            item_groups=None if groups is None else groups.array,
-            segments=None if parts is None else grouping.heads(parts.array),
-            rows=grouping.rows,
-            made_ids=query_ids is None,
-            values={name: _finite(grouping, column, name) for name, column in (values or {}).items()},
+        offsets, names, rows = _grouped(query_ids, group, len(first))
+        bare = cls(offsets, names, rows=rows, made_ids=query_ids is None)
+        groups = None if item_groups is None else bare._ids(joined_groups(item_groups), "item_groups").array
+        queries = replace(
+            bare,
+            scores=None if scores is None else bare._finite(scores, "scores"),
+            relevance=None if relevance is None else bare._finite(relevance, "relevance", least=0),
+            items=None if item_ids is None else bare._ids(item_ids, "item_ids"),
+            item_groups=groups,
+            segments=None if segments is None else bare._one_each(bare._ids(segments, "segments").array),
+            values={name: bare._finite(column, name) for name, column in (values or {}).items()},
         )
         queries._refuse_repeated_items()
         return queries
@@ -196,23 +183,17 @@ class Queries:
 
     def _fingerprint(self, column: FloatArray | None, relevance: FloatArray | None) -> str:
         """32 hex digits that name the query ids, a column of numbers and, with relevance, grades outside the list."""
-        sums = self._hashes(self.keys, column, relevance).sum(axis=0)
+        sums = query_hashes(self.offsets, self.keys, column, relevance).sum(axis=0)
         if relevance is not None and self.unretrieved is not None:
             offsets, grades = self.unretrieved
-            sums = sums + query_hashes(offsets, self.keys, grades, np.empty(0)).sum(axis=0)
+            sums = sums + query_hashes(offsets, self.keys, grades).sum(axis=0)
         return "".join(f"{int(part):016x}" for part in sums)
 
     def content_keys(self, *, judged: bool) -> NDArray[np.uint64]:
         """A 64-bit hash of each query's scores, and of its relevance where it is judged, whatever the query's id."""
         nameless = np.zeros(len(self), np.uint64)
-        return self._hashes(nameless, self.need_scores(), self.need_relevance() if judged else None)[:, 0]
-
-    def _hashes(
-        self, keys: NDArray[np.uint64], first: FloatArray | None, second: FloatArray | None
-    ) -> NDArray[np.uint64]:
-        """Two hashes a query, of its key and of two columns, (n_queries, 2); they add up over queries."""
-        columns = (np.empty(0) if column is None else column for column in (first, second))
-        return query_hashes(self.offsets, keys, *columns)
+        relevance = self.need_relevance() if judged else None
+        return query_hashes(self.offsets, nameless, self.need_scores(), relevance)[:, 0]
 
     @cached_property
     def coded_groups(self) -> Coded:
@@ -266,12 +247,16 @@ class Queries:
         if chosen.size == 0:
             raise DataError("no query is chosen; expected at least one")
         offsets, take = rows_within(self.offsets, chosen)
+        unretrieved = self.unretrieved
+        if unretrieved is not None:
+            ends, rows = rows_within(unretrieved[0], chosen)
+            unretrieved = ends, unretrieved[1][rows]
         part = self.of_rows(
             take,
             offsets,
             query_ids=self.query_ids[chosen],
             segments=None if self.segments is None else self.segments[chosen],
-            unretrieved=None if self.unretrieved is None else chosen_lists(self.unretrieved, chosen),
+            unretrieved=unretrieved,
             production=None if self.production is None else self.production[chosen],
             notes=(),
         )
@@ -304,12 +289,11 @@ class Queries:
                 return None
             return np.concatenate(columns) if name in of_numbers else joined_identifiers(columns)
 
-        starts = np.cumsum([0, *(part.n_rows for part in parts)])
-        offsets = np.concatenate([[0], *(part.offsets[1:] + start for part, start in zip(parts, starts, strict=False))])
-        made = all(part.made_ids for part in parts)
+        offsets = offsets_from(np.concatenate([part.n_items for part in parts]))
+        numbered = all(part.made_ids for part in parts)
         ids = joined_identifiers([part.query_ids for part in parts])
         texts, counts = np.unique(ids.astype(str), return_counts=True)
-        if counts.max() > 1 and not made:
+        if counts.max() > 1 and not numbered:
             raise DataError(f"query {str(texts[counts > 1][0])!r} appears in more than one part")
         if counts.max() > 1:
             ids = np.arange(len(ids))
@@ -325,7 +309,7 @@ class Queries:
         return Queries(
             offsets=offsets,
             query_ids=ids,
-            made_ids=made,
+            made_ids=numbered,
             values={name: np.concatenate([part.values[name] for part in parts]) for name in shared},
             unretrieved=joined_lists([part.unretrieved for part in parts], [len(part) for part in parts]),
             judged=None if all(part.judged is None for part in parts) else np.concatenate(judged),
@@ -341,18 +325,16 @@ class Queries:
 
     def with_scores(self, scores: ArrayLike) -> Self:
         """The same queries with new scores, given in the caller's row order."""
-        return replace(self, scores=_finite(Grouping(self.offsets, self.query_ids, self.rows), scores, "scores"))
+        return replace(self, scores=self._finite(scores, "scores"))
 
-    def with_ties(self, ties: Ties | None) -> "Queries":
-        """The same queries with equal scores ordered as asked: "trec" as trec_eval does, None in the usual order.
+    def with_ties(self, ties: Ties) -> "Queries":
+        """The same queries with equal scores ordered as asked: "trec" as trec_eval does.
 
         trec_eval sorts a run by score, equal scores by document id, last ids first, and keeps scores as 32-bit floats:
         scores that agree in about seven digits are ties to it.
         """
         import pyarrow.compute as pc
 
-        if ties is None:
-            return self
         if ties != "trec":
             raise ValueError(f"`ties=` must be trec or left out, got {ties!r}")
         if self.items is None:
@@ -414,32 +396,73 @@ class Queries:
             raise DataError(f"these queries have no value column {name!r}; {have}{did_you_mean(name, self.values)}")
         return self.values[name]
 
+    def _ids(self, column: Any, name: str) -> Ids:
+        """A column of ids from the caller, checked, in query order."""
+        ids = Ids.of(column, name, self.n_rows)
+        return ids if self.rows is None else ids.take(self.rows)
+
+    def _finite(self, values: ArrayLike, name: str, least: float = -LARGEST) -> FloatArray:
+        """A column of finite numbers from the caller, in query order."""
+        try:
+            column = finite(values, name, self.n_rows, least)
+        except DataError as error:
+            if error.row is not None:
+                stored = error.row if self.rows is None else int(np.flatnonzero(self.rows == error.row)[0])
+                error.query = self._query_of(stored)
+            raise
+        return column if self.rows is None else column[self.rows]
+
+    def _one_each(self, column: NDArray[Any]) -> NDArray[Any]:
+        """One segment per query, from a column of them in query order."""
+        heads = column[self.offsets[:-1]]
+        differs = np.flatnonzero(column != np.repeat(heads, self.n_items))
+        if differs.size:
+            query, row = self._query_of(differs[0]), differs[0]
+            first = column[self.offsets[np.searchsorted(self.offsets, row, side="right") - 1]]
+            segments = f"{str(first)!r} and {str(column[row])!r}{such_rows(differs.size)}"
+            raise DataError(f"query {query!r} has two segments, {segments}; expected one per query", query)
+        return heads
+
+    def _query_of(self, row: int) -> str:
+        """The query of a row in query order."""
+        return str(self.query_ids[np.searchsorted(self.offsets, row, side="right") - 1])
+
     def _refuse_repeated_items(self) -> None:
         if self.items is None or not (again := repeats(self.offsets, self.items)).size:
             return
         row = int(again[0])
-        query = int(np.searchsorted(self.offsets, row, side="right")) - 1
         item = str(self.items.take(again[:1]).array[0])
         n_rows = f"{again.size:,} {'row repeats' if again.size == 1 else 'rows repeat'} an item"
         raise DataError(
             f"item {item!r} appears twice ({n_rows}); expected each item once per query; to keep the first row of "
             "each: `duplicates=first`",
-            str(self.query_ids[query]), row=row if self.rows is None else int(self.rows[row]), column="item_ids",
+            self._query_of(row), row=row if self.rows is None else int(self.rows[row]), column="item_ids",
         )  # fmt: skip
 
 
-def _length(column: Any, name: str) -> int:
-    try:
-        return len(column)
-    except TypeError:
-        raise DataError(f"{name} is {column!r}; expected a column, one value per row") from None
+def _grouped(query_ids: Any, group: ArrayLike | None, n_rows: int) -> tuple[IntArray, NDArray[Any], IntArray | None]:
+    """Return offsets of queries, their ids, and the caller's row of each stored row, None if rows stay where they are.
 
-
-def _finite(grouping: Grouping, values: ArrayLike, name: str, least: float = -LARGEST) -> FloatArray:
-    """A column of finite numbers in query order."""
-    try:
-        return grouping.moved(finite(values, name, int(grouping.offsets[-1]), least))
-    except DataError as error:
-        if error.row is not None:
-            error.query = grouping.query_of(error.row)
-        raise
+    Rows are grouped by the id of each, or by the sizes of consecutive queries, which are then numbered.
+    """
+    if (query_ids is None) == (group is None):
+        if group is not None:
+            raise DataError("give query_ids or group, not both")
+        raise DataError("no query structure: give query_ids (one id per row) or group (sizes of consecutive queries)")
+    if group is None:
+        ids = Ids.of(query_ids, "query_ids", n_rows)
+        runs = ids.runs()
+        names, codes = ids.take(runs).by_appearance()
+        lengths = np.diff(runs, append=n_rows)
+        adjacent = (np.diff(codes) >= 0).all()
+        rows = None if adjacent else np.argsort(np.repeat(codes, lengths), kind="stable")
+        return offsets_from(np.bincount(codes, lengths)), names.array, rows
+    sizes = np.asarray(group)
+    if sizes.ndim != 1 or sizes.size == 0 or sizes.dtype.kind not in "iu":
+        raise DataError("group must be a non-empty list of whole numbers, the sizes of consecutive queries")
+    if sizes.min() < 1:
+        q = int(np.flatnonzero(sizes < 1)[0])
+        raise DataError(f"group {q} has size {sizes[q]}; every query needs at least one item")
+    if sizes.sum() != n_rows:
+        raise DataError(f"group sizes add up to {sizes.sum()}; expected the number of rows, {n_rows}")
+    return offsets_from(sizes), np.arange(sizes.size), None

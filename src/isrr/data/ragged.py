@@ -33,18 +33,6 @@ def rows_within(offsets: NDArray[np.int64], chosen: NDArray[Any]) -> tuple[NDArr
     return new, np.repeat(offsets[:-1][chosen] - new[:-1], lengths) + np.arange(new[-1])
 
 
-def chosen_lists(lists: Ragged, chosen: NDArray[Any]) -> Ragged:
-    """Return the lists of the chosen queries.
-
-    Example:
-        >>> chosen_lists((np.array([0, 1, 1, 3]), np.array([6.0, 5.0, 7.0])), np.array([2, 1]))
-        (array([0, 2, 2]), array([5., 7.]))
-    """
-    offsets, values = lists
-    new, rows = rows_within(offsets, chosen)
-    return new, values[rows]
-
-
 def joined_lists(parts: Sequence[Ragged | None], n_lists: Sequence[int]) -> Ragged | None:
     """Return the lists of several parts in order; a part without any counts as empty lists."""
     if all(part is None for part in parts):

@@ -83,7 +83,7 @@ def read_queries(
     if run:
         judgments = Judgments.of(open_source(qrels, columns, "qrels", qrels_format), columns)
         queries = joined(queries, table.name, judgments, unjudged or "zero")
-    return queries.with_ties(ties)
+    return queries if ties is None else queries.with_ties(ties)
 
 
 def as_queries(

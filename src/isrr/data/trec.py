@@ -147,7 +147,8 @@ def _is_plain(data: Any) -> bool:
         blank = np.frombuffer(text, np.uint8) <= ord(" ")
         if (blank[1:] & blank[:-1]).any() or b"\t" in text or b"\r" in text or b"\0" in text:
             return False
-    return data[:1].to_pybytes() > b" " and data[:3].to_pybytes() != BYTE_ORDER_MARK and text[-1:] != b" "
+    first = data[:3].to_pybytes()
+    return bool(first[:1] > b" " and first != BYTE_ORDER_MARK and text[-1:] != b" ")
 
 
 def _by_lines(data: Any, what: What, name: str, kinds: dict[str, Any]) -> Any:
