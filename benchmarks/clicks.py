@@ -18,7 +18,8 @@ import numpy as np
 
 from benchmarks.calibration import peak_memory
 from isrr import GPLRanker, Queries, read_queries
-from isrr.clicks.click_certificate import certify_clicks, checked_promise, click_path, click_sample
+from isrr.clicks.click_certificate import certify_clicks, click_path, click_sample
+from isrr.clicks.promised import checked_promise
 from isrr.metrics.disparity import disparity
 from isrr.ranker.scale import mean_and_deviation, scale_of
 

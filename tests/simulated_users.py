@@ -88,7 +88,7 @@ class Shown(Simulated):
             lists=replace(self.queries, relevance=None), loggers=(self.ranker,),
             logger_of=np.zeros(len(self.queries), np.int64), rules=Rules(self.ranker.k), unit=unit,
             list_of=self.query_of, times=np.arange(n, dtype=np.float64), shown=self.rankings, impression=impression,
-            row=self.queries.offsets[query] + self.rankings[impression, place], place=place,
+            row=self.queries.offsets[query] + self.rankings[impression, place], position=place,
             value=np.ones(impression.size), counts={}, digest="simulated",
         )  # fmt: skip
 

@@ -9,8 +9,9 @@ import pytest
 from msgspec import structs
 
 from isrr import Monitor
-from isrr.clicks.click_certificate import certify_clicks, checked_promise
+from isrr.clicks.click_certificate import certify_clicks
 from isrr.clicks.click_table import read_clicks
+from isrr.clicks.promised import checked_promise
 from isrr.clicks.rollout import Rollout, arm_name
 from isrr.clicks.sessions import Sessions
 from isrr.clicks.steps import centred

@@ -8,8 +8,9 @@ import pytest
 
 import isrr
 from click_oracles import expected_clicks, shares_by_enumeration
-from isrr.clicks.click_certificate import certify_clicks, checked_promise, click_path, click_sample
+from isrr.clicks.click_certificate import certify_clicks, click_path, click_sample
 from isrr.clicks.estimate import ITEM_POSITION, ClickModel, Estimates, estimated_gains
+from isrr.clicks.promised import checked_promise
 from isrr.data.queries import Queries
 from isrr.errors import DataError, PromiseError
 from isrr.promises import INEXACTNESS, Promise
@@ -131,7 +132,7 @@ def test_loggers_that_cannot_be_reweighted_are_refused(queries, ranker, said):
     with pytest.raises(DataError, match=said):
         certify_clicks(replace(shown, loggers=(ranker,)), checked_promise("clicks@3 >= 90% of deterministic"))
     enough = simulate(queries, GPLRanker(k=3, anchor=0.3), 5_000, seed=1).impressions()
-    ITEM_POSITION.check(enough, 0.9, 0.05, 1.0)
+    ITEM_POSITION.check(enough, checked_promise("clicks@3 >= 90% of deterministic"), 0.05)
 
 
 def test_only_shares_of_deterministic_can_be_promised():

@@ -43,7 +43,7 @@ def click(name, item, time=101.0, **other):
 def test_clicks_meet_their_lists(tmp_path):
     found = joined(tmp_path, [line("one"), line("two")], [click("two", "b"), click("two", "a")])
     assert (len(found), len(found.lists), found.counts) == (2, 1, {})
-    assert sorted(zip(found.row.tolist(), found.place.tolist(), strict=True)) == [(0, 1), (1, 0)]
+    assert sorted(zip(found.row.tolist(), found.position.tolist(), strict=True)) == [(0, 1), (1, 0)]
     assert len(set(found.impression.tolist())) == 1
 
 

@@ -12,8 +12,9 @@ from msgspec import structs
 from typer.testing import CliRunner
 
 from isrr.cli.main import app
-from isrr.clicks.click_certificate import certify_clicks, checked_promise
+from isrr.clicks.click_certificate import certify_clicks
 from isrr.clicks.click_table import read_clicks
+from isrr.clicks.promised import checked_promise
 from isrr.clicks.rollout import Rollout, read_rollout, step_and_arm
 from isrr.clicks.sessions import Sessions, sessions_of
 from isrr.clicks.steps import BETS, confirmed, decide_step, differences, evidence

@@ -72,7 +72,7 @@ def test_positions_other_than_1_to_n_are_refused(shown, change, said):
 
 def test_items_shown_twice_and_scores_in_another_order_are_refused(shown):
     table = table_of(shown)
-    with pytest.raises(DataError, match=r"impression_id 0 has item 'd.*' twice; expected one row per impression and"):
+    with pytest.raises(DataError, match=r"impression_id '0' has item 'd.*' twice; expected one row per impression and"):
         calibrated({name: np.concatenate((column, column[:1])) for name, column in table.items()})
     with pytest.raises(DataError, match="lists show"):
         calibrated(table | {"score": -table["score"]})

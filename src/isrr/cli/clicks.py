@@ -49,7 +49,8 @@ def calibrate(
 
     isrr clicks calibrate --log served/ --clicks clicks.parquet -p 'clicks@5 >= 95% of deterministic'
     """
-    from isrr.clicks.click_certificate import calibrate_clicks, checked_promise
+    from isrr.clicks.click_certificate import calibrate_clicks
+    from isrr.clicks.promised import checked_promise
     from isrr.outcome.certificate import ranker_path
 
     if len(promise) != 1:
@@ -118,8 +119,8 @@ def rollout(
 
     isrr clicks rollout ranker.json --log served/ --clicks clicks.parquet
     """
-    from isrr.clicks.click_certificate import value_column
     from isrr.clicks.click_table import read_clicks
+    from isrr.clicks.promised import value_column
     from isrr.clicks.rollout import read_rollout
     from isrr.clicks.sessions import sessions_of
     from isrr.clicks.steps import confirmed, decide_step

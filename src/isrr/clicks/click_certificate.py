@@ -23,6 +23,7 @@ from isrr.calibration.request import Request
 from isrr.clicks.click_table import read_clicks
 from isrr.clicks.estimate import ITEM_POSITION, ClickModel, Estimates, estimated_gains
 from isrr.clicks.impressions import MOST_CLICKS, Impressions, Rules, Unit, impressions, impressions_of_table
+from isrr.clicks.promised import checked_promise, click_bound, largest_worth, value_column
 from isrr.clicks.shown import check_estimates, check_shown
 from isrr.counting import counted
 from isrr.data.queries import FloatArray, Queries
@@ -32,7 +33,7 @@ from isrr.metrics.metric import metric as named_metric
 from isrr.outcome.certificate import Abstention, Certificate, Outcome, load
 from isrr.outcome.findings import ClickLog, Provenance, Quality
 from isrr.parallel import Progress
-from isrr.promises import Promise, promises, relevance_measure, values_alone
+from isrr.promises import Promise, relevance_measure, values_alone
 from isrr.ranker.gpl import GPLRanker
 
 N_TEMPERATURES = 60
@@ -82,9 +83,10 @@ def calibrate_clicks(
     Returns:
         A `Certificate`, or an `Abstention` with its reason and the order by score.
     """
-    promised = checked_promise(promise)
-    rules = Rules(promised.k, unit, within, most_clicks).checked()
-    value, loggers = value_column(promised), _loggers(logger, log)
+    if log is not None and not Path(log).exists():
+        raise DataError(f"{log}: no such served-ranking log; `isrr serve --log FOLDER` writes one")
+    promised, loggers = checked_promise(promise), _loggers(logger, log)
+    rules, value = Rules(promised.k, unit, within, most_clicks), value_column(promised)
     if log is not None:
         shown = impressions(log, read_clicks(clicks, value=value, kind=kind), loggers, rules)
     elif len(loggers) == 1:
@@ -94,22 +96,6 @@ def calibrate_clicks(
     return certify_clicks(
         shown, promised, confidence, anchor=anchor, n_analyses=n_analyses, model=model, progress=progress
     )
-
-
-def checked_promise(promise: str | Promise) -> Promise:
-    """Return a promise that clicks can prove: at least a share of what the order by score gets."""
-    (asked,) = promises(promise)
-    if value_column(asked) is not None:  # of clicked items: every place counts alike
-        asked = replace(asked, metric=named_metric(asked.metric.name, discount="uniform"))
-    elif asked.metric.name != "clicks":
-        needs = "judged queries" if "relevance" in asked.columns else "no clicks, only scores"
-        raise PromiseError(f"'{asked}' needs {needs}; clicks promise clicks@k or value(COLUMN)@k")
-    if asked.of != "deterministic" or asked.at_least is None or asked.per is not None or asked.range[0] < 0:
-        raise PromiseError(
-            f"'{asked}': a click log can prove at least a share of the order by score, over all traffic, such as "
-            f"'{asked.metric.name}@{asked.k} >= 95% of deterministic'"
-        )
-    return asked
 
 
 def certify_clicks(
@@ -125,16 +111,15 @@ def certify_clicks(
     """Test impressions that were joined with their clicks; arguments as for `calibrate_clicks`."""
     path = click_path(shown, promise.k, anchor)
     request = Request((promise,), confidence, path.rankers, n_analyses=n_analyses)
-    bound = 1.0 if promise.bound is None else promise.bound[1]
-    if shown.value.max(initial=0.0) > bound:
+    if shown.value.max(initial=0.0) > click_bound(promise):
         raise PromiseError(
-            f"'{promise}': a click is worth {shown.value.max():.6g}, above the bound {bound:g}; expected a bound that "
-            "holds for every click to come"
+            f"'{promise}': a click is worth {shown.value.max():.6g}, above the bound {click_bound(promise):g}; "
+            "expected a bound that holds for every click to come"
         )
-    model.check(shown, promise.target, request.delta, bound)
+    model.check(shown, promise, request.delta)
     in_order = check_shown(shown)
     estimates = model.estimate(shown, path.rankers, progress)
-    check_estimates(shown, estimates, promise.k * bound)
+    check_estimates(shown, estimates, largest_worth(promise))
     times = np.bincount(shown.list_of, minlength=len(shown.lists)).astype(np.float64)
     frequent = np.sort(np.argsort(-times, kind="stable")[:LISTS_WEIGHED])
     lists, times = shown.lists[frequent], times[frequent]
@@ -142,10 +127,10 @@ def certify_clicks(
     curve = _curve(shown, estimates, path, replace(shown.lists, relevance=estimated_gains(shown))[frequent], times)
     sample = click_sample(estimates, promise, path)
     findings = Findings.of(request, path, curve, [sample], shown.unit, remaining)
-    kept = relevance_measure(request.promises, judged=False)
+    measure = relevance_measure(request.promises, judged=False)
 
     def quality(ranker: GPLRanker) -> Quality:
-        return averaged_quality(kept, quality_values(lists, ranker, kept), times)
+        return averaged_quality(measure, quality_values(lists, ranker, measure), times)
 
     log = ClickLog(
         shown.unit, len(shown), shown.n_clicks, shown.anchor, estimates.block, shown.counts, model.assumption, *in_order
@@ -182,8 +167,7 @@ def click_path(shown: Impressions, k: int, anchor: float = 0.0) -> SearchPath:
 
 def click_sample(estimates: Estimates, promise: Promise, path: SearchPath) -> Tested:
     """Return estimated clicks on the promise's own scale, on which the order by score gets at most 1."""
-    most = promise.k * (1.0 if promise.bound is None else promise.bound[1]) * estimates.inflation
-    scale = promise.range[1] / most
+    scale = promise.range[1] / (largest_worth(promise) * estimates.inflation)
     exempt = np.array([promise.kept_by_definition(ranker) for ranker in path.rankers])
     values, reference = estimates.values * scale, estimates.reference * scale
     return Tested(promise, None, exempt, values, reference, np.zeros(exempt.size), estimates.block)
@@ -198,29 +182,19 @@ def _curve(shown: Impressions, estimates: Estimates, path: SearchPath, lists: Qu
     return Curve(len(values) * estimates.block, 0, *means)
 
 
-def value_column(promise: Promise) -> str | None:
-    """The column of the clicks that is added up; None where clicks are counted."""
-    name = promise.metric.name
-    return name[len("value(") : -1] if name.startswith("value(") else None
-
-
-def _loggers(given: Loggers | None, log: str | os.PathLike[str] | None) -> Mapping[str, GPLRanker]:
-    """The rankers that served, by the id of their certificate."""
-    if log is not None and not Path(log).exists():
-        raise DataError(f"{log}: no such served-ranking log; `isrr serve --log FOLDER` writes one")
-    if given is None:
-        folder = None if log is None else Path(log) if Path(log).is_dir() else Path(log).parent
-        files: list[Any] = [] if folder is None else sorted(folder.glob("ranker-*.json"))
-        if not files:
-            raise DataError(
-                f"{'a table of impressions' if folder is None else folder}: found no file of the ranker that drew the "
-                "lists; give it as `logger=`"
-            )
-    elif isinstance(given, Mapping):
-        return given
-    elif isinstance(given, GPLRanker):
-        return {"": given}
-    else:
-        files = [given] if isinstance(given, str | os.PathLike | Outcome) else list(given)
+def _loggers(loggers: Loggers | None, log: str | os.PathLike[str] | None) -> Mapping[str, GPLRanker]:
+    """Return the rankers that served, by the id of their certificate."""
+    if isinstance(loggers, Mapping):
+        return loggers
+    if isinstance(loggers, GPLRanker):
+        return {"": loggers}
+    if loggers is None and log is None:
+        raise DataError("a table of impressions: who drew the lists is unknown; give the ranker's file as `logger=`")
+    if loggers is None:
+        folder = Path(str(log)) if Path(str(log)).is_dir() else Path(str(log)).parent
+        loggers = sorted(folder.glob("ranker-*.json"))
+        if not loggers:
+            raise DataError(f"{folder}: found no file of the ranker that drew the lists; give it as `logger=`")
+    files = [loggers] if isinstance(loggers, str | os.PathLike | Outcome) else loggers
     outcomes = [file if isinstance(file, Outcome) else load(file) for file in files]
     return {outcome.id: outcome.ranker for outcome in outcomes}

@@ -21,12 +21,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from isrr.clicks.impressions import Impressions
+from isrr.clicks.promised import largest_worth
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.data.ragged import rows_within
 from isrr.errors import DataError
 from isrr.gains import leading
 from isrr.parallel import Progress
-from isrr.promises import INEXACTNESS
+from isrr.promises import INEXACTNESS, Promise
 from isrr.ranker.gpl import GPLRanker
 
 LARGE_ANCHOR = 0.8  # where more than this would be needed, it is impressions that are too few
@@ -56,13 +57,12 @@ class ClickModel:
 
     Attributes:
         assumption: What is assumed of users, as the certificate says it.
-        check: Refuses impressions that the model says nothing about, or too few of them, given the promised share,
-            delta and the most that a click is worth.
+        check: Refuses impressions that the model says nothing about, or too few of them, given the promise and delta.
         estimate: Estimates the clicks in the first k positions of every ranker; see `estimate_by_position`.
     """
 
     assumption: str
-    check: Callable[[Impressions, float, float, float], None]
+    check: Callable[[Impressions, Promise, float], None]
     estimate: Callable[..., Estimates]
 
 
@@ -75,7 +75,7 @@ def estimate_by_position(
     if not shown.n_clicks:
         return Estimates(np.zeros((n_blocks, len(rankers))), np.zeros(n_blocks), block, shown.inflation)
     lists, row, logger_of = _clicked_lists(shown)
-    cells, cell = np.unique(row * k + shown.place, return_inverse=True)
+    cells, cell = np.unique(row * k + shown.position, return_inverse=True)
     row, place = cells // k, cells % k
     by_score = order_placement(lists, k)[row, place]
     logged = logged_placement(shown.loggers, logger_of, lists, k)[row, place]
@@ -129,13 +129,6 @@ def logged_placement(loggers: Sequence[GPLRanker], logger_of: IntArray, lists: Q
     return out
 
 
-def check_by_position(shown: Impressions, share: float, delta: float, bound: float) -> None:
-    """Refuse loggers whose lists cannot be reweighted, and an anchor too small for so many impressions."""
-    check_loggers(shown)
-    if shown.n_clicks:
-        check_anchor(shown, share, delta, bound)
-
-
 def check_loggers(shown: Impressions) -> None:
     """Refuse loggers whose lists cannot be reweighted."""
     for ranker in shown.loggers:
@@ -158,15 +151,17 @@ def check_loggers(shown: Impressions) -> None:
             )
 
 
-def check_anchor(shown: Impressions, share: float, delta: float, bound: float) -> None:
-    """Refuse an anchor that is too small for so many impressions, and say which one would do.
+def check_by_position(shown: Impressions, promise: Promise, delta: float) -> None:
+    """Refuse loggers whose lists cannot be reweighted, and an anchor too small for so many impressions.
 
     In each unit wealth grows by a factor of about 1 + λ·(V_π − s·V_det)/(s·k·b) at most, and V_π is about V_det at
     most, so n units reach 1/δ only if λ · n · (1 − s)·V / (s·k·b) ≥ log(1/δ).
     """
-    n, worth = len(shown), float(shown.value.sum()) / len(shown)
-    most = share * shown.rules.k * bound
-    least = most * np.log(1 / delta) / (n * (1 - share) * worth)
+    check_loggers(shown)
+    if not shown.n_clicks:
+        return
+    n, worth, share = len(shown), float(shown.value.sum()) / len(shown), promise.target
+    least = share * largest_worth(promise) * np.log(1 / delta) / (n * (1 - share) * worth)
     if shown.anchor < least <= LARGE_ANCHOR:
         raise DataError(
             f"an anchor of {shown.anchor:g} is too small for {n:,} {shown.unit}s worth {worth:.3g} clicks each: "
@@ -184,7 +179,7 @@ def estimated_gains(shown: Impressions) -> FloatArray:
 
     k, lists = shown.rules.k, shown.lists
     times = np.bincount(shown.list_of, minlength=len(lists)).astype(np.float64)
-    logged = logged_placement(shown.loggers, shown.logger_of, lists, k)[shown.row, shown.place]
+    logged = logged_placement(shown.loggers, shown.logger_of, lists, k)[shown.row, shown.position]
     worth = shown.value / np.maximum(logged, 1.0 / np.sqrt(len(shown)))
     scores, which = np.unique(lists.need_scores(), return_inverse=True)
     n_shown = np.bincount(which, np.repeat(times, lists.n_items))

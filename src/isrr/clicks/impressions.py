@@ -14,18 +14,18 @@ clicks, so that leaving lists out does not favour any ranker.
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from isrr.clicks.click_table import Clicks
 from isrr.clicks.impression_table import served_of_table
-from isrr.clicks.served import Served, clicked_places, codes, first_of, first_places, hashes, n_shown, read_served
+from isrr.clicks.served import Selection, Served, codes, counted_clicks, first_of, first_positions, hashes, n_shown
+from isrr.data.log import log_parts
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.data.sample import canonical_order
 from isrr.errors import DataError, PromiseError
@@ -36,7 +36,8 @@ Unit = Literal["impression", "session", "user"]
 MOST_CLICKS = 30  # items of one list, beyond which clicks are taken for a machine's
 
 
-class Rules(NamedTuple):
+@dataclass(frozen=True)
+class Rules:
     """Which lists and clicks count: those on the first k positions, and the arguments of `isrr.calibrate_clicks`."""
 
     k: int
@@ -44,15 +45,13 @@ class Rules(NamedTuple):
     within: float | None = None
     most_clicks: int = MOST_CLICKS
 
-    def checked(self) -> "Rules":
-        """Refuse rules that make no sense."""
-        if self.unit not in (None, "impression", "session", "user"):
+    def __post_init__(self) -> None:
+        if self.unit not in (None, *get_args(Unit)):
             raise PromiseError(f"`unit=` must be 'impression', 'session' or 'user', got {self.unit!r}")
         if self.most_clicks < 1:
             raise PromiseError(f"`most_clicks=` must be ≥ 1, got {self.most_clicks}")
         if self.within is not None and not self.within > 0:
             raise PromiseError(f"`within=` must be a number of seconds > 0, got {self.within:g}")
-        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +64,9 @@ class Impressions:
         rules, unit: What counts, and what is independent of one another.
         list_of: The list of candidates of each impression, (n,).
         times: When each was served, (n,), in seconds since 1970.
-        shown: The first k positions of each, as positions within the list, (n, k); −1 beyond its end.
-        impression, row, place, value: Of each click: the impression, the row in `lists`, the place from 0, its worth.
+        shown: The candidate at each of the first k positions, by its number in the list, (n, k); −1 beyond its end.
+        impression, row, position, value: Of each click: the impression, the row in `lists`, the position
+            from 0, its worth.
         counts: How many lists and clicks were left out, by reason.
         digest: Names the lists that were served, blind to clicks.
         propensity: The propensities of `shown` as logged, (n, k); None where they are not.
@@ -83,7 +83,7 @@ class Impressions:
     shown: IntArray
     impression: IntArray
     row: IntArray
-    place: IntArray
+    position: IntArray
     value: FloatArray
     counts: Mapping[str, int]
     digest: str
@@ -111,19 +111,8 @@ class Impressions:
     @property
     def clicks_digest(self) -> str:
         """Names the clicks."""
-        clicked = np.stack([self.impression, self.row, self.place]).astype("<i8")
+        clicked = np.stack([self.impression, self.row, self.position]).astype("<i8")
         return blake2b(clicked.tobytes() + self.value.astype("<f8").tobytes(), digest_size=16).hexdigest()
-
-
-class _Count:
-    """Rows that count so far, and how many were left out by which reason."""
-
-    def __init__(self, n: int) -> None:
-        self.good, self.reasons = np.ones(n, bool), Counter[str]()
-
-    def leave_out(self, reason: str, bad: NDArray[np.bool_]) -> None:
-        self.reasons[reason] += int((self.good & bad).sum())
-        self.good &= ~bad
 
 
 def impressions(
@@ -135,92 +124,74 @@ def impressions(
             f"{log}: the served-ranking log names sessions, not users; expected the unit 'session' or 'impression' "
             "(send the user's id as the session to count users)"
         )
-    if rules.within is not None and np.isnan(clicks.times).any():
-        raise DataError("`within=` needs the time of every click; expected a column 'time' without gaps")
-    served = read_served(log)
-    rows, count = served.rows, _Count(served.rows.num_rows)
-    drawn = pc.and_(pc.equal(rows["order"], "drawn"), pc.equal(rows["status"], "valid")).to_numpy()
-    drawn &= rows["arm"].is_null().to_numpy()  # in a rollout, the path's rankers draw
-    drawn &= pc.is_in(rows["certificate"], pa.array(list(loggers), pa.string())).to_numpy()
-    count.leave_out("lists not drawn by a known ranker", ~drawn)
-    n_items = rows["n_items"].to_numpy()
-    whole = (rows["first_rank"].to_numpy() == 1) & (n_shown(rows) >= np.minimum(rules.k, n_items)) & (n_items > 0)
-    count.leave_out(f"lists that do not show the first {rules.k} positions", ~whole)
-    return _joined(served, clicks, loggers, rules, count, str(log))
+    return _joined(Served.of(log_parts(log)), clicks, loggers, rules, str(log))
 
 
 def impressions_of_table(source: Any, ranker: GPLRanker, rules: Rules, *, value: str | None = None) -> Impressions:
     """Return the impressions of a table with one row per impression and candidate, drawn by one ranker."""
     served, clicks = served_of_table(source, rules.k, value=value, unit=rules.unit)
-    return _joined(served, clicks, {"": ranker}, rules, _Count(served.rows.num_rows), "the table of impressions")
+    return _joined(served, clicks, {"": ranker}, rules, "the table of impressions")
 
 
-def _joined(
-    served: Served, clicks: Clicks, loggers: Mapping[str, GPLRanker], rules: Rules, count: _Count, source: str
-) -> Impressions:
-    """Keep one impression per draw and unit, in canonical order, and one click per place."""
-    count.reasons |= {"damaged lines": served.n_damaged, "lists logged again": served.n_again}
-    rows = served.rows.filter(pa.array(count.good))
-    if not rows.num_rows:
-        reasons = "; ".join(f"{n:,} {reason}" for reason, n in count.reasons.items() if n)
-        raise DataError(f"{source}: no list counts ({reasons or 'it is empty'})")
+def _joined(served: Served, clicks: Clicks, loggers: Mapping[str, GPLRanker], rules: Rules, source: str) -> Impressions:
+    """Return one impression per draw and unit, in canonical order, and the clicks on them."""
+    if rules.within is not None and np.isnan(clicks.times).any():
+        raise DataError("`within=` needs the time of every click; expected a column 'time' without gaps")
+    served, of_lists = _lists_that_count(served, loggers, rules, source)
+    rows = served.rows
     numbers, list_of = np.unique(rows["list"].to_numpy(), return_inverse=True)
     lists = served.candidates(numbers)
-    by_score, logged = leading(lists, rules.k)[list_of], first_places(rows["deterministic"], rules.k)
+    by_score, logged = leading(lists, rules.k)[list_of], first_positions(rows["deterministic"], rules.k)
     draw = pc.binary_join_element_wise(rows["certificate"], rows["query_id"], rows["session"], "\x1f")
-    draw = pc.coalesce(draw, rows["list_id"].cast(pa.string()))
-    _, first, which = np.unique(codes(draw), return_index=True, return_inverse=True)
-    head = first[which]  # the earliest view of the same draw
-    views = _Count(rows.num_rows)
+    draw = pc.coalesce(draw, rows["list_id"])
+    _, first, draw_of = np.unique(codes(draw), return_index=True, return_inverse=True)
+    head = first[draw_of]  # the earliest view of the same draw
+    views = Selection(rows.num_rows)
     views.leave_out("repeated views with other candidates", list_of != list_of[head])
     unknown = ((logged >= 0) & (logged != by_score)).any(axis=1)  # of candidates left out, some had equal scores
     views.leave_out("lists whose order by score is unknown", unknown[head])
     again = head != np.arange(head.size)
     views.reasons["repeated views, merged"] = int((views.good & again).sum())
     unit: Unit = rules.unit or ("session" if rows["session"].null_count < rows.num_rows else "impression")
-    named = draw if unit == "impression" else pc.coalesce(rows[unit], draw)
+    unit_ids = draw if unit == "impression" else pc.coalesce(rows[unit], draw)
     heads = np.flatnonzero(views.good & ~again)
-    kept = heads[first_of(codes(named.take(pa.array(heads))))]
-    views.reasons[f"later lists of a {unit}"] = heads.size - kept.size
-    ids = np.sort(hashes(rows["list_id"].take(pa.array(kept))))
+    chosen = heads[first_of(codes(unit_ids.take(pa.array(heads))))]
+    views.reasons[f"later lists of a {unit}"] = heads.size - chosen.size
+    ids = np.sort(hashes(rows["list_id"].take(pa.array(chosen))))
     digest = blake2b(ids.tobytes(), digest_size=16).hexdigest()
-    kept = kept[canonical_order(hashes(named.take(pa.array(kept))), digest)]
+    chosen = chosen[canonical_order(hashes(unit_ids.take(pa.array(chosen))), digest)]
     number = np.full(rows.num_rows, -1)
-    number[kept] = np.arange(kept.size)
-    ranking = first_places(rows["ranking"], rules.k).astype(np.int64)
-    impression, place, value, row, of_clicks = _clicks_that_count(
-        clicks, rows, served.lists, np.where(views.good, number[head], -1), rules
+    number[chosen] = np.arange(chosen.size)
+    impression_of = np.where(views.good, number[head], -1)
+    which, row, position, of_clicks = counted_clicks(
+        clicks, served, impression_of, rules.k, rules.within, rules.most_clicks
     )
-    propensity = first_places(rows["propensities"], rules.k, np.nan)[kept]
+    ranking = first_positions(rows["ranking"], rules.k).astype(np.int64)
+    propensity = first_positions(rows["propensities"], rules.k, np.nan)[chosen]
     certificates = served.lists["certificate"].take(pa.array(numbers))
     logger_of = pc.index_in(certificates, pa.array(list(loggers), pa.string())).to_numpy().astype(np.int64)
     return Impressions(
-        lists, tuple(loggers.values()), logger_of, rules, unit, list_of[kept], rows["time"].to_numpy()[kept],
-        ranking[kept], impression, lists.offsets[list_of[row]] + ranking[row, place], place, value,
-        dict(count.reasons + views.reasons + of_clicks), digest,
+        lists, tuple(loggers.values()), logger_of, rules, unit, list_of[chosen], rows["time"].to_numpy()[chosen],
+        ranking[chosen], impression_of[row], lists.offsets[list_of[row]] + ranking[row, position], position,
+        clicks.value[which], dict(of_lists + views.reasons + of_clicks), digest,
         None if np.isnan(propensity).all() else propensity, float(pc.min(rows["hottest"]).as_py() or np.inf),
     )  # fmt: skip
 
 
-def _clicks_that_count(
-    clicks: Clicks, rows: Any, lists: Any, impression_of: IntArray, rules: Rules
-) -> tuple[IntArray, IntArray, FloatArray, IntArray, Counter[str]]:
-    """Return the impression, the place, the worth and the row of each click that counts, and why others do not."""
-    row, place = clicked_places(clicks, rows, lists)
-    impression, served = np.where(row >= 0, impression_of[row], -1), rows["time"].to_numpy()[row]
-    count = _Count(len(clicks))
-    count.leave_out("clicks on lists that do not count", impression < 0)
-    item = first_of(row * len(clicks) + codes(clicks.item_ids))  # whether a list's item is clicked for the first time
-    n_items = np.bincount(row[item] + 1, minlength=rows.num_rows + 1)[row + 1]
-    count.leave_out(f"clicks on a list with more than {rules.most_clicks} items clicked", n_items > rules.most_clicks)
-    count.leave_out("clicks on items not shown", place < 0)
-    count.leave_out("clicks before the list", clicks.times < served)
-    count.leave_out("late clicks", clicks.times > served + (np.inf if rules.within is None else rules.within))
-    count.leave_out(f"clicks below position {rules.k}", place >= rules.k)
-    order = np.lexsort((-clicks.value, place, impression))
-    order = order[count.good[order]]
-    once = first_of(impression[order] * rules.k + place[order])
-    count.reasons["repeated clicks"] = int((~once).sum())
-    count.reasons["clicks of another kind"] = clicks.n_other
-    order = order[once]
-    return impression[order], place[order], clicks.value[order], row[order], count.reasons
+def _lists_that_count(
+    served: Served, loggers: Mapping[str, GPLRanker], rules: Rules, source: str
+) -> tuple[Served, Counter[str]]:
+    """Return the lists that a known ranker drew and that show the first k positions, and how many others there are."""
+    rows, selection = served.rows, Selection(served.rows.num_rows)
+    drawn = pc.and_(pc.equal(rows["order"], "drawn"), pc.equal(rows["status"], "valid")).to_numpy()
+    drawn &= rows["arm"].is_null().to_numpy()  # in a rollout, the path's rankers draw
+    drawn &= pc.is_in(rows["certificate"], pa.array(list(loggers), pa.string())).to_numpy()
+    selection.leave_out("lists not drawn by a known ranker", ~drawn)
+    n_items = rows["n_items"].to_numpy()
+    whole = (rows["first_rank"].to_numpy() == 1) & (n_shown(rows) >= np.minimum(rules.k, n_items)) & (n_items > 0)
+    selection.leave_out(f"lists that do not show the first {rules.k} positions", ~whole)
+    left_out = selection.reasons + served.left_out
+    if not selection.good.any():
+        reasons = "; ".join(f"{n:,} {reason}" for reason, n in left_out.items())
+        raise DataError(f"{source}: no list counts ({reasons or 'it is empty'})")
+    return replace(served, rows=rows.filter(pa.array(selection.good))), left_out

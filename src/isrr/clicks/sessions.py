@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from isrr.clicks.click_table import Clicks
 from isrr.clicks.rollout import Rollout, step_and_arm
-from isrr.clicks.served import clicked_places, codes, first_of, hashes, read_served
+from isrr.clicks.served import Served, codes, counted_clicks, first_of, hashes
+from isrr.data.log import log_parts
 from isrr.data.queries import FloatArray
 
 
@@ -67,7 +68,7 @@ def sessions_of(
     session is the same at every look. The first k positions count; `now` is in seconds since 1970.
     """
     within, first = rollout.rules
-    served = read_served(log)
+    served = Served.of(log_parts(log))
     rows = served.rows
     rows = rows.filter(pc.and_(pc.equal(rows["certificate"], rollout.certificate), rows["arm"].is_valid()))
     if not rows.num_rows:
@@ -82,7 +83,9 @@ def sessions_of(
     counts = (
         (np.arange(unit.size) - opens[unit] < first) & (time <= (start + within)[unit]) & (step == step[opens][unit])
     )
-    worth = _worth_of_lists(rows, served.lists, clicks, k, within)
+    served = replace(served, rows=rows)
+    counted, row, _, _ = counted_clicks(clicks, served, np.arange(rows.num_rows), k, within, most_items=np.inf)
+    worth = np.bincount(row, clicks.value[counted], rows.num_rows)
     y = np.bincount(unit, np.where(counts, worth, 0.0)).astype(np.float64)
     alike = np.bincount(unit, ~rows["alike"].to_numpy() & (time <= close[unit])) == 0
     present = np.ones(opens.size, bool) if every_step else step[opens] == rollout.step
@@ -93,13 +96,3 @@ def sessions_of(
         treated[opens][closed], alike[closed], y[closed], int((returned & ~present).sum()),
         hashes(rows["unit"].take(pa.array(opens[closed]))), start[closed], start[present & (close > now)],
     )  # fmt: skip
-
-
-def _worth_of_lists(rows: Any, lists: Any, clicks: Clicks, k: int, within: float) -> FloatArray:
-    """Return what the clicks on the first k positions of each list are worth, each position once, (n_lists,)."""
-    row, place = clicked_places(clicks, rows, lists)
-    served = rows["time"].to_numpy()[row]
-    good = (row >= 0) & (place >= 0) & (place < k) & ~(clicks.times < served) & ~(clicks.times > served + within)
-    worth = np.zeros((rows.num_rows, k))
-    np.maximum.at(worth, (row[good], place[good]), clicks.value[good])
-    return np.asarray(worth.sum(axis=1))

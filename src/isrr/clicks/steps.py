@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 import msgspec
 import numpy as np
 
+from isrr.clicks.promised import largest_worth
 from isrr.clicks.rollout import Rollout
 from isrr.clicks.sessions import Sessions
 from isrr.counting import counted
@@ -127,11 +128,6 @@ def _utc(moment: float) -> str:
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def most_clicks(promise: Promise, first: int) -> float:
-    """Return the most that a session's clicks can be worth."""
-    return promise.k * first * (1.0 if promise.bound is None else promise.bound[1])
-
-
 def decide_step(outcome: Certificate, rollout: Rollout, sessions: Sessions, *, now: float) -> StepProgress:
     """Decide the present step by the sessions so far; may be asked as often as one likes.
 
@@ -148,7 +144,7 @@ def decide_step(outcome: Certificate, rollout: Rollout, sessions: Sessions, *, n
             f"the log has lost sessions of step {step + 1}, of which an earlier look counted "
             f"{rollout.n_counted:,}; expected all of its files"
         )
-    most = most_clicks(promise, rollout.rules.first)
+    most = largest_worth(promise, rollout.rules.first)
     tested, n_over = _tested(sessions, rollout, now)
     if tested.clicks.max(initial=0.0) > most:
         raise PromiseError(
@@ -211,7 +207,7 @@ def confirmed(outcome: Certificate, progress: StepProgress) -> Certificate:
         Estimate.around(float(y.mean()), float(y.std() / np.sqrt(y.size)))
         for y in (sessions.clicks[sessions.treated], sessions.clicks[~sessions.treated])
     )
-    shares = differences(sessions, promise.target, rollout.control, most_clicks(promise, first))
+    shares = differences(sessions, promise.target, rollout.control, largest_worth(promise, first))
     risk = float(promise.alpha + shares.mean() * (1.0 - promise.alpha))
     pvalue = float(np.exp(-max(float(evidence(shares)[-1]), 0.0)))
     test = Test(promise, None, len(sessions), "mixture of bets", progress.share, None, risk, None, pvalue)

@@ -17,14 +17,14 @@ from os import PathLike
 
 import numpy as np
 
-from isrr.clicks.click_certificate import value_column
 from isrr.clicks.click_table import Clicks
 from isrr.clicks.estimate import ITEM_POSITION, check_loggers
 from isrr.clicks.impressions import Rules, Unit, impressions
+from isrr.clicks.promised import largest_worth, value_column
 from isrr.clicks.rollout import WITHIN, Rollout, SessionRules
 from isrr.clicks.sessions import Sessions, sessions_of
 from isrr.clicks.shown import check_shown
-from isrr.clicks.steps import centred, most_clicks
+from isrr.clicks.steps import centred
 from isrr.data.queries import FloatArray
 from isrr.errors import PromiseError
 from isrr.monitor.stream import Stream
@@ -54,7 +54,7 @@ class ClickSource:
         self._rollout = None if rollout is None else rollout.ruled(within)
         self._rules = SessionRules(within or WITHIN, 1) if self._rollout is None else self._rollout.rules
         self.within, self.column = self._rules.within, value_column(promise)
-        self._k, self._share, self._most = promise.k, promise.target, most_clicks(promise, self._rules.first)
+        self._k, self._share, self._most = promise.k, promise.target, largest_worth(promise, self._rules.first)
         chance = self._ranker.anchor if rollout is None else rollout.control
         low, high = bounds(self._share, chance, self._most, arms=rollout is not None)
         self.alpha, self.slope = low / (low + high), 1 / (low + high)
