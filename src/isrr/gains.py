@@ -1,4 +1,4 @@
-"""What an item of a grade is worth, what a place is worth, and (N)DCG of a given order.
+"""What an item of a grade is worth, what a position is worth, and (N)DCG of a given order.
 
     gain(ρ) = 2^ρ − 1        θ_j = 1 / log₂(1 + j)        DCG@k = Σ_{j ≤ k} θ_j · gain(ρ of the item at j)
 
@@ -34,10 +34,10 @@ GAINS: dict[str, Callable[[FloatArray], FloatArray]] = {
     "equal": np.ones_like,
 }
 DISCOUNTS: dict[str, Callable[[FloatArray], FloatArray]] = {
-    "log2": lambda places: 1.0 / np.log2(1.0 + places),
-    "reciprocal": lambda places: 1.0 / places,
+    "log2": lambda positions: 1.0 / np.log2(1.0 + positions),
+    "reciprocal": lambda positions: 1.0 / positions,
     "uniform": np.ones_like,
-    "trec": lambda places: 1.0 / np.log2(np.maximum(places, 2.0)),
+    "trec": lambda positions: 1.0 / np.log2(np.maximum(positions, 2.0)),
 }
 EMPTY_VALUES = {"skip": np.nan, "zero": 0.0, "one": 1.0}
 LARGEST_GRADE = 60.0
@@ -74,9 +74,9 @@ def _gains_of_whole(grades: FloatArray) -> FloatArray | None:
     Some at a time: what is needed on the way then stays in the cache.
     """
     gains = np.empty(grades.shape)
-    given, out = grades.reshape(-1), gains.reshape(-1)
-    for start in range(0, given.size, FEW_ROWS):
-        block = given[start : start + FEW_ROWS]
+    flat, out = grades.reshape(-1), gains.reshape(-1)
+    for start in range(0, flat.size, FEW_ROWS):
+        block = flat[start : start + FEW_ROWS]
         whole = block.astype(np.intp)
         if (whole != block).any():
             return None
@@ -99,7 +99,7 @@ def item_gains(queries: Queries, gain: Gain = "exponential") -> FloatArray:
 
 
 def discount(k: int, kind: Discount = "log2") -> FloatArray:
-    """Weight of each of the first k places: 1 / log₂(1 + place), 1 / place, 1, or a function of the places 1 … k.
+    """Return the weights of positions j = 1 … k: 1 / log₂(1 + j), 1 / j, 1, or a function of these numbers.
 
     Example:
         >>> discount(3).round(3)
@@ -111,7 +111,7 @@ def discount(k: int, kind: Discount = "log2") -> FloatArray:
         return _named_discount(int(k), kind).copy()
     weights = np.asarray(kind(np.arange(1.0, k + 1)), np.float64)
     if weights.shape != (k,) or not np.isfinite(weights).all() or (weights < 0).any():
-        raise ValueError(f"{described(kind)} must return one finite number ≥ 0 for each of the places 1 … {k}")
+        raise ValueError(f"{described(kind)} must return one finite number ≥ 0 for each of the positions 1 … {k}")
     return weights
 
 
@@ -137,10 +137,10 @@ def described(kind: str | Callable[..., ArrayLike]) -> str:
 
 
 def leading(queries: Queries, k: int) -> NDArray[np.int64]:
-    """The first k places of the order by score: positions within the query, −1 beyond its end, (n_queries, k)."""
-    places = np.arange(k)
-    inside = places < queries.n_items[:, None]
-    rows = np.where(inside, queries.offsets[:-1, None] + places, 0)
+    """Return the items at the first k positions by score, numbered within the query, −1 beyond its end."""
+    positions = np.arange(k)
+    inside = positions < queries.n_items[:, None]
+    rows = np.where(inside, queries.offsets[:-1, None] + positions, 0)
     return np.where(inside, queries.by_score[rows], -1).astype(np.int64)
 
 
@@ -151,18 +151,17 @@ def dcg(queries: Queries, rankings: ArrayLike | None = None, *, k: int = 5, gain
         queries: Judged queries.
         rankings: Positions within the query, (n_queries, …, ≥ 1), −1 where a list is shorter; as
             `GPLRanker.sample` returns them. None takes the order by score.
-        k: How many places count.
+        k: How many positions count.
         gain: "exponential", "linear", "equal" or a function of the grades.
 
     Returns:
         DCG of each ranking, (n_queries, …).
     """
     gains = item_gains(queries, gain)
-    given = leading(queries, k) if rankings is None else checked_rankings(rankings, queries)
-    places = given[..., :k]
-    start = queries.offsets[:-1].reshape(-1, *(1,) * (places.ndim - 1))
-    found = np.where(places >= 0, gains[np.where(places >= 0, start + places, 0)], 0.0)
-    result: FloatArray = found @ discount(places.shape[-1])
+    items = (leading(queries, k) if rankings is None else checked_rankings(rankings, queries))[..., :k]
+    start = queries.offsets[:-1].reshape(-1, *(1,) * (items.ndim - 1))
+    placed = np.where(items >= 0, gains[np.where(items >= 0, start + items, 0)], 0.0)
+    result: FloatArray = placed @ discount(items.shape[-1])
     return result
 
 
@@ -216,10 +215,10 @@ def ndcg(
         >>> ndcg(queries).round(3)
         array([0.659])
     """
-    found = dcg(queries, rankings, k=k, gain=gain)
+    gained = dcg(queries, rankings, k=k, gain=gain)
     ideal = ideal_dcg(queries, k=k, gain=gain)
-    ideal = ideal.reshape(-1, *(1,) * (found.ndim - 1))
-    return np.where(ideal > 0, found / np.where(ideal > 0, ideal, 1.0), empty_value(empty_query))
+    ideal = ideal.reshape(-1, *(1,) * (gained.ndim - 1))
+    return np.where(ideal > 0, gained / np.where(ideal > 0, ideal, 1.0), empty_value(empty_query))
 
 
 def empty_value(empty_query: EmptyQuery) -> float:

@@ -31,13 +31,13 @@ class Seen:
     Attributes:
         n_queries, n_rows: Queries and their items.
         n_outside: Scores outside the usual range.
-        n_places: Rows of the ranking of all queries.
+        n_positions: Rows of the ranking of all queries.
     """
 
     n_queries: int
     n_rows: int
     n_outside: int
-    n_places: int
+    n_positions: int
 
 
 def rank_table(

@@ -63,7 +63,7 @@ class SparkTable:
         roles: Which column has which role.
         name: What errors call it.
         metadata: What its first file says of itself, where the file can be read here.
-        in_files: Whether rows know their file and their place in it.
+        in_files: Whether rows know their file and their number in it.
     """
 
     rows: Any
@@ -132,8 +132,8 @@ def rank_on_spark(
     with _in_one_line(table.name):
         outside = ((table.column("score") < usual[0]) | (table.column("score") > usual[1])).cast("long")
         by_query = table.rows.groupBy(table.query_text()).agg(f.count("*").alias("n"), f.sum(outside).alias("outside"))
-        places = f.sum(f.least("n", f.lit(ranker.k)))
-        seen = Seen(*(n or 0 for n in by_query.agg(f.count("*"), f.sum("n"), f.sum("outside"), places).first()))
+        n_positions = f.sum(f.least("n", f.lit(ranker.k)))
+        seen = Seen(*(n or 0 for n in by_query.agg(f.count("*"), f.sum("n"), f.sum("outside"), n_positions).first()))
         if not seen.n_rows:
             raise DataError(f"{table.name}: the table has no rows")
         gathered = _renamed(table, table.rows.repartition(table.column("query")), roles)

@@ -17,7 +17,7 @@ Transformer: Any = import_module("pyterrier").Transformer if find_spec("pyterrie
 
 
 class StochasticRanker(Transformer):  # type: ignore[misc]
-    """Puts the items of each query in an order drawn by a ranker; below its k places they go by score.
+    """Puts the items of each query in an order drawn by a ranker; below its k positions they go by score.
 
     Args:
         ranker: A ranker, a certificate or abstention, or the file of one.
@@ -42,11 +42,11 @@ class StochasticRanker(Transformer):  # type: ignore[misc]
             queries = read_queries(frame[["qid", "docno", "score"]], Columns(query="qid", item="docno"))
             drawn, row = self.ranker.rank_queries(queries, self.session), np.arange(queries.n_rows)
             query_of_row, starts = np.repeat(np.arange(len(queries)), queries.n_items), queries.offsets[:-1]
-            place = np.empty(queries.n_rows, np.int64)
-            place[starts[query_of_row] + queries.by_score] = queries.n_rows + row  # behind all that are drawn
-            query, drawn_place = np.nonzero(drawn >= 0)
-            place[starts[query] + drawn[query, drawn_place]] = drawn_place
-            order, ranks = np.lexsort((place, query_of_row)), row - starts[query_of_row]
+            position = np.empty(queries.n_rows, np.int64)
+            position[starts[query_of_row] + queries.by_score] = queries.n_rows + row  # behind all that are drawn
+            query, drawn_position = np.nonzero(drawn >= 0)
+            position[starts[query] + drawn[query, drawn_position]] = drawn_position
+            order, ranks = np.lexsort((position, query_of_row)), row - starts[query_of_row]
             order = order if queries.rows is None else queries.rows[order]
         new = {"score": -ranks.astype(np.float64), "rank": ranks}
         if hasattr(frame, "iloc"):  # of pandas

@@ -61,7 +61,7 @@ def rank(
         with console.progress("ranking", "writing") as advance:
             seen = rank_table(*chosen, advance, columns)
     inputs.warn_of_drift(outcome, seen.n_outside / max(seen.n_rows, 1))
-    console.say(f"{counted(seen.n_queries, 'query')}, {counted(seen.n_places, 'position')} written to {out_file}")
+    console.say(f"{counted(seen.n_queries, 'query')}, {counted(seen.n_positions, 'position')} written to {out_file}")
 
 
 def show(

@@ -2,9 +2,9 @@
 
 A `ClickModel` turns clicks into estimates, which `calibrate_clicks(model=…)` tests. `ITEM_POSITION`: a logger serves
 the order by score with chance λ, else a draw. If the chance of a click depends on the query, the item and its position,
-and on nothing else that was shown, then with exact placements P (the chance of an item at a place)
+and on nothing else that was shown, then with exact placements P (the chance of an item at a position)
 
-    V̂(π) = Σ over clicks on item d at place j ≤ k of  P_π(d, j) / P_0(d, j)
+    V̂(π) = Σ over clicks on item d at position j ≤ k of  P_π(d, j) / P_0(d, j)
 
 has the clicks that ranker π would get as its expectation, whatever users examine or trust. For the order by score the
 ratio is at most 1/λ, so that V̂_det ≤ k/λ per list if each position counts one click. The paired loss
@@ -76,9 +76,9 @@ def estimate_by_position(
         return Estimates(np.zeros((n_blocks, len(rankers))), np.zeros(n_blocks), block, shown.inflation)
     lists, row, logger_of = _clicked_lists(shown)
     cells, cell = np.unique(row * k + shown.position, return_inverse=True)
-    row, place = cells // k, cells % k
-    by_score = order_placement(lists, k)[row, place]
-    logged = logged_placement(shown.loggers, logger_of, lists, k)[row, place]
+    row, position = cells // k, cells % k
+    by_score = order_placement(lists, k)[row, position]
+    logged = logged_placement(shown.loggers, logger_of, lists, k)[row, position]
     where = shown.impression // block
     inside = where < n_blocks  # the last units, fewer than a block, are left out
 
@@ -89,7 +89,7 @@ def estimate_by_position(
     reference = summed(by_score / np.maximum(logged - INEXACTNESS, np.where(by_score > 0, shown.anchor, 1.0)))
     values = np.empty((n_blocks, len(rankers)))
     for g, ranker in enumerate(rankers):
-        drawn = _placement(ranker, lists, k)[row, place]
+        drawn = _placement(ranker, lists, k)[row, position]
         values[:, g] = summed(np.maximum(drawn - INEXACTNESS, 0.0) / (logged + INEXACTNESS))
         if progress is not None:
             progress(g + 1, len(rankers))
@@ -115,8 +115,8 @@ def _placement(ranker: GPLRanker, lists: Queries, k: int) -> FloatArray:
 def order_placement(lists: Queries, k: int) -> FloatArray:
     """Return 1 where the order by score has a candidate, (n_rows, k)."""
     out, placed = np.zeros((lists.n_rows, k)), leading(lists, k)
-    query, place = np.nonzero(placed >= 0)
-    out[lists.offsets[query] + placed[query, place], place] = 1.0
+    query, position = np.nonzero(placed >= 0)
+    out[lists.offsets[query] + placed[query, position], position] = 1.0
     return out
 
 

@@ -66,11 +66,11 @@ def _check_propensities(log: Impressions, some: slice) -> None:
         own[mine] = log.loggers[g].of_length(log.rules.k).propensity(shown[mine], repeated(log.lists, list_of[mine]))
     off = np.argwhere((shown >= 0) & ~(np.abs(logged - own) <= INEXACTNESS))
     if off.size:
-        i, place = off[0].tolist()
+        i, position = off[0].tolist()
         raise DataError(
             f"a list of query {str(log.lists.query_ids[list_of[i]])!r}, served at {log.times[some][i]:.0f}, was logged "
-            f"with propensity {logged[i, place]:.6g} at position {place + 1}, but its logger "
-            f"({log.loggers[logger_of[i]].in_words}) gives {own[i, place]:.6g}; expected the ranker that drew it"
+            f"with propensity {logged[i, position]:.6g} at position {position + 1}, but its logger "
+            f"({log.loggers[logger_of[i]].in_words}) gives {own[i, position]:.6g}; expected the ranker that drew it"
         )
 
 

@@ -79,9 +79,9 @@ class Simulated:
     def clicks(self) -> Any:
         """Return the click table, in Arrow; each click some seconds after its list."""
         assert self.queries.item_ids is not None
-        i, place = np.nonzero(self.clicked)
-        items = self.queries.item_ids.astype(str)[self.queries.offsets[self.query_of[i]] + self.rankings[i, place]]
-        return pa.table({"list_id": [f"list-{n}" for n in i], "item_id": items, "time": i + 3.0 * (place + 1)})
+        i, position = np.nonzero(self.clicked)
+        items = self.queries.item_ids.astype(str)[self.queries.offsets[self.query_of[i]] + self.rankings[i, position]]
+        return pa.table({"list_id": [f"list-{n}" for n in i], "item_id": items, "time": i + 3.0 * (position + 1)})
 
     def save(self, folder: Path, certificate: str) -> tuple[Path, Path]:
         """Write log and clicks as Parquet, and return where they lie."""

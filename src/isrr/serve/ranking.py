@@ -31,7 +31,7 @@ class RankedList(Struct, frozen=True, gc=False):
     line: LogLine
     note: CertificateNote
     bins: list[int]  # how many scores fall into each bin of the drift rule
-    eligibility: float  # the best item's chance of first place
+    eligibility: float  # the best item's chance of the first position
 
     def response(self) -> RankResponse:
         """Return the positions that the request asks for."""

@@ -56,7 +56,7 @@ FIELDS = [*RankRequest.__struct_fields__, *Candidate.__struct_fields__, *BatchRe
 
 
 class RankedItem(Struct, gc=False):
-    """A placed item; `propensity` is its chance at this place given the items above it."""
+    """A placed item; `propensity` is its chance at this position given the items above it."""
 
     id: Id
     rank: int

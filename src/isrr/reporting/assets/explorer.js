@@ -8,25 +8,23 @@ class TradeoffExplorer {
     this.declared = this.rows.findIndex((row) => row.kind === "declared");
     this.unit = data.promise.of ? { factor: 100, digits: 1, text: ` % of ${data.promise.of}` } : data.promise.percent ? { factor: 100, digits: 1, text: " %" } : { factor: 1, digits: 4, text: "" };
     const { spreads, second } = data, f = this.unit.factor;
+    this.isLine = data.is_curve && !second; // one promise against the other is a cloud
     const across = (c, i) => (second ? Array(3).fill((second.percent ? 100 : 1) * data.explorer.second[i]) : spreads ? c.gain.map((g) => 100 * g) : c.utility);
     this.points = data.configurations.map((c, i) => {
       const [x, low, high] = across(c, i);
       return { x, low, high, certified: c.certified, measured: f * data.explorer.measured[i], name: c.name };
     });
-    // Where the order of configurations follows several promises, they do not lie along a curve.
-    const steps = d3.pairs(this.points, (a, b) => Math.sign(b.x - a.x));
-    this.isCurve = d3.sum(d3.pairs(steps, (a, b) => (a * b < 0 ? 1 : 0))) <= steps.length / 4;
   }
 
   start() {
     this.slider = document.getElementById("promise-slider");
     this.back = document.getElementById("back");
-    const last = this.rows.length - 1, place = this.declared / last;
+    const last = this.rows.length - 1, position = this.declared / last;
     Object.assign(this.slider, { min: 0, max: last });
     const mark = document.querySelector(".declared-mark");
-    mark.style.left = `calc(${place} * (100% - 16px) + 8px)`;
-    mark.classList.toggle("right", place > 0.85);
-    mark.classList.toggle("left", place < 0.15);
+    mark.style.left = `calc(${position} * (100% - 16px) + 8px)`;
+    mark.classList.toggle("right", position > 0.85);
+    mark.classList.toggle("left", position < 0.15);
     this.slider.addEventListener("input", () => this.move(Number(this.slider.value)));
     this.back.addEventListener("click", () => this.move(this.declared));
     this.draw();
@@ -70,7 +68,7 @@ class TradeoffExplorer {
   // Measured values, and which configurations are certified for the declared promise.
   traces() {
     const { points } = this;
-    if (this.data.second || !this.isCurve) {
+    if (!this.isLine) {
       return [
         ...(this.data.second ? [Plot.line(this.frontier(), { x: "x", y: "measured", stroke: colour.measured, strokeWidth: 2.5 })] : []),
         Plot.dot(points.filter((p) => !p.certified), { x: "x", y: "measured", r: 2.2, stroke: colour.before, clip: true }),
@@ -141,7 +139,7 @@ class TradeoffExplorer {
   }
 
   explain(kept) {
-    const { data } = this, line = this.isCurve && !data.second;
+    const { data } = this, line = this.isLine;
     legend(document.querySelector("#tradeoff .legend"), [
       ...(line ? [["line", colour.measured, data.promise.per_segment ? "measured, in the worst segment" : "measured"]] : [["ring", colour.before, "measured"]]),
       ...(data.second ? [["line", colour.measured, "frontier: what is within reach, as measured"]] : []),
