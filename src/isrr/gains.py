@@ -179,19 +179,30 @@ def ideal_dcg(
     return sum_largest(*side_by_side((queries.offsets, gains), (offsets, gain_of(grades, gain))), weights)
 
 
-def relevant_total(queries: Queries) -> IntArray:
-    """How many items of a grade above 0 a query has, retrieved or not, (n_queries,): what recall divides by.
+def is_relevant(grades: FloatArray, rel: int = 1) -> NDArray[np.bool_]:
+    """Return which grades count as relevant: those above 0, or those from `rel` on where it is 2 or more.
+
+    Example:
+        >>> is_relevant(np.array([0.0, 1.0, 2.0])), is_relevant(np.array([0.0, 1.0, 2.0]), rel=2)
+        (array([False,  True,  True]), array([False, False,  True]))
+    """
+    return np.asarray(grades >= rel if rel > 1 else grades > 0)
+
+
+def relevant_total(queries: Queries, rel: int = 1) -> IntArray:
+    """How many relevant items a query has, retrieved or not, (n_queries,): what recall divides by.
 
     Example:
         >>> queries = Queries.from_arrays(scores=[3, 2, 1], relevance=[0, 2, 1], query_ids=[7, 7, 8])
         >>> relevant_total(queries)
         array([1, 1])
     """
-    counts: IntArray = np.add.reduceat(queries.need_relevance() > 0, queries.offsets[:-1], dtype=np.int64)
+    relevant = is_relevant(queries.need_relevance(), rel)
+    counts: IntArray = np.add.reduceat(relevant, queries.offsets[:-1], dtype=np.int64)
     if queries.unretrieved is None:
         return counts
     offsets, grades = queries.unretrieved
-    upto = np.concatenate(([0], np.cumsum(grades > 0)))
+    upto = np.concatenate(([0], np.cumsum(is_relevant(grades, rel))))
     return counts + upto[offsets[1:]] - upto[offsets[:-1]]
 
 

@@ -26,10 +26,9 @@ from numpy.typing import NDArray
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import PromiseError
 from isrr.gains import DISCOUNTS, GAINS, Discount, EmptyQuery, Gain, empty_value, is_length, named
-from isrr.metrics.disparity import Disparity
 from isrr.metrics.evaluate import evaluate
-from isrr.metrics.measure import Measure
-from isrr.metrics.metric import NAMES, Metric, meant
+from isrr.metrics.measure import Measurable, Measure
+from isrr.metrics.metric import NAMES, Metric, UnknownMetric, meant
 from isrr.metrics.metric import metric as named_metric
 from isrr.ranker.gpl import GPLRanker
 
@@ -38,6 +37,9 @@ EXAMPLES = {
     "dcg": "dcg@5 >= 90% of deterministic with bound 15",
     "precision": "precision@10 >= 0.6",
     "recall": "recall@20 >= 98% of deterministic",
+    "rr": "rr@10 >= 95% of deterministic",
+    "hit": "hit(rel=2)@5 >= 0.6",
+    "ap": "ap@10 >= 90% of deterministic",
     "kept": "kept@5 >= 0.8",
     "clicks": "clicks@5 >= 95% of deterministic",
     "value(COLUMN)": "value(margin)@10 >= 97% of deterministic with bound 40",
@@ -78,7 +80,7 @@ class Promise:
     """A promise about a metric: at least or at most so much, or so much of another.
 
     Attributes:
-        metric: What it is about: a `Metric`, a `Disparity`, or the name of one.
+        metric: What it is about: a metric or its name.
         k: How many places it looks at.
         at_least, at_most: The target, one of the two: a value of the metric, or a share where it is relative.
         of: What the target is a share of: None (a plain value), "deterministic" (the metric of the order by score on
@@ -108,7 +110,7 @@ class Promise:
         Promise('ndcg@5 >= 95% of deterministic')
     """
 
-    metric: Metric | Disparity
+    metric: Measurable
     k: int
     at_least: float | None
     at_most: float | None
@@ -130,7 +132,7 @@ class Promise:
 
     def __init__(
         self,
-        metric: str | Metric | Disparity,
+        metric: str | Measurable,
         k: int,
         *,
         at_least: float | None = None,
@@ -149,19 +151,23 @@ class Promise:
         _check(self)
         target = at_most if at_least is None else at_least
         assert target is not None
-        linear, rising = isinstance(about, Metric), about.kind == "utility" and at_least is not None
+        rising = about.kind == "utility" and at_least is not None
         falling = about.kind == "fairness" and not getattr(about, "between_groups", False)
         low, high = about.bounds(self.k, ends or (0.0, 1.0))
         vars(self).update(
             target=target,
             measure=Measure(about, self.k, policy),
             columns=tuple(dict.fromkeys((*about.columns, *["relevance"] * (of == "merit"), *["segment"] * bool(per)))),
-            group=about.group if isinstance(about, Metric) else None,
+            group=about.group,
             range=(low, high),
             target_range=(low, high) if of is None else (0.0, 1.0 if target < 1 else 2 * target),
             safe_end="cold" if rising else "hot" if falling else None,
             protects_relevance=rising and ("relevance" in about.columns or about.name in ("clicks", "kept")),
-            can_be_floored=linear and low >= 0 and about.name != "clicks" and of == "deterministic" and at_most is None,
+            can_be_floored=about.protected
+            and low >= 0
+            and about.name != "clicks"
+            and of == "deterministic"
+            and at_most is None,
         )
         vars(self).update(alpha=self.loss().alpha)
         _check_target(self)
@@ -171,7 +177,7 @@ class Promise:
         cls,
         text: str,
         *,
-        metrics: Iterable[Metric | Disparity] = (),
+        metrics: Iterable[Measurable] = (),
         bound: float | tuple[float, float] | None = None,
         per: Per | None = None,
         gain: Gain = "exponential",
@@ -204,7 +210,7 @@ class Promise:
         named(discount, DISCOUNTS, "discount")
         try:
             about = own.get(name) or named_metric(name, gain=gain, discount=discount)
-        except PromiseError:
+        except UnknownMetric:
             raise PromiseError(f"{name!r} cannot be promised{meant(name, (*NAMES, *own))}; {_examples()}") from None
         if parts["of"] and parts["of"].lower() not in REFERENCES:
             names = " or ".join(f"'of {name}'" for name in REFERENCES)
@@ -286,8 +292,7 @@ class Promise:
         """Whether a ranker's floor holds for what is promised."""
         if not self.can_be_floored or ranker.floor == 0.0:
             return False
-        assert isinstance(self.metric, Metric)
-        return ranker.protects(self.metric.weights(self.k))
+        return ranker.protects(self.metric.place_weights(self.k))
 
     def kept_by_definition(self, ranker: GPLRanker) -> bool:
         """Whether a ranker keeps it whatever the queries, so that nothing is left to test."""
@@ -304,7 +309,6 @@ class Promise:
             return evaluate(queries.need_production(), order, [self.measure])[self.measure][:, 0]
         if self.of != "merit":
             return deterministic
-        assert isinstance(self.metric, Metric)
         assert self.metric.merit is not None
         merit = self.metric.merit(queries, self.k)
         return np.where(np.isnan(deterministic), np.nan, merit)
@@ -398,7 +402,7 @@ class Promise:
         return {**plain, "metric": self.metric.name, "settings": dict(self.metric.settings), "bound": bound}
 
     @classmethod
-    def read(cls, document: Mapping[str, Any], metrics: Iterable[Metric | Disparity] = ()) -> "Promise":
+    def read(cls, document: Mapping[str, Any], metrics: Iterable[Measurable] = ()) -> "Promise":
         """A promise from what was written; a metric of the caller's own must be among those given to be measured."""
         rest = dict(document)
         name, settings = rest.pop("metric"), rest.pop("settings")
@@ -544,7 +548,7 @@ def _check(promise: Promise) -> None:
         )
     if promise.of not in (None, *REFERENCES):
         raise PromiseError(f"a target is a share of {' or '.join(REFERENCES)}, got {promise.of!r}")
-    if promise.of == "merit" and getattr(promise.metric, "merit", None) is None:
+    if promise.of == "merit" and promise.metric.merit is None:
         raise PromiseError(f"{name} cannot be compared with merit; only exposure(GROUP) can")
     if promise.per not in (None, "segment"):
         raise PromiseError(f"per must be 'segment' or left out, got {promise.per!r}")
@@ -558,8 +562,9 @@ def _check_bound(promise: Promise) -> None:
             raise PromiseError(f"{promise.metric.name} always lies between 0 and 1; omit the bound")
         return
     if promise.bound is None:
-        whose = "a query" if isinstance(promise.metric, Disparity) else "an item"
-        other = ", or promise normalized_disparity" if isinstance(promise.metric, Disparity) else ""
+        fairness = promise.metric.kind == "fairness"
+        whose = "a query" if fairness else "an item"
+        other = ", or promise normalized_disparity" if fairness else ""
         raise PromiseError(
             f"{promise.metric.name} has no natural bound; expected 'with bound B', where B is the largest value "
             f"{whose} can have{other}"

@@ -70,6 +70,6 @@ def test_a_block_holds_the_lists_that_sample_draws_for_each_ranker(dials):
     rankers = [GPLRanker(k=4, temperature=t, threshold=c, **dials) for t in (1.0, 0.1, 3.0) for c in (0.0, 0.2)]
     family, prepared = Family.of(rankers, np.ones((1, 4))), rankers[0].prepare(queries)
     exposure = family.exposure(prepared, 1, 5, n_draws=2)
-    lists = Block(prepared, 1, 5, exposure, {}, family, seed=9).lists(50)
+    lists = Block(prepared, 1, 5, exposure, family, {}, seed=9).lists(50)
     for ranker, drawn in zip(family.rankers, lists.swapaxes(0, 1), strict=True):
         np.testing.assert_array_equal(drawn, ranker.sample(queries, 50, seed=9)[1:5])

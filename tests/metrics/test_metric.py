@@ -36,6 +36,10 @@ BY_HAND = {
     "dcg": lambda ranking: of_list(ranking, GAINS, LOG2),
     "precision": lambda ranking: np.mean([RELEVANCE[item] > 0 for item in ranking]),
     "recall": lambda ranking: sum(RELEVANCE[item] > 0 for item in ranking) / 3,
+    "rr": lambda ranking: max((1 / (j + 1) for j, item in enumerate(ranking) if RELEVANCE[item] > 0), default=0),
+    "hit": lambda ranking: float(any(RELEVANCE[item] > 0 for item in ranking)),
+    "precision(rel=2)": lambda ranking: np.mean([RELEVANCE[item] >= 2 for item in ranking]),
+    "recall(rel=2)": lambda ranking: sum(RELEVANCE[item] >= 2 for item in ranking) / 2,
     "kept": lambda ranking: (
         of_list(ranking, [1.0, 0.5, 1 / np.log2(5), 1 / np.log2(6), LOG2[1]], LOG2) / (LOG2**2).sum()
     ),
@@ -57,9 +61,10 @@ def test_an_expected_metric_is_its_mean_over_all_rankings(queries, name):
 def test_every_named_metric_is_enumerated_here_or_among_disparities():
     quadratic = {"disparity", "normalized_disparity", "group_disparity"}
     assert {name.replace("COLUMN", "margin").replace("GROUP", "new") for name in NAMES} == {
-        *BY_HAND,
+        *(name for name in BY_HAND if "rel=" not in name),
         *quadratic,
         "clicks",
+        "ap",  # from drawn lists: test_first.py
     }
 
 
@@ -130,6 +135,10 @@ def test_gain_and_discount_may_be_functions(queries):
         ("exposure", r"did you mean exposure\(GROUP\)"),
         ("ndcg@five", "whole number of places"),
         ("ndcg@0", "whole number of places"),
+        ("rr(rel=0)", r"expected rr\(rel=N\), where N, a whole number"),
+        ("Hit(2)", r"expected hit\(rel=N\)"),
+        ("recall()", r"expected recall\(rel=N\)"),
+        ("ndcg(rel=2)", r"ndcg takes no argument, got \(rel=2\); \(rel=N\) is for precision, recall, rr"),
     ],
 )
 def test_an_unknown_metric_is_refused_with_those_there_are(named, said):

@@ -7,7 +7,6 @@ from typing import TypedDict
 from isrr.data.sample import SAMPLE
 from isrr.errors import PromiseError
 from isrr.gains import discount
-from isrr.metrics.metric import Metric
 from isrr.outcome.findings import JUDGES
 from isrr.promises import Promise, check_probability, columns_of
 from isrr.ranker.gpl import GPLRanker
@@ -104,9 +103,7 @@ class Request:
     @property
     def floor_weights(self) -> tuple[tuple[float, ...], ...]:
         """How the metrics weight places that a floor is about: those of the promises on utility, else NDCG."""
-        metrics = [
-            p.metric.weights(p.k) for p in self.promises if isinstance(p.metric, Metric) and p.safe_end == "cold"
-        ]
+        metrics = [p.metric.place_weights(p.k) for p in self.promises if p.safe_end == "cold"]
         return tuple(dict.fromkeys(tuple(w.tolist()) for w in metrics)) or (tuple(discount(self.k).tolist()),)
 
     def floor_arguments(self, floor: float) -> Floor:

@@ -1,8 +1,8 @@
 """Any metrics of a whole grid of rankers on queries, in one pass.
 
-Exposure is exact for decay 1, and the mean of plain rankings below 1. Metrics that are linear in exposure are expected
-over draws; disparity is that of expected exposure, from two independent samples where exposure is sampled: the
-squares of one would overstate it.
+Exposure, and the place of the first relevant item, are exact for decay 1, and means of drawn rankings below 1. Metrics
+that are linear in exposure are expected over draws; disparity is that of expected exposure, from two independent
+samples where exposure is sampled: the squares of one would overstate it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,10 +15,8 @@ from isrr.counting import counted
 from isrr.data.dataframes import frame_of
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.gains import Discount, EmptyQuery, Gain
-from isrr.metrics.disparity import Disparity
-from isrr.metrics.exposed import Exposed
-from isrr.metrics.measure import Block, Measure, largest_weight, way_of
-from isrr.metrics.metric import Metric, measures, need_columns
+from isrr.metrics.measure import EXPOSURE, Block, Measurable, Measure, Ways
+from isrr.metrics.metric import measures, need_columns
 from isrr.parallel import MANY_ROWS, Progress, over_queries
 from isrr.ranker.exposure import Family, family_of
 from isrr.ranker.gpl import N_DRAWS, GPLRanker
@@ -85,7 +83,7 @@ def _in_short(mean: float) -> str:
 def evaluate(
     queries: Queries,
     grid: Sequence[GPLRanker],
-    metrics: Iterable[str | Metric | Disparity | Exposed | Measure] = USUAL,
+    metrics: Iterable[str | Measurable | Measure] = USUAL,
     *,
     n_draws: int = N_DRAWS,
     seed: int = 0,
@@ -100,7 +98,7 @@ def evaluate(
         queries: Queries, with the columns that the metrics read.
         grid: Rankers with the same k; they may differ in everything else.
         metrics: Names ("ndcg", "precision@3", "exposure(new)", "awrf") or objects; by default over the rankers' k.
-        n_draws: Rankings drawn per query for rankers with decay below 1, at least 2.
+        n_draws: Rankings drawn per query for rankers with decay below 1 and for "ap", at least 2.
         seed: Random seed, used only when rankings are sampled.
         gain: Gain of a grade, for metrics given by name.
         discount: Weight of a place, for metrics given by name.
@@ -137,20 +135,15 @@ def _evaluate_family(
     values: Sequence[FloatArray],
 ) -> None:
     """Fill some columns of the values, a block of queries at a time."""
-    ways: dict[bytes, int] = {}
-    places: list[FloatArray] = []
-    for measure in chosen:
-        weights = measure.metric.place_weights(measure.k)
-        if (way := way_of(weights)) not in ways:
-            ways[way] = len(places)
-            places.append(np.pad(weights / largest_weight(weights), (0, rankers[0].k - measure.k)))
-    prepared, family = rankers[0].prepare(queries), Family.of(rankers, np.stack(places))
+    k, needs = rankers[0].k, {EXPOSURE, *(measure.metric.needs for measure in chosen)}
+    ways = {need: Ways.of([m.metric.place_weights(m.k) for m in chosen if m.metric.needs == need], k) for need in needs}
+    prepared, family = rankers[0].prepare(queries), Family.of(rankers, ways[EXPOSURE].weights)
     summaries = [measure.metric.summary(prepared, measure) for measure in chosen]
     into = columns[family.columns]
 
     def evaluate_block(start: int, stop: int) -> None:
         exposure = family.exposure(prepared, start, stop, whole=False, n_draws=n_draws, seed=seed)
-        block = Block(prepared, start, stop, exposure, ways, family, seed)
+        block = Block(prepared, start, stop, exposure, family, ways, n_draws, seed)
         for summary, out in zip(summaries, values, strict=True):
             out[start:stop, into] = summary(block)
 

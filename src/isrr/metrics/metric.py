@@ -6,7 +6,8 @@ Nearly everything people ask of a ranking is linear in exposure: every item has 
 
 `Metric` is that; `ndcg`, `dcg`, `precision`, `recall`, `value(COLUMN)`, `exposure(GROUP)` and `kept` are instances.
 So is `clicks`, whose values are in no table of queries: they are estimated from a log (`isrr.clicks`).
-Disparity is the second kind, quadratic in exposure: see `isrr.metrics.disparity`.
+Disparity is the second kind, quadratic in exposure: see `isrr.metrics.disparity`. The third is about the first relevant
+item of a list, or the whole list: see `isrr.metrics.first`.
 
 A metric of your own takes a few lines, and works wherever a named one does:
 
@@ -31,15 +32,16 @@ from isrr.gains import (
     Gain,
     described,
     discount,
-    empty_value,
     ideal_dcg,
+    is_relevant,
     item_gains,
     relevant_total,
 )
 from isrr.metrics.disparity import Disparity
 from isrr.metrics.exposed import COLUMNS as EXPOSED
-from isrr.metrics.exposed import Exposed, exposed
-from isrr.metrics.measure import Block, Kind, Measurable, Measure, per_query
+from isrr.metrics.exposed import exposed
+from isrr.metrics.first import AveragePrecision, First
+from isrr.metrics.measure import Block, Kind, Measurable, Measure, divided, per_query
 from isrr.ranker.exposure import Prepared
 
 
@@ -86,6 +88,7 @@ class Metric(Measurable):
     settings: tuple[tuple[str, str], ...] = ()
 
     rising: ClassVar[bool] = True  # larger is better
+    protected: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z_]\w*(\([^()]*\))?", self.name):
@@ -164,23 +167,16 @@ class Metric(Measurable):
         return high / bound[1]
 
 
-def divided(sums: FloatArray, whole: FloatArray, empty_query: EmptyQuery) -> FloatArray:
-    """Return sums (n_queries, …) as shares of what 1 means; where that is 0, what the policy says."""
-    values: FloatArray = sums / np.where(whole > 0, whole, 1.0)[:, None]
-    values[whole <= 0] = empty_value(empty_query)
-    return values
+def _relevant(rel: int, queries: Queries) -> FloatArray:
+    return is_relevant(queries.need_relevance(), rel).astype(np.float64)
 
 
-def _relevant(queries: Queries) -> FloatArray:
-    return (queries.need_relevance() > 0).astype(np.float64)
+def _any_relevant(rel: int, queries: Queries, k: int) -> FloatArray:
+    return np.minimum(relevant_total(queries, rel), 1.0)
 
 
-def _any_relevant(queries: Queries, k: int) -> FloatArray:
-    return np.minimum(relevant_total(queries), 1.0)
-
-
-def _all_relevant(queries: Queries, k: int) -> FloatArray:
-    return relevant_total(queries).astype(np.float64)
+def _all_relevant(rel: int, queries: Queries, k: int) -> FloatArray:
+    return relevant_total(queries, rel).astype(np.float64)
 
 
 def _ideal(gain: Gain, kind: Discount, queries: Queries, k: int) -> FloatArray:
@@ -232,23 +228,35 @@ def _from_a_log(*_: object) -> FloatArray:
 
 
 NAMES = (
-    "ndcg", "dcg", "precision", "recall", "kept", "clicks", "normalized_disparity", "disparity", "group_disparity",
-    "value(COLUMN)", "exposure(GROUP)",
+    "ndcg", "dcg", "precision", "recall", "rr", "hit", "ap", "kept", "clicks", "normalized_disparity", "disparity",
+    "group_disparity", "value(COLUMN)", "exposure(GROUP)",
 )  # fmt: skip
+GRADED = ("precision", "recall", "rr", "hit", "ap")  # metrics that ask which grades are relevant: rr(rel=2)
 
 
-def _plain(name: str, gain: Gain, kind: Discount) -> Metric | Disparity | None:
-    """A metric without an argument."""
+class UnknownMetric(PromiseError):
+    """No metric has this name."""
+
+
+def _plain(name: str, gain: Gain, kind: Discount, rel: int = 1) -> Metric | Disparity | First | AveragePrecision | None:
+    """A metric by its name; `rel` is the least grade of a relevant item."""
     gains, weights, judged = partial(item_gains, gain=gain), partial(discount, kind=kind), ("relevance",)
+    full_name = name if rel == 1 else f"{name}(rel={rel})"
     match name:
         case "ndcg":
             return Metric(name, gains, weights, partial(_ideal, gain, kind), judged, title="NDCG")
         case "dcg":
             return Metric(name, gains, weights, None, judged, title="DCG")
         case "precision":
-            return Metric(name, _relevant, _equal_parts, _any_relevant, judged)
+            return Metric(full_name, partial(_relevant, rel), _equal_parts, partial(_any_relevant, rel), judged)
         case "recall":
-            return Metric(name, _relevant, np.ones, _all_relevant, judged)
+            return Metric(full_name, partial(_relevant, rel), np.ones, partial(_all_relevant, rel), judged)
+        case "rr":
+            return First(full_name, partial(discount, kind="reciprocal"), rel, full_name.replace("rr", "RR"))
+        case "hit":
+            return First(full_name, np.ones, rel)
+        case "ap":
+            return AveragePrecision(full_name, rel, full_name.replace("ap", "AP"))
         case "kept":
             return Metric(
                 name,
@@ -262,6 +270,16 @@ def _plain(name: str, gain: Gain, kind: Discount) -> Metric | Disparity | None:
         case "disparity" | "normalized_disparity" | "group_disparity":
             return Disparity(name, gain, kind, name != "disparity", name == "group_disparity")
     return None
+
+
+def _least_grade(name: str, argument: str) -> int:
+    """Return N of rel=N."""
+    rel = re.fullmatch(r"rel\s*=\s*([1-9]\d*)", argument, re.IGNORECASE)
+    if rel is None:
+        raise PromiseError(
+            f"{name}({argument}): expected {name}(rel=N), where N, a whole number ≥ 1, is the least relevant grade"
+        )
+    return int(rel[1])
 
 
 def _value(column: str, kind: Discount) -> Metric:
@@ -298,33 +316,43 @@ def meant(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {by_stem[close[0]]}?" if close else ""
 
 
-def metric(name: str, *, gain: Gain = "exponential", discount: Discount = "log2") -> Metric | Disparity:
+def metric(name: str, *, gain: Gain = "exponential", discount: Discount = "log2") -> Measurable:
     """The metric with this name, one that can be promised.
 
     Args:
-        name: "ndcg", "dcg", "precision", "recall", "kept", "clicks", "value(COLUMN)", "exposure(GROUP)", "disparity",
-            "normalized_disparity" or "group_disparity".
+        name: "ndcg", "dcg", "precision", "recall", "rr", "hit", "ap", "kept", "clicks", "value(COLUMN)",
+            "exposure(GROUP)", "disparity", "normalized_disparity" or "group_disparity". With "rr(rel=2)", and likewise
+            for precision, recall, hit and ap, items of grade 2 and above are relevant; otherwise those above 0.
         gain: How much a grade is worth: "exponential", "linear", "equal" or a function.
-        discount: How much a place is worth: "log2", "reciprocal", "uniform" or a function (not for precision, recall).
+        discount: How much a place is worth: "log2", "reciprocal", "uniform" or a function (not for precision, recall,
+            rr, hit and ap).
 
     Example:
         >>> metric("exposure(new)").title
         "share of exposure of 'new'"
     """
-    parsed = re.fullmatch(r"(value|exposure)\(\s*([^()]+?)\s*\)", name.strip(), re.IGNORECASE)
-    if parsed is None:
-        made = _plain(name.strip().lower(), gain, discount)
+    parsed = re.fullmatch(r"\s*(\w+)\s*\(\s*([^()]*?)\s*\)\s*", name)
+    stem, argument = (parsed[1].lower(), parsed[2]) if parsed else (name.strip().lower(), None)
+    named: Metric | Disparity | First | AveragePrecision | None
+    if stem == "value" and argument:
+        named = _value(argument, discount)
+    elif stem == "exposure" and argument:
+        named = _exposure(argument, gain, discount)
+    elif stem in GRADED and argument is not None:
+        named = _plain(stem, gain, discount, _least_grade(stem, argument))
+    elif stem in NAMES and argument is not None:
+        raise PromiseError(f"{stem} takes no argument, got ({argument}); (rel=N) is for {', '.join(GRADED)}")
     else:
-        made = _value(parsed[2], discount) if parsed[1].lower() == "value" else _exposure(parsed[2], gain, discount)
-    if made is None:
-        raise PromiseError(f"unknown metric {name!r}; expected one of {', '.join(NAMES)}{meant(name, NAMES)}")
+        named = _plain(stem, gain, discount)
+    if named is None:
+        raise UnknownMetric(f"unknown metric {name!r}; expected one of {', '.join(NAMES)}{meant(name, NAMES)}")
     chosen = (("gain", gain, "exponential"), ("discount", discount, "log2"))
     settings = tuple((setting, described(given)) for setting, given, usual in chosen if given != usual)
-    return replace(made, gain=gain, settings=settings)
+    return replace(named, gain=gain, settings=settings)
 
 
 def measures(
-    metrics: Iterable["str | Metric | Disparity | Exposed | Measure"],
+    metrics: Iterable[str | Measurable | Measure],
     k: int,
     *,
     gain: Gain = "exponential",
@@ -338,7 +366,7 @@ def measures(
         (Measure('ndcg@5'), Measure('precision@10'))
     """
 
-    def one(given: "str | Metric | Disparity | Exposed | Measure") -> Measure:
+    def one(given: str | Measurable | Measure) -> Measure:
         if isinstance(given, Measure):
             return given
         if isinstance(given, str):

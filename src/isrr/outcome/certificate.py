@@ -20,8 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from isrr.counting import percent
 from isrr.errors import CertificateError
 from isrr.files import read_json, write_atomically
-from isrr.metrics.disparity import Disparity
-from isrr.metrics.metric import Metric
+from isrr.metrics.measure import Measurable
 from isrr.outcome import text as printing
 from isrr.outcome.findings import Estimate, Point, PromiseRead, Provenance, Quality, Record, Test, unit_needed
 from isrr.outcome.pictures import Tradeoff, card, frame
@@ -303,7 +302,7 @@ def ranker_path(path: str | PathLike[str]) -> Path:
 
 
 def load(
-    path: str | PathLike[str], *, trust_edited: bool = False, metrics: Iterable[Metric | Disparity] = ()
+    path: str | PathLike[str], *, trust_edited: bool = False, metrics: Iterable[Measurable] = ()
 ) -> Certificate | Abstention | Start:
     """Read a saved outcome.
 
@@ -349,9 +348,7 @@ def _checked_document(path: str | PathLike[str]) -> dict[str, Any]:
     return document
 
 
-def _converted(
-    document: Mapping[str, Any], metrics: tuple[Metric | Disparity, ...]
-) -> Certificate | Abstention | Start:
+def _converted(document: Mapping[str, Any], metrics: tuple[Measurable, ...]) -> Certificate | Abstention | Start:
     """Return the outcome of a document; msgspec checks every type, and refuses fields that are missing or unknown."""
     body = {name: value for name, value in document.items() if name not in ("schema", "kind", "score_maps")}
     maps = [msgspec.convert(known, ScoreMap) for known in document["score_maps"]]

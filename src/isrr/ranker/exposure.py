@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.noise import CALIBRATION, stream_seed
 from isrr.parallel import over_queries
-from isrr.ranker import kernels
+from isrr.ranker import kernels, pooled_kernels
 from isrr.ranker.exact import laguerre_rules, memory_for
 
 if TYPE_CHECKING:
@@ -139,6 +139,31 @@ class Family:
         floors, anchors = (np.array([ranker.mixture[part] for ranker in self.rankers]) for part in (0, 1))
         return scales, scale_of, thresholds, floors, anchors
 
+    def first_relevant(
+        self, prepared: Prepared, relevant: NDArray[np.bool_], place_weights: FloatArray, start: int, stop: int
+    ) -> FloatArray:
+        """Compute the expected weight of the place of the first relevant item, for draws alone with decay 1.
+
+        Args:
+            prepared: All queries as the family draws from them.
+            relevant: Which items are relevant, in the order of the draw, (n_rows,).
+            place_weights: Ways of weighting the places, (n_weights, k).
+            start, stop: The queries start … stop − 1.
+
+        Returns:
+            Weights, (n_weights, n_queries, n_grid); 0 where no place of a list holds a relevant item.
+        """
+        offsets, (n_weights, k) = prepared.queries.offsets, place_weights.shape
+        scales, scale_of, thresholds, _, _ = self._arguments
+        longest = int(prepared.queries.n_items[start:stop].max())
+        out = np.empty((n_weights, stop - start, len(self.rankers)))
+        pooled_kernels.first_relevant_of_grid(
+            offsets, prepared.scores, relevant, scales, scale_of, np.ascontiguousarray(thresholds[:, 0]),
+            place_weights, *laguerre_rules(), *memory_for(longest, k, n_weights), np.empty(2 * longest), start, stop,
+            out,
+        )  # fmt: skip
+        return out
+
     def exposure(
         self, prepared: Prepared, start: int, stop: int, *, whole: bool = True, n_draws: int = 0, seed: int = 0
     ) -> Exposure:
@@ -152,6 +177,9 @@ class Family:
         shape = n_weights, len(self.rankers), int(queries.offsets[stop] - queries.offsets[start])
         mixed = bool(floors.any() or anchors.any())
         n_shown = np.empty((len(self.rankers), stop - start), np.int64)
+        if not n_weights:  # neither asked for, nor needed for a floor
+            n_shown[:] = 0
+            return Exposure((np.empty(shape),) * 2, n_shown, np.repeat(anchors[:, None], stop - start, axis=1))
         if self.rankers[0].is_sampled:
             if n_draws < 2:
                 raise ValueError(f"n_draws must be ≥ 2 for decay below 1, got {n_draws}")
