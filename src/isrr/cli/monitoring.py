@@ -1,21 +1,17 @@
 """`isrr monitor`: test the promise as judgments or clicks arrive, and revoke the certificate if it breaks."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from msgspec import to_builtins
 
 from isrr.cli import inputs
 from isrr.cli import options as o
 from isrr.cli.console import BROKEN, UNUSABLE, say, show, warn
 from isrr.counting import counted
 from isrr.errors import PromiseError
-
-if TYPE_CHECKING:
-    from isrr.outcome.certificate import Outcome
 
 
 def monitor(
@@ -59,121 +55,88 @@ def monitor(
 
     isrr monitor ranker.json --log served/
     """
+    from isrr.clicks.click_table import read_clicks
+    from isrr.clicks.rollout import read_rollout
     from isrr.data.files import write_table
     from isrr.data.log import log_parts, read_log
     from isrr.data.tables import as_queries
     from isrr.monitor import Monitor
     from isrr.monitor.judgments import candidates
+    from isrr.monitor.stream import STATE_NAMES, Source
     from isrr.outcome.status import beside, reinstated_at, set_term
 
     outcome = inputs.load_ranker(ranker, trust_edited)
     if reinstate is not None:
-        _reinstate(ranker, outcome.id, reinstate, state)
+        _reinstate(ranker, outcome.id, reinstate, {beside(ranker, name) for name in STATE_NAMES.values()} | {state})
         return
     if log is None:
         raise PromiseError("the monitor reads the lists that were served; expected the log of the service as `log=`")
-    if clicks is not None:
-        _watch_clicks(ranker, outcome, log, clicks, inputs.seconds(within), delta, state, as_json)
-        return
     for file, suffixes in ((ledger_file, (".parquet",)), (parquet, (".parquet",)), (figure, (".png", ".svg", ".pdf"))):
         if file is not None:
             inputs.check_file(file, *suffixes, read=(ranker, judgments))
-    by_log = judgments is None
-    if by_log and (ledger_file is not None or figure is not None):
+    with_ledger = ledger_file is not None or figure is not None
+    if judgments is None and with_ledger:
         raise PromiseError("a ledger compares exposure with relevance; give `judgments=`")
+    rollout = None if clicks is None else read_rollout(ranker, outcome.id)
+    running = rollout if rollout is not None and rollout.stage == "running" else None
+    source: Source = "control" if running else "anchor" if clicks else "judgments" if judgments else "log"
     watch = Monitor(
-        outcome, delta=delta, state=state or beside(ranker, "shares" if by_log else "monitor"), judged=not by_log
-    )
-    if judgments is None:
-        judged = candidates(read_log(log))
-    else:
-        columns, _ = inputs.reading_options(context)
-        judged = as_queries(judgments, columns, outcome.provenance.unjudged)
-    n_damaged, since = 0, reinstated_at(ranker, outcome.id)
+        outcome, delta=delta, state=state or beside(ranker, STATE_NAMES[source]), judged=judgments is not None,
+        rollout=running, within=inputs.seconds(within), since=reinstated_at(ranker, outcome.id),
+    )  # fmt: skip
+    n_damaged = 0
 
     def served() -> Iterator[dict[str, Any]]:
         nonlocal n_damaged
         n_damaged = 0
         for part in log_parts(log):
             n_damaged += part.n_damaged
-            yield from (line for line in part.lines() if line["time"] >= since)
+            yield from part.lines()
 
-    alarm = watch.update(served(), judged)
+    if clicks is not None:
+        alarm = watch.update_clicks(log, read_clicks(clicks, value=watch.column), now=time.time())
+    else:
+        columns, _ = inputs.reading_options(context)
+        judged = as_queries(judgments, columns, outcome.provenance.unjudged) if judgments else candidates(read_log(log))
+        alarm = watch.update(served(), judged)
     if alarm is not None:
         watch.revoke(ranker)
     if n_damaged:
         warn(f"{log}: {counted(n_damaged, 'damaged line')} skipped")
     if watch.batch.selected:
         warn(watch.batch.selected)
-    if not watch.n_counted:
-        what = "list" if by_log else "judgment"
+    unusable = clicks is None and not watch.n_counted
+    if unusable:
+        what = "list" if judgments is None else "judgment"
         warn(f"{judgments or log}: no {what} counts, so nothing is monitored: {watch.batch.note}")
     if expires is not None:
         set_term(ranker, outcome.id, expires)
     if parquet is not None:
         write_table(read_log(log).table, parquet, "parquet")
-    document = {
-        "n_judged": watch.n_judged, "n_counted": watch.n_counted, "n_damaged": n_damaged, "evidence": watch.evidence,
-        "note": watch.batch.note or None, "alarm": alarm and to_builtins(alarm),
-    }  # fmt: skip
-    show(str(watch), document, as_json=as_json)
-    if ledger_file is not None or figure is not None:
+    show(str(watch), watch.document() | {"n_damaged": n_damaged}, as_json=as_json)
+    if with_ledger:
         from isrr.reporting.exposure import ledger, write_ledger
+        from isrr.reporting.figures import exposure_over_time
 
         accounts = ledger(served(), judged, gain=outcome.promises[0].metric.gain)
         if ledger_file is not None:
             write_ledger(accounts, ledger_file)
         if figure is not None:
-            from isrr.reporting.figures import exposure_over_time
-
             exposure_over_time(accounts, figure)
         for kind, account in accounts.items() if not as_json else ():
             say(f"\nexposure by {kind}\n{account}")
     if alarm is not None:
         raise typer.Exit(BROKEN)
-    if not watch.n_counted:
+    if unusable:
         raise typer.Exit(UNUSABLE)
 
 
-def _watch_clicks(
-    ranker: Path,
-    outcome: "Outcome",
-    log: Path,
-    clicks: Path,
-    within: float | None,
-    delta: float | None,
-    state: Path | None,
-    as_json: bool,
-) -> None:
-    """Monitor a promise about clicks; while a rollout runs, compare with its control arm."""
-    from isrr.clicks.click_table import read_clicks
-    from isrr.clicks.rollout import read_rollout
-    from isrr.monitor import Monitor
-    from isrr.outcome.status import beside, reinstated_at
-
-    rollout = read_rollout(ranker, outcome.id)
-    running = rollout if rollout is not None and rollout.stage == "running" else None
-    file = state or beside(ranker, "monitor" if running is None else "rollout.monitor")
-    since = reinstated_at(ranker, outcome.id)
-    watch = Monitor(outcome, delta=delta, rollout=running, within=within, state=file, since=since)
-    alarm = watch.update_clicks(log, read_clicks(clicks, value=watch.column), now=time.time())
-    if alarm is not None:
-        watch.revoke(ranker)
-    document = {
-        "n_counted": watch.n_counted, "share": watch.kept[0], "evidence": watch.evidence,
-        "alarm": alarm and to_builtins(alarm),
-    }  # fmt: skip
-    show(str(watch), document, as_json=as_json)
-    if alarm is not None:
-        raise typer.Exit(BROKEN)
-
-
-def _reinstate(ranker: Path, certificate: str, reason: str, state: Path | None) -> None:
+def _reinstate(ranker: Path, certificate: str, reason: str, states: Iterable[Path | None]) -> None:
     """Put a revoked certificate back in force; the evidence against it is kept under another name."""
-    from isrr.outcome.status import beside, reinstate
+    from isrr.outcome.status import reinstate
 
     reinstate(ranker, certificate, reason)
-    for file in (beside(ranker, "monitor"), beside(ranker, "shares"), beside(ranker, "rollout.monitor"), state):
+    for file in states:
         if file is not None and file.exists():
             copy = file.rename(file.with_name(f"{file.name}.{time.strftime('%Y%m%dT%H%M%S')}"))
             say(f"the monitor starts over; its evidence so far is kept in {copy}")

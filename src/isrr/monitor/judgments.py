@@ -8,7 +8,7 @@ that lacks one waits. The judged queries must be a random sample of the traffic.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +24,30 @@ from isrr.promises import Promise
 Line = Mapping[str, Any]  # of the served-ranking log
 
 
+class JudgedQuery(NamedTuple):
+    """A judged query that was served.
+
+    Attributes:
+        key, number, segment: Its name in 8 bytes, its number among the judged queries, and its segment.
+        time: When it was first served.
+        lists: The items of each of its lists as numbers within its judgments, as drawn and by score; −1 for one
+            without a judgment where these count.
+    """
+
+    key: int
+    number: int
+    segment: str | None
+    time: float
+    lists: list[list[list[int]]]
+
+
 @dataclass(eq=False)
 class JudgedBatch:
-    """What a batch of judgments says of a log: queries to count, in the order in which they were first served.
+    """What a batch of judgments says of a log.
 
     Attributes:
         judgments: The judgments.
-        keys, queries, segments, times: Of each query: its name in 8 bytes, its number among the judged queries, its
-            segment, and when it was first served, (n,).
-        lists: Of each query, the items of each of its lists as positions within its judgments, as drawn and by score;
-            −1 for an item without a judgment where these count.
+        queries: Those to count, in the order in which they were first served.
         n_incomplete: Judged queries of which a served item has no judgment.
         n_before: Judged queries that were counted before, and are not again.
         n_served, n_unjudged: Positions of the lists that count, and those that hold an item without a judgment.
@@ -42,11 +56,7 @@ class JudgedBatch:
     """
 
     judgments: Queries | None = None
-    keys: list[int] = field(default_factory=list)
-    queries: list[int] = field(default_factory=list)
-    segments: list[str | None] = field(default_factory=list)
-    times: list[float] = field(default_factory=list)
-    lists: list[list[list[list[int]]]] = field(default_factory=list)
+    queries: list[JudgedQuery] = field(default_factory=list)
     n_incomplete: int = 0
     n_before: int = 0
     n_served: int = 0
@@ -67,17 +77,17 @@ class JudgedBatch:
 
     def measured(self, promise: Promise) -> FloatArray:
         """Return what a promise measures of each query's lists, as drawn and by score, (n, 2); NaN where skipped."""
-        if self.judgments is None or not self.lists:
+        if self.judgments is None or not self.queries:
             return np.empty((0, 2))
-        means = np.empty((len(self.lists), 2))
-        for n_lists in {len(lists) for lists in self.lists}:
-            chosen = [i for i, lists in enumerate(self.lists) if len(lists) == n_lists]
-            queries = self.judgments[[self.queries[i] for i in chosen]]
+        means = np.empty((len(self.queries), 2))
+        for n_lists in {len(query.lists) for query in self.queries}:
+            chosen = [i for i, query in enumerate(self.queries) if len(query.lists) == n_lists]
             shown = np.full((len(chosen), 2 * n_lists, promise.k), -1)
             for row, i in zip(shown, chosen, strict=True):
-                for listed, places in zip(row, chain.from_iterable(self.lists[i]), strict=True):
-                    listed[: len(places)] = places[: promise.k]
-            values = promise.metric.list_values(queries, shown, promise.measure)
+                for items, listed in zip(row, chain.from_iterable(self.queries[i].lists), strict=True):
+                    items[: len(listed)] = listed[: promise.k]
+            judged = self.judgments[[self.queries[i].number for i in chosen]]
+            values = promise.metric.list_values(judged, shown, promise.measure)
             means[chosen] = values.reshape(-1, n_lists, 2).mean(axis=1)
         return means
 
@@ -123,28 +133,25 @@ def match(
     batch = JudgedBatch(judgments, n_before=sum(key in seen for key in keys), note=note)
     for q, lines in sorted(lists.items(), key=lambda entry: (entry[1][0]["time"], entry[0])):
         first, last = judgments.offsets[q], judgments.offsets[q + 1]
-        places = {str(item): i for i, item in enumerate(items[first:last])}
-        unjudged = {str(item) for line in lines for item in (*line["top"], *line["deterministic"])} - places.keys()
+        number_of = {str(item): i for i, item in enumerate(items[first:last])}
+        unjudged = {str(item) for line in lines for item in (*line["top"], *line["deterministic"])} - number_of.keys()
         nothing_left = any(unjudged.issuperset(map(str, line["top"])) for line in lines)
         if unjudged and (policy == "refuse" or (policy == "drop" and nothing_left)):
             batch.n_incomplete += 1
             batch.note = batch.note or (
                 f"query {str(judgments.query_ids[q])!r} was served item {min(unjudged)!r}, which is not judged; "
-                f"judgments are for items such as {next(iter(places))!r}"
+                f"judgments are for items such as {next(iter(number_of))!r}"
             )
             continue
         pairs = [
-            [[places.get(str(i), -1) for i in line[order]] for order in ("top", "deterministic")] for line in lines
+            [[number_of.get(str(i), -1) for i in line[order]] for order in ("top", "deterministic")] for line in lines
         ]
         batch.n_served += sum(len(top) for top, _ in pairs)
         batch.n_unjudged += sum(i < 0 or not graded[first + i] for top, _ in pairs for i in top)
         if policy in ("refuse", "drop"):
             pairs = [[[i for i in listed if i >= 0] for listed in pair] for pair in pairs]
-        batch.lists.append(pairs)
-        batch.keys.append(keys[q])
-        batch.queries.append(q)
-        batch.segments.append(None if judgments.segments is None else str(judgments.segments[q]))
-        batch.times.append(float(lines[0]["time"]))
+        segment = None if judgments.segments is None else str(judgments.segments[q])
+        batch.queries.append(JudgedQuery(keys[q], q, segment, float(lines[0]["time"]), pairs))
     return batch
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import to_builtins
 
 from isrr.clicks.click_table import Clicks
 from isrr.clicks.rollout import Rollout
@@ -40,7 +41,7 @@ class Monitor:
             exposure), with the candidates of the log (`isrr.monitor.judgments.candidates`).
         rollout: Of a promise about clicks: the rollout whose control arm is compared with, in place of the anchor.
         within: Seconds after a list within which clicks on it count; by default an hour, or as in the rollout.
-        since: Only clicks on lists served later count, in seconds since 1970: when the certificate was reinstated.
+        since: Only lists served from then on count, in seconds since 1970: when the certificate was reinstated.
 
     Attributes:
         unjudged: How served items without a judgment count, as in calibration; "refuse" where each had a grade there.
@@ -64,7 +65,7 @@ class Monitor:
         if not 0 < delta < 1:
             raise PromiseError(f"delta must lie in (0, 1), got {delta}; it is the chance of a false alarm")
         self.certificate, self.unjudged = certificate.id, certificate.provenance.unjudged
-        self.batch, self._clicks = JudgedBatch(), None
+        self.batch, self._clicks, self._since = JudgedBatch(), None, since or -1.0  # simulated time begins at 0
         if certificate.provenance.clicks is None:
             refuse_worst(certificate.promises, self.unjudged)
             source: Source = "judgments" if judged else "log"
@@ -75,7 +76,7 @@ class Monitor:
             self._clicks, self._promises = ClickSource(certificate, rollout, within), [certificate.promises[0]]
             streams = [Stream(str(self._promises[0]), None, self._clicks.alpha, self._clicks.slope)]
             source, within = "control" if rollout else "anchor", self._clicks.within
-        self._state = State(certificate.id, delta, source, within, streams, until=since or -1.0)
+        self._state = State(certificate.id, delta, source, within, streams)
         self._file = None if state is None else Path(state)
         self._load()
 
@@ -152,7 +153,7 @@ class Monitor:
 
         def count() -> None:
             state = self._state
-            for unit in source.losses(log, clicks, state.streams[0], state.until, now).tolist():
+            for unit in source.losses(log, clicks, state.streams[0], max(state.until, self._since), now).tolist():
                 self._add(state.streams[0], *unit)
             state.until = max(state.until, source.until(now))
 
@@ -163,13 +164,20 @@ class Monitor:
         assert self.alarm is not None, "there is no alarm"
         revoke(ranker_file, self.certificate, str(self.alarm))
 
+    def document(self) -> dict[str, Any]:
+        """Return how the watch stands, for JSON."""
+        return {
+            "n_judged": self.n_judged, "n_counted": self.n_counted, "kept": self.kept, "evidence": self.evidence,
+            "note": self.batch.note or None, "alarm": to_builtins(self.alarm),
+        }  # fmt: skip
+
     def __str__(self) -> str:
         state, n_counted = self._state, self.n_counted
         lines = [f"Monitor of certificate {self.certificate}", *(self._clicked() if self._clicks else self._judged())]
         lines += dict.fromkeys(f"promise      {promise}" for promise in self._promises)
-        for promise, stream, kept in zip(self._promises, state.streams, self.kept, strict=True):
+        for promise, stream, share in zip(self._promises, state.streams, self.kept, strict=True):
             evidence = against(stream.evidence, self._alarm_at)
-            lines.append(f"kept so far  {promise.kept_so_far(kept)}{in_segment(stream.segment)}; {evidence}")
+            lines.append(f"kept so far  {promise.kept_so_far(share)}{in_segment(stream.segment)}; {evidence}")
         lines += [f"note         {self.batch.note}"] if self.batch.note else []
         lines.append(f"alarm        {self.alarm or ('none' if n_counted else 'none (nothing was judged)')}")
         if self._clicks is None:
@@ -222,28 +230,28 @@ class Monitor:
             self._state = self._state.load(self._file)
 
     def _count_judged(self, served: Iterable[Mapping[str, Any]], judgments: Queries, segments: list[str]) -> None:
-        state = self._state
-        self.batch = batch = match(served, judgments, self.certificate, state.seen, self.unjudged)
+        state, lines = self._state, (line for line in served if line["time"] >= self._since)
+        self.batch = batch = match(lines, judgments, self.certificate, state.seen, self.unjudged)
         measured = {promise: batch.measured(promise) for promise in self._promises}
-        for i, (key, segment, time) in enumerate(zip(batch.keys, batch.segments, batch.times, strict=True)):
-            if segments and segment not in segments:
+        for i, query in enumerate(batch.queries):
+            if segments and query.segment not in segments:
                 batch.n_unmonitored += 1
                 batch.note = batch.note or (
-                    f"judged queries are in segments that are not monitored, such as {segment!r}; monitored are "
+                    f"judged queries are in segments that are not monitored, such as {query.segment!r}; monitored are "
                     f"{', '.join(map(repr, segments))}"
                 )
             cells = [
                 (stream, promise, *measured[promise][i].tolist())
                 for stream, promise in zip(state.streams, self._promises, strict=True)
-                if stream.segment in (None, segment)
+                if stream.segment in (None, query.segment)
             ]
-            state.seen |= {key} if cells else set()
+            state.seen |= {query.key} if cells else set()
             state.n_empty += bool(cells) and all(isnan(value) for *_, value, _ in cells)
             for stream, promise, value, reference in cells:
                 if not isnan(value):
                     losses = promise.loss().of(np.array([[value]]), np.array([reference]))
                     loss = min(max(float(losses[0, 0]), 0.0), 1.0)
-                    self._add(stream, loss, time, value, reference if promise.of else 0.0)
+                    self._add(stream, loss, query.time, value, reference if promise.of else 0.0)
         if self.n_judged and not self.n_counted:
             batch.note = batch.note or f"of {counted(self.n_judged, 'judged query')} none has a relevant item"
 

@@ -19,6 +19,9 @@ from isrr.risk.eprocess import N_BETS, EProcess, bets
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 Source = Literal["judgments", "log", "anchor", "control"]
+STATE_NAMES: dict[Source, str] = {  # what the file with the state is called, beside the ranker file
+    "judgments": "monitor", "log": "shares", "anchor": "monitor", "control": "rollout.monitor",
+}  # fmt: skip
 
 
 class Alarm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
