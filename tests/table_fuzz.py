@@ -79,7 +79,7 @@ def damaged(whole: bytes, case: int, seed: int) -> bytes:
 
 def read(file: Path) -> str:
     """What becomes of a file: "refused", or "read" where everything in it can be used."""
-    from isrr.data.blocks import read_blocks
+    from blocks import read_blocks
     from isrr.data.tables import read_queries
     from isrr.errors import DataError
 

@@ -10,7 +10,8 @@ import pytest
 
 import isrr
 from isrr import DataError, GPLRanker
-from isrr.data import blocks
+from isrr.data.parquet import ParquetFiles
+from isrr.data.tables import whole_queries
 from isrr.rank_table import rank_table
 from isrr.ranker.placements import placements
 
@@ -43,8 +44,8 @@ def test_blocks_give_the_lists_of_the_whole_table(scored, tmp_path, monkeypatch,
     table = scored.take(rows)
     expected = placements(RANKER, isrr.read_queries(table), 3, "s")
     pq.write_table(table, tmp_path / "scored.parquet", row_group_size=50)
-    for function in (blocks.whole_queries, blocks.parquet_batches):
-        monkeypatch.setattr(function, "__defaults__", (40,))
+    monkeypatch.setattr(whole_queries, "__defaults__", (40,))
+    monkeypatch.setattr(ParquetFiles.batches, "__defaults__", (None, 40))
     target, done = tmp_path / f"ranked.{suffix}", []
     seen = rank_table(RANKER, tmp_path / "scored.parquet", target, "s", USUAL, lambda *counts: done.append(counts))
     found = read(target).cast(expected.schema)
@@ -57,8 +58,8 @@ def test_blocks_give_the_lists_of_the_whole_table(scored, tmp_path, monkeypatch,
 
 
 def test_bad_rows_are_found_before_anything_is_written(scored, tmp_path, monkeypatch):
-    for function in (blocks.whole_queries, blocks.parquet_batches):
-        monkeypatch.setattr(function, "__defaults__", (40,))
+    monkeypatch.setattr(whole_queries, "__defaults__", (40,))
+    monkeypatch.setattr(ParquetFiles.batches, "__defaults__", (None, 40))
     scores = scored["score"].to_numpy().copy()
     scores[-1] = np.nan
     pq.write_table(scored.set_column(2, "score", pa.array(scores)), tmp_path / "scored.parquet")

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,11 @@ import numpy as np
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 
-from isrr.data.blocks import whole_queries
-from isrr.data.columns import Columns, Roles
-from isrr.data.files import KINDS, File, matching_files
-from isrr.data.parquet import parquet_batches, shared_roles
+from isrr.data.columns import Columns
+from isrr.data.files import KINDS, kind_of, matching_files
+from isrr.data.parquet import ParquetFiles
 from isrr.data.queries import Queries
-from isrr.data.tables import as_queries
-from isrr.data.trec import kind_of
+from isrr.data.tables import as_queries, whole_queries
 from isrr.files import replacing
 from isrr.parallel import Progress
 from isrr.ranker.gpl import GPLRanker
@@ -85,8 +83,7 @@ def rank_table(
 class _Blocks:
     """Parquet files as blocks of whole queries, if the rows of each query are adjacent."""
 
-    files: list[File]
-    roles: Roles
+    table: ParquetFiles
 
     @classmethod
     def of(cls, data: Any, columns: Columns) -> "_Blocks | None":
@@ -96,11 +93,12 @@ class _Blocks:
         files = matching_files(data)
         if any(kind_of(file) != "parquet" for file in files):
             return None
-        return cls(files, shared_roles(files, columns)[0].only(("query", "item", "score")))
+        table = ParquetFiles.of(files, columns)
+        return cls(replace(table, roles=table.roles.only(("query", "item", "score"))))
 
     def __iter__(self) -> Iterator[Queries]:
-        for file in self.files:
-            yield from whole_queries(parquet_batches(file, self.roles.all), self.roles, file.name)
+        for file in self.table.files:
+            yield from whole_queries(self.table.batches(file), self.table.roles, file.name)
 
 
 def _looked_at(blocks: Iterable[Queries], k: int, usual: tuple[float, float]) -> Seen | None:

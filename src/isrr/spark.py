@@ -22,12 +22,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from isrr.data.blocks import whole_queries
 from isrr.data.columns import Columns, Roles
-from isrr.data.files import Table, in_plain_text, matching_files
-from isrr.data.parquet import shared_roles
-from isrr.data.sample import Sample, draw_order, in_sample
-from isrr.data.tables import queries_of
+from isrr.data.files import Table, matching_files, plain
+from isrr.data.parquet import ParquetFiles
+from isrr.data.sample import Sample, digests, in_sample
+from isrr.data.tables import queries_of, whole_queries
 from isrr.errors import DataError, EngineError, MissingExtraError
 from isrr.parallel import use_threads
 from isrr.rank_table import Seen
@@ -105,7 +104,7 @@ def draw_sample(
             return Sample(_collected(table, table.rows), n_queries, key)
         queries = _collected(table, table.rows.where(_below(table, key, sample, n_queries, sizes)))
     segments = queries.need_segments() if per_segment else None
-    chosen = in_sample(draw_order(key, queries.query_ids), sample, segments)
+    chosen = in_sample(digests(queries.query_ids, key), sample, segments)
     return Sample(queries[np.flatnonzero(chosen)], n_queries, key)
 
 
@@ -151,7 +150,8 @@ def _rank(batches: Iterable[Any], roles: Roles, ranker: GPLRanker, session: str 
     for first in named:
         kinds = {f"{role}_id": first.schema.field(roles.names[role]).type for role in ("query", "item")}
         with use_threads(1):
-            for block in whole_queries(chain([first], named), roles, "partition"):
+            tables = (plain(pa.Table.from_batches([batch])) for batch in chain([first], named))
+            for block in whole_queries(tables, roles, "partition"):
                 table = placements(ranker, block, ranker.k, session)
                 for name, kind in kinds.items():  # by way of text: whole numbers are no decimals of every width
                     cast = table[name].cast(pa.string()).cast(kind)
@@ -175,7 +175,7 @@ def open_table(data: Any, columns: Columns, master: str | None) -> SparkTable:
             rows = spark.read.parquet(name)
             return SparkTable(rows, _roles(name, rows.columns, columns), name, in_files=True)
         files = matching_files(name)
-        roles, _ = shared_roles(files, columns)
+        roles = ParquetFiles.of(files, columns).roles
         for file in (os.path.abspath(file.path) for file in files):
             if ":" in file or os.path.basename(file).startswith(("_", ".")):
                 raise DataError(
@@ -270,7 +270,7 @@ def _collected(table: SparkTable, rows: Any) -> Any:
     if places:
         found = found.sort_by([(f"p{i}", "ascending") for i in range(len(places))])
     found = found.select(range(len(table.roles.all))).rename_columns(table.roles.all)
-    return queries_of(in_plain_text(found.replace_schema_metadata(table.metadata)), table.roles, table.name)
+    return queries_of(plain(found.replace_schema_metadata(table.metadata)), table.roles, table.name)
 
 
 def _renamed(table: SparkTable, rows: Any, roles: Roles, more: Sequence[Any] = ()) -> Any:

@@ -23,10 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from isrr.data.columns import Columns, usual_column
 from isrr.data.copies import table_of
-from isrr.data.files import File, Table, open_table, reading, write_table
+from isrr.data.files import File, Table, kind_of, open_table, reading, write_table
 from isrr.data.queries import IntArray, Queries
 from isrr.data.tables import read_queries
-from isrr.data.trec import kind_of
 from isrr.errors import DataError
 from isrr.parallel import over_queries
 from isrr_paper.errors import ScorerError

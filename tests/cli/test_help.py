@@ -63,10 +63,10 @@ def test_values_of_options_are_those_of_the_library():
     from isrr.cli.compare import Shape
     from isrr.clicks.impressions import Unit
     from isrr.data.columns import ROLES
+    from isrr.data.files import Format
     from isrr.data.groups import MissingGroup
     from isrr.data.ordering import Ties
     from isrr.data.tables import Duplicates, MissingScore
-    from isrr.data.trec import Format
     from isrr.data.unjudged import Unjudged
     from isrr.gains import DISCOUNTS, EMPTY_VALUES, GAINS
     from isrr.outcome.findings import JUDGES

@@ -142,3 +142,21 @@ def test_metadata_that_are_nested_deeply_are_damaged(tmp_path):
     write_table(table, tmp_path / "odd.arrow", "arrow")
     with pytest.raises(DataError, match=r"metadata 'isrr\.values' are damaged"):
         read_queries(tmp_path / "odd.arrow")
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ('{"qid": 1, "score": 2, "qid": 3}', "line 2: 'qid' appears twice; expected an object"),
+        ('{"qid": 1, "score": 2, "more": {"a": 1, "a": 1}}', "line 2: 'a' appears twice"),
+        ('{"qid": "a:b", "score": 2, "more": {"a": {"a": 1}}}', None),
+    ],
+)
+def test_an_object_that_has_a_name_twice_is_refused(tmp_path, row, said):
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"qid": "b", "score": 2}\n' + row + "\n")
+    if said is None:
+        assert len(read_queries(file)) == 2
+        return
+    with pytest.raises(DataError, match=said):
+        read_queries(file)

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from blocks import read_blocks
 from isrr import DataError, Queries
-from isrr.data.blocks import read_blocks
 from isrr.data.identifiers import Ids, identifier_text
 from isrr.data.tables import read_queries
 

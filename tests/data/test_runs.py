@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from isrr.data.blocks import read_blocks
+from blocks import read_blocks
 from isrr.data.clicks import looks_like_clicks
 from isrr.data.columns import Columns
 from isrr.data.copies import write_queries

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from isrr import DataError, Queries
-from isrr.data.sample import digests, draw_order, in_sample, sample_queries, table_key
+from isrr.data.sample import digests, in_sample, sample_queries, table_key
 
 N_QUERIES = 500
 
@@ -65,7 +65,7 @@ def test_the_sample_is_that_of_the_formula():
     key = sum(int.from_bytes(sha256(str(i).encode()).digest()[:8], "big") for i in ids) % 2**64
     order = [int.from_bytes(sha256(f"{key:016x}{i}".encode()).digest()[:8], "big") for i in ids]
     assert table_key(digests(ids)) == f"{key:016x}"
-    assert draw_order(f"{key:016x}", pa.array(ids)).tolist() == order
+    assert digests(pa.array(ids), f"{key:016x}").tolist() == order
     queries = Queries.from_arrays(scores=np.arange(80.0), query_ids=np.repeat(ids, 2))
     drawn = sample_queries(queries, sample=7)
     assert drawn.queries.query_ids.tolist() == sorted(np.argsort(order)[:7].tolist())
@@ -84,7 +84,7 @@ def test_every_query_is_as_likely_as_any_other():
     counts = np.zeros(n_ids)
     for t in range(n_tables):  # an extra query makes another table, and another key
         ids = np.append(np.arange(n_ids), 1_000 + t)
-        counts += in_sample(draw_order(table_key(digests(ids)), ids), sample)[:n_ids]
+        counts += in_sample(digests(ids, table_key(digests(ids))), sample)[:n_ids]
     expected = n_tables * sample / (n_ids + 1)
     assert ((counts - expected) ** 2 / expected).sum() < 86  # the 99.9 % quantile of chi-squared with 49 degrees
 

@@ -9,7 +9,7 @@ import pytest
 
 from counts import COUNTS
 from isrr import GPLRanker, Promise, Queries, calibrate, evaluate
-from isrr.data.sample import digests, draw_order, in_sample, table_key
+from isrr.data.sample import digests, in_sample, table_key
 from isrr.risk import betting
 
 pytestmark = pytest.mark.guarantee
@@ -42,14 +42,14 @@ def test_a_sample_certifies_what_the_table_just_breaks_at_most_delta_often(popul
         if biased:  # a sample that prefers what is good for the ranker
             chosen = rng.choice(N_POPULATION, SAMPLE, replace=False, p=ndcg / ndcg.sum())
         else:
-            chosen = np.flatnonzero(in_sample(draw_order(key, ids), SAMPLE))
+            chosen = np.flatnonzero(in_sample(digests(ids, key), SAMPLE))
         drawn = rng.permutation(chosen)  # as the hash of ids is
         losses = promise.loss().of(ndcg[drawn, None], ndcg[drawn])
         certified = betting.certifies(losses, promise.loss().level, COUNT.delta, promise.loss().prior)
         wrong += int(certified[0])
         if repetition < N_WHOLE and not biased:
             others = rng.integers(0, 2**62, N_POPULATION)
-            chosen = np.flatnonzero(in_sample(draw_order(table_key(digests(others)), others), SAMPLE))
+            chosen = np.flatnonzero(in_sample(digests(others, table_key(digests(others))), SAMPLE))
             outcome = calibrate(
                 table(scores, relevance, others), promise, 1 - COUNT.delta, path=[RANKER], sample=SAMPLE
             )

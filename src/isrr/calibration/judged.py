@@ -10,7 +10,7 @@ from isrr.data.clicks import looks_like_clicks
 from isrr.data.columns import VALUE, Columns
 from isrr.data.production import with_production
 from isrr.data.queries import Queries
-from isrr.data.sample import Sample, canonical_order, draw_order, in_sample, sample_queries
+from isrr.data.sample import Sample, canonical_order, digests, in_sample, sample_queries
 from isrr.data.tables import as_queries
 from isrr.data.unjudged import n_unjudged
 from isrr.errors import DataError, PromiseError
@@ -119,7 +119,7 @@ def judged_queries(
         uniform = left.uniform(sample)
         if not uniform.all():
             segments = queries.need_segments() if per_segment else None
-            chosen = in_sample(draw_order(whole.key, queries.query_ids), sample or len(queries), segments)
+            chosen = in_sample(digests(queries.query_ids, whole.key), sample or len(queries), segments)
             queries, uniform = queries[np.flatnonzero(chosen)], uniform[chosen]
     order = canonical_order(queries.keys, queries.scores_fingerprint)
     return Judged(

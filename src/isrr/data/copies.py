@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from isrr.data.columns import BESIDE_GRADES, OWN_NAMES, UNJUDGED, UNRETRIEVED
 from isrr.data.files import VALUES, write_table
-from isrr.data.identifiers import decoded
 from isrr.data.numbers import unfit
 from isrr.data.queries import Queries
 from isrr.data.ragged import Ragged, lists_of, offsets_from
@@ -110,11 +109,8 @@ def _beside_grades(queries: Queries) -> dict[str, Any]:
 
 def _marks(table: Any, columns: Sequence[str]) -> Any:
     """Return the column that names how unjudged items were counted; None where there is none of the kind."""
-    if UNJUDGED not in columns:
-        return None
-    kind = table[UNJUDGED].type
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return table[UNJUDGED].cast(pa.string()) if pa.types.is_string(kind) or pa.types.is_large_string(kind) else None
+    is_text = UNJUDGED in columns and pa.types.is_large_string(table[UNJUDGED].type)
+    return table[UNJUDGED] if is_text else None
 
 
 def stored_policy(table: Any, columns: Sequence[str]) -> Unjudged | None:
@@ -138,7 +134,7 @@ def judged_rows(table: Any, columns: Sequence[str], grades: str) -> NDArray[np.b
         columns: Those of `BESIDE_GRADES` that it has.
         grades: The column with the grades; null and NaN are none.
     """
-    judged = ~np.asarray(decoded(table[grades], grades).is_null(nan_is_null=True).to_numpy(), bool)
+    judged = ~np.asarray(table[grades].is_null(nan_is_null=True).to_numpy(), bool)
     if (marks := _marks(table, columns)) is not None:
         judged &= np.asarray(marks.is_null().to_numpy(), bool)
     return None if judged.all() else judged

@@ -1,7 +1,7 @@
 """Files and frames as Arrow tables: what kind a file is, which columns it has, and those columns.
 
-The kind is inferred from the file name, otherwise from the content. Columns of ids are read from CSV as text, so that
-007 stays 007, and become integers only where every one is written as an integer would be. What a file says of itself
+The kind is inferred from the file name, otherwise from the first line. Ids are read from CSV as text, so that 007 stays
+007, and become integers only where every one is written as an integer would be. What a file says of itself
 (lengths, offsets, codes, encodings) is checked against its content before it is used.
 """
 
@@ -11,6 +11,7 @@ import gzip
 import json
 import mmap
 import os
+import re
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from io import BytesIO
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 import pyarrow as pa
@@ -30,7 +31,7 @@ from pyarrow import fs
 
 from isrr.data.identifiers import Ids, integers_in
 from isrr.data.numbers import numbers
-from isrr.errors import DataError
+from isrr.errors import DataError, shown
 from isrr.files import replacing
 
 KINDS = {
@@ -38,6 +39,21 @@ KINDS = {
     ".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
     ".letor": "letor", ".svm": "letor", ".svmlight": "letor", ".libsvm": "letor",
 }  # fmt: skip
+What = Literal["run", "qrels"]
+Format = Literal["trec", "table", "json"]
+FIELDS: dict[What, tuple[str, ...]] = {  # of a line of TREC text
+    "run": ("query", "Q0", "item", "rank", "score", "tag"),
+    "qrels": ("query", "iteration", "item", "relevance"),
+}
+LINE: dict[What, str] = {"run": "`query Q0 item rank score tag`", "qrels": "`query iteration item grade`"}
+NUMBER = rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
+SHAPE = "{query: {item: number}}"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LETOR_LINE = re.compile(rb"[-+.\deE]+[ \t]+(qid:|\d+:)")
+_LINES: dict[What, re.Pattern[bytes]] = {
+    "run": re.compile(rb"\S+[ \t]+\S+[ \t]+\S+[ \t]+\d+[ \t]+" + NUMBER + rb"[ \t]+\S+"),
+    "qrels": re.compile(rb"\S+[ \t]+(\d+|Q0)[ \t]+\S+[ \t]+" + NUMBER),
+}
 VALUES = b"isrr.values"  # schema metadata: names of further columns of numbers
 HEADER = 1 << 24  # bytes within which the names of CSV columns must end
 LONGEST = 300  # characters of what Arrow says of a damaged file
@@ -156,6 +172,52 @@ def kind_by_name(path: object) -> str | None:
     return KINDS.get(PurePath(str(path).lower().removesuffix(".gz")).suffix)
 
 
+def kind_of(file: File, format: Format | None = None, what: What | None = None) -> str:
+    """Return "parquet", "arrow", "csv", "jsonl", "json", "trec" or "letor": by the file's name, or by its first line.
+
+    Args:
+        file: A file that must be there.
+        format: What the caller says of it.
+        what: Whether it should be a run or judgments; None for any table.
+    """
+    if format is not None and format not in get_args(Format):
+        raise ValueError(f"a format must be one of {', '.join(get_args(Format))}; got {format!r}")
+    file.check()
+    by_name = kind_by_name(file.path)
+    if format in ("trec", "json"):
+        return format
+    if by_name in ("parquet", "arrow", "jsonl"):
+        return by_name
+    head = file.head().removeprefix(BYTE_ORDER_MARK)
+    for magic, kind in ((b"PAR1", "parquet"), (b"ARROW1", "arrow")):
+        if head.startswith(magic):
+            return kind
+    lines = (line.strip() for line in head.splitlines())
+    first = next((line for line in lines if line and not line.startswith(b"#")), b"")
+    if first.startswith((b"{", b"[")):
+        try:
+            row = json.loads(first)
+        except (ValueError, RecursionError):
+            row = None
+        is_row = isinstance(row, dict) and not all(isinstance(value, dict) for value in row.values())
+        return "jsonl" if format or is_row else "json"
+    if by_name == "letor" or (what is None and _LETOR_LINE.match(first)):
+        return "letor"
+    if format is None and (shape := next((one for one, line in _LINES.items() if line.fullmatch(first)), None)):
+        if shape == "qrels" and what != "qrels":
+            raise DataError(f"{file}: this looks like TREC qrels; give the run they judge, and these as `qrels=`")
+        if shape == "run" and what == "qrels":
+            raise DataError(f"{file}: this looks like a TREC run; expected its judgments, lines like {LINE['qrels']}")
+        return "trec"
+    if format or by_name or b"," in first or b"\t" in first:
+        return "csv"
+    if what is not None and len(first.split()) in map(len, FIELDS.values()):
+        return "trec"  # with a fault in the first line
+    wanted = f"TREC text ({LINE[what]}), JSON {SHAPE} or " if what else ""
+    said = f"the first line is {shown(first.decode(errors='replace'))}; expected {wanted}a table"
+    raise DataError(f"{file}: {said}: Parquet, Arrow, CSV or JSONL (suffixes {', '.join(KINDS)})")
+
+
 @dataclass(frozen=True)
 class Table:
     """A table whose columns are read on demand.
@@ -188,11 +250,11 @@ def from_frame(source: Any) -> Table:
         names: list[Any] = list(source.columns)
 
         def read(columns: list[str], ids: list[str]) -> Any:
-            return pa.table({name: _from_pandas(source[name], name in ids) for name in columns})
+            return plain(pa.table({name: _from_pandas(source[name], name in ids) for name in columns}))
 
     elif hasattr(source, "__arrow_c_stream__"):
         with reading("table"):
-            table = valid(in_plain_text(pa.table(source)))
+            table = plain(pa.table(source))
         return Table("table", _distinct(table.column_names), lambda columns, _: table.select(columns))
     else:
         kind = type(source).__name__
@@ -213,8 +275,7 @@ def _distinct(names: list[Any]) -> list[str]:
 def _from_pandas(column: Any, holds_ids: bool) -> Any:
     if column.dtype == object:
         return arrow_of(column.to_numpy(), str(column.name), holds_ids, "table")
-    array = pa.Array.from_pandas(column)
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    return pa.Array.from_pandas(column)
 
 
 def written_names(schema: Any, source: str) -> tuple[str, ...]:
@@ -226,22 +287,22 @@ def written_names(schema: Any, source: str) -> tuple[str, ...]:
     return names
 
 
-def valid(rows: Any) -> Any:
-    """Return an Arrow table or record batch after checking every offset, code and text in it."""
-    rows.validate(full=True)
-    return rows
+def plain(table: Any) -> Any:
+    """Return an Arrow table with every offset, code and text in it checked, values in place of codes, all text large.
 
-
-def in_plain_text(table: Any) -> Any:
-    """Return an Arrow table without `string_view`, for which Arrow lacks half of its functions."""
+    Arrow lacks half of its functions for `string_view`, and cuts text of other types into pieces of two gigabytes.
+    """
+    table.validate(full=True)
     for place, column in enumerate(table.schema):
-        if pa.types.is_string_view(column.type.value_type if pa.types.is_dictionary(column.type) else column.type):
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+        kind = pa.large_string() if is_text else kind
+        if kind != column.type:
             parts = [
-                part.dictionary.cast(pa.large_string()).take(part.indices) if hasattr(part, "indices") else part
-                for part in pa.chunked_array(table.column(place)).chunks
+                part.dictionary.cast(kind).take(part.indices) if hasattr(part, "indices") else part.cast(kind)
+                for part in table.column(place).chunks
             ]
-            plain = pa.chunked_array([part.cast(pa.large_string()) for part in parts], pa.large_string())
-            table = table.set_column(place, column.name, plain)
+            table = table.set_column(place, column.name, pa.chunked_array(parts, kind))
     return table
 
 
@@ -276,14 +337,14 @@ def write_table(table: Any, path: Path, kind: str) -> None:
 def _parquet(file: File) -> Table:
     source = pq.ParquetFile(file.open())
     names, values = source.schema_arrow.names, written_names(source.schema_arrow, file.name)
-    return Table(file.name, names, lambda columns, _: in_plain_text(valid(source.read(columns))), values)
+    return Table(file.name, names, lambda columns, _: plain(source.read(columns)), values)
 
 
 def _arrow(file: File) -> Table:
     source = pa.ipc.open_file(file.open())
     table = pa.Table.from_batches((source.get_batch(i) for i in range(source.num_record_batches)), source.schema)
     values = written_names(table.schema, file.name)
-    return Table(file.name, table.column_names, lambda columns, _: in_plain_text(valid(table.select(columns))), values)
+    return Table(file.name, table.column_names, lambda columns, _: plain(table.select(columns)), values)
 
 
 def _csv(file: File) -> Table:
@@ -335,9 +396,21 @@ def _rows(data: Any, name: str) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(BytesIO(data), 1):
         try:
             if line.strip():
-                yield decoder.decode(line)
+                row = decoder.decode(line)
+                if line.count(b":") > len(row):  # in text, in another object, or of a name that appears twice
+                    json.loads(line, object_pairs_hook=each_once)
+                yield row
         except (ValueError, RecursionError) as error:
             raise DataError(f"{name}: line {number:,}: {error}; expected an object, such as {{'query': 7}}") from None
+
+
+def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; one that has a name twice is refused."""
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} appears twice")
+    return row
 
 
 def arrow_of(values: Any, name: str, holds_ids: bool, source: str) -> Any:

@@ -157,8 +157,10 @@ def _out_of_arrow(values: Any, column: str) -> Any:
 
     if values.null_count:
         _refuse_missing(values.is_null().to_numpy(zero_copy_only=False), column)
-    values = decoded(values, column)
     kind = values.type
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+        values = values.cast(kind)
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         large = values.cast(pa.large_string())  # text of other types is cut into pieces of two gigabytes
         return large.combine_chunks() if isinstance(large, pa.ChunkedArray) else large
@@ -167,16 +169,6 @@ def _out_of_arrow(values: Any, column: str) -> Any:
     array = np.empty(len(values), object)
     array[:] = values.to_pylist()
     return array
-
-
-def decoded(values: Any, column: str) -> Any:
-    """Return a column of Arrow with its values in place of codes."""
-    from pyarrow import ArrowNotImplementedError
-
-    try:
-        return values.cast(values.type.value_type) if hasattr(values.type, "index_type") else values
-    except ArrowNotImplementedError:
-        raise DataError(f"{values.type}; expected numbers or text", row=0, column=column) from None
 
 
 def _as_array(values: Any, column: str) -> NDArray[Any]:

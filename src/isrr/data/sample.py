@@ -9,23 +9,22 @@ calibration again cannot draw another one until a certificate comes. SHA-256 is 
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from isrr.data.columns import Columns, Roles
-from isrr.data.files import File, in_plain_text, matching_files, reading
+from isrr.data.columns import Columns
+from isrr.data.files import File, kind_of, matching_files
 from isrr.data.identifiers import Ids, identifier_text
-from isrr.data.parquet import joined_tables, parquet_batches, shared_roles
+from isrr.data.parquet import ParquetFiles
 from isrr.data.queries import Queries
 from isrr.data.tables import as_queries, located, queries_of
-from isrr.data.trec import kind_of
 from isrr.errors import DataError
 from isrr.noise import mixed
 
@@ -51,20 +50,23 @@ class Sample:
         """Which queries are in the uniform sample, not only in that of their segment, (n,)."""
         if sample is None or len(self.queries) <= sample:
             return np.ones(len(self.queries), bool)
-        return in_sample(draw_order(self.key, self.queries.query_ids), sample)
+        return in_sample(digests(self.queries.query_ids, self.key), sample)
 
 
-def digests(ids: Any) -> Hashes:
-    """Return the first eight bytes of the SHA-256 of each id's text.
+def digests(ids: Any, key: str = "") -> Hashes:
+    """Return the first eight bytes of the SHA-256 of each id's text, or of a key and the text.
 
     Args:
         ids: Ids as an array of numpy or Arrow, integers or text; 7 and "7" are the same id.
+        key: What comes before each text: with the table's key, queries with the smallest digests are in the sample.
 
     Example:
         >>> digests(np.array([7])) == digests(np.array(["7"]))
         array([ True])
     """
-    return _hashes(text.encode() for text in _texts(ids))
+    texts = map(identifier_text, ids.to_pylist() if hasattr(ids, "to_pylist") else ids.tolist())
+    hashes = b"".join(sha256((key + text).encode()).digest()[:8] for text in texts)
+    return np.frombuffer(hashes, ">u8").astype(np.uint64)
 
 
 def table_key(of: Hashes) -> str:
@@ -77,13 +79,8 @@ def table_key(of: Hashes) -> str:
     return f"{int(np.unique(of).sum(dtype=np.uint64)):016x}"
 
 
-def draw_order(key: str, ids: Any) -> Hashes:
-    """Return the first eight bytes of SHA-256 of the key and each id: queries with the smallest are in the sample."""
-    return _hashes((key + text).encode() for text in _texts(ids))
-
-
 def in_sample(order: Hashes, sample: int, segments: NDArray[Any] | None = None) -> NDArray[np.bool_]:
-    """Return which queries are drawn, given their `draw_order`, (n,).
+    """Return which queries are drawn, given their digests with the table's key, (n,).
 
     Args:
         order: Distinct numbers, one per query.
@@ -100,19 +97,14 @@ def in_sample(order: Hashes, sample: int, segments: NDArray[Any] | None = None) 
     return drawn
 
 
-def shuffled(keys: Hashes, digest: str) -> Hashes:
-    """Return each query's key mixed with a digest of all ids and scores.
+def canonical_order(keys: Hashes, digest: str) -> NDArray[np.int64]:
+    """Return rows in the order of their keys mixed with a digest of all ids and scores.
 
-    Queries are set aside and tested in this order. The digest knows no labels, and whoever chooses ids alone does not
-    decide where a query falls.
+    Queries are set aside and tested in this order, the same whatever order they came in. The digest knows no labels,
+    and whoever chooses ids alone does not decide where a query falls.
     """
     first, second = np.frombuffer(blake2b(digest.encode(), digest_size=16).digest(), np.uint64)
-    return mixed(keys ^ first) ^ mixed(keys + second)
-
-
-def canonical_order(keys: Hashes, digest: str) -> NDArray[np.int64]:
-    """Return rows in the order of `shuffled` keys: the same whatever order they came in, blind to values."""
-    return np.lexsort((keys, shuffled(keys, digest)))
+    return np.lexsort((keys, mixed(keys ^ first) ^ mixed(keys + second)))
 
 
 def sample_queries(
@@ -142,82 +134,66 @@ def sample_queries(
     if isinstance(data, str | os.PathLike) and sample is not None and unjudged == "refuse":
         files = matching_files(data)
         if all(kind_of(file) == "parquet" for file in files):
-            parts = _ParquetFiles(files, *shared_roles(files, (columns or Columns()).with_roles(roles)))
-            if parts.n_rows > sample and (drawn := _streamed(parts, sample, per_segment=per_segment)) is not None:
+            table = ParquetFiles.of(files, (columns or Columns()).with_roles(roles))
+            if table.n_rows > sample and (drawn := _streamed(table, sample, per_segment=per_segment)) is not None:
                 return drawn
     queries = as_queries(data, columns, unjudged, roles)
     key = table_key(digests(queries.query_ids))
     if sample is None or len(queries) <= sample:
         return Sample(queries, len(queries), key)
     segments = queries.need_segments() if per_segment else None
-    chosen = in_sample(draw_order(key, queries.query_ids), sample, segments)
+    chosen = in_sample(digests(queries.query_ids, key), sample, segments)
     return Sample(queries[np.flatnonzero(chosen)], len(queries), key)
 
 
-@dataclass(frozen=True)
-class _ParquetFiles:
-    """Parquet files with the same columns, read batch by batch."""
-
-    files: list[File]
-    roles: Roles
-    n_rows: int
-
-    def ids(self, roles: Sequence[str]) -> Iterator[Any]:
-        """Yield for each file an Arrow table of its distinct query ids, as text, and of other roles beside them."""
-        for file in self.files:
-            parts = []
-            for batch in parquet_batches(file, [self.roles.names[role] for role in roles]):
-                texts = {role: self._ids_of(batch, role, file) for role in roles}
-                starts = texts["query"].runs()
-                parts.append(pa.table({role: column.take(starts).texts for role, column in texts.items()}))
-            if parts:
-                yield pa.concat_tables(parts).group_by([*roles], use_threads=False).aggregate([])
-
-    def _ids_of(self, batch: Any, role: str, file: File) -> Ids:
-        column = self.roles.names[role]
-        try:
-            return Ids.of(batch.column(column), column, batch.num_rows)
-        except DataError as error:
-            raise located(error, str(file), column) from None
-
-    def rows_of(self, ids: Any) -> Any:
-        """Return the rows of queries whose ids have the hashes of some ids, as one Arrow table."""
-        tables, names = [], np.sort(Ids(ids).hashes())
-        for file in self.files:
-            with reading(file.name), pq.ParquetFile(file.open(), pre_buffer=False) as source:
-                schema = source.schema_arrow
-            batches = []
-            for batch in parquet_batches(file, self.roles.all):
-                of_rows = self._ids_of(batch, "query", file)
-                starts = of_rows.runs()
-                hashes = Ids(of_rows.take(starts).texts).hashes()
-                wanted = names[np.searchsorted(names, hashes).clip(max=names.size - 1)] == hashes
-                batches.append(batch.filter(pa.array(np.repeat(wanted, np.diff(starts, append=batch.num_rows)))))
-            kept = pa.Table.from_batches(batches) if batches else schema.empty_table().select(self.roles.all)
-            tables.append(kept.replace_schema_metadata(schema.metadata))
-        return in_plain_text(joined_tables(tables))
-
-
-def _streamed(parts: _ParquetFiles, sample: int, *, per_segment: bool) -> Sample | None:
+def _streamed(table: ParquetFiles, sample: int, *, per_segment: bool) -> Sample | None:
     """Return the sample of files; None where they have no more queries than it would."""
-    roles = ["query", "segment"] if per_segment and "segment" in parts.roles.names else ["query"]
+    roles = ["query", "segment"] if per_segment and "segment" in table.roles.names else ["query"]
     of_queries = np.empty(0, np.uint64)
-    for part in parts.ids(roles):
+    for part in _distinct_ids(table, roles):
         of_queries = np.unique(np.concatenate([of_queries, digests(part["query"])]))
     if of_queries.size <= sample:
         return None
     key, order, names = table_key(of_queries), np.empty(0, np.uint64), np.empty((0, len(roles)), object)
-    for part in parts.ids(roles):
-        order, first = np.unique(np.concatenate([order, draw_order(key, part["query"])]), return_index=True)
+    for part in _distinct_ids(table, roles):
+        order, first = np.unique(np.concatenate([order, digests(part["query"], key)]), return_index=True)
         names = np.concatenate([names, np.stack([part[role].to_numpy() for role in roles], axis=1)])[first]
         drawn = in_sample(order, sample, names[:, 1] if len(roles) > 1 else None)
         order, names = order[drawn], names[drawn]
-    rows = parts.rows_of(pa.array(names[:, 0], pa.large_string()))
-    name = str(parts.files[0]) if len(parts.files) == 1 else "table"
-    queries = queries_of(rows, parts.roles, name)
-    if len(queries) > len(names):  # of an id that shares its hash with one that was drawn
-        queries = queries[np.isin(queries.query_ids.astype(str), names[:, 0].astype(str))]
-    return Sample(queries, of_queries.size, key)
+    rows = _rows_of(table, pa.array(names[:, 0], pa.large_string()))
+    name = str(table.files[0]) if len(table.files) == 1 else "table"
+    return Sample(queries_of(rows, table.roles, name), of_queries.size, key)
+
+
+def _distinct_ids(table: ParquetFiles, roles: Sequence[str]) -> Iterator[Any]:
+    """Yield for each file an Arrow table of its distinct query ids, as text, and of other roles beside them."""
+    for file in table.files:
+        parts = []
+        for batch in table.batches(file, [table.roles.names[role] for role in roles]):
+            ids = {role: _ids_of(batch, table.roles.names[role], file) for role in roles}
+            starts = ids["query"].runs()
+            parts.append(pa.table({role: column.take(starts).texts for role, column in ids.items()}))
+        if parts:
+            yield pa.concat_tables(parts).group_by([*roles], use_threads=False).aggregate([])
+
+
+def _rows_of(table: ParquetFiles, ids: Any) -> Any:
+    """Return the rows of the queries with some ids, as one Arrow table."""
+    parts = []
+    for file in table.files:
+        for batch in table.batches(file):
+            of_rows = _ids_of(batch, table.roles.names["query"], file)
+            starts = of_rows.runs()
+            wanted = pc.is_in(of_rows.take(starts).texts, value_set=ids).to_numpy(zero_copy_only=False)
+            parts.append(batch.filter(pa.array(np.repeat(wanted, np.diff(starts, append=batch.num_rows)))))
+    return pa.concat_tables(parts).replace_schema_metadata(table.metadata)
+
+
+def _ids_of(batch: Any, column: str, file: File) -> Ids:
+    try:
+        return Ids.of(batch[column], column, batch.num_rows)
+    except DataError as error:
+        raise located(error, str(file), column) from None
 
 
 def _smallest(order: Hashes, n: int) -> NDArray[np.bool_]:
@@ -225,12 +201,3 @@ def _smallest(order: Hashes, n: int) -> NDArray[np.bool_]:
     if order.size <= n:
         return np.ones(order.size, bool)
     return np.asarray(order <= np.partition(order, n - 1)[n - 1])
-
-
-def _texts(ids: Any) -> Iterable[str]:
-    values = ids.to_pylist() if hasattr(ids, "to_pylist") else np.asarray(ids).tolist()
-    return map(identifier_text, values)
-
-
-def _hashes(texts: Iterable[bytes]) -> Hashes:
-    return np.frombuffer(b"".join(sha256(text).digest()[:8] for text in texts), ">u8").astype(np.uint64)

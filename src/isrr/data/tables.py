@@ -4,7 +4,7 @@ A table has one row per item. `Queries.from_arrays` checks what its columns hold
 and here the table is added, the column's own name and, for CSV, the line.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
@@ -15,14 +15,25 @@ from numpy.typing import NDArray
 from isrr.counting import counted
 from isrr.data.columns import ROLES, VALUE, Columns, Roles
 from isrr.data.copies import has_made_ids, judged_rows, stored_policy, with_grades
-from isrr.data.files import File, Table, from_frame, kind_by_name, matching_files, open_table, reading
+from isrr.data.files import (
+    File,
+    Format,
+    Table,
+    What,
+    from_frame,
+    kind_by_name,
+    kind_of,
+    matching_files,
+    open_table,
+    reading,
+)
 from isrr.data.groups import joined_groups
-from isrr.data.identifiers import Ids, decoded
+from isrr.data.identifiers import Ids
 from isrr.data.ordering import Ties
-from isrr.data.parquet import one_table
+from isrr.data.parquet import ROWS, ParquetFiles
 from isrr.data.queries import Queries
 from isrr.data.runs import Judgments, joined
-from isrr.data.trec import Format, What, kind_of, mapping_table, run_table
+from isrr.data.trec import mapping_table, run_table
 from isrr.data.unjudged import OPTIONS, Unjudged, checked_policy
 from isrr.errors import DataError
 
@@ -119,7 +130,7 @@ def open_source(
         return from_frame(source)
     files = matching_files(source)
     if len(files) > 1:
-        return one_table(files, columns or Columns())
+        return ParquetFiles.of(files, columns or Columns()).table()
     kind = kind_of(files[0], format, what)
     if kind == "letor":
         raise DataError(
@@ -165,9 +176,9 @@ def queries_of(
         arguments = {ROLES[role]["argument"]: _argument(table, roles, role) for role in roles.names if role in ROLES}
         judged = None if "relevance" not in roles.names else judged_rows(table, roles.beside, roles.names["relevance"])
         if judged is not None and policy != "refuse":
-            arguments["relevance"] = _zero_elsewhere(table[roles.names["relevance"]], judged, roles.names["relevance"])
+            arguments["relevance"] = _zero_elsewhere(table[roles.names["relevance"]], judged)
         values = {
-            role.removeprefix(VALUE): as_array(table[of], of) for role, of in roles.names.items() if role not in ROLES
+            role.removeprefix(VALUE): as_array(table[of]) for role, of in roles.names.items() if role not in ROLES
         }
         queries = Queries.from_arrays(**arguments, values=values, group=group)
     except DataError as error:
@@ -201,7 +212,7 @@ def _argument(table: Any, roles: Roles, role: str) -> Any:
     column = table[roles.names[role]]
     if role == "item_group":
         return joined_groups(column, roles.columns.group_separator, roles.columns.missing_group)
-    return as_array(column, roles.names[role]) if ROLES[role]["numbers"] else column
+    return as_array(column) if ROLES[role]["numbers"] else column
 
 
 def _kept(
@@ -211,7 +222,7 @@ def _kept(
     kept, dropped = np.ones(table.num_rows, bool), {}
     if missing_score == "drop" and "score" in roles.names:
         name = roles.names["score"]
-        kept = ~np.asarray(decoded(table[name], name).is_null(nan_is_null=True).to_numpy(), bool)
+        kept = ~np.asarray(table[name].is_null(nan_is_null=True).to_numpy(), bool)
         dropped["missing_score"] = int((~kept).sum())
     if duplicates == "first":
         if "item" not in roles.names:
@@ -247,9 +258,8 @@ def located(error: DataError, name: str, column: str | None) -> DataError:
     return DataError(error.args[0], error.query, row=error.row, column=column, source=source, header=header)
 
 
-def as_array(column: Any, name: str) -> NDArray[Any]:
+def as_array(column: Any) -> NDArray[Any]:
     """Return a column of Arrow as an array of numpy that loses nothing; masked where values are missing."""
-    column = decoded(column, name)
     if column.null_count:
         missing = column.is_null().to_numpy()
         return np.ma.MaskedArray(np.zeros(missing.size), missing)
@@ -259,9 +269,44 @@ def as_array(column: Any, name: str) -> NDArray[Any]:
     return np.asarray(column.to_numpy())
 
 
-def _zero_elsewhere(column: Any, chosen: NDArray[np.bool_], name: str) -> NDArray[Any]:
+def _zero_elsewhere(column: Any, chosen: NDArray[np.bool_]) -> NDArray[Any]:
     """Return a column of numbers, 0 in all rows but the chosen ones."""
-    numbers = as_array(column.filter(pa.array(chosen)), name)
+    numbers = as_array(column.filter(pa.array(chosen)))
     values = np.zeros(chosen.size, numbers.dtype)
     values[chosen] = numbers
     return values
+
+
+def whole_queries(batches: Iterable[Any], roles: Roles, name: str, rows: int = ROWS) -> Iterator[Queries]:
+    """Yield queries of about `rows` rows together, each of them whole.
+
+    Rows of a query must be adjacent. A batch that ends inside a query waits with that query for the next one, so memory
+    holds one block and the query cut by its end, however long the stream.
+
+    Args:
+        batches: Arrow tables with the same columns, as `plain` returns them.
+        roles: Which column has which role.
+        name: What errors call the stream.
+        rows: How many rows a block should have; a query longer than that still comes whole.
+    """
+    column, done = roles.names["query"], 0
+    waiting: list[Any] = []
+
+    def where() -> str:
+        return f"{name}, rows from {done + 1}"
+
+    for batch in batches:
+        waiting.append(batch)
+        if sum(part.num_rows for part in waiting) < rows:
+            continue
+        table = pa.concat_tables(waiting)
+        try:
+            cut = int(Ids.of(table[column], column, table.num_rows).runs()[-1])
+        except DataError as error:
+            raise located(error, where(), column) from None
+        if cut:
+            yield queries_of(table.slice(0, cut), roles, where())
+            done += cut
+        waiting = [table.slice(cut)]
+    if any(part.num_rows for part in waiting):
+        yield queries_of(pa.concat_tables(waiting), roles, where())

@@ -7,84 +7,32 @@ or tabs between the fields. Items are ranked by score, as in trec_eval; rank and
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
 from isrr.counting import counted
-from isrr.data.files import KINDS, LONGEST, File, Table, arrow_of, integer_ids, kind_by_name
+from isrr.data.files import (
+    BYTE_ORDER_MARK,
+    FIELDS,
+    LINE,
+    LONGEST,
+    NUMBER,
+    SHAPE,
+    File,
+    Table,
+    What,
+    arrow_of,
+    each_once,
+    integer_ids,
+)
 from isrr.data.numbers import such_rows
 from isrr.errors import DataError, shown
 
-What = Literal["run", "qrels"]
-Format = Literal["trec", "table", "json"]
-FIELDS: dict[What, tuple[str, ...]] = {
-    "run": ("query", "Q0", "item", "rank", "score", "tag"),
-    "qrels": ("query", "iteration", "item", "relevance"),
-}
 READ = ("query", "item", "score", "relevance")
-LINE: dict[What, str] = {"run": "`query Q0 item rank score tag`", "qrels": "`query iteration item grade`"}
-NUMBER = rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
-SHAPE = "{query: {item: number}}"
 PARSED, LOOKED_AT = 1 << 24, 1 << 18  # bytes at a time
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_LETOR_LINE = re.compile(rb"[-+.\deE]+[ \t]+(qid:|\d+:)")
-_LINES: dict[What, re.Pattern[bytes]] = {
-    "run": re.compile(rb"\S+[ \t]+\S+[ \t]+\S+[ \t]+\d+[ \t]+" + NUMBER + rb"[ \t]+\S+"),
-    "qrels": re.compile(rb"\S+[ \t]+(\d+|Q0)[ \t]+\S+[ \t]+" + NUMBER),
-}
-
-
-def kind_of(file: File, format: Format | None = None, what: What | None = None) -> str:
-    """Return "parquet", "arrow", "csv", "jsonl", "json", "trec" or "letor": by the file's name, or by its first line.
-
-    Args:
-        file: A file that must be there.
-        format: What the caller says of it.
-        what: Whether it should be a run or judgments; None for any table.
-    """
-    if format is not None and format not in get_args(Format):
-        raise ValueError(f"a format must be one of {', '.join(get_args(Format))}; got {format!r}")
-    file.check()
-    by_name = kind_by_name(file.path)
-    if format in ("trec", "json"):
-        return format
-    if by_name in ("parquet", "arrow", "jsonl"):
-        return by_name
-    head = file.head().removeprefix(BYTE_ORDER_MARK)
-    for magic, kind in ((b"PAR1", "parquet"), (b"ARROW1", "arrow")):
-        if head.startswith(magic):
-            return kind
-    lines = (line.strip() for line in head.splitlines())
-    first = next((line for line in lines if line and not line.startswith(b"#")), b"")
-    if first.startswith((b"{", b"[")):
-        return "jsonl" if format or _is_row(first) else "json"
-    if by_name == "letor" or (what is None and _LETOR_LINE.match(first)):
-        return "letor"
-    if format is None and (shape := next((one for one, line in _LINES.items() if line.fullmatch(first)), None)):
-        if shape == "qrels" and what != "qrels":
-            raise DataError(f"{file}: this looks like TREC qrels; give the run they judge, and these as `qrels=`")
-        if shape == "run" and what == "qrels":
-            raise DataError(f"{file}: this looks like a TREC run; expected its judgments, lines like {LINE['qrels']}")
-        return "trec"
-    if format or by_name or b"," in first or b"\t" in first:
-        return "csv"
-    if what is not None and len(first.split()) in map(len, FIELDS.values()):
-        return "trec"  # with a fault in the first line
-    wanted = f"TREC text ({LINE[what]}), JSON {SHAPE} or " if what else ""
-    said = f"the first line is {shown(first.decode(errors='replace'))}; expected {wanted}a table"
-    raise DataError(f"{file}: {said}: Parquet, Arrow, CSV or JSONL (suffixes {', '.join(KINDS)})")
-
-
-def _is_row(line: bytes) -> bool:
-    """Return whether a line of JSON is a row of a table."""
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(row, dict) and not all(isinstance(value, dict) for value in row.values())
 
 
 def run_table(file: File, kind: str, what: What) -> Table:
@@ -92,21 +40,12 @@ def run_table(file: File, kind: str, what: What) -> Table:
     if kind == "trec":
         return trec_table(file.content(), what, file.name)
     try:
-        document = json.loads(file.content().to_pybytes(), object_pairs_hook=_each_once)
+        document = json.loads(file.content().to_pybytes(), object_pairs_hook=each_once)
     except json.JSONDecodeError as error:
         raise DataError(f"{file}: line {error.lineno:,}: not JSON: {error.msg}, column {error.colno}") from None
     except (ValueError, RecursionError) as error:  # not UTF-8, a name twice, a number of thousands of digits
         raise DataError(f"{file}: {str(error)[:LONGEST]}") from None
     return mapping_table(document, what, file.name)
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON; one that has a name twice is refused."""
-    row = dict(pairs)
-    if len(row) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} appears twice")
-    return row
 
 
 def trec_table(data: Any, what: What, name: str) -> Table:
