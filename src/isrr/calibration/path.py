@@ -130,7 +130,8 @@ def _curves(
     """A family for each share of items that is turned away: its rankers at each temperature."""
     if not any(shares):
         return [[replace(base, temperature=float(t)) for t in temperatures] for _ in shares]
-    chances = base.eligibility_at(temperatures, queries)
+    prepared = base.prepare(queries)
+    chances = (prepared.eligibility(1.0 / (base.deviation * temperature)) for temperature in temperatures.tolist())
     levels: list[FloatArray] = []
     while some := list(islice(chances, max(AT_ONCE // queries.n_rows, 1))):
         levels.extend(np.quantile(np.stack(some), shares, axis=1).T)

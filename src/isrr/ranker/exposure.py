@@ -56,6 +56,16 @@ class Prepared:
         """Row number of each item, in `order`, (n_rows,)."""
         return np.asarray(_starts(self.queries) + self.order)
 
+    def eligibility(self, scale: float) -> FloatArray:
+        """Return the chance of first place of each row in the caller's order, were every item admitted, (n_rows,)."""
+        queries, out, by_row = self.queries, np.empty(self.queries.n_rows), np.empty(self.queries.n_rows)
+        over_queries(
+            lambda start, stop: kernels.eligibility_of_queries(queries.offsets, self.scores, scale, start, stop, out),
+            queries.offsets,
+        )
+        by_row[self.rows] = out
+        return queries.in_caller_order(by_row)
+
     @cached_property
     def leading(self) -> IntArray:
         """Where the items of the order by score stand in `order`, (n_rows,)."""

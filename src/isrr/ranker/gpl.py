@@ -16,7 +16,7 @@ Paper: section 3.2.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -63,23 +63,12 @@ DIALS = ("floor", "anchor", "floor_weights", "boost", "boost_missing")  # not sh
 def checked_weights(weights: ArrayLike, name: str) -> FloatArray:
     """Weights of the places of a list, (k,)."""
     try:
-        given = np.asarray(weights, np.float64)
+        checked = np.asarray(weights, np.float64)
     except (TypeError, ValueError):
-        given = np.empty(0)
-    if given.ndim != 1 or given.size == 0 or not (np.isfinite(given) & (given >= 0)).all():
+        checked = np.empty(0)
+    if checked.ndim != 1 or checked.size == 0 or not (np.isfinite(checked) & (checked >= 0)).all():
         raise ValueError(f"{name} must hold finite numbers ≥ 0, one per place, got {weights!r}")
-    return given
-
-
-def _floor_weights(given: ArrayLike) -> tuple[float, ...]:
-    """One way of weighting places, checked; many rankers that share it have it checked once."""
-    known = isinstance(given, tuple) and all(type(weight) is float for weight in given)
-    return (_checked_floor if known else _checked_floor.__wrapped__)(given)  # type: ignore[arg-type]
-
-
-@lru_cache
-def _checked_floor(given: tuple[float, ...]) -> tuple[float, ...]:
-    return tuple(checked_weights(given, "floor_weights").tolist())
+    return checked
 
 
 @lru_cache
@@ -95,8 +84,8 @@ def _proportional(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 def _padded(ways: tuple[tuple[float, ...], ...]) -> FloatArray:
     """Ways of weighting places as rows, zeros behind, (n_ways, k); not to be written to."""
     padded = np.zeros((len(ways), max(map(len, ways), default=1)))
-    for row, given in zip(padded, ways, strict=True):
-        row[: len(given)] = given
+    for row, way in zip(padded, ways, strict=True):
+        row[: len(way)] = way
     return padded
 
 
@@ -122,8 +111,28 @@ def _expanded(threshold: float, decay: float, places: int) -> FloatArray:
     return expand(threshold, decay, places)
 
 
+class Draw:
+    """What follows from the settings of a ranker, computed once; arrays are not to be written to.
+
+    Attributes:
+        scale: What a difference of (mapped) raw scores is multiplied by before the softmax.
+        thresholds: The threshold of each position, (k,).
+        is_deterministic: Whether every list is the order by score.
+        is_sampled: Whether exposure is found by drawing: decay is below 1, and positions admit different items.
+        promised_weights: Ways of weighting the places that the floor is promised for.
+        mixture: The floor where it has to be computed, else 0; the anchor; the floor's weights, (n_weights, k).
+    """
+
+    scale: float
+    thresholds: FloatArray
+    is_deterministic: bool
+    is_sampled: bool
+    promised_weights: tuple[tuple[float, ...], ...]
+    mixture: tuple[float, float, FloatArray]
+
+
 @dataclass(frozen=True)
-class GPLRanker:
+class GPLRanker(Draw):
     """Generalized Plackett–Luce, on top of the scores of any model.
 
     Attributes:
@@ -173,15 +182,33 @@ class GPLRanker:
             if isinstance(value, str) or not low <= float(value) <= high:
                 raise ValueError(f"{name} must be {need}, got {value!r}")
             object.__setattr__(self, name, float(value))
-        object.__setattr__(self, "floor_weights", tuple(map(_floor_weights, self.floor_weights)))
-        object.__setattr__(self, "boost", checked_boost(self.boost))
+        weights = tuple(tuple(checked_weights(way, "floor_weights").tolist()) for way in self.floor_weights)
+        vars(self).update(floor_weights=weights, boost=checked_boost(self.boost))  # the class is frozen
         check_boost_missing(self.boost_missing)
         softness = self.deviation * self.temperature
-        if not (0 < softness < np.inf and self.scale < np.inf):
+        if not 1.0 / LARGEST <= softness < np.inf:
             raise ValueError(
                 f"temperature {self.temperature:g} times deviation {self.deviation:g} is {softness:g}; scores are "
                 "divided by it, expected a normal number"
             )
+        self._prepare_draws()
+
+    def _prepare_draws(self) -> None:
+        floor, anchor, ordered = self.floor, self.anchor, not self.boost and self.threshold > 1.0
+        thresholds = expand(self.threshold, self.decay, self.k)
+        deterministic = floor == 1.0 or anchor == 1.0 or (ordered and bool(thresholds[-1] > 1.0))
+        sampled = self.decay < 1.0 and self.threshold > 0.0  # exposures that are sampled give no sure floor
+        promised = self.floor_weights or ((tuple(discount(self.k).tolist()),) if floor > 0.0 else ())
+        if floor == 1.0 or sampled or anchor >= floor:  # the share of the order is never above the floor
+            floor, anchor = 0.0, max(floor, anchor)
+        vars(self).update(
+            scale=1.0 / (self.deviation * self.temperature),
+            thresholds=thresholds,
+            is_deterministic=deterministic,
+            is_sampled=sampled and not deterministic,
+            promised_weights=promised,
+            mixture=(floor, anchor, _padded(promised if floor > 0.0 else ())),
+        )
 
     @classmethod
     def plackett_luce(cls, k: int = 5, temperature: float = 1.0, deviation: float = 1.0) -> GPLRanker:
@@ -193,34 +220,20 @@ class GPLRanker:
         """The limit in which no item is eligible, so the best one is placed: the order by score."""
         return cls(k=k, threshold=DETERMINISTIC)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the fields alone, so that pickles and copies hold no compiled kernel."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
     def __repr__(self) -> str:
         shown = [f for f in fields(self) if f.name not in DIALS or getattr(self, f.name) != f.default]
         return f"GPLRanker({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in shown)})"
 
-    @property
-    def is_deterministic(self) -> bool:
-        """Whether every list is the order by score."""
-        drawn = not self.boost and self.threshold > 1.0 and bool(self.thresholds[-1] > 1.0)
-        return drawn or self.floor == 1.0 or self.anchor == 1.0
-
     def of_length(self, k: int) -> GPLRanker:
         """The same ranker for lists of another length: same draws, and the floor keeps the k it is promised for."""
-        return replace(self, k=k, floor_weights=self._promised_weights)
-
-    @property
-    def _promised_weights(self) -> tuple[tuple[float, ...], ...]:
-        return self.floor_weights or ((tuple(discount(self.k).tolist()),) if self.floor > 0.0 else ())
+        return replace(self, k=k, floor_weights=self.promised_weights)
 
     def protects(self, weights: FloatArray) -> bool:
         """Whether the floor holds for metrics with these weights of places, (k,), up to a common factor."""
         if self.floor == 0.0:
             return False
-        asked = tuple(weights.tolist())
-        if any(_proportional(promised, asked) for promised in self._promised_weights):
+        ours = tuple(weights.tolist())
+        if any(_proportional(promised, ours) for promised in self.promised_weights):
             return True
         return self.decay < 1.0 and self.threshold > 0.0  # a constant share of the order keeps it for every metric
 
@@ -241,16 +254,6 @@ class GPLRanker:
             parts.append(f"boost {', '.join(added)}")
         return ", ".join([*parts, f"k = {self.k}"])
 
-    @cached_property
-    def thresholds(self) -> FloatArray:
-        """The threshold of each position, (k,)."""
-        return expand(self.threshold, self.decay, self.k)
-
-    @cached_property
-    def scale(self) -> float:
-        """What a difference of (mapped) raw scores is multiplied by before the softmax."""
-        return 1.0 / (self.deviation * self.temperature)
-
     def mapped(self, raw_scores: FloatArray) -> FloatArray:
         """Raw scores after the score map; standardising is left to `scale`, as a softmax ignores the mean."""
         return raw_scores if self.score_map is None else self.score_map(raw_scores)
@@ -264,21 +267,7 @@ class GPLRanker:
 
     def eligibility(self, queries: Queries) -> FloatArray:
         """Each row's chance of first place in a draw, were every item admitted."""
-        return next(self.eligibility_at([self.temperature], queries))
-
-    def eligibility_at(self, temperatures: Iterable[float], queries: Queries) -> Iterator[FloatArray]:
-        """`eligibility` of this ranker at each of several temperatures; scores are mapped and sorted once."""
-        drawn = self.prepare(queries)
-        for temperature in temperatures:
-            scale, out = 1.0 / (self.deviation * float(temperature)), np.empty(queries.n_rows)
-
-            def block(start: int, stop: int, scale: float = scale, out: FloatArray = out) -> None:
-                kernels.eligibility_of_queries(queries.offsets, drawn.scores, scale, start, stop, out)
-
-            over_queries(block, queries.offsets)
-            by_row = np.empty_like(out)
-            by_row[drawn.rows] = out
-            yield queries.in_caller_order(by_row)
+        return self.prepare(queries).eligibility(self.scale)
 
     def exposure(
         self,
@@ -300,8 +289,8 @@ class GPLRanker:
             seed: Random seed, used only when rankings are sampled.
             progress: Called with (queries done, queries in total).
         """
-        given = discount(self.k) if weights is None else checked_weights(weights, "weights")
-        return np.asarray(self._expected(queries, given[None], n_draws, seed, progress)[0][0])
+        places = discount(self.k) if weights is None else checked_weights(weights, "weights")
+        return np.asarray(self._expected(queries, places[None], n_draws, seed, progress)[0][0])
 
     def placement(self, queries: Queries, *, n_draws: int = N_DRAWS, seed: int = 0) -> FloatArray:
         """Chance of each row's item at each position, (n_rows, k); rows add up to the chance of being shown."""
@@ -322,35 +311,21 @@ class GPLRanker:
             return np.full(len(queries), anchor)
         return self._expected(queries, np.empty((0, 1)), N_DRAWS, 0, None)[1]
 
-    @cached_property
-    def is_sampled(self) -> bool:
-        """Whether its exposure is found by drawing: decay is below 1, and positions admit different items."""
-        return self.decay < 1.0 and self.threshold > 0.0 and not self.is_deterministic
-
-    @cached_property
-    def mixture(self) -> tuple[float, float, FloatArray]:
-        """The floor where it has to be computed, else 0; the anchor; the floor's weights, (n_weights, k)."""
-        floor, anchor = self.floor, self.anchor
-        sampled = self.decay < 1.0 and self.threshold > 0.0  # exposures that are sampled give no sure floor
-        if floor == 1.0 or sampled or anchor >= floor:  # the share of the order is never above the floor
-            floor, anchor = 0.0, max(floor, anchor)
-        return floor, anchor, _padded(self._promised_weights if floor > 0.0 else ())
-
     def _expected(
-        self, queries: Queries, asked: FloatArray, n_draws: int, seed: int, progress: Progress | None
+        self, queries: Queries, weights: FloatArray, n_draws: int, seed: int, progress: Progress | None
     ) -> tuple[FloatArray, FloatArray]:
-        """Expected weight of each row's place, in several weightings of the places.
+        """Expected weight of each row's place, in several weightings of the places, (n_weights, k).
 
         Returns:
             The weights, (n_weights, n_rows), and the share of the order by score of each query, (n_queries,).
         """
-        drawn, family = self.prepare(queries), Family.of([self], asked)
-        out, shares = np.empty((len(asked), queries.n_rows)), np.empty(len(queries))
+        drawn, family = self.prepare(queries), Family.of([self], weights)
+        out, shares = np.empty((len(weights), queries.n_rows)), np.empty(len(queries))
 
         def block(start: int, stop: int) -> None:
             shown = family.exposure(drawn, start, stop, n_draws=n_draws, seed=seed)
             rows = drawn.rows[queries.offsets[start] : queries.offsets[stop]]
-            out[:, rows] = shown.mean[: len(asked), 0, : rows.size]
+            out[:, rows] = shown.mean[: len(weights), 0, : rows.size]
             shares[start:stop] = shown.shares[0]
 
         over_queries(block, queries.offsets, progress)
@@ -527,11 +502,11 @@ class GPLRanker:
         return np.exp(self._log_propensity(rankings, queries))
 
     def _log_propensity(self, rankings: ArrayLike, queries: Queries) -> FloatArray:
-        given = checked_rankings(rankings, queries)
-        if given.shape[-1] > self.k:
+        checked = checked_rankings(rankings, queries)
+        if checked.shape[-1] > self.k:
             need = f"({len(queries)}, …, at most {self.k})"
-            raise DataError(f"rankings have shape {given.shape}; expected {need}")
-        lists = np.ascontiguousarray(given.reshape(len(queries), -1, given.shape[-1]))
+            raise DataError(f"rankings have shape {checked.shape}; expected {need}")
+        lists = np.ascontiguousarray(checked.reshape(len(queries), -1, checked.shape[-1]))
         drawn, shares, out = self.prepare(queries), self.order_share(queries), np.empty(lists.shape)
         over_queries(
             lambda start, stop: kernels.log_chances_of_queries(
@@ -540,7 +515,7 @@ class GPLRanker:
             ),
             queries.offsets,
         )  # fmt: skip
-        return out.reshape(given.shape)
+        return out.reshape(checked.shape)
 
     def noise_stream(self, query_id: object, session: object) -> int:
         """Return the noise of a session's draw for a query, as a signed number of 64 bits.
