@@ -9,9 +9,15 @@ import numpy as np
 
 from isrr.data.queries import FloatArray, Queries
 from isrr.ranker.gpl import GPLRanker
-from isrr.ranker.scale import Scale, overall_mean_and_deviation, scale_of
+from isrr.ranker.scale import Scale, scale_of
 
 Path = tuple[GPLRanker, ...]
+
+
+def overall_mean_and_deviation(queries: Queries) -> tuple[float, float]:
+    """Return mean and standard deviation of the raw scores over the rows of all queries, as in the paper."""
+    scores = np.sort(queries.need_scores())  # sums that no row order changes
+    return float(np.mean(scores)), float(np.std(scores))
 
 
 def paper_path(queries: Queries, k: int) -> Path:

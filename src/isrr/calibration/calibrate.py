@@ -3,7 +3,7 @@
 judged_queries ─▶ set_aside ─▶ fixed_path ─▶ measured ─▶ Findings.of (certify, choose) ─▶ Findings.outcome
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -103,18 +103,19 @@ def calibrate(
         evidence_of(evidence), selection_of(selection), seed, n_analyses, floor, distinct, judged_by, sample,
     )  # fmt: skip
     others = None if validation is None else _validation(validation, columns, request, reference)
+    per_segment = any(one.per is not None for one in request.promises)
     judged = judged_queries(
         queries, columns, roles=request.columns, engine=engine, master=master, sample=request.sample,
-        per_segment=request.per_segment, distinct=request.distinct, reference=reference,
+        per_segment=per_segment, distinct=request.distinct, reference=reference,
     )  # fmt: skip
     check_queries(judged.queries, request.promises)
-    n_aside, n_uniform = _aside(judged, request, given=others is not None)
+    rows = np.flatnonzero(judged.uniform)
+    n_aside = set_aside(judged.queries, rows, request, given=others is not None)
     if others is not None:
         refuse_shared(judged.queries, others)
-    rows = np.flatnonzero(judged.uniform)
     first = judged.queries[rows[: n_aside + LOOKED_AT]]
     known = facts(judged.queries, first, request.promises)
-    searched = fixed_path(request, n_uniform - n_aside, first[:n_aside] if n_aside else None, others)
+    searched = fixed_path(request, rows.size - n_aside, first[:n_aside] if n_aside else None, others)
     left = np.ones(len(judged.queries), bool)
     left[rows[:n_aside]] = False
     curve, tested = _tested(judged, left, request, searched, progress)
@@ -131,12 +132,12 @@ def calibrate(
         n_table=judged.n_table,
         table=judged.key,
         sample=request.sample if sampled else None,
-        requested_path=request.path_name,
+        requested_path=path if isinstance(path, str) else "custom",
         path=searched.name,
         path_basis=searched.basis,
         evidence=request.evidence.name,
         selection=request.selection.name,
-        caveats=request.caveats,
+        caveats=tuple(filter(None, (request.evidence.caveat, request.selection.caveat))),
         method=curve.method,
         n_draws=curve.n_draws,
         seed=request.seed,
@@ -171,13 +172,6 @@ def _validation(data: Any, columns: Columns | None, request: Request, reference:
     return with_production(queries, reference)
 
 
-def _aside(judged: Judged, request: Request, *, given: bool) -> tuple[int, int]:
-    """Return how many queries of the uniform sample are set aside, and how many there are."""
-    whole = judged.uniform.all()
-    uniform = judged.queries if whole else judged.queries[np.flatnonzero(judged.uniform)]
-    return set_aside(uniform, request, given=given), len(uniform)
-
-
 def _tested(
     judged: Judged, left: BoolArray, request: Request, path: SearchPath, progress: Progress | None
 ) -> tuple[Curve, list[Tested]]:
@@ -194,22 +188,17 @@ def _tested(
     )  # fmt: skip
     curve = replace(curve, n_skipped=int(left.sum()) - len(queries))
     tested = []
-    for promise, found in zip(request.promises, values, strict=True):
-        reference = promise.reference(queries, found[:, 0])
+    for promise, of_promise in zip(request.promises, values, strict=True):
+        reference = promise.reference(queries, of_promise[:, 0])
         segments: dict[str | None, BoolArray] = {None: uniform} if promise.per is None else promise.segments(queries)
-        _refuse_untested(judged.queries, promise, segments)
+        if promise.per is not None and (untested := promise.segments(judged.queries).keys() - segments.keys()):
+            raise DataError(
+                f"segment {min(map(str, untested))!r} has no query to test on: they have no relevant item or are set "
+                "aside to fix the path; a promise per segment needs some in each"
+            )
         for segment, rows in segments.items():
-            chosen = slice(None) if rows.all() else rows  # the former copies nothing
-            tested.append(Tested.of(promise, segment, request.evidence, found[chosen], reference[chosen], path.rankers))
+            some = slice(None) if rows.all() else rows  # the former copies nothing
+            tested.append(
+                Tested.of(promise, segment, request.evidence, of_promise[some], reference[some], path.rankers)
+            )
     return curve, tested
-
-
-def _refuse_untested(queries: Queries, promise: Promise, segments: Mapping[str | None, BoolArray]) -> None:
-    """Refuse a promise per segment where a segment was not tested: it would say nothing about that."""
-    if promise.per is not None and (
-        untested := sorted(set(queries.need_segments().astype(str).tolist()) - segments.keys())
-    ):
-        raise DataError(
-            f"segment {untested[0]!r} has no query to test on: they have no relevant item or are set aside to fix "
-            "the path; a promise per segment needs some in each"
-        )

@@ -85,11 +85,6 @@ class Curve:
     n_draws: int = 0
 
 
-def method_of(grid: Sequence[GPLRanker]) -> str:
-    """Return how the values of these configurations are found."""
-    return "draws" if any(ranker.is_sampled for ranker in grid) else "exact"
-
-
 def measured(
     queries: Queries,
     rankers: Sequence[GPLRanker],
@@ -108,10 +103,10 @@ def measured(
     draws'.
     """
     grid = [GPLRanker.deterministic(rankers[0].k), *rankers]
-    method, n_draws = method_of(grid), N_DRAWS if n_tested <= MANY else FEW_DRAWS
+    is_sampled, n_draws = any(ranker.is_sampled for ranker in grid), N_DRAWS if n_tested <= MANY else FEW_DRAWS
     measures = dict.fromkeys([*reported, *(promise.measure for promise in promises)])
-    found = evaluate(queries, grid, measures, n_draws=n_draws, seed=seed, progress=progress)
+    values = evaluate(queries, grid, measures, n_draws=n_draws, seed=seed, progress=progress)
     rows = slice(None) if uniform.all() else uniform
-    utility, disparity = (Means.of(found[measure][rows], found[measure][rows, 0]) for measure in reported)
-    curve = Curve(len(queries), 0, utility, disparity, method, n_draws if method == "draws" else 0)
-    return curve, [found[promise.measure] for promise in promises]
+    utility, disparity = (Means.of(values[measure][rows], values[measure][rows, 0]) for measure in reported)
+    how = ("draws", n_draws) if is_sampled else ("exact", 0)
+    return Curve(len(queries), 0, utility, disparity, *how), [values[promise.measure] for promise in promises]

@@ -40,6 +40,7 @@ class Findings:
         tested: Every promise in each of its segments.
         certified: Which configurations keep every promise, (n_grid,).
         chosen: The one that is used; None for an abstention.
+        ranker: The ranker to use.
         unit: What is counted as tested on.
     """
 
@@ -49,6 +50,7 @@ class Findings:
     tested: Sequence[Tested]
     certified: BoolArray
     chosen: int | None
+    ranker: GPLRanker
     unit: str = "query"
 
     @classmethod
@@ -65,13 +67,8 @@ class Findings:
         cost = cost_of(request.promises, curve.utility.mean[1:], curve.disparity.mean[1:], remaining)
         certified = certify(tested, request.selection, request.delta)
         chosen = choose(certified, path.rankers, request.promises, cost)
-        return cls(request, path, curve, tested, certified, chosen, unit)
-
-    @property
-    def ranker(self) -> GPLRanker:
-        """The ranker to use."""
-        chosen = self.chosen
-        return GPLRanker.deterministic(self.request.k) if chosen is None else self.path.rankers[chosen]
+        ranker = GPLRanker.deterministic(request.k) if chosen is None else path.rankers[chosen]
+        return cls(request, path, curve, tested, certified, chosen, ranker, unit)
 
     def outcome(
         self,
@@ -117,25 +114,23 @@ class Findings:
     def _curve(self) -> tuple[tuple[Point, ...], Estimate, Estimate]:
         """Every configuration of the path; utility and disparity of the order by score."""
         of_utility, of_disparity = self.curve.utility, self.curve.disparity
-        pairs = (
-            (of_utility.mean, of_utility.error),
-            (of_disparity.mean, of_disparity.error),
-            (of_disparity.reduction, of_disparity.ratio_error),
+        utility, disparity, gain = (
+            [Estimate.around(*each) for each in zip(values, errors, strict=True)]
+            for values, errors in (
+                (of_utility.mean, of_utility.error),
+                (of_disparity.mean, of_disparity.error),
+                (of_disparity.reduction, of_disparity.ratio_error),
+            )
         )
-        utility, disparity, gain = ([Estimate.around(*each) for each in zip(*pair, strict=True)] for pair in pairs)
-        bounds = self._bounds()
+        first, n_grid = self.tested[0], len(self.path.rankers)
+        bounds: list[float | None] = [None] * n_grid  # on the first promise's risk
+        if first.n_queries * n_grid <= BOUNDS_WITHIN:
+            bounds = first.upper_bound(range(n_grid), self.request.delta, rough=True).tolist()
         points = tuple(
             Point(ranker, utility[c + 1], disparity[c + 1], gain[c + 1], bool(self.certified[c]), bounds[c])
             for c, ranker in enumerate(self.path.rankers)
         )
         return points, utility[0], disparity[0]
-
-    def _bounds(self) -> list[float | None]:
-        """Each configuration's upper bound on the first promise's risk, where that is not too dear."""
-        first, n_grid = self.tested[0], len(self.path.rankers)
-        if first.n_queries * n_grid > BOUNDS_WITHIN:
-            return [None] * n_grid
-        return [float(bound) for bound in first.upper_bound(range(n_grid), self.request.delta, rough=True)]
 
     def _test(self, sample: Tested, column: int, delta: float) -> Test:
         promise = sample.promise
@@ -196,7 +191,7 @@ class Findings:
     @property
     def _level_each(self) -> float:
         """The level that each configuration is tested at."""
-        return self.request.level_each(len(self.path.rankers))
+        return self.request.selection.level_each(self.request.delta, len(self.path.rankers))
 
     def _failing(self, pairs: Sequence[tuple[Tested, int]]) -> list[tuple[Tested, int]]:
         """The promises that a configuration is not certified to keep, of promises paired with one each."""

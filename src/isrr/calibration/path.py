@@ -16,14 +16,14 @@ alone, a share of all when the path is learned from them.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice, pairwise, product
+from itertools import chain, islice, product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isrr.calibration.request import NO_FLOOR, Floor, Request
 from isrr.counting import counted
-from isrr.data.queries import FloatArray, Queries
+from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.data.sample import canonical_order
 from isrr.errors import DataError
 from isrr.gains import has_relevant
@@ -80,15 +80,16 @@ def front_path(validation: Queries, k: int, promises: Sequence[Promise], basis: 
     coarse, shares = (COARSE_TEMPERATURES[::3], (0.0,)) if boosts else (COARSE_TEMPERATURES, SHARES_TURNED_AWAY)
     few = len(validation) * len(shares) * len(coarse) <= AT_ONCE
     trials = [
-        (base, share, trial)
+        trial
         for base in _bases(validation, k, promises, product(floors or (NO_FLOOR,), boosts or [{}]))
         for some in ([shares] if few else [(share,) for share in shares])
-        for share, trial in zip(some, _Trial.of(base, some, coarse, validation, promises), strict=True)
+        for trial in _tried(base, some, coarse, validation, promises)
     ]
     if not move_together(promises):
-        return SearchPath(_by_slack([trial for _, _, trial in trials]), "front", basis)
-    base, share, trial = min(trials, key=lambda tried: tried[2].regret())
-    (fine,) = _curves(base, (share,), TEMPERATURES[trial.hottest() >= TEMPERATURES], validation)
+        return SearchPath(_by_slack(trials), "front", basis)
+    best = min(trials, key=lambda trial: trial.regret())
+    hottest = HOTTEST if best.utility else best.grid[int(np.argmax(best.slack))].temperature
+    (fine,) = _curves(best.base, (best.share,), TEMPERATURES[hottest >= TEMPERATURES], validation)
     return _directed([GPLRanker.deterministic(k), *fine], promises, "front", basis)
 
 
@@ -166,53 +167,32 @@ class _Trial:
     """A family tried on the validation queries.
 
     Attributes:
-        grid: Its configurations from cold to hot.
+        base: A ranker of the family.
+        share: Share of the items that thresholds turn away.
+        grid: The order by score, then the configurations from cold to hot.
         margins: alpha − mean loss of each promise and configuration, (n_promises, n_grid).
         slack: For each configuration the least margin over the promises, in standard errors, (n_grid,).
         cost: What is to be minimised.
         utility: Whether it is utility that is promised, so that the coldest is the safest.
     """
 
+    base: GPLRanker
+    share: float
     grid: Sequence[GPLRanker]
     margins: FloatArray
     slack: FloatArray
     cost: FloatArray
     utility: bool
 
-    @classmethod
-    def of(
-        cls, base: GPLRanker, shares: Sequence[float], temperatures: FloatArray, queries: Queries,
-        promises: Sequence[Promise],
-    ) -> "list[_Trial]":  # fmt: skip
-        """Families that turn away different shares of the items, each with the order by score first."""
-        curves = _curves(base, shares, temperatures, queries)
-        rankers = [GPLRanker.deterministic(base.k), *chain(*curves)]
-        utility, disparity = objectives(promises, judged=queries.relevance is not None)
-        found = evaluate(queries, rankers, [utility, disparity, *(promise.measure for promise in promises)])
-        margins, errors = np.stack([_margin(found[p.measure], p, queries) for p in promises], axis=1)
-        slack = (margins / errors).min(axis=0)
-        promised = promises[0].safe_end == "cold"
-        cost = found.mean(disparity) if promised else -found.mean(utility)
-        ends = np.arange(len(curves) + 1) * len(temperatures) + 1
-        columns = [np.array([0, *range(start, stop)]) for start, stop in pairwise(ends)]
-        return [cls([rankers[c] for c in own], margins[:, own], slack[own], cost[own], promised) for own in columns]
-
-    def safest_first(self) -> slice:
-        """The configurations in the order they would be tested."""
-        return slice(None) if self.utility else slice(int(np.argmax(self.slack)), None, -1)
-
-    def hottest(self) -> float:
-        """The temperature beyond which this family has nothing to offer."""
-        return HOTTEST if self.utility else float(self.grid[int(np.argmax(self.slack))].temperature)
-
     def regret(self) -> tuple[float, float]:
-        """What families are chosen by, smallest first: how doubtful the first test is, then what the promises cost.
+        """Return what families are chosen by, smallest first: how doubtful the first test is, then the promises' cost.
 
         The first is what the safest configuration lacks of two standard errors to spare: where it fails, nothing is
         certified. The cost is the least of those with one to spare, as all safer ones have; between the last of them
         and the next it is interpolated.
         """
-        slack, cost = self.slack[self.safest_first()] - 1.0, self.cost[self.safest_first()]
+        safest_first = slice(None) if self.utility else slice(int(np.argmax(self.slack)), None, -1)
+        slack, cost = self.slack[safest_first] - 1.0, self.cost[safest_first]
         doubt = max(1.0 - float(slack[0]), 0.0)
         last = int(np.argmax(slack < 0)) if (slack < 0).any() else slack.size
         if last in (0, slack.size):
@@ -221,13 +201,29 @@ class _Trial:
         return doubt, float(min(cost[:last].min(), cost[last - 1] + share * (cost[last] - cost[last - 1])))
 
 
-def _margin(values: FloatArray, promise: Promise, queries: Queries) -> tuple[FloatArray, FloatArray]:
-    """By how much each configuration keeps the promise, and the standard error of that."""
-    reference = promise.reference(queries, values[:, 0])
-    kept = ~np.isnan(values[:, 0])
-    losses = promise.loss().of(values[kept], reference[kept])
-    error = np.maximum(losses.std(axis=0) / np.sqrt(len(losses)), 1e-9)
-    return promise.alpha - losses.mean(axis=0), error
+def _tried(
+    base: GPLRanker, shares: Sequence[float], temperatures: FloatArray, queries: Queries, promises: Sequence[Promise]
+) -> list[_Trial]:
+    """Try families that turn away different shares of the items, on one evaluation of all their configurations."""
+    curves = _curves(base, shares, temperatures, queries)
+    rankers = [GPLRanker.deterministic(base.k), *chain(*curves)]
+    utility, disparity = objectives(promises, judged=queries.relevance is not None)
+    values = evaluate(queries, rankers, [utility, disparity, *(promise.measure for promise in promises)])
+    margins, errors = np.empty((2, len(promises), len(rankers)))
+    for i, promise in enumerate(promises):
+        of_promise = values[promise.measure]
+        reference, counts = promise.reference(queries, of_promise[:, 0]), ~np.isnan(of_promise[:, 0])
+        losses = promise.loss().of(of_promise[counts], reference[counts])
+        margins[i] = promise.alpha - losses.mean(axis=0)
+        errors[i] = np.maximum(losses.std(axis=0) / np.sqrt(len(losses)), 1e-9)
+    slack, rising = (margins / errors).min(axis=0), promises[0].safe_end == "cold"
+    cost = values.mean(disparity) if rising else -values.mean(utility)
+    trials = []
+    for i, share in enumerate(shares):
+        own = np.append(0, np.arange(len(temperatures)) + 1 + i * len(temperatures))
+        grid = [rankers[c] for c in own]
+        trials.append(_Trial(base, share, grid, margins[:, own], slack[own], cost[own], rising))
+    return trials
 
 
 def _directed(rankers: list[GPLRanker], promises: Sequence[Promise], name: str, basis: str) -> SearchPath:
@@ -246,15 +242,15 @@ def n_set_aside(n_queries: int, request: Request, *, given: bool) -> int:
     return int(np.clip(share if learns else min(share, FOR_THE_SCALE), 1, min(MOST_SET_ASIDE, n_queries - 1)))
 
 
-def set_aside(queries: Queries, request: Request, *, given: bool) -> int:
-    """Return how many queries, the first in canonical order, fix the path and are not tested on.
+def set_aside(queries: Queries, rows: IntArray, request: Request, *, given: bool) -> int:
+    """Return how many of these rows, queries in canonical order, fix the path and are not tested on.
 
     Where their scores do not vary, twice as many are taken: when to stop depends on those taken alone, so the others
     are still as good as fresh.
     """
-    n_aside = n_set_aside(len(queries), request, given=given)
-    while n_aside and np.ptp(queries[:n_aside].need_scores()) == 0 and n_aside < len(queries) - 1:
-        n_aside = min(2 * n_aside, len(queries) - 1)
+    n_aside = n_set_aside(rows.size, request, given=given)
+    while n_aside and np.ptp(queries[rows[:n_aside]].need_scores()) == 0 and n_aside < rows.size - 1:
+        n_aside = min(2 * n_aside, rows.size - 1)
     return n_aside
 
 
@@ -282,22 +278,18 @@ def fixed_path(request: Request, n_tested: int, aside: Queries | None, validatio
     """Return the path that was requested, fixed by validation queries or by those set aside."""
     if not isinstance(request.path, str):
         return SearchPath(request.path, "custom", "the caller")
-    fixed_by, basis = _fixed_by(aside, validation)
-    floor = request.floor_arguments(request.floor_for(n_tested))
-    boosted = bool(_boosts(request.promises))
-    if request.path == "temperature" or not (boosted or learnable(fixed_by, request.promises)):
-        return temperature_path(request.k, scale_of(fixed_by), request.promises, basis, floor)
-    if boosted and request.floor is None:  # a floor guards utility, and holds a group back: both are tried
-        return front_path(fixed_by, request.k, request.promises, basis, *([NO_FLOOR, floor] if floor else [NO_FLOOR]))
-    return front_path(fixed_by, request.k, request.promises, basis, floor)
-
-
-def _fixed_by(aside: Queries | None, validation: Queries | None) -> tuple[Queries, str]:
-    """Return the queries that fix the path, in an order that makes sums over them reproducible, and a name for them."""
     if validation is not None:
-        return in_order(validation), counted(len(validation), "validation query")
-    assert aside is not None
-    return in_order(aside), f"{counted(len(aside), 'judged query')} set aside"
+        fixed_by, basis = in_order(validation), counted(len(validation), "validation query")
+    else:
+        assert aside is not None
+        fixed_by, basis = in_order(aside), f"{counted(len(aside), 'judged query')} set aside"
+    k, promises, floor = request.k, request.promises, request.floor_arguments(request.floor_for(n_tested))
+    boosted = bool(_boosts(promises))
+    if request.path == "temperature" or not (boosted or learnable(fixed_by, promises)):
+        return temperature_path(k, scale_of(fixed_by), promises, basis, floor)
+    if boosted and floor and request.floor is None:  # a floor guards utility, and holds a group back: both are tried
+        return front_path(fixed_by, k, promises, basis, NO_FLOOR, floor)
+    return front_path(fixed_by, k, promises, basis, floor)
 
 
 def in_order(queries: Queries) -> Queries:

@@ -208,7 +208,7 @@ class _Pilot:
             for segment, rows in promise.segments(queries).items():
                 _refuse_few(int((rows & counting).sum()), segment, promise)
         check_queries(queries, request.promises)
-        n_aside = set_aside(queries, request, given=False)
+        n_aside = set_aside(queries, np.arange(len(queries)), request, given=False)
         tested = np.arange(len(queries)) >= n_aside
         reported = objectives(request.promises, judged=queries.relevance is not None)
         self.request, self.power, self.together = request, power, move_together(request.promises)

@@ -1,7 +1,7 @@
 """What is asked of a calibration, checked once."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypedDict
 
 from isrr.data.sample import SAMPLE
@@ -31,7 +31,13 @@ NO_FLOOR: Floor = {}
 
 @dataclass(frozen=True)
 class Request:
-    """What is promised, and how it is tested: the arguments of `isrr.calibrate`, under the same names."""
+    """What is promised, and how it is tested: the arguments of `isrr.calibrate`, under the same names.
+
+    Attributes:
+        k: Length of the lists: the most places that a promise looks at.
+        columns: Columns that the promises read, beside query, item and score.
+        delta: The tolerated chance of error of one analysis.
+    """
 
     promises: tuple[Promise, ...]
     confidence: float = 0.95
@@ -45,6 +51,10 @@ class Request:
     judged_by: str | None = None
     sample: int | None = SAMPLE
 
+    k: int = field(init=False)
+    columns: tuple[str, ...] = field(init=False)
+    delta: float = field(init=False)
+
     def __post_init__(self) -> None:
         if not self.promises:
             raise PromiseError("no promise; expected at least one")
@@ -57,6 +67,11 @@ class Request:
             raise PromiseError(f"`judged_by=` must be {', '.join(first)} or {last}, got {self.judged_by!r}")
         if self.n_analyses < 1:
             raise PromiseError(f"n_analyses must be ≥ 1, got {self.n_analyses}; it is the number of planned analyses")
+        vars(self).update(  # the class is frozen
+            k=max(promise.k for promise in self.promises),
+            columns=columns_of(self.promises),
+            delta=(1 - self.confidence) / self.n_analyses,
+        )
         if self.sample is not None and self.sample < 1:
             raise PromiseError(f"`sample=` must be at least 1, got {self.sample}")
         if isinstance(self.path, str):
@@ -71,44 +86,13 @@ class Request:
         elif not self.path or any(ranker.k != self.k for ranker in self.path):
             raise PromiseError(f"expected rankers with k = {self.k}, as promised")
 
-    @property
-    def k(self) -> int:
-        """Length of the lists: the most places that a promise looks at."""
-        return max(promise.k for promise in self.promises)
-
-    @property
-    def per_segment(self) -> bool:
-        """Whether a promise is about segments."""
-        return any(promise.per is not None for promise in self.promises)
-
-    @property
-    def path_name(self) -> str:
-        """The name of the path; "custom" where rankers were given."""
-        return self.path if isinstance(self.path, str) else "custom"
-
-    @property
-    def caveats(self) -> tuple[str, ...]:
-        """What a certificate must warn of, because of the evidence or the selection."""
-        return tuple(filter(None, (self.evidence.caveat, self.selection.caveat)))
-
-    @property
-    def delta(self) -> float:
-        """The tolerated chance of error of one analysis."""
-        return (1 - self.confidence) / self.n_analyses
-
-    def level_each(self, n_tests: int) -> float:
-        """The level each configuration is tested at when there are so many: a share of delta where it is divided."""
-        return self.selection.level_each(self.delta, n_tests)
-
-    @property
-    def floor_weights(self) -> tuple[tuple[float, ...], ...]:
-        """How the metrics weight places that a floor is about: those of the promises on utility, else NDCG."""
-        metrics = [p.metric.place_weights(p.k) for p in self.promises if p.safe_end == "cold"]
-        return tuple(dict.fromkeys(tuple(w.tolist()) for w in metrics)) or (tuple(discount(self.k).tolist()),)
-
     def floor_arguments(self, floor: float) -> Floor:
-        """A floor as arguments of the ranker."""
-        return {"floor": floor, "floor_weights": self.floor_weights} if floor else NO_FLOOR
+        """Return a floor as arguments of the ranker: for the weights of places in promises on utility, else in NDCG."""
+        if not floor:
+            return NO_FLOOR
+        promised = [p.metric.place_weights(p.k) for p in self.promises if p.safe_end == "cold"]
+        weights = promised or [discount(self.k)]
+        return {"floor": floor, "floor_weights": tuple(dict.fromkeys(tuple(w.tolist()) for w in weights))}
 
     def floor_for(self, n_tested: int) -> float:
         """The floor of every configuration but the order by score.
@@ -124,8 +108,3 @@ class Request:
             return 0.0
         slack = round(n_tested * (1 - max(shares)), 9)  # 40 · (1 − 0.95) is 2
         return min(next(floor for most, floor in FLOORS if slack <= most), LARGEST_SHARE_OF_PROMISE * min(shares))
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns that the promises read, beside query, item and score."""
-        return columns_of(self.promises)

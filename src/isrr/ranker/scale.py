@@ -97,29 +97,18 @@ def mean_and_deviation(queries: Queries, score_map: ScoreMap | None = None) -> t
     spread, it is the median of the differences there are. The mean is the median of the queries' medians.
     """
     scores, away = _from_middle(queries, score_map)
-    typical = float(np.median(_spreads(queries, away)))
-    for differences in (away, scores - np.median(scores)):
-        if typical == 0.0 and (differences != 0).any():
-            typical = CONSISTENT * float(np.median(np.abs(differences[differences != 0])))
-    return _checked(scores, float(np.median(_middle(queries, scores))), typical)
-
-
-def overall_mean_and_deviation(queries: Queries) -> tuple[float, float]:
-    """Mean and standard deviation of the raw scores over the rows of all queries, as in the paper."""
-    scores = np.sort(queries.need_scores())  # sums that no row order changes
-    return _checked(scores, float(np.mean(scores)), float(np.std(scores)))
-
-
-def _checked(scores: FloatArray, mean: float, deviation: float) -> tuple[float, float]:
-    low, high = float(scores.min()), float(scores.max())
+    low, high, deviation = float(scores.min()), float(scores.max()), float(np.median(_spreads(queries, away)))
     if low == high:
         raise DataError("all scores are equal, so there is nothing to rank by")
+    for differences in (away, scores - np.median(scores)):
+        if deviation == 0.0 and (differences != 0).any():
+            deviation = CONSISTENT * float(np.median(np.abs(differences[differences != 0])))
     if deviation < LEAST_STEP:
         raise DataError(
             f"the scores lie between {low:g} and {high:g}; a deviation below {LEAST_STEP:g} is too small to divide by: "
             "multiply them by a constant"
         )
-    return mean, deviation
+    return float(np.median(_middle(queries, scores))), deviation
 
 
 def far_scores(queries: Queries) -> tuple[int, int]:
@@ -129,7 +118,8 @@ def far_scores(queries: Queries) -> tuple[int, int]:
         >>> far_scores(Queries.from_arrays(scores=[1, 2, 3, 4, 1e6], group=[5]))
         (1, 0)
     """
-    _, away, far = _judged_by_distance(queries)
+    _, away = _from_middle(queries, None)
+    far = FAR * mean_and_deviation(queries)[1]
     return int((away > far).sum()), int((away < -far).sum())
 
 
@@ -138,8 +128,8 @@ def drawing_in(queries: Queries) -> ScoreMap | None:
 
     How far out an odd score lies says nothing about its item, but would put it in the same place in every draw.
     """
-    scores, away, far = _judged_by_distance(queries)
-    usual = scores[np.abs(away) <= far]
+    scores, away = _from_middle(queries, None)
+    usual = scores[np.abs(away) <= FAR * mean_and_deviation(queries)[1]]
     low, high, lowest, highest = (float(end) for end in (usual.min(), usual.max(), scores.min(), scores.max()))
     if (low, high) == (lowest, highest) or low == high:
         return None
@@ -150,12 +140,6 @@ def drawing_in(queries: Queries) -> ScoreMap | None:
     if highest > high:
         knots.append((highest, high + rise))
     return ScoreMap(*map(tuple, zip(*knots, strict=True)))
-
-
-def _judged_by_distance(queries: Queries) -> tuple[FloatArray, FloatArray, float]:
-    """Raw scores, how far each is from its query's median, and from where on that is far."""
-    scores, away = _from_middle(queries, None)
-    return scores, away, FAR * mean_and_deviation(queries)[1]
 
 
 def _from_middle(queries: Queries, score_map: ScoreMap | None) -> tuple[FloatArray, FloatArray]:
@@ -199,8 +183,8 @@ def fit_log_gain(queries: Queries, gain: Gain = "exponential") -> ScoreMap | Non
     drawn = drawing_in(queries)
     raw_scores, gains = queries.need_scores(), gain_of(queries.need_relevance(), gain)
     if drawn is not None:
-        kept = [x for x, y in zip(drawn.inputs, drawn.outputs, strict=True) if x == y]
-        usual = (raw_scores >= kept[0]) & (raw_scores <= kept[-1])
+        unmoved = [x for x, y in zip(drawn.inputs, drawn.outputs, strict=True) if x == y]
+        usual = (raw_scores >= unmoved[0]) & (raw_scores <= unmoved[-1])
         raw_scores, gains = raw_scores[usual], gains[usual]
     order = np.lexsort((gains, raw_scores))
     fit = isotonic_regression(gains[order])

@@ -23,10 +23,10 @@ from isrr.data.tables import read_queries
 from isrr.errors import DataError
 from isrr.gains import has_relevant
 from isrr.noise import stream_seed
-from isrr.ranker.scale import overall_mean_and_deviation
 from isrr_paper.catalog import CATALOG, JESTER, BenchmarkCountsWarning, load, located
 from isrr_paper.experiments.jester import with_features
 from isrr_paper.features import Featured
+from isrr_paper.paths import overall_mean_and_deviation
 from isrr_paper.scorers.scorer import Scorer, scorer_class
 
 LARGE = ("yahoo", "mslr-web10k", "mslr-web30k", "istella-s")

@@ -22,14 +22,14 @@ from isrr.gains import ndcg
 from isrr.metrics.evaluate import evaluate
 from isrr.promises import Promise
 from isrr.ranker.gpl import GPLRanker
-from isrr.ranker.scale import overall_mean_and_deviation, scale_of
+from isrr.ranker.scale import scale_of
 from isrr.risk.evidence import NAMED as EVIDENCE
 from isrr.risk.evidence import Evidence
 from isrr.risk.select import NAMED as SELECTIONS
 from isrr.risk.select import Selection
 from isrr_paper.evidence import DKWM, POINTWISE
 from isrr_paper.experiments.pools import Pool
-from isrr_paper.paths import uniform_grid
+from isrr_paper.paths import overall_mean_and_deviation, uniform_grid
 
 DELTA = 0.05
 K, KEEP = 5, 0.9
