@@ -6,13 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isrr import GPLRanker, Metric, Promise, PromiseError
-from isrr.promises import EXAMPLES, INEXACTNESS, move_together, objectives
+from isrr.promises import EXAMPLES, INEXACTNESS, OF_LISTS, move_together, objectives
 
 
 @pytest.mark.parametrize("per", [None, "segment"])
 @pytest.mark.parametrize(
     "text", [*EXAMPLES.values(), "ndcg@5 >= 0.7", "exposure(new sellers)@10 <= 120% of deterministic",
-             "exposure(new)@3 >= 80% of merit"]
+             "exposure(new)@3 >= 80% of merit", OF_LISTS, "dcg@3 >= 2.5 in 75.5% of lists",
+             "exposure(new)@10 >= 20% in 90% of lists", "value(margin)@5 >= 101% of production in 60% of lists"]
 )  # fmt: skip
 def test_a_promise_is_read_as_it_is_printed(text, per):
     promise = Promise.parse(text, per=per)
@@ -224,3 +225,50 @@ def test_what_is_reported_beside_a_promise():
     unjudged = objectives([Promise.parse("exposure(new)@10 >= 20%")], judged=False)
     assert [str(m) for m in unjudged] == ["kept@10", "disparity@10"]
     assert unjudged[1].metric.gain == "equal"
+
+
+def test_a_promise_about_lists_is_one_about_the_share_of_good_lists():
+    promise = Promise("ndcg", 5, at_least=0.8, of="deterministic", in_lists=0.9)
+    assert promise == Promise.parse(OF_LISTS)
+    assert promise != Promise("ndcg", 5, at_least=0.8, of="production", in_lists=0.9)
+    assert (promise.target, promise.in_lists, promise.of, promise.compared_with) == (0.9, 0.9, None, "deterministic")
+    assert (promise.lists.target, str(promise.base_measure)) == (0.8, "ndcg@5")
+    assert str(promise.at(0.95)) == "ndcg@5 >= 80% of deterministic in 95% of lists"
+    assert promise.alpha == pytest.approx(0.1)
+    assert promise.in_words == "at least 90 % of the lists keep 80 % of what the order by score gives (NDCG@5)"
+    assert Promise.parse("ndcg@5 >= 0.7 in 60% of lists").in_words == "at least 60 % of the lists reach 0.7 in NDCG@5"
+    assert promise.kept_so_far(0.905).startswith("90.5 % of lists, promised ≥ 90.0 %; 9.5 % of the lists fall short of")
+
+
+def test_only_the_order_by_score_keeps_a_promise_about_lists_by_definition():
+    order, floored = GPLRanker.deterministic(5), GPLRanker(5, floor=0.95)
+    promise = Promise.parse(OF_LISTS)
+    assert promise.kept_by_definition(order)
+    assert not promise.kept_by_definition(floored)
+    assert not promise.can_be_floored
+    for text in ("ndcg@5 >= 0.7 in 60% of lists", "ndcg@5 >= 100% of production in 60% of lists"):
+        assert not Promise.parse(text).kept_by_definition(order)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("disparity@5 <= 0.2 in 90% of lists", "disparity is measured over many lists, and a single list has none"),
+        ("group_disparity@5 <= 50% of deterministic in 90% of lists", "is measured over many lists"),
+        ("clicks@5 >= 95% of deterministic in 90% of lists", "clicks is measured over many lists"),
+        ("exposure(old)@5 <= 20% in 90% of lists", r"expected at least so much exposure\(old\), not at most"),
+        ("exposure(old)@5 >= 90% of merit in 90% of lists", "not with merit"),
+        ("dcg@5 >= 3 with bound 15 in 90% of lists", "needs no bound"),
+        ("ndcg@5 >= 0.7 in 0.9 of lists", "has a percent sign; expected, say, 'in 90% of lists'"),
+        ("ndcg@5 >= 0.7 in 9000% of lists", r"must lie in \(0, 1\), got 90; did you mean 0.9\?"),
+        ("ndcg@5 >= 0.7 in 100% of lists", r"must lie in \(0, 1\), got 1$"),
+        ("ndcg@5 >= 0.7 in 99.99999% of lists", "known to 1e-06"),
+        ("ndcg@5 >= 120% of deterministic in 90% of lists", r"must lie in \(0, 1\], got 1.2"),
+        ("ndcg@5 >= 7 in 90% of lists", r"must lie in \(0, 1\], got 7"),
+        ("ndcg@5 >= 80% in 90% of lists", "percent of what"),
+        ("ndcg@0 >= 0.5 in 90% of lists", "expected a whole number of places"),
+    ],
+)
+def test_what_cannot_be_said_of_a_single_list_is_refused(text, said):
+    with pytest.raises(PromiseError, match=said):
+        Promise.parse(text)

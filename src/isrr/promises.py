@@ -2,6 +2,8 @@
 
     ndcg@5 >= 0.70                              an absolute promise
     ndcg@5 >= 95% of deterministic              a paired one: E U ≥ 0.95 · E U_det, on the same queries
+    ndcg@5 >= 80% of deterministic in 90% of lists
+                                                about single lists: nine in ten keep four fifths
     exposure(new)@10 >= 20%                     the items of group "new" get a fifth of the exposure; needs no labels
     normalized_disparity@5 <= 0.2               disparity as a share of the largest possible
 
@@ -23,15 +25,18 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from isrr.counting import percent
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import PromiseError
 from isrr.gains import DISCOUNTS, GAINS, Discount, EmptyQuery, Gain, empty_value, is_length, named
 from isrr.metrics.evaluate import evaluate
+from isrr.metrics.lists import GoodLists
 from isrr.metrics.measure import Measurable, Measure
 from isrr.metrics.metric import NAMES, Metric, UnknownMetric, meant
 from isrr.metrics.metric import metric as named_metric
 from isrr.ranker.gpl import GPLRanker
 
+OF_LISTS = "ndcg@5 >= 80% of deterministic in 90% of lists"
 EXAMPLES = {
     "ndcg": "ndcg@5 >= 95% of deterministic",
     "dcg": "dcg@5 >= 90% of deterministic with bound 15",
@@ -58,7 +63,8 @@ _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _PROMISE = re.compile(
     rf"""\s*(?P<metric>[A-Za-z_]\w*\s*(?:\([^()]*\))?)\s*@\s*(?P<k>[\w.]+)\s*(?P<relation>>=|<=|≥|≤)\s*
         (?P<number>{_NUMBER})\s*(?P<percent>%)?\s*(?:of\s+(?P<of>[a-z]+))?
-        (?:\s+with\s+bound\s+(?P<bound>{_NUMBER}))?\s*(?P<per>(?<=\s)per\s+segment)?\s*""",
+        (?:\s+with\s+bound\s+(?P<bound>{_NUMBER}))?
+        (?:\s+in\s+(?P<in_lists>{_NUMBER})\s*(?P<percent_of_lists>%)?\s*of\s+lists)?\s*(?P<per>(?<=\s)per\s+segment)?\s*""",
     re.VERBOSE | re.IGNORECASE,
 )
 _SEVERAL = re.compile(r"@.*@|[;&]|,(?!\d)|\band\b", re.IGNORECASE | re.DOTALL)
@@ -93,6 +99,12 @@ class Promise:
             policy.
         target: The level promised: a value, or a share.
         measure: What is measured.
+        lists: Which lists are good, where it is about a share of lists; that share is then what is measured, and what
+            `at_least` is about.
+        in_lists: The share of lists that is promised to be good; None where it is about a mean.
+        base_measure: What is measured of each list where it is about a share of lists, otherwise on average.
+        compared_with: What that is compared with, as `of`.
+        in_percent: Whether targets are written in percent.
         columns: Columns it reads beside query, item and score.
         group: The group of items whose exposure it is about.
         range: Between which values the metric lies on every query.
@@ -121,6 +133,11 @@ class Promise:
 
     target: float = field(init=False, compare=False)
     measure: Measure = field(init=False, compare=False)
+    lists: GoodLists | None = field(init=False, compare=False)
+    in_lists: float | None = field(init=False, compare=False)
+    base_measure: Measure = field(init=False, compare=False)
+    compared_with: Reference | None = field(init=False, compare=False)
+    in_percent: bool = field(init=False, compare=False)
     columns: tuple[str, ...] = field(init=False, compare=False)
     group: str | None = field(init=False, compare=False)
     range: tuple[float, float] = field(init=False, compare=False)
@@ -138,11 +155,17 @@ class Promise:
         at_least: float | None = None,
         at_most: float | None = None,
         of: Reference | None = None,
+        in_lists: float | None = None,
         bound: float | tuple[float, float] | None = None,
         per: Per | None = None,
         empty_query: EmptyQuery | None = None,
     ) -> None:
         about = named_metric(metric) if isinstance(metric, str) else metric
+        if in_lists is not None:
+            about = _good_lists(about, k, at_least, of, bound, in_lists)
+            at_least, of = in_lists, None
+        lists = about if isinstance(about, GoodLists) else None
+        base = lists.metric if lists else about
         ends = (0.0, float(bound)) if isinstance(bound, int | float) else bound
         policy = about.empty_query if empty_query is None else empty_query
         vars(self).update(  # the class is frozen
@@ -157,12 +180,17 @@ class Promise:
         vars(self).update(
             target=target,
             measure=Measure(about, self.k, policy),
+            lists=lists,
+            in_lists=target if lists else None,
+            base_measure=Measure(base, self.k, policy),
+            compared_with=lists.of if lists else of,
+            in_percent=of is not None or about.in_percent,
             columns=tuple(dict.fromkeys((*about.columns, *["relevance"] * (of == "merit"), *["segment"] * bool(per)))),
             group=about.group,
             range=(low, high),
             target_range=(low, high) if of is None else (0.0, 1.0 if target < 1 else 2 * target),
             safe_end="cold" if rising else "hot" if falling else None,
-            protects_relevance=rising and ("relevance" in about.columns or about.name in ("clicks", "kept")),
+            protects_relevance=rising and ("relevance" in about.columns or base.name in ("clicks", "kept")),
             can_be_floored=about.protected
             and low >= 0
             and about.name != "clicks"
@@ -227,8 +255,11 @@ class Promise:
             raise PromiseError(f"{text!r}: percent of what? Write {share!r}, or {target / 100:g} for a value")
         if parts["percent"]:
             target /= 100
-        if parts["bound"]:
-            bound = float(parts["bound"])
+        in_lists = None if parts["in_lists"] is None else float(parts["in_lists"]) / 100
+        if in_lists is not None and not parts["percent_of_lists"]:
+            raise PromiseError(f"{text!r}: a share of lists has a percent sign; expected, say, 'in 90% of lists'")
+        if parts["bound"] or in_lists is not None:
+            bound = float(parts["bound"]) if parts["bound"] else None
         of: Any = parts["of"].lower() if parts["of"] else None
         return cls(
             about,
@@ -236,17 +267,20 @@ class Promise:
             at_least=target if at_least else None,
             at_most=None if at_least else target,
             of=of,
+            in_lists=in_lists,
             bound=None if about.bounded else bound,
             per="segment" if parts["per"] else per,
             empty_query=empty_query,
         )
 
     def __str__(self) -> str:
-        percent = self.of is not None or self.metric.kind == "share"
-        target = f"{100 * self.target:.10g}%" if percent else f"{self.target:.10g}"
-        parts = [f"{self.measure} {'>=' if self.at_least is not None else '<='} {target}"]
-        parts += [f"of {self.of}"] if self.of else []
+        about = self.lists or self
+        relative = about.of is not None or about.metric.in_percent
+        target = f"{100 * about.target:.10g}%" if relative else f"{about.target:.10g}"
+        parts = [f"{self.base_measure} {'>=' if self.at_least is not None else '<='} {target}"]
+        parts += [f"of {about.of}"] if about.of else []
         parts += [f"with bound {self.bound[1]:g}"] if self.bound else []
+        parts += [f"in {100 * self.target:.10g}% of lists"] if self.lists else []
         return " ".join([*parts, *(["per segment"] if self.per else [])])
 
     def __repr__(self) -> str:
@@ -296,6 +330,8 @@ class Promise:
 
     def kept_by_definition(self, ranker: GPLRanker) -> bool:
         """Whether a ranker keeps it whatever the queries, so that nothing is left to test."""
+        if self.lists is not None:
+            return self.lists.of == "deterministic" and ranker.is_deterministic
         if self.of != "deterministic" or self.range[0] < 0:
             return False
         if self.floored(ranker) and ranker.floor >= self.target:
@@ -303,10 +339,10 @@ class Promise:
         return ranker.is_deterministic and (self.target <= 1 if self.at_least is not None else self.target >= 1)
 
     def reference(self, queries: Queries, deterministic: FloatArray) -> FloatArray:
-        """What the metric is compared with on each query, (n_queries,)."""
-        if self.of == "production":
-            order = [GPLRanker.deterministic(self.k)]
-            return evaluate(queries.need_production(), order, [self.measure])[self.measure][:, 0]
+        """What the metric, or that of each list, is compared with on each query, (n_queries,)."""
+        if self.compared_with == "production":
+            order, measure = [GPLRanker.deterministic(self.k)], self.base_measure
+            return evaluate(queries.need_production(), order, [measure])[measure][:, 0]
         if self.of != "merit":
             return deterministic
         assert self.metric.merit is not None
@@ -331,9 +367,11 @@ class Promise:
             >>> Promise.parse("ndcg@5 >= 95% of deterministic").shown(0.961), Promise.parse("ndcg@5 >= 0.5").shown(0.61)
             ('96.1 % of deterministic', '0.6100')
         """
-        if self.of is not None:
-            return f"{100 * target:.1f} % of {self.of}"
-        return f"{100 * target:.1f} %" if self.metric.kind == "share" else f"{target:.4f}"
+        return f"{100 * target:.1f} %{self._of}" if self.in_percent else f"{target:.4f}"
+
+    @property
+    def _of(self) -> str:
+        return " of lists" if self.lists else f" of {self.of}" if self.of else ""
 
     def limit(self, level: float) -> str:
         """A level as the side on which it bounds, without what it is compared with.
@@ -343,7 +381,7 @@ class Promise:
             '≥ 95.3 %'
         """
         sign = "≥" if self.at_least is not None else "≤"
-        return f"{sign} {self.shown(level).removesuffix(f' of {self.of}')}"
+        return f"{sign} {self.shown(level).removesuffix(self._of)}"
 
     def kept_so_far(self, kept: float) -> str:
         """A level that is measured beside the one that is promised, for a watch that goes on.
@@ -352,7 +390,21 @@ class Promise:
             >>> Promise.parse("ndcg@5 >= 95% of deterministic").kept_so_far(0.951)
             '95.1 % of deterministic, promised ≥ 95.0 %'
         """
-        return f"{'nothing' if np.isnan(kept) else self.shown(kept)}, promised {self.limit(self.target)}"
+        promised = f"promised {self.limit(self.target)}"
+        if np.isnan(kept):
+            return f"nothing, {promised}"
+        return f"{self.shown(kept)}, {promised}{self.shortfall(kept, '; ')}"
+
+    def shortfall(self, share: float, before: str = "") -> str:
+        """How many lists fall short, and of what, where such a share of them is good; nothing for other promises.
+
+        Example:
+            >>> Promise.parse("ndcg@5 >= 80% of deterministic in 90% of lists").shortfall(0.909)
+            '9.1 % of the lists fall short of 80 % of what the order by score gives (NDCG@5)'
+        """
+        if self.lists is None:
+            return ""
+        return f"{before}{percent(1 - share)} of the lists fall short of {self.lists.level_in_words(self.k)}"
 
     @property
     def in_words(self) -> str:
@@ -362,9 +414,7 @@ class Promise:
             >>> Promise.parse("ndcg@5 >= 95% of deterministic").in_words
             'mean NDCG@5 is at least 95 % of what the order by score reaches'
         """
-        bound = f"{self.target:.10g}"
-        if self.of is not None or self.metric.kind == "share":
-            bound = f"{100 * self.target:.6g} %"
+        bound = f"{100 * self.target:.6g} %" if self.in_percent else f"{self.target:.10g}"
         if self.of == "deterministic":
             bound += f" of what {'the order by score reaches' if self.metric.rising else 'it is in the order by score'}"
         elif self.of == "production":
@@ -372,6 +422,8 @@ class Promise:
         elif self.of == "merit":
             bound += " of what its items earn"
         where = " in every segment" if self.per else ""
+        if self.lists is not None:
+            return f"at least {bound} of the lists {self.lists.in_words(self.k)}{where}"
         return f"mean {self.measure.title} is at {'least' if self.at_least is not None else 'most'} {bound}{where}"
 
     @property
@@ -399,7 +451,11 @@ class Promise:
         """What is written to a file."""
         plain = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
         bound = None if self.bound is None else list(self.bound)
-        return {**plain, "metric": self.metric.name, "settings": dict(self.metric.settings), "bound": bound}
+        metric = self.base_measure.metric
+        single = {}
+        if self.lists is not None:
+            single = {"at_least": self.lists.target, "of": self.lists.of, "in_lists": self.in_lists}
+        return {**plain, "metric": metric.name, "settings": dict(metric.settings), "bound": bound, **single}
 
     @classmethod
     def read(cls, document: Mapping[str, Any], metrics: Iterable[Measurable] = ()) -> "Promise":
@@ -483,7 +539,7 @@ def objectives(several: Sequence[Promise], *, judged: bool = True) -> tuple[Meas
     takes all items as equally worthy.
     """
     relevance = relevance_measure(several, judged=judged)
-    promised = next((p.measure for p in several if p.safe_end == "cold"), None)
+    promised = next((p.base_measure for p in several if p.safe_end == "cold"), None)
     disparity = named_metric("disparity", gain=relevance.metric.gain)
     return promised or relevance, disparity.at(relevance.k, relevance.empty_query)
 
@@ -504,11 +560,12 @@ def refuse_worst(several: Iterable[Promise], policy: str) -> None:
     """Refuse promises that hold for items without a grade counted as `worst`, and may be broken for the true grades."""
     for promise in several:
         fairness = promise.metric.kind == "fairness"
-        if policy == "worst" and "relevance" in promise.columns and (fairness or promise.of is not None):
+        compared = promise.compared_with
+        if policy == "worst" and "relevance" in promise.columns and (fairness or compared is not None):
             why = (
                 "other grades may give more disparity"
                 if fairness
-                else f"other grades may raise what it is compared with ({REFERENCES[promise.of or 'merit']})"
+                else f"other grades may raise what it is compared with ({REFERENCES[compared or 'merit']})"
             )
             raise PromiseError(
                 f"'{promise}' cannot be tested with `unjudged=worst`, which is a bound for values such as "
@@ -530,7 +587,32 @@ def _unread(text: str) -> str:
 
 
 def _examples() -> str:
-    return "promises look like this: " + "; ".join(EXAMPLES.values())
+    return "promises look like this: " + "; ".join([*EXAMPLES.values(), OF_LISTS])
+
+
+def _good_lists(
+    metric: Measurable, k: int, at_least: float | None, of: Reference | None, bound: Any, share: float
+) -> GoodLists:
+    """Return which lists are good; refuse what cannot be said of a single list."""
+    name = metric.name
+    if metric.kind == "fairness" or name == "clicks":
+        raise PromiseError(
+            f"{name} is measured over many lists, and a single list has none; expected a metric such as ndcg, or a "
+            "promise without 'in … of lists'"
+        )
+    if at_least is None:
+        raise PromiseError(f"a promise about lists says what they reach: expected at least so much {name}, not at most")
+    if of == "merit":
+        raise PromiseError("single lists are compared with the order by score or production, not with merit")
+    if bound is not None:
+        raise PromiseError(f"a promise about lists needs no bound; expected {name} without one")
+    if not 0 < share < 1:
+        slip = f"; did you mean {share / 100:g}?" if 1 < share < 100 else ""
+        raise PromiseError(f"the share of lists must lie in (0, 1), got {share:g}{slip}")
+    most = 1.0 if of == "deterministic" or (of is None and metric.bounded) else np.inf
+    if not 0 < at_least <= most or at_least == np.inf:
+        raise PromiseError(f"what a list of {name}@{k} reaches must lie in (0, {most:g}], got {at_least:g}")
+    return GoodLists(metric, float(at_least), of)
 
 
 def _check(promise: Promise) -> None:

@@ -164,7 +164,7 @@ def _validation(data: Any, columns: Columns | None, request: Request, reference:
     named = [f"{VALUE}{reference}"] if isinstance(reference, str) else []
     columns = None if isinstance(data, Queries) else columns
     queries = as_queries(data, columns, roles=(*request.columns, *named))
-    of_production = any(promise.of == "production" for promise in request.promises)
+    of_production = any(promise.compared_with == "production" for promise in request.promises)
     if not of_production or queries.production is not None:
         return queries
     if not isinstance(reference, str):

@@ -48,6 +48,7 @@ class Kept:
         segment: The segment, or None for all queries.
         value: The promised quantity on the new queries: the metric's mean, or its share of what it is compared with.
         verdict: "kept", "broken", "unclear" when the interval contains the target, or "too few to say".
+        shortfall: How many lists fall short, for a promise about lists; empty for others.
     """
 
     promise: str
@@ -56,6 +57,7 @@ class Kept:
     value: Estimate
     target: float
     verdict: str
+    shortfall: str = ""
 
 
 @dataclass(frozen=True)
@@ -123,11 +125,12 @@ class Check:
         lines = [f"{counted(self.n_queries, 'judged query')}{left_out}"]
         for kept in self.promises:
             where = in_segment(kept.segment)
+            measured = f"measured {kept.value}{kept.shortfall and f'; {kept.shortfall}'}"
             more = " (the interval contains the promise: judge more queries)" if kept.verdict == "unclear" else ""
             lines.append(
-                f"promise      {kept.promise}{where}: {kept.verdict}, measured {kept.value}{more}"
+                f"promise      {kept.promise}{where}: {kept.verdict}, {measured}{more}"
                 if self.promised
-                else f"not promised {kept.promise}{where}: measured {kept.value}, by the order by score"
+                else f"not promised {kept.promise}{where}: {measured}, by the order by score"
             )
         for kept in self.segments[:20]:
             lines.append(f"not promised {kept.promise} in segment {kept.segment!r}: measured {kept.value}")
@@ -286,7 +289,8 @@ def _kept(promise: Promise, segment: str | None, values: FloatArray, reference: 
         good, bad = found.high <= promise.target, found.low > promise.target
     verdict = "kept" if good else "broken" if bad else "unclear"
     few = values.size < LEAST_TO_TELL
-    return Kept(str(promise), segment, values.size, found, promise.target, "too few to say" if few else verdict)
+    verdict = "too few to say" if few else verdict
+    return Kept(str(promise), segment, values.size, found, promise.target, verdict, promise.shortfall(measured))
 
 
 def _group_shares(queries: Queries, outcome: Outcome, grid: Sequence[GPLRanker]) -> tuple[GroupShare, ...]:

@@ -49,6 +49,7 @@ class Compared:
         pvalue_worse: The same of the promise being broken.
         approximate: The p-value of the paired randomisation test.
         queries_needed: About how many judged queries like these would prove it 8 times out of 10; None if no number.
+        shortfall: How many lists fall short, for a promise about lists; empty for others.
     """
 
     candidate: str
@@ -65,6 +66,7 @@ class Compared:
     pvalue_worse: float
     approximate: float
     queries_needed: int | None
+    shortfall: str = ""
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ class Comparison:
                 f"{row.candidate}: {row.promise}{in_segment(row.segment)}, {counted(row.n_queries, 'judged query')}",
                 f"  mean         {row.mean:.4f}, production {row.production:.4f}, difference {_signed(row.difference)}",
                 f"  by query     {better[0]:,} better, {better[1]:,} alike, {better[2]:,} worse",
+                *([f"  lists        {row.shortfall}"] if row.shortfall else []),
                 f"  proven       {self._proven(row)}",
                 f"  approximate  {'yes' if self.approximate[row.candidate] else 'no'} (p = {row.approximate:.3g}, "
                 "paired randomisation test: the sign of each difference is as likely either way)",
@@ -143,7 +146,7 @@ def compare(
     check_probability("confidence", confidence)
     asked = promises(promise)
     for one in asked:
-        if one.of != "production":
+        if one.compared_with != "production":
             raise PromiseError(f"'{one}' compares with nothing; expected a share 'of production'")
     candidates = {"new": new} if isinstance(new, Queries) else dict(new)
     if not candidates:
@@ -180,7 +183,7 @@ def _compared(name: str, queries: Queries, asked: Sequence[Promise], delta: floa
     queries, order = queries[canonical_order(queries.keys, queries.scores_fingerprint)], GPLRanker.deterministic
     rows = []
     for promise in asked:
-        values = evaluate(queries, [order(promise.k)], [promise.measure])[promise.measure][:, 0]
+        values = evaluate(queries, [order(promise.k)], [promise.base_measure])[promise.base_measure][:, 0]
         reference = promise.reference(queries, values)
         for segment, inside in promise.segments(queries).items():
             chosen = inside & ~np.isnan(values)
@@ -195,9 +198,10 @@ def compared(
 ) -> Compared:
     """Return one candidate by one promise, from its metric and production's, (n_queries,) each, in canonical order."""
     test, none = NAMED["betting"], np.zeros(1)
-    tested = Tested(promise, segment, np.zeros(1, bool), values[:, None], reference, none, test=test)
+    measured = values[:, None] if promise.lists is None else promise.lists.judged(values[:, None], reference)
+    tested = Tested(promise, segment, np.zeros(1, bool), measured, reference, none, test=test)
     loss = promise.loss()
-    losses = loss.of(values[:, None], reference)
+    losses = loss.of(measured, reference)
     worse = test.pvalue(1.0 - losses, np.array([1.0 - promise.alpha - INEXACTNESS]), delta, loss.prior)
     difference = values - reference
     apart = np.where(np.abs(difference) > ROUNDING, np.sign(difference), 0.0)
@@ -217,6 +221,7 @@ def compared(
         float(worse[0]),
         randomisation_pvalue(lead),
         tested.queries_needed(0, delta),
+        promise.shortfall(float(measured.mean())),
     )
 
 

@@ -152,7 +152,7 @@ def check_queries(queries: Queries, promises: Sequence[Promise]) -> None:
         queries.need_relevance()
     if any(promise.per is not None for promise in promises):
         queries.need_segments()
-    if any(promise.of == "production" for promise in promises):
+    if any(promise.compared_with == "production" for promise in promises):
         queries.need_production()
     refuse_single(queries)
     refuse_worst(promises, queries.unjudged)

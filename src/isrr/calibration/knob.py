@@ -128,6 +128,8 @@ def certify(
     (asked,) = promises(promise)
     if asked.per is not None:
         raise PromiseError(f"'{asked}': call certify with the queries of each segment instead")
+    if asked.lists is not None:
+        raise PromiseError(f"'{asked}' is about single lists, and values are means over them; promise a mean")
     matrix = np.asarray(values, np.float64)
     if matrix.ndim != 2 or len(matrix) < 2 or matrix.shape[1] == 0:
         raise DataError(f"values must have shape (n_queries, n_settings), two queries at least; got {matrix.shape}")

@@ -6,8 +6,9 @@ import numpy as np
 
 from isrr.calibration.measured import Means
 from isrr.data.queries import FloatArray, Queries
+from isrr.gains import leading
 from isrr.metrics.evaluate import evaluate
-from isrr.metrics.lists import N_DRAWS, share_below
+from isrr.metrics.lists import N_LISTS, GoodLists
 from isrr.metrics.measure import Measure
 from isrr.outcome.findings import Estimate, Quality
 from isrr.promises import Promise, relevance_measure
@@ -31,14 +32,14 @@ def quality_values(queries: Queries, ranker: GPLRanker, measure: Measure, seed: 
     the order by score gives, and the share that differs from the order by score.
     """
     by_score, values = GPLRanker.deterministic(ranker.k), np.empty((len(queries), 4))
+    good = GoodLists(measure.metric, HALF, "deterministic").at(measure.k, measure.empty_query)
     for start in range(0, len(queries), BLOCK):
         part = queries if len(queries) <= BLOCK else queries[start : start + BLOCK]
         rows = slice(start, start + BLOCK)
-        order, lists = by_score.sample(part), ranker.sample(part, N_DRAWS, seed)
+        lists = ranker.sample(part, N_LISTS, seed)
         values[rows, :2] = evaluate(part, [by_score, ranker], [measure], seed=seed)[measure]
-        ordered = measure.metric.list_values(part, order, measure)[:, 0]
-        values[rows, 2] = share_below(part, lists, measure, HALF, ordered)
-        values[rows, 3] = (lists != order).any(axis=2).mean(axis=1)
+        values[rows, 2] = 1.0 - good.metric.list_values(part, lists, good).mean(axis=1)
+        values[rows, 3] = (lists != leading(part, ranker.k)[:, None]).any(axis=2).mean(axis=1)
     return values
 
 

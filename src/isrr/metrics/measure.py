@@ -125,28 +125,20 @@ class Block:
         out[:, self.prepared.rows[first:last] - first] = np.where(hidden, 0.0, shown)
         return out
 
-    def lists(self, n_lists: int) -> NDArray[np.int32]:
-        """Return the lists that `GPLRanker.sample` draws, for every ranker with the same noise.
+    def mean_of_lists(self, measure: "Measure", n_lists: int | None = None) -> FloatArray:
+        """Return the mean of a metric over drawn lists, (n_queries, n_grid); some queries at a time.
 
-        Positions within the query, −1 beyond its last item, (n_queries, n_grid, n_lists, k).
+        There are `n_draws` lists per query unless the metric says how many.
         """
-        start, stop, shares = self.start, self.stop, self.exposure.shares
-        return self.once(
-            ("lists", n_lists), lambda: self.family.lists(self.prepared, start, stop, n_lists, shares, self.seed)
-        )
-
-    def mean_of_lists(self, measure: "Measure") -> FloatArray:
-        """Return the mean of a metric over `n_draws` drawn lists, (n_queries, n_grid); some queries at a time."""
-        if self.n_draws < 2:
+        n_lists = n_lists or self.n_draws
+        if n_lists < 2:
             raise ValueError(f"n_draws must be ≥ 2 for what is drawn, such as {measure}, got {self.n_draws}")
         (n_queries, n_grid), k = self._shape, self.family.place_weights.shape[1]
-        means, step = np.empty((n_queries, n_grid)), max(LISTED_AT_ONCE // (n_grid * self.n_draws * k), 1)
+        means, step = np.empty((n_queries, n_grid)), max(LISTED_AT_ONCE // (n_grid * n_lists * k), 1)
         for start in range(self.start, self.stop, step):
             stop = min(start + step, self.stop)
             here = slice(start - self.start, stop - self.start)
-            lists = self.family.lists(
-                self.prepared, start, stop, self.n_draws, self.exposure.shares[:, here], self.seed
-            )
+            lists = self.family.lists(self.prepared, start, stop, n_lists, self.exposure.shares[:, here], self.seed)
             values = measure.metric.list_values(
                 self.prepared.queries[start:stop], lists.reshape(stop - start, -1, k), measure
             )
@@ -209,6 +201,11 @@ class Measurable:
     protected: ClassVar[bool] = False  # whether a floor for its place weights keeps a share of it on every query
     group: str | None = None  # of items, whose exposure it is
     merit: Callable[[Queries, int], FloatArray] | None = None  # what items deserve of it, for promises "of merit"
+
+    @property
+    def in_percent(self) -> bool:
+        """Whether values are written in percent."""
+        return self.kind == "share"
 
     @property
     def bounded(self) -> bool:

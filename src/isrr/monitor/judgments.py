@@ -76,7 +76,10 @@ class JudgedBatch:
         )
 
     def measured(self, promise: Promise) -> FloatArray:
-        """Return what a promise measures of each query's lists, as drawn and by score, (n, 2); NaN where skipped."""
+        """Return what a promise measures of each query's lists, as drawn and by score, (n, 2); NaN where skipped.
+
+        For a promise about lists, what is measured of those drawn is the share of good ones.
+        """
         if self.judgments is None or not self.queries:
             return np.empty((0, 2))
         means = np.empty((len(self.queries), 2))
@@ -87,20 +90,23 @@ class JudgedBatch:
                 for items, listed in zip(row, chain.from_iterable(self.queries[i].lists), strict=True):
                     items[: len(listed)] = listed[: promise.k]
             judged = self.judgments[[self.queries[i].number for i in chosen]]
-            values = promise.metric.list_values(judged, shown, promise.measure)
-            means[chosen] = values.reshape(-1, n_lists, 2).mean(axis=1)
+            values = promise.base_measure.metric.list_values(judged, shown, promise.base_measure)
+            pairs = values.reshape(-1, n_lists, 2)
+            if promise.lists is not None:
+                drawn, by_score = pairs[:, :, 0].reshape(-1, 1), pairs[:, :, 1].ravel()
+                pairs[:, :, 0] = promise.lists.judged(drawn, by_score).reshape(-1, n_lists)
+            means[chosen] = pairs.mean(axis=1)
         return means
 
 
 def monitored(certificate: Certificate, judged: bool) -> list[tuple[Promise, str | None]]:
     """Return the promises about what single lists hold, in each segment; without judgments, those that need none."""
-    tests = [
-        test for test in certificate.tests if test.promise.metric.kind != "fairness" and test.promise.of != "merit"
-    ]
     cells = [
-        (test.promise, test.segment)
-        for test in tests
-        if judged or not {"relevance", "segment"} & set(test.promise.columns)
+        (promise, test.segment)
+        for test in certificate.tests
+        if (promise := test.promise).metric.kind != "fairness"
+        and promise.compared_with in (None, "deterministic")
+        and (judged or not {"relevance", "segment"} & set(promise.columns))
     ]
     if not cells and not judged:
         raise PromiseError(
@@ -109,8 +115,8 @@ def monitored(certificate: Certificate, judged: bool) -> list[tuple[Promise, str
         )
     if not cells:
         raise PromiseError(
-            f"'{certificate.promises[0]}' is about expected exposure, which served lists do not show; "
-            "promises about what a list holds, such as ndcg, can be monitored"
+            f"'{certificate.promises[0]}' is about expected exposure, merit or production, which served lists do not "
+            "show; promises about what a list holds, such as ndcg, can be monitored"
         )
     return cells
 

@@ -87,7 +87,7 @@ class Outcome(Record, frozen=True, dict=True):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the promise rests on."""
-        return printing.assumptions(self.provenance)
+        return printing.assumptions(self)
 
     @property
     def sure(self) -> list[str]:

@@ -21,6 +21,7 @@ ASSUMPTIONS = (  # of certificates from judged queries
     "scores come from the same model, on the same scale",
     "the promise is about the mean over queries and draws, not about each served list",
 )
+OF_LISTS = "the promise is about the share of all lists; those of one query may fall short more often"
 CASCADE = (
     "clicks are promised, not relevance; where users stop after a good result, or click more beside good items, the "
     "estimated share can be off by several points (too high in the second case), so confirm it by a rollout, which "
@@ -111,11 +112,14 @@ def kept(test: Test, verbose: bool = False) -> str:
     """Return what was kept and promised, in the reader's units; verbose: what was proven too."""
     promise = test.promise
     level, title = promise.limit(promise.target).removeprefix("≥ "), promise.measure.title
-    if promise.of is not None or promise.metric.kind == "share":
+    if promise.in_percent:
         level = f"{'≤ ' if promise.at_least is None else ''}{100 * promise.target:.6g} %"
     proven = "" if test.level is None or not verbose else f", proven: {promise.limit(test.level)}"
     shown = promise.shown(test.measured)
     about = f"{shown} {title}" if promise.of == "deterministic" else f"{title} at {shown}"
+    if promise.lists is not None:
+        about = f"{percent(test.measured)} of the lists {promise.lists.in_words(promise.k)}, "
+        about += f"{percent(1 - test.measured)} fall short"
     return f"{about}{in_segment(test.segment)} (promised: {level}{proven})"
 
 
@@ -186,7 +190,7 @@ def _origin(outcome: "Outcome", verbose: bool, without: Sequence[str] = ()) -> l
             "cancels, but with people's grades the share may differ; check it on queries that people judged",
         )
         for promise in _promised_by_models(outcome)
-        if promise.of is not None
+        if promise.compared_with is not None
     ]
     if p.made_ids:
         rows.append(("note", "query ids were numbered by position: the outcome depends on the order of the queries"))
@@ -220,10 +224,12 @@ def _risk_rows(outcome: "Outcome") -> list[Row]:
     return rows
 
 
-def assumptions(p: Provenance) -> tuple[str, ...]:
+def assumptions(outcome: "Outcome") -> tuple[str, ...]:
     """Return what a promise rests on."""
+    p, means = outcome.provenance, any(promise.lists is None for promise in outcome.promises)
     if p.clicks is None:
-        return ASSUMPTIONS
+        of_lists = any(promise.lists is not None for promise in outcome.promises)
+        return (*ASSUMPTIONS[:2], *ASSUMPTIONS[2:] * means, *[OF_LISTS] * of_lists)
     sampled = f"the {p.clicks.unit}s are a random sample of the traffic to come, each independent of the others"
     return tuple(filter(None, (sampled, p.clicks.assumption, *ASSUMPTIONS[1:])))
 
@@ -262,7 +268,7 @@ def warnings(outcome: "Outcome") -> list[str]:
         f"grades come from {p.judge}, and '{promise}' promises a level of them: grades of two large language models "
         "overstated NDCG@5 by 15–31 % on TREC data; promise a share of deterministic, or have people judge"
         for promise in _promised_by_models(outcome)
-        if promise.of is None
+        if promise.compared_with is None
     ]
     if p.near_bound >= NEAR_THE_BOUND:
         texts.append(

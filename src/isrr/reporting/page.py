@@ -103,6 +103,7 @@ def page(
             "first": words.verdict(outcome),
             "second": words.cost_and_gain(outcome, portrait),
             "which": words.which_is_which(outcome),
+            "about": words.about(outcome),
             "disparity": words.disparity(outcome),
             "floor": words.floor(outcome),
             "spread": "" if portrait is None else words.spread(outcome, portrait),
@@ -183,7 +184,7 @@ def _data(outcome: Certificate | Abstention, explorer: Explorer | None, portrait
         "spreads": any(promise.safe_end == "cold" for promise in outcome.promises),
         "others": [str(promise) for promise in others],
         "second": _promise(others[0]) if two else None,
-        "promised_groups": {p.group: p.target for p in outcome.promises if p.of is None and p.group is not None},
+        "promised_groups": {p.group: p.target for p in outcome.promises if p.of is None and p.group and not p.lists},
         "chosen": outcome.tradeoff.used,
         "is_curve": outcome.tradeoff.is_curve,
         "configurations": [
@@ -207,7 +208,7 @@ def _promise(promise: Promise) -> dict[str, Any]:
         "title": promise.measure.title,
         "at_least": promise.at_least is not None,
         "of": promise.of,
-        "percent": promise.of is not None or promise.metric.kind == "share",
+        "percent": promise.in_percent,
         "target": promise.target,
         "per_segment": promise.per is not None,
     }
@@ -226,6 +227,11 @@ def _figures(outcome: Certificate | Abstention) -> list[tuple[str, str]]:
             *tiles,
             (outcome.utility_name, f"{before:.4f} → {after:.4f}"),
             *_quality(outcome.quality),
+            *(
+                (f"Lists that fall short of {lists.level_in_words(test.promise.k)}", percent(1 - test.measured))
+                for test in outcome.tests
+                if (lists := test.promise.lists) is not None
+            ),
             *(
                 (
                     f"Proven{in_segment(test.segment)} (promised {test.promise.limit(test.promise.target)})",

@@ -72,13 +72,23 @@ def which_is_which(outcome: Certificate | Abstention) -> str:
     )
     if outcome.abstained:
         return f"To be certified, a promise must be proven with {sure} confidence."
-    shares = [promise for promise in outcome.promises if promise.of == "deterministic" and promise.at_least is not None]
+    shares = [
+        promise for promise in outcome.promises if promise.lists or (promise.of == "deterministic" and promise.at_least)
+    ]
     if not shares:
         return confidence
     first = shares[0]
     share = f"The {level(first.target)} in the promise is how much of today's {first.measure.title} is left on average"
+    if first.lists is not None:
+        share = f"The {level(first.target)} in the promise is the share of lists that {first.lists.in_words(first.k)}"
     alike = f"Two different {100 * first.target:.6g}s. " if abs(first.target - outcome.confidence) < 1e-9 else ""
     return f"{alike}{share}. {confidence}"
+
+
+def about(outcome: Certificate | Abstention) -> str:
+    """Return what the promises are about."""
+    lists = [promise.lists is not None for promise in outcome.promises]
+    return "the share of lists" if all(lists) else "the mean and the share of lists" if any(lists) else "the mean"
 
 
 def floor(outcome: Certificate | Abstention) -> str:
@@ -112,7 +122,8 @@ def spread(outcome: Certificate | Abstention, portrait: Portrait) -> str:
     return (
         f"{tenth} has a mean {name} of {s.worst_before:.3f}; the same queries have {s.worst_after:.3f} under the "
         f"ranker in use. The median goes from {s.median_before:.3f} to {s.median_after:.3f}. {percent(s.losing)} of "
-        f"the queries lose more than 0.05, {percent(s.gaining)} gain more than 0.05. The promise is about the mean."
+        f"the queries lose more than 0.05, {percent(s.gaining)} gain more than 0.05. The promise is about "
+        f"{about(outcome)}."
     )
 
 
@@ -207,7 +218,7 @@ def what_helps(outcome: Abstention) -> list[str]:
     """Return why nothing was certified and what would change that."""
     labels = ("reason", "what helps", "or", "estimated", "limit")
     lines = sentences(f"{label}: {text}" for label, text in outcome.rows() if label in labels)
-    if all(p.of is None and p.safe_end == "cold" for p in outcome.promises):
+    if all(p.compared_with is None and p.safe_end == "cold" for p in outcome.promises):
         lines.append(
             f"A promise relative to the order by score, such as 'ndcg@{outcome.k} >= 95% of deterministic', is "
             "compared query by query and needs far fewer queries."
