@@ -114,32 +114,23 @@ class Roles:
         if run:
             names.pop("relevance", None)
 
-        def missing(role: str) -> str:
+        absent = {}
+        for role in [role for role in ROLES if role not in names]:
             usual = ROLES[role]["usual"]
             likely = next(filter(None, (did_you_mean(name, table.columns) for name in usual)), "")
             said = f"no {role.replace('_', ' ')} column ({', '.join(usual)}, or named by `{role}=`); {have}{likely}"
             if role == "relevance" and len(table.columns) == 3 and set(names) == {"query", "item", "score"}:
                 said += "; a run needs its judgments as `qrels=` (in BEIR's qrels the column 'score' is the grade)"
-            return f"{table.name}: {said}"
-
+            absent[role] = f"{table.name}: {said}"
         if not grouped and "query" not in names:
-            raise DataError(missing("query"))
+            raise DataError(absent["query"])
         if "score" not in names and "relevance" not in names:
-            raise DataError(f"{missing('score')}; nor is there a relevance column")
+            raise DataError(f"{absent['score']}; nor is there a relevance column")
         beside = [name for name in BESIDE_GRADES if name in table.columns and name not in names.values()]
-        roles = cls(
-            columns,
-            names | {f"{VALUE}{name}": name for name in values},
-            {role: missing(role) for role in ROLES if role not in names},
-            tuple(beside) if "relevance" in names else (),
-            any(name.lower() in POSITIONS for name in table.columns),
-        )
-        roles._refuse_ambiguous(table, names)
-        return roles
-
-    def _refuse_ambiguous(self, table: Table, names: dict[str, str]) -> None:
-        """Refuse a column with two roles, and a name that two columns have."""
-        for name in self.all:
+        has_positions = any(name.lower() in POSITIONS for name in table.columns)
+        of_values = {f"{VALUE}{name}": name for name in values}
+        roles = cls(columns, names | of_values, absent, tuple(beside) if "relevance" in names else (), has_positions)
+        for name in roles.all:
             played = [role.replace("_", " ") for role, column in names.items() if column == name]
             if len(played) > 1:
                 raise DataError(
@@ -147,6 +138,7 @@ class Roles:
                 )
             if (n := table.columns.count(name)) > 1:
                 raise DataError(f"{table.name}: column {name!r} appears {n} times; rename all but one")
+        return roles
 
     @property
     def all(self) -> list[str]:

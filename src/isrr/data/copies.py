@@ -7,8 +7,7 @@ are broken, rows that were dropped, and a policy that no row shows, are schema m
 
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from isrr.data.columns import BESIDE_GRADES, OWN_NAMES, UNJUDGED, UNRETRIEVED
+from isrr.data.columns import BESIDE_GRADES, OWN_NAMES, UNJUDGED, UNRETRIEVED, Roles
 from isrr.data.files import VALUES, write_table
 from isrr.data.numbers import unfit
 from isrr.data.queries import Queries
 from isrr.data.ragged import Ragged, lists_of, offsets_from
-from isrr.data.unjudged import Unjudged, checked_policy, settled
+from isrr.data.unjudged import Unjudged, settled
 from isrr.errors import DataError
 
 WRITTEN = {".parquet": "parquet", ".arrow": "arrow"}
@@ -87,11 +86,6 @@ def table_of(queries: Queries) -> Any:
     return pa.table(columns).replace_schema_metadata(metadata)
 
 
-def has_made_ids(schema: Any) -> bool:
-    """Return whether a table says that its query ids were made from positions."""
-    return bool((schema.metadata or {}).items() >= MADE_IDS.items())
-
-
 def _beside_grades(queries: Queries) -> dict[str, Any]:
     """Return the columns that go with the grades of queries, where there is something to say."""
     columns = {}
@@ -107,71 +101,83 @@ def _beside_grades(queries: Queries) -> dict[str, Any]:
     return columns
 
 
-def _marks(table: Any, columns: Sequence[str]) -> Any:
-    """Return the column that names how unjudged items were counted; None where there is none of the kind."""
-    is_text = UNJUDGED in columns and pa.types.is_large_string(table[UNJUDGED].type)
-    return table[UNJUDGED] if is_text else None
+def has_made_ids(schema: Any) -> bool:
+    """Return whether a table says that its query ids were made from positions."""
+    return bool((schema.metadata or {}).items() >= MADE_IDS.items())
 
 
-def stored_policy(table: Any, columns: Sequence[str]) -> Unjudged | None:
-    """Return how the unjudged items of a table were counted; None where it doesn't say."""
-    marks = _marks(table, columns)
-    said = [] if marks is None else marks.drop_null().unique().to_pylist()
-    if len(said) > 1:
-        raise DataError(f"column {UNJUDGED!r} has several policies: {', '.join(said)}; expected one")
-    stored = said[0] if said else (table.schema.metadata or {}).get(POLICY, b"").decode(errors="replace")
-    try:
-        return checked_policy(stored) if stored else None
-    except ValueError:
-        raise DataError(f"unjudged items are marked {stored!r}; expected {', '.join(get_args(Unjudged))}") from None
+@dataclass(frozen=True)
+class Stored:
+    """What a table says of its queries beside their columns, where isrr wrote it.
 
-
-def judged_rows(table: Any, columns: Sequence[str], grades: str) -> NDArray[np.bool_] | None:
-    """Return which rows were graded, in the table's order; None if all were.
-
-    Args:
-        table: The table.
-        columns: Those of `BESIDE_GRADES` that it has.
-        grades: The column with the grades; null and NaN are none.
+    Attributes:
+        policy: How unjudged items were counted; None where it doesn't say.
+        marked: Whether it says so of each of them.
+        judged: Which rows were graded, in the table's order; None if all were. Null and NaN are no grades.
+        unretrieved: The column with grades outside the lists; None where there is none.
+        made_ids: Whether the query ids were made from positions.
+        ties: How equal scores are ordered.
+        dropped: How many rows were left out, by option.
     """
-    judged = ~np.asarray(table[grades].is_null(nan_is_null=True).to_numpy(), bool)
-    if (marks := _marks(table, columns)) is not None:
-        judged &= np.asarray(marks.is_null().to_numpy(), bool)
-    return None if judged.all() else judged
 
+    policy: Unjudged | None
+    marked: bool
+    judged: NDArray[np.bool_] | None
+    unretrieved: Any
+    made_ids: bool
+    ties: str
+    dropped: dict[str, int]
 
-def with_grades(
-    queries: Queries, table: Any, columns: Sequence[str], judged: NDArray[np.bool_] | None, policy: Unjudged
-) -> Queries:
-    """Return the queries of a table with all that it says of their grades.
+    @classmethod
+    def of(cls, table: Any, roles: Roles) -> "Stored":
+        """Return what an Arrow table says; what cannot be true is refused."""
+        metadata = table.schema.metadata or {}
+        judged, marks = None, None
+        if UNJUDGED in roles.beside and pa.types.is_large_string(table[UNJUDGED].type):
+            marks = table[UNJUDGED]
+        if "relevance" in roles.names:
+            missing = table[roles.names["relevance"]].is_null(nan_is_null=True)
+            missing = missing if marks is None else pc.or_(missing, marks.is_valid())
+            judged = ~np.asarray(missing.to_numpy(), bool)
+        policies = [] if marks is None else marks.drop_null().unique().to_pylist()
+        if len(policies) > 1:
+            raise DataError(f"column {UNJUDGED!r} has several policies: {', '.join(policies)}; expected one")
+        policy = policies[0] if policies else metadata.get(POLICY, b"").decode(errors="replace")
+        if policy and policy not in get_args(Unjudged):
+            raise DataError(f"unjudged items are marked {policy!r}; expected {', '.join(get_args(Unjudged))}")
+        try:
+            dropped = msgspec.json.decode(metadata.get(DROPPED, b"{}"), type=dict[str, int])
+        except (ValueError, RecursionError):
+            said = f"the metadata {DROPPED.decode()!r} are damaged; expected numbers of rows by option"
+            raise DataError(said) from None
+        return cls(
+            policy=policy or None,
+            marked=marks is not None,
+            judged=None if judged is None or judged.all() else judged,
+            unretrieved=table[UNRETRIEVED] if UNRETRIEVED in roles.beside else None,
+            made_ids=has_made_ids(table.schema),
+            ties=metadata.get(TIES, b"").decode(errors="replace"),
+            dropped=dropped,
+        )
 
-    Args:
-        queries: The queries; their relevance is 0 where an item is unjudged.
-        table: The table they come from.
-        columns: Those of `BESIDE_GRADES` that it has.
-        judged: As `judged_rows` returns it.
-        policy: How unjudged items count.
-    """
-    queries = replace(queries, unjudged=policy)
-    if UNRETRIEVED in columns:
-        queries = replace(queries, unretrieved=_unretrieved(table[UNRETRIEVED], queries))
-    if judged is not None:
-        judged = judged if queries.rows is None else judged[queries.rows]
-        stored = stored_policy(table, columns)
-        if stored == "worst" and policy != stored:
-            raise DataError(f"unjudged items were counted as {stored} when this was written; expected `unjudged=worst`")
-        counted_already = _marks(table, columns) is not None and stored == policy
-        queries = replace(queries, judged=judged) if counted_already else settled(queries, judged, policy)
-    metadata = table.schema.metadata or {}
-    queries = replace(queries, dropped=_stored_counts(metadata.get(DROPPED, b"{}")) | dict(queries.dropped))
-    return queries.with_ties("trec") if metadata.get(TIES) == b"trec" else queries
+    def added_to(self, queries: Queries, policy: Unjudged) -> Queries:
+        """Return the queries of the table with all this.
 
-
-def _stored_counts(text: bytes) -> dict[str, int]:
-    try:
-        return msgspec.json.decode(text, type=dict[str, int])
-    except (ValueError, RecursionError):
-        raise DataError(f"the metadata {DROPPED.decode()!r} are damaged; expected numbers of rows by option") from None
+        Args:
+            queries: The queries; their relevance is 0 where an item is unjudged.
+            policy: How unjudged items count.
+        """
+        queries = replace(queries, unjudged=policy, made_ids=self.made_ids or queries.made_ids)
+        if self.unretrieved is not None:
+            queries = replace(queries, unretrieved=_unretrieved(self.unretrieved, queries))
+        if self.judged is not None:
+            judged = self.judged if queries.rows is None else self.judged[queries.rows]
+            if self.policy == "worst" != policy:
+                raise DataError("unjudged items were counted as worst when this was written; expected `unjudged=worst`")
+            counted_already = self.marked and self.policy == policy
+            queries = replace(queries, judged=judged) if counted_already else settled(queries, judged, policy)
+        queries = replace(queries, dropped=self.dropped | dict(queries.dropped))
+        return queries.with_ties("trec") if self.ties == "trec" else queries
 
 
 def _unretrieved(column: Any, queries: Queries) -> Ragged | None:

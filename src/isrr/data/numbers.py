@@ -46,10 +46,22 @@ def finite(values: ArrayLike, column: str, n_rows: int, least: float = -LARGEST)
 
 def numbers(values: ArrayLike, column: str, n_rows: int) -> NDArray[Any]:
     """Return one number per row, NaN and infinity included: integers as they are, all others as float64."""
-    array = _as_numbers(values, column)
+    if isinstance(values, np.ma.MaskedArray) and values.mask.any():
+        said = f"no value{such_rows(int(values.mask.sum()))}; expected one in every row"
+        raise DataError(said, row=int(np.argmax(values.mask)), column=column)
+    try:
+        array = np.asarray(values)
+        floats = array if array.dtype.kind in "iucMmUS" else np.asarray(array, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        array = np.asarray(values, dtype=object)
+        floats = array
+    if array.dtype.kind in "cMmUS" or floats.dtype.kind == "O":
+        raise _no_number(np.asarray(values, dtype=object), column)
+    if array.dtype.kind == "O" or (array.dtype.kind == "f" and isinstance(values, list | tuple)):
+        _refuse_rounding(np.asarray(values, dtype=object), column)
     if array.shape != (n_rows,):
         raise DataError(f"{column} has shape {array.shape}; expected ({n_rows},), one number per row")
-    return array
+    return floats
 
 
 def unfit(values: NDArray[Any], least: float = -LARGEST) -> NDArray[np.bool_]:
@@ -71,24 +83,6 @@ def _expected(number: Any, least: float = -LARGEST) -> str:
     if isinstance(number, Decimal) and number.is_finite():
         return "it would lose digits as a float; expected at most 15 digits, or floats"
     return f"expected a finite number {'within ±' if least < 0 else '≥ 0, at most '}{LARGEST:g}"
-
-
-def _as_numbers(values: ArrayLike, column: str) -> NDArray[Any]:
-    """Return an array of integers as they are, or of float64."""
-    if isinstance(values, np.ma.MaskedArray) and values.mask.any():
-        said = f"no value{such_rows(int(values.mask.sum()))}; expected one in every row"
-        raise DataError(said, row=int(np.argmax(values.mask)), column=column)
-    try:
-        array = np.asarray(values)
-        floats = array if array.dtype.kind in "iucMmUS" else np.asarray(array, np.float64)
-    except (TypeError, ValueError, OverflowError):
-        array = np.asarray(values, dtype=object)
-        floats = array
-    if array.dtype.kind in "cMmUS" or floats.dtype.kind == "O":
-        raise _no_number(np.asarray(values, dtype=object), column)
-    if array.dtype.kind == "O" or (array.dtype.kind == "f" and isinstance(values, list | tuple)):
-        _refuse_rounding(np.asarray(values, dtype=object), column)
-    return floats
 
 
 def _no_number(values: NDArray[Any], column: str) -> DataError:

@@ -72,17 +72,18 @@ class ParquetFiles:
         assert one is not None
         return one
 
-    def table(self) -> Table:
-        """Return the rows of all files as one table."""
+    @property
+    def name(self) -> str:
+        """What errors call the table."""
+        return self.files[0].name if len(self.files) == 1 else "table"
 
-        def read(wanted: list[str], ids: list[str]) -> Any:
-            parts = []
-            for file in self.files:
-                with reading(file.name):
-                    parts.append(plain(pq.ParquetFile(file.open()).read(wanted)))
-            return pa.concat_tables(parts)
-
-        return Table("table", self.roles.all, read, self.values)
+    def rows(self, columns: list[str] | None = None) -> Any:
+        """Return some columns of all files, by default those that have a role, as an Arrow table."""
+        parts = []
+        for file in self.files:
+            with reading(file.name):
+                parts.append(plain(pq.ParquetFile(file.open()).read(columns or self.roles.all)))
+        return pa.concat_tables(parts)
 
     def batches(self, file: File, columns: list[str] | None = None, rows: int = ROWS) -> Iterator[Any]:
         """Yield parts of one of the files, row group by row group, as Arrow tables."""

@@ -137,6 +137,8 @@ def sample_queries(
             table = ParquetFiles.of(files, (columns or Columns()).with_roles(roles))
             if table.n_rows > sample and (drawn := _streamed(table, sample, per_segment=per_segment)) is not None:
                 return drawn
+            data = queries_of(table.rows(), table.roles, table.name)
+            columns, roles = None, ()
     queries = as_queries(data, columns, unjudged, roles)
     key = table_key(digests(queries.query_ids))
     if sample is None or len(queries) <= sample:
@@ -161,8 +163,7 @@ def _streamed(table: ParquetFiles, sample: int, *, per_segment: bool) -> Sample 
         drawn = in_sample(order, sample, names[:, 1] if len(roles) > 1 else None)
         order, names = order[drawn], names[drawn]
     rows = _rows_of(table, pa.array(names[:, 0], pa.large_string()))
-    name = str(table.files[0]) if len(table.files) == 1 else "table"
-    return Sample(queries_of(rows, table.roles, name), of_queries.size, key)
+    return Sample(queries_of(rows, table.roles, table.name), of_queries.size, key)
 
 
 def _distinct_ids(table: ParquetFiles, roles: Sequence[str]) -> Iterator[Any]:

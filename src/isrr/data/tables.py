@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from isrr.counting import counted
 from isrr.data.columns import ROLES, VALUE, Columns, Roles
-from isrr.data.copies import has_made_ids, judged_rows, stored_policy, with_grades
+from isrr.data.copies import Stored
 from isrr.data.files import (
     File,
     Format,
@@ -87,7 +87,8 @@ def read_queries(
     run, grouped = qrels is not None, group is not None
     table = open_source(source, columns, "run" if run else None, format)
     roles = Roles.of(table, columns, grouped=grouped, run=run)
-    rows = _rows(table, roles.all, roles.ids)
+    with reading(table.name):
+        rows = table.read(roles.all, roles.ids)
     queries = queries_of(
         rows, roles, table.name, group, None if run else unjudged, missing_score=missing_score, duplicates=duplicates
     )
@@ -130,7 +131,8 @@ def open_source(
         return from_frame(source)
     files = matching_files(source)
     if len(files) > 1:
-        return ParquetFiles.of(files, columns or Columns()).table()
+        parts = ParquetFiles.of(files, columns or Columns())
+        return Table(parts.name, parts.roles.all, lambda wanted, _: parts.rows(wanted), parts.values)
     kind = kind_of(files[0], format, what)
     if kind == "letor":
         raise DataError(
@@ -142,14 +144,6 @@ def open_source(
         if kind in ("parquet", "arrow", "csv", "jsonl")
         else run_table(files[0], kind, what or "run")
     )
-
-
-def _rows(table: Table, columns: list[str], ids: list[str]) -> Any:
-    with reading(table.name):
-        rows = table.read(columns, ids)
-    if rows.num_rows == 0:
-        raise DataError(f"{table.name}: the table has no rows")
-    return rows
 
 
 def queries_of(
@@ -172,47 +166,44 @@ def queries_of(
             kept, dropped = _kept(table, roles, missing_score, duplicates)
             rows = np.flatnonzero(kept)
             table = table.filter(pa.array(kept))
-        policy = unjudged or stored_policy(table, roles.beside) or "refuse"
-        arguments = {ROLES[role]["argument"]: _argument(table, roles, role) for role in roles.names if role in ROLES}
-        judged = None if "relevance" not in roles.names else judged_rows(table, roles.beside, roles.names["relevance"])
-        if judged is not None and policy != "refuse":
-            arguments["relevance"] = _zero_elsewhere(table[roles.names["relevance"]], judged)
+        stored = Stored.of(table, roles)
+        policy = unjudged or stored.policy or "refuse"
+        arguments = {}
+        for role, column in roles.names.items():
+            if role == "item_group":
+                separator, missing = roles.columns.group_separator, roles.columns.missing_group
+                arguments["item_groups"] = joined_groups(table[column], separator, missing)
+            elif role == "relevance" and stored.judged is not None and policy != "refuse":
+                arguments["relevance"] = _zero_elsewhere(table[column], stored.judged)
+            elif role in ROLES:
+                numbers = ROLES[role]["numbers"]
+                arguments[ROLES[role]["argument"]] = as_array(table[column]) if numbers else table[column]
         values = {
             role.removeprefix(VALUE): as_array(table[of]) for role, of in roles.names.items() if role not in ROLES
         }
-        queries = Queries.from_arrays(**arguments, values=values, group=group)
+        choice = {"missing_score": missing_score, "duplicates": duplicates}
+        notes = [f"{counted(n, 'row')} left out (`{option}={choice[option]}`)" for option, n in dropped.items()]
+        if "item_group" in roles.names and (n_groupless := table[roles.names["item_group"]].null_count):
+            notes.append(f"{counted(n_groupless, 'item')} without a group: in no group (`missing_group=none`)")
+        queries = replace(
+            Queries.from_arrays(**arguments, values=values, group=group),
+            absent=roles.absent,
+            grade_column=roles.names.get("relevance", ""),
+            has_positions=roles.has_positions,
+            notes=tuple(notes),
+            dropped=dropped,
+        )
+        return stored.added_to(queries, policy)
     except DataError as error:
         role = next((role for role in ROLES if ROLES[role]["argument"] == error.column), "")
-        _add_remedy(error, role)
+        said, missing_number = error.args[0], error.args[0].startswith(("no value", "nan"))
+        if missing_number and role == "score":
+            error.args = (f"{said}, or leave such rows out: `missing_score=drop`",)
+        elif missing_number and role == "relevance":
+            error.args = (f"{said.split(';')[0]}; every item needs a grade, or {OPTIONS}",)
         if error.row is not None and rows is not None:
             error.row = int(rows[error.row])
         raise located(error, name, roles.names.get(role, error.column)) from None
-    n_groupless = table[roles.names["item_group"]].null_count if "item_group" in roles.names else 0
-    choice = {"missing_score": missing_score, "duplicates": duplicates}
-    notes = [f"{counted(n, 'row')} left out (`{option}={choice[option]}`)" for option, n in dropped.items()]
-    if n_groupless:
-        notes.append(f"{counted(n_groupless, 'item')} without a group: in no group (`missing_group=none`)")
-    queries = replace(
-        queries,
-        made_ids=has_made_ids(table.schema) or queries.made_ids,
-        absent=roles.absent,
-        grade_column=roles.names.get("relevance", ""),
-        has_positions=roles.has_positions,
-        notes=tuple(notes),
-        dropped=dropped,
-    )
-    try:
-        return with_grades(queries, table, roles.beside, judged, policy)
-    except DataError as error:
-        raise located(error, name, error.column) from None
-
-
-def _argument(table: Any, roles: Roles, role: str) -> Any:
-    """Return the column of a role as `Queries.from_arrays` takes it."""
-    column = table[roles.names[role]]
-    if role == "item_group":
-        return joined_groups(column, roles.columns.group_separator, roles.columns.missing_group)
-    return as_array(column) if ROLES[role]["numbers"] else column
 
 
 def _kept(
@@ -239,16 +230,6 @@ def _kept(
     if not kept.any():
         raise DataError("no row has a score, so none is left when rows without one are dropped")
     return kept, {option: n for option, n in dropped.items() if n}
-
-
-def _add_remedy(error: DataError, role: str) -> None:
-    """Say what can be done about a number that is missing."""
-    if not error.args[0].startswith(("no value", "nan")):
-        return
-    if role == "score":
-        error.args = (f"{error.args[0]}, or leave such rows out: `missing_score=drop`",)
-    elif role == "relevance":
-        error.args = (f"{error.args[0].split(';')[0]}; every item needs a grade, or {OPTIONS}",)
 
 
 def located(error: DataError, name: str, column: str | None) -> DataError:
