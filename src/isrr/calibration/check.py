@@ -19,7 +19,7 @@ from isrr.gains import item_gains
 from isrr.metrics.evaluate import Evaluation, evaluate
 from isrr.outcome.certificate import Certificate, Outcome
 from isrr.outcome.findings import Estimate, Quality
-from isrr.outcome.text import quality_rows, written
+from isrr.outcome.text import quality_rows, unprotected, written
 from isrr.parallel import Progress
 from isrr.promises import Promise, objectives, refuse_worst, relevance_measure
 from isrr.ranker.gpl import GPLRanker
@@ -233,7 +233,7 @@ def check(
         float((everything.n_items == 1).mean()),
         here,
         n_unjudged(everything, outcome.k) / n_positions,
-        (*outcome.unprotected(quality), *_warnings(outcome, utility, promised, scores)),
+        (*unprotected(promises, quality), *_warnings(outcome, utility, promised, scores)),
     )
 
 

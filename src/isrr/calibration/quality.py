@@ -51,17 +51,16 @@ def measured_quality(queries: Queries, ranker: GPLRanker, promises: Sequence[Pro
 
 def averaged_quality(measure: Measure, values: FloatArray, times: FloatArray | None = None) -> Quality:
     """Return the quality from `quality_values`; `times` says how often each query counts."""
-    found = Means.of(values[:, 1:], values[:, 0], times)
-    after, halved, changed = (
-        around(*pair)
-        for around, *pair in zip(
-            (Estimate.around, Estimate.of_share, Estimate.of_share), found.mean, found.error, strict=True
-        )
+    means = Means.of(values[:, 1:], values[:, 0], times)
+    after, halved, changed = zip(means.mean, means.error, strict=True)
+    return Quality(
+        str(measure) if measure.metric.name == "kept" else measure.title,
+        Estimate.around(means.reference, means.reference_error),
+        Estimate.around(*after),
+        Estimate.around(means.ratio[0], means.ratio_error[0]),
+        Estimate.around(*halved, 0.0, 1.0),
+        Estimate.around(*changed, 0.0, 1.0),
     )
-    before = Estimate.around(found.reference, found.reference_error)
-    remaining = Estimate.around(found.ratio[0], found.ratio_error[0])
-    name = str(measure) if measure.metric.name == "kept" else measure.title
-    return Quality(name, before, after, remaining, halved, changed)
 
 
 def quality_shares(

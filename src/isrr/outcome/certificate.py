@@ -10,7 +10,7 @@ from functools import cached_property
 from hashlib import sha256
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -53,16 +53,13 @@ class Outcome(Record, frozen=True, dict=True):
     curve: tuple[Point, ...]
     provenance: Provenance
 
+    abstained: ClassVar[bool] = False  # whether nothing could be certified
+
     def __post_init__(self) -> None:
         if not isinstance(self, Start):
             check_probability("confidence", self.confidence)
         if not self.promises or max(promise.k for promise in self.promises) != self.ranker.k:
             raise ValueError("a promise must look at as many positions as the ranker fills")
-
-    @property
-    def abstained(self) -> bool:
-        """Whether nothing could be certified."""
-        return isinstance(self, Abstention)
 
     @property
     def k(self) -> int:
@@ -77,7 +74,7 @@ class Outcome(Record, frozen=True, dict=True):
     @cached_property
     def id(self) -> str:
         """A short name: the beginning of the digest of the content."""
-        return _digest(self._content())[:16]
+        return str(self.document()["integrity"])[:16]
 
     @property
     def promise_text(self) -> str:
@@ -99,20 +96,10 @@ class Outcome(Record, frozen=True, dict=True):
         """What a reader must know before trusting the outcome."""
         return printing.warnings(self)
 
-    def unprotected(self, quality: Quality) -> list[str]:
-        """Return a warning where little of NDCG (or of `kept`) remains and no promise is about relevance."""
-        return printing.unprotected(self.promises, quality)
-
     @property
     def protects_relevance(self) -> bool:
         """Whether a promise sets a lower limit on relevance."""
         return any(promise.protects_relevance for promise in self.promises)
-
-    @property
-    def spent(self) -> float:
-        """Tolerated chance of error of this analysis and those before it together."""
-        p = self.provenance
-        return p.analysis * (1 - self.confidence) / p.n_analyses if p.spent is None else p.spent
 
     @property
     def title(self) -> str:
@@ -181,14 +168,11 @@ class Outcome(Record, frozen=True, dict=True):
 
     def document(self) -> dict[str, Any]:
         """Return what `save` writes: the content, and the digest that vouches for it."""
-        content = self._content()
-        return {**content, "integrity": _digest(content)}
-
-    def _content(self) -> dict[str, Any]:
         maps: list[ScoreMap] = []  # written once, however many configurations share one
         body = {name: _plain(getattr(self, name), maps) for name in self.__struct_fields__}
         score_maps = [{"inputs": list(known.inputs), "outputs": list(known.outputs)} for known in maps]
-        return {"schema": SCHEMA, "kind": type(self).__name__.lower(), "score_maps": score_maps, **body}
+        content = {"schema": SCHEMA, "kind": type(self).__name__.lower(), "score_maps": score_maps, **body}
+        return {**content, "integrity": _digest(content)}
 
 
 class Certificate(Outcome, frozen=True):
@@ -215,7 +199,8 @@ class Certificate(Outcome, frozen=True):
         cascade = [printing.CASCADE] if clicks is not None and clicks.assumption else []
         no_fairer = "these queries do not show that the ranker is any fairer than the order by score"
         fairer = self.fairness_gain.low > 0
-        return [*self.unprotected(self.quality), *printing.warnings(self), *cascade, *([] if fairer else [no_fairer])]
+        unprotected = printing.unprotected(self.promises, self.quality)
+        return [*unprotected, *printing.warnings(self), *cascade, *([] if fairer else [no_fairer])]
 
     rows = printing.certificate_rows
 
@@ -238,6 +223,8 @@ class Abstention(Outcome, frozen=True):
     queries_needed: int | None
     cheaper: tuple[str, ...] = ()
     frontier: tuple[str, ...] = ()
+
+    abstained: ClassVar[bool] = True
 
     def __bool__(self) -> bool:
         return False
@@ -316,7 +303,8 @@ def load(
     try:
         intact = integrity == _digest(document)
         outcome = _converted(document, tuple(metrics)) if intact or trust_edited else None
-        content = document if outcome is None else outcome._content()
+        content = {**(document if outcome is None else outcome.document())}
+        content.pop("integrity", None)
         for name in content.keys() | document.keys():
             if name not in document or name not in content or _digest(content[name]) != _digest(document[name]):
                 raise ValueError(f"{name!r} is not in the form isrr writes")
@@ -361,7 +349,11 @@ def _converted(document: Mapping[str, Any], metrics: tuple[Measurable, ...]) -> 
     body["tests"] = [{**test, "promise": Promise.read(test["promise"], metrics)} for test in body["tests"]]
     body["ranker"] = ranker(body["ranker"])
     body["curve"] = [{**point, "ranker": ranker(point["ranker"])} for point in body["curve"]]
-    return msgspec.convert(body, KINDS[document["kind"]])
+    outcome = msgspec.convert(body, KINDS[document["kind"]])
+    for test in outcome.tests:
+        if test.level is not None:
+            test.promise.at(test.level)  # refuses what cannot be promised
+    return outcome
 
 
 def _plain(value: Any, maps: list[ScoreMap]) -> Any:

@@ -1,5 +1,6 @@
 """The parts of an outcome: measurements, tests, configurations, and where all of it comes from."""
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
@@ -45,15 +46,9 @@ class Estimate(Record, frozen=True):
             raise ValueError(f"{self.value!r} lies outside its interval")
 
     @classmethod
-    def around(cls, value: float, error: float) -> "Estimate":
-        """Return the value ± 1.96 standard errors."""
-        return cls(float(value), float(value - 1.96 * error), float(value + 1.96 * error))
-
-    @classmethod
-    def of_share(cls, value: float, error: float) -> "Estimate":
-        """Return the same for a share, which lies between 0 and 1."""
-        interval = cls.around(value, error)
-        return cls(interval.value, max(interval.low, 0.0), min(interval.high, 1.0))
+    def around(cls, value: float, error: float, low: float = -math.inf, high: float = math.inf) -> "Estimate":
+        """Return the value ± 1.96 standard errors, between the least and the largest value there can be."""
+        return cls(float(value), max(float(value - 1.96 * error), low), min(float(value + 1.96 * error), high))
 
     def __str__(self) -> str:
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
@@ -89,10 +84,6 @@ class Test(Record, frozen=True):
     bound: float | None
     pvalue: Annotated[float, Meta(ge=0, le=1)]
 
-    def __post_init__(self) -> None:
-        if self.level is not None:
-            self.promise.at(self.level)
-
 
 class Quality(Record, frozen=True):
     """The quality of the lists before and under a ranker, measured on at most 20,000 tested queries.
@@ -112,10 +103,6 @@ class Quality(Record, frozen=True):
     remaining: Estimate
     halved: Estimate
     changed: Estimate
-
-    def __post_init__(self) -> None:
-        if not (0 <= self.halved.value <= 1 and 0 <= self.changed.value <= 1):
-            raise ValueError("shares of lists lie between 0 and 1")
 
 
 class Point(Record, frozen=True):
@@ -245,11 +232,6 @@ class Provenance(Record, frozen=True, kw_only=True):
                 raise ValueError(f"{name} must be five rising numbers, got {quantiles}")
 
     @property
-    def judge(self) -> str:
-        """Who judged, as it is printed; empty where it was not said."""
-        return JUDGES.get(self.judged_by or "", "")
-
-    @property
     def unit(self) -> str:
         """What was tested on, one of them."""
         return "judged query" if self.clicks is None else self.clicks.unit
@@ -258,11 +240,6 @@ class Provenance(Record, frozen=True, kw_only=True):
     def n_judged(self) -> int:
         """Judged queries in all."""
         return self.n_queries + self.n_skipped + self.n_set_aside
-
-    @property
-    def share_single(self) -> float:
-        """Share of the judged queries that have a single item."""
-        return self.n_single / self.n_judged
 
 
 def unit_needed(promises: Sequence[Promise]) -> str:

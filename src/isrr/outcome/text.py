@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from isrr.counting import counted, in_segment, percent
 from isrr.data.unjudged import unjudged_in_words
-from isrr.outcome.findings import ENOUGH_LEFT, LEAST_LEFT, Estimate, Provenance, Quality, Test, unit_needed
+from isrr.outcome.findings import ENOUGH_LEFT, JUDGES, LEAST_LEFT, Estimate, Provenance, Quality, Test, unit_needed
 from isrr.promises import Promise, values_alone
 from isrr.ranker.scale import FAR
 
@@ -16,6 +16,7 @@ MANY_TIES = 0.1  # share of the first positions decided by ties from which a rea
 MANY_REPEATS = 0.01  # share of the queries that repeat another from which a reader is warned
 NEAR_THE_BOUND = 0.9  # from which on a declared bound is worth a warning
 MOSTLY = 0.5
+BY_MODEL = ("model", "both")  # judges whose grades come with a warning
 ASSUMPTIONS = (  # of certificates from judged queries
     "the judged queries are a random sample of the queries to come, each drawn independently",
     "scores come from the same model, on the same scale",
@@ -38,14 +39,14 @@ def written(rows: Iterable[Row]) -> list[str]:
 
 def certificate_rows(outcome: "Certificate", verbose: bool = False) -> list[Row]:
     """Return what a certificate says."""
-    unprotected = outcome.unprotected(outcome.quality)
-    rows = [("warning", warning) for warning in unprotected]
+    first = unprotected(outcome.promises, outcome.quality)
+    rows = [("warning", warning) for warning in first]
     rows += [("promise", outcome.promise_text), ("confidence", confidence(outcome.confidence))]
     rows += [("keeps", kept(test, verbose)) for test in outcome.tests]
     rows.append(
         ("disparity", less_disparity(outcome.fairness_gain, outcome.disparity, outcome.deterministic_disparity))
     )
-    rows += [("every query", sentence) for sentence in outcome.sure]
+    rows += [("every query", sentence) for sentence in sure(outcome)]
     quality = quality_rows(outcome.quality, outcome.utility_name, outcome.protects_relevance)
     if verbose:
         gain, before = outcome.fairness_gain, outcome.deterministic_utility.value
@@ -57,7 +58,7 @@ def certificate_rows(outcome: "Certificate", verbose: bool = False) -> list[Row]
         ]
     elif not outcome.protects_relevance:
         rows.append(quality[0])
-    return rows + _origin(outcome, verbose, without=unprotected)
+    return rows + _origin(outcome, verbose, without=first)
 
 
 def abstention_rows(outcome: "Abstention", verbose: bool = False) -> list[Row]:
@@ -158,7 +159,7 @@ def _what_helps(outcome: "Abstention") -> str:
 
 def _origin(outcome: "Outcome", verbose: bool, without: Sequence[str] = ()) -> list[Row]:
     """Return what an outcome was tested on, what to know before trusting it, and, verbose, how it was tested."""
-    p = outcome.provenance
+    p, judge = outcome.provenance, JUDGES.get(outcome.provenance.judged_by or "")
     rows = [("tested on", _tested_on(p))]
     if verbose:
         evidence = ", ".join(sorted({t.evidence for t in outcome.tests})) or p.evidence
@@ -181,16 +182,16 @@ def _origin(outcome: "Outcome", verbose: bool, without: Sequence[str] = ()) -> l
                 )
             )
         rows += [("assumed", assumption) for assumption in outcome.assumptions]
-    rows += [("judged by", p.judge)] if p.judge else []
+    rows += [("judged by", judge)] if judge else []
     rows += [("warning", warning) for warning in outcome.warnings if warning not in without]
     rows += [
         (
             "note",
-            f"grades come from {p.judge}, and they measure both sides of '{promise}': overstatement common to both "
+            f"grades come from {judge}, and they measure both sides of '{promise}': overstatement common to both "
             "cancels, but with people's grades the share may differ; check it on queries that people judged",
         )
-        for promise in _promised_by_models(outcome)
-        if promise.compared_with is not None
+        for promise in outcome.promises
+        if p.judged_by in BY_MODEL and "relevance" in promise.columns and promise.compared_with is not None
     ]
     if p.made_ids:
         rows.append(("note", "query ids were numbered by position: the outcome depends on the order of the queries"))
@@ -246,9 +247,10 @@ def sure(outcome: "Outcome") -> list[str]:
 
 def warnings(outcome: "Outcome") -> list[str]:
     """Return what a reader must know before trusting an outcome."""
-    p, spent = outcome.provenance, outcome.spent
-    texts = [mostly_single(p.share_single), *p.caveats]
-    if spent > (1 - outcome.confidence) * (1 + 1e-9):  # more than rounding
+    p, delta = outcome.provenance, 1 - outcome.confidence
+    texts = [mostly_single(p.n_single / p.n_judged), *p.caveats]
+    spent = p.analysis * delta / p.n_analyses if p.spent is None else p.spent  # by this analysis and those before it
+    if spent > delta * (1 + 1e-9):  # more than rounding
         texts.append(
             f"analysis {p.analysis} of the same data; jointly they hold with confidence at most {max(1 - spent, 0):.4g}"
             ": plan them (`n_analyses=`) before the first, or use new queries"
@@ -265,10 +267,11 @@ def warnings(outcome: "Outcome") -> list[str]:
         )
     texts += [p.looks_clicked, far_off(p.far_above, p.far_below)]
     texts += [
-        f"grades come from {p.judge}, and '{promise}' promises a level of them: grades of two large language models "
-        "overstated NDCG@5 by 15–31 % on TREC data; promise a share of deterministic, or have people judge"
-        for promise in _promised_by_models(outcome)
-        if promise.compared_with is None
+        f"grades come from {JUDGES[p.judged_by]}, and '{promise}' promises a level of them: grades of two large "
+        "language models overstated NDCG@5 by 15–31 % on TREC data; promise a share of deterministic, or have people "
+        "judge"
+        for promise in outcome.promises
+        if p.judged_by in BY_MODEL and "relevance" in promise.columns and promise.compared_with is None
     ]
     if p.near_bound >= NEAR_THE_BOUND:
         texts.append(
@@ -288,12 +291,6 @@ def unprotected(promises: Sequence[Promise], quality: Quality) -> list[str]:
         f"only {percent(quality.remaining.value)} of {quality.measure} remains, and nothing is promised about it; to "
         f"protect it, promise '{more}' too"
     ]
-
-
-def _promised_by_models(outcome: "Outcome") -> list[Promise]:
-    """Return the promises that rest on grades of a model."""
-    by_model = outcome.provenance.judged_by in ("model", "both")
-    return [promise for promise in outcome.promises if by_model and "relevance" in promise.columns]
 
 
 def needed_in_words(n_queries: int | None, promises: Sequence[Promise], unit: str = "query") -> str:
