@@ -91,8 +91,8 @@ def exposure_of_law(law, n_items, weights):
     return shown
 
 
-def placement_in_lists(scores, admitted, k):
-    """Chance of each item at each place of short lists, by adding up all that may be drawn, (n_queries, n_items, k).
+def law_of_lists(scores, admitted, k):
+    """Chance of every short list that may be drawn, for several queries: {ranking: chances, (n_queries,)}.
 
     Lists are filled place by place: each free item that is admitted is drawn with a chance proportional to exp(score);
     where none is left, the best of the others comes next.
@@ -102,11 +102,12 @@ def placement_in_lists(scores, admitted, k):
         admitted: Which items are drawn, (n_queries, n_items).
         k: Places.
     """
-    placed = np.zeros((*scores.shape, k))
+    law = {}
 
     def go_on(ranking, chance):
         free = [item for item in range(scores.shape[1]) if item not in ranking]
         if len(ranking) == k:
+            law[ranking] = chance
             return
         values, drawn = scores[:, free], admitted[:, free]
         best = values == values.max(axis=1, keepdims=True)
@@ -114,12 +115,31 @@ def placement_in_lists(scores, admitted, k):
         values = np.where(drawn, values, -np.inf)
         weights = np.exp(values - values.max(axis=1, keepdims=True))
         for item, weight in zip(free, weights.T, strict=True):
-            longer = chance * weight / weights.sum(axis=1)
-            placed[:, item, len(ranking)] += longer
-            go_on((*ranking, item), longer)
+            go_on((*ranking, item), chance * weight / weights.sum(axis=1))
 
     go_on((), np.ones(len(scores)))
+    return law
+
+
+def placement_in_lists(law, n_items):
+    """Chance of each item at each place of short lists, (n_queries, n_items, k), by adding up their law."""
+    first, k = next(iter(law.values())), len(next(iter(law)))
+    placed = np.zeros((len(first), n_items, k))
+    for ranking, chance in law.items():
+        for place, item in enumerate(ranking):
+            placed[:, item, place] += chance
     return placed
+
+
+def first_relevant_in_lists(law, relevant):
+    """Chance that the first relevant item comes at each place of short lists, (n_queries, k)."""
+    first = np.zeros((len(relevant), len(next(iter(law)))))
+    for ranking, chance in law.items():
+        before = np.zeros(len(relevant), bool)
+        for place, item in enumerate(ranking):
+            first[:, place] += chance * (relevant[:, item] & ~before)
+            before |= relevant[:, item]
+    return first
 
 
 def order_share(law, order, floor, weightings):

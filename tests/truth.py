@@ -28,18 +28,18 @@ class Truth:
         self.groups = table(queries.item_groups)
         self.value_of = {name: table(column) for name, column in queries.values.items()}
         self.gains = oracles.gain(self.relevance)
-        self._placements, self._values = {}, {}
+        self._laws, self._values = {}, {}
 
-    def placement(self, ranker):
-        """Chance of each item at each place, (n_queries, n_items, k)."""
-        if ranker not in self._placements:
-            self._placements[ranker] = self._placement(ranker)
-        return self._placements[ranker]
+    def law(self, ranker):
+        """Chance of every list, {ranking: (n_queries,)}."""
+        if ranker not in self._laws:
+            self._laws[ranker] = self._law(ranker)
+        return self._laws[ranker]
 
-    def _placement(self, ranker):
+    def _law(self, ranker):
         assert ranker.decay == 1
         k, nobody = min(ranker.k, self.scores.shape[1]), np.zeros(self.scores.shape, bool)
-        by_score = oracles.placement_in_lists(self.scores, nobody, k)
+        by_score = oracles.law_of_lists(self.scores, nobody, k)
         if ranker.is_deterministic:
             return by_score
         scores = ranker.mapped(self.queries.scores).reshape(self.scores.shape) / ranker.deviation
@@ -48,13 +48,14 @@ class Truth:
         scores = scores / ranker.temperature
         first_place = np.exp(scores - scores.max(axis=1, keepdims=True))
         first_place /= first_place.sum(axis=1, keepdims=True)
-        drawn = oracles.placement_in_lists(scores, first_place >= ranker.threshold * (1 - 1e-9), k)
-        share = self._share_of_order(ranker, by_score, drawn)[:, None, None]
-        return share * by_score + (1 - share) * drawn
+        drawn = oracles.law_of_lists(scores, first_place >= ranker.threshold * (1 - 1e-9), k)
+        share = self._share_of_order(ranker, by_score, drawn)
+        return {ranking: share * by_score[ranking] + (1 - share) * drawn[ranking] for ranking in drawn}
 
     def _share_of_order(self, ranker, by_score, drawn):
         """The least chance of the order by score that keeps the floor for each of its items, (n_queries,)."""
         assert ranker.anchor == 0
+        by_score, drawn = (oracles.placement_in_lists(law, self.scores.shape[1]) for law in (by_score, drawn))
         share = np.zeros(len(self.scores))
         for weights in ranker.floor_weights or [discounts(ranker.k)] if ranker.floor else []:
             k = min(len(weights), by_score.shape[2])
@@ -71,9 +72,10 @@ class Truth:
         return self._values[promise.measure, ranker]
 
     def _measured(self, promise, ranker):
-        placed, k = self.placement(ranker)[:, :, : promise.k], promise.k
+        law, k = self.law(ranker), promise.k
+        placed = oracles.placement_in_lists(law, self.scores.shape[1])[:, :, :k]
         name, _, column = promise.metric.name.removesuffix(")").partition("(")
-        relevant = self.relevance > 0
+        relevant = self.relevance >= (int(column.removeprefix("rel=")) if column.startswith("rel=") else 1)
         seen = placed @ discounts(placed.shape[2])
         empty = {"skip": np.nan, "zero": 0.0, "one": 1.0}[promise.empty_query]
         judged, one = relevant.any(axis=1), np.ones(len(self.scores))
@@ -86,6 +88,9 @@ class Truth:
                 found = (relevant * placed.sum(axis=2)).sum(axis=1) / k * whole
             case "recall":
                 found = (relevant * placed.sum(axis=2)).sum(axis=1) / np.where(judged, relevant.sum(axis=1), np.nan)
+            case "rr" | "hit":
+                first = oracles.first_relevant_in_lists(law, relevant)[:, :k]
+                found = (first / np.arange(1, k + 1) if name == "rr" else first).sum(axis=1) * whole
             case "value":
                 return (self.value_of[column] * seen).sum(axis=1)
             case "exposure":

@@ -44,6 +44,8 @@ SHARE_OF_DISPARITY = Promise("normalized_disparity", K, at_most=0.5, of="determi
 GROUPS = Promise("group_disparity", K, at_most=0.5)
 PRECISION = Promise("precision", K, at_least=0.5)
 RECALL = Promise("recall", K, at_least=0.5, of="deterministic")
+RR = Promise("rr", K, at_least=0.5, of="deterministic")
+HIT = Promise("hit(rel=2)", K, at_least=0.5, empty_query="zero")
 MARGIN = Promise("value(margin)", K, at_least=0.9, of="deterministic", bound=10.0)
 LEAST_MARGIN = Promise("value(margin)", K, at_least=1.0, bound=10.0)
 EXPOSURE = Promise("exposure(small)", K, at_least=0.2)
@@ -216,7 +218,7 @@ def test_an_absolute_promise_is_false_at_most_delta_often(pool, n):
     ("promise", "n"),
     [
         (SHARE_OF_UTILITY, 400), (FAIRNESS, 1_000), (PRECISION, 1_000), (LEAST_MARGIN, 1_000),
-        (RECALL, 1_000), (MARGIN, 1_000), (SHARE_OF_DISPARITY, 1_000), (GROUPS, 1_000),
+        (RECALL, 1_000), (RR, 1_000), (HIT, 1_000), (MARGIN, 1_000), (SHARE_OF_DISPARITY, 1_000), (GROUPS, 1_000),
     ],
     ids=str,
 )  # fmt: skip
@@ -229,15 +231,23 @@ def test_other_promises_are_false_at_most_delta_often(pool, promise, n):
         assert certified > SELDOM * REPEATS
 
 
-@pytest.mark.parametrize("floor", [0.5, 0.7])
-@pytest.mark.parametrize("n", [60, 100, 500])
-def test_a_promise_on_a_path_with_a_floor_is_false_at_most_delta_often(pool, n, floor):
+@pytest.mark.parametrize(
+    ("promise", "n", "floor"),
+    [
+        *((SHARE_OF_UTILITY, n, floor) for n in (60, 100, 500) for floor in (0.5, 0.7)),
+        *((promise, 100, 0.7) for promise in (RR, replace(HIT, of="deterministic"))),
+    ],
+    ids=str,
+)
+def test_a_promise_on_a_path_with_a_floor_is_false_at_most_delta_often(pool, promise, n, floor):
     validation, queries = pool
-    for path in paths_for(validation, SHARE_OF_UTILITY, floor=floor):
+    weights = (tuple(promise.metric.place_weights(K).tolist()),)
+    for path in paths_for(validation, promise, floor=floor, floor_weights=weights):
         population = Population(queries, path)
-        promise = population.hurting(SHARE_OF_UTILITY)
-        assert promise.target > floor  # there is something to test
-        wrong, _ = population.false_certificates([promise], n)
+        hurting = population.hurting(promise)
+        assert hurting.floored(path.rankers[-1])
+        assert hurting.target > floor  # there is something to test
+        wrong, _ = population.false_certificates([hurting], n)
         assert wrong <= COUNT.most
 
 
@@ -317,7 +327,7 @@ def test_a_promise_per_segment_is_false_at_most_delta_often_and_a_pooled_one_is_
     assert wrong > 2 * DELTA * 300  # the worse segment is not protected by the average
 
 
-@pytest.mark.parametrize("promise", [UTILITY, FAIRNESS], ids=str)
+@pytest.mark.parametrize("promise", [UTILITY, FAIRNESS, RR, HIT], ids=str)
 def test_the_count_catches_a_level_that_is_too_large(pool, promise):
     validation, queries = pool
     population = Population(queries, next(paths_for(validation, promise)))
