@@ -419,7 +419,7 @@ def arrow_of(values: Any, name: str, holds_ids: bool, source: str) -> Any:
         with suppress(pa.ArrowException, OverflowError, TypeError):  # of several kinds, or too large
             return pa.array(values, from_pandas=True)
     try:
-        return pa.array(Ids.of(values, name, len(values)).held if holds_ids else numbers(values, name, len(values)))
+        return pa.array(Ids.of(values, name, len(values)).values if holds_ids else numbers(values, name, len(values)))
     except DataError as error:
         error.source = source
         raise

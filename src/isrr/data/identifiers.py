@@ -14,16 +14,19 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrr.data._order_kernels import hash_texts
-from isrr.data.numbers import such_rows
+from isrr.data.numbers import refuse_any
 from isrr.errors import DataError, shown
 from isrr.parallel import over_queries
 
 BEYOND_INT64 = 2**63
 INTEGER = "^(0|-?[1-9][0-9]{0,17})$"  # an integer that surely fits, as people write it
 BYTES_PER_BLOCK = 1 << 20  # of text that a thread hashes at a time
+EXPECTED = "expected integers or text"
 _HALF = re.compile("[\ud800-\udfff]")  # of a character
 
 
@@ -32,10 +35,10 @@ class Ids:
     """A column of ids.
 
     Attributes:
-        held: An array of int64, or an Arrow array of large strings.
+        values: An array of int64, or an Arrow array of large strings.
     """
 
-    held: Any
+    values: Any
 
     @classmethod
     def of(cls, values: Any, column: str, n_rows: int) -> "Ids":
@@ -50,68 +53,60 @@ class Ids:
             >>> Ids.of([2**63, 7], "query_ids", 2).array
             array(['9223372036854775808', '7'], dtype=object)
         """
-        if hasattr(values, "to_arrow"):  # of polars
-            values = values.to_arrow()
-        array = _out_of_arrow(values, column) if hasattr(values, "null_count") else _as_array(values, column)
+        array = _as_array(values, column)
         shape = getattr(array, "shape", (len(array),))
         if shape != (n_rows,):
             raise DataError(f"{column} has shape {shape}; expected ({n_rows},), one id per row")
+        if isinstance(array, np.ndarray):
+            kind = array.dtype.kind
+            if kind in "ib" or (kind == "u" and array.max(initial=0) < BEYOND_INT64):
+                return cls(array.astype(np.int64))
+            array = _whole(array, column) if kind == "f" else _from_objects(array, column)
         if not isinstance(array, np.ndarray):
-            return cls(_checked_text(array, column))
-        match array.dtype.kind:
-            case "i" | "b":
-                return cls(array.astype(np.int64))
-            case "u" if array.max(initial=0) < BEYOND_INT64:
-                return cls(array.astype(np.int64))
-            case "f":
-                return cls(_whole(array, column))
-            case "M" | "m":
-                _refuse_missing(np.isnat(array), column)
-                array = array.astype(str).astype(object)
-        return cls(_from_objects(array, column))
+            padded = pc.ends_with(array, "\0")
+            if pc.any(padded).as_py():  # an array of numpy drops NUL characters at the end
+                said = "{}, which ends in a NUL character"
+                rows = padded.to_numpy(zero_copy_only=False)
+                refuse_any(rows, column, lambda row: said.format(shown(array[row].as_py())), EXPECTED)
+        return cls(array)
 
     @staticmethod
     def joined(parts: Sequence["Ids"]) -> "Ids":
         """Return the ids of several columns, one behind the other."""
-        import pyarrow as pa
-
-        if all(isinstance(part.held, np.ndarray) for part in parts):
-            return Ids(np.concatenate([part.held for part in parts]))
+        if all(part.are_integers for part in parts):
+            return Ids(np.concatenate([part.values for part in parts]))
         return Ids(pa.concat_arrays([part.texts for part in parts]))
 
     def __len__(self) -> int:
-        return len(self.held)
+        return len(self.values)
+
+    @property
+    def are_integers(self) -> bool:
+        """Whether all ids are integers."""
+        return isinstance(self.values, np.ndarray)
 
     @cached_property
     def array(self) -> NDArray[Any]:
         """The ids as int64, or as an array of Python's strings."""
-        if isinstance(self.held, np.ndarray):
-            return self.held
-        return np.asarray(self.held.to_numpy(zero_copy_only=False))
+        return self.values if self.are_integers else np.asarray(self.values.to_numpy(zero_copy_only=False))
 
     @property
     def texts(self) -> Any:
         """The ids as an Arrow array of large strings."""
-        import pyarrow as pa
-
-        return pa.array(self.held).cast(pa.large_string()) if isinstance(self.held, np.ndarray) else self.held
+        return pa.array(self.values).cast(pa.large_string()) if self.are_integers else self.values
 
     def take(self, rows: NDArray[Any]) -> "Ids":
-        """Return the ids of some rows, given by number or by a mask."""
-        import pyarrow as pa
-
-        if isinstance(self.held, np.ndarray):
-            return Ids(self.held[rows])
-        return Ids(self.held.filter(pa.array(rows)) if rows.dtype == np.bool_ else self.held.take(pa.array(rows)))
+        """Return the ids of some rows, chosen by number or by a mask."""
+        if self.are_integers:
+            return Ids(self.values[rows])
+        return Ids(self.values.filter(pa.array(rows)) if rows.dtype == np.bool_ else self.values.take(pa.array(rows)))
 
     def runs(self) -> NDArray[np.int64]:
         """Return the rows whose id differs from that of the row before, the first row among them."""
-        import pyarrow.compute as pc
-
-        if isinstance(self.held, np.ndarray):
-            changes = self.held[1:] != self.held[:-1]
+        if self.are_integers:
+            changes = self.values[1:] != self.values[:-1]
         else:
-            changes = pc.not_equal(self.held[1:], self.held[:-1]).to_numpy(zero_copy_only=False)
+            changes = pc.not_equal(self.values[1:], self.values[:-1]).to_numpy(zero_copy_only=False)
         return np.concatenate(([0], np.flatnonzero(changes) + 1))
 
     def by_appearance(self) -> tuple["Ids", NDArray[np.int32]]:
@@ -122,11 +117,8 @@ class Ids:
             >>> names.array, codes
             (array([7, 3]), array([0, 1, 0], dtype=int32))
         """
-        import pyarrow as pa
-
-        coded = pa.array(self.held).dictionary_encode()
-        names = coded.dictionary
-        return Ids(names.to_numpy() if isinstance(self.held, np.ndarray) else names), coded.indices.to_numpy()
+        coded = pa.array(self.values).dictionary_encode()
+        return Ids(coded.dictionary.to_numpy() if self.are_integers else coded.dictionary), coded.indices.to_numpy()
 
     def hashes(self) -> NDArray[np.uint64]:
         """Return a 64-bit hash of each id's text: the item's name in lots between equal scores.
@@ -135,108 +127,82 @@ class Ids:
             >>> Ids(np.array([7])).hashes() == Ids.of(["7"], "item_ids", 1).hashes()
             array([ True])
         """
-        if "_hashes" in vars(self):
-            return np.asarray(vars(self)["_hashes"])
-        texts = self.texts
-        _, ends, characters = texts.buffers()
-        offsets = np.frombuffer(ends, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-        text, hashes = np.frombuffer(characters or b"", np.uint8), np.empty(len(texts), np.uint64)
+        if "_hashes" not in vars(self):
+            texts = self.texts
+            _, ends, characters = texts.buffers()
+            offsets = np.frombuffer(ends, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+            text, hashes = np.frombuffer(characters or b"", np.uint8), np.empty(len(texts), np.uint64)
 
-        def hash_some(start: int, stop: int) -> None:
-            hash_texts(text, offsets[start : stop + 1], hashes[start:stop])
+            def hash_some(start: int, stop: int) -> None:
+                hash_texts(text, offsets[start : stop + 1], hashes[start:stop])
 
-        over_queries(hash_some, offsets, None, BYTES_PER_BLOCK)
-        vars(self)["_hashes"] = hashes
-        return hashes
-
-
-def _out_of_arrow(values: Any, column: str) -> Any:
-    """Return text as one Arrow array of large strings, everything else as an array of numpy."""
-    import pyarrow as pa
-    from pyarrow import types
-
-    if values.null_count:
-        _refuse_missing(values.is_null().to_numpy(zero_copy_only=False), column)
-    kind = values.type
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-        values = values.cast(kind)
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        large = values.cast(pa.large_string())  # text of other types is cut into pieces of two gigabytes
-        return large.combine_chunks() if isinstance(large, pa.ChunkedArray) else large
-    if types.is_integer(kind) or types.is_floating(kind):
-        return np.asarray(values)
-    array = np.empty(len(values), object)
-    array[:] = values.to_pylist()
-    return array
+            over_queries(hash_some, offsets, None, BYTES_PER_BLOCK)
+            vars(self)["_hashes"] = hashes
+        return np.asarray(vars(self)["_hashes"])
 
 
-def _as_array(values: Any, column: str) -> NDArray[Any]:
-    """Return an array of the values, none of them changed to suit its neighbours."""
+def _as_array(values: Any, column: str) -> Any:
+    """Return text as one Arrow array of large strings, everything else as an array that changes no value."""
+    if hasattr(values, "to_arrow"):  # of polars
+        values = values.to_arrow()
+    if hasattr(values, "null_count"):
+        if values.null_count:
+            _refuse_missing(values.is_null().to_numpy(zero_copy_only=False), column)
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        kind = values.type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+            large = values.cast(pa.large_string())  # text of other types is cut into pieces of two gigabytes
+            return large.combine_chunks() if isinstance(large, pa.ChunkedArray) else large
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+            return np.asarray(values)
+        array = np.empty(len(values), object)
+        array[:] = values.to_pylist()
+        return array
     if isinstance(values, np.ma.MaskedArray):
         _refuse_missing(np.ma.getmaskarray(values), column)
     try:
         array = np.asarray(values)
-        if array.dtype.kind in "fUS" and isinstance(values, list | tuple):
-            array = np.asarray(values, dtype=object)
+        listed = array.dtype.kind in "fUS" and isinstance(values, list | tuple)
+        return np.asarray(values, dtype=object) if listed else array
     except ValueError as error:
         raise DataError(f"{column} must hold one id per row: {error}") from None
-    return array
 
 
-def _refused(said: str, n: int, row: int, column: str) -> DataError:
-    return DataError(f"{said}{such_rows(n)}; expected integers or text", row=row, column=column)
-
-
-def _refuse_missing(missing: Any, column: str) -> None:
-    if missing.any():
-        said = f"no value{such_rows(int(missing.sum()))}; expected one in every row"
-        raise DataError(said, row=int(np.argmax(missing)), column=column)
+def _refuse_missing(missing: NDArray[np.bool_], column: str) -> None:
+    refuse_any(missing, column, lambda _: "no value", "expected one in every row")
 
 
 def _whole(array: NDArray[Any], column: str) -> NDArray[np.int64]:
     """Return floats as integers, below the size from which whole numbers are rounded."""
     exact = 2.0 ** min(np.finfo(array.dtype).nmant + 1, 53)
     _refuse_missing(np.isnan(array), column)
-    bad = ~(np.abs(array) < exact) | (array != np.round(array))
-    if bad.any():
-        row = int(np.argmax(bad))
+
+    def said(row: int) -> str:
         rounded = f", and a {array.dtype} from {exact:.0f} on may have been rounded"
-        said = f"{array[row]}{rounded if abs(array[row]) >= exact else ''}"
-        raise _refused(said, int(bad.sum()), row, column)
+        return f"{array[row]}{rounded if abs(array[row]) >= exact else ''}"
+
+    refuse_any(~(np.abs(array) < exact) | (array != np.round(array)), column, said, EXPECTED)
     return array.astype(np.int64)
 
 
 def _from_objects(array: NDArray[Any], column: str) -> Any:
     """Return ids of several kinds as text, or as int64 where all are integers that fit."""
-    import pyarrow as pa
-
+    if array.dtype.kind in "Mm":
+        _refuse_missing(np.isnat(array), column)
+        array = array.astype(str).astype(object)
     with suppress(pa.ArrowException, OverflowError, UnicodeEncodeError):  # of several kinds, or no valid text
         texts = pa.array(array)
         if pa.types.is_string(texts.type) and not texts.null_count:
-            return _checked_text(_out_of_arrow(texts, column), column)
+            return _as_array(texts, column)
     plain = [_plain(value) for value in array]
-    bad = [row for row, value in enumerate(plain) if value is None]
-    if bad:
-        value, missing = array[bad[0]], np.array([_is_missing(value) for value in array])
-        if missing[bad[0]]:
-            _refuse_missing(missing, column)
-        raise _refused(f"{shown(value)} ({type(value).__name__})", len(bad), bad[0], column)
+    bad = np.array([value is None for value in plain])
+    if bad.any() and _is_missing(array[int(np.argmax(bad))]):
+        _refuse_missing(np.array([_is_missing(value) for value in array]), column)
+    refuse_any(bad, column, lambda row: f"{shown(array[row])} ({type(array[row]).__name__})", EXPECTED)
     if all(isinstance(value, int) and -BEYOND_INT64 <= value < BEYOND_INT64 for value in plain):
         return np.array(plain, np.int64)
-    return _checked_text(pa.array([str(value) for value in plain], pa.large_string()), column)
-
-
-def _checked_text(texts: Any, column: str) -> Any:
-    """Return text that stays the same as an array of numpy, which drops NUL characters at the end."""
-    import pyarrow.compute as pc
-
-    padded = pc.ends_with(texts, "\0")
-    if pc.any(padded).as_py():
-        row = pc.index(padded, True).as_py()
-        said = f"{shown(texts[row].as_py())}, which ends in a NUL character"
-        raise _refused(said, pc.sum(padded).as_py(), row, column)
-    return texts
+    return pa.array([str(value) for value in plain], pa.large_string())
 
 
 def _plain(value: Any) -> int | str | None:
@@ -273,9 +239,6 @@ def integers_in(texts: Any) -> NDArray[np.int64] | None:
         >>> integers_in(pa.array(["7", "10"])), integers_in(pa.array(["7", "010"]))
         (array([ 7, 10]), None)
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not pc.all(pc.match_substring_regex(texts[:1_000], INTEGER)).as_py():  # a cast that fails takes long
         return None
     try:

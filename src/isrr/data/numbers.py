@@ -5,6 +5,7 @@ float must hold every digit of them: two different scores must not become a tie.
 `isrr.data.tables` adds the file.
 """
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -27,6 +28,13 @@ def such_rows(n: int) -> str:
     return f" ({n:,} such rows)" if n > 1 else ""
 
 
+def refuse_any(bad: NDArray[np.bool_], column: str, said: Callable[[int], str], expected: str) -> None:
+    """Raise an error about the first bad row, if there is any: what it has, how many do, and what is expected."""
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise DataError(f"{said(row)}{such_rows(int(bad.sum()))}; {expected}", row=row, column=column)
+
+
 def finite(values: ArrayLike, column: str, n_rows: int, least: float = -LARGEST) -> NDArray[np.float64]:
     """Return a copy of a column: one finite number per row, none below the least and none too large.
 
@@ -37,28 +45,23 @@ def finite(values: ArrayLike, column: str, n_rows: int, least: float = -LARGEST)
     array = numbers(values, column, n_rows)
     if array.size and unfit(np.array([array.min(), array.max()]), least).any():  # both are NaN if any is
         bad = unfit(array, least)
-        row = int(np.argmax(bad))
-        said = f"{array[row]}{such_rows(int(bad.sum()))}; {_expected(array[row], least)}"
-        raise DataError(said, row=row, column=column)
+        refuse_any(bad, column, lambda row: str(array[row]), _expected(array[np.argmax(bad)], least))
     copy: NDArray[np.float64] = np.add(array, 0.0, dtype=np.float64)  # −0 and 0 are the same number
     return copy
 
 
 def numbers(values: ArrayLike, column: str, n_rows: int) -> NDArray[Any]:
     """Return one number per row, NaN and infinity included: integers as they are, all others as float64."""
-    if isinstance(values, np.ma.MaskedArray) and values.mask.any():
-        said = f"no value{such_rows(int(values.mask.sum()))}; expected one in every row"
-        raise DataError(said, row=int(np.argmax(values.mask)), column=column)
+    if isinstance(values, np.ma.MaskedArray):
+        refuse_any(np.ma.getmaskarray(values), column, lambda _: "no value", "expected one in every row")
     try:
         array = np.asarray(values)
         floats = array if array.dtype.kind in "iucMmUS" else np.asarray(array, np.float64)
     except (TypeError, ValueError, OverflowError):
         array = np.asarray(values, dtype=object)
         floats = array
-    if array.dtype.kind in "cMmUS" or floats.dtype.kind == "O":
-        raise _no_number(np.asarray(values, dtype=object), column)
-    if array.dtype.kind == "O" or (array.dtype.kind == "f" and isinstance(values, list | tuple)):
-        _refuse_rounding(np.asarray(values, dtype=object), column)
+    if array.dtype.kind in "OcMmUS" or (array.dtype.kind == "f" and isinstance(values, list | tuple)):
+        _refuse_objects(np.asarray(values, dtype=object), column, floats.dtype.kind in "iuf")
     if array.shape != (n_rows,):
         raise DataError(f"{column} has shape {array.shape}; expected ({n_rows},), one number per row")
     return floats
@@ -85,17 +88,24 @@ def _expected(number: Any, least: float = -LARGEST) -> str:
     return f"expected a finite number {'within ±' if least < 0 else '≥ 0, at most '}{LARGEST:g}"
 
 
-def _no_number(values: NDArray[Any], column: str) -> DataError:
-    """Return the refusal of the first value that does not read as a number, else of the first that is text."""
-    if values.ndim != 1:
-        return DataError(f"{column} must be one number per row, found an array with shape {values.shape}")
-    listed = values.tolist()
-    odd = [row for row, value in enumerate(listed) if not _reads_as_number(value)]
-    odd = odd or [row for row, value in enumerate(listed) if isinstance(value, str | bytes)] or [0]
-    value = listed[odd[0]]
-    kind = "text" if isinstance(value, str) else type(value).__name__
-    said = f"{shown(value)} ({kind}){such_rows(len(odd))}; expected a number"
-    return DataError(said, row=odd[0], column=column)
+def _refuse_objects(values: NDArray[Any], column: str, are_numbers: bool) -> None:
+    """Refuse what does not read as a number, else text, and integers and decimals that would be rounded as floats."""
+    listed = values.ravel().tolist()
+    odd = [] if are_numbers else [not _reads_as_number(value) for value in listed]
+    odd = odd if any(odd) else [isinstance(value, str | bytes) for value in listed]
+    if any(odd) or not are_numbers:
+        if values.ndim != 1:
+            raise DataError(f"{column} must be one number per row, found an array with shape {values.shape}")
+        odd = odd if any(odd) else [True, *odd[1:]]
+
+        def said(row: int) -> str:
+            return f"{shown(listed[row])} ({'text' if isinstance(listed[row], str) else type(listed[row]).__name__})"
+
+        refuse_any(np.array(odd), column, said, "expected a number")
+    rounded = np.array([_is_rounded(value) for value in listed])
+    if rounded.any():
+        value = listed[int(np.argmax(rounded))]
+        refuse_any(rounded, column, lambda _: shown(value) if isinstance(value, int) else str(value), _expected(value))
 
 
 def _reads_as_number(value: object) -> bool:
@@ -104,17 +114,6 @@ def _reads_as_number(value: object) -> bool:
     except (TypeError, ValueError, OverflowError):
         return False
     return True
-
-
-def _refuse_rounding(values: NDArray[Any], column: str) -> None:
-    """Refuse text, and integers and decimals that would be rounded as floats."""
-    if any(isinstance(value, str | bytes) for value in values.flat):
-        raise _no_number(values, column)
-    rounded = [row for row, value in enumerate(values.flat) if _is_rounded(value)]
-    if rounded:
-        value = values.flat[rounded[0]]
-        said = f"{shown(value) if isinstance(value, int) else value}{such_rows(len(rounded))}; {_expected(value)}"
-        raise DataError(said, row=rounded[0], column=column)
 
 
 def _is_rounded(value: object) -> bool:

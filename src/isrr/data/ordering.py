@@ -65,7 +65,7 @@ def repeats(offsets: NDArray[np.int64], items: Ids) -> NDArray[np.int64]:
         >>> repeats(np.array([0, 3]), Ids(np.array([5, 6, 5])))
         array([2])
     """
-    names = items.held.view(np.uint64) if isinstance(items.held, np.ndarray) else items.hashes()
+    names = items.values.view(np.uint64) if items.are_integers else items.hashes()
     _, suspect = _first_equal(offsets, names, np.zeros_like(offsets), np.empty(0, np.uint64))
     rows = np.flatnonzero(np.repeat(suspect, np.diff(offsets)))
     if not rows.size:
@@ -91,8 +91,8 @@ def first_equal(offsets: NDArray[np.int64], items: Ids, starts: NDArray[np.int64
         >>> first_equal(np.array([0, 2]), Ids(np.array([5, 6])), np.array([0, 3]), Ids(np.array([6, 6, 7])))
         array([ 1,  1, -1])
     """
-    if isinstance(items.held, np.ndarray) and isinstance(others.held, np.ndarray):
-        return _first_equal(offsets, items.held.view(np.uint64), starts, others.held.view(np.uint64))[0]
+    if items.are_integers and others.are_integers:
+        return _first_equal(offsets, items.values.view(np.uint64), starts, others.values.view(np.uint64))[0]
     rows, _ = _first_equal(offsets, items.hashes(), starts, others.hashes())
     hits = np.flatnonzero(rows >= 0)
     if items.take(rows[hits]).texts.equals(others.take(hits).texts):

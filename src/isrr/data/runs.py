@@ -18,7 +18,7 @@ from isrr.counting import counted
 from isrr.data.columns import ROLES, Columns, usual_column
 from isrr.data.files import Table, reading
 from isrr.data.identifiers import Ids
-from isrr.data.numbers import numbers, such_rows, unfit
+from isrr.data.numbers import numbers, refuse_any, such_rows, unfit
 from isrr.data.ordering import first_equal
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.data.ragged import lists_of
@@ -67,19 +67,15 @@ class Judgments:
 
 def _grades(column: Any, name: str) -> FloatArray:
     """Return grades as floats, NaN where one is missing."""
-    missing = np.asarray(column.is_null(nan_is_null=True).to_numpy(), bool)
-    rows = np.flatnonzero(~missing)
-    grades = np.full(missing.size, np.nan)
+    rows = np.flatnonzero(~np.asarray(column.is_null(nan_is_null=True).to_numpy(), bool))
+    grades = np.full(len(column), np.nan)
     try:
-        given = numbers(column.filter(pa.array(~missing)).to_numpy(), name, rows.size)
-        bad = np.flatnonzero(unfit(given))
-        if bad.size:
-            said = f"{given[bad[0]]}{such_rows(bad.size)}; expected a finite number within ±1e50"
-            raise DataError(said, row=int(bad[0]), column=name)
+        present = numbers(column.take(pa.array(rows)).to_numpy(), name, rows.size)
+        refuse_any(unfit(present), name, lambda row: str(present[row]), "expected a finite number within ±1e50")
     except DataError as error:
         error.row = None if error.row is None else int(rows[error.row])
         raise
-    grades[rows] = given
+    grades[rows] = present
     return grades
 
 
