@@ -12,7 +12,6 @@ import isrr
 import spark_cluster
 from isrr import DataError, EngineError, GPLRanker
 from isrr.cli.main import app
-from isrr.spark import READING
 from spark_cluster import broken, judged, nan_deep_inside, with_column, write
 
 pytestmark = [
@@ -162,6 +161,8 @@ def test_files_of_made_ids_are_told_on_spark(spark, tmp_path):
 
 
 def test_the_settings_of_a_session_are_left_alone(spark, few):
+    from isrr.spark import READING
+
     before = [spark.conf.get(name) for name in READING]
     isrr.calibrate(few[1], PROMISE, path=PATH, engine="spark")
     assert [spark.conf.get(name) for name in READING] == before

@@ -5,6 +5,8 @@ named by 64 bits mixed from the seed and the query's key; within it, each draw a
 The mixer is the finaliser of SplitMix64 (Steele, Lea & Flood 2014), which turns any counter into good bits.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,7 +24,12 @@ def mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return x ^ (x >> np.uint64(31))
 
 
-mix = kernel(mixed)  # the same of one number, for kernels
+def fraction(bits: Any) -> Any:
+    """Return numbers in (0, 1) from the upper 53 bits of each number."""
+    return (np.float64(bits >> np.uint64(11)) + 0.5) * 2.0**-53
+
+
+mix, _fraction = kernel(mixed), kernel(fraction)  # the same of one number, for kernels
 
 
 @kernel
@@ -42,11 +49,6 @@ def streams(seed, keys, n_draws):
 
 
 @kernel
-def _fraction(bits):
-    return (np.float64(bits >> np.uint64(11)) + 0.5) * 1.1102230246251565e-16
-
-
-@kernel
 def uniform(stream_name, item):
     """Return a number in (0, 1), never 0 and never 1, for one item of a stream."""
     return _fraction(mix(stream_name + (np.uint64(item) + np.uint64(1)) * GOLDEN))
@@ -60,7 +62,8 @@ def coin(stream_name):
 
 def coins(names: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Return `coin` of each of several streams."""
-    return ((mixed(names) >> np.uint64(11)).astype(np.float64) + 0.5) * 1.1102230246251565e-16
+    numbers: NDArray[np.float64] = fraction(mixed(names))
+    return numbers
 
 
 def stream_seed(seed: int, purpose: int) -> np.uint64:

@@ -21,10 +21,10 @@ _threads: ContextVar[int | None] = ContextVar("threads", default=None)
 
 def threads() -> int:
     """Threads in use: `use_threads`, else the variable ISRR_THREADS, else the cores this process may run on."""
-    asked = os.environ.get("ISRR_THREADS") or "0"
-    if not asked.isdecimal():
-        raise ValueError(f"ISRR_THREADS is {asked!r}; expected a whole number, 0 for all cores")
-    return _threads.get() or int(asked) or available_cores()
+    variable = os.environ.get("ISRR_THREADS") or "0"
+    if not variable.isdecimal():
+        raise ValueError(f"ISRR_THREADS is {variable!r}; expected a whole number, 0 for all cores")
+    return _threads.get() or int(variable) or available_cores()
 
 
 def available_cores() -> int:

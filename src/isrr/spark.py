@@ -33,6 +33,14 @@ from isrr.rank_table import Seen
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.placements import placements
 
+try:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as f
+except ImportError:
+    raise MissingExtraError("pyspark", "spark") from None
+
 MASTERS = ("local", "spark://", "yarn", "k8s://")
 OURS = {  # of sessions that isrr starts
     "spark.app.name": "isrr",
@@ -73,8 +81,6 @@ class SparkTable:
 
     def column(self, role: str) -> Any:
         """Return the column that plays a role, as Spark's expressions take it."""
-        from pyspark.sql import functions as f
-
         return f.col(_quoted(self.roles.names[role]))
 
     def query_text(self) -> Any:
@@ -96,7 +102,7 @@ def draw_sample(
 ) -> Sample:
     """Draw at most so many whole queries of a Spark table; arguments are those of `isrr.data.sample.sample_queries`."""
     table = open_table(data, (columns or Columns()).with_roles(roles), master)
-    with _in_one_line(table.name):
+    with _on_cluster(table.name):
         n_queries, key, sizes = _counted(table, per_segment=per_segment)
         if n_queries == 0:
             raise DataError(f"{table.name}: the table has no rows")
@@ -118,8 +124,6 @@ def rank_on_spark(
     master: str | None = None,
 ) -> Seen:
     """Rank every query of a Spark table and write a new folder of Parquet files; see `isrr.rank_table.rank_table`."""
-    from pyspark.sql import functions as f
-
     table = open_table(data, columns or Columns(), master)
     if "item" not in table.roles.names:
         raise DataError(f"{table.name}: rankings on Spark need item ids: positions change when rows are moved")
@@ -128,7 +132,7 @@ def rank_on_spark(
     schema = (
         f"query_id {kinds[query]}, rank long, item_id {kinds[item]}, score double, propensity double, session string"
     )
-    with _in_one_line(table.name):
+    with _on_cluster(table.name):
         outside = ((table.column("score") < usual[0]) | (table.column("score") > usual[1])).cast("long")
         by_query = table.rows.groupBy(table.query_text()).agg(f.count("*").alias("n"), f.sum(outside).alias("outside"))
         n_positions = f.sum(f.least("n", f.lit(ranker.k)))
@@ -138,9 +142,8 @@ def rank_on_spark(
         gathered = _renamed(table, table.rows.repartition(table.column("query")), roles)
         by_names = [f"c{roles.all.index(name)}" for name in (query, item)]
         ranked = partial(_rank, roles=roles, ranker=ranker, session=session)
-        with _pandas_unmentioned():
-            made = gathered.sortWithinPartitions(*by_names).mapInArrow(ranked, schema)
-        made.write.mode("errorifexists").parquet(str(folder))
+        lists = gathered.sortWithinPartitions(*by_names).mapInArrow(ranked, schema)
+        lists.write.mode("errorifexists").parquet(str(folder))
     return seen
 
 
@@ -167,7 +170,7 @@ def open_table(data: Any, columns: Columns, master: str | None) -> SparkTable:
         _refuse_other_master(data.sparkSession, master)
         return SparkTable(data, _roles("table", data.columns, columns), "table")
     name = os.fspath(data)
-    with _in_one_line(name):
+    with _on_cluster(name):
         spark = session(master).newSession()  # what is set there is set for nobody else
         for setting, value in READING.items():
             spark.conf.set(setting, value)
@@ -191,10 +194,6 @@ def _roles(name: str, names: list[str], columns: Columns) -> Roles:
 
 def session(master: str | None) -> Any:
     """Return the current session, or start one; by default workers run the same interpreter as this process."""
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise MissingExtraError("pyspark", "spark") from None
     active = SparkSession.getActiveSession()
     if active is not None:
         _refuse_other_master(active, master)
@@ -206,8 +205,7 @@ def session(master: str | None) -> Any:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.config(map=dict(OURS))
-    with _pandas_unmentioned():
-        return (builder.master(master) if master else builder).getOrCreate()
+    return (builder.master(master) if master else builder).getOrCreate()
 
 
 def literal(path: str) -> str:
@@ -222,8 +220,6 @@ def literal(path: str) -> str:
 
 def _counted(table: SparkTable, *, per_segment: bool) -> tuple[int, str, dict[str, int]]:
     """How many queries there are, the key that names them, and how many are in each segment."""
-    from pyspark.sql import functions as f
-
     ids = table.rows.select(table.query_text().alias("id")).distinct()
     digest = f.conv(f.substring(f.sha2("id", 256), 1, 16), 16, 10).cast("decimal(20,0)")
     n_queries, n_missing, total = ids.agg(
@@ -241,8 +237,6 @@ def _counted(table: SparkTable, *, per_segment: bool) -> tuple[int, str, dict[st
 
 def _below(table: SparkTable, key: str, sample: int, n_queries: int, sizes: dict[str, int]) -> Any:
     """Which rows are those of queries whose order is below a cutoff: the sample, and a few queries more."""
-    from pyspark.sql import functions as f
-
     order = f.substring(f.sha2(f.concat(f.lit(key), table.query_text()), 256), 1, 16)
 
     def among(n_drawn: int, n: int) -> Any:
@@ -258,25 +252,20 @@ def _below(table: SparkTable, key: str, sample: int, n_queries: int, sizes: dict
 
 def _collected(table: SparkTable, rows: Any) -> Any:
     """Return the queries of some rows, here; without item ids, in the order in which rows stand."""
-    from pyspark.sql import functions as f
-
-    places = []
+    order = []
     if "item" not in table.roles.names:
         in_file = [f.col("_metadata.file_path"), f.col("_metadata.row_index")]
         stands = in_file if table.in_files else [f.monotonically_increasing_id()]
-        places = [column.alias(f"p{i}") for i, column in enumerate(stands)]
-    with _pandas_unmentioned():
-        found = _renamed(table, rows, table.roles, places).toArrow()
-    if places:
-        found = found.sort_by([(f"p{i}", "ascending") for i in range(len(places))])
-    found = found.select(range(len(table.roles.all))).rename_columns(table.roles.all)
-    return queries_of(plain(found.replace_schema_metadata(table.metadata)), table.roles, table.name)
+        order = [column.alias(f"p{i}") for i, column in enumerate(stands)]
+    local = _renamed(table, rows, table.roles, order).toArrow()
+    if order:
+        local = local.sort_by([(f"p{i}", "ascending") for i in range(len(order))])
+    local = local.select(range(len(table.roles.all))).rename_columns(table.roles.all)
+    return queries_of(plain(local.replace_schema_metadata(table.metadata)), table.roles, table.name)
 
 
 def _renamed(table: SparkTable, rows: Any, roles: Roles, more: Sequence[Any] = ()) -> Any:
     """Columns c0, c1, … for those with a role: a dot in a name means a part to Spark."""
-    from pyspark.sql import functions as f
-
     return rows.select(*(f.col(_quoted(name)).alias(f"c{i}") for i, name in enumerate(roles.all)), *more)
 
 
@@ -291,30 +280,19 @@ def _refuse_other_master(spark: Any, master: str | None) -> None:
 
 
 @contextmanager
-def _pandas_unmentioned() -> Iterator[None]:
-    """PySpark looks at the version of pandas wherever Arrow is meant; no pandas is used here."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-        yield
-
-
-@contextmanager
-def _in_one_line(name: str) -> Iterator[None]:
-    """What goes wrong on the cluster becomes one line."""
+def _on_cluster(name: str) -> Iterator[None]:
+    """Say in one line what goes wrong on the cluster, and nothing of pandas, which PySpark looks for but isrr skips."""
     try:
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-    except ImportError:
-        raise MissingExtraError("pyspark", "spark") from None
-    try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+            yield
     except (PySparkException, Py4JError) as error:
         text = str(error)
         if refused := _REFUSED.search(text):
             raise DataError(f"{name}: {refused['said']}") from None
-        found = _CONDITION.search(text)
-        said = " ".join((found["said"] if found else text.strip().splitlines()[0]).split())
-        if found and found["name"].startswith(_UNREADABLE):
-            cause = _CONDITION.search(text, found.end())
+        condition = _CONDITION.search(text)
+        said = " ".join((condition["said"] if condition else text.strip().splitlines()[0]).split())
+        if condition and condition["name"].startswith(_UNREADABLE):
+            cause = _CONDITION.search(text, condition.end())
             raise DataError(f"{name}: cannot be read: {said}" + (f" ({cause['said']})" if cause else "")) from None
         raise EngineError(f"{name}: Spark gave up: {said}") from None

@@ -17,6 +17,7 @@ import isrr
 from isrr.cli.main import app
 from isrr.clicks.rollout import read_rollout
 from isrr.data.log import read_log
+from isrr.outcome.status import read_status
 from serving import Server
 
 SESSIONS, AT_ONCE, N_ITEMS = 20_000, 250, 8
@@ -133,9 +134,11 @@ def test_from_scores_to_a_watched_certificate_by_clicks_alone(world):
         _, clicks = visit(server, world, 2_000, "watched")
     pq.write_table(clicks, folder / "clicks.parquet")
     time.sleep(1.5)
-    code, said = run("monitor", ranker, *words)
+    code, said = run("monitor", ranker, *words, "--expires", "2999-01-01", "--parquet", folder / "log.parquet")
     assert code == 0, said
     assert "alarm        none" in said
+    assert read_status(ranker, isrr.load(ranker).id).expires.startswith("2999-01-01")
+    assert pq.read_table(folder / "log.parquet").num_rows
 
 
 def check_propensities(logged, ranker):

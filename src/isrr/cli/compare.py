@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from xml.etree import ElementTree
 
 import typer
+from msgspec import to_builtins
 
 from isrr.cli import console, inputs
 from isrr.cli import options as o
@@ -73,17 +74,14 @@ def compare(
 
 
 def _json(result: "Comparison", passed: dict[str, bool]) -> str:
-    rows = [{**vars(row), "promise": str(row.promise), "difference": vars_of(row.difference)} for row in result.rows]
+    rows = [
+        {**vars(row), "promise": str(row.promise), "difference": to_builtins(row.difference)} for row in result.rows
+    ]
     candidates = {
         name: {"verdict": verdict, "approximate": result.approximate[name], "passed": passed[name]}
         for name, verdict in result.verdicts.items()
     }
     return json.dumps({"confidence": result.confidence, "candidates": candidates, "rows": rows}, indent=1)
-
-
-def vars_of(estimate: Any) -> dict[str, float]:
-    """Return an estimate as a document."""
-    return {name: getattr(estimate, name) for name in ("value", "low", "high")}
 
 
 def _markdown(result: "Comparison", passed: dict[str, bool]) -> str:

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -63,7 +63,9 @@ def report(
     status, words = inputs.status_of(ranker, outcome)
     fallen = "" if status == "valid" else words
     with progress("measuring the path") as advance:
-        given: dict[str, Any] = {"command": command, "fallen": fallen, "reference": production, "progress": advance}
-        page = make_page(outcome, queries, columns=named, **given)  # type: ignore[arg-type]
+        page = make_page(
+            outcome,  # type: ignore[arg-type]
+            queries, columns=named, command=command, fallen=fallen, reference=production, progress=advance,
+        )  # fmt: skip
     page.save(out_file)
     say(f"written to {out_file}")

@@ -89,7 +89,7 @@ def estimate_by_position(
     reference = summed(by_score / np.maximum(logged - INEXACTNESS, np.where(by_score > 0, shown.anchor, 1.0)))
     values = np.empty((n_blocks, len(rankers)))
     for g, ranker in enumerate(rankers):
-        drawn = _placement(ranker, lists, k)[row, position]
+        drawn = placement(ranker, lists, k)[row, position]
         values[:, g] = summed(np.maximum(drawn - INEXACTNESS, 0.0) / (logged + INEXACTNESS))
         if progress is not None:
             progress(g + 1, len(rankers))
@@ -105,7 +105,7 @@ def _clicked_lists(shown: Impressions) -> tuple[Queries, IntArray, IntArray]:
     return shown.lists[which], row, shown.logger_of[which]
 
 
-def _placement(ranker: GPLRanker, lists: Queries, k: int) -> FloatArray:
+def placement(ranker: GPLRanker, lists: Queries, k: int) -> FloatArray:
     """Return the chance of each candidate at each position, (n_rows, k); the order by score to the last bit."""
     if ranker.is_deterministic:
         return order_placement(lists, k)
@@ -125,7 +125,7 @@ def logged_placement(loggers: Sequence[GPLRanker], logger_of: IntArray, lists: Q
     out = np.empty((lists.n_rows, k))
     for g in np.unique(logger_of).tolist():
         rows = np.repeat(logger_of == g, lists.n_items)
-        out[rows] = _placement(loggers[g], lists[np.flatnonzero(logger_of == g)], k)
+        out[rows] = placement(loggers[g], lists[np.flatnonzero(logger_of == g)], k)
     return out
 
 

@@ -6,11 +6,12 @@ order by score is shown, as a whole and position by position, each with its exac
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
-from isrr.clicks.estimate import Estimates, logged_placement
+from isrr.clicks.estimate import Estimates, placement
 from isrr.clicks.impressions import Impressions
 from isrr.counting import percent
-from isrr.data.queries import IntArray, Queries
+from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.data.ragged import rows_within
 from isrr.errors import DataError
 from isrr.gains import leading
@@ -26,23 +27,23 @@ def check_shown(log: Impressions) -> tuple[float, float]:
     k, by_score = log.rules.k, leading(log.lists, log.rules.k)
     same = log.shown == by_score[log.list_of]
     seen = np.column_stack((same.all(axis=1), same & (by_score[log.list_of] >= 0)))
-    placed = logged_placement(log.loggers, log.logger_of, log.lists, k)
-    rows = log.lists.offsets[:-1, None] + np.maximum(by_score, 0)
-    chance = np.empty((len(log.lists), k + 1))
-    chance[:, 1:] = np.where(by_score >= 0, placed[rows, np.arange(k)], 0.0)
+    chance = np.empty(seen.shape)
     for g, logger in enumerate(log.loggers):
-        mine = np.flatnonzero(log.logger_of == g)
-        chance[mine, 0] = np.exp(logger.of_length(k).log_prob(by_score[mine], log.lists[mine])) if mine.size else 1.0
-    chance, logger_of = chance[log.list_of], log.logger_of[log.list_of]
-    for g in np.unique(logger_of).tolist():
-        _check_share(log.loggers[g], seen[logger_of == g], chance[logger_of == g])
-    if log.propensity is not None:
-        for start in range(0, len(log), AT_ONCE):
-            _check_propensities(log, slice(start, start + AT_ONCE))
+        mine, drawn = np.flatnonzero(log.logger_of == g), np.flatnonzero(log.logger_of[log.list_of] == g)
+        if not drawn.size:
+            continue
+        lists, first = log.lists[mine], by_score[mine]
+        rows = lists.offsets[:-1, None] + np.maximum(first, 0)
+        at_positions = np.where(first >= 0, placement(logger, lists, k)[rows, np.arange(k)], 0.0)
+        of_lists = np.column_stack((np.exp(logger.of_length(k).log_prob(first, lists)), at_positions))
+        chance[drawn] = of_lists[np.searchsorted(mine, log.list_of[drawn])]
+        _check_share(logger, seen[drawn], chance[drawn])
+        for start in range(0, 0 if log.propensity is None else drawn.size, AT_ONCE):
+            _check_propensities(log, logger, drawn[start : start + AT_ONCE])
     return float(seen[:, 0].mean()), float(chance[:, 0].mean())
 
 
-def _check_share(logger: GPLRanker, seen: IntArray, chance: IntArray) -> None:
+def _check_share(logger: GPLRanker, seen: NDArray[np.bool_], chance: FloatArray) -> None:
     """Refuse lists that show the order by score, or its item at a position, much more or less often than expected."""
     off = np.abs(seen.sum(axis=0) - chance.sum(axis=0))
     excess = off - DEVIATIONS * (1.0 + np.sqrt((chance * (1.0 - chance)).sum(axis=0)))
@@ -56,21 +57,18 @@ def _check_share(logger: GPLRanker, seen: IntArray, chance: IntArray) -> None:
         )
 
 
-def _check_propensities(log: Impressions, some: slice) -> None:
+def _check_propensities(log: Impressions, logger: GPLRanker, some: IntArray) -> None:
     """Refuse lists whose logged propensities are not those of their logger."""
     assert log.propensity is not None
     list_of, shown, logged = log.list_of[some], log.shown[some], log.propensity[some]
-    own, logger_of = np.empty(shown.shape), log.logger_of[list_of]
-    for g in np.unique(logger_of).tolist():
-        mine = logger_of == g
-        own[mine] = log.loggers[g].of_length(log.rules.k).propensity(shown[mine], repeated(log.lists, list_of[mine]))
+    own = logger.of_length(log.rules.k).propensity(shown, repeated(log.lists, list_of))
     off = np.argwhere((shown >= 0) & ~(np.abs(logged - own) <= INEXACTNESS))
     if off.size:
         i, position = off[0].tolist()
         raise DataError(
             f"a list of query {str(log.lists.query_ids[list_of[i]])!r}, served at {log.times[some][i]:.0f}, was logged "
             f"with propensity {logged[i, position]:.6g} at position {position + 1}, but its logger "
-            f"({log.loggers[logger_of[i]].in_words}) gives {own[i, position]:.6g}; expected the ranker that drew it"
+            f"({logger.in_words}) gives {own[i, position]:.6g}; expected the ranker that drew it"
         )
 
 
