@@ -1,0 +1,75 @@
+"""Counting false certificates about single lists, on a pool whose lists are enumerated.
+
+Queries are drawn with replacement, under ids of their own so that noise differs. The true share of good lists of a
+ranker is then the mean over the pool of the share that enumeration gives, and a promise of a hair more is broken.
+"""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from counts import COUNTS
+from isrr import GPLRanker, Promise, Queries, calibrate
+from isrr.metrics import lists
+
+pytestmark = pytest.mark.guarantee
+
+COUNT, N_POOL, N_ITEMS, K, TEMPERATURE = COUNTS["certificates about lists"], 400, 4, 2, 0.6
+RNG = np.random.default_rng(20230)
+RELEVANCE = RNG.choice(3, (N_POOL, N_ITEMS), p=[0.5, 0.3, 0.2])
+RELEVANCE[(RELEVANCE == 0).all(axis=1), 0] = 1
+SCORES, NOW = (RELEVANCE + RNG.normal(size=RELEVANCE.shape) for _ in range(2))
+GAINS, DISCOUNTS = 2.0**RELEVANCE - 1.0, 1 / np.log2([2, 3])
+
+
+def ndcg(order):
+    """NDCG@2 of each query in an order given by the first two items, (2,) or (n_pool, 2)."""
+    worth = np.take_along_axis(GAINS, np.broadcast_to(order, (N_POOL, K)), axis=1) @ DISCOUNTS
+    return worth / (-np.sort(-GAINS)[:, :K] @ DISCOUNTS)
+
+
+def share_of_good_lists(least):
+    """The chance that a list drawn at this temperature is worth at least so much, (n_pool,)."""
+    weights, share = np.exp(SCORES / TEMPERATURE), np.zeros(N_POOL)
+    for i, j in permutations(range(N_ITEMS), K):
+        rest = weights.sum(axis=1) - weights[:, i]
+        chance = weights[:, i] / weights.sum(axis=1) * weights[:, j] / rest
+        share += chance * (ndcg([i, j]) >= least - 1e-9)
+    return share
+
+
+PROMISED = {
+    "deterministic": (0.8, ndcg(np.argsort(-SCORES)[:, :K])),
+    "production": (0.9, ndcg(np.argsort(-NOW)[:, :K])),
+    None: (0.5, np.ones(N_POOL)),
+}
+
+
+def false_certificates(of, n):
+    """How many of the calibrations on n queries certify a share of lists that is a hair too large."""
+    target, reference = PROMISED[of]
+    exact = float(share_of_good_lists(target * reference).mean())
+    promise = Promise("ndcg", K, at_least=target, of=of, in_lists=exact + 1e-5)
+    ranker, rng, wrong = GPLRanker(K, temperature=TEMPERATURE), np.random.default_rng([20230, n]), 0
+    for _ in range(COUNT.repeats):
+        rows = rng.integers(N_POOL, size=n)
+        queries = Queries.from_arrays(
+            scores=SCORES[rows].ravel(),
+            relevance=RELEVANCE[rows].ravel(),
+            query_ids=np.repeat(rng.integers(2**62, size=n), N_ITEMS),
+            values={"now": NOW[rows].ravel()},
+        )
+        reference = "now" if of == "production" else None
+        wrong += not calibrate(queries, promise, 1 - COUNT.delta, path=[ranker], reference=reference).abstained
+    return wrong
+
+
+@pytest.mark.parametrize("of", PROMISED)
+def test_a_share_of_lists_that_is_a_hair_too_large_is_certified_at_most_delta_often(of):
+    assert false_certificates(of, 150) <= COUNT.most
+
+
+def test_the_count_notices_lists_that_are_called_good_too_readily(monkeypatch):
+    monkeypatch.setattr(lists, "ROUNDING", 0.05)
+    assert false_certificates("deterministic", 150) > COUNT.most
