@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 from isrr.data.ordering import sum_largest
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.data.ragged import side_by_side
-from isrr.data.rankings import checked_rankings
 from isrr.errors import DataError
 from isrr.parallel import FEW_ROWS
 
@@ -237,3 +236,30 @@ def empty_value(empty_query: EmptyQuery) -> float:
     if empty_query not in EMPTY_VALUES:
         raise ValueError(f"empty_query must be one of {', '.join(EMPTY_VALUES)}; got {empty_query!r}")
     return EMPTY_VALUES[empty_query]
+
+
+def checked_rankings(rankings: ArrayLike, queries: Queries) -> IntArray:
+    """Rankings of the queries, or an error that names the first that cannot be.
+
+    Args:
+        rankings: Positions within the query, none twice, −1 where a list is shorter, (n_queries, …, places).
+        queries: What is ranked.
+    """
+    try:
+        positions = np.asarray(rankings)
+    except ValueError:
+        raise DataError("expected rankings of equal length, filled up with -1") from None
+    if positions.dtype.kind not in "iu":
+        raise DataError(f"rankings hold {positions.dtype}; expected whole numbers, positions within the query")
+    if positions.ndim < 2 or len(positions) != len(queries) or positions.shape[-1] == 0:
+        raise DataError(f"rankings have shape {positions.shape}; expected ({len(queries)}, …, places)")
+    lists = positions.reshape(len(queries), -1, positions.shape[-1])
+    outside = (lists < -1) | (lists >= queries.n_items[:, None, None])
+    ordered = np.sort(lists, axis=-1)
+    twice = (ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] >= 0)
+    for bad, what in ((outside, "has an item that does not exist"), (twice, "has an item twice")):
+        if bad.any():
+            q, draw = (int(place) for place in np.argwhere(bad.any(axis=-1))[0])
+            query = str(queries.query_ids[q])
+            raise DataError(f"ranking {lists[q, draw].tolist()} of query {query!r} {what}", query)
+    return positions.astype(np.int64, copy=False)

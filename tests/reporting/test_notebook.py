@@ -9,7 +9,7 @@ import pytest
 from nbclient import NotebookClient
 
 import isrr
-from isrr.data import dataframes
+from isrr.metrics import evaluate
 from isrr.outcome.pictures import card
 
 CELLS = [
@@ -73,7 +73,7 @@ def test_frames_are_of_what_is_installed(outcome, monkeypatch):
     assert type(frame).__module__.startswith("pandas")
     assert len(frame) == len(outcome.curve)
     assert bool(frame["certified"].sum() == sum(point.certified for point in outcome.curve))
-    monkeypatch.setattr(dataframes, "find_spec", lambda name: name == "polars")
+    monkeypatch.setattr(evaluate, "find_spec", lambda name: name == "polars")
     assert isinstance(outcome.to_frame(), polars.DataFrame)
 
 

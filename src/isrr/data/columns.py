@@ -56,11 +56,6 @@ class Columns:
         if self.group_separator == "":
             raise DataError("`group_separator=` is empty; expected what stands between two groups, such as '|'")
 
-    @property
-    def named(self) -> dict[str, str]:
-        """The columns that are named, by role, without values."""
-        return {role: name for role in ROLES if (name := getattr(self, role)) is not None}
-
     def with_roles(self, roles: Sequence[str]) -> "Columns":
         """Return the same with the value columns that some roles name, such as "value:margin"."""
         more = [role.removeprefix(VALUE) for role in roles if role.startswith(VALUE)]
@@ -100,7 +95,9 @@ class Roles:
             run: Whether the table is a run, whose grades come from elsewhere.
         """
         have = f"the columns are {', '.join(table.columns) or 'none'}"
-        named = {role: name for role, name in columns.named.items() if not run or name in table.columns}
+        named = {role: name for role in ROLES if (name := getattr(columns, role)) is not None}
+        if run:
+            named = {role: name for role, name in named.items() if name in table.columns}
         for column in (*named.values(), *columns.values):
             if column not in table.columns:
                 likely = did_you_mean(column, table.columns)

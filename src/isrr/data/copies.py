@@ -101,11 +101,6 @@ def _beside_grades(queries: Queries) -> dict[str, Any]:
     return columns
 
 
-def has_made_ids(schema: Any) -> bool:
-    """Return whether a table says that its query ids were made from positions."""
-    return bool((schema.metadata or {}).items() >= MADE_IDS.items())
-
-
 @dataclass(frozen=True)
 class Stored:
     """What a table says of its queries beside their columns, where isrr wrote it.
@@ -155,7 +150,7 @@ class Stored:
             marked=marks is not None,
             judged=None if judged is None or judged.all() else judged,
             unretrieved=table[UNRETRIEVED] if UNRETRIEVED in roles.beside else None,
-            made_ids=has_made_ids(table.schema),
+            made_ids=metadata.items() >= MADE_IDS.items(),
             ties=metadata.get(TIES, b"").decode(errors="replace"),
             dropped=dropped,
         )

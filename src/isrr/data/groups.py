@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrr.data.identifiers import Ids, identifier_text
@@ -73,7 +75,8 @@ def joined_groups(column: Any, separator: str | None = None, missing: MissingGro
         True
     """
     if hasattr(column, "type"):  # of Arrow
-        if not _holds_lists(column.type):
+        kind = column.type
+        if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
             return _separated(column, separator, missing)
         column = column.to_pylist()
     first = next((entry for entry in column if entry is not None), None)
@@ -87,17 +90,8 @@ def joined_groups(column: Any, separator: str | None = None, missing: MissingGro
     return [_one_text(map(identifier_text, () if entry is None else entry)) for entry in column]
 
 
-def _holds_lists(kind: Any) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
-
-
 def _separated(column: Any, separator: str | None, missing: MissingGroup) -> Any:
     """Return a column of texts with the groups of each in one text, as `joined_groups` has it."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if column.null_count:
         if missing == "refuse":
             row = pc.index(pc.is_null(column), True).as_py()

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin
 
 import msgspec
 import numpy as np
@@ -114,30 +115,18 @@ class LogLine(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
 
 
 _DECODER = msgspec.json.Decoder(LogLine)
-COLUMNS = pa.schema(
-    {
-        "list_id": pa.string(),
-        "time": pa.float64(),
-        "certificate": pa.string(),
-        "status": pa.string(),
-        "order": pa.string(),
-        "query_id": pa.string(),
-        "first_rank": pa.int64(),
-        "n_shown": pa.int64(),
-        "item_ids": pa.list_(pa.string()),
-        "scores": pa.list_(pa.float64()),
-        "ranking": pa.list_(pa.int64()),
-        "propensities": pa.list_(pa.float64()),
-        "deterministic": pa.list_(pa.int64()),
-        "session": pa.string(),
-        "groups": pa.list_(pa.list_(pa.string())),
-        "production": pa.list_(pa.int64()),
-        "arm": pa.string(),
-        "other_arm": pa.list_(pa.int64()),
-        "n_items": pa.int64(),
-        "hottest": pa.float64(),
-    }
-)
+
+
+def _arrow_type(kind: Any) -> Any:
+    """Return the Arrow type of a field; scores are numbers in a table."""
+    if isinstance(kind, UnionType):  # with None
+        return _arrow_type(get_args(kind)[0])
+    if get_origin(kind) is list:
+        return pa.list_(_arrow_type(get_args(kind)[0]))
+    return {str: pa.string(), int: pa.int64(), float: pa.float64(), bytes: pa.list_(pa.float64())}[kind]
+
+
+COLUMNS = pa.schema({name: _arrow_type(kind) for name, kind in LogLine.__annotations__.items()})
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,14 +1,14 @@
 """Parquet files with the same columns: as one table, and batch by batch."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from isrr.data.columns import Columns, Roles
-from isrr.data.copies import has_made_ids
+from isrr.data.copies import MADE_IDS
 from isrr.data.files import File, Table, kind_of, plain, reading, written_names
 from isrr.errors import DataError
 
@@ -21,6 +21,7 @@ class ParquetFiles:
 
     Attributes:
         files: The files.
+        name: What errors call the table.
         roles: Which column has which role, in each of them.
         n_rows: Rows of all files together.
         values: The further columns of numbers that the queries of the first file had.
@@ -28,6 +29,7 @@ class ParquetFiles:
     """
 
     files: Sequence[File]
+    name: str
     roles: Roles
     n_rows: int
     values: tuple[str, ...]
@@ -48,13 +50,14 @@ class ParquetFiles:
             values = written_names(schema, file.name)
             roles = Roles.of(Table(file.name, schema.names, lambda *_: None, values), columns)
             of_file = {name: str(_plain_type(schema.field(name).type)) for name in roles.all}
-            if len(files) > 1 and has_made_ids(schema):
+            if len(files) > 1 and (schema.metadata or {}).items() >= MADE_IDS.items():
                 raise DataError(
                     f"{file}: its query ids were made from positions, so they clash with those of other files; "
                     "expected real query ids, or all queries in one file"
                 )
             if one is None:
-                one, types = cls(files, roles, n_rows, values, schema.metadata), of_file
+                name = file.name if len(files) == 1 else "table"
+                one, types = cls(files, name, roles, n_rows, values, schema.metadata), of_file
                 continue
             if of_file != types or roles.names != one.roles.names:
                 changed = {name: kind for name, kind in types.items() if of_file.get(name, kind) != kind}
@@ -68,14 +71,9 @@ class ParquetFiles:
                     f"{file}: has other columns than {files[0]}: {differences[0]}; expected the same columns in all "
                     "files"
                 )
-            one = cls(files, roles, one.n_rows + n_rows, one.values, one.metadata)
+            one = replace(one, n_rows=one.n_rows + n_rows)
         assert one is not None
         return one
-
-    @property
-    def name(self) -> str:
-        """What errors call the table."""
-        return self.files[0].name if len(self.files) == 1 else "table"
 
     def rows(self, columns: list[str] | None = None) -> Any:
         """Return some columns of all files, by default those that have a role, as an Arrow table."""

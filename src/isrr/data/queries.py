@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from isrr.counting import counted
@@ -19,7 +20,7 @@ from isrr.data.groups import Coded, joined_groups
 from isrr.data.identifiers import Ids, identifier_keys, joined_identifiers
 from isrr.data.numbers import LARGEST, finite, numbers, such_rows
 from isrr.data.ordering import Ties, falling_order, order_with_ties, query_hashes, repeats
-from isrr.data.ragged import Ragged, joined_lists, offsets_from, rows_within
+from isrr.data.ragged import Ragged, offsets_from, rows_within
 from isrr.errors import DataError, did_you_mean
 
 FloatArray = NDArray[np.float64]
@@ -305,13 +306,16 @@ class Queries:
         policies = {part.unjudged for part in parts} - {"refuse"}
         if len(policies) > 1:
             raise DataError(f"unjudged items count differently in different parts: {', '.join(sorted(policies))}")
+        lists = [part.unretrieved or (np.zeros(len(part) + 1, np.int64), np.empty(0)) for part in parts]
+        lengths, grades = [np.diff(ends) for ends, _ in lists], [values for _, values in lists]
+        unretrieved = offsets_from(np.concatenate(lengths)), np.concatenate(grades)
         judged = [np.ones(part.n_rows, np.bool_) if part.judged is None else part.judged for part in parts]
         return Queries(
             offsets=offsets,
             query_ids=ids,
             made_ids=numbered,
             values={name: np.concatenate([part.values[name] for part in parts]) for name in shared},
-            unretrieved=joined_lists([part.unretrieved for part in parts], [len(part) for part in parts]),
+            unretrieved=unretrieved if any(part.unretrieved for part in parts) else None,
             judged=None if all(part.judged is None for part in parts) else np.concatenate(judged),
             unjudged=next(iter(policies), "refuse"),
             dropped={
@@ -333,8 +337,6 @@ class Queries:
         trec_eval sorts a run by score, equal scores by document id, last ids first, and keeps scores as 32-bit floats:
         scores that agree in about seven digits are ties to it.
         """
-        import pyarrow.compute as pc
-
         if ties != "trec":
             raise ValueError(f"`ties=` must be trec or left out, got {ties!r}")
         if self.items is None:

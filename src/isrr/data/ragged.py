@@ -1,6 +1,5 @@
 """Lists of numbers, one per query: offsets and values, chosen and joined along with the queries they belong to."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,16 +30,6 @@ def rows_within(offsets: NDArray[np.int64], chosen: NDArray[Any]) -> tuple[NDArr
     lengths = np.diff(offsets)[chosen]
     new = offsets_from(lengths)
     return new, np.repeat(offsets[:-1][chosen] - new[:-1], lengths) + np.arange(new[-1])
-
-
-def joined_lists(parts: Sequence[Ragged | None], n_lists: Sequence[int]) -> Ragged | None:
-    """Return the lists of several parts in order; a part without any counts as empty lists."""
-    if all(part is None for part in parts):
-        return None
-    lengths = [
-        np.zeros(n, np.int64) if part is None else np.diff(part[0]) for part, n in zip(parts, n_lists, strict=True)
-    ]
-    return offsets_from(np.concatenate(lengths)), np.concatenate([part[1] for part in parts if part is not None])
 
 
 def side_by_side(one: Ragged, other: Ragged) -> Ragged:

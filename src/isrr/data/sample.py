@@ -137,8 +137,7 @@ def sample_queries(
             table = ParquetFiles.of(files, (columns or Columns()).with_roles(roles))
             if table.n_rows > sample and (drawn := _streamed(table, sample, per_segment=per_segment)) is not None:
                 return drawn
-            data = queries_of(table.rows(), table.roles, table.name)
-            columns, roles = None, ()
+            data, columns, roles = queries_of(table.rows(), table.roles, table.name), None, ()
     queries = as_queries(data, columns, unjudged, roles)
     key = table_key(digests(queries.query_ids))
     if sample is None or len(queries) <= sample:

@@ -112,8 +112,9 @@ def as_queries(
     columns = (columns or Columns()).with_roles(roles)
     if not isinstance(data, Queries):
         return read_queries(data, columns, unjudged=None if unjudged == "refuse" else checked_policy(unjudged))
-    if columns.named:
-        raise DataError(f"`{next(iter(columns.named))}=` is for tables; these queries are already in memory")
+    for role in ROLES:
+        if getattr(columns, role) is not None:
+            raise DataError(f"`{role}=` is for tables; these queries are already in memory")
     for name in columns.values:
         data.column(name)
     return data
@@ -163,9 +164,8 @@ def queries_of(
     dropped: dict[str, int] = {}
     try:
         if group is None and (missing_score, duplicates) != ("refuse", "refuse"):
-            kept, dropped = _kept(table, roles, missing_score, duplicates)
-            rows = np.flatnonzero(kept)
-            table = table.filter(pa.array(kept))
+            rows, dropped = _chosen_rows(table, roles, missing_score, duplicates)
+            table = table.take(pa.array(rows))
         stored = Stored.of(table, roles)
         policy = unjudged or stored.policy or "refuse"
         arguments = {}
@@ -206,30 +206,26 @@ def queries_of(
         raise located(error, name, roles.names.get(role, error.column)) from None
 
 
-def _kept(
+def _chosen_rows(
     table: Any, roles: Roles, missing_score: MissingScore, duplicates: Duplicates
-) -> tuple[NDArray[np.bool_], dict[str, int]]:
+) -> tuple[NDArray[np.int64], dict[str, int]]:
     """Return which rows are used, and how many are left out by which option."""
-    kept, dropped = np.ones(table.num_rows, bool), {}
+    rows, dropped = np.arange(table.num_rows), {}
     if missing_score == "drop" and "score" in roles.names:
-        name = roles.names["score"]
-        kept = ~np.asarray(table[name].is_null(nan_is_null=True).to_numpy(), bool)
-        dropped["missing_score"] = int((~kept).sum())
+        missing = table[roles.names["score"]].is_null(nan_is_null=True)
+        rows = np.flatnonzero(~np.asarray(missing.to_numpy(), bool))
+        dropped["missing_score"] = table.num_rows - rows.size
     if duplicates == "first":
         if "item" not in roles.names:
             raise DataError(f"`duplicates=first` needs item ids; {roles.absent['item']}")
-        query, item = (
-            Ids.of(table[name], name, table.num_rows) for name in (roles.names["query"], roles.names["item"])
-        )
-        rows, (names, codes) = np.flatnonzero(kept), item.by_appearance()
-        pairs = query.by_appearance()[1].astype(np.int64) * len(names) + codes
-        first = np.zeros(table.num_rows, bool)
-        first[rows[np.unique(pairs[rows], return_index=True)[1]]] = True
-        dropped["duplicates"] = int(kept.sum() - first.sum())
-        kept = first
-    if not kept.any():
+        names = roles.names["query"], roles.names["item"]
+        query, item = (Ids.of(table[name], name, table.num_rows).take(rows).by_appearance() for name in names)
+        first = np.unique(query[1].astype(np.int64) * len(item[0]) + item[1], return_index=True)[1]
+        dropped["duplicates"] = rows.size - first.size
+        rows = rows[np.sort(first)]
+    if not rows.size:
         raise DataError("no row has a score, so none is left when rows without one are dropped")
-    return kept, {option: n for option, n in dropped.items() if n}
+    return rows, {option: n for option, n in dropped.items() if n}
 
 
 def located(error: DataError, name: str, column: str | None) -> DataError:

@@ -5,14 +5,15 @@ that are linear in exposure are expected over draws; disparity is that of expect
 samples where exposure is sampled: the squares of one would overstate it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from isrr.counting import counted
-from isrr.data.dataframes import frame_of
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.gains import Discount, EmptyQuery, Gain
 from isrr.metrics.measure import EXPOSURE, Block, Measurable, Measure, Ways
@@ -181,3 +182,9 @@ def _check_cuts(chosen: Sequence[Measure], k: int) -> None:
         raise ValueError(
             f"{longer[0]} looks at more places than the rankers fill; expected rankers with a larger k than {k}"
         )
+
+
+def frame_of(columns: Mapping[str, Any]) -> Any:
+    """Return a frame of pandas where it is installed, else of polars, else of pyarrow."""
+    name = next((name for name in ("pandas", "polars") if find_spec(name)), None)
+    return import_module(name).DataFrame(dict(columns)) if name else import_module("pyarrow").table(dict(columns))

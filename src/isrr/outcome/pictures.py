@@ -5,7 +5,6 @@ from html import escape
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from isrr.data.dataframes import frame_of
 from isrr.errors import MissingExtraError
 from isrr.outcome.findings import Point
 
@@ -127,4 +126,6 @@ def frame(curve: Sequence[Point]) -> Any:
         for part, ending in (("value", ""), ("low", "_low"), ("high", "_high")):
             columns[f"{name}{ending}"] = [float(getattr(getattr(point, name), part)) for point in curve]
     columns["certified"] = [point.certified for point in curve]
+    from isrr.metrics.evaluate import frame_of
+
     return frame_of(columns)

@@ -25,9 +25,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isrr.data.queries import FloatArray, Queries
-from isrr.data.rankings import checked_rankings
 from isrr.errors import DataError
-from isrr.gains import discount, is_length, leading
+from isrr.gains import checked_rankings, discount, is_length, leading
 from isrr.noise import CALIBRATION, coin, coins, stream_seed, streams
 from isrr.parallel import Progress, over_queries
 from isrr.ranker import kernels
