@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.calibration import peak_memory
 from isrr import GPLRanker, Queries, read_queries
-from isrr.clicks.click_certificate import certify_clicks, click_path, click_sample
+from isrr.clicks.click_certificate import calibrate_clicks, click_path, click_sample
 from isrr.clicks.promised import checked_promise
 from isrr.metrics.disparity import disparity
 from isrr.ranker.scale import mean_and_deviation, scale_of
@@ -53,7 +53,7 @@ def large(n_lists: int, n: int = 1_000_000) -> None:
     queries = Queries.from_arrays(scores=scores, relevance=relevance, group=[24] * n_lists)
     shown = simulate(queries, LOGGER, n, seed=1).impressions()
     start = time.perf_counter()
-    certify_clicks(shown, checked_promise("clicks@5 >= 95% of deterministic"))
+    calibrate_clicks(shown, checked_promise("clicks@5 >= 95% of deterministic"))
     print(time.perf_counter() - start, peak_memory())
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from isrr import Monitor
-from isrr.clicks.click_certificate import certify_clicks
+from isrr.clicks.click_certificate import calibrate_clicks
 from isrr.clicks.click_table import read_clicks
 from isrr.clicks.promised import checked_promise
 from isrr.clicks.rollout import Rollout, arm_name
@@ -26,7 +26,7 @@ NOBODY = pa.table({"list_id": pa.array([], pa.string()), "item_id": pa.array([],
 @pytest.fixture(scope="module")
 def certificate(queries, logger):
     promise = checked_promise("clicks@3 >= 85% of deterministic")
-    return certify_clicks(simulate(queries, logger, 20_000, seed=3).impressions(), promise, anchor=0.3)
+    return calibrate_clicks(simulate(queries, logger, 20_000, seed=3).impressions(), promise, anchor=0.3)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 
 import isrr
 from click_oracles import expected_clicks, shares_by_enumeration
-from isrr.clicks.click_certificate import certify_clicks, click_path, click_sample
+from isrr.clicks.click_certificate import calibrate_clicks, click_path, click_sample
 from isrr.clicks.estimate import ITEM_POSITION, ClickModel, Estimates, estimated_gains
 from isrr.clicks.promised import checked_promise
 from isrr.data.queries import Queries
@@ -130,7 +130,7 @@ def test_loggers_that_cannot_be_reweighted_are_refused(queries, ranker, said):
     logger = replace(ranker, boost=(), threshold=0.0, anchor=max(ranker.anchor, 0.001))
     shown = simulate(queries, logger, 5_000, seed=1).impressions()
     with pytest.raises(DataError, match=said):
-        certify_clicks(replace(shown, loggers=(ranker,)), checked_promise("clicks@3 >= 90% of deterministic"))
+        calibrate_clicks(replace(shown, loggers=(ranker,)), checked_promise("clicks@3 >= 90% of deterministic"))
     enough = simulate(queries, GPLRanker(k=3, anchor=0.3), 5_000, seed=1).impressions()
     ITEM_POSITION.check(enough, checked_promise("clicks@3 >= 90% of deterministic"), 0.05)
 
@@ -144,7 +144,7 @@ def test_only_shares_of_deterministic_can_be_promised():
 
 def test_a_certificate_speaks_of_clicks_and_of_what_was_assumed(queries, logger):
     promise = checked_promise("clicks@3 >= 85% of deterministic")
-    outcome = certify_clicks(simulate(queries, logger, 20_000, seed=3).impressions(), promise)
+    outcome = calibrate_clicks(simulate(queries, logger, 20_000, seed=3).impressions(), promise)
     text = outcome.text(verbose=True)
     for said in (
         "clicks@3 >= 85% of deterministic", "20,000 impressions", "depends on the query, the item and its position",
@@ -154,7 +154,7 @@ def test_a_certificate_speaks_of_clicks_and_of_what_was_assumed(queries, logger)
     assert "NDCG" not in text
     assert "judged" not in text
     promise = checked_promise("clicks@3 >= 95% of deterministic")
-    few = certify_clicks(simulate(queries, logger, 200, seed=3).impressions(), promise)
+    few = calibrate_clicks(simulate(queries, logger, 200, seed=3).impressions(), promise)
     assert few.abstained
     assert "impressions in all would be enough" in str(few)
 
@@ -167,7 +167,7 @@ def test_another_click_model_is_another_value(queries, logger):
         return Estimates(np.repeat(clicks[:, None], len(rankers), axis=1), clicks, 1, 1.0)
 
     model = ClickModel("position does not matter", lambda *_: None, clicks_wherever_they_are)
-    outcome = certify_clicks(shown, checked_promise("clicks@3 >= 85% of deterministic"), model=model)
+    outcome = calibrate_clicks(shown, checked_promise("clicks@3 >= 85% of deterministic"), model=model)
     assert all(point.certified for point in outcome.curve)
     assert "position does not matter" in outcome.text(verbose=True)
 
@@ -195,6 +195,6 @@ def test_values_of_clicked_items_are_bounded(queries, logger):
     shown = simulate(queries, logger, 20_000, seed=3).impressions()
     worth = replace(shown, value=np.where(shown.row % 2, 5.0, 1.0))
     promise = checked_promise("value(margin)@3 >= 80% of deterministic with bound 5")
-    assert not certify_clicks(worth, promise).abstained
+    assert not calibrate_clicks(worth, promise).abstained
     with pytest.raises(PromiseError, match="above the bound 4"):
-        certify_clicks(worth, checked_promise("value(margin)@3 >= 80% of deterministic with bound 4"))
+        calibrate_clicks(worth, checked_promise("value(margin)@3 >= 80% of deterministic with bound 4"))

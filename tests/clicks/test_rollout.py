@@ -12,7 +12,7 @@ from msgspec import structs
 from typer.testing import CliRunner
 
 from isrr.cli.main import app
-from isrr.clicks.click_certificate import certify_clicks
+from isrr.clicks.click_certificate import calibrate_clicks
 from isrr.clicks.click_table import read_clicks
 from isrr.clicks.promised import checked_promise
 from isrr.clicks.rollout import Rollout, read_rollout, step_and_arm
@@ -30,7 +30,7 @@ DAY, HOUR = 86_400.0, 3_600.0
 @pytest.fixture(scope="module")
 def certificate(queries, logger):
     found = simulate(queries, logger, 20_000, seed=3).impressions()
-    return certify_clicks(found, checked_promise("clicks@3 >= 85% of deterministic"))
+    return calibrate_clicks(found, checked_promise("clicks@3 >= 85% of deterministic"))
 
 
 def sessions(n, clicks=0.4, bad=0, seed=20234):

@@ -12,7 +12,7 @@ from isrr.clicks.click_table import read_clicks
 from isrr.clicks.estimate import Estimates
 from isrr.clicks.impressions import Rules, impressions
 from isrr.clicks.shown import check_estimates, check_shown
-from isrr.errors import DataError
+from isrr.errors import DataError, PromiseError
 from isrr.ranker.gpl import GPLRanker
 from simulated_users import Users, estimated, simulate
 
@@ -76,6 +76,9 @@ def test_items_shown_twice_and_scores_in_another_order_are_refused(shown):
         calibrated({name: np.concatenate((column, column[:1])) for name, column in table.items()})
     with pytest.raises(DataError, match="lists show"):
         calibrated(table | {"score": -table["score"]})
+    for option in ({"kind": "purchase"}, {"within": 60.0}):
+        with pytest.raises(PromiseError, match="are for clicks on a log; in a table, `click` says which ones count"):
+            isrr.calibrate_clicks(pa.table(table), PROMISE, logger=LOGGER, **option)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def calibrate_clicks(
     Args:
         clicks: With a log: a table of clicks (list_id, item_id, time). Without: a table with one row per impression and
             candidate (impression_id, query_id, item_id, score, position, click). A file, or a table of pandas, polars
-            or pyarrow.
+            or pyarrow. Or `Impressions`, whose clicks were joined already.
         promise: At least a share of deterministic: "clicks@5 >= 95% of deterministic", or "value(margin)@5 >= 95% of
             deterministic with bound 40", the column `margin` of the clicks added up over clicked items.
         confidence: Probability with which the promise holds.
@@ -83,32 +83,11 @@ def calibrate_clicks(
     Returns:
         A `Certificate`, or an `Abstention` with its reason and the order by score.
     """
-    if log is not None and not Path(log).exists():
-        raise DataError(f"{log}: no such served-ranking log; `isrr serve --log FOLDER` writes one")
-    promised, loggers = checked_promise(promise), _loggers(logger, log)
-    rules, value = Rules(promised.k, unit, within, most_clicks), value_column(promised)
-    if log is not None:
-        shown = impressions(log, read_clicks(clicks, value=value, kind=kind), loggers, rules)
-    elif len(loggers) == 1:
-        shown = impressions_of_table(clicks, next(iter(loggers.values())), rules, value=value)
+    promise = checked_promise(promise)
+    if isinstance(clicks, Impressions):
+        shown = clicks
     else:
-        raise DataError(f"a table of impressions has one logger; found {len(loggers)}")
-    return certify_clicks(
-        shown, promised, confidence, anchor=anchor, n_analyses=n_analyses, model=model, progress=progress
-    )
-
-
-def certify_clicks(
-    shown: Impressions,
-    promise: Promise,
-    confidence: float = 0.95,
-    *,
-    anchor: float = 0.0,
-    n_analyses: int = 1,
-    model: ClickModel = ITEM_POSITION,
-    progress: Progress | None = None,
-) -> Certificate | Abstention:
-    """Test impressions that were joined with their clicks; arguments as for `calibrate_clicks`."""
+        shown = _read_impressions(clicks, promise, log, logger, kind, Rules(promise.k, unit, within, most_clicks))
     path = click_path(shown, promise.k, anchor)
     request = Request((promise,), confidence, path.rankers, n_analyses=n_analyses)
     if shown.value.max(initial=0.0) > click_bound(promise):
@@ -132,13 +111,13 @@ def certify_clicks(
     def quality(ranker: GPLRanker) -> Quality:
         return averaged_quality(measure, quality_values(lists, ranker, measure), times)
 
-    log = ClickLog(
+    counts = ClickLog(
         shown.unit, len(shown), shown.n_clicks, shown.anchor, estimates.block, shown.counts, model.assumption, *in_order
     )
     provenance = Provenance(
         n_queries=curve.n_queries, requested_path="temperature", path=path.name, path_basis=path.basis,
         evidence=request.evidence.name, selection=request.selection.name, method="exact", data=shown.digest,
-        judgments=shown.clicks_digest, hash_key=shown.digest, n_analyses=request.n_analyses, clicks=log,
+        judgments=shown.clicks_digest, hash_key=shown.digest, n_analyses=request.n_analyses, clicks=counts,
         **quantiles(shown.lists, findings.ranker),
     )  # fmt: skip
     outcome = findings.outcome(provenance, promise.measure, quality)
@@ -148,6 +127,28 @@ def certify_clicks(
     reason = f"{counted(len(shown), 'list')} without a click that counts"
     reason += f" (left out: {left_out})" if left_out else ""
     return msgspec.structs.replace(outcome, cause="too_few_queries", reason=reason, queries_needed=None)
+
+
+def _read_impressions(
+    clicks: Any,
+    promise: Promise,
+    log: str | os.PathLike[str] | None,
+    logger: Loggers | None,
+    kind: str | None,
+    rules: Rules,
+) -> Impressions:
+    """Return the impressions of a log and its clicks, or of a table that has both."""
+    value = value_column(promise)
+    if log is not None:
+        if not Path(log).exists():
+            raise DataError(f"{log}: no such served-ranking log; `isrr serve --log FOLDER` writes one")
+        return impressions(log, read_clicks(clicks, value=value, kind=kind), _loggers(logger, log), rules)
+    if kind is not None or rules.within is not None:
+        raise PromiseError("`kind=` and `within=` are for clicks on a log; in a table, `click` says which ones count")
+    loggers = list(_loggers(logger, log).values())
+    if len(loggers) != 1:
+        raise DataError(f"a table of impressions has one logger; found {len(loggers)}")
+    return impressions_of_table(clicks, loggers[0], rules, value=value)
 
 
 def click_path(shown: Impressions, k: int, anchor: float = 0.0) -> SearchPath:

@@ -124,7 +124,9 @@ def cast(column: Any, kind: Any, expected: str, name: str, source: str) -> Any:
     try:
         return column.cast(kind)
     except pa.ArrowException:
-        raise DataError(f"{source}: column {name!r} holds {column.type}; expected {expected}") from None
+        raise DataError(
+            f"{source}: column {name!r} holds {str(column.type).replace('large_', '')}; expected {expected}"
+        ) from None
 
 
 def seconds(column: Any, source: str) -> FloatArray:
