@@ -20,12 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-from isrr.calibration.path import SHARES_TURNED_AWAY, SearchPath, _bases, _curves, front_path, temperature_path
-from isrr.calibration.request import LARGEST_SHARE_OF_PROMISE, NO_FLOOR, Floor, Request
+from isrr.calibration.path import SHARES_TURNED_AWAY, SearchPath, _curves, front_path, temperature_path
+from isrr.calibration.request import LARGEST_SHARE_OF_PROMISE, Floor, Request
 from isrr.gains import discount
 from isrr.promises import Promise
 from isrr.ranker.gpl import GPLRanker
-from isrr.ranker.scale import scale_of
+from isrr.ranker.scale import fit_log_gain, scale_of
 from isrr_paper.experiments.pools import Pool, Pools, data_sets
 from isrr_paper.experiments.protocol import EvaluatedPath, K, Procedure, Protocol, always
 from isrr_paper.experiments.repetition import SEED, bootstrap_violations, run_splits
@@ -61,7 +61,8 @@ def row(protocol: Protocol, n_splits: int) -> dict[str, str]:
 def joint_oracle(protocol: Protocol, procedure: Procedure) -> float:
     """The best gain that keeps the promise in any family, risk known."""
     validation, best = protocol.pool.validation, 0.0
-    bases = _bases(validation, K, [procedure.promise], [(NO_FLOOR, {})])
+    maps = {None, fit_log_gain(validation, procedure.promise.metric.gain)}
+    bases = [GPLRanker(k=K, **scale_of(validation, score_map)) for score_map in maps]
     temperatures = np.geomspace(0.02, 5.0, 120)
     for curve in (c for base in bases for c in _curves(base, SHARES_TURNED_AWAY, temperatures, validation)):
         evaluated = EvaluatedPath.of(protocol.pool, SearchPath((GPLRanker.deterministic(K), *curve), "family", ""))

@@ -177,6 +177,7 @@ class Promise:
         rising = about.kind == "utility" and at_least is not None
         falling = about.kind == "fairness" and not getattr(about, "between_groups", False)
         low, high = about.bounds(self.k, ends or (0.0, 1.0))
+        floors = about.protected and low >= 0 and about.name != "clicks"
         vars(self).update(
             target=target,
             measure=Measure(about, self.k, policy),
@@ -191,11 +192,7 @@ class Promise:
             target_range=(low, high) if of is None else (0.0, 1.0 if target < 1 else 2 * target),
             safe_end="cold" if rising else "hot" if falling else None,
             protects_relevance=rising and ("relevance" in about.columns or base.name in ("clicks", "kept")),
-            can_be_floored=about.protected
-            and low >= 0
-            and about.name != "clicks"
-            and of == "deterministic"
-            and at_most is None,
+            can_be_floored=floors and of == "deterministic" and at_most is None,
         )
         vars(self).update(alpha=self.loss().alpha)
         _check_target(self)
@@ -367,11 +364,8 @@ class Promise:
             >>> Promise.parse("ndcg@5 >= 95% of deterministic").shown(0.961), Promise.parse("ndcg@5 >= 0.5").shown(0.61)
             ('96.1 % of deterministic', '0.6100')
         """
-        return f"{100 * target:.1f} %{self._of}" if self.in_percent else f"{target:.4f}"
-
-    @property
-    def _of(self) -> str:
-        return " of lists" if self.lists else f" of {self.of}" if self.of else ""
+        of = " of lists" if self.lists else f" of {self.of}" if self.of else ""
+        return f"{100 * target:.1f} %{of}" if self.in_percent else f"{target:.4f}"
 
     def limit(self, level: float) -> str:
         """A level as the side on which it bounds, without what it is compared with.
@@ -380,8 +374,7 @@ class Promise:
             >>> Promise.parse("ndcg@5 >= 95% of deterministic").limit(0.953)
             '≥ 95.3 %'
         """
-        sign = "≥" if self.at_least is not None else "≤"
-        return f"{sign} {self.shown(level).removesuffix(self._of)}"
+        return f"{'≥' if self.at_least is not None else '≤'} {self.shown(level).split(' of ')[0]}"
 
     def kept_so_far(self, kept: float) -> str:
         """A level that is measured beside the one that is promised, for a watch that goes on.

@@ -133,27 +133,23 @@ class Findings:
         return points, utility[0], disparity[0]
 
     def _test(self, sample: Tested, column: int, delta: float) -> Test:
-        promise = sample.promise
-        bound = float(sample.upper_bound([column], delta)[0])
+        promise, alone = sample.promise, sample.only(column)
+        bound = float(alone.upper_bound([0], delta)[0])
+        try:
+            level = promise.at(float(alone.strongest(delta, LEVEL_STEPS)[0])).target
+        except PromiseError:  # none is certified, or one that is too weak to be promised
+            level = None
         return Test(
             promise,
             sample.segment,
             sample.n_queries,
             sample.test.name,
-            float(sample.measured()[column]),
-            self._level(sample, column, delta),
-            float(promise.loss().of(sample.values[:, [column]], sample.reference).mean()),
+            float(alone.measured()[0]),
+            level,
+            float(promise.loss().of(alone.values, alone.reference).mean()),
             None if np.isnan(bound) else bound,
-            float(sample.pvalue([column], delta)[0]),
+            float(alone.pvalue([0], delta)[0]),
         )
-
-    def _level(self, sample: Tested, column: int, delta: float) -> float | None:
-        """The strongest target these queries would certify for one configuration, rounded to the safe side."""
-        level = float(sample.only(column).strongest(delta, LEVEL_STEPS)[0])
-        try:
-            return None if np.isnan(level) else sample.promise.at(level).target
-        except PromiseError:
-            return None
 
     def _why(self, failing: Mapping[tuple[Tested, int], Need]) -> tuple[Cause, str]:
         """Why nothing was certified: the promises that are not proven and what they need, and those that are."""

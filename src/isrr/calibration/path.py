@@ -14,7 +14,7 @@ of the judged queries, those of smallest key, are set aside for it and not teste
 alone, a share of all when the path is learned from them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, product
 
@@ -30,7 +30,7 @@ from isrr.gains import has_relevant
 from isrr.metrics.evaluate import evaluate
 from isrr.promises import Promise, move_together, objectives
 from isrr.ranker.gpl import GPLRanker
-from isrr.ranker.scale import Scale, ScoreMap, fit_log_gain, scale_of
+from isrr.ranker.scale import Scale, fit_log_gain, scale_of
 
 COLDEST, HOTTEST = 0.02, 5.0  # in score deviations
 MILD = np.geomspace(0.0005, COLDEST, 8, endpoint=False)  # first, so that a scale far off doesn't end a path at once
@@ -79,9 +79,13 @@ def front_path(validation: Queries, k: int, promises: Sequence[Promise], basis: 
     boosts = _boosts(promises)
     coarse, shares = (COARSE_TEMPERATURES[::3], (0.0,)) if boosts else (COARSE_TEMPERATURES, SHARES_TURNED_AWAY)
     few = len(validation) * len(shares) * len(coarse) <= AT_ONCE
+    judged = validation.relevance is not None and learnable(validation, promises)
+    fitted = fit_log_gain(validation, promises[0].metric.gain) if judged else None
+    scales = [scale_of(validation, score_map) for score_map in ([None] if fitted is None else [None, fitted])]
+    dials = product(scales, floors or (NO_FLOOR,), boosts or [{}])
     trials = [
         trial
-        for base in _bases(validation, k, promises, product(floors or (NO_FLOOR,), boosts or [{}]))
+        for base in [GPLRanker(k=k, boost=boost, **scale, **floor) for scale, floor, boost in dials]
         for some in ([shares] if few else [(share,) for share in shares])
         for trial in _tried(base, some, coarse, validation, promises)
     ]
@@ -112,17 +116,6 @@ def _unbeaten(margins: FloatArray) -> NDArray[np.bool_]:
         ours = margins[:, [c]]
         beaten |= (margins <= ours).all(axis=0) & (margins < ours).any(axis=0)
     return ~beaten
-
-
-def _bases(
-    validation: Queries, k: int, promises: Sequence[Promise], dials: Iterable[tuple[Floor, dict[str, float]]]
-) -> list[GPLRanker]:
-    """What families are made of: a ranker for every score map, floor and boost."""
-    judged = validation.relevance is not None and learnable(validation, promises)
-    fitted = fit_log_gain(validation, promises[0].metric.gain) if judged else None
-    maps: list[ScoreMap | None] = [None] if fitted is None else [None, fitted]
-    scales = [scale_of(validation, score_map) for score_map in maps]
-    return [GPLRanker(k=k, boost=boost, **scale, **floor) for scale, (floor, boost) in product(scales, dials)]
 
 
 def _curves(

@@ -156,15 +156,17 @@ class Disparity(Measurable):
         else:
             pool = pools.pool[prepared.rows]
 
-        def products(block: Block) -> FloatArray:
-            if pool is None:
-                return block.products(weights, deserved)
-            return block.pooled_products(weights, deserved, pool, pools.n_pools)
-
         def of(block: Block) -> FloatArray:
             here = slice(block.start, block.stop)
             same = measure.k, self.gain, self.discount, self.between_groups
-            both, mine, others = block.once(same, lambda: products(block))
+            both, mine, others = block.once(
+                same,
+                lambda: (
+                    block.products(weights, deserved)
+                    if pool is None
+                    else block.pooled_products(weights, deserved, pool, pools.n_pools)
+                ),
+            )
             squares, n_pairs = pools.squares[here, None], pools.n_pairs[here, None]
             values = 4.0 * (both * squares - mine * others) / n_pairs
             if block.exposure.is_exact:

@@ -112,8 +112,7 @@ def evaluate(
         >>> evaluate(queries, [GPLRanker(), GPLRanker.deterministic()])["ndcg"].round(3)
         array([[0.727, 0.659]])
     """
-    _check_kinds(queries, grid)
-    _check(grid)
+    _check(queries, grid)
     chosen = measures(metrics, grid[0].k, gain=gain, discount=discount, empty_query=empty_query)
     _check_cuts(chosen, grid[0].k)
     need_columns(queries, chosen)
@@ -152,8 +151,8 @@ def _evaluate_family(
     over_queries(evaluate_block, queries.offsets, progress, max(several_blocks, ENOUGH // len(rankers), 1))
 
 
-def _check_kinds(queries: object, grid: object) -> None:
-    """Refuse arguments of other kinds, with the call that was likely meant."""
+def _check(queries: Queries, grid: Sequence[GPLRanker]) -> None:
+    """Refuse arguments of other kinds, with the call that was likely meant, and rankers that do not go together."""
     if not isinstance(queries, Queries):
         raise TypeError(
             f"evaluate takes queries, then a list of rankers; the first argument is a {type(queries).__name__}: "
@@ -165,9 +164,6 @@ def _check_kinds(queries: object, grid: object) -> None:
             f"the grid of evaluate is a list of rankers, got a {type(others[0]).__name__}; "
             "evaluate(queries, [ranker]); to check a promise use isrr.check(outcome, queries)"
         )
-
-
-def _check(grid: Sequence[GPLRanker]) -> None:
     if not grid:
         raise ValueError("the grid is empty; expected at least one ranker")
     if len({ranker.k for ranker in grid}) > 1:

@@ -366,19 +366,18 @@ def measures(
         (Measure('ndcg@5'), Measure('precision@10'))
     """
 
-    def one(given: str | Measurable | Measure) -> Measure:
-        if isinstance(given, Measure):
-            return given
-        if isinstance(given, str):
-            name, _, cut = given.rpartition("@") if "@" in given else (given, "", str(k))
+    chosen = []
+    for about in metrics:
+        if isinstance(about, str):
+            name, _, cut = about.rpartition("@") if "@" in about else (about, "", str(k))
             if not cut.strip().isdecimal() or int(cut) < 1:
-                raise PromiseError(f"{given!r}: expected a whole number of places after @, got {cut!r}")
-            if name.strip().lower() in EXPOSED:
-                return exposed(name.strip().lower(), gain, discount).at(int(cut), empty_query)
-            return metric(name, gain=gain, discount=discount).at(int(cut), empty_query)
-        return given.at(k, empty_query)
-
-    return tuple(dict.fromkeys(one(given) for given in metrics))
+                raise PromiseError(f"{about!r}: expected a whole number of places after @, got {cut!r}")
+            plain = name.strip().lower()
+            named = exposed(plain, gain, discount) if plain in EXPOSED else metric(name, gain=gain, discount=discount)
+            chosen.append(named.at(int(cut), empty_query))
+        else:
+            chosen.append(about if isinstance(about, Measure) else about.at(k, empty_query))
+    return tuple(dict.fromkeys(chosen))
 
 
 def need_columns(queries: Queries, chosen: Sequence[Measure]) -> None:

@@ -55,12 +55,6 @@ class Outcome(Record, frozen=True, dict=True):
 
     abstained: ClassVar[bool] = False  # whether nothing could be certified
 
-    def __post_init__(self) -> None:
-        if not isinstance(self, Start):
-            check_probability("confidence", self.confidence)
-        if not self.promises or max(promise.k for promise in self.promises) != self.ranker.k:
-            raise ValueError("a promise must look at as many positions as the ranker fills")
-
     @property
     def k(self) -> int:
         """Length of the lists that the promise is about."""
@@ -349,10 +343,22 @@ def _converted(document: Mapping[str, Any], metrics: tuple[Measurable, ...]) -> 
     body["tests"] = [{**test, "promise": Promise.read(test["promise"], metrics)} for test in body["tests"]]
     body["ranker"] = ranker(body["ranker"])
     body["curve"] = [{**point, "ranker": ranker(point["ranker"])} for point in body["curve"]]
-    outcome = msgspec.convert(body, KINDS[document["kind"]])
+    return _checked(msgspec.convert(body, KINDS[document["kind"]]))
+
+
+def _checked(outcome: Certificate | Abstention | Start) -> Certificate | Abstention | Start:
+    """Refuse what no outcome says, beyond the types of its parts."""
+    if not isinstance(outcome, Start):
+        check_probability("confidence", outcome.confidence)
+    if not outcome.promises or max(promise.k for promise in outcome.promises) != outcome.ranker.k:
+        raise ValueError("a promise must look at as many positions as the ranker fills")
     for test in outcome.tests:
         if test.level is not None:
-            test.promise.at(test.level)  # refuses what cannot be promised
+            test.promise.at(test.level)
+    for name in ("score_quantiles", "eligibility_quantiles"):
+        quantiles = getattr(outcome.provenance, name)
+        if list(quantiles) != sorted(quantiles):
+            raise ValueError(f"{name} must be five rising numbers, got {quantiles}")
     return outcome
 
 

@@ -225,12 +225,6 @@ class Provenance(Record, frozen=True, kw_only=True):
     judged_by: Annotated[str, Meta(pattern="^(people|model|both)$")] | None = None
     groups: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        for name in ("score_quantiles", "eligibility_quantiles"):
-            quantiles = getattr(self, name)
-            if list(quantiles) != sorted(quantiles):
-                raise ValueError(f"{name} must be five rising numbers, got {quantiles}")
-
     @property
     def unit(self) -> str:
         """What was tested on, one of them."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from isrr.counting import counted, in_segment, percent
 from isrr.data.unjudged import unjudged_in_words
-from isrr.outcome.findings import ENOUGH_LEFT, JUDGES, LEAST_LEFT, Estimate, Provenance, Quality, Test, unit_needed
+from isrr.outcome.findings import ENOUGH_LEFT, JUDGES, LEAST_LEFT, Provenance, Quality, Test, unit_needed
 from isrr.promises import Promise, values_alone
 from isrr.ranker.scale import FAR
 
@@ -41,17 +41,18 @@ def certificate_rows(outcome: "Certificate", verbose: bool = False) -> list[Row]
     """Return what a certificate says."""
     first = unprotected(outcome.promises, outcome.quality)
     rows = [("warning", warning) for warning in first]
-    rows += [("promise", outcome.promise_text), ("confidence", confidence(outcome.confidence))]
+    wrong = f"at most {100 * (1 - outcome.confidence):.4g} % of calibrations like this one certify something false"
+    rows += [("promise", outcome.promise_text), ("confidence", f"{100 * outcome.confidence:.6g} %: {wrong}")]
     rows += [("keeps", kept(test, verbose)) for test in outcome.tests]
-    rows.append(
-        ("disparity", less_disparity(outcome.fairness_gain, outcome.disparity, outcome.deterministic_disparity))
-    )
+    gain, now, before = outcome.fairness_gain, outcome.disparity.value, outcome.deterministic_disparity.value
+    less = f"{percent(abs(gain.value))} {'less' if gain.value >= 0 else 'more'}"
+    rows.append(("disparity", f"{less} than in the order by score ({now:.3g} vs {before:.3g})"))
     rows += [("every query", sentence) for sentence in sure(outcome)]
     quality = quality_rows(outcome.quality, outcome.utility_name, outcome.protects_relevance)
     if verbose:
-        gain, before = outcome.fairness_gain, outcome.deterministic_utility.value
+        utility, by_score = outcome.utility.value, outcome.deterministic_utility.value
         rows += [
-            (outcome.utility_name, f"{outcome.utility.value:.4f}; order by score {before:.4f}"),
+            (outcome.utility_name, f"{utility:.4f}; order by score {by_score:.4f}"),
             *quality,
             ("fairer by", f"{percent(gain.value)} (95 % interval {100 * gain.low:.1f} to {100 * gain.high:.1f} %)"),
             ("ranker", outcome.ranker.in_words),
@@ -98,17 +99,6 @@ def start_rows(outcome: "Start", verbose: bool = False) -> list[Row]:
     return [*rows, ("next", "serve it and collect judgments or clicks: a certificate from them allows far more")]
 
 
-def confidence(share: float) -> str:
-    """Return a confidence and what it means.
-
-    Example:
-        >>> confidence(0.95)
-        '95 %: at most 5 % of calibrations like this one certify something false'
-    """
-    wrong = f"{100 * (1 - share):.4g} %"
-    return f"{100 * share:.6g} %: at most {wrong} of calibrations like this one certify something false"
-
-
 def kept(test: Test, verbose: bool = False) -> str:
     """Return what was kept and promised, in the reader's units; verbose: what was proven too."""
     promise = test.promise
@@ -122,12 +112,6 @@ def kept(test: Test, verbose: bool = False) -> str:
         about = f"{percent(test.measured)} of the lists {promise.lists.in_words(promise.k)}, "
         about += f"{percent(1 - test.measured)} fall short"
     return f"{about}{in_segment(test.segment)} (promised: {level}{proven})"
-
-
-def less_disparity(gain: Estimate, now: Estimate, before: Estimate) -> str:
-    """Return how much disparity a ranker removes."""
-    change = f"{percent(abs(gain.value))} {'less' if gain.value >= 0 else 'more'}"
-    return f"{change} than in the order by score ({now.value:.3g} vs {before.value:.3g})"
 
 
 def quality_rows(quality: Quality, utility_name: str, promised: bool) -> list[Row]:

@@ -90,11 +90,13 @@ class Exposure:
     Attributes:
         halves: Averages over two independent samples, (2, n_weights, n_grid, rows); twice the same where exposure is
             exact. Rows by falling drawn score.
+        mean: The average over both, (n_weights, n_grid, rows).
         n_shown: How many leading items of each query are written, (n_grid, n_queries); the others get no exposure.
         shares: Chance that a query is served its order by score in place of a draw, (n_grid, n_queries).
     """
 
     halves: tuple[FloatArray, FloatArray]
+    mean: FloatArray
     n_shown: IntArray
     shares: FloatArray
 
@@ -102,11 +104,6 @@ class Exposure:
     def is_exact(self) -> bool:
         """Whether nothing was sampled."""
         return self.halves[0] is self.halves[1]
-
-    @cached_property
-    def mean(self) -> FloatArray:
-        """The average over both samples, (n_weights, n_grid, rows)."""
-        return self.halves[0] if self.is_exact else (self.halves[0] + self.halves[1]) / 2
 
 
 def family_of(ranker: GPLRanker) -> tuple[object, ...]:
@@ -124,30 +121,27 @@ class Family:
         columns: Where each of them stood in the sequence that the family was made of.
         place_weights: Ways of weighting the places: those asked for, then those that floors are promised for.
         promised: Which of these ways floors are promised for.
+        arguments: Distinct scales, which of them each ranker has, thresholds (n_grid, k), floors and anchors.
     """
 
     rankers: tuple[GPLRanker, ...]
     columns: IntArray
     place_weights: FloatArray
     promised: IntArray
+    arguments: tuple[Any, ...]
 
     @classmethod
     def of(cls, rankers: Sequence[GPLRanker], place_weights: FloatArray) -> Family:
         """Order rankers that have the same `family_of`; by temperature, then by falling threshold."""
-        columns = np.lexsort(([-ranker.threshold for ranker in rankers], [ranker.scale for ranker in rankers]))
-        weights, promised = joined_weights(place_weights, rankers[0].mixture[2])
-        return cls(tuple(rankers[c] for c in columns), columns, weights, promised)
-
-    @cached_property
-    def _arguments(self) -> tuple[Any, ...]:
-        """Distinct scales, which of them each ranker has, thresholds (n_grid, k), floors and anchors."""
         from isrr.ranker.gpl import expand
 
-        k = self.place_weights.shape[1]
-        scales, scale_of = np.unique([ranker.scale for ranker in self.rankers], return_inverse=True)
-        thresholds = np.stack([expand(ranker.threshold, ranker.decay, k) for ranker in self.rankers])
-        floors, anchors = (np.array([ranker.mixture[part] for ranker in self.rankers]) for part in (0, 1))
-        return scales, scale_of, thresholds, floors, anchors
+        columns = np.lexsort(([-ranker.threshold for ranker in rankers], [ranker.scale for ranker in rankers]))
+        ours = tuple(rankers[c] for c in columns)
+        weights, promised = joined_weights(place_weights, rankers[0].mixture[2])
+        scales, scale_of = np.unique([ranker.scale for ranker in ours], return_inverse=True)
+        thresholds = np.stack([expand(ranker.threshold, ranker.decay, weights.shape[1]) for ranker in ours])
+        floors, anchors = (np.array([ranker.mixture[part] for ranker in ours]) for part in (0, 1))
+        return cls(ours, columns, weights, promised, (scales, scale_of, thresholds, floors, anchors))
 
     def first_relevant(
         self, prepared: Prepared, relevant: NDArray[np.bool_], place_weights: FloatArray, start: int, stop: int
@@ -164,7 +158,7 @@ class Family:
             Weights, (n_weights, n_queries, n_grid); 0 where no place of a list holds a relevant item.
         """
         offsets, (n_weights, k) = prepared.queries.offsets, place_weights.shape
-        scales, scale_of, thresholds, _, _ = self._arguments
+        scales, scale_of, thresholds, _, _ = self.arguments
         longest = int(prepared.queries.n_items[start:stop].max())
         out = np.empty((n_weights, stop - start, len(self.rankers)))
         pooled_kernels.first_relevant_of_grid(
@@ -182,14 +176,16 @@ class Family:
         With `whole=False`, exposures of 0 at the end of a list may be left out.
         """
         queries, (n_weights, k) = prepared.queries, self.place_weights.shape
-        scales, scale_of, thresholds, floors, anchors = self._arguments
+        scales, scale_of, thresholds, floors, anchors = self.arguments
         drawn = queries.offsets, prepared.scores, scales, scale_of
         shape = n_weights, len(self.rankers), int(queries.offsets[stop] - queries.offsets[start])
         mixed = bool(floors.any() or anchors.any())
         n_shown = np.empty((len(self.rankers), stop - start), np.int64)
         if not n_weights:  # neither asked for, nor needed for a floor
             n_shown[:] = 0
-            return Exposure((np.empty(shape),) * 2, n_shown, np.repeat(anchors[:, None], stop - start, axis=1))
+            return Exposure(
+                (np.empty(shape),) * 2, np.empty(shape), n_shown, np.repeat(anchors[:, None], stop - start, axis=1)
+            )
         if self.rankers[0].is_sampled:
             if n_draws < 2:
                 raise ValueError(f"n_draws must be ≥ 2 for decay below 1, got {n_draws}")
@@ -215,7 +211,8 @@ class Family:
                     queries.offsets, prepared.leading, self.place_weights, self.promised, floors, anchors, start, stop,
                     of_draws, shares,
                 )  # fmt: skip
-        return Exposure(halves, n_shown, shares)
+        mean = halves[0] if halves[0] is halves[1] else (halves[0] + halves[1]) / 2
+        return Exposure(halves, mean, n_shown, shares)
 
     def lists(
         self, prepared: Prepared, start: int, stop: int, n_lists: int, shares: FloatArray, seed: int = 0
@@ -224,7 +221,7 @@ class Family:
 
         `shares` are those of their exposure.
         """
-        queries, (scales, scale_of, thresholds, _, _) = prepared.queries, self._arguments
+        queries, (scales, scale_of, thresholds, _, _) = prepared.queries, self.arguments
         lists = np.empty((stop - start, len(self.rankers), n_lists, thresholds.shape[1]), np.int32)
         kernels.lists_of_grid(
             queries.offsets, prepared.order, prepared.scores, scales, scale_of, thresholds, queries.by_score, shares,

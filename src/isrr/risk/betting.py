@@ -16,12 +16,14 @@ in delta and in alpha, which makes p-value and upper bound roots of the same que
 says how they agree as bits.
 """
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from isrr.ranker.simd import WIDTH
 from isrr.risk.kernels import hedge
-from isrr.risk.lattice import SIGNIFICANT_BITS, SMALLEST, BoolArray, FloatArray, IntArray, coarsen, smallest_yes
+from isrr.risk.lattice import SIGNIFICANT_BITS, SMALLEST, BoolArray, FloatArray, coarsen, smallest_yes
 
 PRIOR_DEVIATION = 0.25
 SMALLEST_ALPHA = 2.0**-30
@@ -54,8 +56,8 @@ def certifies(
 def pvalue(losses: FloatArray, alpha: ArrayLike, prior_deviation: ArrayLike = PRIOR_DEVIATION) -> FloatArray:
     """The smallest delta that certifies, (n_grid,); 2⁻¹⁰²² stands for anything smaller still."""
     level = coarsen(np.maximum(alpha, SMALLEST_ALPHA))
-    found = smallest_yes(lambda delta: _run(losses, level, delta, prior_deviation), SMALLEST, 1.0, losses.shape[1])
-    return np.where(np.asarray(alpha) >= SMALLEST_ALPHA, found, 1.0)
+    pvalues = smallest_yes(lambda delta: _run(losses, level, delta, prior_deviation), SMALLEST, 1.0, losses.shape[1])
+    return np.where(np.asarray(alpha) >= SMALLEST_ALPHA, pvalues, 1.0)
 
 
 def upper_bound(
@@ -71,22 +73,19 @@ def upper_bound(
     """
     level, n_grid = coarsen(delta), losses.shape[1]
     mean, error = losses.mean(axis=0), losses.std(axis=0) / np.sqrt(len(losses))
-    priors = np.broadcast_to(prior_deviation, n_grid)
-
-    def found(columns: IntArray, n_errors: ArrayLike) -> FloatArray:
-        ours = losses if columns.size == n_grid else np.ascontiguousarray(losses[:, columns])
-        return smallest_yes(
-            lambda alpha: _run(ours, alpha, level, priors[columns]), SMALLEST_ALPHA, 1.0, columns.size,
-            significant_bits, np.clip(mean[columns] + n_errors * error[columns], SMALLEST_ALPHA, 1.0),
-        )  # fmt: skip
-
-    every = np.arange(n_grid)
+    priors, n_errors, every = np.broadcast_to(prior_deviation, n_grid), np.full(n_grid, 1.75), np.arange(n_grid)
     some = every[:: max(n_grid // N_LEADING, 1)]  # neighbours are alike: these say about how many errors it takes
-    leading = found(some, 1.75)
-    if some.size == n_grid:
-        return leading
-    n_errors = np.interp(every, some, (leading - mean[some]) / np.maximum(error[some], SMALLEST_ALPHA))
-    return found(every, n_errors)
+    for columns in (some, every):
+        ours = losses if columns.size == n_grid else np.ascontiguousarray(losses[:, columns])
+        guess = np.clip(mean[columns] + n_errors[columns] * error[columns], SMALLEST_ALPHA, 1.0)
+        bounds = smallest_yes(
+            partial(_run, ours, delta=level, prior_deviation=priors[columns]), SMALLEST_ALPHA, 1.0, columns.size,
+            significant_bits, guess,
+        )  # fmt: skip
+        if columns.size == n_grid:
+            break
+        n_errors = np.interp(every, columns, (bounds - mean[columns]) / np.maximum(error[columns], SMALLEST_ALPHA))
+    return bounds
 
 
 def _run(losses: FloatArray, alpha: ArrayLike, delta: ArrayLike, prior_deviation: ArrayLike) -> BoolArray:
