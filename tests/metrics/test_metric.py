@@ -135,7 +135,7 @@ def test_gain_and_discount_may_be_functions(queries):
         ("exposure", r"did you mean exposure\(GROUP\)"),
         ("ndcg@five", "whole number of places"),
         ("ndcg@0", "whole number of places"),
-        ("rr(rel=0)", r"expected rr\(rel=N\), where N, a whole number"),
+        ("rr(rel=0)", r"expected rr\(rel=N\) with the lowest relevant grade"),
         ("Hit(2)", r"expected hit\(rel=N\)"),
         ("recall()", r"expected recall\(rel=N\)"),
         ("ndcg(rel=2)", r"ndcg takes no argument, got \(rel=2\); \(rel=N\) is for precision, recall, rr"),

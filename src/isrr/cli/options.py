@@ -17,6 +17,8 @@ PROMISES = (
     "exposure(new)@10 >= 20%",
     "precision@10 >= 0.6",
     "recall@20 >= 98% of deterministic",
+    "rr@10 >= 95% of deterministic",
+    "hit(rel=2)@5 >= 0.6",
     "value(margin)@10 >= 97% of deterministic with bound 40",
     "normalized_disparity@5 <= 50% of deterministic",
     "normalized_disparity@5 <= 0.2",

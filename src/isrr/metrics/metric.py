@@ -277,7 +277,7 @@ def _least_grade(name: str, argument: str) -> int:
     rel = re.fullmatch(r"rel\s*=\s*([1-9]\d*)", argument, re.IGNORECASE)
     if rel is None:
         raise PromiseError(
-            f"{name}({argument}): expected {name}(rel=N), where N, a whole number ≥ 1, is the least relevant grade"
+            f"{name}({argument}): expected {name}(rel=N) with the lowest relevant grade N, a whole number ≥ 1"
         )
     return int(rel[1])
 
