@@ -2,7 +2,6 @@
 
 python -m benchmarks.compare            the 20 ordered pairs of five systems
 python -m benchmarks.compare power      a true lead of 0 … 3.5 standard errors, n = 50, 100 and 400
-python -m benchmarks.compare boundary   2,000 false proofs at the boundary, one, five and twenty candidates, a knob
 python -m benchmarks.compare knobs      the weight of a fusion, and the depth of reranking
 """
 
@@ -69,31 +68,6 @@ def power() -> None:
             print(f"| {n} | {lead:g} | {proven.mean():.1%} | {flips:.0%} | {t.mean():.1%} |")
 
 
-def boundary(repeats: int = 2_000) -> None:
-    """Count false proofs, the true lead being nothing less a hair."""
-    from isrr.risk.select import fixed_sequence, holm
-
-    rng, most = np.random.default_rng(20232), int(stats.binom.ppf(0.999, repeats, LEVEL))
-
-    def pvalues(n: int, leads: tuple[float, ...]) -> np.ndarray:
-        disaster = rng.random((n, len(leads))) < 0.05
-        difference = np.where(disaster, -0.38, 0.02) + rng.uniform(-0.05, 0.05, disaster.shape) + leads - 1e-5
-        losses = (1.0 - difference) / 2
-        return betting.pvalue(losses, PROMISE.loss().level, PROMISE.loss().prior)
-
-    kinds = {
-        "one candidate": ((0.0,), holm),
-        "five candidates, one at the boundary": ((0.0, 0.1, 0.1, -0.1, -0.1), holm),
-        "twenty candidates at the boundary": ((0.0,) * 20, holm),
-        "four settings of a knob, the third at the boundary": ((0.05, 0.02, 0.0, 0.05), fixed_sequence),
-    }
-    for n in (50, 300):
-        for kind, (leads, procedure) in kinds.items():
-            null = np.flatnonzero(np.array(leads) == 0.0)
-            wrong = sum(bool(np.isin(procedure(pvalues(n, leads), LEVEL), null).any()) for _ in range(repeats))
-            print(f"{kind}, n = {n}: {wrong} of {repeats:,} false, at most {most}")
-
-
 def knobs() -> None:
     """Certify the weight of a fusion of BM25 and ada2, and the depth to which ada2 reranks BM25."""
     runs = rankings()
@@ -137,4 +111,4 @@ def _ndcg_of(queries: Queries, scored) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    {"power": power, "boundary": boundary, "knobs": knobs}.get("".join(sys.argv[1:2]), pairs)()
+    {"power": power, "knobs": knobs}.get("".join(sys.argv[1:2]), pairs)()

@@ -3,7 +3,6 @@
     python -m benchmarks.scale [QUERIES]                  bound and gain at several samples; default 1,000,000 queries
     python -m benchmarks.scale before FOLDER              a million queries here and in another source tree
     python -m benchmarks.scale files QUERIES              a certificate from so many queries in Parquet files
-    python -m benchmarks.scale boundary                   2,000 certificates of samples at the boundary of a promise
 
 Every calibration runs in a process of its own; its seconds are those of the call, its memory the most the process held.
 """
@@ -94,41 +93,8 @@ def show(rows: list[dict]) -> None:
         print(f"| {row['n']:,} | {times} | {bound} | {100 * row['gain']:.2f} % |")
 
 
-def boundary(repeats: int = 2_000, n_population: int = 100_000, sample: int = 1_000, delta: float = 0.05) -> int:
-    """Count false certificates for a promise exactly at the boundary of a population of which samples are drawn.
-
-    The ids are new each time, so that the samples are. One ranker is tested, with the value that it has in the whole
-    population as the promise; a loss is drawn from the population for every query in the sample.
-    """
-    from isrr import GPLRanker, Queries, calibrate, evaluate
-
-    rng = np.random.default_rng(20230)
-    relevance = rng.choice(3, (n_population, 4), p=[0.5, 0.3, 0.2])
-    relevance[(relevance == 0).all(axis=1), 0] = 1
-    scores = relevance + rng.normal(scale=1.2, size=relevance.shape)
-    ranker = GPLRanker(k=3, temperature=0.8)
-
-    def queries(ids: np.ndarray) -> Queries:
-        return Queries.from_arrays(
-            scores=scores.ravel(), relevance=relevance.ravel(), query_ids=np.repeat(ids, 4)
-        )  # fmt: skip
-
-    exact = float(evaluate(queries(np.arange(n_population)), [ranker], ["ndcg"])["ndcg"].mean())
-    wrong = 0
-    for _ in range(repeats):
-        ids = rng.integers(0, 2**62, n_population)
-        outcome = calibrate(queries(ids), f"ndcg@3 >= {exact + 1e-5:.9f}", 1 - delta, path=[ranker], sample=sample)
-        wrong += not outcome.abstained
-    return wrong
-
-
 def main(arguments: list[str]) -> None:
     """Run what was named."""
-    if arguments[:1] == ["boundary"]:
-        from scipy.stats import binom
-
-        print(f"{boundary()} false certificates of 2,000; at most {int(binom.ppf(0.999, 2_000, 0.05))}")
-        return
     with tempfile.TemporaryDirectory() as folder:
         if arguments[:1] == ["files"]:
             show([measured(write(Path(folder), int(arguments[1])))])

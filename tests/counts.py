@@ -1,5 +1,6 @@
 """How many errors a count of false certificates or alarms tolerates, and how surely it notices a level of 3δ."""
 
+import os
 from typing import NamedTuple
 
 from scipy.stats import binom
@@ -23,6 +24,11 @@ class Count(NamedTuple):
         """The largest number of errors that is tolerated."""
         return int(binom.ppf(1 - self.false_alarms, self.repeats, self.delta))
 
+    def tolerates(self, errors: int) -> bool:
+        """Whether so many errors are tolerated; prints both numbers."""
+        print(f"{errors} of {self.repeats:,} at delta = {self.delta:g}, at most {self.most}")
+        return errors <= self.most
+
     @property
     def power(self) -> float:
         """Probability with which a procedure that errs three times as often as it may exceeds the limit.
@@ -37,6 +43,7 @@ class Count(NamedTuple):
         return f"{self.most} of {self.repeats:,} at delta = {self.delta:g}: power {self.power:.4f}"
 
 
+FEWER = int(os.environ.get("REPETITIONS", 400))  # of what takes long; `python -m benchmarks.boundaries` takes 2,000
 COUNTS = {
     "any of eight levels": Count(400, 0.05),
     "certificates, any kind of promise": Count(2_000, 0.1),
@@ -49,8 +56,8 @@ COUNTS = {
     "every kind of evidence": Count(500, 0.05),
     "survivors of a selection": Count(1_000, 0.05),
     "survivors of betting": Count(500, 0.05),
-    "samples of a table": Count(400, 0.05),
-    "comparisons at the boundary": Count(400, 0.05),
+    "samples of a table": Count(FEWER, 0.05),
+    "comparisons at the boundary": Count(FEWER, 0.05),
     "calibration by default": Count(120, 0.1),
     "calibration by default, other promises": Count(90, 0.1),
 }

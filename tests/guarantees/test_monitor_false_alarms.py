@@ -44,7 +44,7 @@ def restarted(process, losses):
 def test_streams_at_the_boundary_alarm_at_most_delta_often(shape):
     first = alarmed(lambda t: ALPHA, shape, 20230, valid)
     wrong = int((first >= 0).sum())
-    assert wrong <= COUNT.most
+    assert COUNT.tolerates(wrong)
     assert wrong > 0  # not kept by never speaking
 
 

@@ -55,4 +55,4 @@ def test_a_sample_certifies_what_the_table_just_breaks_at_most_delta_often(popul
             )
             assert outcome.tests[0].measured == pytest.approx(ndcg[chosen].mean(), abs=1e-9)
             assert (outcome.provenance.n_table, outcome.provenance.n_judged) == (N_POPULATION, SAMPLE)
-    assert (wrong > COUNT.most * repeats / COUNT.repeats) == biased
+    assert wrong > COUNT.most * repeats / COUNT.repeats if biased else COUNT.tolerates(wrong)
