@@ -11,9 +11,8 @@ import numpy as np
 import isrr
 from isrr.data.synthetic import generate
 from isrr.metrics.disparity import fairness_gain
-from isrr.ranker.scale import overall_mean_and_deviation
 from isrr_paper.evidence import POINTWISE
-from isrr_paper.paths import paper_path, uniform_grid
+from isrr_paper.paths import overall_mean_and_deviation, paper_path, uniform_grid
 
 made = generate("small", n_queries=1_200)
 weights, *_ = np.linalg.lstsq(made.train.features, made.train.queries.relevance, rcond=None)
