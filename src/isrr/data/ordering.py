@@ -30,17 +30,14 @@ def falling_order(
     """
     order, tied = np.empty(scores.size, np.int32), np.ones(query_ids.size, np.bool_)
     queries, names = np.zeros(query_ids.size, np.uint64), np.empty(0, np.uint64)
-
-    def sort(start: int, stop: int) -> None:
-        _order_kernels.sort_queries(offsets, scores, queries, names, start, stop, order, tied)
-
-    over_queries(sort, offsets)
+    sort = _order_kernels.sort_queries
+    over_queries(lambda start, stop: sort(offsets, scores, queries, names, start, stop, order, tied), offsets)
     if tied.any():
         queries[tied] = identifier_keys(query_ids[tied])
         if items is not None:
             names, rows = np.zeros(scores.size, np.uint64), np.repeat(tied, np.diff(offsets))
             names[rows] = items.take(rows).hashes()
-        over_queries(sort, offsets)
+        over_queries(lambda start, stop: sort(offsets, scores, queries, names, start, stop, order, tied), offsets)
     return order
 
 

@@ -128,7 +128,8 @@ class Queries:
             segments=None if segments is None else bare._one_each(bare._ids(segments, "segments").array),
             values={name: bare._finite(column, name) for name, column in (values or {}).items()},
         )
-        queries._refuse_repeated_items()
+        if queries.items is not None and (again := repeats(offsets, queries.items)).size:
+            raise queries._repeated(queries.items, again)
         return queries
 
     def __len__(self) -> int:
@@ -284,47 +285,41 @@ class Queries:
         if not parts:
             raise DataError("nothing to concatenate: expected at least one part")
 
-        def joined(name: str) -> Any:
-            columns = [getattr(part, name) for part in parts]
-            if any(column is None for column in columns):
-                return None
-            return np.concatenate(columns) if name in of_numbers else joined_identifiers(columns)
-
-        offsets = offsets_from(np.concatenate([part.n_items for part in parts]))
+        join: dict[str, Callable[[Any], Any]] = {
+            **dict.fromkeys(("scores", "relevance", "tie_order"), np.concatenate),
+            **dict.fromkeys(("item_groups", "segments"), joined_identifiers),
+            "items": Ids.joined,
+        }
+        columns: dict[str, Any] = {}
+        for name, joined in join.items():
+            of_parts = [getattr(part, name) for part in parts]
+            columns[name] = None if any(column is None for column in of_parts) else joined(of_parts)
         numbered = all(part.made_ids for part in parts)
         ids = joined_identifiers([part.query_ids for part in parts])
         texts, counts = np.unique(ids.astype(str), return_counts=True)
         if counts.max() > 1 and not numbered:
             raise DataError(f"query {str(texts[counts > 1][0])!r} appears in more than one part")
-        if counts.max() > 1:
-            ids = np.arange(len(ids))
-        of_numbers = ("scores", "relevance", "tie_order")
-        columns = {name: joined(name) for name in (*of_numbers, "item_groups", "segments")}
-        items = [part.items for part in parts if part.items is not None]
-        columns["items"] = Ids.joined(items) if len(items) == len(parts) else None
-        shared = [name for name in parts[0].values if all(name in part.values for part in parts)]
         policies = {part.unjudged for part in parts} - {"refuse"}
         if len(policies) > 1:
             raise DataError(f"unjudged items count differently in different parts: {', '.join(sorted(policies))}")
+        shared = [name for name in parts[0].values if all(name in part.values for part in parts)]
+        judged = [np.ones(part.n_rows, np.bool_) if part.judged is None else part.judged for part in parts]
         lists = [part.unretrieved or (np.zeros(len(part) + 1, np.int64), np.empty(0)) for part in parts]
         lengths, grades = [np.diff(ends) for ends, _ in lists], [values for _, values in lists]
         unretrieved = offsets_from(np.concatenate(lengths)), np.concatenate(grades)
-        judged = [np.ones(part.n_rows, np.bool_) if part.judged is None else part.judged for part in parts]
+        options = sorted({option for part in parts for option in part.dropped})
         return Queries(
-            offsets=offsets,
-            query_ids=ids,
+            offsets=offsets_from(np.concatenate([part.n_items for part in parts])),
+            query_ids=np.arange(len(ids)) if counts.max() > 1 else ids,
             made_ids=numbered,
+            **columns,
             values={name: np.concatenate([part.values[name] for part in parts]) for name in shared},
             unretrieved=unretrieved if any(part.unretrieved for part in parts) else None,
             judged=None if all(part.judged is None for part in parts) else np.concatenate(judged),
             unjudged=next(iter(policies), "refuse"),
-            dropped={
-                option: sum(part.dropped.get(option, 0) for part in parts)
-                for option in sorted({option for part in parts for option in part.dropped})
-            },
+            dropped={option: sum(part.dropped.get(option, 0) for part in parts) for option in options},
             grade_column=parts[0].grade_column,
             has_positions=parts[0].has_positions,
-            **columns,
         )
 
     def with_scores(self, scores: ArrayLike) -> Self:
@@ -419,8 +414,8 @@ class Queries:
         heads = column[self.offsets[:-1]]
         differs = np.flatnonzero(column != np.repeat(heads, self.n_items))
         if differs.size:
-            query, row = self._query_of(differs[0]), differs[0]
-            first = column[self.offsets[np.searchsorted(self.offsets, row, side="right") - 1]]
+            row = int(differs[0])
+            query, first = self._query_of(row), np.repeat(heads, self.n_items)[row]
             segments = f"{str(first)!r} and {str(column[row])!r}{such_rows(differs.size)}"
             raise DataError(f"query {query!r} has two segments, {segments}; expected one per query", query)
         return heads
@@ -429,17 +424,16 @@ class Queries:
         """The query of a row in query order."""
         return str(self.query_ids[np.searchsorted(self.offsets, row, side="right") - 1])
 
-    def _refuse_repeated_items(self) -> None:
-        if self.items is None or not (again := repeats(self.offsets, self.items)).size:
-            return
+    def _repeated(self, items: Ids, again: IntArray) -> DataError:
+        """The error about rows whose item appears earlier in the query."""
         row = int(again[0])
-        item = str(self.items.take(again[:1]).array[0])
         n_rows = f"{again.size:,} {'row repeats' if again.size == 1 else 'rows repeat'} an item"
-        raise DataError(
-            f"item {item!r} appears twice ({n_rows}); expected each item once per query; to keep the first row of "
-            "each: `duplicates=first`",
-            self._query_of(row), row=row if self.rows is None else int(self.rows[row]), column="item_ids",
-        )  # fmt: skip
+        said = (
+            f"item {str(items.take(again[:1]).array[0])!r} appears twice ({n_rows}); expected each item once per query"
+        )
+        callers_row = row if self.rows is None else int(self.rows[row])
+        remedy = "to keep the first row of each: `duplicates=first`"
+        return DataError(f"{said}; {remedy}", self._query_of(row), row=callers_row, column="item_ids")
 
 
 def _grouped(query_ids: Any, group: ArrayLike | None, n_rows: int) -> tuple[IntArray, NDArray[Any], IntArray | None]:

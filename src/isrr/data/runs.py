@@ -92,19 +92,18 @@ def joined(run: Queries, name: str, qrels: Judgments, unjudged: Unjudged) -> Que
         raise DataError(run.absent.get("item", f"{name}: a run needs item ids"))
     negative = qrels.grades < 0
     notes = [f"{qrels.name}: {counted(int(negative.sum()), 'negative grade')} counted as 0"] if negative.any() else []
-    judged_in, names = _codes(Ids.of(run.query_ids, "query_ids", len(run)), qrels.queries)
-    shared = np.isin(np.arange(len(run)), judged_in)
+    distinct, codes = qrels.queries.by_appearance()
+    known = Ids.of(run.query_ids, "query_ids", len(run)).texts
+    number = np.asarray(pc.fill_null(pc.index_in(distinct.texts, value_set=known), -1).to_numpy(), np.int64)
+    judged_in, shared = number[codes], np.isin(np.arange(len(run)), number)
+    names = distinct.take(np.flatnonzero(number < 0)).array
     if not shared.any():
-        raise DataError(
-            f"{name} and {qrels.name} share no query: {some(run.query_ids)} here, {some(names.array)} there"
-        )
+        raise DataError(f"{name} and {qrels.name} share no query: {some(run.query_ids)} here, {some(names)} there")
     missing = run.query_ids[~shared]
     if missing.size:
         notes.append(f"{name}: {counted(missing.size, 'query')} without judgments left out: {some(missing)}")
     if len(names):
-        notes.append(
-            f"{qrels.name}: {counted(len(names), 'judged query')} not in the run left out: {some(names.array)}"
-        )
+        notes.append(f"{qrels.name}: {counted(len(names), 'judged query')} not in the run left out: {some(names)}")
     order = np.argsort(judged_in, kind="stable")
     rows = order[np.searchsorted(judged_in[order], 0) :]  # judgments of shared queries, by query
     position = np.cumsum(shared) - 1  # of each query of the run among those shared
@@ -133,13 +132,6 @@ def joined(run: Queries, name: str, qrels: Judgments, unjudged: Unjudged) -> Que
         return settled(queries, judged, unjudged)
     except DataError as error:
         raise DataError(f"{name} with {qrels.name}: {error}", error.query) from None
-
-
-def _codes(known: Ids, ids: Ids) -> tuple[IntArray, Ids]:
-    """Return the number of each id among those known, −1 for none, and the distinct ids that are not known."""
-    distinct, codes = ids.by_appearance()
-    number = np.asarray(pc.fill_null(pc.index_in(distinct.texts, value_set=known.texts), -1).to_numpy(), np.int64)
-    return number[codes], distinct.take(np.flatnonzero(number < 0))
 
 
 def _refuse_two_grades(qrels: Judgments, rows: IntArray, first: IntArray) -> None:
