@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 
-COUNTED = "test_compare_levels.py", "test_sample_levels.py", "test_calibration.py"
+COUNTED = "test_compare_levels.py", "test_sample_levels.py", "test_calibration.py", "test_list_levels.py"
 
 
 def main() -> int:

@@ -48,7 +48,7 @@ COUNTS = {
     "any of eight levels": Count(400, 0.05),
     "certificates, any kind of promise": Count(2_000, 0.1),
     "independent configurations": Count(500, 0.1),
-    "certificates about lists": Count(400, 0.05),
+    "certificates about lists": Count(FEWER, 0.05),
     "click certificates": Count(2_000, 0.05),
     "rollouts": Count(400, 0.05),
     "misleading data": Count(250, 0.1),
