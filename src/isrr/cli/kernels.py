@@ -43,7 +43,7 @@ def compile_all() -> None:
     widening = GPLRanker(threshold=0.1, decay=0.9)
     widening.propensity(widening.rank_queries(queries), queries)
     for ranker in (GPLRanker(), GPLRanker(k=8), GPLRanker(floor=0.5), widening):
-        evaluate(queries, [ranker])
+        evaluate(queries, [ranker], ["ndcg", "normalized_disparity", "rr"])
         ranker.exposure(queries)
         ranker.rank([2.0, 1.0], "q", "s")
         ranker.rank_with_propensity([2.0, 1.0], "q", "s")
