@@ -19,7 +19,6 @@ from isrr.data.ordering import sum_largest
 from isrr.data.queries import FloatArray, IntArray, Queries
 from isrr.data.ragged import side_by_side
 from isrr.errors import DataError
-from isrr.parallel import FEW_ROWS
 
 GainName = Literal["exponential", "linear", "equal"]
 DiscountName = Literal["log2", "reciprocal", "uniform"]
@@ -41,7 +40,6 @@ DISCOUNTS: dict[str, Callable[[FloatArray], FloatArray]] = {
 EMPTY_VALUES = {"skip": np.nan, "zero": 0.0, "one": 1.0}
 LARGEST_GRADE = 60.0
 LEAST_GAIN = 1e-75  # squares of less vanish
-WHOLE_GAINS = GAINS["exponential"](np.arange(LARGEST_GRADE + 1))
 
 
 def gain_of(relevance: ArrayLike, gain: Gain = "exponential") -> FloatArray:
@@ -57,29 +55,11 @@ def gain_of(relevance: ArrayLike, gain: Gain = "exponential") -> FloatArray:
             f"a relevance of {largest:g} is too large for the gain 2^relevance − 1: are scores and relevance "
             "swapped? Otherwise map it to grades, or use the linear gain"
         )
-    if gain == "exponential" and grades.min(initial=0.0) >= 0 and (known := _gains_of_whole(grades)) is not None:
-        return known
     gains = np.require(named(gain, GAINS, "gain")(grades), np.float64, "C")  # kernels load eight neighbours at a time
     if callable(gain) and (gains.shape != grades.shape or not np.isfinite(gains).all() or (gains < 0).any()):
         raise DataError(f"{described(gain)} must return one finite number ≥ 0 for each grade")
     if (smallest := np.where(gains > 0, gains, 1.0).min(initial=1.0)) < LEAST_GAIN:
         raise DataError(f"a gain of {smallest:g} is too small to compute with: multiply the relevance by a constant")
-    return gains
-
-
-def _gains_of_whole(grades: FloatArray) -> FloatArray | None:
-    """2^grade − 1 looked up, which is faster than powers on most machines; None if a grade is not a whole number.
-
-    Some at a time: what is needed on the way then stays in the cache.
-    """
-    gains = np.empty(grades.shape)
-    flat, out = grades.reshape(-1), gains.reshape(-1)
-    for start in range(0, flat.size, FEW_ROWS):
-        block = flat[start : start + FEW_ROWS]
-        whole = block.astype(np.intp)
-        if (whole != block).any():
-            return None
-        WHOLE_GAINS.take(whole, out=out[start : start + FEW_ROWS], mode="clip")
     return gains
 
 

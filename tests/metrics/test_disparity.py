@@ -81,7 +81,7 @@ def test_groups_pool_the_exposure_and_gain_of_their_items():
     queries = Queries.from_arrays(
         relevance=[1, 0, 2, 1], query_ids=["a", "b", "a", "a"], item_groups=["x", "x", "y", "x"]
     )
-    pools = Pools.groups(queries, "exponential")
+    pools = Pools.of(queries, "exponential", between_groups=True)
     exposure = queries.in_query_order([0.5, 1.0, 0.25, 0.25], "exposure")
     assert pools.n_pools.tolist() == [2, 1]
     assert pooled(exposure, queries, pools.pool)[[0, 1, 3]].tolist() == [0.75, 0.25, 1.0]

@@ -192,18 +192,16 @@ def facts(queries: Queries, first: Queries, promises: Sequence[Promise]) -> dict
         "unjudged": queries.unjudged,
         "unjudged_share": n_unjudged(queries, k) / n_positions,
         "made_ids": queries.made_ids,
-        "near_bound": max((_near_bound(promise, queries, first) for promise in promises), default=0.0),
+        "near_bound": max((_near_bound(p, p.bound, queries, first) for p in promises if p.bound), default=0.0),
         "looks_clicked": looks_clicked,
         "groups": tuple(sorted(groups)) if len(groups) <= MOST_GROUPS else (),
     }
 
 
-def _near_bound(promise: Promise, queries: Queries, first: Queries) -> float:
-    """How near values come to a declared bound, as a share; those that are capped at it do not count."""
-    if promise.bound is None:
-        return 0.0
-    near = promise.metric.check_bound(queries, promise.k, promise.bound)
+def _near_bound(promise: Promise, bound: tuple[float, float], queries: Queries, first: Queries) -> float:
+    """Return how near values come to a declared bound, as a share; those that are capped at it do not count."""
+    near = promise.metric.check_bound(queries, promise.k, bound)
     if not isinstance(promise.metric, Metric):
         return near
-    n_equal = int((promise.metric.value(first) == promise.bound[1]).sum())
+    n_equal = int((promise.metric.value(first) == bound[1]).sum())
     return 0.0 if n_equal >= max(LEAST_CAPPED, SHARE_CAPPED * first.n_rows) else near

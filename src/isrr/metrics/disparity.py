@@ -12,7 +12,6 @@ Paper: section 2, R_fair.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
@@ -24,7 +23,6 @@ from isrr.errors import PromiseError
 from isrr.gains import Discount, EmptyQuery, Gain, discount, has_relevant, item_gains
 from isrr.metrics import kernels
 from isrr.metrics.measure import Block, Kind, Measurable, Measure, per_query
-from isrr.parallel import over_queries
 from isrr.ranker.exposure import Prepared
 
 Error = Literal["squared", "absolute"]
@@ -35,49 +33,31 @@ class Pools:
     """Which rows are added up before exposures are compared, and what each pool deserves.
 
     Attributes:
-        offsets: Rows of query q are `offsets[q] : offsets[q + 1]`; its pools are the first `n_pools[q]` of them.
-        deserved: Gain of each pool, (n_rows,); 0 in rows beyond a query's pools.
+        deserved: Gain of each pool, in the first rows of its query, (n_rows,); 0 in the other rows.
         pool: Pool that each row adds to, counted within the query, (n_rows,); None where every item is its own.
-        n_pools: Pools of each query, (n_queries,).
+        n_pools, n_pairs: Pools of each query, and ordered pairs of them, at least 1, (n_queries,).
+        squares: Σ of squared deserts, (n_queries,); 0 only where no pool deserves anything.
     """
 
-    offsets: IntArray
     deserved: FloatArray
     pool: NDArray[np.int32] | None
     n_pools: IntArray
+    n_pairs: IntArray
+    squares: FloatArray
 
     @classmethod
-    def items(cls, queries: Queries, gain: Gain) -> "Pools":
-        """Every item by itself."""
-        return cls(queries.offsets, item_gains(queries, gain), None, queries.n_items)
-
-    @classmethod
-    def groups(cls, queries: Queries, gain: Gain) -> "Pools":
-        """By `item_groups`."""
-        names, code = queries.coded_groups
-        query = np.repeat(np.arange(len(queries)), queries.n_items)
-        pairs, place = np.unique(query * len(names) + code, return_inverse=True)
-        first = np.searchsorted(pairs // len(names), np.arange(len(queries) + 1))
-        pool = (place - np.repeat(first[:-1], queries.n_items)).astype(np.int32)
-        deserved = pooled(item_gains(queries, gain), queries, pool)
-        return cls(queries.offsets, deserved, pool, np.diff(first))
-
-    @cached_property
-    def n_pairs(self) -> IntArray:
-        """Ordered pairs of pools, at least 1, (n_queries,)."""
-        return np.asarray(np.maximum(self.n_pools * (self.n_pools - 1), 1))
-
-    @cached_property
-    def squares(self) -> FloatArray:
-        """Σ of squared deserts, (n_queries,); 0 only where no pool deserves anything."""
-        offsets, sums = self.offsets, np.empty(self.offsets.size - 1)
-
-        def add_up(start: int, stop: int) -> None:
-            first, last = offsets[start], offsets[stop]
-            np.add.reduceat(self.deserved[first:last] ** 2, offsets[start:stop] - first, out=sums[start:stop])
-
-        over_queries(add_up, offsets)
-        return sums
+    def of(cls, queries: Queries, gain: Gain, between_groups: bool) -> "Pools":
+        """Pool items by `item_groups`, or leave every item by itself."""
+        deserved, pool, n_pools = item_gains(queries, gain), None, queries.n_items
+        if between_groups:
+            names, code = queries.coded_groups
+            query = np.repeat(np.arange(len(queries)), queries.n_items)
+            pairs, place = np.unique(query * len(names) + code, return_inverse=True)
+            first = np.searchsorted(pairs // len(names), np.arange(len(queries) + 1))
+            pool = (place - np.repeat(first[:-1], queries.n_items)).astype(np.int32)
+            deserved, n_pools = pooled(deserved, queries, pool), np.diff(first)
+        n_pairs = np.maximum(n_pools * (n_pools - 1), 1)
+        return cls(deserved, pool, n_pools, n_pairs, per_query(deserved**2, queries))
 
 
 @dataclass(frozen=True)
@@ -137,10 +117,6 @@ class Disparity(Measurable):
             )
         return largest / bound[1]
 
-    def pools(self, queries: Queries) -> Pools:
-        """What is compared."""
-        return Pools.groups(queries, self.gain) if self.between_groups else Pools.items(queries, self.gain)
-
     def place_weights(self, k: int) -> FloatArray:
         """Return the discounts of the places 1 … k, (k,)."""
         return discount(k, self.discount)
@@ -148,7 +124,7 @@ class Disparity(Measurable):
     def summary(self, prepared: Prepared, measure: Measure) -> Callable[[Block], FloatArray]:
         """Return how its values follow: 4 (Σee′·Σg² − Σeg·Σe′g) / (n (n − 1)) with independent unbiased e and e′."""
         queries, weights = prepared.queries, self.place_weights(measure.k)
-        pools = self.pools(queries)
+        pools = Pools.of(queries, self.gain, self.between_groups)
         largest = self.largest(queries, measure.k, pools) if self.normalized else None
         deserved, pool = pools.deserved, None
         if pools.pool is None:
@@ -186,15 +162,15 @@ class Disparity(Measurable):
         Between items B = 4 (Θ₂ · Σg² − DCG_min²) / (n (n − 1)), Θ₂ the sum of squared discounts, DCG_min the least DCG
         of a ranking; it is attained. Between groups Σe² is at most (Σθ)², which gives a bound that may be loose.
         """
-        found = self.pools(queries) if pools is None else pools
-        squares, places = found.squares, np.minimum(queries.n_items, k)
+        pools = Pools.of(queries, self.gain, self.between_groups) if pools is None else pools
+        squares, places = pools.squares, np.minimum(queries.n_items, k)
         weights = discount(k, self.discount)
         if self.between_groups:
             shown = np.concatenate(([0.0], np.cumsum(weights)))[places] ** 2
-            return np.where(found.n_pools > 1, 4.0 * shown * squares / found.n_pairs, 0.0)
+            return np.where(pools.n_pools > 1, 4.0 * shown * squares / pools.n_pairs, 0.0)
         shown = np.concatenate(([0.0], np.cumsum(weights**2)))[places]
-        least = sum_largest(queries.offsets, found.deserved, weights, smallest=True)
-        return np.where(found.n_pools > 1, 4.0 * (shown * squares - least**2) / found.n_pairs, 0.0)
+        least = sum_largest(queries.offsets, pools.deserved, weights, smallest=True)
+        return np.where(pools.n_pools > 1, 4.0 * (shown * squares - least**2) / pools.n_pairs, 0.0)
 
 
 def disparity(
@@ -217,7 +193,7 @@ def disparity(
     if error not in get_args(Error):
         raise ValueError(f"error must be one of {', '.join(get_args(Error))}; got {error!r}")
     values = queries.in_query_order(exposure, "exposure")
-    pools = Disparity(gain=gain, between_groups=groups).pools(queries)
+    pools = Pools.of(queries, gain, groups)
     if pools.pool is not None:
         values = pooled(values, queries, pools.pool)
     deserved, out = pools.deserved, np.empty(len(queries))

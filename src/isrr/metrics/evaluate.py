@@ -15,9 +15,10 @@ import numpy as np
 
 from isrr.counting import counted
 from isrr.data.queries import FloatArray, IntArray, Queries
+from isrr.errors import DataError
 from isrr.gains import Discount, EmptyQuery, Gain
 from isrr.metrics.measure import EXPOSURE, Block, Measurable, Measure, Ways
-from isrr.metrics.metric import measures, need_columns
+from isrr.metrics.metric import measures
 from isrr.parallel import MANY_ROWS, Progress, over_queries
 from isrr.ranker.exposure import Family, family_of
 from isrr.ranker.gpl import N_DRAWS, GPLRanker
@@ -114,8 +115,7 @@ def evaluate(
     """
     _check(queries, grid)
     chosen = measures(metrics, grid[0].k, gain=gain, discount=discount, empty_query=empty_query)
-    _check_cuts(chosen, grid[0].k)
-    need_columns(queries, chosen)
+    _check_measures(queries, chosen, grid[0].k)
     values = tuple(np.empty((len(queries), len(grid))) for _ in chosen)
     families = [family_of(ranker) for ranker in grid]
     for family in dict.fromkeys(families):
@@ -170,7 +170,8 @@ def _check(queries: Queries, grid: Sequence[GPLRanker]) -> None:
         raise ValueError(f"expected rankers with the same k, got {sorted({ranker.k for ranker in grid})}")
 
 
-def _check_cuts(chosen: Sequence[Measure], k: int) -> None:
+def _check_measures(queries: Queries, chosen: Sequence[Measure], k: int) -> None:
+    """Refuse measures that look further than lists of k places, and queries that lack a column that one reads."""
     if not chosen:
         raise ValueError("nothing to measure; expected at least one metric")
     longer = [measure for measure in chosen if measure.k > k]
@@ -178,6 +179,15 @@ def _check_cuts(chosen: Sequence[Measure], k: int) -> None:
         raise ValueError(
             f"{longer[0]} looks at more places than the rankers fill; expected rankers with a larger k than {k}"
         )
+    for name, column in [(m.metric.name, column) for m in chosen for column in m.metric.columns]:
+        if column == "relevance":
+            queries.need_relevance()
+        elif column == "item_group":
+            queries.coded_groups  # noqa: B018 — raises where there are none
+        elif column.startswith("value:"):
+            queries.column(column.removeprefix("value:"))
+        else:
+            raise DataError(f"{name} reads column {column!r}; expected relevance, item_group or value:NAME")
 
 
 def frame_of(columns: Mapping[str, Any]) -> Any:

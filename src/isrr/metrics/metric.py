@@ -15,7 +15,7 @@ A metric of your own takes a few lines, and works wherever a named one does:
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import methodcaller
@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrr.data.queries import FloatArray, Queries
-from isrr.errors import DataError, PromiseError
+from isrr.errors import PromiseError
 from isrr.gains import (
     Discount,
     EmptyQuery,
@@ -159,9 +159,9 @@ class Metric(Measurable):
         values = self.value(queries)
         low, high = float(values.min()), float(values.max())
         if low < bound[0] or high > bound[1]:
-            found, between = low if low < bound[0] else high, f"{bound[0]:g} … " if bound[0] else ""
+            value, between = low if low < bound[0] else high, f"{bound[0]:g} … " if bound[0] else ""
             raise PromiseError(
-                f"an item has {self.name} {found:.6g}, outside the declared bound {between}{bound[1]:g}; expected a "
+                f"an item has {self.name} {value:.6g}, outside the declared bound {between}{bound[1]:g}; expected a "
                 "bound that holds for every possible item"
             )
         return high / bound[1]
@@ -378,19 +378,3 @@ def measures(
         else:
             chosen.append(about if isinstance(about, Measure) else about.at(k, empty_query))
     return tuple(dict.fromkeys(chosen))
-
-
-def need_columns(queries: Queries, chosen: Sequence[Measure]) -> None:
-    """Refuse queries that lack a column one of the metrics reads."""
-    for measure in chosen:
-        for column in measure.metric.columns:
-            if column == "relevance":
-                queries.need_relevance()
-            elif column == "item_group":
-                queries.coded_groups  # noqa: B018 — raises where there are none
-            elif column.startswith("value:"):
-                queries.column(column.removeprefix("value:"))
-            else:
-                raise DataError(
-                    f"{measure.metric.name} reads column {column!r}; expected relevance, item_group or value:NAME"
-                )

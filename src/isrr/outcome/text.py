@@ -249,7 +249,7 @@ def warnings(outcome: "Outcome") -> list[str]:
             f"repeated queries: {p.n_repeated:,} of {p.n_judged:,} have the same scores and relevance as another; "
             "copies are no additional evidence, so if these are copies, count each query once (`distinct=`)"
         )
-    texts += [p.looks_clicked, far_off(p.far_above, p.far_below)]
+    texts += [p.looks_clicked, *([far_off(p.far_above, p.far_below)] if p.far_above + p.far_below else [])]
     texts += [
         f"grades come from {JUDGES[p.judged_by]}, and '{promise}' promises a level of them: grades of two large "
         "language models overstated NDCG@5 by 15–31 % on TREC data; promise a share of deterministic, or have people "
@@ -292,14 +292,12 @@ def needed_in_words(n_queries: int | None, promises: Sequence[Promise], unit: st
 
 
 def far_off(above: int, below: int) -> str:
-    """Return a warning where scores lie far from those of their query; else nothing.
+    """Return a warning of scores that lie far from those of their query.
 
     Example:
         >>> far_off(4, 0)
         "4 scores lie more than 100 spreads above their query's median: promoted items?"
     """
-    if not above + below:
-        return ""
     where = "above" if below == 0 else "below" if above == 0 else "above or below"
     lie, why = ("lies", "its query's median: a") if above + below == 1 else ("lie", "their query's median:")
     what = "missing score filled in" if above == 0 else "promoted item"

@@ -18,32 +18,28 @@ BOOST_MISSING = get_args(BoostMissing)
 Boost = tuple[tuple[str, float], ...] | Mapping[str, float]
 
 
-def checked_boost(boost: Boost) -> Boost:
+def checked_boost(boost: Boost, boost_missing: object = "refuse") -> Boost:
     """The additions sorted by group; those of 0 are left out.
 
     Example:
         >>> checked_boost({"old": 0, "new": 0.4, "local": 0.1})
         (('local', 0.1), ('new', 0.4))
     """
+    if boost_missing not in BOOST_MISSING:
+        raise ValueError(f"boost_missing must be one of {', '.join(BOOST_MISSING)}; got {boost_missing!r}")
     if isinstance(boost, tuple | dict) and not boost:
         return ()
     try:
-        given = [(group, float(addition)) for group, addition in dict(boost).items()]
+        additions = [(group, float(addition)) for group, addition in dict(boost).items()]
     except (TypeError, ValueError):
-        given = [("", np.nan)]
-    pairs = sorted((identifier_text(group), addition) for group, addition in given)
+        additions = [("", np.nan)]
+    pairs = sorted((identifier_text(group), addition) for group, addition in additions)
     names = [group for group, _ in pairs]
     if len(set(names)) < len(names) or not np.isfinite([addition for _, addition in pairs]).all():
         raise ValueError(
             f"boost must map each group to a finite number of deviations, such as {{'new': 0.4}}, got {boost!r}"
         )
     return tuple((group, addition) for group, addition in pairs if addition != 0.0)
-
-
-def check_boost_missing(boost_missing: object) -> None:
-    """Refuse what is no policy."""
-    if boost_missing not in BOOST_MISSING:
-        raise ValueError(f"boost_missing must be one of {', '.join(BOOST_MISSING)}; got {boost_missing!r}")
 
 
 def additions_by_row(boost: Boost, boost_missing: BoostMissing, queries: Queries) -> FloatArray:

@@ -35,7 +35,6 @@ from isrr.ranker.boost import (
     BoostMissing,
     additions_by_row,
     additions_of_request,
-    check_boost_missing,
     checked_boost,
 )
 from isrr.ranker.exact import laguerre_rules, memory_for
@@ -182,8 +181,8 @@ class GPLRanker(Draw):
                 raise ValueError(f"{name} must be {need}, got {value!r}")
             object.__setattr__(self, name, float(value))
         weights = tuple(tuple(checked_weights(way, "floor_weights").tolist()) for way in self.floor_weights)
-        vars(self).update(floor_weights=weights, boost=checked_boost(self.boost))  # the class is frozen
-        check_boost_missing(self.boost_missing)
+        boost = checked_boost(self.boost, self.boost_missing)
+        vars(self).update(floor_weights=weights, boost=boost)  # the class is frozen
         softness = self.deviation * self.temperature
         if not 1.0 / LARGEST <= softness < np.inf:
             raise ValueError(

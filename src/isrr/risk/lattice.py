@@ -31,7 +31,8 @@ def coarsen(value: ArrayLike, significant_bits: int = SIGNIFICANT_BITS) -> Float
         (0.5, True)
     """
     shift = _FLOAT_BITS - significant_bits
-    return _point(_code(np.asarray(value, np.float64), shift), shift)
+    codes = np.array(value, np.float64).view(np.int64) >> shift
+    return np.asarray(codes << shift).view(np.float64)
 
 
 def smallest_yes(
@@ -58,29 +59,18 @@ def smallest_yes(
             guess saves questions; the result is the same.
     """
     shift = _FLOAT_BITS - significant_bits
-    first = np.broadcast_to(_code(np.asarray(low, np.float64), shift), n_grid)
-    no = first - 1
-    yes = np.maximum(np.broadcast_to(_code(np.asarray(high, np.float64), shift), n_grid), first)
-    asked = np.zeros((2, n_grid), np.bool_)  # whether a no, and a yes, was heard
-    if guess is None:
-        asked[:] = True
-        guess = np.ones(n_grid)
-    near, stride = _code(np.asarray(guess, np.float64), shift), STRIDE
+    points = np.empty((3, n_grid))
+    points[0], points[1], points[2] = low, high, 1.0 if guess is None else guess
+    first, last, near = points.view(np.int64) >> shift
+    no, yes, stride = first - 1, np.maximum(last, first), STRIDE
+    heard = np.full((2, n_grid), guess is None)  # whether a no, and a yes, was heard
     while np.any(open_ := yes - no > 1):
-        further = np.where(asked[0], no + stride, np.where(asked[1], yes - stride, near))
-        middle = np.where(asked.all(axis=0), (no + yes) // 2, np.clip(further, no + 1, yes - 1))
+        further = np.where(heard[0], no + stride, np.where(heard[1], yes - stride, near))
+        middle = np.where(heard.all(axis=0), (no + yes) // 2, np.clip(further, no + 1, yes - 1))
         middle = np.where(open_, middle, np.maximum(yes - 1, first))  # a closed one is asked for nothing
         stride = min(STRIDE * stride, 1 << 60)
-        answer = answers(_point(middle, shift))
+        answer = answers((middle << shift).view(np.float64))
         yes = np.where(open_ & answer, middle, yes)
         no = np.where(open_ & ~answer, middle, no)
-        asked |= np.stack([~answer, answer])
-    return _point(yes, shift)
-
-
-def _code(value: FloatArray, shift: int) -> IntArray:
-    return np.ascontiguousarray(value).view(np.int64).reshape(value.shape) >> shift
-
-
-def _point(code: IntArray, shift: int) -> FloatArray:
-    return np.ascontiguousarray(code << shift).view(np.float64).reshape(code.shape)
+        heard |= np.stack([~answer, answer])
+    return np.asarray((yes << shift).view(np.float64))
