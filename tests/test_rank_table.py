@@ -47,12 +47,12 @@ def test_blocks_give_the_lists_of_the_whole_table(scored, tmp_path, monkeypatch,
     monkeypatch.setattr(whole_queries, "__defaults__", (40,))
     monkeypatch.setattr(ParquetFiles.batches, "__defaults__", (None, 40))
     target, done = tmp_path / f"ranked.{suffix}", []
-    seen = rank_table(RANKER, tmp_path / "scored.parquet", target, "s", USUAL, lambda *counts: done.append(counts))
+    counts = rank_table(RANKER, tmp_path / "scored.parquet", target, "s", USUAL, lambda *counts: done.append(counts))
     found = read(target).cast(expected.schema)
     assert found.equals(expected)
     scores = scored["score"].to_numpy()
-    assert (seen.n_queries, seen.n_rows, seen.n_places) == (200, len(scored), len(expected))
-    assert seen.n_outside == (np.abs(scores) > 2.0).sum()
+    assert (counts.n_queries, counts.n_rows, counts.n_positions) == (200, len(scored), len(expected))
+    assert counts.n_outside == (np.abs(scores) > 2.0).sum()
     assert done[-1] == (200, 200)
     assert (len(done) > 1) == (order == "together")
 

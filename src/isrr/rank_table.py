@@ -23,7 +23,7 @@ from isrr.ranker.placements import placements
 
 
 @dataclass(frozen=True)
-class Seen:
+class TableCounts:
     """Scored queries, counted.
 
     Attributes:
@@ -46,7 +46,7 @@ def rank_table(
     usual: tuple[float, float],
     progress: Progress | None = None,
     columns: Columns | None = None,
-) -> Seen:
+) -> TableCounts:
     """Rank every query and write a file, of the kind that its suffix tells.
 
     Everything is looked at before anything is written. Parquet files in which the rows of each query are adjacent are
@@ -61,11 +61,12 @@ def rank_table(
         progress: Called with (queries ranked, queries in all).
         columns: The names of columns that are not called as usual, for queries still to be read; see `isrr.Columns`.
     """
-    streamed = _Blocks.of(data, columns or Columns())
-    seen = None if streamed is None else _looked_at(streamed, ranker.k, usual)
-    blocks: Iterable[Queries] = [as_queries(data, columns)] if streamed is None or seen is None else streamed
-    counted = _looked_at(blocks, ranker.k, usual) if seen is None else seen
-    assert counted is not None
+    blocks: Iterable[Queries] | None = _Blocks.of(data, columns or Columns())
+    counts = None if blocks is None else _counts(blocks, ranker.k, usual)
+    if blocks is None or counts is None:
+        blocks = [as_queries(data, columns)]
+        counts = _counts(blocks, ranker.k, usual)
+    assert counts is not None
 
     def ranked() -> Iterator[Any]:
         done = 0
@@ -73,10 +74,10 @@ def rank_table(
             yield placements(ranker, block, ranker.k, session)
             done += len(block)
             if progress:
-                progress(done, counted.n_queries)
+                progress(done, counts.n_queries)
 
     _write(ranked(), target)
-    return counted
+    return counts
 
 
 @dataclass(frozen=True)
@@ -101,18 +102,18 @@ class _Blocks:
             yield from whole_queries(self.table.batches(file), self.table.roles, file.name)
 
 
-def _looked_at(blocks: Iterable[Queries], k: int, usual: tuple[float, float]) -> Seen | None:
+def _counts(blocks: Iterable[Queries], k: int, usual: tuple[float, float]) -> TableCounts | None:
     """Count the queries of all blocks; None where a query is in several."""
     low, high = usual
-    counts, keys = np.zeros(4, np.int64), []
+    sums, keys = np.zeros(4, np.int64), []
     for block in blocks:
         scores = block.need_scores()
         outside = int(((scores < low) | (scores > high)).sum())
-        counts += (len(block), block.n_rows, outside, int(block.n_items.clip(max=k).sum()))
+        sums += (len(block), block.n_rows, outside, int(block.n_items.clip(max=k).sum()))
         keys.append(block.keys)
-    if keys and np.unique(np.concatenate(keys)).size < counts[0]:
+    if keys and np.unique(np.concatenate(keys)).size < sums[0]:
         return None
-    return Seen(*counts.tolist())
+    return TableCounts(*sums.tolist())
 
 
 def _write(tables: Iterator[Any], target: Path) -> None:

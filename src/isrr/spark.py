@@ -29,7 +29,7 @@ from isrr.data.sample import Sample, digests, in_sample
 from isrr.data.tables import queries_of, whole_queries
 from isrr.errors import DataError, EngineError, MissingExtraError
 from isrr.parallel import use_threads
-from isrr.rank_table import Seen
+from isrr.rank_table import TableCounts
 from isrr.ranker.gpl import GPLRanker
 from isrr.ranker.placements import placements
 
@@ -122,7 +122,7 @@ def rank_on_spark(
     usual: tuple[float, float],
     columns: Columns | None = None,
     master: str | None = None,
-) -> Seen:
+) -> TableCounts:
     """Rank every query of a Spark table and write a new folder of Parquet files; see `isrr.rank_table.rank_table`."""
     table = open_table(data, columns or Columns(), master)
     if "item" not in table.roles.names:
@@ -136,15 +136,16 @@ def rank_on_spark(
         outside = ((table.column("score") < usual[0]) | (table.column("score") > usual[1])).cast("long")
         by_query = table.rows.groupBy(table.query_text()).agg(f.count("*").alias("n"), f.sum(outside).alias("outside"))
         n_positions = f.sum(f.least("n", f.lit(ranker.k)))
-        seen = Seen(*(n or 0 for n in by_query.agg(f.count("*"), f.sum("n"), f.sum("outside"), n_positions).first()))
-        if not seen.n_rows:
+        sums = by_query.agg(f.count("*"), f.sum("n"), f.sum("outside"), n_positions).first()
+        counts = TableCounts(*(n or 0 for n in sums))
+        if not counts.n_rows:
             raise DataError(f"{table.name}: the table has no rows")
         gathered = _renamed(table, table.rows.repartition(table.column("query")), roles)
         by_names = [f"c{roles.all.index(name)}" for name in (query, item)]
         ranked = partial(_rank, roles=roles, ranker=ranker, session=session)
         lists = gathered.sortWithinPartitions(*by_names).mapInArrow(ranked, schema)
         lists.write.mode("errorifexists").parquet(str(folder))
-    return seen
+    return counts
 
 
 def _rank(batches: Iterable[Any], roles: Roles, ranker: GPLRanker, session: str | None) -> Iterator[Any]:

@@ -50,18 +50,20 @@ def rank(
     inputs.warn_of_no_promise(ranker, outcome, in_force, "using")
     low, _, _, _, high = outcome.provenance.score_quantiles
     columns, _ = inputs.reading_options(context)
-    chosen = in_force.of_length(k or outcome.k), scored, out_file, session, (low, high)
+    arguments = in_force.of_length(k or outcome.k), scored, out_file, session, (low, high)
     if engine == "spark":
         from isrr.spark import rank_on_spark
 
-        seen = rank_on_spark(*chosen, columns, master)
+        counts = rank_on_spark(*arguments, columns, master)
     else:
         from isrr.rank_table import rank_table
 
         with console.progress("ranking", "writing") as advance:
-            seen = rank_table(*chosen, advance, columns)
-    inputs.warn_of_drift(outcome, seen.n_outside / max(seen.n_rows, 1))
-    console.say(f"{counted(seen.n_queries, 'query')}, {counted(seen.n_positions, 'position')} written to {out_file}")
+            counts = rank_table(*arguments, advance, columns)
+    inputs.warn_of_drift(outcome, counts.n_outside / max(counts.n_rows, 1))
+    console.say(
+        f"{counted(counts.n_queries, 'query')}, {counted(counts.n_positions, 'position')} written to {out_file}"
+    )
 
 
 def show(
