@@ -70,7 +70,14 @@ def table_of(queries: Queries) -> Any:
             columns[name] = pa.array(numbers)
     if queries.segments is not None:
         columns["segment"] = per_query(queries.segments)
-    columns |= _beside_grades(queries)
+    if queries.unretrieved is not None:
+        offsets, grades = queries.unretrieved
+        lengths = np.zeros(queries.n_rows, np.int32)
+        lengths[queries.offsets[:-1]] = np.diff(offsets)
+        columns[UNRETRIEVED] = pa.ListArray.from_arrays(offsets_from(lengths).astype(np.int32), grades)
+    if queries.judged is not None:
+        codes = pa.array(np.zeros(queries.n_rows, np.int32), mask=queries.judged)
+        columns[UNJUDGED] = pa.DictionaryArray.from_arrays(codes, pa.array([queries.unjudged], pa.string()))
     for name, numbers in queries.values.items():
         taken = name in OWN_NAMES or name in BESIDE_GRADES
         if taken and not (name in columns and columns[name].equals(pa.array(numbers))):
@@ -84,21 +91,6 @@ def table_of(queries: Queries) -> Any:
     if queries.dropped:
         metadata[DROPPED] = json.dumps(dict(queries.dropped)).encode()
     return pa.table(columns).replace_schema_metadata(metadata)
-
-
-def _beside_grades(queries: Queries) -> dict[str, Any]:
-    """Return the columns that go with the grades of queries, where there is something to say."""
-    columns = {}
-    if queries.unretrieved is not None:
-        offsets, grades = queries.unretrieved
-        lengths = np.zeros(queries.n_rows, np.int32)
-        lengths[queries.offsets[:-1]] = np.diff(offsets)
-        columns[UNRETRIEVED] = pa.ListArray.from_arrays(offsets_from(lengths).astype(np.int32), grades)
-    if queries.judged is not None:
-        policy = pa.array([queries.unjudged], pa.string())
-        codes = pa.array(np.zeros(queries.n_rows, np.int32), mask=queries.judged)
-        columns[UNJUDGED] = pa.DictionaryArray.from_arrays(codes, policy)
-    return columns
 
 
 @dataclass(frozen=True)
@@ -128,7 +120,7 @@ class Stored:
         """Return what an Arrow table says; what cannot be true is refused."""
         metadata = table.schema.metadata or {}
         judged, marks = None, None
-        if UNJUDGED in roles.beside and pa.types.is_large_string(table[UNJUDGED].type):
+        if UNJUDGED in roles.beside and str(table[UNJUDGED].type).endswith("string"):
             marks = table[UNJUDGED]
         if "relevance" in roles.names:
             missing = table[roles.names["relevance"]].is_null(nan_is_null=True)

@@ -250,32 +250,30 @@ def from_frame(source: Any) -> Table:
         names: list[Any] = list(source.columns)
 
         def read(columns: list[str], ids: list[str]) -> Any:
-            return plain(pa.table({name: _from_pandas(source[name], name in ids) for name in columns}))
+            arrays = {}
+            for name in columns:
+                of_objects = source[name].dtype == object
+                values = source[name].to_numpy() if of_objects else pa.Array.from_pandas(source[name])
+                arrays[name] = arrow_of(values, name, name in ids, "table") if of_objects else values
+            return plain(pa.table(arrays))
 
     elif hasattr(source, "__arrow_c_stream__"):
         with reading("table"):
             table = plain(pa.table(source))
-        return Table("table", _distinct(table.column_names), lambda columns, _: table.select(columns))
+        names = table.column_names
+
+        def read(columns: list[str], ids: list[str]) -> Any:
+            return table.select(columns)
+
     else:
         kind = type(source).__name__
         raise DataError(f"a {kind} is neither a path nor a pandas, polars or pyarrow table")
-    return Table("table", _distinct(names), read)
-
-
-def _distinct(names: list[Any]) -> list[str]:
-    """Return the names of a frame's columns, all different text."""
     for name in names:
         if not isinstance(name, str):
             raise DataError(f"table: a column is named {name!r}; names of columns must be text")
         if names.count(name) > 1:
             raise DataError(f"table: a column appears twice: {name!r}; rename all but one")
-    return names
-
-
-def _from_pandas(column: Any, holds_ids: bool) -> Any:
-    if column.dtype == object:
-        return arrow_of(column.to_numpy(), str(column.name), holds_ids, "table")
-    return pa.Array.from_pandas(column)
+    return Table("table", names, read)
 
 
 def written_names(schema: Any, source: str) -> tuple[str, ...]:

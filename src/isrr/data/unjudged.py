@@ -75,13 +75,13 @@ def settled(queries: Queries, judged: NDArray[np.bool_], policy: Unjudged) -> Qu
     return replace(marked, notes=notes)
 
 
-def _without(queries: Queries, kept: NDArray[np.bool_]) -> Queries:
-    """Return the queries without some of their items; those left with none are gone."""
-    lengths = np.add.reduceat(kept, queries.offsets[:-1], dtype=np.int64)
+def _without(queries: Queries, graded: NDArray[np.bool_]) -> Queries:
+    """Return the queries with their graded items; those that have none are gone."""
+    lengths = np.add.reduceat(graded, queries.offsets[:-1], dtype=np.int64)
     left = np.flatnonzero(lengths)
     if left.size == 0:
         raise DataError("no item has a grade, so none is left when unjudged items are dropped")
-    fewer = queries.of_rows(kept, offsets_from(lengths), judged=None)
+    fewer = queries.of_rows(graded, offsets_from(lengths), judged=None)
     if left.size == len(queries):
         return fewer
     empty = f"{counted(len(queries) - left.size, 'query')} without a graded item left out"
