@@ -74,18 +74,14 @@ def test_every_candidate_is_kept_with_its_score_to_the_last_bit(logging, certifi
         items = [{"id": n, "score": score} for n, score in enumerate(values.tolist())]
         assert ask(logging, query=q, session=7, items=items).status_code == 200
     found = read_log(folder)
-    assert len(found) == 3
-    assert found.scores.tolist() == np.concatenate(scores).tolist()
-    assert found.offsets.tolist() == [0, 1, 4, 44]
-    assert found.item_ids.to_pylist() == [str(n) for values in scores for n in range(values.size)]
-    assert found.places.tolist() == [0, 1, 4, 9]
-    for q, values in enumerate(scores):
-        places = slice(found.places[q], found.places[q + 1])
+    assert found.table["scores"].to_pylist() == [values.tolist() for values in scores]
+    assert found.table["item_ids"].to_pylist() == [[str(n) for n in range(values.size)] for values in scores]
+    for q, (values, served) in enumerate(zip(scores, found.table.to_pylist(), strict=True)):
         order = certificate.rank(values, q, 7)
-        assert found.ranking[places].tolist() == order.tolist()
+        assert served["ranking"] == order.tolist()
         queries = Queries.from_arrays(scores=values, query_ids=[q] * values.size)
         expected = certificate.ranker.propensity(order[None], queries)[0]
-        assert found.propensities[places] == pytest.approx(expected, abs=1e-7)
+        assert served["propensities"] == pytest.approx(expected, abs=1e-7)
     assert found.table["query_id"].to_pylist() == ["0", "1", "2"]
     assert found.table["session"].to_pylist() == ["7"] * 3
     assert found.table["arm"].null_count == 3
@@ -134,8 +130,8 @@ def test_the_order_of_another_ranking_is_logged_and_changes_nothing(ranker_file,
     ]
     ask(client, items=far)
     found = read_log(folder)
-    (logged, none), names = found.table["production"].to_pylist(), found.item_ids.to_pylist()
-    assert [names[i] for i in logged] == [*map(str, order)]
+    (logged, none), names = (found.table[name].to_pylist() for name in ("production", "item_ids"))
+    assert [names[0][i] for i in logged] == [*map(str, order)]
     assert none is None
 
 

@@ -13,7 +13,6 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin
@@ -21,9 +20,7 @@ from typing import Any, get_args, get_origin
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from isrr.errors import DataError
 
@@ -131,13 +128,10 @@ COLUMNS = pa.schema({name: _arrow_type(kind) for name, kind in LogLine.__annotat
 
 @dataclass(frozen=True, eq=False)
 class ServedLists:
-    """Served lists, in columns.
-
-    Candidates of all lists are stored end to end: those of list i at `offsets[i]:offsets[i + 1]`. Shown places
-    likewise, at `places[i]:places[i + 1]`; they begin with the first place of the list, whatever page was asked for.
+    """Served lists.
 
     Attributes:
-        table: One row per list, with the fields of `LogLine`; scores are lists of numbers.
+        table: An Arrow table, one row per list, with the fields of `LogLine`; scores are lists of numbers.
         n_damaged: Lines that could not be read.
     """
 
@@ -146,36 +140,6 @@ class ServedLists:
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
-
-    @cached_property
-    def offsets(self) -> NDArray[np.int64]:
-        """Where the candidates of each list begin, (n_lists + 1,)."""
-        return self._offsets("item_ids")
-
-    @cached_property
-    def item_ids(self) -> pa.ChunkedArray:
-        """The candidates' ids, as text, (n_candidates,)."""
-        return pc.list_flatten(self.table["item_ids"])
-
-    @cached_property
-    def scores(self) -> NDArray[np.float64]:
-        """The candidates' scores as the model gave them, (n_candidates,)."""
-        return np.asarray(self._flat("scores"), np.float64)
-
-    @cached_property
-    def places(self) -> NDArray[np.int64]:
-        """Where the places of each list begin, (n_lists + 1,)."""
-        return self._offsets("ranking")
-
-    @cached_property
-    def ranking(self) -> NDArray[np.int64]:
-        """The candidate at each place, as its position within the list's candidates, (n_places,)."""
-        return np.asarray(self._flat("ranking"), np.int64)
-
-    @cached_property
-    def propensities(self) -> NDArray[np.float64]:
-        """The chance of that candidate at that place, given those above it, (n_places,)."""
-        return np.asarray(self._flat("propensities"), np.float64)
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield one list at a time, with ids in place of positions.
@@ -192,13 +156,6 @@ class ServedLists:
                 line["deterministic"] = [ids[i] for i in line["deterministic"]]
                 line["propensities"] = line["propensities"][shown]
                 yield line
-
-    def _offsets(self, name: str) -> NDArray[np.int64]:
-        lengths = pc.list_value_length(self.table[name]).to_numpy()
-        return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-
-    def _flat(self, name: str) -> Any:
-        return pc.list_flatten(self.table[name]).to_numpy()
 
 
 def read_log(source: str | os.PathLike[str]) -> ServedLists:

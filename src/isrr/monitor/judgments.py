@@ -6,7 +6,7 @@ that lacks one waits. The judged queries must be a random sample of the traffic.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -166,12 +166,13 @@ def candidates(logged: ServedLists) -> Queries:
 
     Where a query was served several times, its candidates are those of all its lists.
     """
-    logged = replace(logged, table=logged.table.filter(logged.table["groups"].is_valid()))
-    if not len(logged):
+    table = logged.table.filter(logged.table["groups"].is_valid())
+    if not table.num_rows:
         raise DataError("no list in the log has the groups of its items; send each item's group in the request")
-    query = np.repeat(np.array(logged.table["query_id"].to_pylist(), object), np.diff(logged.offsets))
-    items = np.array(logged.item_ids.to_pylist(), object)
-    named = [names or [] for line in logged.table["groups"].to_pylist() for names in line]
+    query, items = (column.to_pylist() for column in (table["query_id"], table["item_ids"]))
+    query = np.repeat(np.array(query, object), [len(listed) for listed in items])
+    items = np.array([item for listed in items for item in listed], object)
+    named = [names or [] for line in table["groups"].to_pylist() for names in line]
     first = {pair: row for row, pair in reversed(list(enumerate(zip(query, items, strict=True))))}
     rows = sorted(first.values())
     return Queries.from_arrays(
