@@ -132,11 +132,10 @@ class Ids:
             _, ends, characters = texts.buffers()
             offsets = np.frombuffer(ends, np.int64)[texts.offset : texts.offset + len(texts) + 1]
             text, hashes = np.frombuffer(characters or b"", np.uint8), np.empty(len(texts), np.uint64)
-
-            def hash_some(start: int, stop: int) -> None:
-                hash_texts(text, offsets[start : stop + 1], hashes[start:stop])
-
-            over_queries(hash_some, offsets, None, BYTES_PER_BLOCK)
+            over_queries(
+                lambda start, stop: hash_texts(text, offsets[start : stop + 1], hashes[start:stop]),
+                offsets, rows=BYTES_PER_BLOCK,
+            )  # fmt: skip
             vars(self)["_hashes"] = hashes
         return np.asarray(vars(self)["_hashes"])
 

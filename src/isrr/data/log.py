@@ -11,7 +11,7 @@ import gzip
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
@@ -234,14 +234,5 @@ def _line_of(raw: bytes | dict[str, Any]) -> LogLine | None:
 
 
 def _table(lines: Sequence[LogLine]) -> pa.Table:
-    def column(name: str, kind: Any) -> Any:
-        if name != "scores":
-            return pa.array([getattr(line, name) for line in lines], kind)
-        return pa.ListArray.from_arrays(_ends(len(line.item_ids) for line in lines), scores)
-
-    scores = np.frombuffer(b"".join(line.scores for line in lines), "<f8").astype(np.float64)
-    return pa.table([column(field.name, field.type) for field in COLUMNS], COLUMNS)
-
-
-def _ends(lengths: Iterable[int]) -> Any:
-    return pa.array(np.cumsum([0, *lengths]), pa.int32())
+    columns = {name: [getattr(line, name) for line in lines] for name in COLUMNS.names}
+    return pa.table(columns | {"scores": [np.frombuffer(line.scores, "<f8") for line in lines]}, COLUMNS)
