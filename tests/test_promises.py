@@ -236,7 +236,7 @@ def test_a_promise_about_lists_is_one_about_the_share_of_good_lists():
     assert str(promise.at(0.95)) == "ndcg@5 >= 80% of deterministic in 95% of lists"
     assert promise.alpha == pytest.approx(0.1)
     assert promise.in_words == "at least 90 % of the lists keep 80 % of what the order by score gives (NDCG@5)"
-    assert Promise.parse("ndcg@5 >= 0.7 in 60% of lists").in_words == "at least 60 % of the lists reach 0.7 in NDCG@5"
+    assert Promise.parse("ndcg@5 >= 0.7 in 60% of lists").in_words == "at least 60 % of the lists reach 0.7 (NDCG@5)"
     assert promise.kept_so_far(0.905).startswith("90.5 % of lists, promised ≥ 90.0 %; 9.5 % of the lists fall short of")
 
 

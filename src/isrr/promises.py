@@ -367,6 +367,19 @@ class Promise:
         of = " of lists" if self.lists else f" of {self.of}" if self.of else ""
         return f"{100 * target:.1f} %{of}" if self.in_percent else f"{target:.4f}"
 
+    def reached(self, level: float) -> str:
+        """A level that is reached, as a clause.
+
+        Example:
+            >>> Promise.parse("ndcg@5 >= 95% of deterministic").reached(0.961)
+            'ndcg@5 reaches 96.1 % of deterministic'
+            >>> Promise.parse("ndcg@5 >= 80% of deterministic in 90% of lists").reached(0.909)
+            '90.9 % of the lists keep 80 % of what the order by score gives (NDCG@5)'
+        """
+        if self.lists is not None:
+            return f"{percent(level)} of the lists {self.lists.in_words(self.k)}"
+        return f"{self.measure} {'reaches' if self.at_least is not None else 'comes down to'} {self.shown(level)}"
+
     def limit(self, level: float) -> str:
         """A level as the side on which it bounds, without what it is compared with.
 

@@ -246,10 +246,7 @@ class Findings:
         sentences = []
         for kept, other in (self.tested, self.tested[::-1]):
             level = abs(_highest(self._better(kept), self._better(other), self._better_target(kept)))
-            reaches = "reaches" if other.promise.at_least is not None else "comes down to"
-            sentences.append(
-                f"where '{kept.promise}' is just met, {other.promise.measure} {reaches} {other.promise.shown(level)}"
-            )
+            sentences.append(f"where '{kept.promise}' is just met, {other.promise.reached(level)}")
         return tuple(sentences)
 
 

@@ -81,11 +81,10 @@ class GoodLists(Measurable):
 
     def level_in_words(self, k: int) -> str:
         """Return what good lists reach."""
-        title = self.metric.at(k).title
+        level = f"{100 * self.target:.6g} %" if self.of or self.metric.in_percent else f"{self.target:.6g}"
         if self.of is not None:
-            order = "the order by score" if self.of == "deterministic" else self.of
-            return f"{100 * self.target:.6g} % of what {order} gives ({title})"
-        return f"{f'{100 * self.target:.6g} %' if self.metric.in_percent else f'{self.target:.6g}'} in {title}"
+            level += f" of what {'the order by score' if self.of == 'deterministic' else self.of} gives"
+        return f"{level} ({self.metric.at(k).title})"
 
     def counts(self, queries: Queries, k: int) -> NDArray[np.bool_]:
         """Return which queries the metric can be measured on, (n_queries,)."""

@@ -109,8 +109,7 @@ def kept(test: Test, verbose: bool = False) -> str:
     shown = promise.shown(test.measured)
     about = f"{shown} {title}" if promise.of == "deterministic" else f"{title} at {shown}"
     if promise.lists is not None:
-        about = f"{percent(test.measured)} of the lists {promise.lists.in_words(promise.k)}, "
-        about += f"{percent(1 - test.measured)} fall short"
+        about = f"{promise.reached(test.measured)}, {percent(1 - test.measured)} fall short"
     return f"{about}{in_segment(test.segment)} (promised: {level}{proven})"
 
 
