@@ -24,20 +24,18 @@ from isrr.ranker.exposure import Prepared
 
 
 @dataclass(frozen=True)
-class First(Measurable):
-    """A metric of the place of the first relevant item.
+class OfRelevant(Measurable):
+    """What metrics of the places of relevant items have in common.
 
     Attributes:
         name: Its name in promises.
-        weights: Value of a list whose first relevant item stands at each of the places 1 … k; a function of k.
-        rel: Least grade of a relevant item; 1 stands for every grade above 0.
-        title: Its name in sentences.
+        rel: Lowest relevant grade; 1 stands for every grade above 0.
+        title: Its name in sentences; by default `name`.
         gain: The gain used for the disparity that is reported with it.
         settings: What distinguishes it from metrics of the same name, as text.
     """
 
     name: str
-    weights: Callable[[int], FloatArray] = field(compare=False, repr=False)
     rel: int = 1
     title: str = ""
     gain: Gain = field(default="exponential", compare=False, repr=False)
@@ -47,16 +45,28 @@ class First(Measurable):
     kind: ClassVar[Kind] = "utility"  # type: ignore[misc]
     empty_query: ClassVar[EmptyQuery] = "skip"  # type: ignore[misc]
     rising: ClassVar[bool] = True
+
+    def counts(self, queries: Queries, k: int) -> NDArray[np.bool_]:
+        """Which queries have a relevant item, retrieved or not, (n_queries,)."""
+        return np.asarray(relevant_total(queries, self.rel) > 0)
+
+
+@dataclass(frozen=True)
+class First(OfRelevant):
+    """A metric of the place of the first relevant item.
+
+    Attributes:
+        weights: Value of a list whose first relevant item stands at each of the places 1 … k; a function of k.
+    """
+
+    weights: Callable[[int], FloatArray] = field(default=np.ones, compare=False, repr=False)
+
     protected: ClassVar[bool] = True
 
     @property
     def needs(self) -> Hashable:  # type: ignore[override]
         """The place of the first relevant item."""
         return "first", self.rel
-
-    def counts(self, queries: Queries, k: int) -> NDArray[np.bool_]:
-        """Which queries have a relevant item, retrieved or not, (n_queries,)."""
-        return np.asarray(relevant_total(queries, self.rel) > 0)
 
     def place_weights(self, k: int) -> FloatArray:
         """Return the weights of the places 1 … k, (k,)."""
@@ -91,27 +101,10 @@ class First(Measurable):
 
 
 @dataclass(frozen=True)
-class AveragePrecision(Measurable):
-    """Average precision over the first k places, from drawn lists.
+class AveragePrecision(OfRelevant):
+    """Average precision over the first k places, from drawn lists."""
 
-    Attributes are those of `First`.
-    """
-
-    name: str = "ap"
-    rel: int = 1
-    title: str = "AP"
-    gain: Gain = field(default="exponential", compare=False, repr=False)
-    settings: tuple[tuple[str, str], ...] = ()
-
-    columns: ClassVar[tuple[str, ...]] = ("relevance",)  # type: ignore[misc]
-    kind: ClassVar[Kind] = "utility"  # type: ignore[misc]
-    empty_query: ClassVar[EmptyQuery] = "skip"  # type: ignore[misc]
-    rising: ClassVar[bool] = True
     needs: ClassVar[Hashable] = LISTS  # type: ignore[misc]
-
-    def counts(self, queries: Queries, k: int) -> NDArray[np.bool_]:
-        """Which queries have a relevant item, retrieved or not, (n_queries,)."""
-        return np.asarray(relevant_total(queries, self.rel) > 0)
 
     def summary(self, prepared: Prepared, measure: Measure) -> Callable[[Block], FloatArray]:
         """Return how its values follow: the mean of drawn lists."""
@@ -127,5 +120,5 @@ class AveragePrecision(Measurable):
             array([[0.25, 1.  ]])
         """
         relevant = shown_values(queries, is_relevant(queries.need_relevance(), self.rel), lists[:, :, : measure.k])
-        precision = relevant.cumsum(axis=2) / np.arange(1, measure.k + 1)
+        precision = relevant.cumsum(axis=2) / np.arange(1, relevant.shape[2] + 1)
         return divided((precision * relevant).sum(axis=2), relevant_total(queries, self.rel), measure.empty_query)

@@ -117,9 +117,8 @@ class Block:
         offsets = self.prepared.queries.offsets[self.start : self.stop + 1]
         n_items, first, last = np.diff(offsets), offsets[0], offsets[-1]
         within = np.arange(first, last) - np.repeat(offsets[:-1], n_items)
-        shown = self.exposure.mean[self.ways[EXPOSURE].rows[way_of(weights)], :, : last - first] * largest_weight(
-            weights
-        )
+        row = self.ways[EXPOSURE].rows[way_of(weights)]
+        shown = self.exposure.mean[row, :, : last - first] * largest_weight(weights)
         out = np.empty_like(shown)
         hidden = within >= np.repeat(self.exposure.n_shown, n_items, axis=1)
         out[:, self.prepared.rows[first:last] - first] = np.where(hidden, 0.0, shown)

@@ -252,9 +252,10 @@ def _plain(name: str, gain: Gain, kind: Discount, rel: int = 1) -> Metric | Disp
         case "recall":
             return Metric(full_name, partial(_relevant, rel), np.ones, partial(_all_relevant, rel), judged)
         case "rr":
-            return First(full_name, partial(discount, kind="reciprocal"), rel, full_name.replace("rr", "RR"))
+            reciprocal = partial(discount, kind="reciprocal")
+            return First(full_name, rel, full_name.replace("rr", "RR"), weights=reciprocal)
         case "hit":
-            return First(full_name, np.ones, rel)
+            return First(full_name, rel)
         case "ap":
             return AveragePrecision(full_name, rel, full_name.replace("ap", "AP"))
         case "kept":
