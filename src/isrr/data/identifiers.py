@@ -281,12 +281,12 @@ def identifier_key(identifier: object) -> int:
 
 
 def identifier_keys(identifiers: NDArray[Any]) -> NDArray[np.uint64]:
-    """Return `identifier_key` of each id, (n,).
+    """Return `identifier_key` of each id of a checked column, (n,).
 
     Example:
         >>> identifier_keys(np.array([7])) == identifier_keys(np.array(["7"]))
         array([ True])
     """
-    texts = map(identifier_text, identifiers.tolist())
+    texts = map(str, identifiers.tolist())
     hashes = (blake2b(text.encode(), digest_size=8).digest() for text in texts)
     return np.frombuffer(b"".join(hashes), "<u8").astype(np.uint64)

@@ -49,7 +49,7 @@ class ParquetFiles:
             schema, n_rows = source.schema_arrow, source.metadata.num_rows
             values = written_names(schema, file.name)
             roles = Roles.of(Table(file.name, schema.names, lambda *_: None, values), columns)
-            of_file = {name: str(_plain_type(schema.field(name).type)) for name in roles.all}
+            of_file = {name: _plain_type(schema.field(name).type) for name in roles.all} if len(files) > 1 else {}
             if len(files) > 1 and (schema.metadata or {}).items() >= MADE_IDS.items():
                 raise DataError(
                     f"{file}: its query ids were made from positions, so they clash with those of other files; "
@@ -91,8 +91,8 @@ class ParquetFiles:
                 yield plain(pa.Table.from_batches([batch]))
 
 
-def _plain_type(kind: Any) -> Any:
-    """Return an Arrow type without how text is encoded in memory, which is no matter of the file."""
+def _plain_type(kind: Any) -> str:
+    """Return the name of an Arrow type without how text is encoded in memory, which is no matter of the file."""
     if pa.types.is_dictionary(kind):
         return _plain_type(kind.value_type)
-    return pa.string() if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) else kind
+    return "string" if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) else str(kind)

@@ -20,11 +20,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrr.data.columns import Columns
-from isrr.data.files import File, kind_of, matching_files
-from isrr.data.identifiers import Ids, identifier_text
+from isrr.data.files import kind_of, matching_files
 from isrr.data.parquet import ParquetFiles
 from isrr.data.queries import Queries
-from isrr.data.tables import as_queries, located, queries_of
+from isrr.data.tables import as_queries, ids_of, queries_of
 from isrr.errors import DataError
 from isrr.noise import mixed
 
@@ -64,7 +63,7 @@ def digests(ids: Any, key: str = "") -> Hashes:
         >>> digests(np.array([7])) == digests(np.array(["7"]))
         array([ True])
     """
-    texts = map(identifier_text, ids.to_pylist() if hasattr(ids, "to_pylist") else ids.tolist())
+    texts = map(str, ids.to_pylist() if hasattr(ids, "to_pylist") else ids.tolist())
     hashes = b"".join(sha256((key + text).encode()).digest()[:8] for text in texts)
     return np.frombuffer(hashes, ">u8").astype(np.uint64)
 
@@ -137,7 +136,8 @@ def sample_queries(
             table = ParquetFiles.of(files, (columns or Columns()).with_roles(roles))
             if table.n_rows > sample and (drawn := _streamed(table, sample, per_segment=per_segment)) is not None:
                 return drawn
-            data, columns, roles = queries_of(table.rows(), table.roles, table.name), None, ()
+            queries = queries_of(table.rows(), table.roles, table.name)  # no more of them than the sample would have
+            return Sample(queries, len(queries), table_key(digests(queries.query_ids)))
     queries = as_queries(data, columns, unjudged, roles)
     key = table_key(digests(queries.query_ids))
     if sample is None or len(queries) <= sample:
@@ -170,7 +170,7 @@ def _distinct_ids(table: ParquetFiles, roles: Sequence[str]) -> Iterator[Any]:
     for file in table.files:
         parts = []
         for batch in table.batches(file, [table.roles.names[role] for role in roles]):
-            ids = {role: _ids_of(batch, table.roles.names[role], file) for role in roles}
+            ids = {role: ids_of(batch, table.roles.names[role], file.name) for role in roles}
             starts = ids["query"].runs()
             parts.append(pa.table({role: column.take(starts).texts for role, column in ids.items()}))
         if parts:
@@ -182,18 +182,11 @@ def _rows_of(table: ParquetFiles, ids: Any) -> Any:
     parts = []
     for file in table.files:
         for batch in table.batches(file):
-            of_rows = _ids_of(batch, table.roles.names["query"], file)
+            of_rows = ids_of(batch, table.roles.names["query"], file.name)
             starts = of_rows.runs()
             wanted = pc.is_in(of_rows.take(starts).texts, value_set=ids).to_numpy(zero_copy_only=False)
             parts.append(batch.filter(pa.array(np.repeat(wanted, np.diff(starts, append=batch.num_rows)))))
     return pa.concat_tables(parts).replace_schema_metadata(table.metadata)
-
-
-def _ids_of(batch: Any, column: str, file: File) -> Ids:
-    try:
-        return Ids.of(batch[column], column, batch.num_rows)
-    except DataError as error:
-        raise located(error, str(file), column) from None
 
 
 def _smallest(order: Hashes, n: int) -> NDArray[np.bool_]:

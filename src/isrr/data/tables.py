@@ -235,6 +235,14 @@ def located(error: DataError, name: str, column: str | None) -> DataError:
     return DataError(error.args[0], error.query, row=error.row, column=column, source=source, header=header)
 
 
+def ids_of(table: Any, column: str, name: str) -> Ids:
+    """Return a column of ids of an Arrow table, which errors call by its name."""
+    try:
+        return Ids.of(table[column], column, table.num_rows)
+    except DataError as error:
+        raise located(error, name, column) from None
+
+
 def as_array(column: Any) -> NDArray[Any]:
     """Return a column of Arrow as an array of numpy that loses nothing; masked where values are missing."""
     if column.null_count:
@@ -277,10 +285,7 @@ def whole_queries(batches: Iterable[Any], roles: Roles, name: str, rows: int = R
         if sum(part.num_rows for part in waiting) < rows:
             continue
         table = pa.concat_tables(waiting)
-        try:
-            cut = int(Ids.of(table[column], column, table.num_rows).runs()[-1])
-        except DataError as error:
-            raise located(error, where(), column) from None
+        cut = int(ids_of(table, column, where()).runs()[-1])
         if cut:
             yield queries_of(table.slice(0, cut), roles, where())
             done += cut
