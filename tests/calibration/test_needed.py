@@ -10,18 +10,18 @@ from isrr.calibration.request import Request
 from isrr.promises import Promise
 
 
-@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("validated", [False, True])
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
-def test_a_span_holds_the_numbers_that_calibration_floors_alike(share, given):
+def test_a_span_holds_the_numbers_that_calibration_floors_alike(share, validated):
     request = Request((Promise("ndcg", 5, at_least=share, of="deterministic"),))
-    in_order = spans(request, given=given)
+    in_order = spans(request, validated=validated)
     assert [span.first for span in in_order] == [2, *(span.last + 1 for span in in_order[:-1])]
     assert in_order[-1].last == math.inf
     for n_judged in range(2, 8_000):
         (span,) = [span for span in in_order if span.first <= n_judged <= span.last]
-        assert span.floor == request.floor_for(n_judged - n_set_aside(n_judged, request, given=given))
-        assert span.learns == (given or n_judged >= SET_ASIDE_FROM)
-    assert len({(span.floor, span.learns) for span in in_order}) == len(in_order) - given
+        assert span.floor == request.floor_for(n_judged - n_set_aside(n_judged, request, validated=validated))
+        assert span.learns == (validated or n_judged >= SET_ASIDE_FROM)
+    assert len({(span.floor, span.learns) for span in in_order}) == len(in_order) - validated
 
 
 def test_spans_reach_as_far_as_the_floor_changes():

@@ -104,7 +104,7 @@ def test_the_queries_that_an_abstention_asks_for_leave_enough_to_test_on(judged,
     in_all = calibrate(judged[:25], PROMISE, floor=0).queries_needed
     monkeypatch.setattr("isrr.calibration.needed.judged_in_all", lambda n_tested, *_, **__: math.ceil(n_tested))
     tested = calibrate(judged[:25], PROMISE, floor=0).queries_needed
-    assert in_all - n_set_aside(in_all, Request((Promise.parse(PROMISE),)), given=False) >= tested
+    assert in_all - n_set_aside(in_all, Request((Promise.parse(PROMISE),)), validated=False) >= tested
 
 
 def test_a_notebook_shows_the_outcome_and_a_shell_its_name(judged):

@@ -17,7 +17,7 @@ PROMISE = "ndcg@5 >= 90% of deterministic"
 
 @pytest.mark.parametrize(("n_queries", "n_aside"), [(2, 1), (20, 4), (250, 5), (300, 60), (20_000, 2_000)])
 def test_most_queries_are_left_to_test_on(n_queries, n_aside):
-    assert n_set_aside(n_queries, Request((Promise.parse(PROMISE),)), given=False) == n_aside
+    assert n_set_aside(n_queries, Request((Promise.parse(PROMISE),)), validated=False) == n_aside
 
 
 def test_validation_queries_fix_the_path_and_all_judged_ones_are_tested(judged):
@@ -83,9 +83,9 @@ def test_the_queries_needed_include_those_set_aside_and_those_without_a_relevant
     request = Request((Promise.parse(PROMISE),))
     for n_tested in (10, 91, 290, 296, 400, 9_000):
         n_judged = judged_in_all(n_tested, request, share_counted=0.8)
-        assert 0.8 * (n_judged - n_set_aside(n_judged, request, given=False)) >= n_tested
-        assert 0.8 * (n_judged - 2 - n_set_aside(n_judged - 2, request, given=False)) < n_tested
-    assert judged_in_all(800, request, given=True, share_counted=0.8) == 1_000
+        assert 0.8 * (n_judged - n_set_aside(n_judged, request, validated=False)) >= n_tested
+        assert 0.8 * (n_judged - 2 - n_set_aside(n_judged - 2, request, validated=False)) < n_tested
+    assert judged_in_all(800, request, validated=True, share_counted=0.8) == 1_000
 
 
 def test_validation_queries_may_be_a_path_or_a_table(judged, tmp_path):

@@ -86,7 +86,7 @@ def test_a_plan_counts_the_queries_that_calibration_sets_aside(judged, planned, 
     monkeypatch.setattr("isrr.calibration.needed.n_set_aside", lambda *_, **__: 0)
     tested = isrr.plan(judged, PROMISE).queries_needed
     assert tested < needed
-    assert needed - n_set_aside(needed, request, given=False) - tested in (0, 1)
+    assert needed - n_set_aside(needed, request, validated=False) - tested in (0, 1)
 
 
 def test_a_plan_reads_tables_with_columns_of_other_names(judged, tmp_path):

@@ -106,7 +106,7 @@ def test_copies_counted_once_are_false_at_most_delta_often(pool):
 
 def test_whoever_picks_ids_does_not_pick_what_is_tested(pool):
     rng, promise = np.random.default_rng(20233), just_broken(pool, WARM)
-    n_aside = n_set_aside(N, Request((promise,), path="front"), given=False)
+    n_aside = n_set_aside(N, Request((promise,), path="front"), validated=False)
     ndcg, wrong, unkeyed = ndcg_of(queries_of(*pool, np.arange(len(pool[0]))), WARM), [], []
     for _ in range(REPEATS):
         rows, ids = rng.integers(0, len(pool[0]), N), rng.integers(0, 2**60, N)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from isrr.calibration.certify import Tested
-from isrr.calibration.judged import Judged, check_queries, facts, judged_queries
+from isrr.calibration.judged import Judged, check_queries, draw, facts, judged_queries
 from isrr.calibration.measured import Curve, measured
 from isrr.calibration.outcome import Findings, quantiles
 from isrr.calibration.path import SearchPath, fixed_path, refuse_shared, set_aside
@@ -104,13 +104,14 @@ def calibrate(
     )  # fmt: skip
     others = None if validation is None else _validation(validation, columns, request, reference)
     per_segment = any(one.per is not None for one in request.promises)
-    judged = judged_queries(
-        queries, columns, roles=request.columns, engine=engine, master=master, sample=request.sample,
-        per_segment=per_segment, distinct=request.distinct, reference=reference,
+    drawn = draw(
+        queries, columns, roles=request.columns, engine=engine, master=master, sample=None if distinct else sample,
+        per_segment=per_segment, reference=reference,
     )  # fmt: skip
+    judged = judged_queries(drawn, sample=sample, per_segment=per_segment, distinct=distinct)
     check_queries(judged.queries, request.promises)
     rows = np.flatnonzero(judged.uniform)
-    n_aside = set_aside(judged.queries, rows, request, given=others is not None)
+    n_aside = set_aside(judged.queries, rows, request, validated=others is not None)
     if others is not None:
         refuse_shared(judged.queries, others)
     first = judged.queries[rows[: n_aside + LOOKED_AT]]

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from isrr.calibration.judged import drawn, refuse_single
+from isrr.calibration.certify import Tested
+from isrr.calibration.judged import draw, refuse_single
 from isrr.calibration.measured import Means
 from isrr.calibration.quality import averaged_quality, quality_values
 from isrr.counting import counted, in_segment, percent
@@ -113,7 +114,7 @@ class Check:
     warnings: tuple[str, ...]
 
     def __repr__(self) -> str:
-        verdicts = ", ".join(f"{kept.promise}: {kept.verdict}" for kept in self.promises)
+        verdicts = ", ".join(f"{one.promise}: {one.verdict}" for one in self.promises)
         return f"<Check of {counted(self.n_queries, 'query')}: {verdicts}>"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
@@ -123,17 +124,17 @@ class Check:
     def __str__(self) -> str:
         left_out = f" ({self.n_skipped:,} more left out: no relevant item)" if self.n_skipped else ""
         lines = [f"{counted(self.n_queries, 'judged query')}{left_out}"]
-        for kept in self.promises:
-            where = in_segment(kept.segment)
-            measured = f"measured {kept.value}{kept.shortfall and f'; {kept.shortfall}'}"
-            more = " (the interval contains the promise: judge more queries)" if kept.verdict == "unclear" else ""
+        for one in self.promises:
+            where = in_segment(one.segment)
+            measured = f"measured {one.value}{one.shortfall and f'; {one.shortfall}'}"
+            more = " (the interval contains the promise: judge more queries)" if one.verdict == "unclear" else ""
             lines.append(
-                f"promise      {kept.promise}{where}: {kept.verdict}, {measured}{more}"
+                f"promise      {one.promise}{where}: {one.verdict}, {measured}{more}"
                 if self.promised
-                else f"not promised {kept.promise}{where}: {measured}, by the order by score"
+                else f"not promised {one.promise}{where}: {measured}, by the order by score"
             )
-        for kept in self.segments[:20]:
-            lines.append(f"not promised {kept.promise} in segment {kept.segment!r}: measured {kept.value}")
+        for one in self.segments[:20]:
+            lines.append(f"not promised {one.promise} in segment {one.segment!r}: measured {one.value}")
         if self.lowest is not None:
             lines.append(
                 f"every query  keeps at least {percent(self.lowest)} of what the order by score gives it; the floor is "
@@ -184,21 +185,22 @@ def check(
     then, promises = outcome.provenance.unjudged, outcome.promises
     refuse_worst(promises, then)
     segmented = any(promise.per is not None for promise in promises)
-    seen = drawn(
+    seen = draw(
         queries, columns, roles=outcome.columns, unjudged=then, engine=engine, master=master, sample=sample,
         per_segment=segmented, reference=reference,
     )  # fmt: skip
     order = canonical_order(seen.queries.keys, seen.queries.scores_fingerprint)
     judged, uniform = seen.queries[order], seen.uniform(sample)[order]
     everything = judged if uniform.all() else judged[np.flatnonzero(uniform)]
-    here, is_judged, grid = policy_needed(judged), judged.relevance is not None, _grid(outcome)
+    here, is_judged = policy_needed(judged), judged.relevance is not None
+    grid = [GPLRanker.deterministic(outcome.k), outcome.ranker]
     refuse_worst(promises, here)
     refuse_other_policy(here, then)
     reported = objectives(promises, judged=is_judged)
     others = () if not is_judged else BESIDE if judged.item_groups is None else (*BESIDE, "awrf")
     measures = dict.fromkeys([*reported, *(promise.measure for promise in promises), *others])
-    found = evaluate(judged, grid, measures, gain=promises[0].metric.gain, progress=progress)
-    utility, disparity = (_means(found[measure][uniform]) for measure in reported)
+    values = evaluate(judged, grid, measures, gain=promises[0].metric.gain, progress=progress)
+    utility, disparity = (_means(values[measure][uniform]) for measure in reported)
     if utility.n_queries < 2:
         raise DataError(
             f"queries with a relevant item: {utility.n_queries} of {len(everything)}; expected several, to check a "
@@ -207,7 +209,7 @@ def check(
     refuse_single(judged)
     measure = relevance_measure(promises, judged=is_judged)
     quality = averaged_quality(measure, quality_values(everything, grid[1], measure))
-    promised, by_segment = _verdicts(outcome, judged, uniform, found)
+    promised, by_segment = _verdicts(outcome, judged, uniform, values)
     low, _, _, _, high = outcome.provenance.score_quantiles
     scores = everything.need_scores()
     n_positions = max(int(np.minimum(everything.n_items, outcome.k).sum()), 1)
@@ -225,9 +227,9 @@ def check(
         *_beside(disparity),
         float(disparity.reduction[0]),
         _group_shares(everything, outcome, grid),
-        {name: _beside(_means(found[name][uniform])) for name in others},
+        {name: _beside(_means(values[name][uniform])) for name in others},
         outcome.ranker.floor,
-        _least_share([found[p.measure] for p in promises if p.floored(outcome.ranker)]),
+        _least_share([values[p.measure] for p in promises if p.floored(outcome.ranker)]),
         judged.fingerprint,
         float(((scores < low) | (scores > high)).mean()),
         float((everything.n_items == 1).mean()),
@@ -235,10 +237,6 @@ def check(
         n_unjudged(everything, outcome.k) / n_positions,
         (*unprotected(promises, quality), *_warnings(outcome, utility, promised, scores)),
     )
-
-
-def _grid(outcome: Outcome) -> list[GPLRanker]:
-    return [GPLRanker.deterministic(outcome.k), outcome.ranker]
 
 
 def _means(values: FloatArray) -> Means:
@@ -252,13 +250,13 @@ def _beside(means: Means) -> tuple[Estimate, Estimate]:
 
 
 def _verdicts(
-    outcome: Outcome, queries: Queries, uniform: BoolArray, found: Evaluation
+    outcome: Outcome, queries: Queries, uniform: BoolArray, evaluated: Evaluation
 ) -> tuple[list[Kept], list[Kept]]:
     """Return the verdicts on promises where they were tested, and what is measured in other segments."""
     promised, by_segment = list[Kept](), list[Kept]()
     names = None if queries.segments is None else queries.segments.astype(str)
     for promise in outcome.promises:
-        values = found[promise.measure]
+        values = evaluated[promise.measure]
         reference, counts = promise.reference(queries, values[:, 0]), ~np.isnan(values[:, 1])
         parts: Mapping[str, BoolArray] = {} if promise.per else {"": uniform}
         if names is not None:
@@ -266,8 +264,8 @@ def _verdicts(
         for segment, rows in parts.items():
             chosen = rows & counts
             if chosen.any():
-                kept = _kept(promise, segment or None, values[chosen, 1], reference[chosen])
-                (promised if segment in _promised_in(outcome, promise) else by_segment).append(kept)
+                verdict = _kept(promise, segment or None, values[chosen, 1], reference[chosen])
+                (promised if segment in _promised_in(outcome, promise) else by_segment).append(verdict)
     return promised, by_segment
 
 
@@ -280,17 +278,15 @@ def _promised_in(outcome: Outcome, promise: Promise) -> list[str]:
 
 def _kept(promise: Promise, segment: str | None, values: FloatArray, reference: FloatArray) -> Kept:
     """Return the verdict on a promise from its metric and what that is compared with, (n_queries,) each."""
-    divisor = 1.0 if promise.of is None else max(float(reference.mean()), 1e-300)
-    measured = float(values.mean()) / divisor
-    deviation = values.std() if promise.of is None else (values - measured * reference).std() / divisor
-    found = Estimate.around(measured, deviation / np.sqrt(values.size))
-    good, bad = found.low >= promise.target, found.high < promise.target
+    tested = Tested(promise, segment, np.zeros(1, bool), values[:, None], reference, np.zeros(1))
+    measured, target = float(tested.measured()[0]), promise.target
+    value = Estimate.around(measured, tested.deviation()[0] / np.sqrt(values.size))
+    good, bad = value.low >= target, value.high < target
     if promise.at_least is None:
-        good, bad = found.high <= promise.target, found.low > promise.target
+        good, bad = value.high <= target, value.low > target
     verdict = "kept" if good else "broken" if bad else "unclear"
-    few = values.size < LEAST_TO_TELL
-    verdict = "too few to say" if few else verdict
-    return Kept(str(promise), segment, values.size, found, promise.target, verdict, promise.shortfall(measured))
+    verdict = verdict if values.size >= LEAST_TO_TELL else "too few to say"
+    return Kept(str(promise), segment, values.size, value, target, verdict, promise.shortfall(measured))
 
 
 def _group_shares(queries: Queries, outcome: Outcome, grid: Sequence[GPLRanker]) -> tuple[GroupShare, ...]:
@@ -310,7 +306,7 @@ def _group_shares(queries: Queries, outcome: Outcome, grid: Sequence[GPLRanker])
 
 def _least_share(values: Sequence[FloatArray]) -> float | None:
     """The least share that any query keeps of what the order by score gives it; None where nothing is floored."""
-    some = [found[found[:, 0] > 0] for found in values]  # false for NaN too
+    some = [part[part[:, 0] > 0] for part in values]  # false for NaN too
     return min((float((part[:, 1] / part[:, 0]).min()) for part in some if len(part)), default=None)
 
 
@@ -318,9 +314,11 @@ def _warnings(outcome: Outcome, utility: Means, promised: Sequence[Kept], scores
     """What verdicts do not show: promises left unjudged, and signs that a comparison by the same scores cannot see."""
     for promise in outcome.promises:
         for segment in _promised_in(outcome, promise):
-            if not any((kept.promise, kept.segment or "") == (str(promise), segment) for kept in promised):
+            if not any((one.promise, one.segment or "") == (str(promise), segment) for one in promised):
                 yield f"no query counts in segment {segment!r}, so '{promise}' cannot be checked there"
-    before, (_, now) = _deterministic_utility(outcome), _beside(utility)
+    _, now = _beside(utility)
+    before = next((point.utility for point in outcome.curve if point.ranker.is_deterministic), None)
+    before = outcome.deterministic_utility if isinstance(outcome, Certificate) else before
     if before is not None and abs(now.value - before.value) > 0.2 * before.value:
         if now.high < before.low or now.low > before.high:
             was = f"{outcome.utility_name} of the order by score was {before.value:.4f} at calibration"
@@ -340,10 +338,3 @@ def _score_spread(scores: FloatArray, bottom: float, top: float) -> float | None
         return None
     low, high = np.quantile(np.clip(scores, bottom, top), [0.01, 0.99])
     return float(high - low) / (top - bottom)
-
-
-def _deterministic_utility(outcome: Outcome) -> Estimate | None:
-    """Utility of the order by score at calibration, where it is known."""
-    if isinstance(outcome, Certificate):
-        return outcome.deterministic_utility
-    return next((point.utility for point in outcome.curve if point.ranker.is_deterministic), None)

@@ -75,7 +75,9 @@ class Comparison:
 
     Attributes:
         rows: Every candidate by every promise.
-        confidence: Probability with which all that is called proven is so.
+        confidence: Probability with which all candidates called "proven" keep their promises, and, separately, with
+            which all called "proven worse" break one. Each may fail with probability 1 − confidence; that either fails
+            has at most twice that probability.
         verdicts: Of each candidate, by its name: whether all promises hold.
         approximate: Whether the paired randomisation test says so.
     """
@@ -135,17 +137,18 @@ def compare(
         new: The new ranking, judged queries in the order of their scores; several by name.
         production: What is served today, judged alike. A judged query that one of them lacks counts 0 there.
         promise: One promise "of production" or several, which must all hold.
-        confidence: Probability with which all that is called proven is so.
+        confidence: Probability with which all that is called "proven" is so, and, separately, all that is called
+            "proven worse"; see `Comparison`.
 
     Example:
         >>> queries = Queries.from_arrays(scores=[2.0, 1.0] * 9, relevance=[1, 0] * 9, query_ids=np.repeat(range(9), 2))
-        >>> found = compare(queries, queries.with_scores(-queries.scores), "ndcg@1 >= 100% of production")
-        >>> found.rows[0].wins, found.proven
+        >>> comparison = compare(queries, queries.with_scores(-queries.scores), "ndcg@1 >= 100% of production")
+        >>> comparison.rows[0].wins, comparison.proven
         (9, ('new',))
     """
     check_probability("confidence", confidence)
-    asked = promises(promise)
-    for one in asked:
+    several = promises(promise)
+    for one in several:
         if one.compared_with != "production":
             raise PromiseError(f"'{one}' compares with nothing; expected a share 'of production'")
     candidates = {"new": new} if isinstance(new, Queries) else dict(new)
@@ -158,7 +161,7 @@ def compare(
     rows = [
         row
         for name, queries in zip(candidates, ours, strict=True)
-        for row in _compared(name, with_production(queries, theirs), asked, delta / len(candidates))
+        for row in _compared(name, with_production(queries, theirs), several, delta / len(candidates))
     ]
     return judged(rows, confidence)
 
@@ -178,11 +181,11 @@ def judged(rows: Sequence[Compared], confidence: float) -> Comparison:
     return Comparison(tuple(rows), confidence, verdicts, {name: i in likely for i, name in enumerate(names)})
 
 
-def _compared(name: str, queries: Queries, asked: Sequence[Promise], delta: float) -> list[Compared]:
+def _compared(name: str, queries: Queries, several: Sequence[Promise], delta: float) -> list[Compared]:
     """One candidate by every promise, in every segment; queries in an order that knows nothing of grades."""
     queries, order = queries[canonical_order(queries.keys, queries.scores_fingerprint)], GPLRanker.deterministic
     rows = []
-    for promise in asked:
+    for promise in several:
         values = evaluate(queries, [order(promise.k)], [promise.base_measure])[promise.base_measure][:, 0]
         reference = promise.reference(queries, values)
         for segment, inside in promise.segments(queries).items():

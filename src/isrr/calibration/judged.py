@@ -47,7 +47,7 @@ class Judged:
     judgments: str
 
 
-def drawn(
+def draw(
     data: Any,
     columns: Columns | None = None,
     *,
@@ -63,11 +63,11 @@ def drawn(
     if engine not in ENGINES:
         raise PromiseError(f"unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
     if isinstance(reference, str):
-        found = drawn(
+        with_column = draw(
             data, columns, roles=(*roles, f"{VALUE}{reference}"), unjudged=unjudged, engine=engine, master=master,
             sample=sample, per_segment=per_segment,
         )  # fmt: skip
-        return replace(found, queries=with_production(found.queries, reference))
+        return replace(with_column, queries=with_production(with_column.queries, reference))
     if reference is not None:
         data, columns = with_production(as_queries(data, columns, unjudged, roles), reference), None
     if engine == "spark":
@@ -79,57 +79,34 @@ def drawn(
     return sample_queries(data, columns, roles=roles, unjudged=unjudged, sample=sample, per_segment=per_segment)
 
 
-def judged_queries(
-    data: Any,
-    columns: Columns | None = None,
-    *,
-    roles: Sequence[str] = (),
-    unjudged: str = "refuse",
-    engine: str = "local",
-    master: str | None = None,
-    sample: int | None,
-    per_segment: bool = False,
-    distinct: bool = False,
-    reference: str | Queries | None = None,
-) -> Judged:
-    """Draw judged queries and put them in canonical order.
+def judged_queries(drawn: Sample, *, sample: int | None, per_segment: bool = False, distinct: bool = False) -> Judged:
+    """Put queries that were drawn in canonical order.
 
     Args:
-        data: As `isrr.calibrate` takes it.
-        columns: The names of columns that are not called as usual.
-        roles: Roles to read beside the usual ones.
-        unjudged: How items without a grade count, for tables that do not say.
-        engine: Where the table is read.
-        master: Spark's master, where there is no session yet.
-        sample: How many queries to draw; None for all.
-        per_segment: Draw so many in addition from the segments together.
-        distinct: Leave out queries that repeat another. All are read to find them, and the sample is drawn from the
-            others: of queries that were copied, more would be drawn.
-        reference: The order of production, see `isrr.data.production.with_production`.
+        drawn: The queries, all of the table where they are to be distinct.
+        sample: How many to use; None for all.
+        per_segment: Use so many in addition from the segments together.
+        distinct: Leave out queries that repeat another, and draw the sample from the others: of queries that were
+            copied, more would be drawn.
     """
-    whole = drawn(
-        data, columns, roles=roles, unjudged=unjudged, engine=engine, master=master,
-        sample=None if distinct else sample, per_segment=per_segment, reference=reference,
-    )  # fmt: skip
-    queries, uniform = whole.queries, whole.uniform(None if distinct else sample)
-    repeated = repeats(queries)
+    queries, repeated = drawn.queries, repeats(drawn.queries)
+    uniform = drawn.uniform(None if distinct else sample)
     if distinct:
         queries = queries[~repeated]
-        left = Sample(queries, len(queries), whole.key)
-        uniform = left.uniform(sample)
+        uniform = Sample(queries, len(queries), drawn.key).uniform(sample)
         if not uniform.all():
             segments = queries.need_segments() if per_segment else None
-            chosen = in_sample(digests(queries.query_ids, whole.key), sample or len(queries), segments)
+            chosen = in_sample(digests(queries.query_ids, drawn.key), sample or len(queries), segments)
             queries, uniform = queries[np.flatnonzero(chosen)], uniform[chosen]
     order = canonical_order(queries.keys, queries.scores_fingerprint)
     return Judged(
         queries[order],
         uniform[order],
-        whole.n_queries,
-        "" if queries.made_ids else whole.key,
+        drawn.n_queries,
+        "" if queries.made_ids else drawn.key,
         int(repeated.sum()),
-        whole.queries.fingerprint,
-        whole.queries.judgments,
+        drawn.queries.fingerprint,
+        drawn.queries.judgments,
     )
 
 

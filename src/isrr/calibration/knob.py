@@ -125,29 +125,31 @@ def certify(
     check_probability("confidence", confidence)
     if n_analyses < 1:
         raise PromiseError(f"n_analyses must be ≥ 1, got {n_analyses}; it is the number of planned analyses")
-    (asked,) = promises(promise)
-    if asked.per is not None:
-        raise PromiseError(f"'{asked}': call certify with the queries of each segment instead")
-    if asked.lists is not None:
-        raise PromiseError(f"'{asked}' is about single lists, and values are means over them; promise a mean")
+    (promised,) = promises(promise)
+    if promised.per is not None:
+        raise PromiseError(f"'{promised}': call certify with the queries of each segment instead")
+    if promised.lists is not None:
+        raise PromiseError(f"'{promised}' is about single lists, and values are means over them; promise a mean")
     matrix = np.asarray(values, np.float64)
     if matrix.ndim != 2 or len(matrix) < 2 or matrix.shape[1] == 0:
         raise DataError(f"values must have shape (n_queries, n_settings), two queries at least; got {matrix.shape}")
-    if (asked.of is None) != (reference is None):
-        raise DataError(f"'{asked}' {'compares with nothing; omit' if asked.of is None else 'needs'} `reference=`")
+    if (promised.of is None) != (reference is None):
+        raise DataError(
+            f"'{promised}' {'compares with nothing; omit' if promised.of is None else 'needs'} `reference=`"
+        )
     n_queries, n_settings = matrix.shape
     finite(matrix.ravel(), "values", matrix.size)
     compared = np.zeros(n_queries) if reference is None else np.asarray(reference, np.float64)
     finite(compared, "reference", n_queries)
-    low, high = asked.range
+    low, high = promised.range
     for name, column in (("values", matrix), ("reference", compared)):
         if column.min() < low or column.max() > high:
-            raise DataError(f"{name} must lie between {low:g} and {high:g}, as {asked.measure} does")
+            raise DataError(f"{name} must lie between {low:g} and {high:g}, as {promised.measure} does")
     named = [str(name) for name in (range(n_settings) if names is None else names)]
     if len(named) != n_settings:
         raise DataError(f"there are {n_settings} settings and {len(named)} names; expected one each")
     order, none = np.random.default_rng(SEED).permutation(n_queries), np.zeros(n_settings)
-    tested = Tested(asked, None, none > 0, matrix[order], compared[order], none, test=NAMED["betting"])
+    tested = Tested(promised, None, none > 0, matrix[order], compared[order], none, test=NAMED["betting"])
     delta = (1 - confidence) / n_analyses
     passed = certified_along([tested], SELECTIONS["fixed_sequence"], delta)
     every = range(n_settings)
@@ -156,7 +158,7 @@ def certify(
         for row in zip(
             named,
             tested.measured().tolist(),
-            asked.loss().of(tested.values, tested.reference).mean(axis=0).tolist(),
+            promised.loss().of(tested.values, tested.reference).mean(axis=0).tolist(),
             tested.upper_bound(every, delta).tolist(),
             tested.pvalue(every, delta).tolist(),
             passed.tolist(),
@@ -164,4 +166,4 @@ def certify(
             strict=True,
         )
     ]
-    return Settings(asked, confidence, n_queries, asked.alpha, tuple(settings))
+    return Settings(promised, confidence, n_queries, promised.alpha, tuple(settings))

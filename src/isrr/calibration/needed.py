@@ -64,23 +64,23 @@ class Span:
     learns: bool
 
 
-def spans(request: Request, *, given: bool = False) -> list[Span]:
-    """The spans of a request, in order; `given` where the path is fixed by others, so that no query is set aside."""
+def spans(request: Request, *, validated: bool = False) -> list[Span]:
+    """The spans of a request, in order; where validation queries fix the path (`validated`), none is set aside."""
     if not isinstance(request.path, str) or not move_together(request.promises):
         return [Span(2, math.inf, None, False)]
 
     def floor(n_judged: int) -> float:
-        return request.floor_for(n_judged - n_set_aside(n_judged, request, given=given))
+        return request.floor_for(n_judged - n_set_aside(n_judged, request, validated=validated))
 
-    found: list[Span] = []
+    several: list[Span] = []
     for sizes in (range(2, SET_ASIDE_FROM), range(SET_ASIDE_FROM, LARGEST)):  # in each, more are never floored higher
-        learns = request.path == "front" or (request.path == "auto" and (given or sizes.start >= SET_ASIDE_FROM))
+        learns = request.path == "front" or (request.path == "auto" and (validated or sizes.start >= SET_ASIDE_FROM))
         first = sizes.start
         while first < sizes.stop:
             after = sizes[0] + bisect_right(sizes, -floor(first), key=lambda n: -floor(n))
-            found.append(Span(first, after - 1, floor(first), learns))
+            several.append(Span(first, after - 1, floor(first), learns))
             first = after
-    return [*found[:-1], replace(found[-1], last=math.inf)]
+    return [*several[:-1], replace(several[-1], last=math.inf)]
 
 
 def judged_needed(
@@ -88,7 +88,7 @@ def judged_needed(
     tested_in: Callable[[Span], float | None],
     request: Request,
     *,
-    given: bool = False,
+    validated: bool = False,
     share_counted: float = 1.0,
 ) -> int | None:
     """The smallest number of judged queries from which on every number is enough; None when no number is.
@@ -97,7 +97,7 @@ def judged_needed(
         of: The spans of the request.
         tested_in: How many queries must be tested on in a span.
         request: What is asked of the calibration.
-        given: Whether the path is fixed by others, so that no query is set aside.
+        validated: Whether the path is fixed by others, so that no query is set aside.
         share_counted: Share of the queries that are tested on, the others having no relevant item.
     """
     enough = None
@@ -105,7 +105,7 @@ def judged_needed(
         n_tested = tested_in(span)
         if n_tested is None:
             return enough
-        judged = judged_in_all(n_tested, request, given=given, share_counted=share_counted)
+        judged = judged_in_all(n_tested, request, validated=validated, share_counted=share_counted)
         if judged > span.last:
             return enough
         enough = max(judged, span.first)
@@ -114,20 +114,20 @@ def judged_needed(
     return enough
 
 
-def decisive(found: Sequence[Tested], delta: float) -> list[int] | None:
+def decisive(tested: Sequence[Tested], delta: float) -> list[int] | None:
     """The configuration that each promise would be proven for; None where none is measured to keep all promises.
 
     It is each promise's safest one. Where safe ones may lie anywhere on the path, it is the one for all promises that
     keeps them by the widest margin; but the first of the path, if only that is not proven at level delta.
     """
-    if move_together([sample.promise for sample in found]):
-        return [sample.safest for sample in found]
-    slack = np.min([np.where(sample.exempt, np.inf, sample.slack) for sample in found], axis=0)
-    slack[np.all([sample.exempt for sample in found], axis=0)] = -np.inf  # proves nothing
+    if move_together([sample.promise for sample in tested]):
+        return [sample.safest for sample in tested]
+    slack = np.min([np.where(sample.exempt, np.inf, sample.slack) for sample in tested], axis=0)
+    slack[np.all([sample.exempt for sample in tested], axis=0)] = -np.inf  # proves nothing
     best = int(np.argmax(slack))
-    if slack[0] > 0 and all(proven(s, best, delta) for s in found) and not all(proven(s, 0, delta) for s in found):
+    if slack[0] > 0 and all(proven(s, best, delta) for s in tested) and not all(proven(s, 0, delta) for s in tested):
         best = 0
-    return [best] * len(found) if slack[best] > 0 else None
+    return [best] * len(tested) if slack[best] > 0 else None
 
 
 def proven(sample: Tested, column: int, delta: float) -> bool:
@@ -135,7 +135,7 @@ def proven(sample: Tested, column: int, delta: float) -> bool:
     return bool(sample.exempt[column]) or bool(sample.only(column).holds(delta)[0])
 
 
-def judged_in_all(n_tested: float, request: Request, *, given: bool = False, share_counted: float = 1.0) -> int:
+def judged_in_all(n_tested: float, request: Request, *, validated: bool = False, share_counted: float = 1.0) -> int:
     """How many judged queries leave so many to test on; the arguments are those of `judged_needed`.
 
     Example:
@@ -145,6 +145,6 @@ def judged_in_all(n_tested: float, request: Request, *, given: bool = False, sha
     """
     wanted = math.ceil(n_tested / share_counted)
     n_judged = wanted
-    while not given and (missing := wanted - n_judged + n_set_aside(n_judged, request, given=False)) > 0:
+    while not validated and (missing := wanted - n_judged + n_set_aside(n_judged, request, validated=False)) > 0:
         n_judged += missing
     return n_judged

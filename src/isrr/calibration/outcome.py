@@ -95,16 +95,18 @@ class Findings:
                 fairness_gain=points[chosen].fairness_gain,
                 deterministic_utility=before, deterministic_disparity=disparity_before, quality=quality(self.ranker),
             )  # fmt: skip
-        columns, given = decisive(self.tested, self._level_each), provenance.n_set_aside == 0
+        columns, validated = decisive(self.tested, self._level_each), provenance.n_set_aside == 0
         pairs = [*zip(self.tested, columns or [sample.safest for sample in self.tested], strict=True)]
         tests = tuple(self._test(sample, column, self._level_each) for sample, column in pairs)
-        failing = {pair: self._need(*pair, given) for pair in self._failing(pairs)} if columns else {}
+        failing = {pair: self._need(*pair, validated) for pair in self._failing(pairs)} if columns else {}
         cause, reason = self._why(failing) if columns else self._why_not_together()
         needed = most(failing.values()) if failing else None
         if cause == "too_few_queries" and not failing:
-            later = most(self._need(*pair, given) for pair in pairs)
+            later = most(self._need(*pair, validated) for pair in pairs)
             needed = None if later is None else max(later, provenance.n_judged)
-        cheaper = [] if drawn is None else [self._capped(*pair, need, given, drawn) for pair, need in failing.items()]
+        cheaper = (
+            [] if drawn is None else [self._capped(*pair, need, validated, drawn) for pair, need in failing.items()]
+        )
         return Abstention(
             request.promises, request.confidence, self.ranker, utility.title, tests, points, provenance,
             cause, reason, needed, tuple(filter(None, cheaper)),
@@ -144,7 +146,7 @@ class Findings:
             sample.segment,
             sample.n_queries,
             sample.test.name,
-            float(alone.measured()[0]),
+            float(sample.measured()[column]),
             level,
             float(promise.loss().of(alone.values, alone.reference).mean()),
             None if np.isnan(bound) else bound,
@@ -193,7 +195,7 @@ class Findings:
         """The promises that a configuration is not certified to keep, of promises paired with one each."""
         return [(sample, c) for sample, c in pairs if not proven(sample, c, self._level_each)]
 
-    def _need(self, sample: Tested, column: int, given: bool, n_there: int | None = None) -> Need:
+    def _need(self, sample: Tested, column: int, validated: bool, n_there: int | None = None) -> Need:
         """How many judged queries prove a promise for a configuration; `n_there` of those tested on count for it."""
         request, curve = self.request, self.curve
         share_there = (n_there or sample.n_queries) / curve.n_queries
@@ -203,10 +205,12 @@ class Findings:
             return None if n is None else n / share_there
 
         share = curve.n_queries / (curve.n_queries + curve.n_skipped)
-        n = judged_needed(spans(request, given=given), tested_in, request, given=given, share_counted=share)
+        n = judged_needed(
+            spans(request, validated=validated), tested_in, request, validated=validated, share_counted=share
+        )
         return Need(sample.promise, sample.segment, n, self.unit)
 
-    def _capped(self, sample: Tested, column: int, need: Need, given: bool, drawn: Queries) -> str | None:
+    def _capped(self, sample: Tested, column: int, need: Need, validated: bool, drawn: Queries) -> str | None:
         """What capping a value would need, where its bound lies far above nearly all of its values."""
         promise = _with_cap(sample.promise, drawn)
         if promise is None:
@@ -215,7 +219,7 @@ class Findings:
         values = evaluate(drawn, [GPLRanker.deterministic(ranker.k), ranker], [promise.measure])[promise.measure]
         reference = promise.reference(drawn, values[:, 0])
         sample = Tested.of(promise, sample.segment, self.request.evidence, values[rows], reference[rows], [ranker])
-        capped = self._need(sample, 0, given, sample.n_queries)
+        capped = self._need(sample, 0, validated, sample.n_queries)
         if capped.queries_needed is None or (need.queries_needed or np.inf) <= capped.queries_needed:
             return None
         return f"'{promise}'{in_segment(sample.segment)}, with values capped there, needs {capped.in_words}"
@@ -232,21 +236,17 @@ class Findings:
             return "out_of_reach", "; ".join(unmet)
         return "conflicting_promises", "each promise can be kept by itself, but no configuration keeps all"
 
-    def _better(self, sample: Tested) -> FloatArray:
-        """The promised quantity, turned so that more is better, (n_grid,)."""
-        return sample.measured() if sample.promise.at_least is not None else -sample.measured()
-
-    def _better_target(self, sample: Tested) -> float:
-        return sample.promise.target if sample.promise.at_least is not None else -sample.promise.target
-
     def _frontier(self) -> tuple[str, ...]:
         """For two promises, what can be reached of one where the other is just met."""
         if len(self.tested) != 2:
             return ()
+        signs = [1.0 if sample.promise.at_least is not None else -1.0 for sample in self.tested]  # more is better
+        values = [sign * sample.measured() for sign, sample in zip(signs, self.tested, strict=True)]
         sentences = []
-        for kept, other in (self.tested, self.tested[::-1]):
-            level = abs(_highest(self._better(kept), self._better(other), self._better_target(kept)))
-            sentences.append(f"where '{kept.promise}' is just met, {other.promise.reached(level)}")
+        for met, other in ((0, 1), (1, 0)):
+            promise = self.tested[met].promise
+            level = abs(_highest(values[met], values[other], signs[met] * promise.target))
+            sentences.append(f"where '{promise}' is just met, {self.tested[other].promise.reached(level)}")
         return tuple(sentences)
 
 
@@ -269,16 +269,16 @@ def _with_cap(promise: Promise, queries: Queries) -> Promise | None:
         return None
 
 
-def _highest(given: FloatArray, reached: FloatArray, target: float) -> float:
+def _highest(met: FloatArray, reached: FloatArray, target: float) -> float:
     """The most that is reached where the target is just met, on lines between configurations.
 
     Example:
         >>> _highest(np.array([0.0, 1.0, 1.2]), np.array([1.0, 0.5, 0.0]), 0.5)
         0.75
     """
-    below, above = given < target, given >= target
-    slope = (reached[above] - reached[below, None]) / (given[above] - given[below, None])
-    between = reached[below, None] + (target - given[below, None]) * slope
+    below, above = met < target, met >= target
+    slope = (reached[above] - reached[below, None]) / (met[above] - met[below, None])
+    between = reached[below, None] + (target - met[below, None]) * slope
     return float(max(reached[above].max(), between.max(initial=-np.inf)))
 
 

@@ -225,9 +225,9 @@ def _directed(rankers: list[GPLRanker], promises: Sequence[Promise], name: str, 
     return SearchPath(tuple(safest_first), name, basis)
 
 
-def n_set_aside(n_queries: int, request: Request, *, given: bool) -> int:
+def n_set_aside(n_queries: int, request: Request, *, validated: bool) -> int:
     """How many of the judged queries fix the path and are not tested on; none where validation queries are given."""
-    if given or not isinstance(request.path, str):
+    if validated or not isinstance(request.path, str):
         return 0
     many = request.path == "auto" and n_queries >= SET_ASIDE_FROM
     learns = request.path == "front" or not move_together(request.promises) or many
@@ -235,13 +235,13 @@ def n_set_aside(n_queries: int, request: Request, *, given: bool) -> int:
     return int(np.clip(share if learns else min(share, FOR_THE_SCALE), 1, min(MOST_SET_ASIDE, n_queries - 1)))
 
 
-def set_aside(queries: Queries, rows: IntArray, request: Request, *, given: bool) -> int:
+def set_aside(queries: Queries, rows: IntArray, request: Request, *, validated: bool) -> int:
     """Return how many of these rows, queries in canonical order, fix the path and are not tested on.
 
     Where their scores do not vary, twice as many are taken: when to stop depends on those taken alone, so the others
     are still as good as fresh.
     """
-    n_aside = n_set_aside(rows.size, request, given=given)
+    n_aside = n_set_aside(rows.size, request, validated=validated)
     while n_aside and np.ptp(queries[rows[:n_aside]].need_scores()) == 0 and n_aside < rows.size - 1:
         n_aside = min(2 * n_aside, rows.size - 1)
     return n_aside

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from isrr.calibration.certify import Tested
-from isrr.calibration.judged import check_queries, drawn, refuse_single
+from isrr.calibration.judged import check_queries, draw, refuse_single
 from isrr.calibration.needed import Need, Span, decisive, judged_in_all, judged_needed, most, spans
 from isrr.calibration.path import SearchPath, fixed_path, front_path, in_order, learnable, set_aside, temperature_path
 from isrr.calibration.request import Request
@@ -146,7 +146,7 @@ def plan(
     if queries is None:
         needs = [Need(p, None, _guessed(p, request, power, utility, deviation)) for p in request.promises]
         return Plan(request.promises, confidence, power, most(needs), None, tuple(needs), "", (), 0)
-    judged = drawn(queries, columns, roles=request.columns, sample=None, reference=reference).queries
+    judged = draw(queries, columns, roles=request.columns, sample=None, reference=reference).queries
     refuse_worst(request.promises, judged.unjudged)
     refuse_single(judged)
     pilot = _Pilot(request, judged, power)
@@ -181,21 +181,21 @@ class _Measured:
         reported: Sequence[Measure],
     ) -> "_Measured":  # fmt: skip
         grid = [GPLRanker.deterministic(path.rankers[0].k), *path.rankers]
-        found = evaluate(queries, grid, dict.fromkeys([*reported, *(promise.measure for promise in promises)]))
+        values = evaluate(queries, grid, dict.fromkeys([*reported, *(promise.measure for promise in promises)]))
 
         def samples(chosen: BoolArray) -> list[Tested]:
             return [
                 Tested.of(
-                    promise, segment, NAMED["betting"], values[rows & chosen], reference[rows & chosen], path.rankers
+                    promise, segment, NAMED["betting"], ours[rows & chosen], reference[rows & chosen], path.rankers
                 )
-                for promise, values, reference in kept
+                for promise, ours, reference in measured
                 for segment, rows in promise.segments(queries).items()
             ]
 
-        kept = [(p, found[p.measure], p.reference(queries, found[p.measure][:, 0])) for p in promises]
-        disparity = found[reported[1]]
+        measured = [(p, values[p.measure], p.reference(queries, values[p.measure][:, 0])) for p in promises]
+        disparity = values[reported[1]]
         gains = [fairness_gain(column, disparity[:, 0]) for column in disparity[:, 1:].T]
-        return cls(path.rankers, samples(tested | True), samples(tested), found.mean(reported[0])[1:], gains)
+        return cls(path.rankers, samples(tested | True), samples(tested), values.mean(reported[0])[1:], gains)
 
 
 class _Pilot:
@@ -208,7 +208,7 @@ class _Pilot:
             for segment, rows in promise.segments(queries).items():
                 _refuse_few(int((rows & counting).sum()), segment, promise)
         check_queries(queries, request.promises)
-        n_aside = set_aside(queries, np.arange(len(queries)), request, given=False)
+        n_aside = set_aside(queries, np.arange(len(queries)), request, validated=False)
         tested = np.arange(len(queries)) >= n_aside
         reported = objectives(request.promises, judged=queries.relevance is not None)
         self.request, self.power, self.together = request, power, move_together(request.promises)
@@ -226,18 +226,18 @@ class _Pilot:
 
     def _path(self, queries: Queries, span: Span) -> SearchPath:
         """The path that calibration takes within a span."""
-        k, asked = self.request.k, self.request.promises
+        k, promises = self.request.k, self.request.promises
         floor = self.request.floor_arguments(span.floor or 0.0)
-        if span.learns and learnable(queries, asked):
-            return front_path(queries, k, asked, "the pilot", floor)
-        return temperature_path(k, scale_of(queries), asked, "the pilot", floor)
+        if span.learns and learnable(queries, promises):
+            return front_path(queries, k, promises, "the pilot", floor)
+        return temperature_path(k, scale_of(queries), promises, "the pilot", floor)
 
     def needs(self, errors: float = 0.0) -> list[Need]:
         """What each promise needs for the configuration that it would be proven for, from the queries tested on.
 
         The true risk is taken to lie so many standard errors above the one measured.
         """
-        tested = {span: found.tested for span, found in self.measured.items()}
+        tested = {span: measured.tested for span, measured in self.measured.items()}
         columns = {span: decisive(samples, self.request.delta) for span, samples in tested.items()}
         return self._needs(tested, columns, self.n_tested, errors)
 
@@ -249,12 +249,12 @@ class _Pilot:
         if least is None or not self.together:
             return ()
         widest, chosen = self.measured[max(self.measured, key=lambda span: span.first)], []
-        every = {span: found.samples for span, found in self.measured.items()}
+        every = {span: measured.samples for span, measured in self.measured.items()}
         met = np.all([sample.exempt | (sample.slack > 0) for sample in widest.samples], axis=0)
         reached = max((gain for gain, possible in zip(widest.gains, met, strict=True) if possible), default=0.0)
         step = next((step for step in (0.01, 0.02, 0.05) if reached <= 6 * step), 0.1)
         for n_steps in range(1, int(reached / step) + 2):
-            firsts = {span: _first(found.gains, n_steps * step) for span, found in self.measured.items()}
+            firsts = {span: _first(measured.gains, n_steps * step) for span, measured in self.measured.items()}
             c = _first(widest.gains, n_steps * step)
             if c is None:
                 break
@@ -299,8 +299,9 @@ def _first(gains: Sequence[float], least: float) -> int | None:
 def _refuse_few(n_queries: int, segment: str | None, promise: Promise) -> None:
     if n_queries < LEAST_PILOT:
         without = ", or `utility=` and no pilot" if promise.metric.name == "ndcg" and segment is None else ""
-        found = f"pilot queries with a relevant item{in_segment(segment)}: {n_queries}"
-        raise PromiseError(f"{found}; a plan needs {LEAST_PILOT}{without}")
+        raise PromiseError(
+            f"pilot queries with a relevant item{in_segment(segment)}: {n_queries}; a plan needs {LEAST_PILOT}{without}"
+        )
 
 
 def _guessed(promise: Promise, request: Request, power: float, utility: float | None, deviation: float) -> int | None:
@@ -317,8 +318,8 @@ def _guessed(promise: Promise, request: Request, power: float, utility: float | 
         raise PromiseError(f"deviation must lie in (0, 0.5], as NDCG lies in [0, 1]; got {deviation}")
     risk, spread = 1 - utility, deviation
     if promise.of is not None:
-        kept = utility - KEEP_HEADROOM * (1 - promise.target) * utility
-        risk = float(promise.loss().of(np.array([[kept]]), np.array([utility]))[0, 0])
+        ours = utility - KEEP_HEADROOM * (1 - promise.target) * utility
+        risk = float(promise.loss().of(np.array([[ours]]), np.array([utility]))[0, 0])
         spread = 0.4 * deviation / (1 + promise.target)
     needed = size.needed(risk, spread, float(promise.loss().level), request.delta, power, paired=promise.of is not None)
     return None if needed is None else judged_in_all(needed, request)

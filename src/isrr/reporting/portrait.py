@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.calibration.judged import judged_queries
+from isrr.calibration.judged import draw, judged_queries
 from isrr.data.columns import Columns
 from isrr.data.groups import BETWEEN_GROUPS
 from isrr.data.queries import FloatArray, IntArray, Queries
@@ -124,10 +124,11 @@ def retrace(
     """Return the queries that an outcome was tested on, found again among those that `calibrate` took."""
     p = outcome.provenance
     segmented = any(promise.per is not None for promise in outcome.promises)
-    judged = judged_queries(
-        queries, columns, roles=outcome.columns, unjudged=p.unjudged, sample=p.sample, per_segment=segmented,
-        distinct=p.distinct, reference=reference,
+    drawn = draw(
+        queries, columns, roles=outcome.columns, unjudged=p.unjudged, sample=None if p.distinct else p.sample,
+        per_segment=segmented, reference=reference,
     )  # fmt: skip
+    judged = judged_queries(drawn, sample=p.sample, per_segment=segmented, distinct=p.distinct)
     if judged.data != p.data:
         raise DataError(
             f"these are not the judged queries of the calibration: their fingerprint is {judged.data[:12]}…, "
