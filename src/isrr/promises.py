@@ -120,6 +120,8 @@ class Promise:
     Example:
         >>> Promise("ndcg", 5, at_least=0.95, of="deterministic")
         Promise('ndcg@5 >= 95% of deterministic')
+        >>> Promise("ndcg", 5, at_least=0.8, of="deterministic", in_lists=0.9)
+        Promise('ndcg@5 >= 80% of deterministic in 90% of lists')
     """
 
     metric: Measurable
@@ -396,12 +398,11 @@ class Promise:
             >>> Promise.parse("ndcg@5 >= 95% of deterministic").kept_so_far(0.951)
             '95.1 % of deterministic, promised ≥ 95.0 %'
         """
-        promised = f"promised {self.limit(self.target)}"
-        if np.isnan(kept):
-            return f"nothing, {promised}"
-        return f"{self.shown(kept)}, {promised}{self.shortfall(kept, '; ')}"
+        short = "" if np.isnan(kept) else self.shortfall(kept)
+        so_far = "nothing" if np.isnan(kept) else self.shown(kept)
+        return f"{so_far}, promised {self.limit(self.target)}{short and f'; {short}'}"
 
-    def shortfall(self, share: float, before: str = "") -> str:
+    def shortfall(self, share: float) -> str:
         """How many lists fall short, and of what, where such a share of them is good; nothing for other promises.
 
         Example:
@@ -410,7 +411,7 @@ class Promise:
         """
         if self.lists is None:
             return ""
-        return f"{before}{percent(1 - share)} of the lists fall short of {self.lists.level_in_words(self.k)}"
+        return f"{percent(1 - share)} of the lists fall short of {self.lists.level_in_words(self.k)}"
 
     @property
     def in_words(self) -> str:
