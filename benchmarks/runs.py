@@ -1,4 +1,6 @@
-"""Reading a TREC run with its qrels, beside pandas.read_csv and merge on the same files in the same run.
+"""Reading a TREC run with its qrels beside pandas.read_csv and merge, and a table in CSV beside polars.read_csv.
+
+Each pair reads the same files in the same run.
 
 python benchmarks/runs.py [LINES]
 """
@@ -15,13 +17,13 @@ import numpy as np
 
 from isrr.data.tables import read_queries
 
-LINES = 10_000_000
+LINES, TABLE_ROWS = 10_000_000, 1_000_000
 PER_QUERY = 1_000
 
 
 def rows(n_lines: int = LINES) -> list[dict[str, Any]]:
-    """Millions of lines of the run a second, for ids that are text and for ids that are numbers."""
-    found = []
+    """Millions of lines a second, of runs with ids that are text and numbers, and of a table in CSV."""
+    measured = []
     for kind, prefix in (("text", "D"), ("numbers", "")):
         with tempfile.TemporaryDirectory() as folder:
             few = _made(Path(folder), 10 * PER_QUERY, prefix)
@@ -29,9 +31,39 @@ def rows(n_lines: int = LINES) -> list[dict[str, Any]]:
             run, qrels = _made(Path(folder), n_lines, prefix)
             ours, theirs = _side_by_side(partial(read_queries, run, qrels=qrels), partial(_pandas, run, qrels))
         what = f"a TREC run of {n_lines:,} lines with its qrels, item ids that are {kind}; pandas.read_csv and merge"
-        speeds = {"ours": n_lines / 1e6 / ours, "baseline": n_lines / 1e6 / theirs}
-        found.append({"what": what, **speeds, "ratio": theirs / ours, "unit": "million lines/s"})
-    return found
+        measured.append(_row(what, n_lines, ours, theirs))
+    with tempfile.TemporaryDirectory() as folder:
+        file = _table(Path(folder) / "judged.csv", TABLE_ROWS)
+        ours, theirs = _side_by_side(partial(read_queries, file), partial(_polars, file))
+    measured.append(_row(f"a table in CSV, {TABLE_ROWS:,} rows; polars.read_csv", TABLE_ROWS, ours, theirs))
+    return measured
+
+
+def _row(what: str, n_lines: int, ours: float, theirs: float) -> dict[str, Any]:
+    speeds = {"ours": n_lines / 1e6 / ours, "baseline": n_lines / 1e6 / theirs}
+    return {"what": what, **speeds, "ratio": theirs / ours, "unit": "million lines/s"}
+
+
+def _polars(file: Path) -> Any:
+    import polars as pl
+
+    return pl.read_csv(file)
+
+
+def _table(file: Path, n_rows: int) -> Path:
+    """A table of lists of 20 items with text ids, scores and grades."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    rng = np.random.default_rng(20230)
+    columns = {
+        "query_id": _named(np.repeat(np.arange(n_rows // 20), 20), "q"),
+        "item_id": _named(rng.permutation(n_rows), "item-"),
+        "score": rng.normal(size=n_rows).round(6),
+        "relevance": rng.integers(0, 4, n_rows),
+    }
+    csv.write_csv(pa.table(columns), file)
+    return file
 
 
 def _pandas(run: Path, qrels: Path) -> Any:
