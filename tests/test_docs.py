@@ -16,7 +16,7 @@ import pytest
 
 import isrr
 from doc_pages import LANGUAGES, blocks, in_process, run
-from isrr import Queries, write_queries
+from isrr import Promise, Queries, write_queries
 from isrr.data.synthetic import generate
 from isrr.serve.writer import prepare
 from serving import client_of
@@ -113,6 +113,12 @@ def test_every_example_of_a_page_runs(page, library, tmp_path, monkeypatch):
 def test_every_block_has_a_language_that_is_run_or_shown(page):
     for block in blocks(page):
         assert block.language in LANGUAGES, f"{page.name}:{block.line}: ```{block.language}"
+
+
+@pytest.mark.parametrize("page", FOR_USERS, ids=lambda page: page.name)
+def test_every_promise_that_a_page_writes_can_be_read(page):
+    for text in re.findall(r"[`']([a-z_]+(?:\([\w=]+\))?@\d+ [<>]= [^`'\n]+)[`']", page.read_text()):
+        Promise.parse(text)
 
 
 def test_the_pages_for_users_have_at_most_13_000_words():

@@ -183,8 +183,8 @@ def test_the_order_by_score_keeps_what_is_promised_relative_to_it(promise, kept)
         (lambda: Promise("ndcg", 5, at_least=0.5, at_most=0.6), "either at_least or at_most"),
         (lambda: Promise("ndcg", 5, at_most=0.5), "ndcg is promised with at_least"),
         (lambda: Promise("disparity", 5, at_least=0.5, bound=1.0), "disparity is promised with at_most"),
-        (lambda: Promise("ndcg", 5.5, at_least=0.5), "expected a whole number of places"),
-        (lambda: Promise("ndcg", True, at_least=0.5), "expected a whole number of places"),
+        (lambda: Promise("ndcg", 5.5, at_least=0.5), "expected a whole number of positions"),
+        (lambda: Promise("ndcg", True, at_least=0.5), "expected a whole number of positions"),
         (lambda: Promise("ndcg", 5, at_least=0.5, of="merit"), "ndcg cannot be compared with merit"),
         (lambda: Promise("ndcg", 5, at_least=0.5, of="random"), "share of deterministic or merit"),
         (lambda: Promise("ndcg", 5, at_least=0.5, bound=3.0), "always lies between 0 and 1"),
@@ -266,7 +266,7 @@ def test_only_the_order_by_score_keeps_a_promise_about_lists_by_definition():
         ("ndcg@5 >= 120% of deterministic in 90% of lists", r"must lie in \(0, 1\], got 1.2"),
         ("ndcg@5 >= 7 in 90% of lists", r"must lie in \(0, 1\], got 7"),
         ("ndcg@5 >= 80% in 90% of lists", "percent of what"),
-        ("ndcg@0 >= 0.5 in 90% of lists", "expected a whole number of places"),
+        ("ndcg@0 >= 0.5 in 90% of lists", "expected a whole number of positions"),
     ],
 )
 def test_what_cannot_be_said_of_a_single_list_is_refused(text, said):

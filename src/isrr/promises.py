@@ -231,7 +231,7 @@ class Promise:
             raise PromiseError(_unread(text))
         name, k = re.sub(r"\s+\(", "(", parts["metric"]), parts["k"]
         if not k.isdecimal():
-            raise PromiseError(f"{text!r}: expected a whole number of places after @, got {k!r}")
+            raise PromiseError(f"{text!r}: expected a whole number of positions after @, got {k!r}")
         own = {known.name: known for known in metrics}
         named(gain, GAINS, "gain")
         named(discount, DISCOUNTS, "discount")
@@ -626,7 +626,7 @@ def _check(promise: Promise) -> None:
     """Refuse what cannot be tested, and say what would."""
     name = promise.metric.name
     if not is_length(promise.k):
-        raise PromiseError(f"{name}@{promise.k}: expected a whole number of places k ≥ 1")
+        raise PromiseError(f"{name}@{promise.k}: expected a whole number of positions k ≥ 1")
     object.__setattr__(promise, "k", int(promise.k))
     if (promise.at_least is None) == (promise.at_most is None):
         raise PromiseError(f"a promise about {name} is either at_least or at_most a target; expected one of them")

@@ -89,7 +89,7 @@ def table(**columns):
         (table(), "disparity@5 <= 0.3", {}, PromiseError, "has no natural bound; expected 'with bound B'"),
         (table(), [], {}, PromiseError, "no promise; expected"),
         (table(), "ndcg@5 >= 95%", {}, PromiseError, "percent of what"),
-        (table(), "ndcg@5.5 >= 0.9", {}, PromiseError, "whole number of places"),
+        (table(), "ndcg@5.5 >= 0.9", {}, PromiseError, "whole number of positions"),
         (table(), "ndcg@5 >= 0.95 of deterministic", {}, PromiseError, "did you mean 'ndcg@5 >= 95% of deterministic'"),
         (table(), "value(margin)@5 >= 3", {}, PromiseError, "value.margin. has no natural bound"),
         (table(), "value(margin)@5 >= 3 with bound 9", {}, DataError, "margin"),

@@ -133,8 +133,8 @@ def test_gain_and_discount_may_be_functions(queries):
     [
         ("nDGC", "did you mean ndcg"),
         ("exposure", r"did you mean exposure\(GROUP\)"),
-        ("ndcg@five", "whole number of places"),
-        ("ndcg@0", "whole number of places"),
+        ("ndcg@five", "whole number of positions"),
+        ("ndcg@0", "whole number of positions"),
         ("rr(rel=0)", r"expected rr\(rel=N\) with the lowest relevant grade"),
         ("Hit(2)", r"expected hit\(rel=N\)"),
         ("recall()", r"expected recall\(rel=N\)"),

@@ -372,7 +372,7 @@ def measures(
         if isinstance(about, str):
             name, _, cut = about.rpartition("@") if "@" in about else (about, "", str(k))
             if not cut.strip().isdecimal() or int(cut) < 1:
-                raise PromiseError(f"{about!r}: expected a whole number of places after @, got {cut!r}")
+                raise PromiseError(f"{about!r}: expected a whole number of positions after @, got {cut!r}")
             plain = name.strip().lower()
             named = exposed(plain, gain, discount) if plain in EXPOSED else metric(name, gain=gain, discount=discount)
             chosen.append(named.at(int(cut), empty_query))
