@@ -35,5 +35,5 @@ def against(evidence: float, alarm_at: float) -> str:
         >>> against(0.7512, 20.0)
         'evidence against the promise 0.75 of the 20 that revoke it'
     """
-    text = f"{evidence:.2f}" if evidence < 100 else f"{evidence:,.0f}"
+    text = f"{evidence:.2f}" if evidence < 100 else f"{evidence:,.0f}" if evidence < 1e6 else "more than a million"
     return f"evidence against the promise {text} of the {alarm_at:.4g} that revoke it"

@@ -1,12 +1,13 @@
 """From a promise to new sellers to served lists, and the watch over it by the log alone."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from isrr import Queries, calibrate
+from isrr import Monitor, PromiseError, Queries, calibrate, write_queries
 from isrr.cli.main import app
 from isrr.outcome.status import read_status
 from serving import client_of
@@ -36,12 +37,10 @@ def ranker_file(tmp_path_factory):
     return file
 
 
-@pytest.mark.parametrize(("lowered", "broken"), [(0.7, False), (3.0, True)])
-def test_shares_are_watched_by_the_log_alone(ranker_file, tmp_path, lowered, broken):
-    file = tmp_path / "ranker.json"
-    file.write_bytes(ranker_file.read_bytes())
-    (tmp_path / "served").mkdir()
-    service, traffic = client_of(file, log=tmp_path / "served"), market(400, lowered, seed=7)
+def serve(file, traffic, log):
+    """Answer each query of the traffic once, and log it."""
+    log.mkdir()
+    service = client_of(file, log=log)
     for q in range(len(traffic)):
         rows = range(traffic.offsets[q], traffic.offsets[q + 1])
         items = [
@@ -50,6 +49,13 @@ def test_shares_are_watched_by_the_log_alone(ranker_file, tmp_path, lowered, bro
         answer = service.post("/rank", {"query_id": str(q), "session": "s", "items": items})
         assert answer.status_code == 200
     service.service.log.close()
+
+
+@pytest.mark.parametrize(("lowered", "broken"), [(0.7, False), (3.0, True)])
+def test_shares_are_watched_by_the_log_alone(ranker_file, tmp_path, lowered, broken):
+    file = tmp_path / "ranker.json"
+    file.write_bytes(ranker_file.read_bytes())
+    serve(file, market(400, lowered, seed=7), tmp_path / "served")
     command = ["monitor", str(file), "--log", str(tmp_path / "served"), "--json"]
     found = CliRunner().invoke(app, command)
     assert found.exit_code == (4 if broken else 0), found.output
@@ -61,6 +67,30 @@ def test_shares_are_watched_by_the_log_alone(ranker_file, tmp_path, lowered, bro
     assert read_status(file, certificate).status == ("revoked" if broken else "valid")
     again = json.loads(CliRunner().invoke(app, command).stdout)
     assert again["n_counted"] == 400  # each query counts once, as remembered
+
+
+def test_values_are_watched_with_the_judgments_and_shares_with_them_or_without(tmp_path):
+    """What a promise protects is a column of the judgments; the log has none of it."""
+    judged = [with_prices(market(n_queries, lowered=0.7, seed=seed)) for n_queries, seed in ((600, 20230), (50, 7))]
+    promises = ["exposure(new)@5 >= 20%", "value(price)@5 >= 90% of deterministic with bound 4"]
+    calibrate(judged[0], promises).save(file := tmp_path / "ranker.json")
+    serve(file, judged[1], tmp_path / "served")
+    write_queries(judged[1], tmp_path / "judged.parquet")
+    command = ["monitor", str(file), "--log", str(tmp_path / "served"), "--json"]
+    for more, n_promises in ((["--judgments", str(tmp_path / "judged.parquet")], 2), ([], 1)):
+        answer = CliRunner().invoke(app, [*command, *more])
+        assert answer.exit_code == 0, answer.output
+        assert json.loads(answer.stdout)["n_counted"] == 50
+        assert len(json.loads(answer.stdout)["kept"]) == n_promises
+
+
+def with_prices(queries):
+    return replace(queries, values={"price": 1.0 + np.arange(queries.n_rows) % 4})
+
+
+def test_the_log_alone_does_not_show_what_stays_in_place():
+    with pytest.raises(PromiseError, match="the log alone shows shares of exposure of groups"):
+        Monitor(calibrate(market(600, lowered=0.7), "kept@5 >= 0.6"), judged=False)
 
 
 def test_a_list_with_an_item_of_no_known_group_is_served_by_score_and_not_covered(ranker_file):

@@ -97,7 +97,11 @@ def monitor(
         alarm = watch.update_clicks(log, read_clicks(clicks, value=watch.column), now=time.time())
     else:
         columns, _ = inputs.reading_options(context)
-        judged = as_queries(judgments, columns, outcome.provenance.unjudged) if judgments else candidates(read_log(log))
+        judged = (
+            as_queries(judgments, columns, outcome.provenance.unjudged, outcome.columns)
+            if judgments
+            else candidates(read_log(log))
+        )
         alarm = watch.update(served(), judged)
     if alarm is not None:
         watch.revoke(ranker)

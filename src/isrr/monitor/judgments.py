@@ -106,7 +106,7 @@ def monitored(certificate: Certificate, judged: bool) -> list[tuple[Promise, str
         for test in certificate.tests
         if (promise := test.promise).metric.kind != "fairness"
         and promise.compared_with in (None, "deterministic")
-        and (judged or not {"relevance", "segment"} & set(promise.columns))
+        and (judged or promise.columns == ("item_group",))
     ]
     if not cells and not judged:
         raise PromiseError(
