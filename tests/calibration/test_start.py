@@ -30,6 +30,17 @@ def test_a_start_keeps_its_promise_on_every_query(judged, tmp_path):
     assert found.fairness_gain > 0.02
 
 
+@pytest.mark.parametrize("measure", ["rr@5", "hit(rel=2)@3"])
+def test_a_start_protects_the_first_relevant_item(judged, measure):
+    outcome = start(judged, f"{measure} >= 90% of deterministic")
+    reference, kept = evaluate(judged, [GPLRanker.deterministic(outcome.ranker.k), outcome.ranker], [measure])[
+        measure
+    ].T
+    counted = ~np.isnan(reference)
+    assert (kept[counted] >= (0.9 - 1e-6) * reference[counted]).all()
+    assert outcome.moved > 0.02
+
+
 def test_a_start_moves_four_fifths_of_what_its_floor_lets_it_whatever_the_scores(judged):
     queries = judged.with_scores(np.sinh(2.0 * judged.scores))  # some far above the spread of their query
     made = start(queries, PROMISE)
@@ -75,6 +86,7 @@ def test_an_exploring_start_is_as_hot_as_moves_two_fifths_of_the_exposure(judged
     [
         ("ndcg@5 >= 0.7", "needs judged queries; without them, only a share of the order by score can be promised"),
         ("normalized_disparity@5 <= 0.5", "needs judged queries; without them, only a share of the order by score"),
+        ("ap@5 >= 95% of deterministic", "needs judged queries; without them, only a share of the order by score"),
         ("exposure(new)@5 >= 20%", "needs no labels, but a test: certify it by `isrr calibrate` on the same table"),
         ("exposure(ours)@5 >= 150% of deterministic", "needs no labels, but a test: certify it by `isrr calibrate`"),
         ("kept@5 >= 0.8", "needs no labels, but a test: certify it by `isrr calibrate` on the same table"),
