@@ -292,3 +292,12 @@ def test_a_damaged_state_is_refused_and_nothing_of_it_is_taken_over(promised, tm
     file.write_text(json.dumps(state))
     with pytest.raises(DataError, match=r"state\.json: not the state of a monitor"):
         Monitor(promised, state=file)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["ndcg@5 >= 98% of production", "ndcg@5 >= 80% of production in 90% of lists", "exposure(new)@5 >= 80% of merit"],
+)
+def test_what_a_served_list_is_not_beside_cannot_be_monitored(relative, text):
+    with pytest.raises(PromiseError, match="expected exposure, merit or production, which served lists do not show"):
+        Monitor(about(relative, Promise.parse(text)))
