@@ -13,7 +13,7 @@ from golden_certificates import demo
 from isrr.cli.main import app
 
 SOURCE = str(Path(isrr.__file__).parent)
-MOST_FUNCTIONS, DEEPEST = 310, 20  # the aim is 260
+MOST_FUNCTIONS, DEEPEST = 300, 20  # the aim is 260
 
 
 def calls_of(run):

@@ -176,10 +176,10 @@ def warn_of_no_promise(file: Path, outcome: "Outcome", ranker: "GPLRanker", verb
 
 def warn_of_single_items(share: float, name: str) -> None:
     """Warn if most queries have a single item."""
-    from isrr.outcome.text import mostly_single
+    from isrr.outcome.text import MOSTLY, mostly_single
 
-    if warning := mostly_single(share):
-        warn(f"{name}: {warning}")
+    if share > MOSTLY:
+        warn(f"{name}: {mostly_single(share)}")
 
 
 def warn_of_drift(outcome: "Outcome", outside: float) -> None:

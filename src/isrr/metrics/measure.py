@@ -77,39 +77,33 @@ class Block:
         result: Result = self._memo[key]
         return result
 
-    @property
-    def _where(self) -> tuple[IntArray, IntArray]:
-        return self.prepared.queries.offsets, self.exposure.n_shown
-
-    @property
-    def _shape(self) -> tuple[int, int]:
-        return self.stop - self.start, len(self.family.rankers)
-
     def weighted_sums(self, weights: FloatArray, values: FloatArray) -> FloatArray:
         """Return Σ exposure · value, (n_queries, n_grid); values in the order of the draw, (n_rows,)."""
-        shown, out = self.exposure.mean[self.ways[EXPOSURE].rows[way_of(weights)]], np.empty(self._shape)
-        kernels.weighted_sums(*self._where, shown, values, self.start, self.stop, out)
+        offsets, n_shown = self.prepared.queries.offsets, self.exposure.n_shown
+        shown, out = self.exposure.mean[self.ways[EXPOSURE].rows[way_of(weights)]], np.empty(n_shown.shape[::-1])
+        kernels.weighted_sums(offsets, n_shown, shown, values, self.start, self.stop, out)
         return out * largest_weight(weights)
 
     def products(self, weights: FloatArray, deserved: FloatArray) -> FloatArray:
         """Return Σ e·e′, Σ e·g and Σ e′·g of two unbiased exposures and what items deserve, (3, n_queries, n_grid)."""
+        offsets, n_shown = self.prepared.queries.offsets, self.exposure.n_shown
         one, other = (half[self.ways[EXPOSURE].rows[way_of(weights)]] for half in self.exposure.halves)
-        out = np.empty((3, *self._shape))
-        kernels.products(*self._where, one, other, deserved, self.start, self.stop, out)
+        out = np.empty((3, *n_shown.shape[::-1]))
+        kernels.products(offsets, n_shown, one, other, deserved, self.start, self.stop, out)
         return out * _factors(weights)
 
     def pooled_products(
         self, weights: FloatArray, deserved: FloatArray, pool: NDArray[np.int32], n_pools: IntArray
     ) -> FloatArray:
         """Return the same of exposure added up by pool; deserved is that of the pools, (n_rows,)."""
-        halves = []
+        offsets, n_shown, halves = self.prepared.queries.offsets, self.exposure.n_shown, []
         for half in self.exposure.halves[: 1 if self.exposure.is_exact else 2]:
             shown = half[self.ways[EXPOSURE].rows[way_of(weights)]]
             halves.append(np.empty_like(shown))
-            kernels.pool_exposure(*self._where, shown, pool, n_pools, self.start, self.stop, halves[-1])
-        n_shown = np.repeat(n_pools[None, self.start : self.stop], self._shape[1], axis=0)
-        offsets, out = self.prepared.queries.offsets, np.empty((3, *self._shape))
-        kernels.products(offsets, n_shown, halves[0], halves[-1], deserved, self.start, self.stop, out)
+            kernels.pool_exposure(offsets, n_shown, shown, pool, n_pools, self.start, self.stop, halves[-1])
+        n_pooled = np.repeat(n_pools[None, self.start : self.stop], len(n_shown), axis=0)
+        out = np.empty((3, *n_shown.shape[::-1]))
+        kernels.products(offsets, n_pooled, halves[0], halves[-1], deserved, self.start, self.stop, out)
         return out * _factors(weights)
 
     def of_rows(self, weights: FloatArray) -> FloatArray:
@@ -132,7 +126,7 @@ class Block:
         n_lists = n_lists or self.n_draws
         if n_lists < 2:
             raise ValueError(f"n_draws must be ≥ 2 for what is drawn, such as {measure}, got {self.n_draws}")
-        (n_queries, n_grid), k = self._shape, self.family.place_weights.shape[1]
+        (n_grid, n_queries), k = self.exposure.n_shown.shape, self.family.place_weights.shape[1]
         means, step = np.empty((n_queries, n_grid)), max(LISTED_AT_ONCE // (n_grid * n_lists * k), 1)
         for start in range(self.start, self.stop, step):
             stop = min(start + step, self.stop)

@@ -102,9 +102,8 @@ def start_rows(outcome: "Start", verbose: bool = False) -> list[Row]:
 def kept(test: Test, verbose: bool = False) -> str:
     """Return what was kept and promised, in the reader's units; verbose: what was proven too."""
     promise = test.promise
-    level, title = promise.limit(promise.target).removeprefix("≥ "), promise.measure.title
-    if promise.in_percent:
-        level = f"{'≤ ' if promise.at_least is None else ''}{100 * promise.target:.6g} %"
+    level = f"{100 * promise.target:.6g} %" if promise.in_percent else promise.shown(promise.target)
+    level, title = f"{'≤ ' if promise.at_least is None else ''}{level}", promise.measure.title
     proven = "" if test.level is None or not verbose else f", proven: {promise.limit(test.level)}"
     shown = promise.shown(test.measured)
     about = f"{shown} {title}" if promise.of == "deterministic" else f"{title} at {shown}"
@@ -231,7 +230,8 @@ def sure(outcome: "Outcome") -> list[str]:
 def warnings(outcome: "Outcome") -> list[str]:
     """Return what a reader must know before trusting an outcome."""
     p, delta = outcome.provenance, 1 - outcome.confidence
-    texts = [mostly_single(p.n_single / p.n_judged), *p.caveats]
+    share_single = p.n_single / p.n_judged
+    texts = [*([mostly_single(share_single)] if share_single > MOSTLY else []), *p.caveats]
     spent = p.analysis * delta / p.n_analyses if p.spent is None else p.spent  # by this analysis and those before it
     if spent > delta * (1 + 1e-9):  # more than rounding
         texts.append(
@@ -305,9 +305,7 @@ def far_off(above: int, below: int) -> str:
 
 
 def mostly_single(share: float) -> str:
-    """Return a warning where most queries have a single item, so that columns are likely swapped; else nothing."""
-    if share <= MOSTLY:
-        return ""
+    """Return a warning of queries with a single item: where most have one, columns are likely swapped."""
     return (
         f"{min(share, 0.99):.0%} of the queries have a single item, which any order ranks perfectly: are the columns "
         "of queries and items swapped (`query=`, `item=`)?"

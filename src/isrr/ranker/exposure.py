@@ -33,11 +33,13 @@ class Prepared:
         order: Positions within the query by the falling scores that draws go by, equal ones as in the order by score,
             (n_rows,).
         scores: These scores, mapped and boosted, in this order, (n_rows,).
+        rows: Row number of each item, in this order, (n_rows,).
     """
 
     queries: Queries
     order: NDArray[np.int32]
     scores: FloatArray
+    rows: IntArray
 
     @classmethod
     def of(cls, queries: Queries, scores: FloatArray, *, boosted: bool) -> Prepared:
@@ -49,12 +51,8 @@ class Prepared:
                 lambda start, stop: kernels.sort_drawn_queries(queries.offsets, scores, by_score, start, stop, order),
                 queries.offsets,
             )
-        return cls(queries, order, scores[_starts(queries) + order])
-
-    @cached_property
-    def rows(self) -> IntArray:
-        """Row number of each item, in `order`, (n_rows,)."""
-        return np.asarray(_starts(self.queries) + self.order)
+        rows = np.repeat(queries.offsets[:-1], queries.n_items) + order
+        return cls(queries, order, scores[rows], rows)
 
     def eligibility(self, scale: float) -> FloatArray:
         """Return the chance of first place of each row in the caller's order, were every item admitted, (n_rows,)."""
@@ -69,18 +67,13 @@ class Prepared:
     @cached_property
     def leading(self) -> IntArray:
         """Where the items of the order by score stand in `order`, (n_rows,)."""
-        starts = _starts(self.queries)
+        starts = self.rows - self.order
         within = np.arange(self.queries.n_rows) - starts
         if self.order is self.queries.by_score:
             return within
         place_of = np.empty_like(within)
         place_of[self.rows] = within
         return np.asarray(place_of[starts + self.queries.by_score])
-
-
-def _starts(queries: Queries) -> IntArray:
-    # The first row of each row's query, (n_rows,).
-    return np.repeat(queries.offsets[:-1], queries.n_items)
 
 
 @dataclass(frozen=True, eq=False)
