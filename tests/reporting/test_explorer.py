@@ -34,6 +34,19 @@ def judged(n_queries, seed=20230, **columns):
     )
 
 
+def test_the_frontier_is_what_no_other_configuration_beats():
+    rng = np.random.default_rng(20230)
+    one = rng.integers(0, 20, 80).astype(float)
+    other = 20 - one + rng.integers(-3, 4, 80)
+    frontier = list(levels.frontier(one, other))
+    points = list(zip(one[frontier], other[frontier], strict=True))
+    beaten = {
+        (a, b) for a, b in zip(one, other, strict=True) if ((one >= a) & (other >= b) & ((one > a) | (other > b))).any()
+    }
+    assert points == sorted({*zip(one, other, strict=True)} - beaten, key=lambda point: -point[1])
+    assert len(points) > 5
+
+
 @pytest.mark.parametrize(
     ("promise", "options"),
     [

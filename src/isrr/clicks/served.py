@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ class Served:
         """Return the lists of a log, given in parts; a table of impressions may name the `user` of each list."""
         known: dict[bytes, int] = {}
         rows, lists, n_damaged = [], [COLUMNS.empty_table().select(CANDIDATES)], 0
-        for part in (ServedLists(COLUMNS.empty_table()), *log):
+        for part in chain([ServedLists(COLUMNS.empty_table())], log):  # one part in memory at a time
             numbers, new = _recognize(part.table, known)
             rows.append(_without_candidates(part.table, numbers))
             lists.append(part.table.select(CANDIDATES).take(pa.array(new)))

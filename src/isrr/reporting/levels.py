@@ -54,6 +54,7 @@ class Explorer:
         risk: Mean loss of each configuration under the first promise, in the worst segment.
         tolerated: The mean loss up to which the first promise holds.
         second: Measured values of the other promise, where there are two about all queries; empty otherwise.
+        frontier: Then, the configurations that no other beats at both, along the second.
     """
 
     rows: tuple[Stop, ...]
@@ -61,6 +62,7 @@ class Explorer:
     risk: tuple[float, ...]
     tolerated: float
     second: tuple[float, ...]
+    frontier: tuple[int, ...]
 
     @property
     def levels(self) -> tuple[Stop, ...]:
@@ -96,13 +98,32 @@ def explore(outcome: Certificate | Abstention, queries: Queries, progress: Progr
         *(Stop("measured", float(value), "", column) for column, value in enumerate(measured)),
     ]
     both = len(tested) == 2 and not any(promise.per for promise in outcome.promises)
+    second = tested[1][0].measured() if both else np.empty(0)
     return Explorer(
         tuple(sorted(rows, key=lambda row: row.value if first.at_least is not None else -row.value)),
         tuple(measured.tolist()),
         tuple(risk.tolist()),
         first.alpha,
-        tuple(tested[1][0].measured().tolist()) if both else (),
+        tuple(second.tolist()),
+        frontier(*_signed(outcome.promises, measured, second)) if both else (),
     )
+
+
+def _signed(promises: Sequence[Promise], *values: FloatArray) -> list[FloatArray]:
+    """Return what each promise measures, larger where it is kept better."""
+    return [each if promise.at_least is not None else -each for promise, each in zip(promises, values, strict=True)]
+
+
+def frontier(one: FloatArray, other: FloatArray) -> tuple[int, ...]:
+    """Return the points that no other point exceeds in both numbers, by falling second number.
+
+    Example:
+        >>> frontier(np.array([1.0, 3.0, 2.0]), np.array([3.0, 1.0, 0.5]))
+        (0, 1)
+    """
+    order = np.lexsort((-one, -other))
+    best = np.maximum.accumulate(one[order])
+    return tuple(order[np.concatenate(([True], best[1:] > best[:-1]))].tolist())
 
 
 def eight_levels(promise: Promise) -> list[Promise]:

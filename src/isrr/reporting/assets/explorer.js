@@ -70,7 +70,7 @@ class TradeoffExplorer {
     const { points } = this;
     if (!this.isLine) {
       return [
-        ...(this.data.second ? [Plot.line(this.frontier(), { x: "x", y: "measured", stroke: colour.measured, strokeWidth: 2.5 })] : []),
+        ...(this.data.second ? [Plot.line(this.data.explorer.frontier.map((c) => points[c]), { x: "x", y: "measured", stroke: colour.measured, strokeWidth: 2.5 })] : []),
         Plot.dot(points.filter((p) => !p.certified), { x: "x", y: "measured", r: 2.2, stroke: colour.before, clip: true }),
         Plot.dot(points.filter((p) => p.certified), { x: "x", y: "measured", r: 3.2, fill: colour.alone, clip: true }),
       ];
@@ -79,13 +79,6 @@ class TradeoffExplorer {
       Plot.line(points.filter((p) => p.certified), { x: "x", y: "measured", stroke: colour.alone, strokeWidth: 7, strokeOpacity: 0.45 }),
       Plot.line(points, { x: "x", y: "measured", stroke: colour.measured, strokeWidth: 2.5, clip: true }),
     ];
-  }
-
-  // Configurations that no other beats at both promises, along the second.
-  frontier() {
-    const up = (p) => (this.data.promise.at_least ? p.measured : -p.measured), right = (p) => (this.data.second.at_least ? p.x : -p.x);
-    let best = -Infinity;
-    return d3.sort(this.points, (a, b) => right(b) - right(a) || up(b) - up(a)).filter((p) => up(p) > best && ((best = up(p)), true));
   }
 
   // What the slider does not move: drawn once per width.
