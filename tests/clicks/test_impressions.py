@@ -1,6 +1,7 @@
 """Click tables, and which lists and clicks count: every rule, by hand."""
 
 import json
+import weakref
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,8 @@ import pytest
 import isrr
 from isrr.clicks.click_table import read_clicks
 from isrr.clicks.impressions import Rules, impressions, impressions_of_table
-from isrr.data.log import COLUMNS
+from isrr.clicks.served import Served
+from isrr.data.log import COLUMNS, ServedLists
 from isrr.errors import DataError
 from isrr.ranker.gpl import GPLRanker
 from simulated_users import estimated, simulate
@@ -105,6 +107,19 @@ def test_lists_that_were_shipped_twice_count_once(tmp_path):
         assert (len(twice), twice.n_clicks, twice.digest) == (3, 3, once.digest)
         assert twice.counts["lists logged again"] == len(again) - len(lines)
         assert twice.counts["clicks on lists that do not count"] == 2  # both on the list of another ranker
+
+
+def test_one_part_of_a_log_is_in_memory_at_a_time():
+    alive = weakref.WeakSet()
+
+    def parts():
+        for i in range(5):
+            part = ServedLists(pa.Table.from_pylist([line(f"l{i}")], COLUMNS))
+            alive.add(part)
+            assert len(alive) <= 2  # this one, and the one before it
+            yield part
+
+    assert Served.of(parts()).rows.num_rows == 5
 
 
 def test_views_of_one_draw_are_one_impression(tmp_path):
