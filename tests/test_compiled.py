@@ -27,14 +27,17 @@ assert simd.WIDTH == 1
 """
 NUMBERS = """
 import numpy as np
-from isrr import GPLRanker, Queries
+from isrr import GPLRanker, Queries, evaluate
 from isrr.risk import betting
 
 rng = np.random.default_rng(20230)
-queries = Queries.from_arrays(scores=rng.normal(scale=2, size=36), group=[12, 1, 3, 20])
+queries = Queries.from_arrays(
+    scores=rng.normal(scale=2, size=36), relevance=np.tile([1, 0, 0, 2], 9), group=[12, 1, 3, 20]
+)
 numbers = [
     GPLRanker(k=k, temperature=t, floor=0.5).exposure(queries) for k in (3, 5, 8) for t in (0.02, 0.4, 3.0)
 ]
+numbers += [evaluate(queries, [GPLRanker(k=k, floor=0.5)], ["rr"])["rr"].ravel() for k in (3, 8)]
 losses = rng.beta(2, 5, (60, 11))
 numbers += [betting.upper_bound(losses, 0.1), np.log(betting.pvalue(losses, 0.35))]
 print(*np.concatenate(numbers).tolist())
