@@ -5,13 +5,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrr.data.identifiers import Ids, identifier_text
-from isrr.data.numbers import such_rows
+from isrr.data.numbers import refuse_any
 from isrr.data.ragged import offsets_from, rows_within
-from isrr.errors import DataError, shown
+from isrr.errors import shown
 
 BETWEEN_GROUPS = "\x1f"  # what keeps the groups of one item apart
 MissingGroup = Literal["refuse", "none"]
@@ -83,10 +82,8 @@ def joined_groups(column: Any, separator: str | None = None, missing: MissingGro
     if not isinstance(first, list | tuple | set | frozenset | np.ndarray):
         return column
     bad = [isinstance(entry, str) or (entry is None and missing == "refuse") for entry in column]
-    if any(bad):
-        row = bad.index(True)
-        said = f"{shown(column[row])}{such_rows(sum(bad))}; expected a list of groups in every row, [] for none, or"
-        raise DataError(f"{said} {NO_GROUP}", row=row, column="item_groups")
+    expected = f"expected a list of groups in every row, [] for none, or {NO_GROUP}"
+    refuse_any(np.array(bad), "item_groups", lambda row: shown(column[row]), expected)
     return [_one_text(map(identifier_text, () if entry is None else entry)) for entry in column]
 
 
@@ -94,9 +91,8 @@ def _separated(column: Any, separator: str | None, missing: MissingGroup) -> Any
     """Return a column of texts with the groups of each in one text, as `joined_groups` has it."""
     if column.null_count:
         if missing == "refuse":
-            row = pc.index(pc.is_null(column), True).as_py()
-            said = f"no value{such_rows(column.null_count)}; expected a group in every row, or {NO_GROUP}"
-            raise DataError(said, row=row, column="item_groups")
+            nulls = np.asarray(column.is_null())
+            refuse_any(nulls, "item_groups", lambda _: "no value", f"expected a group in every row, or {NO_GROUP}")
         column = column.cast(pa.large_string()).fill_null("")
     if separator is None:
         return column
