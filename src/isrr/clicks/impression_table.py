@@ -7,15 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from isrr.clicks.click_table import LIST_NAMES, Clicks, cast, need, numbers, read_columns, seconds, text_ids
-from isrr.clicks.served import Served, codes, first_of, one_array
-from isrr.data.log import COLUMNS, ServedLists
+from isrr.clicks.served import Served, codes, drawn_lists, first_of, list_column, one_array
+from isrr.data.log import ServedLists
 from isrr.data.queries import IntArray
-from isrr.data.ragged import offsets_from
 from isrr.data.tables import open_source
 from isrr.errors import DataError
-
-SCHEMA = COLUMNS.append(pa.field("user", pa.string()))
-ALWAYS = {"certificate": "", "status": "valid", "order": "drawn", "first_rank": 1}
 
 
 def served_of_table(source: Any, k: int, *, value: str | None = None, unit: str | None = None) -> tuple[Served, Clicks]:
@@ -63,24 +59,19 @@ def served_of_table(source: Any, k: int, *, value: str | None = None, unit: str 
             "each of them, and every candidate in the table"
         )
 
-    def lists(values: Any, starts: IntArray) -> Any:
-        return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), one_array(values))
-
-    first, n = rows.take(pa.array(heads)), heads.size
-    served: dict[str, Any] = {
-        **{name: pa.array([value] * n) for name, value in ALWAYS.items()},
+    first, n_items = rows.take(pa.array(heads)), np.diff(offsets)
+    scores = cast(rows["score"], pa.float64(), "numbers", "score", table.name)
+    lists = drawn_lists({
         "list_id": first[listed], "query_id": first["query_id"], "n_shown": n_shown,
         "time": seconds(first["time"], table.name) if "time" in optional else order[heads],
-        "item_ids": lists(rows["item_id"], offsets),
-        "scores": lists(cast(rows["score"], pa.float64(), "numbers", "score", table.name), offsets),
-        "ranking": lists(pa.array(shown - offsets[owner[shown]]), offsets_from(n_shown)),
+        "item_ids": list_column(rows["item_id"], n_items), "scores": list_column(scores, n_items),
+        "ranking": list_column(shown - offsets[owner[shown]], n_shown),
         **{name: first[name] for name in ("session", "user") if name in optional},
-    }  # fmt: skip
-    lines = pa.table([served.get(name, pa.nulls(n)) for name in SCHEMA.names], SCHEMA.names).cast(SCHEMA)
+    })  # fmt: skip
     hit = np.flatnonzero(click[order] > 0)
     clicked, no_time = rows.take(pa.array(hit)), np.full(hit.size, np.nan)
     clicks = Clicks(one_array(clicked[listed]), one_array(clicked["item_id"]), no_time, worth[order][hit])
-    return Served.of([ServedLists(lines)]), clicks
+    return Served.of([ServedLists(lists)]), clicks
 
 
 def _checked_positions(rows: Any, owner: IntArray, offsets: IntArray, source: str) -> IntArray:

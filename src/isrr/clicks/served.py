@@ -5,7 +5,7 @@ lists of candidates again and again, so each of these is stored once.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
@@ -25,6 +25,8 @@ from isrr.errors import DataError
 
 CANDIDATES = ["certificate", "query_id", "item_ids", "scores"]
 NOT_NEEDED = ["item_ids", "scores", "groups", "production", "other_arm", "n_items"]
+SCHEMA = COLUMNS.append(pa.field("user", pa.string()))
+DRAWN = {"certificate": "", "status": "valid", "order": "drawn", "first_rank": 1}  # fields of a list from its top on
 AT_ONCE = 1 << 14  # clicks looked for at a time
 
 
@@ -118,9 +120,21 @@ def counted_clicks(
     return order, row[order], position[order], selection.reasons
 
 
+def drawn_lists(columns: Mapping[str, Any]) -> Any:
+    """Return drawn lists as the table of a log, from those of its columns that are known."""
+    n = len(columns["list_id"])
+    known = {name: pa.array([value] * n) for name, value in DRAWN.items()} | dict(columns)
+    return pa.table([known.get(name, pa.nulls(n)) for name in SCHEMA.names], SCHEMA.names).cast(SCHEMA)
+
+
+def list_column(values: Any, lengths: IntArray) -> Any:
+    """Return values as a column of lists of these lengths."""
+    return pa.ListArray.from_arrays(pa.array(offsets_from(lengths), pa.int32()), one_array(values))
+
+
 def one_array(column: Any) -> Any:
-    """Return a column of Arrow in one piece."""
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    """Return a column in one piece of Arrow."""
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else pa.array(column)
 
 
 def codes(texts: Any) -> IntArray:

@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from isrr.clicks.served import drawn_lists, list_column
 from isrr.clicks.shown import repeated
 from isrr.data.files import write_table
 from isrr.data.identifiers import Ids
 from isrr.data.log import COLUMNS
 from isrr.data.queries import FloatArray, IntArray, Queries
-from isrr.data.ragged import offsets_from, rows_within
+from isrr.data.ragged import rows_within
 from isrr.errors import PromiseError
 from isrr.gains import item_gains, leading
 from isrr.ranker.gpl import GPLRanker
@@ -59,22 +60,18 @@ class Simulated:
             part = slice(start, start + AT_ONCE)
             propensities[part] = self.ranker.propensity(self.rankings[part], repeated(queries, query_of[part]))
 
-        def lists(values: Any, lengths: IntArray) -> Any:
-            return pa.ListArray.from_arrays(pa.array(offsets_from(lengths), pa.int32()), pa.array(values))
-
         assert queries.items is not None
-        columns = {
+        n_items, n_shown, n_first = queries.n_items[query_of], shown.sum(axis=1), (by_score >= 0).sum(axis=1)
+        return drawn_lists({
             "list_id": [f"list-{i}" for i in range(n)], "time": np.arange(n, dtype=np.float64),
-            "certificate": [certificate] * n, "status": ["valid"] * n, "order": ["drawn"] * n,
-            "query_id": queries.query_ids.astype(str)[query_of], "session": [f"user-{user}" for user in self.user_of],
-            "first_rank": np.ones(n, np.int64), "n_shown": shown.sum(axis=1),
-            "item_ids": lists(queries.items.texts.take(pa.array(rows)).cast(pa.string()), queries.n_items[query_of]),
-            "scores": lists(queries.need_scores()[rows], queries.n_items[query_of]),
-            "ranking": lists(self.rankings[shown], shown.sum(axis=1)),
-            "propensities": lists(propensities[shown], shown.sum(axis=1)),
-            "deterministic": lists(by_score[by_score >= 0], (by_score >= 0).sum(axis=1)),
-        }  # fmt: skip
-        return pa.table([columns.get(field.name, pa.nulls(n)) for field in COLUMNS], COLUMNS.names).cast(COLUMNS)
+            "certificate": [certificate] * n, "query_id": queries.query_ids.astype(str)[query_of],
+            "session": [f"user-{user}" for user in self.user_of], "n_shown": n_shown,
+            "item_ids": list_column(queries.items.texts.take(pa.array(rows)), n_items),
+            "scores": list_column(queries.need_scores()[rows], n_items),
+            "ranking": list_column(self.rankings[shown], n_shown),
+            "propensities": list_column(propensities[shown], n_shown),
+            "deterministic": list_column(by_score[by_score >= 0], n_first),
+        }).select(COLUMNS.names)  # fmt: skip
 
     def clicks(self) -> Any:
         """Return the click table, in Arrow; each click some seconds after its list."""
