@@ -41,20 +41,6 @@ def falling_order(
     return order
 
 
-def order_with_ties(
-    offsets: NDArray[np.int64], values: NDArray[np.float64], tie_order: NDArray[np.int64]
-) -> NDArray[np.int32]:
-    """Return positions within the query by falling value, equal values by rising tie order, (n_rows,).
-
-    Example:
-        >>> order_with_ties(np.array([0, 3]), np.array([1.0, 2.0, 1.0]), np.array([5, 0, 3]))
-        array([1, 2, 0], dtype=int32)
-    """
-    n_items = np.diff(offsets)
-    rows = np.lexsort((tie_order, -values, np.repeat(np.arange(n_items.size), n_items)))
-    return (rows - np.repeat(offsets[:-1], n_items)).astype(np.int32)
-
-
 def repeats(offsets: NDArray[np.int64], items: Ids) -> NDArray[np.int64]:
     """Return the rows whose item appears earlier in the query, rising.
 

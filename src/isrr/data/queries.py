@@ -19,7 +19,7 @@ from isrr.counting import counted
 from isrr.data.groups import Coded, joined_groups
 from isrr.data.identifiers import Ids, identifier_keys, joined_identifiers
 from isrr.data.numbers import LARGEST, finite, numbers, such_rows
-from isrr.data.ordering import Ties, falling_order, order_with_ties, query_hashes, repeats
+from isrr.data.ordering import Ties, falling_order, query_hashes, repeats
 from isrr.data.ragged import Ragged, offsets_from, rows_within
 from isrr.errors import DataError, did_you_mean
 
@@ -213,7 +213,9 @@ class Queries:
         where there are no item ids), which cannot know how relevant the item is. Serving orders them the same way.
         """
         if self.tie_order is not None:
-            return order_with_ties(self.offsets, self.need_scores(), self.tie_order)
+            query = np.repeat(np.arange(len(self)), self.n_items)
+            rows = np.lexsort((self.tie_order, -self.need_scores(), query))
+            return (rows - np.repeat(self.offsets[:-1], self.n_items)).astype(np.int32)
         return falling_order(self.offsets, self.need_scores(), self.query_ids, self.items)
 
     def tied_places(self, k: int) -> IntArray:
