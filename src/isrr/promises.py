@@ -166,38 +166,45 @@ class Promise:
         if in_lists is not None:
             about = _good_lists(about, k, at_least, of, bound, in_lists)
             at_least, of = in_lists, None
-        lists = about if isinstance(about, GoodLists) else None
-        base = lists.metric if lists else about
         ends = (0.0, float(bound)) if isinstance(bound, int | float) else bound
         policy = about.empty_query if empty_query is None else empty_query
         vars(self).update(  # the class is frozen
             metric=about, k=k, at_least=at_least, at_most=at_most, of=of, bound=ends, per=per, empty_query=policy
         )
         _check(self)
-        target = at_most if at_least is None else at_least
+        self._derive()
+        _check_target(self)
+
+    def _derive(self) -> None:
+        """Set what follows from the settings."""
+        about, of, target = self.metric, self.of, self.at_most if self.at_least is None else self.at_least
         assert target is not None
-        rising = about.kind == "utility" and at_least is not None
+        lists = about if isinstance(about, GoodLists) else None
+        base = lists.metric if lists else about
+        rising = about.kind == "utility" and self.at_least is not None
         falling = about.kind == "fairness" and not getattr(about, "between_groups", False)
-        low, high = about.bounds(self.k, ends or (0.0, 1.0))
+        low, high = about.bounds(self.k, self.bound or (0.0, 1.0))
         floors = about.protected and low >= 0 and about.name != "clicks"
+        columns = [*about.columns]
+        columns += ["relevance"] if of == "merit" else []
+        columns += ["segment"] if self.per else []
         vars(self).update(
             target=target,
-            measure=Measure(about, self.k, policy),
+            measure=Measure(about, self.k, self.empty_query),
             lists=lists,
             in_lists=target if lists else None,
-            base_measure=Measure(base, self.k, policy),
+            base_measure=Measure(base, self.k, self.empty_query),
             compared_with=lists.of if lists else of,
             in_percent=of is not None or about.in_percent,
-            columns=tuple(dict.fromkeys((*about.columns, *["relevance"] * (of == "merit"), *["segment"] * bool(per)))),
+            columns=tuple(dict.fromkeys(columns)),
             group=about.group,
             range=(low, high),
             target_range=(low, high) if of is None else (0.0, 1.0 if target < 1 else 2 * target),
             safe_end="cold" if rising else "hot" if falling else None,
             protects_relevance=rising and ("relevance" in about.columns or base.name in ("clicks", "kept")),
-            can_be_floored=floors and of == "deterministic" and at_most is None,
+            can_be_floored=floors and of == "deterministic" and self.at_most is None,
         )
         vars(self).update(alpha=self.loss().alpha)
-        _check_target(self)
 
     @classmethod
     def parse(

@@ -30,7 +30,6 @@ from isrr.outcome.findings import Provenance
 from isrr.parallel import Progress
 from isrr.promises import Promise, objectives, promises, values_alone
 from isrr.ranker.gpl import GPLRanker
-from isrr.ranker.scale import far_scores
 from isrr.risk.evidence import Evidence, evidence_of
 from isrr.risk.lattice import BoolArray
 from isrr.risk.select import Selection, selection_of
@@ -115,7 +114,7 @@ def calibrate(
     if others is not None:
         refuse_shared(judged.queries, others)
     first = judged.queries[rows[: n_aside + LOOKED_AT]]
-    known = facts(judged.queries, first, request.promises)
+    known = facts(judged, first, request.promises)
     searched = fixed_path(request, rows.size - n_aside, first[:n_aside] if n_aside else None, others)
     left = np.ones(len(judged.queries), bool)
     left[rows[:n_aside]] = False
@@ -124,14 +123,11 @@ def calibrate(
     alone = values_alone(request.promises)
     remaining = quality_shares(looked_at, searched.rankers, request.promises) if alone else None
     findings = Findings.of(request, searched, curve, tested, remaining=remaining)
-    far_above, far_below = far_scores(first)
     sampled = judged.n_table > len(judged.queries) + (judged.n_repeated if request.distinct else 0)
     provenance = Provenance(
         n_queries=curve.n_queries,
         n_skipped=curve.n_skipped,
         n_set_aside=n_aside,
-        n_table=judged.n_table,
-        table=judged.key,
         sample=request.sample if sampled else None,
         requested_path=path if isinstance(path, str) else "custom",
         path=searched.name,
@@ -142,14 +138,7 @@ def calibrate(
         method=curve.method,
         n_draws=curve.n_draws,
         seed=request.seed,
-        data=judged.data,
-        judgments=judged.judgments,
-        hash_key=judged.queries.scores_fingerprint,
-        n_repeated=judged.n_repeated,
         distinct=request.distinct,
-        far_above=far_above,
-        far_below=far_below,
-        dropped=dict(judged.queries.dropped),
         n_analyses=request.n_analyses,
         judged_by=request.judged_by,
         **known,

@@ -17,6 +17,7 @@ from isrr.errors import DataError, PromiseError
 from isrr.gains import has_relevant
 from isrr.metrics.metric import Metric
 from isrr.promises import Promise, objectives, refuse_worst
+from isrr.ranker.scale import far_scores
 from isrr.risk.lattice import BoolArray
 
 ENGINES = ("local", "spark")
@@ -155,15 +156,25 @@ def refuse_single(queries: Queries) -> None:
         )
 
 
-def facts(queries: Queries, first: Queries, promises: Sequence[Promise]) -> dict[str, Any]:
+def facts(judged: Judged, first: Queries, promises: Sequence[Promise]) -> dict[str, Any]:
     """Return what a provenance says of all judged queries; of some facts, what the `first` of them say."""
-    k = max(promise.k for promise in promises)
+    queries, k = judged.queries, max(promise.k for promise in promises)
     n_positions = max(int(np.minimum(queries.n_items, k).sum()), 1)
     groups = queries.coded_groups.by_group()[0] if any(promise.group for promise in promises) else []
     looks_clicked = ""
     if queries.relevance is not None and any("relevance" in promise.columns for promise in promises):
         looks_clicked = looks_like_clicks(first, first.grade_column, k, first.has_positions) or ""
+    far_above, far_below = far_scores(first)
     return {
+        "n_table": judged.n_table,
+        "table": judged.key,
+        "data": judged.data,
+        "judgments": judged.judgments,
+        "hash_key": queries.scores_fingerprint,
+        "n_repeated": judged.n_repeated,
+        "dropped": dict(queries.dropped),
+        "far_above": far_above,
+        "far_below": far_below,
         "n_single": int((queries.n_items == 1).sum()),
         "tied_share": int(queries.tied_places(k).sum()) / n_positions,
         "unjudged": queries.unjudged,
