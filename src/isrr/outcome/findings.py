@@ -152,7 +152,7 @@ class Provenance(Record, frozen=True, kw_only=True):
         sample: How many were to be drawn, where the table has more; None where all were used.
         table: Names the query ids of the table, see `isrr.data.sample`; empty where ids were made from positions.
         n_single: Judged queries, of all, with a single item, which any order ranks perfectly.
-        n_repeated: Judged queries with the scores and the relevance of another; an estimate above 100,000 queries.
+        n_repeated: Judged queries with the scores and the relevance of another.
         distinct: Whether these were left out.
         requested_path: The path that was asked for.
         path, path_basis: Which path was searched and what it was fixed by.
@@ -162,7 +162,7 @@ class Provenance(Record, frozen=True, kw_only=True):
         seed: Random seed of the draws.
         data: Fingerprint of the judged queries (ids, scores, relevance).
         judgments: Fingerprint of their ids, those of items included, and relevance: the same for other scores.
-        hash_key: Key of the canonical order; empty where values were summed up, in no order.
+        hash_key: Key of the canonical order.
         made_ids: Whether query ids were numbered by position.
         score_quantiles: Raw scores at 0.1, 1, 50, 99 and 99.9 %, over 20,000 queries drawn by key where there are more.
         eligibility_quantiles: The best item's chance of first place in each list under the ranker in use, at the same.
