@@ -182,20 +182,17 @@ class _Measured:
     ) -> "_Measured":  # fmt: skip
         grid = [GPLRanker.deterministic(path.rankers[0].k), *path.rankers]
         values = evaluate(queries, grid, dict.fromkeys([*reported, *(promise.measure for promise in promises)]))
-
-        def samples(chosen: BoolArray) -> list[Tested]:
-            return [
-                Tested.of(
-                    promise, segment, NAMED["betting"], ours[rows & chosen], reference[rows & chosen], path.rankers
-                )
-                for promise, ours, reference in measured
-                for segment, rows in promise.segments(queries).items()
-            ]
-
-        measured = [(p, values[p.measure], p.reference(queries, values[p.measure][:, 0])) for p in promises]
+        test, rankers = NAMED["betting"], path.rankers
+        samples: tuple[list[Tested], list[Tested]] = [], []
+        for promise in promises:
+            ours = values[promise.measure]
+            reference = promise.reference(queries, ours[:, 0])
+            for segment, rows in promise.segments(queries).items():
+                for into, some in zip(samples, (rows, rows & tested), strict=True):
+                    into.append(Tested.of(promise, segment, test, ours[some], reference[some], rankers))
         disparity = values[reported[1]]
         gains = [fairness_gain(column, disparity[:, 0]) for column in disparity[:, 1:].T]
-        return cls(path.rankers, samples(tested | True), samples(tested), values.mean(reported[0])[1:], gains)
+        return cls(rankers, *samples, values.mean(reported[0])[1:], gains)
 
 
 class _Pilot:
