@@ -42,10 +42,10 @@ def per_segment(relative):
     return about(relative, Promise("ndcg", 2, at_least=0.6, per="segment"), "new", "old")
 
 
-def line(certificate, query, top, *, time=0.0, session="s", deterministic=None, status="valid"):
+def line(certificate, query, top, *, time=0.0, session="s", deterministic=None, production=None, status="valid"):
     return {
         "time": time, "certificate": certificate.id, "status": status, "query_id": query, "session": session,
-        "top": top, "deterministic": deterministic or top,
+        "top": top, "deterministic": deterministic or top, "production": production,
     }  # fmt: skip
 
 
@@ -294,10 +294,27 @@ def test_a_damaged_state_is_refused_and_nothing_of_it_is_taken_over(promised, tm
         Monitor(promised, state=file)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["ndcg@5 >= 98% of production", "ndcg@5 >= 80% of production in 90% of lists", "exposure(new)@5 >= 80% of merit"],
-)
-def test_what_a_served_list_is_not_beside_cannot_be_monitored(relative, text):
-    with pytest.raises(PromiseError, match="expected exposure, merit or production, which served lists do not show"):
-        Monitor(about(relative, Promise.parse(text)))
+def test_a_promise_of_merit_cannot_be_monitored(relative):
+    with pytest.raises(PromiseError, match="expected exposure or merit, which served lists do not show"):
+        Monitor(about(relative, Promise.parse("exposure(new)@5 >= 80% of merit")))
+
+
+@pytest.mark.parametrize("text", ["ndcg@2 >= 98% of production", "ndcg@2 >= 98% of production in 90% of lists"])
+@pytest.mark.parametrize(("top", "broken"), [("b", True), ("a", False)])
+def test_a_promise_of_production_is_compared_with_the_order_in_the_log(relative, text, top, broken):
+    """Item a is relevant; production shows it first, as the order by score never does."""
+    certificate = about(relative, Promise.parse(text))
+    watch = Monitor(certificate)
+    lists = [
+        line(certificate, f"q{i}", [top, "c"], time=i, deterministic=["b", "c"], production=["a", "b"])
+        for i in range(200)
+    ]
+    alone = [line(certificate, f"q{i}", ["a", "b"], time=i) for i in range(200, 203)]
+    alarm = watch.update([*lists, *alone], judged(203))
+    assert (alarm is not None) == broken
+    assert watch.n_counted == 200
+    assert watch.kept == [0.0 if broken else 1.0]
+    assert watch.batch.note == (
+        "3 lists of judged queries came without the order of production and do not count; send it as `production` in "
+        "requests"
+    )

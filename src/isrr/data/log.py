@@ -144,8 +144,8 @@ class ServedLists:
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield one list at a time, with ids in place of positions.
 
-        `items` and `propensities` are of the places that were asked for; `top` and `deterministic` hold the promise's
-        own k places, as drawn and by score.
+        `items` and `propensities` are of the positions that were asked for; `top`, `deterministic` and `production`
+        hold the promise's own k, as drawn, by score and as in production (None if the request did not say).
         """
         for batch in self.table.to_batches(max_chunksize=1_000):
             for line in batch.to_pylist():
@@ -153,6 +153,8 @@ class ServedLists:
                 ranking, shown = line.pop("ranking"), slice(first, first + line["n_shown"])
                 line["items"] = [ids[i] for i in ranking[shown]]
                 line["top"] = [ids[i] for i in ranking[: len(line["deterministic"])]]
+                if line["production"] is not None:
+                    line["production"] = [ids[i] for i in line["production"][: len(line["deterministic"])]]
                 line["deterministic"] = [ids[i] for i in line["deterministic"]]
                 line["propensities"] = line["propensities"][shown]
                 yield line

@@ -22,6 +22,7 @@ from isrr.outcome.certificate import Certificate
 from isrr.promises import Promise
 
 Line = Mapping[str, Any]  # of the served-ranking log
+ORDERS = "top", "deterministic", "production"  # of a line
 
 
 class JudgedQuery(NamedTuple):
@@ -30,8 +31,8 @@ class JudgedQuery(NamedTuple):
     Attributes:
         key, number, segment: Its name in 8 bytes, its number among the judged queries, and its segment.
         time: When it was first served.
-        lists: The items of each of its lists as numbers within its judgments, as drawn and by score; −1 for one
-            without a judgment where these count.
+        lists: The items of each of its lists as numbers within its judgments: as drawn, by score and, where a promise
+            compares with it, as in production; −1 for one without a judgment where these count.
     """
 
     key: int
@@ -76,25 +77,26 @@ class JudgedBatch:
         )
 
     def measured(self, promise: Promise) -> FloatArray:
-        """Return what a promise measures of each query's lists, as drawn and by score, (n, 2); NaN where skipped.
+        """Return what a promise measures of each query's lists, as drawn and as compared with, (n, 2); NaN if skipped.
 
         For a promise about lists, what is measured of those drawn is the share of good ones.
         """
         if self.judgments is None or not self.queries:
             return np.empty((0, 2))
-        means = np.empty((len(self.queries), 2))
+        means, orders = np.empty((len(self.queries), 2)), [0, 2 if promise.compared_with == "production" else 1]
         for n_lists in {len(query.lists) for query in self.queries}:
             chosen = [i for i, query in enumerate(self.queries) if len(query.lists) == n_lists]
             shown = np.full((len(chosen), 2 * n_lists, promise.k), -1)
             for row, i in zip(shown, chosen, strict=True):
-                for items, listed in zip(row, chain.from_iterable(self.queries[i].lists), strict=True):
+                chosen_orders = ([listed[order] for order in orders] for listed in self.queries[i].lists)
+                for items, listed in zip(row, chain.from_iterable(chosen_orders), strict=True):
                     items[: len(listed)] = listed[: promise.k]
             judged = self.judgments[[self.queries[i].number for i in chosen]]
             values = promise.base_measure.metric.list_values(judged, shown, promise.base_measure)
             pairs = values.reshape(-1, n_lists, 2)
             if promise.lists is not None:
-                drawn, by_score = pairs[:, :, 0].reshape(-1, 1), pairs[:, :, 1].ravel()
-                pairs[:, :, 0] = promise.lists.judged(drawn, by_score).reshape(-1, n_lists)
+                drawn, reference = pairs[:, :, 0].reshape(-1, 1), pairs[:, :, 1].ravel()
+                pairs[:, :, 0] = promise.lists.judged(drawn, reference).reshape(-1, n_lists)
             means[chosen] = pairs.mean(axis=1)
         return means
 
@@ -105,7 +107,7 @@ def monitored(certificate: Certificate, judged: bool) -> list[tuple[Promise, str
         (promise, test.segment)
         for test in certificate.tests
         if (promise := test.promise).metric.kind != "fairness"
-        and promise.compared_with in (None, "deterministic")
+        and promise.compared_with != "merit"
         and (judged or promise.columns == ("item_group",))
     ]
     if not cells and not judged:
@@ -115,14 +117,19 @@ def monitored(certificate: Certificate, judged: bool) -> list[tuple[Promise, str
         )
     if not cells:
         raise PromiseError(
-            f"'{certificate.promises[0]}' is about expected exposure, merit or production, which served lists do not "
-            "show; promises about what a list holds, such as ndcg, can be monitored"
+            f"'{certificate.promises[0]}' is about expected exposure or merit, which served lists do not show; "
+            "promises about what a list holds, such as ndcg, can be monitored"
         )
     return cells
 
 
 def match(
-    served: Iterable[Line], judgments: Queries, certificate: str, seen: Collection[int], policy: str = "refuse"
+    served: Iterable[Line],
+    judgments: Queries,
+    certificate: str,
+    seen: Collection[int],
+    policy: str = "refuse",
+    production: bool = False,
 ) -> JudgedBatch:
     """Return the judged queries that were served under a certificate and are yet to be counted.
 
@@ -132,15 +139,18 @@ def match(
         certificate: Id of the certificate; lists of another, or not covered by it, do not count.
         seen: Keys of the queries that were counted before.
         policy: How served items without a judgment count.
+        production: Whether a promise compares with production: only lists whose requests carried that order count.
     """
     items, keys = need_item_ids(judgments), identifier_keys(judgments.query_ids).tolist()
-    lists, note = _lists(served, {str(query): q for q, query in enumerate(judgments.query_ids)}, certificate, seen)
+    orders = ORDERS if production else ORDERS[:2]
+    numbers = {str(query): q for q, query in enumerate(judgments.query_ids)}
+    lists, note = _lists(served, numbers, certificate, seen, production)
     graded = np.ones(judgments.n_rows, bool) if judgments.judged is None else judgments.judged
     batch = JudgedBatch(judgments, n_before=sum(key in seen for key in keys), note=note)
     for q, lines in sorted(lists.items(), key=lambda entry: (entry[1][0]["time"], entry[0])):
         first, last = judgments.offsets[q], judgments.offsets[q + 1]
         number_of = {str(item): i for i, item in enumerate(items[first:last])}
-        unjudged = {str(item) for line in lines for item in (*line["top"], *line["deterministic"])} - number_of.keys()
+        unjudged = {str(item) for line in lines for order in orders for item in line[order]} - number_of.keys()
         nothing_left = any(unjudged.issuperset(map(str, line["top"])) for line in lines)
         if unjudged and (policy == "refuse" or (policy == "drop" and nothing_left)):
             batch.n_incomplete += 1
@@ -149,15 +159,13 @@ def match(
                 f"judgments are for items such as {next(iter(number_of))!r}"
             )
             continue
-        pairs = [
-            [[number_of.get(str(i), -1) for i in line[order]] for order in ("top", "deterministic")] for line in lines
-        ]
-        batch.n_served += sum(len(top) for top, _ in pairs)
-        batch.n_unjudged += sum(i < 0 or not graded[first + i] for top, _ in pairs for i in top)
+        shown = [[[number_of.get(str(i), -1) for i in line[order]] for order in orders] for line in lines]
+        batch.n_served += sum(len(top) for top, *_ in shown)
+        batch.n_unjudged += sum(i < 0 or not graded[first + i] for top, *_ in shown for i in top)
         if policy in ("refuse", "drop"):
-            pairs = [[[i for i in listed if i >= 0] for listed in pair] for pair in pairs]
+            shown = [[[i for i in order if i >= 0] for order in listed] for listed in shown]
         segment = None if judgments.segments is None else str(judgments.segments[q])
-        batch.queries.append(JudgedQuery(keys[q], q, segment, float(lines[0]["time"]), pairs))
+        batch.queries.append(JudgedQuery(keys[q], q, segment, float(lines[0]["time"]), shown))
     return batch
 
 
@@ -192,11 +200,11 @@ def need_item_ids(judgments: Queries) -> NDArray[Any]:
 
 
 def _lists(
-    served: Iterable[Line], judged: Mapping[str, int], certificate: str, seen: Collection[int]
+    served: Iterable[Line], judged: Mapping[str, int], certificate: str, seen: Collection[int], production: bool
 ) -> tuple[dict[int, list[Line]], str]:
-    """Return the covered lists of judged queries that are yet to be counted, and why there were never any."""
+    """Return the covered lists of judged queries that are yet to be counted, and why others are not."""
     lists: dict[int, dict[object, Line]] = {}
-    n_lists, first, passed_over = 0, "", ""
+    n_lists, first, passed_over, n_alone = 0, "", "", 0
     known = False  # whether a judged query was served under this promise, now or in an earlier batch
     for line in served:
         n_lists, first = n_lists + 1, first or str(line["query_id"])
@@ -207,10 +215,16 @@ def _lists(
             passed_over = passed_over or f"{line['status']} under certificate {line['certificate']}"
             continue
         known = True
+        if production and line["production"] is None:
+            n_alone += 1
+            continue
         if identifier_key(line["query_id"]) not in seen:
             pages = lists.setdefault(query, {})
             pages.setdefault(len(pages) if line["session"] is None else str(line["session"]), line)
     why = "" if known else _why_nothing(n_lists, first, passed_over, next(iter(judged), ""))
+    if n_alone:
+        which = f"{counted(n_alone, 'list')} of judged queries"
+        why = f"{which} came without the order of production and do not count; send it as `production` in requests"
     return {query: sorted(pages.values(), key=lambda line: line["time"]) for query, pages in lists.items()}, why
 
 

@@ -231,7 +231,8 @@ class Monitor:
 
     def _count_judged(self, served: Iterable[Mapping[str, Any]], judgments: Queries, segments: list[str]) -> None:
         state, lines = self._state, (line for line in served if line["time"] >= self._since)
-        self.batch = batch = match(lines, judgments, self.certificate, state.seen, self.unjudged)
+        production = any(promise.compared_with == "production" for promise in self._promises)
+        self.batch = batch = match(lines, judgments, self.certificate, state.seen, self.unjudged, production)
         measured = {promise: batch.measured(promise) for promise in self._promises}
         for i, query in enumerate(batch.queries):
             if segments and query.segment not in segments:
