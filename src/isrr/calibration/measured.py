@@ -53,10 +53,10 @@ class Means:
             nothing = np.zeros(values.shape[1])
             return cls(0, nothing, nothing, 0.0, 0.0, nothing + 1, nothing, nothing)
         weights = np.ones(n) if times is None else times / times.mean()
-        mean, r_mean = np.einsum("q,qc->c", weights, values) / n, float(weights @ reference / n)
+        mean, r_mean = np.einsum("q,qc->c", weights, values) / n, float((weights * reference).sum() / n)
         s_vv = np.maximum(np.einsum("q,qc,qc->c", weights, values, values) / n - mean**2, 0.0)
         s_vr = np.einsum("q,qc->c", weights * reference, values) / n - mean * r_mean
-        s_rr = max(float(weights @ reference**2 / n) - r_mean**2, 0.0)
+        s_rr = max(float((weights * reference**2).sum() / n) - r_mean**2, 0.0)
         errors = np.sqrt(s_vv / degrees), float(np.sqrt(s_rr / degrees))
         if r_mean <= 0:
             nothing = np.zeros(mean.size)
