@@ -42,7 +42,7 @@ def test_the_least_that_a_query_keeps_stands_beside_the_floor(judged, floor):
     if floor:
         assert found.lowest == pytest.approx(least)
         assert found.lowest >= floor - 1e-6
-        assert f"the floor is {100 * floor:.1f} %" in str(found)
+        assert f"(guaranteed: {100 * floor:.1f} %)" in str(found)
     else:
         assert found.lowest is None
         assert "every query" not in str(found)

@@ -85,7 +85,7 @@ def test_a_group_that_fills_the_lists_already_cannot_be_given_half_as_much_again
     outcome = calibrate(judged, GROWTH)
     assert outcome.abstained
     assert outcome.cause == "out_of_reach"
-    assert "is not met by any configuration; the best reaches" in outcome.reason
+    assert "is not met by any ranker; the best reaches" in outcome.reason
 
 
 def test_nothing_is_said_to_be_proven_where_nothing_is():
@@ -140,7 +140,7 @@ def test_where_both_cannot_be_kept_the_frontier_is_near_the_true_one(tmp_path):
 def test_a_share_that_nothing_reaches_is_named_with_the_best_there_is():
     outcome = calibrate(market(200), "exposure(new)@5 >= 99%")
     assert outcome.cause == "out_of_reach"
-    assert "not met by any configuration; the best reaches" in outcome.reason
+    assert "not met by any ranker; the best reaches" in outcome.reason
 
 
 def test_an_item_may_belong_to_several_groups_or_to_none(tmp_path):

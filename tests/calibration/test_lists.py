@@ -78,7 +78,7 @@ def test_the_share_holds_on_other_queries_and_check_says_how_many_fall_short(cer
     assert kept.verdict == "kept"
     assert kept.value.value == pytest.approx(share(others, certified.ranker, promise))
     assert kept.shortfall == f"{100 * (1 - kept.value.value):.1f} % {SHORT}"
-    assert f"kept, measured {kept.value}; {kept.shortfall}" in str(check(certified, others))
+    assert f"kept, measured {kept.in_its_units}; {kept.shortfall}" in str(check(certified, others))
 
 
 def test_what_is_promised_of_lists_is_rarer_than_of_their_mean(queries):

@@ -58,7 +58,7 @@ def test_an_abstention_names_the_promise_that_fails_and_what_it_needs():
     queries = with_margins(60, bound=25.0)
     margin, others = "value(margin)@5 >= 98% of deterministic with bound 25", ["exposure(new)@5 >= 10%"]
     free = calibrate(queries, [*others, margin])
-    assert f"'{margin}' is met by the best configuration" in free.reason
+    assert f"'{margin}' is met by the best ranker" in free.reason
     assert f"cannot prove it: it needs about {free.queries_needed:,} queries, no labels needed" in free.reason
     assert free.reason.endswith("already proven: 'exposure(new)@5 >= 10%'")
     assert f"about {free.queries_needed:,} queries in all would be enough (8 times out of 10); no labels" in str(free)

@@ -96,10 +96,10 @@ def test_without_grades_it_is_kept_that_is_named(offers):
     for promised in (MARKET, ["exposure(new)@10 >= 15%"]):
         outcome = calibrate(unjudged, promised)
         text = outcome.text(verbose=True)
-        assert "of kept@10 remains; nothing is promised about it" in text
-        assert "lose more than half of their kept@10" in text
+        assert "stays in place, weighted by position (kept@10); nothing is promised about it" in text
+        assert "lose more than half of it; " in text
         assert "NDCG" not in text
-        assert "of kept@10 remains" in str(check(outcome, replace(market(500, 7), relevance=None)))
+        assert "weighted by position (kept@10)" in str(check(outcome, replace(market(500, 7), relevance=None)))
     assert calibrate(unjudged, MARKET).quality.remaining.value >= 0.95
 
 

@@ -35,7 +35,7 @@ def test_a_promise_of_fairness_starts_at_the_fairest_ranker(judged):
 def test_fairness_out_of_reach_is_told_with_what_is_within_it(judged):
     outcome = calibrate(judged, "normalized_disparity@10 <= 80% of deterministic")
     assert isinstance(outcome, Abstention)
-    assert "is not met even by the fairest configuration, at 9" in outcome.reason
+    assert "is not met even by the fairest ranker, at 9" in outcome.reason
     assert "limit        these queries prove at most normalized_disparity@10 <= 9" in str(outcome)
 
 

@@ -22,7 +22,7 @@ def test_a_start_keeps_its_promise_on_every_query(judged, tmp_path):
     assert (values[counted, 1] >= (0.95 - 1e-6) * values[counted, 0]).all()
     assert made.moved > 0.02
     assert made.shown > 2 * made.shown_before
-    assert "no query's expected NDCG@5 (over its random lists) falls below 95 %" in str(made)
+    assert "every query keeps at least 95 % of its NDCG@5 by score" in str(made)
     made.save(tmp_path / "ranker.json")
     assert isrr.load(tmp_path / "ranker.json") == made
     found = isrr.check(made, judged)
@@ -64,7 +64,7 @@ def test_a_start_says_that_it_promises_a_mean_and_how_many_lists_change(judged):
     headline = str(made).splitlines()[0]
     share = f"{100 * made.quality.changed.value:.1f} %"
     assert headline.endswith(f"at least 95 % of its NDCG@5 on average over its lists; {share} of the lists change")
-    assert "of kept@5 remains" in str(made)
+    assert "stays in place, weighted by position (kept@5)" in str(made)
     page = report(made, judged).html
     assert "it has in the order by score, on average over its lists." in page
     assert "Lists that change" in page
@@ -122,7 +122,7 @@ def test_a_certificate_says_what_every_query_keeps_and_keeps_it(judged, floor):
     outcome = calibrate(judged, "ndcg@5 >= 90% of deterministic", floor=floor)
     kept = 0.3 if floor is None else floor
     assert outcome.ranker.floor == kept
-    assert f"falls below {100 * kept:g} %" in str(outcome)
+    assert f"every query keeps at least {100 * kept:g} %" in str(outcome)
     values = evaluate(judged, [GPLRanker.deterministic(), outcome.ranker], ["ndcg"])["ndcg"]
     counted = ~np.isnan(values[:, 0])
     assert (values[counted, 1] >= (kept - 1e-6) * values[counted, 0]).all()

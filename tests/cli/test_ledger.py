@@ -57,9 +57,9 @@ def test_a_further_analysis_is_counted_and_marked_wherever_results_go(judged, tm
         write_queries(judged, data)
         planned = ["--analyses", "3"] if together else []
         done = isrr("calibrate", data, "-p", promise, "-o", ranker, *planned)
-        said = f"analysis 2 of the same data; jointly they hold with confidence at most {together}: plan them"
+        said = f"analysis 2 of the same data; together they hold with confidence {together} only: plan them"
         assert (said in done.stdout) == (f"warning      {said}" in str(load(ranker))) == (together is not None)
-        assert (f"analyses of judged queries are counted in {tmp_path}/.isrr-looks.jsonl" in done.stderr) == (i == 0)
+        assert (f"analyses of judged queries are counted in {tmp_path}/.isrr-analyses.jsonl" in done.stderr) == (i == 0)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_what_all_analyses_have_spent_is_held_against_the_confidence(first, plan
         provenance = structs.replace(outcome.provenance, n_analyses=n, analysis=analysis, spent=spent)
         said = " ".join(structs.replace(outcome, confidence=confidence, provenance=provenance).warnings)
         assert (f"analysis {seed + 1} of the same data" in said) == (left is not None)
-        assert left is None or f"hold with confidence at most {left}: plan" in said
+        assert left is None or f"hold with confidence {left} only: plan" in said
 
 
 def test_questions_that_differ_in_anything_are_analyses_of_their_own(judged, tmp_path):

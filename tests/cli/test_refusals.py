@@ -80,7 +80,7 @@ def odd(tmp_path_factory, judged, ranker):
     (folder / "deep.json").write_text("[" * 100_000)
     (folder / "latin.json").write_bytes('{"kind": "Prüfung"}'.encode("latin-1"))
     (folder / "latin.csv").write_bytes("query_id,score,relevance\nMünchen,1,1\n".encode("latin-1"))
-    (folder / ".isrr-looks.jsonl").write_text("{}\n")
+    (folder / ".isrr-analyses.jsonl").write_text("{}\n")
     return folder
 
 

@@ -64,7 +64,7 @@ def test_trec_files_are_calibrated_on_in_one_command(told, files, ranker):
     assert provenance.unjudged == "zero"
     assert provenance.unjudged_share == pytest.approx(0.15, abs=0.05)
     assert calibrate(read_queries(files.run, qrels=files.qrels), PROMISE).ranker == load(ranker).ranker
-    assert (files.folder / ".isrr-looks.jsonl").exists()
+    assert (files.folder / ".isrr-analyses.jsonl").exists()
 
 
 def test_check_plan_and_report_take_the_run_as_calibrate_does(told, files, ranker):

@@ -148,7 +148,7 @@ def test_a_certificate_speaks_of_clicks_and_of_what_was_assumed(queries, logger)
     text = outcome.text(verbose=True)
     for said in (
         "clicks@3 >= 85% of deterministic", "20,000 impressions", "depends on the query, the item and its position",
-        "rollout", "anchor 0.7", "of kept@3 remains", "lose more than half of their kept@3",
+        "rollout", "anchor 0.7", "weighted by position (kept@3)", "lose more than half of it",
     ):  # fmt: skip
         assert said in text
     assert "NDCG" not in text

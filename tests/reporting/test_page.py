@@ -195,7 +195,7 @@ def test_the_first_screen_is_a_picture_and_sentences_that_cannot_be_misread(open
         f"0 % of the visits, now in {100 * below.after:.0f} %.",
         "Two different 95s. The 95 % in the promise is how much of today's NDCG@5 is left on average.",
         "The 95 % confidence is how sure that is: of all calibrations like this one, at most 5 % promise something",
-        "No query's expected NDCG@5 (over its random lists) falls below 30 % of what the order by score gives it",
+        "Every query keeps at least 30 % of its NDCG@5 by score, averaged over its random lists",
         "It does not mean that each single list keeps that much",
     ):
         assert said in text
@@ -217,7 +217,7 @@ def test_an_abstention_says_why_and_what_would_help(opened):
     assert tab.inner_text(".badge") == "Abstained"
     assert "The declared promise: abstained" in tab.inner_text("#readout")
     text = tab.inner_text("header")
-    assert "not met even by the safest configuration" in text
+    assert "not met even by the safest ranker" in text
     assert "needs far fewer queries" in text
 
 

@@ -60,6 +60,14 @@ class Kept:
     verdict: str
     shortfall: str = ""
 
+    @property
+    def in_its_units(self) -> str:
+        """The measured value and its interval, in percent if the promise is."""
+        if "%" not in self.promise:
+            return str(self.value)
+        value, low, high = (100 * number for number in (self.value.value, self.value.low, self.value.high))
+        return f"{value:.1f} % [{low:.1f}, {high:.1f}]"
+
 
 @dataclass(frozen=True)
 class Check:
@@ -126,7 +134,7 @@ class Check:
         lines = [f"{counted(self.n_queries, 'judged query')}{left_out}"]
         for one in self.promises:
             where = in_segment(one.segment)
-            measured = f"measured {one.value}{one.shortfall and f'; {one.shortfall}'}"
+            measured = f"measured {one.in_its_units}{one.shortfall and f'; {one.shortfall}'}"
             more = " (the interval contains the promise: judge more queries)" if one.verdict == "unclear" else ""
             lines.append(
                 f"promise      {one.promise}{where}: {one.verdict}, {measured}{more}"
@@ -134,11 +142,11 @@ class Check:
                 else f"not promised {one.promise}{where}: {measured}, by the order by score"
             )
         for one in self.segments[:20]:
-            lines.append(f"not promised {one.promise} in segment {one.segment!r}: measured {one.value}")
+            lines.append(f"not promised {one.promise} in segment {one.segment!r}: measured {one.in_its_units}")
         if self.lowest is not None:
             lines.append(
-                f"every query  keeps at least {percent(self.lowest)} of what the order by score gives it; the floor is "
-                f"{percent(self.floor)}"
+                f"every query  keeps at least {percent(self.lowest)} of what the order by score gives it (guaranteed: "
+                f"{percent(self.floor)})"
             )
         before = self.deterministic_disparity.value
         lines += [
@@ -152,11 +160,11 @@ class Check:
         for name, (now, then) in self.beside.items():
             lines.append(f"{name.replace('_', ' ')} {now.value:.4f}; order by score {then.value:.4f}")
         if self.groups:
-            lines.append(f"{'share of exposure, by group':<30} {'by score':>12} {'now':>12} {'of gain':>12}")
+            lines.append(f"{'share of exposure, by group':<30} {'by score':>12} {'now':>12} {'of merit':>12}")
             for share in self.groups[:20]:
                 numbers = f"{share.deterministic:12.1%} {share.ranker:12.1%} {share.gain:12.1%}"
                 lines.append(f"  {share.group[:28]:<28} {numbers}")
-        return "\n".join([*lines, "Intervals in brackets have about 95 % confidence."])
+        return "\n".join([*lines, "Brackets hold approximate 95 % confidence intervals."])
 
 
 def check(

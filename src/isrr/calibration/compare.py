@@ -99,15 +99,17 @@ class Comparison:
             lines += [
                 f"{row.candidate}: {row.promise}{in_segment(row.segment)}, {counted(row.n_queries, 'judged query')}",
                 f"  mean         {row.mean:.4f}, production {row.production:.4f}, difference {_signed(row.difference)}",
-                f"  by query     {better[0]:,} better, {better[1]:,} alike, {better[2]:,} worse",
+                f"  by query     {better[0]:,} better, {better[1]:,} equal, {better[2]:,} worse",
                 *([f"  lists        {row.shortfall}"] if row.shortfall else []),
                 f"  proven       {self._proven(row)}",
                 f"  approximate  {'yes' if self.approximate[row.candidate] else 'no'} (p = {row.approximate:.3g}, "
-                "paired randomisation test: the sign of each difference is as likely either way)",
+                "paired randomisation test; it assumes that a difference is as likely to be positive as negative)",
             ]
         if len(self.verdicts) > 1:
             lines.append(f"{len(self.verdicts)} candidates together at confidence {self.confidence:g} (Holm)")
-        lines.append("A few queries in a hundred to come could be disasters: only 'proven' takes that into account.")
+        else:
+            lines.append(f"confidence {self.confidence:g}")
+        lines.append("Rare disasters may be missing from these queries: only 'proven' allows for them.")
         return "\n".join(lines)
 
     def _proven(self, row: Compared) -> str:
@@ -117,7 +119,7 @@ class Comparison:
         more = ""
         if verdict == "not proven" and row.pvalue > 1 - self.confidence:
             needs = row.queries_needed
-            more = "; no number of queries like these would" if needs is None else f"; about {needs:,} queries would do"
+            more = "; no number of queries would do" if needs is None else f"; about {needs:,} queries would do"
         return f"{'yes' if verdict == 'proven' else 'no'} (p = {row.pvalue:.3g}, betting){more}"
 
 

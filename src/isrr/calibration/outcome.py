@@ -162,7 +162,7 @@ class Findings:
         for (sample, c), need in failing.items():
             promise, measured = sample.promise, sample.promise.shown(float(sample.measured()[c]))
             best = "best" if not together else "fairest" if promise.safe_end == "hot" else "safest"
-            met = f"by the {best} configuration{in_segment(sample.segment)}, at {measured}"
+            met = f"by the {best} ranker{in_segment(sample.segment)}, at {measured}"
             said.add((promise, sample.segment))
             if need.queries_needed is None:
                 unmet.append(f"'{promise}' is not met even {met}")
@@ -179,11 +179,11 @@ class Findings:
         first = int(np.argmin(self.certified))
         before = self._failing([(sample, first) for sample in self.tested])
         if move_together(self.request.promises) or not before:
-            return "conflicting_promises", "no configuration keeps all promises together"
+            return "conflicting_promises", "no ranker keeps all promises together"
         sample, _ = before[0]
         return "too_few_queries", (
-            f"'{sample.promise}'{in_segment(sample.segment)} is not proven for the first configuration of the path, at "
-            f"{sample.promise.shown(float(sample.measured()[first]))}, so that later ones are not tested"
+            f"'{sample.promise}'{in_segment(sample.segment)} is not proven for the first ranker tested, at "
+            f"{sample.promise.shown(float(sample.measured()[first]))}, so the others are not tested"
         )
 
     @property
@@ -227,14 +227,14 @@ class Findings:
     def _why_not_together(self) -> tuple[Cause, str]:
         """The same where no configuration is measured to keep all promises."""
         unmet = [
-            f"'{sample.promise}'{in_segment(sample.segment)} is not met by any configuration; the best reaches "
+            f"'{sample.promise}'{in_segment(sample.segment)} is not met by any ranker; the best reaches "
             f"{sample.promise.shown(float(sample.measured()[int(np.argmax(sample.slack))]))}"
             for sample in self.tested
             if not (sample.slack > 0).any()
         ]
         if unmet:
             return "out_of_reach", "; ".join(unmet)
-        return "conflicting_promises", "each promise can be kept by itself, but no configuration keeps all"
+        return "conflicting_promises", "each promise can be kept by itself, but no ranker keeps all"
 
     def _frontier(self) -> tuple[str, ...]:
         """For two promises, what can be reached of one where the other is just met."""

@@ -82,8 +82,8 @@ class Plan:
             rising = all(promise.metric.rising for promise in self.promises)
             remark = f": promise less{', or improve the scores' if rising else ''}"
         lines = [
-            f"Plan for {' and '.join(map(str, self.promises))}, confidence {self.confidence:g}, certified "
-            f"{self.power:.0%} of the time",
+            f"Plan for {' and '.join(map(str, self.promises))}, confidence {self.confidence:g}, chance of a "
+            f"certificate {self.power:.0%}",
             f"to certify anything      {needed(self.queries_needed)}{remark}",
         ]
         if len(self.promises) > 1 and any(need.queries_needed is not None for need in self.needs):
@@ -93,11 +93,11 @@ class Plan:
                 lines.append(f"{'':<25}{n} for '{need.promise}'{in_segment(need.segment)}{free}")
         if self.n_pilot:
             lines.append(
-                f"if the pilot was lucky   {needed(self.pessimistic)} (the true risk one standard error above that "
-                f"of the {counted(self.n_pilot, 'pilot query')})"
+                f"if the pilot was lucky   {needed(self.pessimistic)} (if the true mean is one standard error worse "
+                f"than on the {counted(self.n_pilot, 'pilot query')})"
             )
         else:
-            lines.append("this is a guess          a pilot of judged queries shows how much their losses vary")
+            lines.append("this is a guess          a pilot of judged queries would show how much quality varies")
         for milestone in self.milestones:
             lines.append(
                 f"for {100 * milestone.fairness_gain:5.1f} % less disparity {needed(milestone.queries_needed):>24}"

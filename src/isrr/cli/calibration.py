@@ -16,7 +16,7 @@ def start(
     scored: o.Scored,
     promise: o.StartPromise,
     explore: Annotated[
-        bool, o.option("Explore a little, so that you can later certify from clicks.", "--explore")
+        bool, o.option("Also try lower items a little, so that you can later certify from clicks.", "--explore")
     ] = False,
     out_file: o.NewRankerFile = Path("ranker.json"),
     query: o.Query = None, item: o.Item = None, score: o.Score = None, item_group: o.ItemGroup = None,
@@ -27,7 +27,7 @@ def start(
     verbose: o.Verbose = False,
     help_all: o.HelpAll = False,
 ) -> None:  # fmt: skip
-    """Start without labels: a ranker that is certain to keep the promised share on every query.
+    """Start without labels: every query is certain to keep the promised share, averaged over its random lists.
 
     isrr start scored.parquet -p 'ndcg@5 >= 95% of deterministic' -o ranker.json
     """
@@ -111,7 +111,7 @@ def plan(
         str | None, typer.Argument(help=f"A few judged queries; without them, give --utility. {o.TABLE}.")
     ] = None,
     confidence: o.Confidence = 0.95,
-    power: Annotated[float, o.option("Probability that calibration then succeeds.")] = 0.8,
+    power: Annotated[float, o.option("Probability that so many queries are enough.")] = 0.8,
     utility: Annotated[float | None, o.option("Without a pilot: expected NDCG of the order by score.")] = None,
     deviation: Annotated[float, o.option("Without a pilot: standard deviation of NDCG over queries.")] = 0.28,
     per_segment: o.PerSegment = False, bound: o.Bound = None, gain: o.Gain = "exponential",
@@ -126,7 +126,7 @@ def plan(
     as_json: o.AsJson = False,
     help_all: o.HelpAll = False,
 ) -> None:  # fmt: skip
-    """Estimate how many judged queries a promise needs, or several together, before paying for labels.
+    """Estimate how many judged queries one or several promises need, before paying for labels.
 
     isrr plan pilot.parquet -p 'ndcg@5 >= 95% of deterministic'
 

@@ -30,10 +30,12 @@ def calibrate(
     within: o.Within = None,
     unit: Annotated[
         Literal["impression", "session", "user"] | None,
-        o.option("Which units are independent; the first list of each counts. Default: session, if logged."),
+        o.option("What is independent of each other; the first list of each counts. Default: session, if logged."),
     ] = None,
     kind: Annotated[str | None, o.option("Count only clicks of this kind, such as purchase.")] = None,
-    anchor: Annotated[float, o.option("Share of lists that the new ranker keeps in the order by score.")] = 0.0,
+    anchor: Annotated[
+        float, o.option("Share of lists that the new ranker leaves in the order by score, for later monitoring.")
+    ] = 0.0,
     logger: Annotated[
         list[Path] | None, o.option("Ranker file (or several) that served the lists; by default those in the log.")
     ] = None,
@@ -77,7 +79,7 @@ def simulate(
     seed: Annotated[int, o.option("Random seed.")] = 0,
     trust_edited: o.Trust = False,
 ) -> None:
-    """Simulate traffic on judged queries, to see what a log of so many lists would prove.
+    """Simulate traffic on judged queries, to see what a log of that size would prove.
 
     Writes a served-ranking log and the clicks on it. Queries follow Zipf's law; position j is examined with chance 1/j.
 
@@ -106,16 +108,16 @@ def rollout(
     within: o.Within = None,
     first: Annotated[
         int | None,
-        o.option("Lists of each session that count, the earliest ones; fixed like --within. By default 1.", min=1),
+        o.option("How many lists of each session count, earliest first; fixed like --within. By default 1.", min=1),
     ] = None,
     as_json: o.AsJson = False,
     trust_edited: o.Trust = False,
 ) -> None:
-    """Show how a rollout stands, and move it on: the service follows within a second.
+    """Show the state of a rollout and advance it; the service follows within a second.
 
     Run it as often as you like; the statistics allow for it. The first analysis that counts sessions fixes --within
     (1h by default). Exit code 4 if a step failed. When the last step is certified, the new certificate is written to
-    ranker.confirmed.json. It assumes that sessions are independent, and later ones like these.
+    ranker.confirmed.json. It assumes that sessions are independent, and that later ones are like these.
 
     isrr clicks rollout ranker.json --log served/ --clicks clicks.parquet
     """

@@ -26,12 +26,12 @@ def compare(
         list[Path], typer.Argument(help="New rankings: runs with --qrels, or tables of judged queries.")
     ],
     production: Annotated[Path, o.option("What is served today: a run, or a table of judged queries.", "--with")],
-    promise: o.Promises,
+    promise: o.ComparePromises,
     qrels: o.Qrels = None,
-    confidence: o.Confidence = 0.95,
+    confidence: Annotated[float, o.option("Confidence of each answer, for all new rankings together.")] = 0.95,
     accept: Annotated[
         Literal["proven", "approximate"],
-        o.option("What decides the exit code: what is proven, or the paired randomisation test."),
+        o.option("Which answer decides the exit code; approximate is the paired randomisation test."),
     ] = "proven",
     shape: Annotated[Shape, o.option("How to print the answer.", "--format")] = "text",
     per_segment: o.PerSegment = False, bound: o.Bound = None, gain: o.Gain = "exponential",
@@ -44,7 +44,7 @@ def compare(
 ) -> None:  # fmt: skip
     """Is a new ranking at least as good as production? Two answers: proven, and approximate.
 
-    Exit code 0 if every new ranking keeps every promise, 4 if one is proven to break one, otherwise 3.
+    Exit code 0 if every new ranking keeps all promises, 4 if one is proven to break a promise, otherwise 3.
 
     isrr compare new.txt --with production.txt --qrels qrels.txt -p 'ndcg@10 >= 100% of production'
     """

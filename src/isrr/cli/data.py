@@ -11,7 +11,7 @@ from isrr.cli.inputs import check_file, read_table, reading_options
 from isrr.counting import counted
 from isrr.errors import DataError
 
-app = typer.Typer(no_args_is_help=True, help="Look at files of queries and convert them.")
+app = typer.Typer(no_args_is_help=True, help="Inspect and convert files of queries.")
 
 Source = Annotated[
     Path | None,

@@ -21,7 +21,7 @@ def demo(
     promise: o.DemoPromise = o.PROMISES[0],
     seed: Annotated[int, o.option("Random seed of the data.")] = 0,
 ) -> None:
-    """Run the whole job on generated data: train, calibrate, print the certificate, draw the figure and the report.
+    """Try everything on generated data: train, calibrate, print the certificate, write a figure and a report.
 
     isrr demo --out isrr-demo
     """
@@ -44,7 +44,7 @@ def demo(
     show_outcome(outcome)
     outcome.save(folder / "ranker.json")
 
-    say("\nHow the cost grows with fairness, as measured (only the certificate is a promise):")
+    say("\nWhat more fairness costs, as measured (only the certificate is a promise):")
     table = Table(f"{outcome.utility_name} kept", "less disparity", box=None)
     best = outcome.curve[0].utility.value
     for share in (0.99, 0.98, 0.97, 0.96, 0.95, 0.9):

@@ -20,7 +20,7 @@ from isrr.files import read_json_lines
 if TYPE_CHECKING:
     from isrr.outcome.certificate import Abstention, Certificate
 
-NAME = ".isrr-looks.jsonl"
+NAME = ".isrr-analyses.jsonl"
 DIGITS = 9  # of measured values; further ones differ between processors
 Entry = dict[str, Any]
 

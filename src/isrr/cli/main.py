@@ -57,7 +57,8 @@ def options(
 
     isrr calibrate judged.parquet -p 'ndcg@5 >= 95% of deterministic'
 
-    Exit codes: 0 success, 1 the service could not start, 2 unusable input, 3 abstention, 4 broken promise, 130 Ctrl-C.
+    Exit codes: 0 success, 1 the service could not start, 2 unusable input, 3 nothing certified, 4 a promise is broken
+    or an alarm was raised, 130 Ctrl-C.
     """
     if max_unpacked_gigabytes is not None:
         from isrr.data.files import allow_unpacked

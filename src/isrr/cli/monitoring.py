@@ -18,23 +18,23 @@ def monitor(
     context: typer.Context,
     ranker: o.RankerFile,
     log: Annotated[
-        Path | None, o.option("Served-ranking log: a folder, or a JSONL or Parquet file.", show_default=False)
+        Path | None, o.option("Log of served rankings: a folder, or a JSONL or Parquet file.", show_default=False)
     ] = None,
     judgments: Annotated[
-        Path | None, o.option("Judged candidates: query, item, relevance; optionally segment and group.")
+        Path | None, o.option("Judged items of served queries: query, item, relevance; optionally segment and group.")
     ] = None,
-    clicks: Annotated[Path | None, o.option("For a promise about clicks: table with list_id, item_id, time.")] = None,
+    clicks: Annotated[Path | None, o.option("For a promise about clicks: list_id, item_id, time.")] = None,
     within: o.Within = None,
     state: Annotated[Path | None, o.option("File with the monitor's state; by default beside the ranker file.")] = None,
     delta: Annotated[
-        float | None, o.option("Probability of ever raising a false alarm; by default 1 − confidence.")
+        float | None, o.option("Largest probability of ever raising a false alarm; by default 1 − confidence.")
     ] = None,
     expires: Annotated[str | None, o.option("Date on which the certificate expires, e.g. 2027-01-31.")] = None,
     reinstate: Annotated[
         str | None,
-        o.option("Only put a revoked certificate back in force, for this reason; monitoring starts over."),
+        o.option("Put a revoked certificate back in force, record this reason, and stop; monitoring starts over."),
     ] = None,
-    ledger_file: Annotated[Path | None, o.option("Write the exposure ledger (Parquet).", "--ledger")] = None,
+    ledger_file: Annotated[Path | None, o.option("Write exposure and merit per item (Parquet).", "--ledger")] = None,
     figure: Annotated[Path | None, o.option("Draw disparity over time: PNG, SVG or PDF.")] = None,
     parquet: Annotated[Path | None, o.option("Also write the log as one Parquet file.")] = None,
     query: o.Query = None, item: o.Item = None, score: o.Score = None, relevance: o.Relevance = None,
@@ -46,8 +46,8 @@ def monitor(
 ) -> None:  # fmt: skip
     """Check the promise as judgments or clicks arrive; on an alarm, revoke the certificate (exit code 4).
 
-    Exit code 2 if no judgment counts yet; a warning says why. Without judgments or clicks, shares of exposure of groups
-    are monitored with the log alone.
+    Exit code 2 if no judgment counts yet; a warning says why. A promise about groups' shares of exposure needs the log
+    alone.
 
     isrr monitor ranker.json --log served/ --judgments new.parquet
 

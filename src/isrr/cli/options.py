@@ -20,12 +20,13 @@ PROMISES = (
     "rr@10 >= 95% of deterministic",
     "hit(rel=2)@5 >= 0.6",
     "value(margin)@10 >= 97% of deterministic with bound 40",
-    "normalized_disparity@5 <= 50% of deterministic",
+    "ndcg@5 >= 80% of deterministic in 90% of lists",
     "normalized_disparity@5 <= 0.2",
     "disparity@5 <= 0.2 with bound 10",
     "group_disparity@5 <= 0.2",
 )
-STARTING = tuple(p for p in PROMISES if ">=" in p and "of deterministic" in p)
+COMPARED = ("ndcg@10 >= 100% of production", "ndcg@10 >= 98% of production", "rr@10 >= 102% of production")
+STARTING = tuple(p for p in PROMISES if ">=" in p and "of deterministic" in p and "lists" not in p)
 CLICKED = ("clicks@5 >= 95% of deterministic", "value(margin)@5 >= 95% of deterministic with bound 40")
 COLUMNS = {  # what a column holds, and its usual names
     "query": ("query ids", ("query_id", "qid", "query")),
@@ -88,7 +89,7 @@ HelpAll = Annotated[
     bool, option("Show this message with all options.", "--help-all", callback=show_all_options, is_eager=True)
 ]
 AsJson = Annotated[bool, option("Print JSON.", "--json")]
-Verbose = Annotated[bool, option("Print how it was tested, too.", "--verbose")]
+Verbose = Annotated[bool, option("Also print how it was tested.", "--verbose")]
 Trust = Annotated[bool, option("Accept a ranker file that was edited by hand.", "--trust-edited")]
 RankerFile = Annotated[Path, typer.Argument(help="Ranker file, from `isrr calibrate` or `isrr start`.")]
 NewRankerFile = Annotated[Path, option("Ranker file to write (.json).", "--out", "-o")]
@@ -109,25 +110,33 @@ Promises = Annotated[
 ]
 StartPromise = Annotated[str, _promise(", a share of what the order by score gives", STARTING)]
 ClickPromises = Annotated[list[str], _promise(", a share of the clicks that the order by score gets", CLICKED)]
+ComparePromises = Annotated[
+    list[str],
+    _promise(", a share of what production gives. Repeat the option for several that must all hold", COMPARED),
+]
 DemoPromise = Annotated[str, _promise(", about relevance", PROMISES[:2])]
-Confidence = Annotated[float, option("How sure the certificate must be.")]
+Confidence = Annotated[
+    float, option("How sure the certificate must be. 0.95: at most 5 % of calibrations certify something false.")
+]
 PerSegment = Annotated[bool, option("The promise must hold in every segment.", "--per-segment", panel=MEANING)]
 BOUND = "Largest possible value: of one item for dcg and value promises, of one query for disparity promises."
 Bound = Annotated[float | None, expert(BOUND, panel=MEANING)]
 Gain = Annotated[
     Literal["exponential", "linear", "equal"],
-    expert("How much a grade is worth. equal: every item is worth the same, whatever its grade.", panel=MEANING),
+    expert(
+        "What a grade is worth. exponential: 2^grade − 1; linear: the grade; equal: every item is worth the same.",
+        panel=MEANING,
+    ),
 ]
 Discount = Annotated[
-    Literal["log2", "reciprocal", "uniform", "trec"], expert("How much a position is worth.", panel=MEANING)
+    Literal["log2", "reciprocal", "uniform", "trec"], expert("What each position is worth.", panel=MEANING)
 ]
 EmptyQuery = Annotated[
     Literal["skip", "zero", "one"] | None, expert("How queries without a relevant item count.", panel=MEANING)
 ]
 FLOOR = (
-    "Each query keeps at least this share of the quality that the order by score gives it, averaged over its random "
-    "lists; 0: no floor. For promises 'of deterministic', the default depends on the promised share and the number of "
-    "queries."
+    "Share of its quality by score that every query keeps, averaged over its random lists; 0: none. For promises 'of "
+    "deterministic', the default depends on the promised share and the number of queries."
 )
 Floor = Annotated[float | None, expert(FLOOR, panel=MEANING)]
 
@@ -148,8 +157,8 @@ Run = Annotated[Path | None, option(f"Items retrieved for each query, with score
 QRELS = "The judgments of the run, in the same formats."
 Qrels = Annotated[Path | None, option(QRELS, panel=RUN)]
 UNJUDGED = (
-    "How items without a grade count. Default: zero with --qrels, otherwise refuse. worst: the worst case for the "
-    "ranker; the item gains nothing where it is shown, but has the largest grade in the ideal order."
+    "Items without a grade: refuse the data, count them as irrelevant (zero), drop them, or assume the worst for the "
+    "ranker (irrelevant where shown, highest grade in the ideal order). Default: zero with --qrels, otherwise refuse."
 )
 Unjudged = Annotated[Literal["refuse", "zero", "drop", "worst"] | None, option(UNJUDGED, panel=RUN)]
 Ties = Annotated[
@@ -173,9 +182,9 @@ Format = Literal["trec", "table", "json"]
 RunFormat = Annotated[Format | None, expert("Format of the run; by default inferred from the content.", panel=RUN)]
 QrelsFormat = Annotated[Format | None, expert("Format of the judgments; by default inferred likewise.", panel=RUN)]
 
-Engine = Annotated[Literal["local", "spark"], option("Where to work; the results are the same.", panel=WHERE)]
+Engine = Annotated[Literal["local", "spark"], option("Where to run; the results are the same.", panel=WHERE)]
 Master = Annotated[str | None, expert("Spark master: spark://host:7077, yarn or local[4].", panel=WHERE)]
-SAMPLE = "Queries to draw from a larger table, always the same ones; all: use every query."
+SAMPLE = "Largest number of queries to use; of a larger table, always the same random sample. all: use every query."
 Sample = Annotated[str, option(SAMPLE, metavar="N")]
 
 VALIDATION = (
@@ -183,7 +192,7 @@ VALIDATION = (
     "judged queries are set aside for this."
 )
 Validation = Annotated[Path | None, option(VALIDATION)]
-ANALYSES = "Number of planned analyses of this data; the allowed error is divided among them."
+ANALYSES = "Number of planned analyses of this data; 1 − confidence is divided among them."
 Analyses = Annotated[int, expert(ANALYSES, "--analyses", panel=TESTING)]
 Distinct = Annotated[
     bool, expert("Count queries with identical scores and relevance once.", "--distinct", panel=TESTING)
@@ -194,12 +203,15 @@ JudgedBy = Annotated[
 ]
 SearchPath = Annotated[
     Literal["auto", "temperature", "front"],
-    expert("Which series of rankers to test; every series runs from safe to fair.", panel=TESTING),
+    expert(
+        "Which rankers to test, from safe to fair: chosen on the queries set aside (front) or by temperature alone.",
+        panel=TESTING,
+    ),
 ]
 Evidence = Annotated[Literal["betting", "hoeffding_bentkus"], expert("Statistical test.", panel=TESTING)]
 Selection = Annotated[
     Literal["fixed_sequence", "holm"],
-    expert("How several configurations are tested together (multiple testing).", panel=TESTING),
+    expert("Procedure for testing several rankers together (multiple testing).", panel=TESTING),
 ]
 Seed = Annotated[int, expert("Random seed, used only when rankings are sampled.", panel=TESTING)]
 Within = Annotated[str | None, option("How long after its list a click counts, e.g. 30m, 1h or 2d.", panel=CLICKS)]

@@ -31,11 +31,11 @@ def rank(
     trust_edited: o.Trust = False,
     help_all: o.HelpAll = False,
 ) -> None:  # fmt: skip
-    """Rank scored queries: one row per position, with the probability of each placement.
+    """Rank scored queries: one row per position, with the chance of its item given those above.
 
-    The output has the columns query_id, rank (from 1), item_id (or item, the position in the query, if there are no
-    ids), score, propensity and session. Each run draws new lists unless you pass --session. With an abstention, or a
-    certificate that was revoked or has expired, items are ranked by score, with a warning.
+    The columns are query_id, rank (from 1), item_id (or item, the row within the query, if there are no ids), score,
+    propensity (that chance) and session. Each run draws new lists unless you pass --session. After an abstention, or
+    if the certificate was revoked or has expired, items are ranked by score, with a warning.
 
     isrr rank ranker.json scored.parquet -o ranked.parquet
     """
@@ -103,10 +103,10 @@ def check(
     trust_edited: o.Trust = False,
     help_all: o.HelpAll = False,
 ) -> None:  # fmt: skip
-    """Check a promise on new judged queries; also prints utility, disparity and exposure by group.
+    """Check a promise on new judged queries; also measure quality, disparity and the exposure of groups.
 
-    Exit code 4 if a promise is broken (its whole interval is on the wrong side), 3 if the file is an abstention, which
-    promises nothing; the order by score is measured then.
+    Exit code 4 if a promise is broken: its whole 95 % interval lies on the wrong side. Exit code 3 if the file is an
+    abstention; the order by score is measured then.
 
     isrr check ranker.json new-judged.parquet
     """

@@ -19,8 +19,8 @@ def report(
     judged: Annotated[
         str | None,
         typer.Argument(
-            help="The judged queries it was calibrated on (a pattern for several Parquet files). Without them the page "
-            "is not interactive."
+            help="The judged queries it was calibrated on (or a pattern for several Parquet files). Without them, the "
+            "page is not interactive."
         ),
     ] = None,
     out_file: Annotated[Path, o.option("Where to write the page.", "--out", "-o")] = Path("report.html"),

@@ -22,21 +22,23 @@ def serve(
     ] = None,
     rotate: Annotated[
         str | None,
-        o.option("Give requests without a session one order per query and period, such as 1d or 1h."),
+        o.option("For requests without a session: how long a query keeps its order, e.g. 1d or 1h."),
     ] = None,
     access_log: Annotated[bool, o.option("Log every request.", "--access-log")] = False,
-    log: Annotated[Path | None, o.option("Folder for the served-ranking log.", panel=LOG)] = None,
+    log: Annotated[Path | None, o.option("Folder for the log of served rankings.", panel=LOG)] = None,
     log_megabytes: Annotated[int, o.option("Size at which a new log file is started.", panel=LOG, min=1)] = 256,
     log_compress: Annotated[
         bool, o.option("Compress each log file (gzip) once it is closed.", "--log-compress", panel=LOG)
     ] = False,
-    rollout: Annotated[bool, o.option("Start the rollout, or go on with it.", "--rollout", panel=ROLLOUT)] = False,
+    rollout: Annotated[bool, o.option("Start or resume the rollout.", "--rollout", panel=ROLLOUT)] = False,
     control: Annotated[float, o.option("Share of sessions that get the order by score.", panel=ROLLOUT)] = 0.5,
-    budget: Annotated[int, o.option("Number of sessions after which a step fails.", panel=ROLLOUT, min=1)] = 200_000,
+    budget: Annotated[
+        int, o.option("Number of sessions after which an undecided step fails.", panel=ROLLOUT, min=1)
+    ] = 200_000,
     least_days: Annotated[
         float,
         o.option(
-            "Days that a step takes at least; it is decided by whole periods of so many days. Choose a whole cycle of "
+            "Days after which a step can first be decided, and then again after as many more. Choose a full cycle of "
             "your traffic. 0: any analysis may decide.",
             panel=ROLLOUT,
             min=0,
@@ -59,13 +61,13 @@ def serve(
     upstream_model: Annotated[
         str | None,
         o.option(
-            "The model to ask for, in the format of Cohere, Jina and vLLM. Without it, the format is that of "
+            "Name of the model to request; the API is then that of Cohere, Jina and vLLM, otherwise that of "
             "text-embeddings-inference.",
             panel=UPSTREAM,
         ),
     ] = None,
     upstream_timeout: Annotated[
-        float, o.option("Seconds that it may take, a second attempt included.", panel=UPSTREAM, min=0.001)
+        float, o.option("Timeout in seconds, including one retry.", panel=UPSTREAM, min=0.001)
     ] = 10.0,
     upstream_calls: Annotated[int, o.option("Concurrent calls per worker.", panel=UPSTREAM, min=1)] = 64,
     trust_edited: o.Trust = False,

@@ -289,7 +289,7 @@ def _value(column: str, kind: Discount) -> Metric:
         methodcaller("column", column),
         partial(discount, kind=kind),
         columns=(f"value:{column}",),
-        title=column if kind == "uniform" else f"discounted {column}",
+        title=column if kind == "uniform" else f"position-weighted {column}",
     )
 
 

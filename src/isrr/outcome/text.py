@@ -18,7 +18,7 @@ NEAR_THE_BOUND = 0.9  # from which on a declared bound is worth a warning
 MOSTLY = 0.5
 BY_MODEL = ("model", "both")  # judges whose grades come with a warning
 ASSUMPTIONS = (  # of certificates from judged queries
-    "the judged queries are a random sample of the queries to come, each drawn independently",
+    "the judged queries are drawn at random, each independently, from the same traffic as the queries to come",
     "scores come from the same model, on the same scale",
     "the promise is about the mean over queries and draws, not about each served list",
 )
@@ -47,7 +47,7 @@ def certificate_rows(outcome: "Certificate", verbose: bool = False) -> list[Row]
     gain, now, before = outcome.fairness_gain, outcome.disparity.value, outcome.deterministic_disparity.value
     less = f"{percent(abs(gain.value))} {'less' if gain.value >= 0 else 'more'}"
     rows.append(("disparity", f"{less} than in the order by score ({now:.3g} vs {before:.3g})"))
-    rows += [("every query", sentence) for sentence in sure(outcome)]
+    rows += [("for certain", sentence) for sentence in sure(outcome)]
     quality = quality_rows(outcome.quality, outcome.utility_name, outcome.protects_relevance)
     if verbose:
         utility, by_score = outcome.utility.value, outcome.deterministic_utility.value
@@ -73,7 +73,7 @@ def abstention_rows(outcome: "Abstention", verbose: bool = False) -> list[Row]:
         *(("estimated", sentence) for sentence in outcome.frontier),
     ]
     if outcome.frontier:
-        rows.append(("", "estimates only: to promise a point of this frontier, use new queries"))
+        rows.append(("", "estimates only: to promise one of these pairs, use new queries"))
     for test in outcome.tests if not outcome.frontier else ():
         if test.level is not None and test.pvalue > (1 - outcome.confidence) / outcome.provenance.n_analyses:
             most = f"{test.promise.at(test.level)}{in_segment(test.segment)}"
@@ -85,7 +85,7 @@ def start_rows(outcome: "Start", verbose: bool = False) -> list[Row]:
     """Return what a ranker that needs no labels says."""
     rows = [
         ("promise", outcome.promise_text),
-        *(("every query", sentence) for sentence in outcome.sure),
+        *(("for certain", sentence) for sentence in outcome.sure),
         ("exposure", f"{percent(outcome.moved)} of it goes to other items than in the order by score"),
         (
             "items shown",
@@ -117,9 +117,12 @@ def quality_rows(quality: Quality, utility_name: str, promised: bool) -> list[Ro
     known = quality.measure == utility_name or quality.measure.startswith("kept")
     numbers = "" if known else f": {quality.after.value:.4f}; order by score {quality.before.value:.4f}"
     about = "" if promised else "; nothing is promised about it"
-    lose = f"{quality.halved.in_percent} lose more than half of their {quality.measure}"
+    remains, theirs = f"{quality.measure} remains", f"their {quality.measure}"
+    if quality.measure.startswith("kept"):
+        remains, theirs = f"the exposure stays in place, weighted by position ({quality.measure})", "it"
+    lose = f"{quality.halved.in_percent} lose more than half of {theirs}"
     return [
-        ("quality", f"{quality.remaining.in_percent} of {quality.measure} remains{numbers}{about}"),
+        ("quality", f"{quality.remaining.in_percent} of {remains}{numbers}{about}"),
         ("lists", f"{lose}; {quality.changed.in_percent} differ from the order by score"),
     ]
 
@@ -191,7 +194,7 @@ def _tested_on(p: Provenance) -> str:
     if p.distinct:
         tested += f" ({p.n_repeated:,} left out: they repeat another)"
     if p.n_set_aside:
-        tested += f", {p.n_set_aside:,} set aside to fix the path"
+        tested += f", {p.n_set_aside:,} set aside to choose which rankers to test"
     return tested
 
 
@@ -221,8 +224,8 @@ def sure(outcome: "Outcome") -> list[str]:
     """Return what holds on every single query, by the floor of the ranker, whatever is relevant."""
     floored = dict.fromkeys(p.measure.title for p in outcome.promises if p.floored(outcome.ranker))
     return [
-        f"no query's expected {title} (over its random lists) falls below {100 * outcome.ranker.floor:.4g} % of what "
-        "the order by score gives it; this needs no assumption"
+        f"every query keeps at least {100 * outcome.ranker.floor:.4g} % of its {title} by score, averaged over its "
+        "random lists"
         for title in floored
     ]
 
@@ -235,8 +238,8 @@ def warnings(outcome: "Outcome") -> list[str]:
     spent = p.analysis * delta / p.n_analyses if p.spent is None else p.spent  # by this analysis and those before it
     if spent > delta * (1 + 1e-9):  # more than rounding
         texts.append(
-            f"analysis {p.analysis} of the same data; jointly they hold with confidence at most {max(1 - spent, 0):.4g}"
-            ": plan them (`n_analyses=`) before the first, or use new queries"
+            f"analysis {p.analysis} of the same data; together they hold with confidence {max(1 - spent, 0):.4g} only: "
+            "plan them (`n_analyses=`) before the first, or use new queries"
         )
     if p.tied_share >= MANY_TIES:
         texts.append(
