@@ -54,6 +54,15 @@ def test_an_abstention_says_why_and_what_would_help(judged):
     assert "these queries prove at most ndcg@5 >= 0." in str(impossible)
 
 
+def test_promises_that_pull_apart_are_each_measured_where_they_are_kept_best(judged):
+    """Not at an end of the path, which is far from safe for one of them."""
+    outcome = calibrate(judged, ["ndcg@5 >= 99% of deterministic", "normalized_disparity@5 <= 1% of deterministic"])
+    assert "is not met by any configuration" in outcome.reason
+    kept, fair = outcome.tests
+    assert kept.measured >= 0.99
+    assert f"the best reaches {100 * fair.measured:.1f} % of deterministic" in outcome.reason
+
+
 def test_an_abstention_names_the_promise_that_fails_and_what_it_needs():
     queries = with_margins(60, bound=25.0)
     margin, others = "value(margin)@5 >= 98% of deterministic with bound 25", ["exposure(new)@5 >= 10%"]

@@ -96,7 +96,8 @@ class Findings:
                 deterministic_utility=before, deterministic_disparity=disparity_before, quality=quality(self.ranker),
             )  # fmt: skip
         columns, validated = decisive(self.tested, self._level_each), provenance.n_set_aside == 0
-        pairs = [*zip(self.tested, columns or [sample.safest for sample in self.tested], strict=True)]
+        best = [int(np.argmax(sample.slack)) for sample in self.tested]  # for each promise alone
+        pairs = [*zip(self.tested, columns or best, strict=True)]
         tests = tuple(self._test(sample, column, self._level_each) for sample, column in pairs)
         failing = {pair: self._need(*pair, validated) for pair in self._failing(pairs)} if columns else {}
         cause, reason = self._why(failing) if columns else self._why_not_together()
