@@ -92,8 +92,24 @@ def test_a_comma_in_a_number_is_not_several_promises():
         Promise.parse("ndcg@5 >= 0,7")
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("ndcg >= 95% of deterministic", "'ndcg >= 95% of deterministic' says nothing of how many positions count"),
+        ("exposure(new) >= 20%", "expected @ and a number, as in 'ndcg@5 >= 95% of deterministic'"),
+        ("ndcg@5 > 95% of deterministic", "'ndcg@5 > 95% of deterministic': expected >= or <=, as in"),
+        ("mrr@10 >= 0.3", "'mrr' cannot be promised; did you mean rr?"),
+    ],
+)
+def test_what_nearly_reads_as_a_promise_gets_one_hint_instead_of_the_list(text, hint):
+    with pytest.raises(PromiseError) as refusal:
+        Promise.parse(text)
+    assert hint in str(refusal.value)
+    assert EXAMPLES["dcg"] not in str(refusal.value)
+
+
 def test_what_cannot_be_read_lists_what_can_be_promised():
-    for text in ("more fairness", "ndcg 5 > 3", "MAP@5 >= 0.3"):
+    for text in ("more fairness", "ndcg 5 >= 3", "fairness@5 >= 0.3"):
         with pytest.raises(PromiseError) as refusal:
             Promise.parse(text)
         assert all(example in str(refusal.value) for example in EXAMPLES.values())

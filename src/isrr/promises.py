@@ -245,7 +245,8 @@ class Promise:
         try:
             about = own.get(name) or named_metric(name, gain=gain, discount=discount)
         except UnknownMetric:
-            raise PromiseError(f"{name!r} cannot be promised{meant(name, (*NAMES, *own))}; {_examples()}") from None
+            guess = meant(name, (*NAMES, *own)) or f"; {_examples()}"
+            raise PromiseError(f"{name!r} cannot be promised{guess}") from None
         if parts["of"] and parts["of"].lower() not in REFERENCES:
             names = " or ".join(f"'of {name}'" for name in REFERENCES)
             raise PromiseError(f"{text!r}: expected {names}, got 'of {parts['of']}'")
@@ -597,6 +598,10 @@ def _unread(text: str) -> str:
     if _SEVERAL.search(text):
         how = "a list of texts in Python, -p repeated on the command line"
         return f"{text!r} contains several promises; expected one at a time: {how}"
+    if re.match(r"\s*[a-z]\w*\s*(\([^()]*\))?\s*[<>≤≥]", text, re.IGNORECASE):
+        return f"{text!r} says nothing of how many positions count; expected @ and a number, as in {EXAMPLES['ndcg']!r}"
+    if re.search(r"[<>](?!=)", text):
+        return f"{text!r}: expected >= or <=, as in {EXAMPLES['ndcg']!r}"
     return f"cannot read the promise {text!r}; {_examples()}"
 
 

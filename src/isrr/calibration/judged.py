@@ -138,7 +138,9 @@ def check_queries(queries: Queries, promises: Sequence[Promise]) -> None:
         raise DataError("all scores are equal, so there is nothing to rank by")
     gain = objectives(promises, judged=queries.relevance is not None)[1].metric.gain
     if "relevance" in columns and not has_relevant(queries, gain=gain).any():
-        raise DataError("no query has a relevant item, so there is no utility to promise")
+        raise DataError(
+            "no query has a relevant item: every grade is 0; expected the column of the grades as `relevance=`"
+        )
     for promise in promises:
         if promise.group is not None and promise.group not in (names := queries.coded_groups.by_group()[0]):
             there = ", ".join(map(repr, sorted(names)[:SOME_GROUPS]))

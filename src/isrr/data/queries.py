@@ -374,8 +374,8 @@ class Queries:
         """The ranking to compare with, or an error that says it is missing."""
         if self.production is None:
             raise DataError(
-                "a promise 'of production' needs the order that is served today; expected the column of its scores, or "
-                "its run, as `reference=`"
+                "a promise 'of production' needs the order that is served today; expected the column of its scores as "
+                "`reference=`, or its run (--reference-run)"
             )
         return self.production
 
