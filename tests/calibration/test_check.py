@@ -70,3 +70,10 @@ def test_few_queries_are_too_few_to_tell(judged, n_queries, told):
     outcome = calibrate(judged, "ndcg@5 >= 70% of deterministic", path="temperature")
     found = check(outcome, judged[:n_queries])
     assert (found.promises[0].verdict != "too few to say") == told
+
+
+def test_measures_of_others_are_shown_on_demand(judged):
+    measured = check(calibrate(judged, "ndcg@5 >= 80% of deterministic"), judged)
+    loss, _ = measured.beside["expected_exposure_loss"]
+    assert "expected exposure loss" not in str(measured)
+    assert f"expected exposure loss {loss.value:.4f}" in measured.text(verbose=True)

@@ -130,6 +130,10 @@ class Check:
         printer.text(str(self))
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, verbose: bool = False) -> str:
+        """Return the check in a few plain lines; verbose: with the measures that others use."""
         left_out = f" ({self.n_skipped:,} more left out: no relevant item)" if self.n_skipped else ""
         lines = [f"{counted(self.n_queries, 'judged query')}{left_out}"]
         for one in self.promises:
@@ -157,7 +161,7 @@ class Check:
         ]
         if self.unjudged != "refuse":
             lines.append(f"unjudged     {unjudged_in_words(self.unjudged, self.unjudged_share, self.k)}")
-        for name, (now, then) in self.beside.items():
+        for name, (now, then) in self.beside.items() if verbose else ():
             lines.append(f"{name.replace('_', ' ')} {now.value:.4f}; order by score {then.value:.4f}")
         if self.groups:
             lines.append(f"{'share of exposure, by group':<30} {'by score':>12} {'now':>12} {'of merit':>12}")

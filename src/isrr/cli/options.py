@@ -89,7 +89,7 @@ HelpAll = Annotated[
     bool, option("Show this message with all options.", "--help-all", callback=show_all_options, is_eager=True)
 ]
 AsJson = Annotated[bool, option("Print JSON.", "--json")]
-Verbose = Annotated[bool, option("Also print how it was tested.", "--verbose")]
+Verbose = Annotated[bool, option("Also print how it was tested, and other measures.", "--verbose")]
 Trust = Annotated[bool, option("Accept a ranker file that was edited by hand.", "--trust-edited")]
 RankerFile = Annotated[Path, typer.Argument(help="Ranker file, from `isrr calibrate` or `isrr start`.")]
 NewRankerFile = Annotated[Path, option("Ranker file to write (.json).", "--out", "-o")]

@@ -99,6 +99,7 @@ def check(
     segment: o.Segment = None, item_group: o.ItemGroup = None, group_separator: o.GroupSeparator = None,
     missing_group: o.MissingGroup = None,
     engine: o.Engine = "local", master: o.Master = None,
+    verbose: o.Verbose = False,
     as_json: o.AsJson = False,
     trust_edited: o.Trust = False,
     help_all: o.HelpAll = False,
@@ -131,7 +132,7 @@ def check(
     for warning in result.warnings:
         console.warn(warning)
     inputs.warn_of_no_promise(ranker, outcome, outcome.ranker, "measuring")
-    console.show(str(result), msgspec.to_builtins(result), as_json=as_json)
+    console.show(result.text(verbose), msgspec.to_builtins(result), as_json=as_json)
     if outcome.abstained:
         raise typer.Exit(console.ABSTAINED)
     if any(promise.verdict == "broken" for promise in result.promises):
