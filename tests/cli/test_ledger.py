@@ -57,7 +57,7 @@ def test_a_further_analysis_is_counted_and_marked_wherever_results_go(judged, tm
         write_queries(judged, data)
         planned = ["--analyses", "3"] if together else []
         done = isrr("calibrate", data, "-p", promise, "-o", ranker, *planned)
-        said = f"analysis 2 of the same data; together they hold with confidence {together} only: plan them"
+        said = f"analysis 2 of the same data; all 2 together hold with confidence {together} only: plan them"
         assert (said in done.stdout) == (f"warning      {said}" in str(load(ranker))) == (together is not None)
         assert (f"analyses of judged queries are counted in {tmp_path}/.isrr-analyses.jsonl" in done.stderr) == (i == 0)
 

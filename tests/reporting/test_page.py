@@ -195,7 +195,7 @@ def test_the_first_screen_is_a_picture_and_sentences_that_cannot_be_misread(open
         f"0 % of the visits, now in {100 * below.after:.0f} %.",
         "Two different 95s. The 95 % in the promise is how much of today's NDCG@5 is left on average.",
         "The 95 % confidence is how sure that is: of all calibrations like this one, at most 5 % promise something",
-        "Every query keeps at least 30 % of its NDCG@5 by score, averaged over its random lists",
+        "Every query keeps at least 30 % of its NDCG@5 in the order by score, averaged over its random lists",
         "It does not mean that each single list keeps that much",
     ):
         assert said in text

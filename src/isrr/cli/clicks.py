@@ -20,11 +20,11 @@ def calibrate(
     clicks: Annotated[
         Path,
         o.option(
-            "Clicks on those lists: list_id, item_id, time. Without --log, one row per impression and candidate: "
-            "impression_id, query_id, item_id, score, position, click."
+            "Clicks on the lists of --log: list_id, item_id, time. Without --log, one row per impression and "
+            "candidate: impression_id, query_id, item_id, score, position, click."
         ),
     ],
-    log: Annotated[Path | None, o.option("The served-ranking log that `isrr serve --log` wrote.")] = None,
+    log: Annotated[Path | None, o.option("The log of served rankings, from `isrr serve --log`.")] = None,
     out_file: o.NewRankerFile = Path("ranker.json"),
     confidence: o.Confidence = 0.95,
     within: o.Within = None,
@@ -74,14 +74,15 @@ def simulate(
     ranker: o.RankerFile,
     queries: Annotated[Path, o.option("Judged queries: query, item, score, relevance.")],
     folder: Annotated[Path, o.option("Folder for served.parquet and clicks.parquet.")],
-    n_lists: Annotated[int, o.option("Lists that are served.", min=1)] = 100_000,
+    n_lists: Annotated[int, o.option("Number of lists to serve.", min=1)] = 100_000,
     noise: Annotated[float, o.option("Chance of a click on an examined item that is irrelevant.", min=0, max=1)] = 0.1,
     seed: Annotated[int, o.option("Random seed.")] = 0,
     trust_edited: o.Trust = False,
 ) -> None:
     """Simulate traffic on judged queries, to see what a log of that size would prove.
 
-    Writes a served-ranking log and the clicks on it. Queries follow Zipf's law; position j is examined with chance 1/j.
+    Writes a log of served rankings and the clicks on them. Queries follow Zipf's law; position j is examined with
+    chance 1/j.
 
     isrr clicks simulate explore.json --queries judged.parquet --folder simulated/
 
@@ -103,8 +104,8 @@ def simulate(
 @app.command()
 def rollout(
     ranker: o.RankerFile,
-    log: Annotated[Path, o.option("The served-ranking log that `isrr serve --rollout` wrote.")],
-    clicks: Annotated[Path, o.option("Clicks on those lists: list_id, item_id, time.")],
+    log: Annotated[Path, o.option("The log of served rankings, from `isrr serve --rollout`.")],
+    clicks: Annotated[Path, o.option("Clicks on the lists of --log: list_id, item_id, time.")],
     within: o.Within = None,
     first: Annotated[
         int | None,

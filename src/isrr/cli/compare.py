@@ -27,7 +27,7 @@ def compare(
     ],
     production: Annotated[Path, o.option("What is served today: a run, or a table of judged queries.", "--with")],
     promise: o.ComparePromises,
-    qrels: o.Qrels = None,
+    qrels: o.RunsQrels = None,
     confidence: Annotated[float, o.option("Confidence of each answer, for all new rankings together.")] = 0.95,
     accept: Annotated[
         Literal["proven", "approximate"],

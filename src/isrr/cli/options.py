@@ -135,8 +135,8 @@ EmptyQuery = Annotated[
     Literal["skip", "zero", "one"] | None, expert("How queries without a relevant item count.", panel=MEANING)
 ]
 FLOOR = (
-    "Share of its quality by score that every query keeps, averaged over its random lists; 0: none. For promises 'of "
-    "deterministic', the default depends on the promised share and the number of queries."
+    "Share of its quality in the order by score that every query keeps, averaged over its random lists; 0: none. For "
+    "promises 'of deterministic', the default depends on the promised share and the number of queries."
 )
 Floor = Annotated[float | None, expert(FLOOR, panel=MEANING)]
 
@@ -156,6 +156,7 @@ FORMATS = "TREC text (also .gz), BEIR's TSV, a table, or JSON {query: {item: num
 Run = Annotated[Path | None, option(f"Items retrieved for each query, with scores: {FORMATS}.", "--run", panel=RUN)]
 QRELS = "The judgments of the run, in the same formats."
 Qrels = Annotated[Path | None, option(QRELS, panel=RUN)]
+RunsQrels = Annotated[Path | None, option(f"The judgments of the runs: {FORMATS}.", "--qrels", panel=RUN)]
 UNJUDGED = (
     "Items without a grade: refuse the data, count them as irrelevant (zero), drop them, or assume the worst for the "
     "ranker (irrelevant where shown, highest grade in the ideal order). Default: zero with --qrels, otherwise refuse."

@@ -86,10 +86,11 @@ def start_rows(outcome: "Start", verbose: bool = False) -> list[Row]:
     rows = [
         ("promise", outcome.promise_text),
         *(("for certain", sentence) for sentence in outcome.sure),
-        ("exposure", f"{percent(outcome.moved)} of it goes to other items than in the order by score"),
+        ("exposure", f"{percent(outcome.moved)} of it moves to other items"),
         (
             "items shown",
-            f"{percent(outcome.shown)} have a chance of being shown, {percent(outcome.shown_before)} before",
+            f"{percent(outcome.shown)} have a chance of being shown, {percent(outcome.shown_before)} in the order by "
+            "score",
         ),
         *quality_rows(outcome.quality, outcome.utility_name, outcome.protects_relevance),
     ]
@@ -224,8 +225,8 @@ def sure(outcome: "Outcome") -> list[str]:
     """Return what holds on every single query, by the floor of the ranker, whatever is relevant."""
     floored = dict.fromkeys(p.measure.title for p in outcome.promises if p.floored(outcome.ranker))
     return [
-        f"every query keeps at least {100 * outcome.ranker.floor:.4g} % of its {title} by score, averaged over its "
-        "random lists"
+        f"every query keeps at least {100 * outcome.ranker.floor:.4g} % of its {title} in the order by score, averaged "
+        "over its random lists"
         for title in floored
     ]
 
@@ -238,8 +239,8 @@ def warnings(outcome: "Outcome") -> list[str]:
     spent = p.analysis * delta / p.n_analyses if p.spent is None else p.spent  # by this analysis and those before it
     if spent > delta * (1 + 1e-9):  # more than rounding
         texts.append(
-            f"analysis {p.analysis} of the same data; together they hold with confidence {max(1 - spent, 0):.4g} only: "
-            "plan them (`n_analyses=`) before the first, or use new queries"
+            f"analysis {p.analysis} of the same data; all {p.analysis} together hold with confidence "
+            f"{max(1 - spent, 0):.4g} only: plan them (`n_analyses=`) before the first, or use new queries"
         )
     if p.tied_share >= MANY_TIES:
         texts.append(
