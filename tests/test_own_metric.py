@@ -55,6 +55,17 @@ def test_a_metric_of_one_s_own_goes_from_evaluation_to_the_report(judged, tmp_pa
     assert isrr.calibrate(tmp_path / "judged.parquet", promise).ranker == outcome.ranker
 
 
+def test_values_may_be_a_list_and_too_few_of_them_are_refused(judged):
+    def promise(value):
+        return isrr.Promise(isrr.Metric("mine", value=value), k=5, at_least=0.95, of="deterministic", bound=8.0)
+
+    as_list = promise(lambda queries: queries.column("margin").tolist())
+    as_array = promise(lambda queries: queries.column("margin"))
+    assert isrr.calibrate(judged, as_list).ranker == isrr.calibrate(judged, as_array).ranker
+    with pytest.raises(ValueError, match="metric 'mine' must be one finite number per row"):
+        isrr.calibrate(judged, promise(lambda queries: [1.0, 2.0]))
+
+
 def test_a_value_column_is_promised_by_name(judged, tmp_path):
     isrr.write_queries(judged, tmp_path / "judged.parquet")
     text = "value(margin)@5 >= 97% of deterministic with bound 8"

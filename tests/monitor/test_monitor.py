@@ -156,7 +156,7 @@ def test_judgments_that_match_nothing_served_are_said_to(relative, lists, said):
         assert said in monitor.batch.note
         assert (said == "") == (monitor.batch.note == "")
         assert ("\nnote  " in str(monitor)) == (said != "")
-        assert ("none (nothing was judged)" in str(monitor)) == (said != "")
+        assert ("none (nothing was counted)" in str(monitor)) == (said != "")
 
 
 def test_a_killed_monitor_goes_on_where_it_stopped(promised, tmp_path):

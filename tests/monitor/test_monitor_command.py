@@ -79,7 +79,7 @@ def test_judgments_of_which_none_counts_watch_nothing_and_say_so(served):
     pq.write_table(elsewhere.append_column("model", table["relevance"]), served / "other.parquet")
     found = run(served, "other.parquet", "--score", "model")
     assert found.exit_code == 2
-    assert "alarm        none (nothing was judged)" in found.stdout
+    assert "alarm        none (nothing was counted)" in found.stdout
     assert "no judgment counts, so nothing is monitored: no judgment belongs to a served query" in found.stderr
     assert run(served, "good.parquet").exit_code == 0
     assert run(served, "other.parquet").exit_code == 0  # what was counted before is watched
@@ -128,6 +128,6 @@ def test_a_revoked_certificate_is_reinstated_with_a_reason_and_watched_anew(serv
     assert json.loads(kept.read_text())["alarm"]
     again = run(served, "bad.parquet", "--delta", "0.05")  # the lists from before do not count again
     assert again.exit_code == 2, again.output
-    assert "alarm        none (nothing was judged)" in again.output
+    assert "alarm        none (nothing was counted)" in again.output
     assert run(served, "good.parquet", "--expires", "2999-01-01").exit_code == 2
     assert json.loads((served / "ranker.status.json").read_text())["since"] == status["since"]

@@ -146,7 +146,9 @@ def check_queries(queries: Queries, promises: Sequence[Promise]) -> None:
             there = ", ".join(map(repr, sorted(names)[:SOME_GROUPS]))
             raise DataError(f"'{promise}': no item is in group {promise.group!r}; groups are, for example, {there}")
         if not promise.measure.counts(queries).any():
-            raise DataError(f"no query counts for '{promise}': none of them can be measured by it")
+            raise DataError(
+                f"no query counts for '{promise}': none has an item that counts, such as one with a high enough grade"
+            )
 
 
 def refuse_single(queries: Queries) -> None:
@@ -193,5 +195,5 @@ def _near_bound(promise: Promise, bound: tuple[float, float], queries: Queries, 
     near = promise.metric.check_bound(queries, promise.k, bound)
     if not isinstance(promise.metric, Metric):
         return near
-    n_equal = int((promise.metric.value(first) == bound[1]).sum())
+    n_equal = int((promise.metric.checked_values(first) == bound[1]).sum())
     return 0.0 if n_equal >= max(LEAST_CAPPED, SHARE_CAPPED * first.n_rows) else near

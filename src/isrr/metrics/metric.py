@@ -127,7 +127,7 @@ class Metric(Measurable):
             >>> metric("ndcg").list_values(queries, np.array([[[0, 1], [1, 2]]]), metric("ndcg").at(2)).round(3)
             array([[0.521, 1.   ]])
         """
-        value = np.append(self.value(queries), 0.0)  # the last one for places without an item
+        value = np.append(self.checked_values(queries), 0.0)  # the last one for places without an item
         first = queries.offsets[:-1, None]
         sums = np.zeros(lists.shape[:2])
         for j, weight in enumerate(self.weights(measure.k).tolist()):
@@ -156,7 +156,7 @@ class Metric(Measurable):
 
     def check_bound(self, queries: Queries, k: int, bound: tuple[float, float]) -> float:
         """Refuse items whose value lies outside the declared bound; the largest value as a share of the bound."""
-        values = self.value(queries)
+        values = self.checked_values(queries)
         low, high = float(values.min()), float(values.max())
         if low < bound[0] or high > bound[1]:
             value, between = low if low < bound[0] else high, f"{bound[0]:g} … " if bound[0] else ""

@@ -179,7 +179,7 @@ class Monitor:
             evidence = against(stream.evidence, self._alarm_at)
             lines.append(f"kept so far  {promise.kept_so_far(share)}{in_segment(stream.segment)}; {evidence}")
         lines += [f"note         {self.batch.note}"] if self.batch.note else []
-        lines.append(f"alarm        {self.alarm or ('none' if n_counted else 'none (nothing was judged)')}")
+        lines.append(f"alarm        {self.alarm or ('none' if n_counted else 'none (nothing was counted)')}")
         if self._clicks is None:
             for stream in state.streams:
                 if stream.n:
