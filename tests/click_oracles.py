@@ -44,8 +44,8 @@ def shares_by_enumeration(
         one = queries[[query]]
         by_score = one.by_score.astype(np.int64)
         lists = by_score[np.array(list(permutations(range(by_score.size), min(k, by_score.size))))]
-        place = np.arange(lists.shape[1])
-        clicks = chances[queries.offsets[query] :][lists, place]  # idle users leave shares as they are
+        position = np.arange(lists.shape[1])
+        clicks = chances[queries.offsets[query] :][lists, position]  # idle users leave shares as they are
         clicks = users.lifted(clicks, worth[queries.offsets[query] :][lists])
         if users.model == "cascade":
             goes_on = users.patience * (1 - users.satisfaction * clicks[:, :-1])
@@ -76,5 +76,5 @@ def _law(ranker: GPLRanker, one: Queries, lists: IntArray) -> FloatArray:
 
 
 def _placed(law: FloatArray, lists: IntArray) -> FloatArray:
-    """The chance of each list's item at its place, over all lists, (n_lists, k)."""
+    """The chance of each list's item at its position, over all lists, (n_lists, k)."""
     return np.stack([np.bincount(column, law)[column] for column in lists.T], axis=1)

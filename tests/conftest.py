@@ -45,7 +45,7 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(items):
     """The longest files first, so that no process is left alone with one of them in the end."""
-    rank = {name: place for place, name in enumerate(LONGEST)}
+    rank = {name: position for position, name in enumerate(LONGEST)}
     items.sort(
         key=lambda item: min((rank[name] for name in LONGEST if str(item.path).endswith(name)), default=len(rank))
     )

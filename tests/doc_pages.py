@@ -106,8 +106,8 @@ class _Session:
         if self.server is not None:
             self.server.stop()
         if "--port" in arguments:
-            place = arguments.index("--port")
-            arguments = arguments[:place] + arguments[place + 2 :]
+            position = arguments.index("--port")
+            arguments = arguments[:position] + arguments[position + 2 :]
         self.server = Server(*arguments)
         self.stack.callback(self.server.stop)
 

@@ -69,7 +69,7 @@ def ranking_law(scores, k, threshold, decay, temperature, eligibility):
 
 
 def placement(scores, k, threshold, decay, temperature, eligibility):
-    """Chance of each item at each place, by adding up all rankings, (n_items, k)."""
+    """Chance of each item at each position, by adding up all rankings, (n_items, k)."""
     chances = np.zeros((len(scores), k))
     for ranking, probability in ranking_law(scores, k, threshold, decay, temperature, eligibility).items():
         for position, item in enumerate(ranking):
@@ -83,7 +83,7 @@ def exposure(scores, k, threshold, decay, temperature, eligibility):
 
 
 def exposure_of_law(law, n_items, weights):
-    """Expected weight of the place of each item, by adding up all rankings of a law."""
+    """Expected weight of the position of each item, by adding up all rankings of a law."""
     shown = np.zeros(n_items)
     for ranking, probability in law.items():
         for item, weight in zip(ranking, weights, strict=False):
@@ -94,13 +94,13 @@ def exposure_of_law(law, n_items, weights):
 def law_of_lists(scores, admitted, k):
     """Chance of every short list that may be drawn, for several queries: {ranking: chances, (n_queries,)}.
 
-    Lists are filled place by place: each free item that is admitted is drawn with a chance proportional to exp(score);
+    Lists are filled from the top: each free item that is admitted is drawn with a chance proportional to exp(score);
     where none is left, the best of the others comes next.
 
     Args:
         scores: Of as many items in every query, divided by the temperature, (n_queries, n_items).
         admitted: Which items are drawn, (n_queries, n_items).
-        k: Places.
+        k: Positions.
     """
     law = {}
 
@@ -122,22 +122,22 @@ def law_of_lists(scores, admitted, k):
 
 
 def placement_in_lists(law, n_items):
-    """Chance of each item at each place of short lists, (n_queries, n_items, k), by adding up their law."""
+    """Chance of each item at each position of short lists, (n_queries, n_items, k), by adding up their law."""
     first, k = next(iter(law.values())), len(next(iter(law)))
     placed = np.zeros((len(first), n_items, k))
     for ranking, chance in law.items():
-        for place, item in enumerate(ranking):
-            placed[:, item, place] += chance
+        for position, item in enumerate(ranking):
+            placed[:, item, position] += chance
     return placed
 
 
 def first_relevant_in_lists(law, relevant):
-    """Chance that the first relevant item comes at each place of short lists, (n_queries, k)."""
+    """Chance that the first relevant item comes at each position of short lists, (n_queries, k)."""
     first = np.zeros((len(relevant), len(next(iter(law)))))
     for ranking, chance in law.items():
         before = np.zeros(len(relevant), bool)
-        for place, item in enumerate(ranking):
-            first[:, place] += chance * (relevant[:, item] & ~before)
+        for position, item in enumerate(ranking):
+            first[:, position] += chance * (relevant[:, item] & ~before)
             before |= relevant[:, item]
     return first
 

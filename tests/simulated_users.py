@@ -45,9 +45,9 @@ class Users(Examining):
             return replace(self, model="position", examination=0.0).chances(queries, k)
         if self.model == "position":
             return super().chances(queries, k)
-        place = np.arange(1.0, k + 1.0)  # the shape of Agarwal et al. 2019
+        position = np.arange(1.0, k + 1.0)  # the shape of Agarwal et al. 2019
         good = worth(queries)[:, None]
-        return (good * (0.98 - place / 100) + (1 - good) * (0.65 / place)) * place**-self.examination
+        return (good * (0.98 - position / 100) + (1 - good) * (0.65 / position)) * position**-self.examination
 
     def lifted(self, chances, good):
         """The chances of lists' positions by the halo of what else they show, (n_lists, k)."""
@@ -82,13 +82,13 @@ class Shown(Simulated):
             return replace(
                 replace(self, **{name: getattr(self, name)[first] for name in names}).impressions(), unit=unit
             )
-        impression, place = np.nonzero(self.clicked)
+        impression, position = np.nonzero(self.clicked)
         query, n = self.query_of[impression], self.query_of.size
         return Impressions(
             lists=replace(self.queries, relevance=None), loggers=(self.ranker,),
             logger_of=np.zeros(len(self.queries), np.int64), rules=Rules(self.ranker.k), unit=unit,
             list_of=self.query_of, times=np.arange(n, dtype=np.float64), shown=self.rankings, impression=impression,
-            row=self.queries.offsets[query] + self.rankings[impression, place], position=place,
+            row=self.queries.offsets[query] + self.rankings[impression, position], position=position,
             value=np.ones(impression.size), counts={}, digest="simulated",
         )  # fmt: skip
 

@@ -91,7 +91,7 @@ def read(file: Path) -> str:
             for queries in found if isinstance(found, list) else [found]:
                 assert queries.offsets[-1] == len(queries.need_relevance())
                 assert queries.item_ids is None or len(queries.judgments) == 32
-                assert queries.scores is None or queries.tied_places(5).max() >= 0
+                assert queries.scores is None or queries.tied_positions(5).max() >= 0
             outcomes.add("read")
         except DataError as error:
             said = str(error)

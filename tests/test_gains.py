@@ -70,8 +70,8 @@ def test_gains_and_ideals():
         ([[[0, 1], [1, 1]], [[0, 1], [1, 0]]], r"ranking \[1, 1\] of query 'a' has an item twice"),
         ([[0.9, 1.9], [0.0, 1.0]], "rankings hold float64; expected whole numbers, positions within the query"),
         ([[True, False], [True, False]], "rankings hold bool; expected whole numbers"),
-        ([0, 1], r"rankings have shape \(2,\); expected \(2, …, places\)"),
-        ([[0, 1, 2]], r"rankings have shape \(1, 3\); expected \(2, …, places\)"),
+        ([0, 1], r"rankings have shape \(2,\); expected \(2, …, positions\)"),
+        ([[0, 1, 2]], r"rankings have shape \(1, 3\); expected \(2, …, positions\)"),
         ([[0, 1], [0]], "expected rankings of equal length, filled up with -1"),
     ],
 )

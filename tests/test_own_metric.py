@@ -10,7 +10,7 @@ from isrr.reporting.portrait import portray, retrace
 
 
 def discounted_margin():
-    """What a list earns, places discounted by their square root."""
+    """What a list earns, positions discounted by their square root."""
     return isrr.Metric(
         "margin",
         value=lambda queries: queries.column("margin"),

@@ -44,7 +44,7 @@ def test_it_is_what_a_million_draws_show():
     scores = np.array([1.2, 0.7, 0.1, -0.4, 0.9])
     times = np.random.default_rng(20231).exponential(np.exp(-scores), (1_000_000, 5))
     lists = np.argsort(times, axis=1)[:, :3]
-    drawn = np.stack([np.bincount(place, minlength=5) for place in lists.T], axis=1) / len(lists)
+    drawn = np.stack([np.bincount(position, minlength=5) for position in lists.T], axis=1) / len(lists)
     placed = oracles.placement_in_lists(oracles.law_of_lists(scores[None], np.ones((1, 5), bool), 3), 5)[0]
     np.testing.assert_allclose(drawn, placed, atol=5 * np.sqrt(0.25 / len(lists)))
 

@@ -46,9 +46,9 @@ class Truth:
         for group, addition in dict(ranker.boost).items():
             scores = scores + addition * (self.groups == group)
         scores = scores / ranker.temperature
-        first_place = np.exp(scores - scores.max(axis=1, keepdims=True))
-        first_place /= first_place.sum(axis=1, keepdims=True)
-        drawn = oracles.law_of_lists(scores, first_place >= ranker.threshold * (1 - 1e-9), k)
+        first_position = np.exp(scores - scores.max(axis=1, keepdims=True))
+        first_position /= first_position.sum(axis=1, keepdims=True)
+        drawn = oracles.law_of_lists(scores, first_position >= ranker.threshold * (1 - 1e-9), k)
         share = self._share_of_order(ranker, by_score, drawn)
         return {ranking: share * by_score[ranking] + (1 - share) * drawn[ranking] for ranking in drawn}
 

@@ -222,7 +222,7 @@ def checked_rankings(rankings: ArrayLike, queries: Queries) -> IntArray:
     """Rankings of the queries, or an error that names the first that cannot be.
 
     Args:
-        rankings: Positions within the query, none twice, −1 where a list is shorter, (n_queries, …, places).
+        rankings: Positions within the query, none twice, −1 where a list is shorter, (n_queries, …, positions).
         queries: What is ranked.
     """
     try:
@@ -232,14 +232,14 @@ def checked_rankings(rankings: ArrayLike, queries: Queries) -> IntArray:
     if positions.dtype.kind not in "iu":
         raise DataError(f"rankings hold {positions.dtype}; expected whole numbers, positions within the query")
     if positions.ndim < 2 or len(positions) != len(queries) or positions.shape[-1] == 0:
-        raise DataError(f"rankings have shape {positions.shape}; expected ({len(queries)}, …, places)")
+        raise DataError(f"rankings have shape {positions.shape}; expected ({len(queries)}, …, positions)")
     lists = positions.reshape(len(queries), -1, positions.shape[-1])
     outside = (lists < -1) | (lists >= queries.n_items[:, None, None])
     ordered = np.sort(lists, axis=-1)
     twice = (ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] >= 0)
     for bad, what in ((outside, "has an item that does not exist"), (twice, "has an item twice")):
         if bad.any():
-            q, draw = (int(place) for place in np.argwhere(bad.any(axis=-1))[0])
+            q, draw = (int(position) for position in np.argwhere(bad.any(axis=-1))[0])
             query = str(queries.query_ids[q])
             raise DataError(f"ranking {lists[q, draw].tolist()} of query {query!r} {what}", query)
     return positions.astype(np.int64, copy=False)

@@ -87,7 +87,7 @@ class Promise:
 
     Attributes:
         metric: What it is about: a metric or its name.
-        k: How many places it looks at.
+        k: How many positions it looks at.
         at_least, at_most: The target, one of the two: a value of the metric, or a share where it is relative.
         of: What the target is a share of: None (a plain value), "deterministic" (the metric of the order by score on
             the same queries), "production" (that of another ranking of them), or "merit" (what the group's items earn
@@ -113,7 +113,7 @@ class Promise:
         safe_end: Which rankers are expected to keep it best: those nearest to the order by score ("cold"), or those
             furthest from it ("hot"). None where that cannot be told in advance, as for shares of exposure.
         protects_relevance: Whether it sets a lower limit on relevance: by grades, by clicks, or by what stays in its
-            place.
+            position.
         can_be_floored: Whether a floor on every query says something about it: at least a share of the order by score.
         alpha: The risk to certify: the promise holds exactly when the mean loss is at most this.
 
@@ -226,7 +226,7 @@ class Promise:
             bound: Largest value of an item (or a query, for disparity); used where the metric needs one.
             per: "segment" for a promise that holds in every segment.
             gain: Gain of a grade, in metrics that use grades.
-            discount: Weight of a place.
+            discount: Weight of a position.
             empty_query: How queries without a relevant item count; by default as the metric says.
 
         Example:
@@ -333,7 +333,7 @@ class Promise:
         """Whether a ranker's floor holds for what is promised."""
         if not self.can_be_floored or ranker.floor == 0.0:
             return False
-        return ranker.protects(self.metric.place_weights(self.k))
+        return ranker.protects(self.metric.position_weights(self.k))
 
     def kept_by_definition(self, ranker: GPLRanker) -> bool:
         """Whether a ranker keeps it whatever the queries, so that nothing is left to test."""

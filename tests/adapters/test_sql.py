@@ -37,12 +37,12 @@ def page(tmp_path_factory):
         yield {**names, "queries": queries}
 
 
-def drawn(page, query, n_places):
+def drawn(page, query, n_positions):
     """Lists of one query for many sessions, by the expression that the page's statement sorts by, as texts."""
     key = re.search(r"ORDER BY (.+) DESC LIMIT 5", page["any_list"])[1].replace("$session", "session")
     items = ", ".join(f"('{item}', {np.log(weight)})" for item, weight in WEIGHTS.items())
     statement = f"""
-    SELECT string_agg(item_id, '' ORDER BY {key} DESC)[:{n_places}] AS shown
+    SELECT string_agg(item_id, '' ORDER BY {key} DESC)[:{n_positions}] AS shown
     FROM (VALUES {items}) AS items(item_id, score), (SELECT 'seed 20230, ' || range AS session FROM range({SESSIONS}))
     GROUP BY session ORDER BY session
     """

@@ -134,7 +134,7 @@ def test_a_floor_is_about_the_promised_metric_and_needs_values_that_are_not_nega
     )  # fmt: skip
     flat = GPLRanker(floor=0.5, floor_weights=((0.2,) * 5,))
     assert precision.floored(flat)
-    assert not precision.floored(GPLRanker(floor=0.5))  # promised for discounted places
+    assert not precision.floored(GPLRanker(floor=0.5))  # promised for discounted positions
     assert not value.floored(GPLRanker(floor=0.5))
     assert Promise("ndcg", 5, at_least=0.9, of="deterministic").loss(0.5).stretch == pytest.approx(0.9 / 0.4, rel=1e-4)
 

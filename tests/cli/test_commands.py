@@ -19,8 +19,8 @@ PROMISE = "ndcg@5 >= 90% of deterministic"
 def changed(source, target, column, values):
     """Write a table with another column."""
     table = parquet.read_table(source)
-    place = table.column_names.index(column)
-    parquet.write_table(table.set_column(place, column, [pa.array(values(table[column].to_numpy()))]), target)
+    position = table.column_names.index(column)
+    parquet.write_table(table.set_column(position, column, [pa.array(values(table[column].to_numpy()))]), target)
     return target
 
 

@@ -26,9 +26,9 @@ def slow(shown, ranker, logger):
     for i, query in enumerate(shown.query_of):
         one = shown.queries[[query]]
         drawn, logged = ranker.placement(one), logger.placement(one)
-        for place in np.flatnonzero(shown.clicked[i]):
-            item = shown.rankings[i, place]
-            totals[i] += max(drawn[item, place] - INEXACTNESS, 0) / (logged[item, place] + INEXACTNESS)
+        for position in np.flatnonzero(shown.clicked[i]):
+            item = shown.rankings[i, position]
+            totals[i] += max(drawn[item, position] - INEXACTNESS, 0) / (logged[item, position] + INEXACTNESS)
     return totals
 
 
@@ -63,7 +63,7 @@ def test_a_cascade_biases_them_and_nothing_else_does(queries, logger):
         Users(),
         Users(model="trust"),
         Users(model="cascade", satisfaction=0.0),
-    ):  # the last one stops by place alone
+    ):  # the last one stops by position alone
         said, true = shares_by_enumeration(few, logger, RANKERS, users)
         np.testing.assert_allclose(said, true, atol=1e-6)
     said, true = shares_by_enumeration(few, logger, RANKERS, Users(model="cascade", satisfaction=1.0))

@@ -125,7 +125,7 @@ def test_one_part_of_a_log_is_in_memory_at_a_time():
 def test_views_of_one_draw_are_one_impression(tmp_path):
     lines = [line("one", session="s"), line("again", 200.0, session="s"), line("else", 300.0, session="t")]
     found = joined(tmp_path, lines, [click("again", "b", 201.0), click("one", "b"), click("one", "a")])
-    assert (found.unit, len(found), found.n_clicks) == ("session", 2, 2)  # the place counts once
+    assert (found.unit, len(found), found.n_clicks) == ("session", 2, 2)  # the position counts once
     assert found.counts == {"repeated views, merged": 1, "repeated clicks": 1}
     changed = line("again", 200.0, session="s", scores=[3.0, 2.0, 1.5])
     found = joined(tmp_path, [lines[0], changed], [click("again", "b", 201.0)])
@@ -218,11 +218,11 @@ def wide(shown):
     """The table of impressions and candidates that a log and its clicks amount to."""
     clicked, rows = {(row["list_id"], row["item_id"]) for row in shown.clicks().to_pylist()}, []
     for listed in shown.log("c").to_pylist():
-        place = {i: p + 1 for p, i in enumerate(listed["ranking"])}
+        position = {i: p + 1 for p, i in enumerate(listed["ranking"])}
         for i, (item, score) in enumerate(zip(listed["item_ids"], listed["scores"], strict=True)):
             click = int((listed["list_id"], item) in clicked)
             row = {"impression_id": listed["list_id"], "query_id": listed["query_id"], "item_id": item, "score": score}
-            rows.append(row | {"position": place.get(i), "click": click, "user": listed["session"]})
+            rows.append(row | {"position": position.get(i), "click": click, "user": listed["session"]})
     return pa.Table.from_pylist(rows)
 
 

@@ -240,13 +240,13 @@ def test_the_largest_and_the_smallest_values_of_lists_are_added_up_as_if_they_we
         assert sum_largest(offsets, values, factors, smallest).tolist() == expected
 
 
-def test_tied_places_are_those_that_scores_do_not_decide():
+def test_tied_positions_are_those_that_scores_do_not_decide():
     queries = Queries.from_arrays(scores=[3, 1, 1, 0, 5, 2, 2, 2, 9, 8, 7], group=[4, 4, 1, 2])
-    assert queries.tied_places(1).tolist() == [0, 0, 0, 0]
-    assert queries.tied_places(2).tolist() == [1, 1, 0, 0]
-    assert queries.tied_places(3).tolist() == [2, 2, 0, 0]
-    assert queries.tied_places(10).tolist() == [2, 3, 0, 0]
-    assert Queries.from_arrays(scores=np.zeros(7), group=[7]).tied_places(5).tolist() == [5]
+    assert queries.tied_positions(1).tolist() == [0, 0, 0, 0]
+    assert queries.tied_positions(2).tolist() == [1, 1, 0, 0]
+    assert queries.tied_positions(3).tolist() == [2, 2, 0, 0]
+    assert queries.tied_positions(10).tolist() == [2, 3, 0, 0]
+    assert Queries.from_arrays(scores=np.zeros(7), group=[7]).tied_positions(5).tolist() == [5]
 
 
 @settings(max_examples=100, deadline=None)

@@ -124,8 +124,8 @@ def test_items_meet_the_first_equal_row_of_their_query(as_ids):
         offsets = np.searchsorted(queries, np.arange(501))
         rows = first_equal(offsets, as_ids(names), np.searchsorted(judged_in, np.arange(501)), as_ids(judged))
         pairs = list(zip(queries.tolist(), names.tolist(), strict=True))
-        place = {pair: len(pairs) - 1 - i for i, pair in enumerate(reversed(pairs))}
-        assert rows.tolist() == [place.get(pair, -1) for pair in zip(judged_in, judged, strict=True)]
+        position = {pair: len(pairs) - 1 - i for i, pair in enumerate(reversed(pairs))}
+        assert rows.tolist() == [position.get(pair, -1) for pair in zip(judged_in, judged, strict=True)]
 
 
 def test_scattered_rows_are_brought_together(tmp_path):

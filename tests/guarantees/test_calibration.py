@@ -109,8 +109,8 @@ def paths_for(validation, promise, **floor):
     temperatures = thinned(temperature_path(K, scale, [promise], "", floor))
     yield temperatures  # monotone risk, or nearly so
     yield thinned(front_path(validation, K, [promise], "", floor))  # a search in several dimensions
-    places = np.arange(len(temperatures.rankers)) + np.random.default_rng(20230).normal(scale=2, size=10)
-    shuffled = tuple(temperatures.rankers[c] for c in np.argsort(places))
+    positions = np.arange(len(temperatures.rankers)) + np.random.default_rng(20230).normal(scale=2, size=10)
+    shuffled = tuple(temperatures.rankers[c] for c in np.argsort(positions))
     yield SearchPath(shuffled, "shuffled", "")  # a risk that rises and falls, and any choice among survivors
 
 
@@ -241,7 +241,7 @@ def test_other_promises_are_false_at_most_delta_often(pool, promise, n):
 )
 def test_a_promise_on_a_path_with_a_floor_is_false_at_most_delta_often(pool, promise, n, floor):
     validation, queries = pool
-    weights = (tuple(promise.metric.place_weights(K).tolist()),)
+    weights = (tuple(promise.metric.position_weights(K).tolist()),)
     for path in paths_for(validation, promise, floor=floor, floor_weights=weights):
         population = Population(queries, path)
         hurting = population.hurting(promise)

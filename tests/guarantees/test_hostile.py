@@ -31,7 +31,7 @@ pytestmark = pytest.mark.guarantee
 N, K, N_ITEMS = 200, 3, 6
 REPEATS, DELTA, _ = COUNT = COUNTS["misleading data"]
 NDCG = Promise("ndcg", K, at_least=0.5)
-COLD, WARM = (GPLRanker(k=K, temperature=t) for t in (1e-3, 0.5))  # cold: items of equal scores share their places
+COLD, WARM = (GPLRanker(k=K, temperature=t) for t in (1e-3, 0.5))  # cold: items of equal scores share their positions
 
 
 @pytest.fixture(scope="module")

@@ -32,8 +32,8 @@ def by_query(queries, exposure):
         yield exposure[rows].tolist(), queries.relevance[rows].tolist(), groups
 
 
-def weight(place, discount):
-    return 0.0 if place > K else 1 / log2(max(place, 2)) if discount == "trec" else 1 / log2(1 + place)
+def weight(position, discount):
+    return 0.0 if position > K else 1 / log2(max(position, 2)) if discount == "trec" else 1 / log2(1 + position)
 
 
 def target(grades, discount):
@@ -56,8 +56,8 @@ def divergence(p, q):
 def test_measures_of_expected_exposure_are_those_of_the_published_formulas(queries, ranker, discount):
     names = ["expected_exposure_loss", "expected_exposure_disparity", "expected_exposure_relevance", "awrf", "ndcg"]
     found = evaluate(queries, [ranker], names, discount=discount)
-    places = [weight(j, discount) for j in range(1, K + 1)]
-    exposure = ranker.exposure(queries, weights=places)
+    positions = [weight(j, discount) for j in range(1, K + 1)]
+    exposure = ranker.exposure(queries, weights=positions)
     for q, (shown, grades, groups) in enumerate(by_query(queries, exposure)):
         if not any(grades):
             assert all(np.isnan(found[name][q, 0]) for name in names)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import oracles
 from isrr import GPLRanker, Queries, evaluate, metric, read_queries
 
-FIRST = {"rr": lambda place: 1 / place, "hit": lambda place: 1.0}
+FIRST = {"rr": lambda position: 1 / position, "hit": lambda position: 1.0}
 
 
 def of_list(name, relevant, ranking, k):
@@ -25,8 +25,10 @@ def law_of(ranker, scores, groups):
     """Chance of every list of a ranker, by enumeration."""
     order = oracles.standard_order(scores, query_id=0)
     boosted = scores + np.array([dict(ranker.boost).get(group, 0.0) for group in groups])
-    places = {item: -place for place, item in enumerate(order)}  # equal boosted scores come as in the order by score
-    drawn = boosted + 1e-12 * np.array([places[item] for item in range(len(scores))])
+    positions = {
+        item: -position for position, item in enumerate(order)
+    }  # equal boosted scores come as in the order by score
+    drawn = boosted + 1e-12 * np.array([positions[item] for item in range(len(scores))])
     eligibility = oracles.softmax(boosted / ranker.temperature)
     law = oracles.ranking_law(drawn, ranker.k, ranker.threshold, ranker.decay, ranker.temperature, eligibility)
     share = 0.0 if ranker.decay == 1.0 else ranker.floor
@@ -120,7 +122,7 @@ def test_a_floor_keeps_its_share_on_every_query_whatever_is_relevant(name):
         for _ in range(67):
             scores = np.round(rng.normal(scale=rng.choice([0.3, 2.0]), size=n), rng.choice([0, 8]))
             k, floor = int(rng.integers(1, 6)), float(rng.choice([0.5, 0.8, 0.95]))
-            weights = (tuple(metric(name).place_weights(k).tolist()),)
+            weights = (tuple(metric(name).position_weights(k).tolist()),)
             queries = Queries.from_arrays(
                 scores=np.tile(scores, len(labels)),
                 relevance=labels.ravel(),
@@ -133,7 +135,7 @@ def test_a_floor_keeps_its_share_on_every_query_whatever_is_relevant(name):
 
 
 def test_the_floor_of_ndcg_protects_neither():
-    """A relevant item that leaves the first place costs more in rr; one that leaves the second, more in hit."""
+    """A relevant item that leaves the first position costs more in rr; one that leaves the second, more in hit."""
     grid = [GPLRanker.deterministic(2), GPLRanker(k=2, floor=0.5)]
     for name, first, relevance in (("rr", 0.0, [1, 0]), ("hit", 3.0, [0, 1])):
         scores = [first, *-1e-6 * np.arange(1, 22)]
@@ -156,9 +158,9 @@ def test_the_order_by_score_measures_as_evaluation_tools_say(real_data, run):
     ours = evaluate(queries, [GPLRanker.deterministic(100)], named, n_draws=2, empty_query="zero")
     qrels = list(ir_measures.read_trec_qrels(str(qrels_file)))
     scored = [  # without ties, which its providers order in different ways
-        ir_measures.ScoredDoc(str(query.query_ids[0]), str(query.item_ids[item]), -float(place))
+        ir_measures.ScoredDoc(str(query.query_ids[0]), str(query.item_ids[item]), -float(position))
         for query in queries
-        for place, item in enumerate(query.by_score)
+        for position, item in enumerate(query.by_score)
     ]
     theirs = {(m.measure, m.query_id): m.value for m in ir_measures.iter_calc(named.values(), qrels, scored)}
     for name, measure in named.items():

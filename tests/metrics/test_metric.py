@@ -113,12 +113,12 @@ def test_metrics_over_fewer_places_than_the_rankers_fill(queries):
     np.testing.assert_allclose(
         evaluate(queries, longer, ["ndcg@2"])["ndcg@2"], evaluate(queries, short, ["ndcg"])["ndcg"], atol=1e-7
     )
-    with pytest.raises(ValueError, match="ndcg@3 looks at more places than the rankers fill"):
+    with pytest.raises(ValueError, match="ndcg@3 looks at more positions than the rankers fill"):
         evaluate(queries, short, ["ndcg@3"])
 
 
 def test_gain_and_discount_may_be_functions(queries):
-    root = metric("ndcg", gain=np.sqrt, discount=lambda places: 1 / places)
+    root = metric("ndcg", gain=np.sqrt, discount=lambda positions: 1 / positions)
     named = metric("ndcg", gain="linear", discount="reciprocal")
     squared = Queries.from_arrays(scores=SCORES, relevance=RELEVANCE**2, group=[5])
     np.testing.assert_allclose(

@@ -115,7 +115,7 @@ def test_the_same_seed_gives_the_same_gradient(loss):
     assert torch.equal(first, second)
 
 
-def test_drawn_places_follow_the_enumerated_law():
+def test_drawn_positions_follow_the_enumerated_law():
     scores = np.array([0.5, -1.0, 2.0, 0.0])
     draws = draw(torch.as_tensor(scores)[None], torch.ones(1, 4, dtype=torch.bool), 3, 100_000, generator(9))
     weights = np.exp(scores)

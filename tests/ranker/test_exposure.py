@@ -190,7 +190,7 @@ def test_any_weights_of_the_places_give_what_the_chances_of_the_places_say(tempe
         found = ranker.exposure(queries, weights=weights)
         np.testing.assert_allclose(found, ranker.placement(queries) @ weights, atol=1e-7)
         longer = GPLRanker(k=2, temperature=temperature, threshold=0.01).exposure(queries, weights=weights)
-        assert (longer == found).all()  # the places that count are those that have a weight, whatever the ranker's k
+        assert (longer == found).all()  # the positions that count are those that have a weight, whatever the ranker's k
         sampled = GPLRanker(k=k, temperature=temperature, threshold=0.1, decay=0.5)
         np.testing.assert_allclose(
             sampled.exposure(queries, weights=weights), sampled.placement(queries) @ weights, atol=1e-12
@@ -199,7 +199,7 @@ def test_any_weights_of_the_places_give_what_the_chances_of_the_places_say(tempe
 
 @pytest.mark.parametrize("weights", [[], [[1.0]], [1.0, -0.5], [np.nan], [np.inf]])
 def test_weights_of_places_that_mean_nothing_are_refused(weights):
-    with pytest.raises(ValueError, match="weights must hold finite numbers ≥ 0, one per place"):
+    with pytest.raises(ValueError, match="weights must hold finite numbers ≥ 0, one per position"):
         GPLRanker().exposure(one_query([1.0, 0.0]), weights=weights)
 
 

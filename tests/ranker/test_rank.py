@@ -85,7 +85,7 @@ def test_one_query_and_a_table_meet_the_same_thresholds_to_the_last_bit():
         scores = rng.normal(size=6)
         queries = Queries.from_arrays(scores=scores, query_ids=["q"] * 6)
         decay = round(float(rng.uniform(0.3, 0.95)), 2)
-        met = np.sort(GPLRanker().eligibility(queries))[1] / decay**3  # by the fifth item, at the fourth place
+        met = np.sort(GPLRanker().eligibility(queries))[1] / decay**3  # by the fifth item, at the fourth position
         ranker = GPLRanker(k=5, threshold=met, decay=decay)
         table = ranker.rank_queries(queries, session="u")[0]
         assert (ranker.rank(scores, "q", "u") == table).all()

@@ -60,7 +60,7 @@ def entered(page, lines):
 
 
 def bars(page, box):
-    """Name, bar's length and tick's place of each row of a picture, in percent of its track."""
+    """Name, bar's length and tick's position of each row of a picture, in percent of its track."""
     rows = f"""[...document.querySelectorAll("#{box} .track")].map(track => [
         track.previousSibling.firstChild.data, parseFloat(track.children[0].style.width),
         parseFloat(track.children[1].style.left)])"""
@@ -94,7 +94,7 @@ def test_the_example_is_on_the_certificates_own_scale(page, certificate):
 def test_it_shows_each_items_exposure_beside_the_order_by_score(page, service, certificate):
     ids, scores = ["a", "b", "c", "d", "e", "f"], [1.2, 1.0, 0.8, 0.6, 0.4, 0.2]
     entered(unlocked(page), "\n".join(f"{name}, {score}" for name, score in zip(ids, scores, strict=True)))
-    discounts = [100 / np.log2(2 + place) for place in range(5)] + [0.0]
+    discounts = [100 / np.log2(2 + position) for position in range(5)] + [0.0]
     exposure = dict.fromkeys(ids, 0.0)
     lists = [[ids[i] for i in certificate.rank(scores, "example", f"visitor {n}")] for n in range(1, 101)]
     for shown in lists:

@@ -83,7 +83,7 @@ def test_a_seed_names_another_draw_and_alone_it_is_not_covered(client, certifica
     assert frozen.json()["certificate"]["status"] == "uncovered"
 
 
-def places(answer):
+def positions(answer):
     return [result["index"] for result in (answer["results"] if isinstance(answer, dict) else answer)]
 
 
@@ -91,7 +91,7 @@ def test_an_empty_session_is_none(client, ranker_file, tmp_path):
     assert len({tuple(ids(ask(client, session="", k=30))) for _ in range(20)}) > 15
     shapes = ("/v2/rerank", {"documents": items()}), ("/rerank", {"texts": [*"abcdefgh"], "scores": SCORES[:8]})
     for path, body in shapes:
-        orders = [places(client.post(path, {"query": "q", "session": "", **body}).json()) for _ in range(20)]
+        orders = [positions(client.post(path, {"query": "q", "session": "", **body}).json()) for _ in range(20)]
         assert len(set(map(tuple, orders))) > 8
     assert ask(client, seed=3, session="").json()["certificate"]["status"] == "uncovered"
     assert unnamed(ask(client, session=0)) == unnamed(ask(client, session="0"))
@@ -196,7 +196,7 @@ def test_rotating_orders_are_the_same_for_everybody_until_the_period_ends(ranker
     assert ask(one, session=None, seed=3).json()["certificate"]["status"] == "uncovered"
     shapes = ("/v2/rerank", {"documents": items()}), ("/rerank", {"texts": [*"abcdefgh"], "scores": SCORES[:8]})
     for path, body in shapes:
-        orders = [places(one.post(path, {"query": "q", **body}).json()) for _ in range(5)]
+        orders = [positions(one.post(path, {"query": "q", **body}).json()) for _ in range(5)]
         assert orders == orders[:1] * 5
     logged = read_log(tmp_path / "log").table["session"].to_pylist()
     assert logged[:2] == ["period 0 of q7", "period 1 of q7"]

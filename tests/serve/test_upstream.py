@@ -121,15 +121,15 @@ def clients(service):
 
 
 def test_lists_of_unmodified_clients_have_the_rankers_exposure(clients, service, calibrated):
-    asks, places = list(clients.values()), np.zeros((len(TEXTS), 3))
+    asks, positions = list(clients.values()), np.zeros((len(TEXTS), 3))
     for n in range(N_SESSIONS):
-        for place, (index, _) in enumerate(asks[n % len(asks)](f"session {n}")):
-            places[index, place] += 1
+        for position, (index, _) in enumerate(asks[n % len(asks)](f"session {n}")):
+            positions[index, position] += 1
     scores = bm25(QUERY, TEXTS)
     queries = Queries.from_arrays(scores=scores, query_ids=[QUERY] * len(TEXTS))
     expected = N_SESSIONS * calibrated.ranker.placement(queries)[:, :3]
     assert ((expected.max(axis=1) > 20) & (expected.max(axis=1) < N_SESSIONS)).all()  # every text moves
-    for counts, law in zip(places.T, expected.T, strict=True):
+    for counts, law in zip(positions.T, expected.T, strict=True):
         assert chisquare(counts, law).pvalue > 1e-3
     log = read_log(service[1])
     assert len(log) >= N_SESSIONS

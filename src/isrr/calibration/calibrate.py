@@ -84,7 +84,7 @@ def calibrate(
             whatever ids. The whole table is then read.
         gain: How much a grade is worth, for promises given as text: "exponential" (the default), "linear", "equal" or a
             function.
-        discount: How much a place is worth, likewise: "log2" (the default), "reciprocal", "uniform", "trec" or a
+        discount: How much a position is worth, likewise: "log2" (the default), "reciprocal", "uniform", "trec" or a
             function.
         judged_by: Who judged: "people", "model" (such as a large language model), or "both". It is recorded; grades of
             a model come with a warning.

@@ -92,7 +92,7 @@ class Check:
         scores_outside: Share of the scores beyond the range of 99.8 % of the calibration scores.
         single_items: Share of the queries that have a single item, which any order ranks perfectly.
         unjudged: How items without a grade count, as in calibration; "refuse" where there are none.
-        unjudged_share: Share of the first k places by score that hold such an item.
+        unjudged_share: Share of the first k positions by score that hold such an item.
         warnings: Signs that queries or scores are not of the kind that was calibrated on; promises left unjudged.
     """
 

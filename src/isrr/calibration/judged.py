@@ -180,7 +180,7 @@ def facts(judged: Judged, first: Queries, promises: Sequence[Promise]) -> dict[s
         "far_above": far_above,
         "far_below": far_below,
         "n_single": int((queries.n_items == 1).sum()),
-        "tied_share": int(queries.tied_places(k).sum()) / n_positions,
+        "tied_share": int(queries.tied_positions(k).sum()) / n_positions,
         "unjudged": queries.unjudged,
         "unjudged_share": n_unjudged(queries, k) / n_positions,
         "made_ids": queries.made_ids,

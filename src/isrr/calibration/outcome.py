@@ -291,8 +291,8 @@ class Quantiles(TypedDict):
 
 
 def quantiles(queries: Queries, ranker: GPLRanker) -> Quantiles:
-    """Of the scores, and of the best item's chance of first place in each list."""
-    first_place = np.maximum.reduceat(ranker.eligibility(queries), queries.offsets[:-1])
+    """Of the scores, and of the best item's chance of first position in each list."""
+    first_position = np.maximum.reduceat(ranker.eligibility(queries), queries.offsets[:-1])
     levels = [0.001, 0.01, 0.5, 0.99, 0.999]
-    scores, chances = (tuple(np.quantile(v, levels).tolist()) for v in (queries.need_scores(), first_place))
+    scores, chances = (tuple(np.quantile(v, levels).tolist()) for v in (queries.need_scores(), first_position))
     return {"score_quantiles": scores, "eligibility_quantiles": chances}

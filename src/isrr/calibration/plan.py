@@ -130,7 +130,7 @@ def plan(
         utility: Without a pilot: expected NDCG of the order by score.
         deviation: Without a pilot: its standard deviation over queries (0.28 on MQ2007).
         gain: How much a grade is worth, for a promise given as text; as for `calibrate`.
-        discount: How much a place is worth, likewise.
+        discount: How much a position is worth, likewise.
         reference: What promises "of production" are compared with, as for `calibrate`.
         columns: The names of columns that are not called as usual, for queries still to be read; see `isrr.Columns`.
 

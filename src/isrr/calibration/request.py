@@ -34,7 +34,7 @@ class Request:
     """What is promised, and how it is tested: the arguments of `isrr.calibrate`, under the same names.
 
     Attributes:
-        k: Length of the lists: the most places that a promise looks at.
+        k: Length of the lists: the most positions that a promise looks at.
         columns: Columns that the promises read, beside query, item and score.
         delta: The tolerated chance of error of one analysis.
     """
@@ -87,10 +87,10 @@ class Request:
             raise PromiseError(f"expected rankers with k = {self.k}, as promised")
 
     def floor_arguments(self, floor: float) -> Floor:
-        """Return a floor as arguments of the ranker: for the weights of places in promises on utility, else in NDCG."""
+        """Return a floor as arguments of the ranker: for what promises on utility weigh positions by, else for NDCG."""
         if not floor:
             return NO_FLOOR
-        promised = [p.metric.place_weights(p.k) for p in self.promises if p.safe_end == "cold"]
+        promised = [p.metric.position_weights(p.k) for p in self.promises if p.safe_end == "cold"]
         weights = promised or [discount(self.k)]
         return {"floor": floor, "floor_weights": tuple(dict.fromkeys(tuple(w.tolist()) for w in weights))}
 

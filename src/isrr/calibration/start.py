@@ -54,7 +54,7 @@ def start(
         explore: Explore, so that clicks can be certified later: serve the order by score with a fixed probability
             (anchor 0.8), otherwise draw at a mild temperature, see `exploring`. It keeps about 99 % of the clicks.
         gain: How much a grade is worth, for a promise given as text; as for `calibrate`.
-        discount: How much a place is worth, likewise.
+        discount: How much a position is worth, likewise.
         columns: The names of columns that are not called as usual, for queries still to be read; see `isrr.Columns`.
 
     Example:

@@ -13,12 +13,12 @@ _REPEATED = 0.2  # share of queries with the same items as another, from which t
 
 
 def looks_like_clicks(queries: Queries, column_name: str, k: int, has_position: bool) -> str | None:
-    """A warning where the relevance of queries is probably clicks, which say as much of the place as of the item.
+    """A warning where the relevance of queries is probably clicks, which say as much of the position as of the item.
 
     Args:
         queries: The queries, with relevance.
         column_name: The name of the column that the relevance comes from; empty where it is not known.
-        k: How many places a promise counts.
+        k: How many positions a promise counts.
         has_position: Whether the source has a column with the position of each item.
 
     Example:

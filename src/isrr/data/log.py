@@ -43,13 +43,13 @@ class LogLine(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
         status: Whether the promise covered the list: "valid", "revoked", "expired" or "uncovered".
         order: How the list was made: "drawn" or "deterministic".
         query_id: The query.
-        first_rank: The first place that was asked for, counted from 1.
-        n_shown: How many places were asked for.
+        first_rank: The first position that was asked for, counted from 1.
+        n_shown: How many positions were asked for.
         item_ids: The candidates.
         scores: Their scores as the model gave them: little-endian float64, in base64.
-        ranking: The candidate at each place, from the first place of the list on.
-        propensities: The chance of that candidate at that place, given those above it.
-        deterministic: The promise's own k places in the order by score.
+        ranking: The candidate at each position of the list, from the first on.
+        propensities: The chance of that candidate at that position, given those above it.
+        deterministic: The promise's own k positions in the order by score.
         session: The session, if there was one.
         groups: The groups of each candidate.
         production: The order of another ranking.
@@ -82,16 +82,16 @@ class LogLine(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
 
     def problem(self) -> str | None:
         """Return what no service would write, or None where lengths, positions and values fit together."""
-        n, n_places = len(self.item_ids), len(self.ranking)
+        n, n_positions = len(self.item_ids), len(self.ranking)
         scores = np.frombuffer(self.scores[: len(self.scores) // 8 * 8], "<f8")
-        if len(self.scores) != 8 * n or len(self.propensities) != n_places:
+        if len(self.scores) != 8 * n or len(self.propensities) != n_positions:
             return "lengths differ"
         if not all(
             positions is None or (len(set(positions)) == len(positions) and all(0 <= i < n for i in positions))
             for positions in (self.ranking, self.deterministic, self.other_arm, self.production)
         ):
             return "a position is repeated or outside the candidates"
-        if not (1 <= self.first_rank <= n_places - self.n_shown + 1 and 0 <= self.n_shown <= n_places):
+        if not (1 <= self.first_rank <= n_positions - self.n_shown + 1 and 0 <= self.n_shown <= n_positions):
             return "the page is outside the list"
         if not (np.abs(scores) <= (LARGEST if self.status == "valid" else np.finfo(float).max)).all():
             return "a score is not finite, or too large"

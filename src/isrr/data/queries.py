@@ -218,13 +218,13 @@ class Queries:
             return (rows - np.repeat(self.offsets[:-1], self.n_items)).astype(np.int32)
         return falling_order(self.offsets, self.need_scores(), self.query_ids, self.items)
 
-    def tied_places(self, k: int) -> IntArray:
-        """Of each query's first k places in the order by score, how many hold an item whose score another item shares.
+    def tied_positions(self, k: int) -> IntArray:
+        """Return how many of each query's first k positions by score hold an item whose score another item shares.
 
         The scores do not say which item belongs there. Lists shorter than k are counted whole, (n_queries,).
 
         Example:
-            >>> Queries.from_arrays(scores=[3.0, 1.0, 1.0, 0.0], group=[4]).tied_places(2)
+            >>> Queries.from_arrays(scores=[3.0, 1.0, 1.0, 0.0], group=[4]).tied_positions(2)
             array([1])
         """
         starts = np.repeat(self.offsets[:-1], self.n_items)
@@ -340,10 +340,10 @@ class Queries:
             raise DataError("`ties=trec` orders by item id; expected queries with item ids")
         names = self.items.texts.dictionary_encode()
         falling = pc.array_sort_indices(names.dictionary, order="descending").to_numpy()
-        place = np.empty(falling.size, np.int64)
-        place[falling] = np.arange(falling.size)
+        position = np.empty(falling.size, np.int64)
+        position[falling] = np.arange(falling.size)
         scores = self.need_scores().astype(np.float32).astype(np.float64)
-        return replace(self, scores=scores, tie_order=place[names.indices.to_numpy()])
+        return replace(self, scores=scores, tie_order=position[names.indices.to_numpy()])
 
     def in_caller_order(self, values: NDArray[Any]) -> NDArray[Any]:
         """Per-row values, moved from query order to the row order the caller gave."""

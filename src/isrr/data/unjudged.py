@@ -125,6 +125,6 @@ def n_unjudged(queries: Queries, k: int) -> int:
     if queries.judged is None:
         return 0
     starts = queries.offsets[:-1]
-    place = np.arange(queries.n_rows) - np.repeat(starts, queries.n_items)
+    position = np.arange(queries.n_rows) - np.repeat(starts, queries.n_items)
     by_score = queries.judged[np.repeat(starts, queries.n_items) + queries.by_score]
-    return int((~by_score[place < k]).sum())
+    return int((~by_score[position < k]).sum())

@@ -52,9 +52,9 @@ class Pools:
         if between_groups:
             names, code = queries.coded_groups
             query = np.repeat(np.arange(len(queries)), queries.n_items)
-            pairs, place = np.unique(query * len(names) + code, return_inverse=True)
+            pairs, position = np.unique(query * len(names) + code, return_inverse=True)
             first = np.searchsorted(pairs // len(names), np.arange(len(queries) + 1))
-            pool = (place - np.repeat(first[:-1], queries.n_items)).astype(np.int32)
+            pool = (position - np.repeat(first[:-1], queries.n_items)).astype(np.int32)
             deserved, n_pools = pooled(deserved, queries, pool), np.diff(first)
         n_pairs = np.maximum(n_pools * (n_pools - 1), 1)
         return cls(deserved, pool, n_pools, n_pairs, per_query(deserved**2, queries))
@@ -66,7 +66,7 @@ class Disparity(Measurable):
 
     Attributes:
         name: Its name in promises.
-        gain, discount: What items deserve, and what places give.
+        gain, discount: What items deserve, and what positions give.
         normalized: Whether it is divided by the largest value any ranker can have on the query.
         between_groups: Whether items are pooled by group first.
     """
@@ -117,13 +117,13 @@ class Disparity(Measurable):
             )
         return largest / bound[1]
 
-    def place_weights(self, k: int) -> FloatArray:
-        """Return the discounts of the places 1 … k, (k,)."""
+    def position_weights(self, k: int) -> FloatArray:
+        """Return the discounts of the positions 1 … k, (k,)."""
         return discount(k, self.discount)
 
     def summary(self, prepared: Prepared, measure: Measure) -> Callable[[Block], FloatArray]:
         """Return how its values follow: 4 (Σee′·Σg² − Σeg·Σe′g) / (n (n − 1)) with independent unbiased e and e′."""
-        queries, weights = prepared.queries, self.place_weights(measure.k)
+        queries, weights = prepared.queries, self.position_weights(measure.k)
         pools = Pools.of(queries, self.gain, self.between_groups)
         largest = self.largest(queries, measure.k, pools) if self.normalized else None
         deserved, pool = pools.deserved, None
@@ -163,12 +163,12 @@ class Disparity(Measurable):
         of a ranking; it is attained. Between groups Σe² is at most (Σθ)², which gives a bound that may be loose.
         """
         pools = Pools.of(queries, self.gain, self.between_groups) if pools is None else pools
-        squares, places = pools.squares, np.minimum(queries.n_items, k)
+        squares, positions = pools.squares, np.minimum(queries.n_items, k)
         weights = discount(k, self.discount)
         if self.between_groups:
-            shown = np.concatenate(([0.0], np.cumsum(weights)))[places] ** 2
+            shown = np.concatenate(([0.0], np.cumsum(weights)))[positions] ** 2
             return np.where(pools.n_pools > 1, 4.0 * shown * squares / pools.n_pairs, 0.0)
-        shown = np.concatenate(([0.0], np.cumsum(weights**2)))[places]
+        shown = np.concatenate(([0.0], np.cumsum(weights**2)))[positions]
         least = sum_largest(queries.offsets, pools.deserved, weights, smallest=True)
         return np.where(pools.n_pools > 1, 4.0 * (shown * squares - least**2) / pools.n_pairs, 0.0)
 

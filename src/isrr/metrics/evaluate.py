@@ -1,6 +1,6 @@
 """Any metrics of a whole grid of rankers on queries, in one pass.
 
-Exposure, and the place of the first relevant item, are exact for decay 1, and means of drawn rankings below 1. Metrics
+Exposure and the position of the first relevant item are exact for decay 1, and means of drawn rankings below 1. Metrics
 that are linear in exposure are expected over draws; disparity is that of expected exposure, from two independent
 samples where exposure is sampled: the squares of one would overstate it.
 """
@@ -103,7 +103,7 @@ def evaluate(
         n_draws: Rankings drawn per query for rankers with decay below 1 and for "ap", at least 2.
         seed: Random seed, used only when rankings are sampled.
         gain: Gain of a grade, for metrics given by name.
-        discount: Weight of a place, for metrics given by name.
+        discount: Weight of a position, for metrics given by name.
         empty_query: For metrics given by name, how queries without a relevant item count: "skip" (NaN),
             "zero" or "one"; by default each metric's policy.
         progress: Called with (queries done, queries in total).
@@ -136,7 +136,9 @@ def _evaluate_family(
 ) -> None:
     """Fill some columns of the values, a block of queries at a time."""
     k, needs = rankers[0].k, {EXPOSURE, *(measure.metric.needs for measure in chosen)}
-    ways = {need: Ways.of([m.metric.place_weights(m.k) for m in chosen if m.metric.needs == need], k) for need in needs}
+    ways = {
+        need: Ways.of([m.metric.position_weights(m.k) for m in chosen if m.metric.needs == need], k) for need in needs
+    }
     prepared, family = rankers[0].prepare(queries), Family.of(rankers, ways[EXPOSURE].weights)
     summaries = [measure.metric.summary(prepared, measure) for measure in chosen]
     into = columns[family.columns]
@@ -171,13 +173,13 @@ def _check(queries: Queries, grid: Sequence[GPLRanker]) -> None:
 
 
 def _check_measures(queries: Queries, chosen: Sequence[Measure], k: int) -> None:
-    """Refuse measures that look further than lists of k places, and queries that lack a column that one reads."""
+    """Refuse measures that look further than lists of k positions, and queries that lack a column that one reads."""
     if not chosen:
         raise ValueError("nothing to measure; expected at least one metric")
     longer = [measure for measure in chosen if measure.k > k]
     if longer:
         raise ValueError(
-            f"{longer[0]} looks at more places than the rankers fill; expected rankers with a larger k than {k}"
+            f"{longer[0]} looks at more positions than the rankers fill; expected rankers with a larger k than {k}"
         )
     for name, column in [(m.metric.name, column) for m in chosen for column in m.metric.columns]:
         if column == "relevance":

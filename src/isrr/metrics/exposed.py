@@ -8,7 +8,7 @@ expected_exposure_relevance    Σ e·e*, its part that grows as exposure goes to
 awrf                           attention-weighted rank fairness: 1 − the Jensen–Shannon divergence (base 2) between the
                                groups' shares of exposure and their shares of gain; 1 is perfectly fair
 
-With `discount="trec"`, 1 / log2(max(place, 2)), they are those of TREC's Fair Ranking track.
+With `discount="trec"`, 1 / log2(max(position, 2)), they are those of TREC's Fair Ranking track.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ class Exposed(Measurable):
         name: What it is called.
         columns: Columns it reads.
         rising: Whether larger is better.
-        discount: How places are weighted.
+        discount: How positions are weighted.
     """
 
     name: str
@@ -52,8 +52,8 @@ class Exposed(Measurable):
     kind: Kind = "fairness"
     empty_query: EmptyQuery = "skip"
 
-    def place_weights(self, k: int) -> FloatArray:
-        """Return the weights of the places 1 … k."""
+    def position_weights(self, k: int) -> FloatArray:
+        """Return the weights of the positions 1 … k."""
         return discount(k, self.discount)
 
     def counts(self, queries: Queries, k: int) -> NDArray[np.bool_]:
@@ -62,7 +62,7 @@ class Exposed(Measurable):
 
     def summary(self, prepared: Prepared, measure: Measure) -> Callable[[Block], FloatArray]:
         """Return how its values follow, NaN where no item is relevant."""
-        queries, weights = prepared.queries, self.place_weights(measure.k)
+        queries, weights = prepared.queries, self.position_weights(measure.k)
         counts = self.counts(queries, measure.k)
         of = _awrf(queries, weights, self.gain) if self.name == "awrf" else self._expected(prepared, weights)
         return lambda block: np.where(counts[block.start : block.stop, None], of(block), np.nan)
@@ -91,9 +91,9 @@ def ideal_exposure(queries: Queries, weights: FloatArray) -> FloatArray:
     """
     grades, query = queries.need_relevance(), np.repeat(np.arange(len(queries)), queries.n_items)
     order = np.lexsort((-grades, query))
-    place = np.arange(queries.n_rows) - np.repeat(queries.offsets[:-1], queries.n_items)
+    position = np.arange(queries.n_rows) - np.repeat(queries.offsets[:-1], queries.n_items)
     padded = np.concatenate((weights, np.zeros(max(int(queries.n_items.max()) - weights.size, 0))))
-    shown = padded[place]
+    shown = padded[position]
     changes = (np.diff(grades[order]) != 0) | (np.diff(query) != 0)
     tie = np.concatenate(([0], np.cumsum(changes)))
     shared = (np.bincount(tie, shown) / np.bincount(tie))[tie]

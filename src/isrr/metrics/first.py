@@ -1,11 +1,12 @@
 """Metrics of where relevant items come in a list: reciprocal rank (its mean is MRR), hit rate, average precision.
 
-    rr@k  = 1 / place of the first relevant item, 0 beyond k        hit@k = 1 if one of the first k is relevant, else 0
+    rr@k  = 1 / position of the first relevant item, 0 beyond k
+    hit@k = 1 if one of the first k is relevant, else 0
 
 They are not linear in exposure: a second relevant item adds nothing. With P_j the chance that the first relevant item
-comes at place j, both are Σ_j weight(j) · P_j, and P_j is computed exactly (`isrr.ranker.pooled_kernels`).
+comes at position j, both are Σ_j weight(j) · P_j, and P_j is computed exactly (`isrr.ranker.pooled_kernels`).
 
-    ap@k = Σ over places j ≤ k that hold a relevant item of precision@j / number of relevant items; its mean is MAP
+    ap@k = Σ over positions j ≤ k that hold a relevant item of precision@j / number of relevant items; its mean is MAP
 
 depends on pairs of items, so it is the mean of drawn lists under every ranker, and no floor is known to protect it.
 """
@@ -25,7 +26,7 @@ from isrr.ranker.exposure import Prepared
 
 @dataclass(frozen=True)
 class OfRelevant(Measurable):
-    """What metrics of the places of relevant items have in common.
+    """What metrics of the positions of relevant items have in common.
 
     Attributes:
         name: Its name in promises.
@@ -53,10 +54,10 @@ class OfRelevant(Measurable):
 
 @dataclass(frozen=True)
 class First(OfRelevant):
-    """A metric of the place of the first relevant item.
+    """A metric of the position of the first relevant item.
 
     Attributes:
-        weights: Value of a list whose first relevant item stands at each of the places 1 … k; a function of k.
+        weights: Value of a list whose first relevant item stands at each of the positions 1 … k; a function of k.
     """
 
     weights: Callable[[int], FloatArray] = field(default=np.ones, compare=False, repr=False)
@@ -65,15 +66,15 @@ class First(OfRelevant):
 
     @property
     def needs(self) -> Hashable:  # type: ignore[override]
-        """The place of the first relevant item."""
+        """The position of the first relevant item."""
         return "first", self.rel
 
-    def place_weights(self, k: int) -> FloatArray:
-        """Return the weights of the places 1 … k, (k,)."""
+    def position_weights(self, k: int) -> FloatArray:
+        """Return the weights of the positions 1 … k, (k,)."""
         return self.weights(k)
 
     def summary(self, prepared: Prepared, measure: Measure) -> Callable[[Block], FloatArray]:
-        """Return how its values follow: Σ weight of the place · chance that the first relevant item is there."""
+        """Return how its values follow: Σ weight of the position · chance that the first relevant item is there."""
         queries, weights = prepared.queries, self.weights(measure.k)
         relevant = is_relevant(queries.need_relevance(), self.rel)[prepared.rows]
         counts = self.counts(queries, measure.k)
@@ -87,7 +88,7 @@ class First(OfRelevant):
         return of
 
     def list_values(self, queries: Queries, lists: NDArray[np.integer[Any]], measure: Measure) -> FloatArray:
-        """Return the metric of each list: the weight of the place of its first relevant item.
+        """Return the metric of each list: the weight of the position of its first relevant item.
 
         Example:
             >>> from isrr import metric
@@ -102,7 +103,7 @@ class First(OfRelevant):
 
 @dataclass(frozen=True)
 class AveragePrecision(OfRelevant):
-    """Average precision over the first k places, from drawn lists."""
+    """Average precision over the first k positions, from drawn lists."""
 
     needs: ClassVar[Hashable] = LISTS  # type: ignore[misc]
 

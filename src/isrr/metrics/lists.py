@@ -90,9 +90,9 @@ class GoodLists(Measurable):
         """Return which queries the metric can be measured on, (n_queries,)."""
         return self.metric.counts(queries, k)
 
-    def place_weights(self, k: int) -> FloatArray:
+    def position_weights(self, k: int) -> FloatArray:
         """Return those of the metric."""
-        return self.metric.place_weights(k)
+        return self.metric.position_weights(k)
 
     def summary(self, prepared: Prepared, measure: Measure) -> Callable[[Block], FloatArray]:
         """Return how shares follow: they are means over lists."""

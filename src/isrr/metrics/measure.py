@@ -1,10 +1,10 @@
-"""What all kinds of metric have in common, what they are computed from, and a metric over the first k places.
+"""What all kinds of metric have in common, what they are computed from, and a metric over the first k positions.
 
-A metric says what it needs to know of the draws for a block of queries (`needs`), with which weights of the places
-(`place_weights`), and how its values follow (`summary`). Nothing else needs to know its kind.
+A metric says what it needs to know of the draws for a block of queries (`needs`), with which weights of the positions
+(`position_weights`), and how its values follow (`summary`). Nothing else needs to know its kind.
 
     EXPOSURE         the expected exposure of single items
-    ("first", rel)   the place of the first item with a grade from `rel` on
+    ("first", rel)   the position of the first item with a grade from `rel` on
     LISTS            whole lists, drawn at random
 """
 
@@ -24,11 +24,11 @@ from isrr.ranker.exposure import Exposure, Family, Prepared
 Kind = Literal["utility", "fairness", "share"]
 Result = TypeVar("Result")
 EXPOSURE, LISTS = "exposure", "lists"
-LISTED_AT_ONCE = 1 << 22  # places of drawn lists
+LISTED_AT_ONCE = 1 << 22  # positions of drawn lists
 
 
 class Ways(NamedTuple):
-    """Ways of weighting the places; those that differ by a factor are one.
+    """Ways of weighting the positions; those that differ by a factor are one.
 
     Attributes:
         rows: Row of each way in `weights`, by its name.
@@ -40,7 +40,7 @@ class Ways(NamedTuple):
 
     @classmethod
     def of(cls, several: Iterable[FloatArray], k: int) -> "Ways":
-        """Collect the ways among some weights, each of at most k places."""
+        """Collect the ways among some weights, each of at most k positions."""
         distinct = {way_of(weights): weights / largest_weight(weights) for weights in several}
         padded = [np.pad(weights, (0, k - weights.size)) for weights in distinct.values()]
         return cls({way: row for row, way in enumerate(distinct)}, np.reshape(padded, (-1, k)))
@@ -55,7 +55,7 @@ class Block:
         start, stop: The block holds the queries start … stop − 1.
         exposure: Expected exposure of their items.
         family: The rankers.
-        ways: Ways of weighting the places, by what is weighted: what metrics say that they need.
+        ways: Ways of weighting the positions, by what is weighted: what metrics say that they need.
         n_draws: Rankings drawn per query where nothing exact is known.
         seed: Random seed of these rankings.
     """
@@ -126,7 +126,7 @@ class Block:
         n_lists = n_lists or self.n_draws
         if n_lists < 2:
             raise ValueError(f"n_draws must be ≥ 2 for what is drawn, such as {measure}, got {self.n_draws}")
-        (n_grid, n_queries), k = self.exposure.n_shown.shape, self.family.place_weights.shape[1]
+        (n_grid, n_queries), k = self.exposure.n_shown.shape, self.family.position_weights.shape[1]
         means, step = np.empty((n_queries, n_grid)), max(LISTED_AT_ONCE // (n_grid * n_lists * k), 1)
         for start in range(self.start, self.stop, step):
             stop = min(start + step, self.stop)
@@ -139,33 +139,33 @@ class Block:
         return means
 
     def first_relevant(self, weights: FloatArray, relevant: NDArray[np.bool_], needs: Hashable) -> FloatArray:
-        """Return Σ weight of a place · chance that the first relevant item is there, for decay 1, (n_queries, n_grid).
+        """Return Σ weight · chance that the first relevant item is at that position, for decay 1, (n_queries, n_grid).
 
         Args:
-            weights: Weights of the places, (k,).
+            weights: Weights of the positions, (k,).
             relevant: Which items are relevant, in the order of the draw, (n_rows,).
-            needs: What the metric says that it needs; its ways of weighting places are computed together.
+            needs: What the metric says that it needs; its ways of weighting positions are computed together.
         """
         ways = self.ways[needs]
         values = self.once(needs, lambda: self._first_relevant(ways.weights, relevant))
         return np.asarray(values[ways.rows[way_of(weights)]] * largest_weight(weights))
 
-    def _first_relevant(self, place_weights: FloatArray, relevant: NDArray[np.bool_]) -> FloatArray:
-        """Return the same for several ways of weighting places, (n_weights, n_queries, n_grid)."""
-        values = self.family.first_relevant(self.prepared, relevant, place_weights, self.start, self.stop)
+    def _first_relevant(self, position_weights: FloatArray, relevant: NDArray[np.bool_]) -> FloatArray:
+        """Return the same for several ways of weighting positions, (n_weights, n_queries, n_grid)."""
+        values = self.family.first_relevant(self.prepared, relevant, position_weights, self.start, self.stop)
         if not self.exposure.shares.any():
             return values
         offsets = self.prepared.queries.offsets[self.start : self.stop + 1]
         rows = np.repeat(offsets[:-1], np.diff(offsets)) + self.prepared.leading[offsets[0] : offsets[-1]]
-        place = np.arange(rows.size) - np.repeat(offsets[:-1] - offsets[0], np.diff(offsets))
-        first = np.where(relevant[rows], place, place_weights.shape[1])
+        position = np.arange(rows.size) - np.repeat(offsets[:-1] - offsets[0], np.diff(offsets))
+        first = np.where(relevant[rows], position, position_weights.shape[1])
         by_score = np.minimum.reduceat(first, offsets[:-1] - offsets[0])
-        worth = np.pad(place_weights, ((0, 0), (0, 1)))[:, np.minimum(by_score, place_weights.shape[1]), None]
+        worth = np.pad(position_weights, ((0, 0), (0, 1)))[:, np.minimum(by_score, position_weights.shape[1]), None]
         return np.asarray(values + self.exposure.shares.T * (worth - values))
 
 
 def way_of(weights: FloatArray) -> bytes:
-    """Return a name for a way of weighting places, the same for weights that differ by a factor."""
+    """Return a name for a way of weighting positions, the same for weights that differ by a factor."""
     return (np.trim_zeros(weights, "b") / largest_weight(weights)).tobytes()
 
 
@@ -191,7 +191,7 @@ class Measurable:
     settings: tuple[tuple[str, str], ...]
     rising: ClassVar[bool]
     needs: Hashable = EXPOSURE  # what it needs to know of the draws
-    protected: ClassVar[bool] = False  # whether a floor for its place weights keeps a share of it on every query
+    protected: ClassVar[bool] = False  # whether a floor for its position weights keeps a share of it on every query
     group: str | None = None  # of items, whose exposure it is
     merit: Callable[[Queries, int], FloatArray] | None = None  # what items deserve of it, for promises "of merit"
 
@@ -217,8 +217,8 @@ class Measurable:
         """Return which queries have something to divide by, (n_queries,)."""
         raise NotImplementedError
 
-    def place_weights(self, k: int) -> FloatArray:
-        """Return the weights of the places 1 … k, (k,); all alike where it does not weigh places."""
+    def position_weights(self, k: int) -> FloatArray:
+        """Return the weights of the positions 1 … k, (k,); all alike where it does not weigh positions."""
         return np.ones(k)
 
     def summary(self, prepared: Prepared, measure: "Measure") -> Callable[[Block], FloatArray]:
@@ -231,17 +231,17 @@ class Measurable:
         Args:
             queries: What was ranked.
             lists: Positions within the query, −1 beyond its last item, (n_queries, n_lists, ≥ k).
-            measure: This metric over the first k places.
+            measure: This metric over the first k positions.
         """
         raise PromiseError(f"{self.name} has no value of a single list")
 
     def at(self, k: int, empty_query: EmptyQuery | None = None) -> "Measure":
-        """Return the metric over the first k places."""
+        """Return the metric over the first k positions."""
         return Measure(self, k, self.empty_query if empty_query is None else empty_query)
 
 
 class Measure(NamedTuple):
-    """A metric over the first k places, with its policy for queries that have nothing to divide by."""
+    """A metric over the first k positions, with its policy for queries that have nothing to divide by."""
 
     metric: Measurable
     k: int
@@ -276,7 +276,7 @@ def divided(sums: FloatArray, whole: NDArray[Any], empty_query: EmptyQuery) -> F
 
 
 def shown_values(queries: Queries, values: NDArray[Any], lists: NDArray[np.integer[Any]]) -> NDArray[Any]:
-    """Return the value of the item at each place of some lists, 0 where there is none, (n_queries, n_lists, places).
+    """Return the value of the item at each position of some lists, 0 where there is none, (n_queries, n_lists, k).
 
     Values are those of the rows, (n_rows,), and lists hold positions within the query, −1 beyond its last item.
     """

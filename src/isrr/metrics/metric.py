@@ -1,8 +1,8 @@
 """What can be measured of a ranker: metrics as objects.
 
-Nearly everything people ask of a ranking is linear in exposure: every item has a value, every place a weight, and
+Nearly everything people ask of a ranking is linear in exposure: every item has a value, every position a weight, and
 
-    metric(query) = Σ over places j ≤ k of weight(j) · E[value of the item at j]  /  what 1 means for the query
+    metric(query) = Σ over positions j ≤ k of weight(j) · E[value of the item at j]  /  what 1 means for the query
 
 `Metric` is that; `ndcg`, `dcg`, `precision`, `recall`, `value(COLUMN)`, `exposure(GROUP)` and `kept` are instances.
 So is `clicks`, whose values are in no table of queries: they are estimated from a log (`isrr.clicks`).
@@ -55,7 +55,7 @@ class Metric(Measurable):
     Attributes:
         name: Its name in promises.
         value: Value of each row's item, in query order, (n_rows,); a function of the queries.
-        weights: Weight of the places 1 … k, (k,); a function of k.
+        weights: Weight of the positions 1 … k, (k,); a function of k.
         whole: What 1 means for each query, (n_queries,), and 0 where there is nothing to divide by; a function of
             queries and k. None: the metric is not divided, and a promise about it needs a bound on an item's value.
         columns: Columns it reads beside query, item and score: "relevance", "item_group", "value:NAME".
@@ -103,8 +103,8 @@ class Metric(Measurable):
         """Which queries have something to divide by, (n_queries,)."""
         return np.ones(len(queries), bool) if self.whole is None else np.asarray(self.whole(queries, k) > 0)
 
-    def place_weights(self, k: int) -> FloatArray:
-        """Return the weights of the places 1 … k, (k,)."""
+    def position_weights(self, k: int) -> FloatArray:
+        """Return the weights of the positions 1 … k, (k,)."""
         return self.weights(k)
 
     def summary(self, prepared: Prepared, measure: Measure) -> Callable[[Block], FloatArray]:
@@ -120,14 +120,14 @@ class Metric(Measurable):
         return of
 
     def list_values(self, queries: Queries, lists: NDArray[np.integer[Any]], measure: Measure) -> FloatArray:
-        """Return the metric of each list: Σ weight of the place · value of its item, divided by what 1 means.
+        """Return the metric of each list: Σ weight of the position · value of its item, divided by what 1 means.
 
         Example:
             >>> queries = Queries.from_arrays(scores=[2, 1, 0], relevance=[0, 2, 1], query_ids=[7, 7, 7])
             >>> metric("ndcg").list_values(queries, np.array([[[0, 1], [1, 2]]]), metric("ndcg").at(2)).round(3)
             array([[0.521, 1.   ]])
         """
-        value = np.append(self.checked_values(queries), 0.0)  # the last one for places without an item
+        value = np.append(self.checked_values(queries), 0.0)  # the last one for positions without an item
         first = queries.offsets[:-1, None]
         sums = np.zeros(lists.shape[:2])
         for j, weight in enumerate(self.weights(measure.k).tolist()):
@@ -192,7 +192,7 @@ def _in_group(group: str, queries: Queries) -> FloatArray:
 
 
 def _shown(queries: Queries, k: int, weights: FloatArray) -> FloatArray:
-    """The weight of all places that a query fills, (n_queries,)."""
+    """The weight of all positions that a query fills, (n_queries,)."""
     return np.concatenate(([0.0], np.cumsum(weights)))[np.minimum(queries.n_items, k)]
 
 
@@ -203,12 +203,12 @@ def _merit(group: str, gain: Gain, queries: Queries, k: int) -> FloatArray:
     return np.divide(ours, total, out=np.zeros_like(total), where=total > 0)
 
 
-def _place_weight(weights: Callable[[int], FloatArray], queries: Queries) -> FloatArray:
-    """The weight of each item's own place in the order by score; the whole list counts."""
-    by_place = weights(int(queries.n_items.max()))
+def _position_weight(weights: Callable[[int], FloatArray], queries: Queries) -> FloatArray:
+    """The weight of each item's own position in the order by score; the whole list counts."""
+    by_position = weights(int(queries.n_items.max()))
     starts = np.repeat(queries.offsets[:-1], queries.n_items)
     out = np.empty(queries.n_rows)
-    out[starts + queries.by_score] = by_place[np.arange(queries.n_rows) - starts]
+    out[starts + queries.by_score] = by_position[np.arange(queries.n_rows) - starts]
     return out
 
 
@@ -261,7 +261,7 @@ def _plain(name: str, gain: Gain, kind: Discount, rel: int = 1) -> Metric | Disp
         case "kept":
             return Metric(
                 name,
-                partial(_place_weight, weights),
+                partial(_position_weight, weights),
                 weights,
                 partial(_unmoved, weights),
                 title="exposure kept in place",
@@ -325,8 +325,8 @@ def metric(name: str, *, gain: Gain = "exponential", discount: Discount = "log2"
             "exposure(GROUP)", "disparity", "normalized_disparity" or "group_disparity". With "rr(rel=2)", and likewise
             for precision, recall, hit and ap, items of grade 2 and above are relevant; otherwise those above 0.
         gain: How much a grade is worth: "exponential", "linear", "equal" or a function.
-        discount: How much a place is worth: "log2", "reciprocal", "uniform" or a function (not for precision, recall,
-            rr, hit and ap).
+        discount: How much a position is worth: "log2", "reciprocal", "uniform" or a function (not for precision,
+            recall, rr, hit and ap).
 
     Example:
         >>> metric("exposure(new)").title
@@ -360,7 +360,7 @@ def measures(
     discount: Discount = "log2",
     empty_query: EmptyQuery | None = None,
 ) -> tuple[Measure, ...]:
-    """Metrics as people name them ("ndcg", "precision@10"), over the first k places where they name no other k.
+    """Metrics as people name them ("ndcg", "precision@10"), over the first k positions where they name no other k.
 
     Example:
         >>> measures(["ndcg", "precision@10"], k=5)

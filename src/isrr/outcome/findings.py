@@ -165,7 +165,7 @@ class Provenance(Record, frozen=True, kw_only=True):
         hash_key: Key of the canonical order.
         made_ids: Whether query ids were numbered by position.
         score_quantiles: Raw scores at 0.1, 1, 50, 99 and 99.9 %, over 20,000 queries drawn by key where there are more.
-        eligibility_quantiles: The best item's chance of first place in each list under the ranker in use, at the same.
+        eligibility_quantiles: The best item's chance to be first in each list under the ranker in use, at the same.
         tied_share: Share of the first k positions in the order by score that hold an item with a tied score.
         unjudged: How items without a grade count, see `isrr.data.unjudged`.
         unjudged_share: Share of the first k positions in the order by score that hold an item without a grade.

@@ -1,19 +1,19 @@
-"""The exact integral: where Plackett–Luce places each item, without sampling.
+"""The exact integral: where Plackett–Luce puts each item, without sampling.
 
 Give every item an exponential clock with its weight as rate; the order of arrival is Plackett–Luce. So
 
     P(item d is placed at j) = ∫ w_d e^{−w_d t} · P(exactly j − 1 of the other items arrive before t) dt.
 
-The first two places have closed forms. For the others the integral is a weighted sum over a few nodes t, eight of which
-are computed side by side (`isrr.ranker.simd`). At a node the number of arrivals is a product of factors q_i + p_i z,
+The first two positions have closed forms. For the others the integral is a sum over a few nodes t, eight of which are
+computed side by side (`isrr.ranker.simd`). At a node the number of arrivals is a product of factors q_i + p_i z,
 with q_i = e^{−w_i t}; what matters is that product with one item left out, for every item.
 
 * Late items, w_i t ≤ 2, are the many. With r_i = p_i / q_i = e^{w_i t} − 1 the product is Π q_i · Σ_j e_j(r) z^j; the
   symmetric sums e_j come from power sums (Newton), and leaving an item out is a polynomial in −r_i. As r_i < 7 neither
   loses digits that count beside a probability.
 * Early items, w_i t > 2, are few. One pass forward through their factors and one back (reverse-mode differentiation:
-  the weights of the places carried through the factors that follow) leave each one out without dividing. What is
-  carried is all that differs between one weighting of the places and another: several cost little more than one.
+  the weights of the positions carried through the factors that follow) leave each one out without dividing. What is
+  carried is all that differs between one weighting of the positions and another: several cost little more than one.
 * Faint items, w_i t ≤ 0.008, are taken together. Their power sums follow from Σ w, Σ w² and Σ w³, and what a node
   gives them is a polynomial in their weight: its three coefficients are added up over the nodes, and an item that a
   later node tells apart begins with what that polynomial gives it.
@@ -52,13 +52,13 @@ from isrr.ranker.simd import (
 )
 
 Memory = tuple[FloatArray, IntArray, FloatArray | None]
-EARLY, EARLY_LONG = 2.0, 0.5  # w t above which an item counts as early, for up to five places and for more …
+EARLY, EARLY_LONG = 2.0, 0.5  # w t above which an item counts as early, for up to five positions and for more …
 SURE = 22.0  # … above which it has arrived for sure: e^−22 is below 1e-9 …
 FAINT = 0.008  # … and up to which it is faint: the fourth power counts for nothing
-ABSENT = 1e-10  # for more than five places, Σ w t of items that cannot have arrived yet
+ABSENT = 1e-10  # for more than five positions, Σ w t of items that cannot have arrived yet
 LAGUERRE_MOST = 48  # nodes of the largest Gauss–Laguerre rule
-UNROLLED = 5  # places up to which polynomials stay in registers
-LATER = 2 * UNROLLED  # places that are looked up: those that items have taken for sure, and those that follow
+UNROLLED = 5  # positions up to which polynomials stay in registers
+LATER = 2 * UNROLLED  # positions that are looked up: those that items have taken for sure, and those that follow
 
 
 @kernel
@@ -115,10 +115,10 @@ def _tell_apart(weights, row, since, until, reached, faint, at):
 
 @kernel
 def _integrate(weights, n, trailing, later, n_weights, k, times, measures, n_nodes, odds, before, faint, reached):
-    # later (n_weights · LATER)    what the k ≤ 5 places are worth from the third on, zeros before and after
+    # later (n_weights · LATER)    what the k ≤ 5 positions are worth from the third on, zeros before and after
     # odds (n rows of 8)           scratch: of a late item r, of an early one its chance to stay
     # before (n_early rows of 40)  scratch: of an early item the polynomial before it
-    # reached (n_weights · whole rows of n, rows of 8)  out: each item's exposure at the third place and below, over its
+    # reached (n_weights · whole rows of n, rows of 8)  out: each item's exposure from the third position on, over its
     #                              weight, of the items that were not faint throughout
     # faint (n_weights · 3 rows of 8)  out: the polynomial in an item's weight that gives the same for the others
     # Returns how many items were not faint throughout.
@@ -274,16 +274,16 @@ def _integrate_long(
             n_early += 1
         while n_there < n and trailing[n_there] * times[g + WIDTH - 1] > ABSENT:
             n_there += 1
-        open_places = k - n_sure
-        if open_places <= 0:
+        open_positions = k - n_sure
+        if open_positions <= 0:
             return
         time, measure = load(times, g), load(measures, g)
         backward = zero - time
         for i in range(n_early, n_there):
             store(odds, 8 * i, exp_less_one(time * broadcast_at(weights, i)))
         scale = exp(backward * broadcast_at(trailing, n_early)) if n_early < n_there else one
-        _symmetric_sums(odds, n_early, n_there, scale, open_places, powers, sums, symmetric)
-        for j in range(open_places):
+        _symmetric_sums(odds, n_early, n_there, scale, open_positions, powers, sums, symmetric)
+        for j in range(open_positions):
             store(before, 8 * j, load(symmetric, 8 * j))
         for i in range(n_sure, n_early):
             at = 8 * k * (i - n_sure)
@@ -292,13 +292,13 @@ def _integrate_long(
             store(odds, 8 * i, stay)
             above = load(before, at)
             store(before, at + 8 * k, above * stay)
-            for j in range(1, open_places):
+            for j in range(1, open_positions):
                 here = load(before, at + 8 * j)
                 store(before, at + 8 * (k + j), here * stay + above * come)
                 above = here
         for m in range(n_weights):
             row = stride * m
-            for j in range(open_places):
+            for j in range(open_positions):
                 later = worth[width * m + n_sure + j] if n_sure + j >= 2 else 0.0
                 store(carried, 8 * j, measure * broadcast(later))
             for i in range(n_early - 1, n_sure - 1, -1):
@@ -307,31 +307,31 @@ def _integrate_long(
                 come = one - stay
                 here = load(carried, 0)
                 value = load(before, at) * here
-                for j in range(1, open_places):
+                for j in range(1, open_positions):
                     after = load(carried, 8 * j)
                     value = value + load(before, at + 8 * j) * after
                     store(carried, 8 * (j - 1), here * stay + after * come)
                     here = after
-                store(carried, 8 * (open_places - 1), here * stay)
+                store(carried, 8 * (open_positions - 1), here * stay)
                 store(reached, row + 8 * i, load(reached, row + 8 * i) + stay * value)
             if n_early < n_there:
-                for i in range(open_places):
+                for i in range(open_positions):
                     total = zero
-                    for j in range(i, open_places):
+                    for j in range(i, open_positions):
                         total = total + load(carried, 8 * j) * load(symmetric, 8 * (j - i))
                     store(left_out, 8 * i, total)
                 for i in range(n_early, n_there):
-                    r, value = load(odds, 8 * i), load(left_out, 8 * (open_places - 1))
-                    for j in range(open_places - 2, -1, -1):
+                    r, value = load(odds, 8 * i), load(left_out, 8 * (open_positions - 1))
+                    for j in range(open_positions - 2, -1, -1):
                         value = load(left_out, 8 * j) - r * value
                     store(reached, row + 8 * i, load(reached, row + 8 * i) + value)
 
 
 @kernel
 def _first_two(weights, n, trailing, worth, n_weights, width, k, shares, shown):
-    # worth (n_weights rows of `width`)     weights of the places, from the one on that these items compete for
+    # worth (n_weights rows of `width`)     weights of the positions, from the one on that these items compete for
     # shares (whole rows of n)              out: w / (W − w)
-    # shown (n_weights · whole rows of n,)  out: each item's exposure at the first two places
+    # shown (n_weights · whole rows of n,)  out: each item's exposure at the first two positions
     # Returns Σ w / (W − w) over all items but the first.
     whole, others, share = broadcast_at(trailing, 0), broadcast(0.0), broadcast(1.0) / broadcast_at(trailing, 0)
     for i in range(0, n, WIDTH):
@@ -355,7 +355,7 @@ def _first_two(weights, n, trailing, worth, n_weights, width, k, shares, shown):
 
 def memory_for(longest: int, k: int, n_weights: int) -> Memory:
     """Return memory for lists up to some length: weights, eligibility, exposures and what the integral works in; the
-    heads of blocks; and more for the integral where there are more than five places.
+    heads of blocks; and more for the integral where there are more than five positions.
     """
     n_nodes = max(int(650.0 / min(0.45, 1.05 / math.sqrt(k))), LAGUERRE_MOST) + 3 * ROW  # a block spans at most e^600
     whole = longest + 2 * ROW
@@ -373,23 +373,35 @@ def _most_early(longest: int, k: int) -> int:
 
 @kernel
 def exact_exposure(
-    weights, heads, n, n_admitted, place_weights, n_weights, n_places, nodes, node_weights, memory, longer, out, stride
+    weights,
+    heads,
+    n,
+    n_admitted,
+    position_weights,
+    n_weights,
+    n_positions,
+    nodes,
+    node_weights,
+    memory,
+    longer,
+    out,
+    stride,
 ):
     # weights, heads (≥ n,)             as `isrr.ranker.kernels.weigh` leaves them; arrays come as pointers but the last
     # n_admitted                        one number: every position admits the same items (decay 1)
-    # place_weights (n_weights · n_places,)  what a place is worth, in several currencies
+    # position_weights (n_weights · n_positions,)  what a position is worth, in several currencies
     # nodes, node_weights               `laguerre_rules()`
-    # memory, longer                    of `memory_for(n, k, n_weights)`; for None, the loops for more than five places
+    # memory, longer                    of `memory_for(n, k, n_weights)`; for None, loops for more than five positions
     #                                   are not compiled
-    # out (n_weights · stride,)         the expected weight of each item's place, items by falling score, of the first
+    # out (n_weights · stride,)         the expected weight of each item's position, by falling score, of the first
     #                                   items; returns how many. The others are never shown
-    width, n_places, last = n_places, min(n_places, n), np.int64(0)
-    while last < min(n_admitted, n_places):  # items first … last − 1 compete for as many places
+    width, n_positions, last = n_positions, min(n_positions, n), np.int64(0)
+    while last < min(n_admitted, n_positions):  # items first … last − 1 compete for as many positions
         first, last = last, last + 1
         while last < n_admitted and heads[last] == heads[first]:
             last += 1
-        size, k = last - first, min(n_places, last) - first
-        worth = pointer(place_weights, first)
+        size, k = last - first, min(n_positions, last) - first
+        worth = pointer(position_weights, first)
         if size == 1:
             for m in range(n_weights):
                 out[stride * m + first] = worth[width * m]
@@ -440,14 +452,14 @@ def exact_exposure(
             for i in range(size):
                 out[stride * m + first + i] = shown[whole * m + i]
     for m in range(n_weights):
-        for i in range(last, n_places):
-            out[stride * m + i] = place_weights[width * m + i]
-    return max(last, n_places)
+        for i in range(last, n_positions):
+            out[stride * m + i] = position_weights[width * m + i]
+    return max(last, n_positions)
 
 
 @kernel
 def _add_later(own, n_told, whole, worth, n_weights, width, k, faint, reached, shares, shown):
-    # shown (n_weights · whole,)  in and out: adds each item's exposure at the third place and below
+    # shown (n_weights · whole,)  in and out: adds each item's exposure at the third position and below
     end = _whole_rows(n_told)
     for m in range(n_weights):
         row = 8 * whole * m
@@ -467,7 +479,7 @@ def _add_later(own, n_told, whole, worth, n_weights, width, k, faint, reached, s
         for j in range(2, k):
             wanted += worth[width * m + j]
         total = hsum(sums)
-        correction = broadcast(wanted / total if total > 0.0 else 1.0)  # every place is taken: removes most errors
+        correction = broadcast(wanted / total if total > 0.0 else 1.0)  # every position is taken: removes most errors
         for i in range(0, whole, WIDTH):
             store(shown, whole * m + i, fma(load(shares, i), correction, load(shown, whole * m + i)))
 

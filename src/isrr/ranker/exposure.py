@@ -55,7 +55,7 @@ class Prepared:
         return cls(queries, order, scores[rows], rows)
 
     def eligibility(self, scale: float) -> FloatArray:
-        """Return the chance of first place of each row in the caller's order, were every item admitted, (n_rows,)."""
+        """Return each row's chance to be first, were every item admitted, in the caller's order, (n_rows,)."""
         queries, out, by_row = self.queries, np.empty(self.queries.n_rows), np.empty(self.queries.n_rows)
         over_queries(
             lambda start, stop: kernels.eligibility_of_queries(queries.offsets, self.scores, scale, start, stop, out),
@@ -71,9 +71,9 @@ class Prepared:
         within = np.arange(self.queries.n_rows) - starts
         if self.order is self.queries.by_score:
             return within
-        place_of = np.empty_like(within)
-        place_of[self.rows] = within
-        return np.asarray(place_of[starts + self.queries.by_score])
+        position_of = np.empty_like(within)
+        position_of[self.rows] = within
+        return np.asarray(position_of[starts + self.queries.by_score])
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,51 +112,51 @@ class Family:
     Attributes:
         rankers: The rankers.
         columns: Where each of them stood in the sequence that the family was made of.
-        place_weights: Ways of weighting the places: those asked for, then those that floors are promised for.
+        position_weights: Ways of weighting the positions: those asked for, then those that floors are promised for.
         promised: Which of these ways floors are promised for.
         arguments: Distinct scales, which of them each ranker has, thresholds (n_grid, k), floors and anchors.
     """
 
     rankers: tuple[GPLRanker, ...]
     columns: IntArray
-    place_weights: FloatArray
+    position_weights: FloatArray
     promised: IntArray
     arguments: tuple[Any, ...]
 
     @classmethod
-    def of(cls, rankers: Sequence[GPLRanker], place_weights: FloatArray) -> Family:
+    def of(cls, rankers: Sequence[GPLRanker], position_weights: FloatArray) -> Family:
         """Order rankers that have the same `family_of`; by temperature, then by falling threshold."""
         from isrr.ranker.gpl import expand
 
         columns = np.lexsort(([-ranker.threshold for ranker in rankers], [ranker.scale for ranker in rankers]))
         ours = tuple(rankers[c] for c in columns)
-        weights, promised = joined_weights(place_weights, rankers[0].mixture[2])
+        weights, promised = joined_weights(position_weights, rankers[0].mixture[2])
         scales, scale_of = np.unique([ranker.scale for ranker in ours], return_inverse=True)
         thresholds = np.stack([expand(ranker.threshold, ranker.decay, weights.shape[1]) for ranker in ours])
         floors, anchors = (np.array([ranker.mixture[part] for ranker in ours]) for part in (0, 1))
         return cls(ours, columns, weights, promised, (scales, scale_of, thresholds, floors, anchors))
 
     def first_relevant(
-        self, prepared: Prepared, relevant: NDArray[np.bool_], place_weights: FloatArray, start: int, stop: int
+        self, prepared: Prepared, relevant: NDArray[np.bool_], position_weights: FloatArray, start: int, stop: int
     ) -> FloatArray:
-        """Compute the expected weight of the place of the first relevant item, for draws alone with decay 1.
+        """Compute the expected weight of the position of the first relevant item, for draws alone with decay 1.
 
         Args:
             prepared: All queries as the family draws from them.
             relevant: Which items are relevant, in the order of the draw, (n_rows,).
-            place_weights: Ways of weighting the places, (n_weights, k).
+            position_weights: Ways of weighting the positions, (n_weights, k).
             start, stop: The queries start … stop − 1.
 
         Returns:
-            Weights, (n_weights, n_queries, n_grid); 0 where no place of a list holds a relevant item.
+            Weights, (n_weights, n_queries, n_grid); 0 where no position of a list holds a relevant item.
         """
-        offsets, (n_weights, k) = prepared.queries.offsets, place_weights.shape
+        offsets, (n_weights, k) = prepared.queries.offsets, position_weights.shape
         scales, scale_of, thresholds, _, _ = self.arguments
         longest = int(prepared.queries.n_items[start:stop].max())
         out = np.empty((n_weights, stop - start, len(self.rankers)))
         pooled_kernels.first_relevant_of_grid(
             offsets, prepared.scores, relevant, scales, scale_of, np.ascontiguousarray(thresholds[:, 0]),
-            place_weights, *laguerre_rules(), *memory_for(longest, k, n_weights), np.empty(2 * longest), start, stop,
+            position_weights, *laguerre_rules(), *memory_for(longest, k, n_weights), np.empty(2 * longest), start, stop,
             out,
         )  # fmt: skip
         return out
@@ -168,7 +168,7 @@ class Family:
 
         With `whole=False`, exposures of 0 at the end of a list may be left out.
         """
-        queries, (n_weights, k) = prepared.queries, self.place_weights.shape
+        queries, (n_weights, k) = prepared.queries, self.position_weights.shape
         scales, scale_of, thresholds, floors, anchors = self.arguments
         drawn = queries.offsets, prepared.scores, scales, scale_of
         shape = n_weights, len(self.rankers), int(queries.offsets[stop] - queries.offsets[start])
@@ -185,7 +185,7 @@ class Family:
             sampled = np.empty((2, *shape))
             name = stream_seed(seed, CALIBRATION)
             kernels.sampled_exposure_of_grid(
-                *drawn, thresholds, self.place_weights, queries.keys, name, n_draws, start, stop, sampled
+                *drawn, thresholds, self.position_weights, queries.keys, name, n_draws, start, stop, sampled
             )
             n_shown[:] = queries.n_items[start:stop]
             halves = sampled[0], sampled[1]
@@ -193,7 +193,7 @@ class Family:
             exact = np.empty(shape)
             memory = memory_for(int(queries.n_items[start:stop].max()), k, n_weights)
             kernels.exposure_of_grid(
-                *drawn, np.ascontiguousarray(thresholds[:, 0]), self.place_weights, *laguerre_rules(), *memory,
+                *drawn, np.ascontiguousarray(thresholds[:, 0]), self.position_weights, *laguerre_rules(), *memory,
                 whole or mixed, start, stop, exact, n_shown,
             )  # fmt: skip
             halves = exact, exact
@@ -201,8 +201,8 @@ class Family:
         if mixed:
             for of_draws in halves[: 2 if self.rankers[0].is_sampled else 1]:
                 kernels.mix_with_order(
-                    queries.offsets, prepared.leading, self.place_weights, self.promised, floors, anchors, start, stop,
-                    of_draws, shares,
+                    queries.offsets, prepared.leading, self.position_weights, self.promised, floors, anchors, start,
+                    stop, of_draws, shares,
                 )  # fmt: skip
         mean = halves[0] if halves[0] is halves[1] else (halves[0] + halves[1]) / 2
         return Exposure(halves, mean, n_shown, shares)
@@ -224,7 +224,7 @@ class Family:
 
 
 def joined_weights(asked: FloatArray, promised: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Return ways of weighting the places, those asked for first, and which of them floors are promised for.
+    """Return ways of weighting the positions, those asked for first, and which of them floors are promised for.
 
     A way that is promised but not asked for follows the others; each is filled up with zeros.
 

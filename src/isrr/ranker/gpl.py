@@ -1,6 +1,6 @@
 """The generalized Plackett–Luce ranker: one draw per position among the items that are eligible there.
 
-    eligibility(d) = softmax(scores / temperature)(d)        the chance of first place under Plackett–Luce
+    eligibility(d) = softmax(scores / temperature)(d)        the chance of first position under Plackett–Luce
     position j admits the unplaced items with eligibility ≥ threshold · decay^(j−1), and draws one with
     probability ∝ exp(score / temperature); if none is admitted, it takes the best unplaced item.
 
@@ -54,24 +54,24 @@ RANGES = {
     "floor": (0.0, 1.0, "in [0, 1]"),
     "anchor": (0.0, 1.0, "in [0, 1]"),
 }
-ALIKE = 1e-12  # how far weights of places that count as the same may lie apart
+ALIKE = 1e-12  # how far weights of positions that count as the same may lie apart
 DIALS = ("floor", "anchor", "floor_weights", "boost", "boost_missing")  # not shown where they are off
 
 
 def checked_weights(weights: ArrayLike, name: str) -> FloatArray:
-    """Weights of the places of a list, (k,)."""
+    """Weights of the positions of a list, (k,)."""
     try:
         checked = np.asarray(weights, np.float64)
     except (TypeError, ValueError):
         checked = np.empty(0)
     if checked.ndim != 1 or checked.size == 0 or not (np.isfinite(checked) & (checked >= 0)).all():
-        raise ValueError(f"{name} must hold finite numbers ≥ 0, one per place, got {weights!r}")
+        raise ValueError(f"{name} must hold finite numbers ≥ 0, one per position, got {weights!r}")
     return checked
 
 
 @lru_cache
 def _proportional(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    """Whether two ways of weighting places are the same up to a factor."""
+    """Whether two ways of weighting positions are the same up to a factor."""
     if len(one) != len(other):
         return False
     a, b = max(one), max(other)
@@ -80,7 +80,7 @@ def _proportional(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 
 @lru_cache
 def _padded(ways: tuple[tuple[float, ...], ...]) -> FloatArray:
-    """Ways of weighting places as rows, zeros behind, (n_ways, k); not to be written to."""
+    """Ways of weighting positions as rows, zeros behind, (n_ways, k); not to be written to."""
     padded = np.zeros((len(ways), max(map(len, ways), default=1)))
     for row, way in zip(padded, ways, strict=True):
         row[: len(way)] = way
@@ -104,9 +104,9 @@ def expand(threshold: float, decay: float, k: int) -> FloatArray:
 
 
 @lru_cache
-def _expanded(threshold: float, decay: float, places: int) -> FloatArray:
+def _expanded(threshold: float, decay: float, positions: int) -> FloatArray:
     """The thresholds of lists longer than the ranker's own; not to be written to."""
-    return expand(threshold, decay, places)
+    return expand(threshold, decay, positions)
 
 
 class Draw:
@@ -117,7 +117,7 @@ class Draw:
         thresholds: The threshold of each position, (k,).
         is_deterministic: Whether every list is the order by score.
         is_sampled: Whether exposure is found by drawing: decay is below 1, and positions admit different items.
-        promised_weights: Ways of weighting the places that the floor is promised for.
+        promised_weights: Ways of weighting the positions that the floor is promised for.
         mixture: The floor where it has to be computed, else 0; the anchor; the floor's weights, (n_weights, k).
     """
 
@@ -142,8 +142,8 @@ class GPLRanker(Draw):
         score_map: Strictly increasing map of raw scores, applied first.
         floor: Share of the deterministic utility that every query keeps, whatever is relevant, in [0, 1].
         anchor: Smallest probability of serving the order by score, in [0, 1].
-        floor_weights: Weights of the places in each metric that the floor is promised for, each with its own k; empty
-            for the discounts 1/log2(1 + j) of k places.
+        floor_weights: Weights of the positions in each metric that the floor is promised for, each with its own k;
+            empty for the discounts 1/log2(1 + j) of k positions.
         boost: What is added to the standardised scores of a group's items, by group. The floor, the anchor and the
             deterministic order use the scores without it.
         boost_missing: What an item without a known group means: "refuse" raises an error, "none" adds nothing.
@@ -227,7 +227,7 @@ class GPLRanker(Draw):
         return replace(self, k=k, floor_weights=self.promised_weights)
 
     def protects(self, weights: FloatArray) -> bool:
-        """Whether the floor holds for metrics with these weights of places, (k,), up to a common factor."""
+        """Whether the floor holds for metrics with these weights of positions, (k,), up to a common factor."""
         if self.floor == 0.0:
             return False
         ours = tuple(weights.tolist())
@@ -264,7 +264,7 @@ class GPLRanker(Draw):
         return Prepared.of(queries, scores, boosted=bool(self.boost))
 
     def eligibility(self, queries: Queries) -> FloatArray:
-        """Each row's chance of first place in a draw, were every item admitted."""
+        """Each row's chance of first position in a draw, were every item admitted."""
         return self.prepare(queries).eligibility(self.scale)
 
     def exposure(
@@ -276,19 +276,19 @@ class GPLRanker(Draw):
         seed: int = 0,
         progress: Progress | None = None,
     ) -> FloatArray:
-        """Expected weight of the place of each row's item: Σ_j θ_j · P(the item is placed at j).
+        """Expected weight of the position of each row's item: Σ_j θ_j · P(the item is placed at j).
 
         Exact (to 1e-7) for decay 1; for decay below 1, averaged over `n_draws` rankings.
 
         Args:
             queries: Scored queries.
-            weights: What each place is worth, from the first on; the discounts 1/log2(1 + j) of k places by default.
+            weights: What each position is worth, from the first on; by default the discounts 1/log2(1 + j) of k.
             n_draws: Draws per query for decay below 1.
             seed: Random seed, used only when rankings are sampled.
             progress: Called with (queries done, queries in total).
         """
-        places = discount(self.k) if weights is None else checked_weights(weights, "weights")
-        return np.asarray(self._expected(queries, places[None], n_draws, seed, progress)[0][0])
+        positions = discount(self.k) if weights is None else checked_weights(weights, "weights")
+        return np.asarray(self._expected(queries, positions[None], n_draws, seed, progress)[0][0])
 
     def placement(self, queries: Queries, *, n_draws: int = N_DRAWS, seed: int = 0) -> FloatArray:
         """Chance of each row's item at each position, (n_rows, k); rows add up to the chance of being shown."""
@@ -312,7 +312,7 @@ class GPLRanker(Draw):
     def _expected(
         self, queries: Queries, weights: FloatArray, n_draws: int, seed: int, progress: Progress | None
     ) -> tuple[FloatArray, FloatArray]:
-        """Expected weight of each row's place, in several weightings of the places, (n_weights, k).
+        """Expected weight of each row's position, in several weightings of the positions, (n_weights, k).
 
         Returns:
             The weights, (n_weights, n_rows), and the share of the order by score of each query, (n_queries,).
@@ -386,7 +386,7 @@ class GPLRanker(Draw):
             query_id: The query; required with a session, as both together determine the draw.
             session: With the same session, the same query gets the same order, however often and however far it is
                 asked for; another session gets another draw. Without one, or with "", every call is a fresh draw.
-            k: How many places to fill, by default the ranker's k; the first places do not depend on it.
+            k: How many positions to fill, by default the ranker's k; the first positions do not depend on it.
             item_ids: Ids of the candidates, (n_items,). Equal scores are ordered by a hash of the query's id, its
                 scores and these ids (without ids, the candidates' positions), as at calibration.
             groups: For each candidate its group, a list of groups, or None where it is missing; read by a ranker with
@@ -411,7 +411,7 @@ class GPLRanker(Draw):
         item_ids: Sequence[Any] | NDArray[Any] | None = None,
         groups: object = None,
     ) -> ServedList:
-        """What `rank` returns, with the propensity of each place and the order by score.
+        """What `rank` returns, with the propensity of each position and the order by score.
 
         Example:
             >>> GPLRanker().rank_with_propensity([0.3, 2.0, 1.1], "q7", "u42", k=3).propensity.round(3)
@@ -461,16 +461,16 @@ class GPLRanker(Draw):
                 *memory,
             )
             share = max(share, of_floor)
-        places = thresholds.size
+        positions = thresholds.size
         if flip < share:
-            ranking = by_score[:places].astype(np.int64)
+            ranking = by_score[:positions].astype(np.int64)
         else:
             ranking = kernels.drawn_list(drawn_by, order, self.scale, thresholds, noise)
         if not propensities:
             return ranking
-        chances, eligibility = kernels.chances_of_places(drawn_by, order, self.scale, thresholds, ranking)
+        chances, eligibility = kernels.chances_of_positions(drawn_by, order, self.scale, thresholds, ranking)
         kernels.mix_chances(ranking, by_score, share, chances)
-        return ServedList(ranking, chances, by_score[:places].astype(np.int64), eligibility, share, tied)
+        return ServedList(ranking, chances, by_score[:positions].astype(np.int64), eligibility, share, tied)
 
     def _requested(self, raw: FloatArray, groups: object) -> FloatArray:
         """The scores of one request used for drawing: mapped and boosted, (n_items,)."""
@@ -480,13 +480,13 @@ class GPLRanker(Draw):
         return self.mapped(raw) + self.deviation * additions
 
     def _served(self, raw: FloatArray, k: int | None) -> FloatArray:
-        """The thresholds of the places to fill, (places,)."""
+        """The thresholds of the positions to fill, (positions,)."""
         if k is None:
             return self.thresholds if self.k <= raw.size else self.thresholds[: raw.size]
         if not is_length(k):
-            raise DataError(f"k must be a whole number ≥ 1, got {k!r}; it is the number of places to fill")
-        places = min(int(k), raw.size)
-        return self.thresholds[:places] if places <= self.k else _expanded(self.threshold, self.decay, places)
+            raise DataError(f"k must be a whole number ≥ 1, got {k!r}; it is the number of positions to fill")
+        positions = min(int(k), raw.size)
+        return self.thresholds[:positions] if positions <= self.k else _expanded(self.threshold, self.decay, positions)
 
     def log_prob(self, rankings: ArrayLike, queries: Queries) -> FloatArray:
         """Log probability of given rankings, (n_queries, …); −inf for one that cannot be drawn.
@@ -496,7 +496,7 @@ class GPLRanker(Draw):
         return np.asarray(self._log_propensity(rankings, queries).sum(axis=-1))
 
     def propensity(self, rankings: ArrayLike, queries: Queries) -> FloatArray:
-        """Chance of each placed item at its place given those above it; shaped as `rankings`, 1 where there is none."""
+        """Return the chance of each placed item given those above it; shaped as `rankings`, 1 where there is none."""
         return np.exp(self._log_propensity(rankings, queries))
 
     def _log_propensity(self, rankings: ArrayLike, queries: Queries) -> FloatArray:
@@ -524,4 +524,4 @@ class GPLRanker(Draw):
 
     @cached_property
     def _key(self) -> bytes:
-        return session_key(repr(self.of_length(1)))  # how many places are asked for must not change the draw
+        return session_key(repr(self.of_length(1)))  # how many positions are asked for must not change the draw

@@ -2,7 +2,7 @@
 
 Items come sorted by score, and eligibility rises with it, so the items a position admits are a prefix of the query and
 one integer says how many. "The best unplaced item where none is admitted" needs no special case: it is what admitting
-one item more than there are places before does, so position j admits max(n_eligible, j + 1) items.
+one item more than there are positions before does, so position j admits max(n_eligible, j + 1) items.
 
 Clocks. An item's clock rings after Exp(1) / weight; the order of the rings is Plackett–Luce. An item first admitted at
 position j starts its clock when position j − 1 was taken: racing it against noise already known to have lost would be
@@ -54,7 +54,7 @@ def weigh(scores, first, n, scale, weights, eligibility, heads):
     # scores              falling within a query, whose n items begin at `first`
     # scale               1 / (deviation · temperature)
     # weights (≥ n,)      out: exp(score · scale), each relative to the head of its block
-    # eligibility (≥ n,)  out: the chance of first place, falling
+    # eligibility (≥ n,)  out: the chance of first position, falling
     # heads (≥ n,)        out: for each item, where its block begins
     total, top = 0.0, scores[first]
     for i in range(n):
@@ -76,7 +76,7 @@ def weigh(scores, first, n, scale, weights, eligibility, heads):
 
 @kernel
 def _weigh_blocks(weights, n, heads):
-    # heads (≥ n,)    in: where an item begins a block, its own place; out: for each item, where its block begins
+    # heads (≥ n,)    in: where an item begins a block, its own position; out: for each item, where its block begins
     # weights (≥ n,)  in and out: relative to the first item, then to the head of each block
     head, relative = 0, 1.0
     for i in range(1, n):
@@ -138,7 +138,7 @@ def admit(eligibility, n, thresholds, n_admitted):
 
 @kernel
 def prepare(scores, scale, thresholds):
-    # Returns weights, eligibility and heads of items with these falling scores, and n_admitted of each place.
+    # Returns weights, eligibility and heads of items with these falling scores, and n_admitted of each position.
     n = scores.size
     weights, eligibility, heads = np.empty(n), np.empty(n), np.empty(n, np.int64)
     weigh(scores, np.int64(0), n, scale, weights, eligibility, heads)
@@ -150,7 +150,7 @@ def prepare(scores, scale, thresholds):
 @kernel
 def eligibility_of_queries(offsets, scores, scale, start, stop, out):
     # scores (n_rows,)  falling within each query
-    # out (n_rows,)     each item's chance of first place
+    # out (n_rows,)     each item's chance of first position
     longest = longest_query(offsets, start, stop)
     weights, heads = np.empty(longest), np.empty(longest, np.int64)
     for q in range(start, stop):
@@ -160,26 +160,26 @@ def eligibility_of_queries(offsets, scores, scale, start, stop, out):
 
 @kernel
 def exposure_of_grid(
-    offsets, scores, scales, scale_of, thresholds, place_weights, nodes, node_weights, memory, own_heads,
+    offsets, scores, scales, scale_of, thresholds, position_weights, nodes, node_weights, memory, own_heads,
     longer, whole, start, stop, exposure, n_shown,
 ):  # fmt: skip
     # scores (n_rows,)              falling within each query
     # scales (n_scales,)            1 / (deviation · temperature), distinct
     # scale_of (n_grid,)            which of them a configuration has; configurations come sorted by it, those of one
     #                               scale by falling threshold
-    # thresholds (n_grid,)          the same at all places
-    # place_weights (n_weights, k)  ways of weighting the places
+    # thresholds (n_grid,)          the same at all positions
+    # position_weights (n_weights, k)  ways of weighting the positions
     # nodes, node_weights           `isrr.ranker.exact.laguerre_rules()`
     # memory, own_heads, longer     `isrr.ranker.exact.memory_for(longest, k, n_weights)`, as pointers keep no array
     #                               that is made here
     # whole                         whether exposures of 0 at the end of a list are written too
     # exposure (n_weights, n_grid, rows)  out: of the rows of queries start … stop − 1, by falling score
     # n_shown (n_grid, queries)     out: how many leading items of each have an exposure that is written
-    longest, (n_weights, k) = longest_query(offsets, start, stop), place_weights.shape
+    longest, (n_weights, k) = longest_query(offsets, start, stop), position_weights.shape
     weights, eligibility, heads = pointer(memory, 0), pointer(memory, longest), pointer(own_heads, 0)
     shown, inside = pointer(memory, 2 * longest), pointer(memory, (2 + n_weights) * longest)
     rule, rule_weights = pointer(nodes, 0), pointer(node_weights, 0)
-    worth, falling, known = pointer(place_weights, 0), pointer(scores, 0), np.empty(longest + 1, np.int64)
+    worth, falling, known = pointer(position_weights, 0), pointer(scores, 0), np.empty(longest + 1, np.int64)
     for q in range(start, stop):
         first, n = offsets[q] - offsets[start], offsets[q + 1] - offsets[q]
         weighed, admitted = -1, np.int64(0)
@@ -215,12 +215,12 @@ def exposure_of_grid(
 
 @kernel
 def sampled_exposure_of_grid(
-    offsets, scores, scales, scale_of, thresholds, place_weights, keys, seed, n_draws, start, stop, exposure
+    offsets, scores, scales, scale_of, thresholds, position_weights, keys, seed, n_draws, start, stop, exposure
 ):
     # thresholds (n_grid, ≥ k)
     # keys (n_queries,), seed  name the noise; it is the same for all configurations
     # exposure (2, n_weights, n_grid, rows)  out: averages over the even draws, and over the odd ones
-    longest, (n_weights, k) = longest_query(offsets, start, stop), place_weights.shape
+    longest, (n_weights, k) = longest_query(offsets, start, stop), position_weights.shape
     weights, eligibility, heads = np.empty(longest), np.empty(longest), np.empty(longest, np.int64)
     n_admitted, arrivals, ranking = np.empty(k, np.int64), np.empty(k), np.empty(k, np.int64)
     exposure[:] = 0.0
@@ -234,20 +234,20 @@ def sampled_exposure_of_grid(
                 share = 1.0 / ((n_draws + 1 - d % 2) // 2)
                 for m in range(n_weights):
                     for j in range(min(k, n)):
-                        exposure[d % 2, m, c, first + ranking[j]] += share * place_weights[m, j]
+                        exposure[d % 2, m, c, first + ranking[j]] += share * position_weights[m, j]
 
 
 @kernel
-def floor_share(exposure, place_weights, promised, leading, floor):
+def floor_share(exposure, position_weights, promised, leading, floor):
     # exposure (n_weights, ≥ n)     of draws alone
-    # place_weights (n_weights, k)  ways of weighting the places, zeros beyond a way's own k
+    # position_weights (n_weights, k)  ways of weighting the positions, zeros beyond a way's own k
     # promised                      which of these ways the floor is promised for
-    # leading (n,)                  the column of exposure that belongs to each place of the order by score
+    # leading (n,)                  the column of exposure that belongs to each position of the order by score
     # Returns the least share of the order, 0 where draws alone keep the floor, never more than the floor.
     share = 0.0
     for m in promised:
-        for j in range(min(place_weights.shape[1], leading.size)):
-            weight, drawn = place_weights[m, j], exposure[m, leading[j]]
+        for j in range(min(position_weights.shape[1], leading.size)):
+            weight, drawn = position_weights[m, j], exposure[m, leading[j]]
             if drawn < floor * weight:
                 share = max(share, (floor * weight - drawn) / (weight - drawn))
     return share
@@ -258,7 +258,7 @@ def share_of_list(
     falling, order, by_score, scale, threshold, floor, floor_weights, nodes, node_weights, memory, own_heads, longer
 ):
     # falling (n,)                  scores in the order of the draw
-    # floor_weights (n_weights, k)  weights of the places that the floor is promised for
+    # floor_weights (n_weights, k)  weights of the positions that the floor is promised for
     # Returns the share of the order by score that the floor takes of one query.
     n, (n_weights, k) = falling.size, floor_weights.shape
     weights, eligibility, heads = pointer(memory, 0), pointer(memory, n), pointer(own_heads, 0)
@@ -273,45 +273,45 @@ def share_of_list(
     for m in range(n_weights):
         for i in range(n_written):
             exposure[m, i] = shown[n * m + i]
-    place_of, leading = np.empty(n, np.int64), np.empty(n, np.int64)
+    position_of, leading = np.empty(n, np.int64), np.empty(n, np.int64)
     for i in range(n):
-        place_of[order[i]] = i
+        position_of[order[i]] = i
     for i in range(n):
-        leading[i] = place_of[by_score[i]]
+        leading[i] = position_of[by_score[i]]
     return floor_share(exposure, floor_weights, range(n_weights), leading, floor)
 
 
 @kernel
-def mix_with_order(offsets, leading, place_weights, promised, floors, anchors, start, stop, exposure, shares):
+def mix_with_order(offsets, leading, position_weights, promised, floors, anchors, start, stop, exposure, shares):
     # With chance λ, the share of the order, a list is the order by score, else a draw. The floor ρ chooses λ for each
-    # query: an item that the order by score puts at place j, worth θ_j, and that draws alone give an exposure of h,
+    # query: an item that the order by score puts at position j, worth θ_j, and that draws alone give an exposure of h,
     # gets λ·θ_j + (1 − λ)·h, and that is ρ·θ_j or more from
     #
     #     λ = (ρ·θ_j − h) / (θ_j − h)        on.
     #
-    # Where it holds for every item of the order's first k places, the query keeps ρ of the order's utility, whatever
+    # Where it holds for every item of the order's first k positions, the query keeps ρ of the order's utility, whatever
     # the items are worth.
     #
     # leading (n_rows,)             where the items of the order by score stand in the order of the draw
-    # place_weights (n_weights, k)  ways of weighting the places, zeros beyond a way's own k
+    # position_weights (n_weights, k)  ways of weighting the positions, zeros beyond a way's own k
     # promised                      which of these ways floors are promised for
     # floors, anchors (n_grid,)     ρ, and the least λ
     # exposure (n_weights, n_grid, rows)  in: of draws alone, all rows; out: of the mixture
     # shares (n_grid, queries)      out: λ
     for q in range(start, stop):
         first, n = offsets[q] - offsets[start], offsets[q + 1] - offsets[q]
-        lead, k = leading[offsets[q] : offsets[q + 1]], min(place_weights.shape[1], n)
+        lead, k = leading[offsets[q] : offsets[q + 1]], min(position_weights.shape[1], n)
         for c in range(floors.size):
             share = anchors[c]
             if floors[c] > share:  # which the share never exceeds
-                share = max(share, floor_share(exposure[:, c, first:], place_weights, promised, lead, floors[c]))
+                share = max(share, floor_share(exposure[:, c, first:], position_weights, promised, lead, floors[c]))
             shares[c, q - start] = share
             if share > 0.0:
-                for m in range(place_weights.shape[0]):
+                for m in range(position_weights.shape[0]):
                     for i in range(first, first + n):
                         exposure[m, c, i] *= 1.0 - share
                     for j in range(k):
-                        exposure[m, c, first + lead[j]] += share * place_weights[m, j]
+                        exposure[m, c, first + lead[j]] += share * position_weights[m, j]
 
 
 @kernel
@@ -331,7 +331,7 @@ def draw(weights, heads, n_admitted, noise, k, arrivals, ranking):
             begin = last_arrival if head == last_head else 0.0
             full = filled == k
             if full and heads[ranking[k - 1]] != head:
-                break  # every place is spoken for by an earlier block
+                break  # every position is spoken for by an earlier block
             u = uniform(noise, i)
             # −log u ≥ 1 − u: most items are turned away without a logarithm
             if full and begin * weight + (1.0 - u) >= arrivals[k - 1] * weight:
@@ -423,9 +423,9 @@ def sort_drawn_queries(offsets, scores, by_score, start, stop, order):
 
 
 @kernel
-def log_chances(scores, place_of, scale, n_admitted, ranking, placed, chances):
+def log_chances(scores, position_of, scale, n_admitted, ranking, placed, chances):
     # scores (n,)     falling
-    # place_of (n,)   where each item stands among them
+    # position_of (n,)   where each item stands among them
     # ranking (≤ k,)  positions within the query, −1 beyond the end of a list; somebody gave it, and any of its items
     #                 may be next to impossible: logarithms are taken throughout
     # placed (n,)     scratch, all False before and after
@@ -435,7 +435,7 @@ def log_chances(scores, place_of, scale, n_admitted, ranking, placed, chances):
         if ranking[j] < 0:
             chances[j] = 0.0
             continue
-        pick = place_of[ranking[j]]
+        pick = position_of[ranking[j]]
         top = scores[best]
         mass = 0.0
         for i in range(best, n_admitted[j]):
@@ -450,13 +450,13 @@ def log_chances(scores, place_of, scale, n_admitted, ranking, placed, chances):
             best += 1
     for item in ranking:
         if item >= 0:
-            placed[place_of[item]] = False
+            placed[position_of[item]] = False
 
 
 @kernel
 def mix_log_chances(ranking, order, share, chances):
     # As `mix_chances`, with logarithms, for lists that are next to impossible; −1 in `ranking` ends a list.
-    drawn, ordered = np.log1p(-share), np.log(share)  # of the places so far together with where the list comes from
+    drawn, ordered = np.log1p(-share), np.log(share)  # of the positions so far together with where the list comes from
     for j in range(ranking.size):
         if ranking[j] < 0 or share == 0.0:
             return
@@ -474,7 +474,7 @@ def log_chances_of_queries(offsets, order, scores, scale, thresholds, rankings, 
     # by_score (n_rows,), shares (n_queries,)  the order by raw score, and its chance in place of a draw
     longest = longest_query(offsets, start, stop)
     weights, eligibility, heads = np.empty(longest), np.empty(longest), np.empty(longest, np.int64)
-    n_admitted, place_of = np.empty(thresholds.size, np.int64), np.empty(longest, np.int64)
+    n_admitted, position_of = np.empty(thresholds.size, np.int64), np.empty(longest, np.int64)
     placed = np.zeros(longest, np.bool_)
     for q in range(start, stop):
         first, last = offsets[q], offsets[q + 1]
@@ -482,16 +482,16 @@ def log_chances_of_queries(offsets, order, scores, scale, thresholds, rankings, 
         weigh(scores, first, n, scale, weights, eligibility, heads)
         admit(eligibility, n, thresholds, n_admitted)
         for i in range(n):
-            place_of[drawn[i]] = i
+            position_of[drawn[i]] = i
         for d in range(rankings.shape[1]):
-            log_chances(mine, place_of[:n], scale, n_admitted, rankings[q, d], placed[:n], out[q, d])
+            log_chances(mine, position_of[:n], scale, n_admitted, rankings[q, d], placed[:n], out[q, d])
             mix_log_chances(rankings[q, d], by_score[first:last], shares[q], out[q, d])
 
 
 @kernel
 def chances_of_list(weights, heads, n_admitted, ranking, chances):
-    # ranking (places,)  items by falling score, of a list that was drawn just now: plain weights are enough
-    # chances (places,)  out: chance of each placed item given those above it; 0 from an item on that cannot be drawn
+    # ranking (positions,)  items by falling score, of a list that was drawn just now: plain weights are enough
+    # chances (positions,)  out: chance of each placed item given those above it; 0 from an item on that cannot be drawn
     #
     # The weight left is kept by adding who is admitted and subtracting who is placed, and summed again before the
     # differences cancel.
@@ -523,9 +523,9 @@ def chances_of_list(weights, heads, n_admitted, ranking, chances):
 
 @kernel
 def mix_chances(ranking, by_score, share, chances):
-    # ranking (places,), by_score (≥ places,)  items of a list, and of the order by score
-    # chances (places,)                        in and out: chance of each placed item given those above it
-    drawn = 1.0 - share  # the chance that the list is a draw, given the places so far
+    # ranking (positions,), by_score (≥ positions,)  items of a list, and of the order by score
+    # chances (positions,)                        in and out: chance of each placed item given those above it
+    drawn = 1.0 - share  # the chance that the list is a draw, given the positions so far
     for j in range(ranking.size):
         if drawn == 1.0:
             return
@@ -554,7 +554,7 @@ def sort_named(raw, scores, names, order):
 
 @kernel
 def drawn_list(scores, order, scale, thresholds, noise):
-    # thresholds (places,)
+    # thresholds (positions,)
     # noise                 name of a noise stream, a signed number as Python hands it over fastest
     # Returns positions within the query.
     weights, _, heads, n_admitted = prepare(scores[order], scale, thresholds)
@@ -575,14 +575,14 @@ def rank_one(raw, scores, scale, thresholds, noise):
 
 
 @kernel
-def chances_of_places(scores, order, scale, thresholds, ranking):
-    # ranking (places,)  positions within the query
-    # Returns the chance of each placed item given those above it, and the best item's chance of first place.
+def chances_of_positions(scores, order, scale, thresholds, ranking):
+    # ranking (positions,)  positions within the query
+    # Returns the chance of each placed item given those above it, and the best item's chance of first position.
     weights, eligibility, heads, n_admitted = prepare(scores[order], scale, thresholds)
-    place_of, drawn, chances = np.empty(order.size, np.int64), np.empty_like(ranking), np.empty(ranking.size)
+    position_of, drawn, chances = np.empty(order.size, np.int64), np.empty_like(ranking), np.empty(ranking.size)
     for i in range(order.size):
-        place_of[order[i]] = i
+        position_of[order[i]] = i
     for j in range(ranking.size):
-        drawn[j] = place_of[ranking[j]]
+        drawn[j] = position_of[ranking[j]]
     chances_of_list(weights, heads, n_admitted, drawn, chances)
     return chances, eligibility[0]

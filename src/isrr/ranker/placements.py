@@ -1,4 +1,4 @@
-"""Rankings of many queries as a table: one row per place."""
+"""Rankings of many queries as a table: one row per position."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """Where the first relevant item comes, exactly: the relevant items are pooled into one.
 
 Give every item an exponential clock with its weight as rate. The first of the relevant items to arrive does so like one
-item with the sum of their weights, so the place of the first relevant item is the place of that item among the others.
+item with the sum of their weights, so the position of the first relevant item is that of this item among the others.
 """
 
 import math
@@ -26,33 +26,33 @@ def pool_relevant(scores, relevant, first, n, scale, best, pooled):
         if relevant[first + i]:
             total += math.exp((scores[first + i] - scores[first + best]) * scale)
     own = (scores[first + best] - top) * scale + math.log(total)
-    size, place = np.int64(0), np.int64(-1)
+    size, position = np.int64(0), np.int64(-1)
     for i in range(n):
         if relevant[first + i]:
             continue
         other = (scores[first + i] - top) * scale
-        if place < 0 and other < own:
-            pooled[size], place, size = own, size, size + 1
+        if position < 0 and other < own:
+            pooled[size], position, size = own, size, size + 1
         pooled[size], size = other, size + 1
-    if place < 0:
-        pooled[size], place, size = own, size, size + 1
-    return size, place
+    if position < 0:
+        pooled[size], position, size = own, size, size + 1
+    return size, position
 
 
 @kernel
 def first_relevant_of_grid(
-    offsets, scores, relevant, scales, scale_of, thresholds, place_weights, nodes, node_weights, memory, own_heads,
+    offsets, scores, relevant, scales, scale_of, thresholds, position_weights, nodes, node_weights, memory, own_heads,
     longer, scratch, start, stop, out,
 ):  # fmt: skip
     # relevant (n_rows,)                in the order of the scores
     # scratch (2 · longest,)            for the longest of these queries
-    # out (n_weights, queries, n_grid)  out: the expected weight of the place of the first relevant item, 0 beyond the
-    #                                   last place and where a query has none
+    # out (n_weights, queries, n_grid)  out: the expected weight of the position of the first relevant item, 0 beyond
+    #                                   the last position and where a query has none
     # All other arguments are those of `isrr.ranker.kernels.exposure_of_grid`.
-    longest, (n_weights, k) = longest_query(offsets, start, stop), place_weights.shape
+    longest, (n_weights, k) = longest_query(offsets, start, stop), position_weights.shape
     weights, eligibility, heads = pointer(memory, 0), pointer(memory, longest), pointer(own_heads, 0)
     shown, inside = pointer(memory, 2 * longest), pointer(memory, (2 + n_weights) * longest)
-    rule, rule_weights, worth = pointer(nodes, 0), pointer(node_weights, 0), pointer(place_weights, 0)
+    rule, rule_weights, worth = pointer(nodes, 0), pointer(node_weights, 0), pointer(position_weights, 0)
     falling, pooled, unused = pointer(scores, 0), pointer(scratch, 0), pointer(scratch, longest)
     known = np.empty(longest + 1, np.int64)
     for q in range(start, stop):
@@ -79,12 +79,12 @@ def first_relevant_of_grid(
             known[admitted] = c
             if admitted <= best:  # all that are drawn come before it
                 for m in range(n_weights):
-                    out[m, q - start, c] = place_weights[m, best] if best < k else 0.0
+                    out[m, q - start, c] = position_weights[m, best] if best < k else 0.0
                 continue
-            size, place = pool_relevant(falling, relevant, first, admitted, scales[weighed], best, pooled)
+            size, position = pool_relevant(falling, relevant, first, admitted, scales[weighed], best, pooled)
             weigh(pooled, np.int64(0), size, 1.0, weights, unused, heads)
             n_written = exact_exposure(
                 weights, heads, size, size, worth, n_weights, k, rule, rule_weights, inside, longer, shown, longest
             )
             for m in range(n_weights):
-                out[m, q - start, c] = shown[longest * m + place] if place < n_written else 0.0
+                out[m, q - start, c] = shown[longest * m + position] if position < n_written else 0.0

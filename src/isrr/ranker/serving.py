@@ -23,10 +23,10 @@ class ServedList(NamedTuple):
     """One order of one query, with what an audit of it needs.
 
     Attributes:
-        ranking: Positions within the scores, (places,).
-        propensity: Chance of each placed item at its place given those above it, (places,).
-        deterministic: The first places of the order by score, (places,).
-        eligibility: The best item's chance of first place in a draw.
+        ranking: Positions within the scores, (positions,).
+        propensity: Chance of each placed item at its position given those above it, (positions,).
+        deterministic: The first positions of the order by score, (positions,).
+        eligibility: The best item's chance of first position in a draw.
         order_share: Chance that this query is served its order by score in place of a draw.
         tied: Whether two scores are equal.
     """

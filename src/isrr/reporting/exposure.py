@@ -32,7 +32,7 @@ class Account:
         exposure: Discounts collected, one per name.
         gain: Gain credited, one per name.
         moments: Times of the points below, seconds since 1970.
-        disparity: Share of exposure in the wrong place, cumulated up to each moment.
+        disparity: Share of exposure at the wrong position, cumulated up to each moment.
     """
 
     names: tuple[str, ...]

@@ -47,7 +47,7 @@ def tradeoff(outcome: Certificate | Abstention, file: Path) -> None:
 
 
 def exposure_over_time(accounts: Mapping[str, Account], file: Path) -> None:
-    """Draw the share of exposure in the wrong place up to each moment, one line for each account."""
+    """Draw the share of exposure at the wrong position up to each moment, one line for each account."""
     from matplotlib.dates import ConciseDateFormatter
 
     figure, (subplot,) = axes()
@@ -55,7 +55,7 @@ def exposure_over_time(accounts: Mapping[str, Account], file: Path) -> None:
         when = [datetime.fromtimestamp(moment, UTC) for moment in account.moments.tolist()]
         subplot.plot(np.array(when), 100 * account.disparity, color=colour, lw=1.5, label=f"{kind}s")
     subplot.set_ylim(0, 1.1 * subplot.get_ylim()[1])
-    subplot.set_ylabel("exposure in the wrong place, %")
+    subplot.set_ylabel("exposure at the wrong position, %")
     subplot.set_xlabel("when lists were served, UTC")
     dates = ConciseDateFormatter(subplot.xaxis.get_major_locator())  # type: ignore[no-untyped-call]
     subplot.xaxis.set_major_formatter(dates)

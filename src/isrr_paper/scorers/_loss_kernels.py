@@ -61,7 +61,7 @@ def place_one(upto, cell, per_weight, uniform, place, begins, ends):
 
 
 @kernel
-def place_items(upto, uniforms, start, stop, placed, mass):
+def position_items(upto, uniforms, start, stop, placed, mass):
     # upto     (n_queries, n_items)     as above
     # uniforms (n_queries, k, n_draws)  fresh noise per place and draw
     # placed    (n_queries, k, n_draws)  out: rank of the item placed, among the items from light to heavy

@@ -17,7 +17,7 @@ from torch import Tensor
 from isrr.gains import discount
 from isrr.parallel import over_queries
 from isrr_paper.errors import ScorerError
-from isrr_paper.scorers._loss_kernels import place_items
+from isrr_paper.scorers._loss_kernels import position_items
 
 # Weights are kept above this share of the heaviest: a score 690 below the best would vanish in double precision.
 LIGHTEST = -690.0
@@ -84,7 +84,7 @@ def place_on_host(upto: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     placed, mass = torch.empty(noise.shape, dtype=torch.int64), torch.empty_like(noise)
     columns, results = (upto.numpy(), noise.numpy()), (placed.numpy(), mass.numpy())
     starts = np.arange(len(upto) + 1) * (1 + noise[0].numel() // 8)  # blocks of some milliseconds
-    over_queries(lambda start, stop: place_items(*columns, start, stop, *results), starts)
+    over_queries(lambda start, stop: position_items(*columns, start, stop, *results), starts)
     return placed, mass
 
 

@@ -79,12 +79,12 @@ def on_device(
     draws = draw(scores, mask, k, n_draws, generator)
     gains = gains.double()
     gain, weight = at(gains, draws.items), at(draws.weights, draws.items)
-    place_discount = discounts(k, gain).view(1, -1, 1)
-    reward = torch.where(draws.filled, place_discount * gain, 0.0)
+    position_discount = discounts(k, gain).view(1, -1, 1)
+    reward = torch.where(draws.filled, position_discount * gain, 0.0)
     so_far, chance = reward.cumsum(1), 1.0 / draws.mass
     later = so_far[:, -1:] - so_far
     parts = {Part.LATER: later, Part.FROM_HERE: later + reward, Part.WHOLE: so_far[:, -1:]}
-    placed, lost = rule.pull * place_discount * chance, parts[rule.blame] * chance
+    placed, lost = rule.pull * position_discount * chance, parts[rule.blame] * chance
     placing, losing = _down_to(draws.weights, draws.mass, placed, lost)
 
     # What leader i (axis 1) shares with unplaced items although it is placed: places j (axis 2) after its own.
