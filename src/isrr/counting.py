@@ -33,7 +33,7 @@ def against(evidence: float, alarm_at: float) -> str:
 
     Example:
         >>> against(0.7512, 20.0)
-        'evidence against the promise 0.75 of the 20 that revoke it'
+        'evidence against the promise 0.75 (20 revokes it)'
     """
     text = f"{evidence:.2f}" if evidence < 100 else f"{evidence:,.0f}" if evidence < 1e6 else "more than a million"
-    return f"evidence against the promise {text} of the {alarm_at:.4g} that revoke it"
+    return f"evidence against the promise {text} ({alarm_at:.4g} revokes it)"

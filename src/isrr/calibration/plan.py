@@ -93,7 +93,7 @@ class Plan:
                 lines.append(f"{'':<25}{n} for '{need.promise}'{in_segment(need.segment)}{free}")
         if self.n_pilot:
             lines.append(
-                f"if the pilot was lucky   {needed(self.pessimistic)} (if the true mean is one standard error worse "
+                f"if the pilot was lucky   {needed(self.pessimistic)} (a true mean one standard error worse "
                 f"than on the {counted(self.n_pilot, 'pilot query')})"
             )
         else:

@@ -98,8 +98,8 @@ def _why_not(promise: Promise) -> str:
     if "relevance" not in promise.columns:
         return f"'{promise}' needs no labels, but a test: certify it by `isrr calibrate` on the same table"
     return (
-        f"'{promise}' needs judged queries; without them, only a share of the order by score can be promised, in "
-        f"metrics that a floor protects, such as {share}"
+        f"'{promise}' needs judged queries; without them, only a share of the order by score can be promised, and "
+        f"not of every metric; try {share}"
     )
 
 

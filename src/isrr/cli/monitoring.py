@@ -34,7 +34,7 @@ def monitor(
         str | None,
         o.option("Put a revoked certificate back in force, record this reason, and stop; monitoring starts over."),
     ] = None,
-    ledger_file: Annotated[Path | None, o.option("Write exposure and merit per item (Parquet).", "--ledger")] = None,
+    ledger_file: Annotated[Path | None, o.option("Write exposure got and earned (Parquet).", "--ledger")] = None,
     figure: Annotated[Path | None, o.option("Draw disparity over time: PNG, SVG or PDF.")] = None,
     parquet: Annotated[Path | None, o.option("Also write the log as one Parquet file.")] = None,
     query: o.Query = None, item: o.Item = None, score: o.Score = None, relevance: o.Relevance = None,

@@ -133,7 +133,7 @@ def _what_helps(outcome: "Abstention") -> str:
     if clicks is not None and not clicks.n_clicks:
         return "clicks on these lists, with the list_id and the item_id of the log"
     if outcome.queries_needed is None:
-        return "more queries of this kind do not help: promise less, or improve the scores"
+        return "promise less, or improve the scores; more queries of this kind would not help"
     enough = f"about {counted(outcome.queries_needed, outcome.unit)} in all would be enough (8 times out of 10)"
     judged = [f"'{promise}'" for promise in outcome.promises if "relevance" in promise.columns]
     if outcome.unit == "query":
