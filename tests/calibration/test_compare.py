@@ -69,8 +69,14 @@ def test_dropping_hard_queries_cannot_make_a_run_win():
     assert row.n_queries == 60
     assert row.losses == 30
     assert row.mean < row.production
-    (row,) = compare(read(production), read(easy), PROMISE).rows
-    assert (row.wins, row.losses) == (30, 0)
+    few = {q: easy[q] for q in [*easy][1:]}
+    comparison = compare(read(production), read(easy), PROMISE)
+    assert (comparison.rows[0].wins, comparison.rows[0].losses) == (30, 0)
+    assert "production lacks 30 judged queries, which count 0 there" in str(comparison)
+    with pytest.raises(DataError, match=r"production lacks 31 of 60 judged queries, .* ranking of the same queries"):
+        compare(read(production), read(few), PROMISE)
+    with pytest.raises(DataError, match="production lacks 31 of 60 judged queries"):
+        with_production(read(production), read(few))
     whole, part = complete([read(production), read(easy)])
     values = isrr.evaluate(part, [isrr.GPLRanker.deterministic(5)], ["ndcg", "precision", "recall"])
     for name in ("ndcg", "precision", "recall"):

@@ -11,14 +11,14 @@ into account. Several candidates are told apart at one level by Holm's procedure
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from isrr.calibration.certify import Tested
 from isrr.counting import counted, in_segment
-from isrr.data.production import complete, with_production
+from isrr.data.production import complete, n_lacking, with_production
 from isrr.data.queries import FloatArray, Queries
 from isrr.data.sample import canonical_order
 from isrr.errors import DataError, PromiseError
@@ -80,12 +80,14 @@ class Comparison:
             has at most twice that probability.
         verdicts: Of each candidate, by its name: whether all promises hold.
         approximate: Whether the paired randomisation test says so.
+        n_lacking: Judged queries that production lacks, which count 0 there.
     """
 
     rows: tuple[Compared, ...]
     confidence: float
     verdicts: Mapping[str, Verdict]
     approximate: Mapping[str, bool]
+    n_lacking: int = 0
 
     @property
     def proven(self) -> tuple[str, ...]:
@@ -109,8 +111,15 @@ class Comparison:
             lines.append(f"{len(self.verdicts)} candidates together at confidence {self.confidence:g} (Holm)")
         else:
             lines.append(f"confidence {self.confidence:g}")
+        if self.n_lacking:
+            lines.append(f"warning: {self.lacking}")
         lines.append("Rare disasters may be missing from these queries: only 'proven' allows for them.")
         return "\n".join(lines)
+
+    @property
+    def lacking(self) -> str:
+        """What to say where production lacks judged queries."""
+        return f"production lacks {counted(self.n_lacking, 'judged query')}, which count 0 there, in favour of the new"
 
     def _proven(self, row: Compared) -> str:
         verdict = self.verdicts[row.candidate]
@@ -159,13 +168,14 @@ def compare(
     if any(queries.made_ids for queries in (production, *candidates.values())):
         raise DataError("query ids were made from positions, so rankings cannot be compared by them; expected real ids")
     *ours, theirs = complete([*candidates.values(), production])
+    lacking = n_lacking(production, theirs)
     delta = 1 - confidence
     rows = [
         row
         for name, queries in zip(candidates, ours, strict=True)
         for row in _compared(name, with_production(queries, theirs), several, delta / len(candidates))
     ]
-    return judged(rows, confidence)
+    return replace(judged(rows, confidence), n_lacking=lacking)
 
 
 def judged(rows: Sequence[Compared], confidence: float) -> Comparison:

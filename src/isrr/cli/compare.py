@@ -67,6 +67,8 @@ def compare(
     passed = {
         name: result.verdicts[name] == "proven" if accept == "proven" else result.approximate[name] for name in names
     }
+    if result.n_lacking and shape != "text":
+        console.warn(result.lacking)
     console.say(SHAPES[shape](result, passed) if shape != "text" else str(result))
     if not all(passed.values()):
         worse = "proven worse" in result.verdicts.values()

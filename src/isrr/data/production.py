@@ -31,7 +31,19 @@ def with_production(queries: Queries, production: Queries | str) -> Queries:
     if queries.made_ids or production.made_ids:
         raise DataError("query ids were made from positions, so rankings cannot be compared by them; expected real ids")
     ours, theirs = complete([queries, production])
+    n_lacking(production, theirs)
     return replace(ours, production=theirs)
+
+
+def n_lacking(production: Queries, completed: Queries) -> int:
+    """Return how many judged queries production lacks; refuse where these are most, so that anything would beat it."""
+    lacking, n_queries = len(completed) - len(production), len(completed)
+    if lacking > n_queries / 2:
+        raise DataError(
+            f"production lacks {lacking:,} of {n_queries:,} judged queries, which would count 0 there; expected its "
+            "ranking of the same queries"
+        )
+    return lacking
 
 
 def complete(rankings: list[Queries]) -> list[Queries]:
