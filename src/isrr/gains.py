@@ -64,7 +64,7 @@ def gain_of(relevance: ArrayLike, gain: Gain = "exponential") -> FloatArray:
 
 
 def is_length(k: object) -> bool:
-    """Whether k can be the length of a list."""
+    """Return whether k can be the length of a list."""
     return isinstance(k, int | np.integer) and not isinstance(k, bool) and bool(k >= 1)
 
 
@@ -102,7 +102,7 @@ def _named_discount(k: int, kind: DiscountName) -> FloatArray:
 def named(
     kind: str | Callable[..., ArrayLike], known: dict[str, Callable[..., FloatArray]], what: str
 ) -> Callable[..., ArrayLike]:
-    """A function given by name, or as it is."""
+    """Return a function given by name, or as it is."""
     if callable(kind):
         return kind
     if kind not in known:
@@ -111,7 +111,7 @@ def named(
 
 
 def described(kind: str | Callable[..., ArrayLike]) -> str:
-    """What a gain or discount is called: its name, or that of the function."""
+    """Return what a gain or discount is called: its name, or that of the function."""
     return kind if isinstance(kind, str) else str(getattr(kind, "__name__", kind))
 
 
@@ -169,7 +169,7 @@ def is_relevant(grades: FloatArray, rel: int = 1) -> NDArray[np.bool_]:
 
 
 def relevant_total(queries: Queries, rel: int = 1) -> IntArray:
-    """How many relevant items a query has, retrieved or not, (n_queries,): what recall divides by.
+    """Return how many relevant items a query has, retrieved or not, (n_queries,): what recall divides by.
 
     Example:
         >>> queries = Queries.from_arrays(scores=[3, 2, 1], relevance=[0, 2, 1], query_ids=[7, 7, 8])
@@ -186,7 +186,7 @@ def relevant_total(queries: Queries, rel: int = 1) -> IntArray:
 
 
 def has_relevant(queries: Queries, *, gain: Gain = "exponential") -> NDArray[np.bool_]:
-    """Whether a query's list has a relevant item, (n_queries,); items that were not retrieved don't count."""
+    """Return whether a query's list has a relevant item, (n_queries,); items that were not retrieved don't count."""
     return np.asarray(np.maximum.reduceat(item_gains(queries, gain), queries.offsets[:-1]) > 0)
 
 
@@ -212,7 +212,7 @@ def ndcg(
 
 
 def empty_value(empty_query: EmptyQuery) -> float:
-    """What a query with no relevant item counts as, under a policy."""
+    """Return what a query with no relevant item counts as, under a policy."""
     if empty_query not in EMPTY_VALUES:
         raise ValueError(f"empty_query must be one of {', '.join(EMPTY_VALUES)}; got {empty_query!r}")
     return EMPTY_VALUES[empty_query]

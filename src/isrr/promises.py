@@ -294,7 +294,7 @@ class Promise:
         return f"Promise({str(self)!r})"
 
     def at(self, target: float) -> "Promise":
-        """The same promise at another level."""
+        """Return the same promise at another level."""
         return replace(self, at_least=None if self.at_least is None else target,
                        at_most=None if self.at_most is None else target)  # fmt: skip
 
@@ -330,13 +330,13 @@ class Promise:
         )
 
     def floored(self, ranker: GPLRanker) -> bool:
-        """Whether a ranker's floor holds for what is promised."""
+        """Return whether a ranker's floor holds for what is promised."""
         if not self.can_be_floored or ranker.floor == 0.0:
             return False
         return ranker.protects(self.metric.position_weights(self.k))
 
     def kept_by_definition(self, ranker: GPLRanker) -> bool:
-        """Whether a ranker keeps it whatever the queries, so that nothing is left to test."""
+        """Return whether a ranker keeps it whatever the queries, so that nothing is left to test."""
         if self.lists is not None:
             return self.lists.of == "deterministic" and ranker.is_deterministic
         if self.of != "deterministic" or self.range[0] < 0:
@@ -346,7 +346,7 @@ class Promise:
         return ranker.is_deterministic and (self.target <= 1 if self.at_least is not None else self.target >= 1)
 
     def reference(self, queries: Queries, deterministic: FloatArray) -> FloatArray:
-        """What the metric, or that of each list, is compared with on each query, (n_queries,)."""
+        """Return what the metric, or that of each list, is compared with on each query, (n_queries,)."""
         if self.compared_with == "production":
             order, measure = [GPLRanker.deterministic(self.k)], self.base_measure
             return evaluate(queries.need_production(), order, [measure])[measure][:, 0]
@@ -357,18 +357,18 @@ class Promise:
         return np.where(np.isnan(deterministic), np.nan, merit)
 
     def segments(self, queries: Queries) -> dict[str | None, NDArray[np.bool_]]:
-        """Which queries each segment it is tested in holds; None stands for all of them."""
+        """Return which queries each segment it is tested in holds; None stands for all of them."""
         if self.per is None:
             return {None: np.ones(len(queries), bool)}
         names = queries.need_segments().astype(str)
         return {str(name): names == name for name in np.unique(names)}
 
     def kept(self, value: float, reference: float) -> float:
-        """The promised quantity from means: the metric itself, or its share of what it is compared with."""
+        """Return the promised quantity from means: the metric itself, or its share of what it is compared with."""
         return value if self.of is None else value / reference if reference > 0 else np.nan
 
     def shown(self, target: float) -> str:
-        """A level in the promise's own units.
+        """Return a level in the promise's own units.
 
         Example:
             >>> Promise.parse("ndcg@5 >= 95% of deterministic").shown(0.961), Promise.parse("ndcg@5 >= 0.5").shown(0.61)
@@ -378,7 +378,7 @@ class Promise:
         return f"{100 * target:.1f} %{of}" if self.in_percent else f"{target:.4f}"
 
     def reached(self, level: float) -> str:
-        """A level that is reached, as a clause.
+        """Return a level that is reached, as a clause.
 
         Example:
             >>> Promise.parse("ndcg@5 >= 95% of deterministic").reached(0.961)
@@ -391,7 +391,7 @@ class Promise:
         return f"{self.measure} {'reaches' if self.at_least is not None else 'comes down to'} {self.shown(level)}"
 
     def limit(self, level: float) -> str:
-        """A level as the side on which it bounds, without what it is compared with.
+        """Return a level as the side on which it bounds, without what it is compared with.
 
         Example:
             >>> Promise.parse("ndcg@5 >= 95% of deterministic").limit(0.953)
@@ -400,7 +400,7 @@ class Promise:
         return f"{'≥' if self.at_least is not None else '≤'} {self.shown(level).split(' of ')[0]}"
 
     def kept_so_far(self, kept: float) -> str:
-        """A level that is measured beside the one that is promised, for a watch that goes on.
+        """Return a level that is measured beside the one that is promised, for a watch that goes on.
 
         Example:
             >>> Promise.parse("ndcg@5 >= 95% of deterministic").kept_so_far(0.951)
@@ -411,7 +411,7 @@ class Promise:
         return f"{so_far}, promised {self.limit(self.target)}{short and f'; {short}'}"
 
     def shortfall(self, share: float) -> str:
-        """How many lists fall short, and of what, where such a share of them is good; nothing for other promises.
+        """Return how many lists fall short, and of what, where such a share of them is good; else nothing.
 
         Example:
             >>> Promise.parse("ndcg@5 >= 80% of deterministic in 90% of lists").shortfall(0.909)
@@ -463,7 +463,7 @@ class Promise:
         return f"risk = {times(scale)}mean of ({inside}); the promise holds if risk ≤ {self.alpha:.4g}"
 
     def document(self) -> dict[str, Any]:
-        """What is written to a file."""
+        """Return what is written to a file."""
         plain = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
         bound = None if self.bound is None else list(self.bound)
         metric = self.base_measure.metric
@@ -474,7 +474,7 @@ class Promise:
 
     @classmethod
     def read(cls, document: Mapping[str, Any], metrics: Iterable[Measurable] = ()) -> "Promise":
-        """A promise from what was written; a metric of the caller's own must be among those given to be measured."""
+        """Return a promise from what was written; to be measured, metrics of the caller's own must be given."""
         rest = dict(document)
         name, settings = rest.pop("metric"), rest.pop("settings")
         own = {known.name: known for known in metrics}
@@ -548,7 +548,7 @@ def columns_of(several: Iterable[Promise]) -> tuple[str, ...]:
 
 
 def objectives(several: Sequence[Promise], *, judged: bool = True) -> tuple[Measure, Measure]:
-    """The utility and the disparity that are reported, and weighed against each other, beside some promises.
+    """Return the utility and the disparity that are reported, and weighed against each other, beside some promises.
 
     Utility is what the first promise on utility is about, otherwise `relevance_measure`. Without judgments, disparity
     takes all items as equally worthy.
@@ -567,7 +567,7 @@ def relevance_measure(several: Sequence[Promise], *, judged: bool) -> Measure:
 
 
 def values_alone(several: Sequence[Promise]) -> bool:
-    """Whether some promise protects a value, such as a margin, and none protects relevance."""
+    """Return whether some promise protects a value, such as a margin, and none protects relevance."""
     return any(p.safe_end == "cold" for p in several) and not any(p.protects_relevance for p in several)
 
 
@@ -589,7 +589,7 @@ def refuse_worst(several: Iterable[Promise], policy: str) -> None:
 
 
 def move_together(several: Sequence[Promise]) -> bool:
-    """Whether all promises get safer, or all get less safe, from the coldest ranker to the hottest."""
+    """Return whether all promises get safer, or all get less safe, from the coldest ranker to the hottest."""
     ends = {promise.safe_end for promise in several}
     return len(ends) == 1 and None not in ends
 

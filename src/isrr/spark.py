@@ -220,7 +220,7 @@ def literal(path: str) -> str:
 
 
 def _counted(table: SparkTable, *, per_segment: bool) -> tuple[int, str, dict[str, int]]:
-    """How many queries there are, the key that names them, and how many are in each segment."""
+    """Return how many queries there are, the key that names them, and how many are in each segment."""
     ids = table.rows.select(table.query_text().alias("id")).distinct()
     digest = f.conv(f.substring(f.sha2("id", 256), 1, 16), 16, 10).cast("decimal(20,0)")
     n_queries, n_missing, total = ids.agg(
@@ -237,7 +237,7 @@ def _counted(table: SparkTable, *, per_segment: bool) -> tuple[int, str, dict[st
 
 
 def _below(table: SparkTable, key: str, sample: int, n_queries: int, sizes: dict[str, int]) -> Any:
-    """Which rows are those of queries whose order is below a cutoff: the sample, and a few queries more."""
+    """Return which rows are those of queries whose order is below a cutoff: the sample, and a few queries more."""
     order = f.substring(f.sha2(f.concat(f.lit(key), table.query_text()), 256), 1, 16)
 
     def among(n_drawn: int, n: int) -> Any:

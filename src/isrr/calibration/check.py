@@ -282,7 +282,7 @@ def _verdicts(
 
 
 def _promised_in(outcome: Outcome, promise: Promise) -> list[str]:
-    """The segments that a promise was tested in, "" standing for all queries together."""
+    """Return the segments that a promise was tested in, "" standing for all queries together."""
     if promise.per is None:
         return [""]
     return [test.segment for test in outcome.tests if test.promise == promise and test.segment is not None]
@@ -302,7 +302,7 @@ def _kept(promise: Promise, segment: str | None, values: FloatArray, reference: 
 
 
 def _group_shares(queries: Queries, outcome: Outcome, grid: Sequence[GPLRanker]) -> tuple[GroupShare, ...]:
-    """Each group's part of all exposure, before and after, and of all gain, by falling part of the gain."""
+    """Return each group's part of all exposure, before and after, and of all gain, by falling part of the gain."""
     if queries.item_groups is None:
         return ()
     names, rows, number = queries.coded_groups.by_group()  # an item may be of several groups
@@ -317,13 +317,13 @@ def _group_shares(queries: Queries, outcome: Outcome, grid: Sequence[GPLRanker])
 
 
 def _least_share(values: Sequence[FloatArray]) -> float | None:
-    """The least share that any query keeps of what the order by score gives it; None where nothing is floored."""
+    """Return the least share that any query keeps of what the order by score gives; None where nothing is floored."""
     some = [part[part[:, 0] > 0] for part in values]  # false for NaN too
     return min((float((part[:, 1] / part[:, 0]).min()) for part in some if len(part)), default=None)
 
 
 def _warnings(outcome: Outcome, utility: Means, promised: Sequence[Kept], scores: FloatArray) -> Iterator[str]:
-    """What verdicts do not show: promises left unjudged, and signs that a comparison by the same scores cannot see."""
+    """Return what verdicts do not show: promises left unjudged, and what comparing by the same scores cannot see."""
     for promise in outcome.promises:
         for segment in _promised_in(outcome, promise):
             if not any((one.promise, one.segment or "") == (str(promise), segment) for one in promised):
@@ -342,7 +342,7 @@ def _warnings(outcome: Outcome, utility: Means, promised: Sequence[Kept], scores
 
 
 def _score_spread(scores: FloatArray, bottom: float, top: float) -> float | None:
-    """How wide the middle 98 % of the scores are, as a share of how wide they were at calibration.
+    """Return how wide the middle 98 % of the scores are, as a share of how wide they were at calibration.
 
     None where a score in 25 or more lies beyond where they were: these are not narrower, but elsewhere.
     """

@@ -194,7 +194,7 @@ def judged(rows: Sequence[Compared], confidence: float) -> Comparison:
 
 
 def _compared(name: str, queries: Queries, several: Sequence[Promise], delta: float) -> list[Compared]:
-    """One candidate by every promise, in every segment; queries in an order that knows nothing of grades."""
+    """Return one candidate by every promise, in every segment; queries in an order that knows nothing of grades."""
     queries, order = queries[canonical_order(queries.keys, queries.scores_fingerprint)], GPLRanker.deterministic
     rows = []
     for promise in several:

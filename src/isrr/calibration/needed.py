@@ -43,7 +43,7 @@ class Need:
 
 
 def most(needs: Iterable[Need]) -> int | None:
-    """How many queries all of them need together."""
+    """Return how many queries all of them need together."""
     numbers = [need.queries_needed for need in needs]
     return None if None in numbers else max(number for number in numbers if number is not None)
 
@@ -65,7 +65,7 @@ class Span:
 
 
 def spans(request: Request, *, validated: bool = False) -> list[Span]:
-    """The spans of a request, in order; where validation queries fix the path (`validated`), none is set aside."""
+    """Return the spans of a request; where validation queries fix the path (`validated`), none is set aside."""
     if not isinstance(request.path, str) or not move_together(request.promises):
         return [Span(2, math.inf, None, False)]
 
@@ -91,7 +91,7 @@ def judged_needed(
     validated: bool = False,
     share_counted: float = 1.0,
 ) -> int | None:
-    """The smallest number of judged queries from which on every number is enough; None when no number is.
+    """Return the smallest number of judged queries from which on every number is enough; None when no number is.
 
     Args:
         of: The spans of the request.
@@ -115,7 +115,7 @@ def judged_needed(
 
 
 def decisive(tested: Sequence[Tested], delta: float) -> list[int] | None:
-    """The configuration that each promise would be proven for; None where none is measured to keep all promises.
+    """Return the configuration that each promise would be proven for; None where none is measured to keep all promises.
 
     It is each promise's safest one. Where safe ones may lie anywhere on the path, it is the one for all promises that
     keeps them by the widest margin; but the first of the path, if only that is not proven at level delta.
@@ -131,12 +131,12 @@ def decisive(tested: Sequence[Tested], delta: float) -> list[int] | None:
 
 
 def proven(sample: Tested, column: int, delta: float) -> bool:
-    """Whether one configuration is certified to keep a promise, whatever else is on the path."""
+    """Return whether one configuration is certified to keep a promise, whatever else is on the path."""
     return bool(sample.exempt[column]) or bool(sample.only(column).holds(delta)[0])
 
 
 def judged_in_all(n_tested: float, request: Request, *, validated: bool = False, share_counted: float = 1.0) -> int:
-    """How many judged queries leave so many to test on; the arguments are those of `judged_needed`.
+    """Return how many judged queries leave so many to test on; the arguments are those of `judged_needed`.
 
     Example:
         >>> from isrr.promises import Promise

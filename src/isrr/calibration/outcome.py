@@ -77,7 +77,7 @@ class Findings:
         quality: Callable[[GPLRanker], Quality],
         drawn: Queries | None = None,
     ) -> Certificate | Abstention:
-        """The certificate of the configuration that was chosen; the abstention, with its reason, where none was.
+        """Return the certificate of the configuration that was chosen; the abstention, with its reason, where none was.
 
         Args:
             provenance: Where the outcome comes from.
@@ -176,7 +176,7 @@ class Findings:
         return "out_of_reach" if unmet else "too_few_queries", "; ".join(unmet + unproven + rest)
 
     def _why_not_first(self) -> tuple[Cause, str]:
-        """The same where every promise is proven for a configuration that the path leads to through another."""
+        """Return the same where every promise is proven for a configuration that the path leads to through another."""
         first = int(np.argmin(self.certified))
         before = self._failing([(sample, first) for sample in self.tested])
         if move_together(self.request.promises) or not before:
@@ -193,11 +193,11 @@ class Findings:
         return self.request.selection.level_each(self.request.delta, len(self.path.rankers))
 
     def _failing(self, pairs: Sequence[tuple[Tested, int]]) -> list[tuple[Tested, int]]:
-        """The promises that a configuration is not certified to keep, of promises paired with one each."""
+        """Return the promises that a configuration is not certified to keep, of promises paired with one each."""
         return [(sample, c) for sample, c in pairs if not proven(sample, c, self._level_each)]
 
     def _need(self, sample: Tested, column: int, validated: bool, n_there: int | None = None) -> Need:
-        """How many judged queries prove a promise for a configuration; `n_there` of those tested on count for it."""
+        """Return how many judged queries prove a promise for a configuration; `n_there` of the tested ones count."""
         request, curve = self.request, self.curve
         share_there = (n_there or sample.n_queries) / curve.n_queries
 
@@ -212,7 +212,7 @@ class Findings:
         return Need(sample.promise, sample.segment, n, self.unit)
 
     def _capped(self, sample: Tested, column: int, need: Need, validated: bool, drawn: Queries) -> str | None:
-        """What capping a value would need, where its bound lies far above nearly all of its values."""
+        """Return what capping a value would need, where its bound lies far above nearly all of its values."""
         promise = _with_cap(sample.promise, drawn)
         if promise is None:
             return None
@@ -226,7 +226,7 @@ class Findings:
         return f"'{promise}'{in_segment(sample.segment)}, with values capped there, needs {capped.in_words}"
 
     def _why_not_together(self) -> tuple[Cause, str]:
-        """The same where no configuration is measured to keep all promises."""
+        """Return the same where no configuration is measured to keep all promises."""
         unmet = [
             f"'{sample.promise}'{in_segment(sample.segment)} is not met by any ranker; the best reaches "
             f"{sample.promise.shown(float(sample.measured()[int(np.argmax(sample.slack))]))}"
@@ -252,7 +252,7 @@ class Findings:
 
 
 def _with_cap(promise: Promise, queries: Queries) -> Promise | None:
-    """The promise about a column whose values are capped near the largest ones; None where its bound is no higher."""
+    """Return the promise about a column with values capped near the largest ones; None if its bound is no higher."""
     metric = promise.metric
     if (
         promise.bound is None
@@ -271,7 +271,7 @@ def _with_cap(promise: Promise, queries: Queries) -> Promise | None:
 
 
 def _highest(met: FloatArray, reached: FloatArray, target: float) -> float:
-    """The most that is reached where the target is just met, on lines between configurations.
+    """Return the most that is reached where the target is just met, on lines between configurations.
 
     Example:
         >>> _highest(np.array([0.0, 1.0, 1.2]), np.array([1.0, 0.5, 0.0]), 0.5)

@@ -67,7 +67,7 @@ def temperature_path(
 
 
 def front_path(validation: Queries, k: int, promises: Sequence[Promise], basis: str, *floors: Floor) -> SearchPath:
-    """The family that does best at the promise on the validation queries, from cold to hot.
+    """Return the family that does best at the promise on the validation queries, from cold to hot.
 
     A family is a score map (none, or log-gain) and a share of the items that thresholds turn away at every temperature.
     Its curve over temperature is smooth, so a fixed sequence along it is not stopped by one unlucky configuration, as
@@ -98,7 +98,7 @@ def front_path(validation: Queries, k: int, promises: Sequence[Promise], basis: 
 
 
 def _by_slack(trials: "Sequence[_Trial]") -> tuple[GPLRanker, ...]:
-    """The plausible configurations, safest first, then those that no other beats at every promise."""
+    """Return the plausible configurations, safest first, then those that no other beats at every promise."""
     rankers = [ranker for trial in trials for ranker in trial.grid]
     least = np.concatenate([trial.slack for trial in trials])
     margins = np.concatenate([trial.margins for trial in trials], axis=1)
@@ -110,7 +110,7 @@ def _by_slack(trials: "Sequence[_Trial]") -> tuple[GPLRanker, ...]:
 
 
 def _unbeaten(margins: FloatArray) -> NDArray[np.bool_]:
-    """Which configurations no other is at least as good as at every promise, and better at one, (n_grid,)."""
+    """Return which configurations no other is at least as good as at every promise, and better at one, (n_grid,)."""
     beaten = np.zeros(margins.shape[1], bool)
     for c in range(margins.shape[1]):
         ours = margins[:, [c]]
@@ -121,7 +121,7 @@ def _unbeaten(margins: FloatArray) -> NDArray[np.bool_]:
 def _curves(
     base: GPLRanker, shares: Sequence[float], temperatures: FloatArray, queries: Queries
 ) -> list[list[GPLRanker]]:
-    """A family for each share of items that is turned away: its rankers at each temperature."""
+    """Return a family for each share of items that is turned away: its rankers at each temperature."""
     if not any(shares):
         return [[replace(base, temperature=float(t)) for t in temperatures] for _ in shares]
     prepared = base.prepare(queries)
@@ -226,7 +226,7 @@ def _directed(rankers: list[GPLRanker], promises: Sequence[Promise], name: str, 
 
 
 def n_set_aside(n_queries: int, request: Request, *, validated: bool) -> int:
-    """How many of the judged queries fix the path and are not tested on; none where validation queries are given."""
+    """Return how many judged queries fix the path and are not tested on; none where validation queries are given."""
     if validated or not isinstance(request.path, str):
         return 0
     many = request.path == "auto" and n_queries >= SET_ASIDE_FROM
@@ -286,12 +286,12 @@ def fixed_path(request: Request, n_tested: int, aside: Queries | None, validatio
 
 
 def in_order(queries: Queries) -> Queries:
-    """The same queries in canonical order."""
+    """Return the same queries in canonical order."""
     return queries[canonical_order(queries.keys, queries.scores_fingerprint)]
 
 
 def learnable(queries: Queries, promises: Sequence[Promise]) -> bool:
-    """Whether a score map and a family can be learned from these queries, not only a scale."""
+    """Return whether a score map and a family can be learned from these queries, not only a scale."""
     if queries.relevance is None:
         return all("relevance" not in promise.columns for promise in promises) and len(queries) > LEARNABLE_FROM
     return int(has_relevant(queries, gain=promises[0].metric.gain).sum()) > LEARNABLE_FROM

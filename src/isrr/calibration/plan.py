@@ -222,7 +222,7 @@ class _Pilot:
             self.measured[span] = _Measured.of(queries, request.promises, path, tested, reported)
 
     def _path(self, queries: Queries, span: Span) -> SearchPath:
-        """The path that calibration takes within a span."""
+        """Return the path that calibration takes within a span."""
         k, promises = self.request.k, self.request.promises
         floor = self.request.floor_arguments(span.floor or 0.0)
         if span.learns and learnable(queries, promises):
@@ -230,7 +230,7 @@ class _Pilot:
         return temperature_path(k, scale_of(queries), promises, "the pilot", floor)
 
     def needs(self, errors: float = 0.0) -> list[Need]:
-        """What each promise needs for the configuration that it would be proven for, from the queries tested on.
+        """Return what each promise needs for the configuration that it would be proven for, from the queries tested on.
 
         The true risk is taken to lie so many standard errors above the one measured.
         """
@@ -289,7 +289,7 @@ class _Pilot:
 
 
 def _first(gains: Sequence[float], least: float) -> int | None:
-    """The first configuration that removes so much disparity."""
+    """Return the first configuration that removes so much disparity."""
     return next((c for c, gain in enumerate(gains) if gain >= least), None)
 
 

@@ -95,7 +95,7 @@ class Request:
         return {"floor": floor, "floor_weights": tuple(dict.fromkeys(tuple(w.tolist()) for w in weights))}
 
     def floor_for(self, n_tested: int) -> float:
-        """The floor of every configuration but the order by score.
+        """Return the floor of every configuration but the order by score.
 
         It is fixed by the promised shares and by how much the tested queries may lose in all: n · (1 − share). A floor
         bounds the paired losses more tightly, which is worth most where that is little; where it is much, a high floor

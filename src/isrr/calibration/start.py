@@ -80,7 +80,7 @@ def start(
 
 
 def milder(best: GPLRanker, queries: Queries) -> GPLRanker:
-    """The same ranker at the coldest temperature that moves four fifths of the exposure that it moves."""
+    """Return the same ranker at the coldest temperature that moves four fifths of the exposure that it moves."""
     least = MILDER * _moved(queries, best)[0]
     cold, hot = np.log(COLDEST), np.log(best.temperature)
     for _ in range(N_HALVINGS):
@@ -104,7 +104,7 @@ def _why_not(promise: Promise) -> str:
 
 
 def exploring(base: GPLRanker, queries: Queries) -> GPLRanker:
-    """The same ranker with an anchor, and with the temperature at which draws move 40 % of the exposure.
+    """Return the same ranker with an anchor, and with the temperature at which draws move 40 % of the exposure.
 
     It is chosen by its effect, because a deviation means little across scorers: the scores within one list may lie
     close together, and those of different lists far apart.

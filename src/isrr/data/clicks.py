@@ -13,7 +13,7 @@ _REPEATED = 0.2  # share of queries with the same items as another, from which t
 
 
 def looks_like_clicks(queries: Queries, column_name: str, k: int, has_position: bool) -> str | None:
-    """A warning where the relevance of queries is probably clicks, which say as much of the position as of the item.
+    """Return a warning where relevance is probably clicks, which say as much of the position as of the item.
 
     Args:
         queries: The queries, with relevance.
@@ -47,7 +47,7 @@ def looks_like_clicks(queries: Queries, column_name: str, k: int, has_position: 
 
 
 def _repeated_lists(queries: Queries) -> float:
-    """The share of queries of at least two items that have exactly the items of an earlier one."""
+    """Return the share of queries of at least two items that have exactly the items of an earlier one."""
     if queries.items is None:
         return 0.0
     codes = queries.items.by_appearance()[1].astype(np.float64)

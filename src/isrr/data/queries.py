@@ -192,7 +192,7 @@ class Queries:
         return "".join(f"{int(part):016x}" for part in sums)
 
     def content_keys(self, *, judged: bool) -> NDArray[np.uint64]:
-        """A 64-bit hash of each query's scores, and of its relevance where it is judged, whatever the query's id."""
+        """Return a 64-bit hash of each query's scores, and of its relevance where it is judged, but not of its id."""
         nameless = np.zeros(len(self), np.uint64)
         relevance = self.need_relevance() if judged else None
         return query_hashes(self.offsets, nameless, self.need_scores(), relevance)[:, 0]
@@ -234,7 +234,7 @@ class Queries:
         return np.add.reduceat(tied & (np.arange(self.n_rows) < starts + k), self.offsets[:-1], dtype=np.int64)
 
     def derived(self, name: str, derive: Callable[[], FloatArray]) -> FloatArray:
-        """What `derive` makes of these queries, under a name of its own; made once and kept as long as they are."""
+        """Return what `derive` makes of these queries; it is called once for each name."""
         cache: dict[str, Any] = vars(self)
         if name not in cache:
             cache[name] = derive()
@@ -242,7 +242,7 @@ class Queries:
         return derived
 
     def __getitem__(self, index: Index) -> Self:
-        """The chosen queries, in the order asked for; their rows stand in query order."""
+        """Return the chosen queries, in the order asked for; their rows stand in query order."""
         chosen = np.atleast_1d(np.arange(len(self))[list(index) if isinstance(index, tuple) else index])
         if chosen.ndim != 1:
             raise DataError("queries are chosen by a number, a slice, a list of numbers or a mask of all of them")
@@ -269,7 +269,7 @@ class Queries:
         return part
 
     def of_rows(self, take: NDArray[Any], offsets: IntArray, **changes: Any) -> Self:
-        """The same queries with some of their rows, by number or by a mask, and other changes to their fields."""
+        """Return the same queries with some of their rows, by number or mask, and other changes to their fields."""
         names = ("scores", "relevance", "item_groups", "judged", "tie_order")
         columns = {name: column[take] for name in names if (column := getattr(self, name)) is not None}
         items = None if self.items is None else self.items.take(take)
@@ -325,11 +325,11 @@ class Queries:
         )
 
     def with_scores(self, scores: ArrayLike) -> Self:
-        """The same queries with new scores, given in the caller's row order."""
+        """Return the same queries with new scores, given in the caller's row order."""
         return replace(self, scores=self._finite(scores, "scores"))
 
     def with_ties(self, ties: Ties) -> "Queries":
-        """The same queries with equal scores ordered as asked: "trec" as trec_eval does.
+        """Return the same queries with equal scores ordered as asked: "trec" as trec_eval does.
 
         trec_eval sorts a run by score, equal scores by document id, last ids first, and keeps scores as 32-bit floats:
         scores that agree in about seven digits are ties to it.
@@ -359,19 +359,19 @@ class Queries:
         return (column if self.rows is None else column[self.rows]).astype(np.float64)
 
     def need_scores(self) -> FloatArray:
-        """The scores, or an error that says they are missing."""
+        """Return the scores; refuse queries without."""
         if self.scores is None:
             raise DataError(self.absent.get("score", "these queries have no scores; expected scores (`with_scores`)"))
         return self.scores
 
     def need_relevance(self) -> FloatArray:
-        """The relevance grades, or an error that says they are missing."""
+        """Return the relevance grades; refuse queries without."""
         if self.relevance is None:
             raise DataError(self.absent.get("relevance", "these queries are unjudged; expected relevance grades"))
         return self.relevance
 
     def need_production(self) -> "Queries":
-        """The ranking to compare with, or an error that says it is missing."""
+        """Return the ranking to compare with; refuse queries without."""
         if self.production is None:
             raise DataError(
                 "a promise 'of production' needs the order that is served today; expected the column of its scores as "
@@ -380,7 +380,7 @@ class Queries:
         return self.production
 
     def need_segments(self) -> NDArray[Any]:
-        """The segment of each query, or an error that says they are missing."""
+        """Return the segment of each query; refuse queries without."""
         if self.segments is None:
             unnamed = "these queries have none; expected its column as `segment=`"
             raise DataError(
@@ -389,19 +389,19 @@ class Queries:
         return self.segments
 
     def column(self, name: str) -> FloatArray:
-        """One of the further columns of numbers, in query order."""
+        """Return one of the further columns of numbers, in query order."""
         if name not in self.values:
             have = f"they have {', '.join(map(repr, self.values))}" if self.values else "they have none"
             raise DataError(f"these queries have no value column {name!r}; {have}{did_you_mean(name, self.values)}")
         return self.values[name]
 
     def _ids(self, column: Any, name: str) -> Ids:
-        """A column of ids from the caller, checked, in query order."""
+        """Return a column of ids from the caller, checked, in query order."""
         ids = Ids.of(column, name, self.n_rows)
         return ids if self.rows is None else ids.take(self.rows)
 
     def _finite(self, values: ArrayLike, name: str, least: float = -LARGEST) -> FloatArray:
-        """A column of finite numbers from the caller, in query order."""
+        """Return a column of finite numbers from the caller, in query order."""
         try:
             column = finite(values, name, self.n_rows, least)
         except DataError as error:
@@ -412,7 +412,7 @@ class Queries:
         return column if self.rows is None else column[self.rows]
 
     def _one_each(self, column: NDArray[Any]) -> NDArray[Any]:
-        """One segment per query, from a column of them in query order."""
+        """Return one segment per query, from a column of them in query order."""
         heads = column[self.offsets[:-1]]
         differs = np.flatnonzero(column != np.repeat(heads, self.n_items))
         if differs.size:
@@ -423,11 +423,11 @@ class Queries:
         return heads
 
     def _query_of(self, row: int) -> str:
-        """The query of a row in query order."""
+        """Return the query of a row in query order."""
         return str(self.query_ids[np.searchsorted(self.offsets, row, side="right") - 1])
 
     def _repeated(self, items: Ids, again: IntArray) -> DataError:
-        """The error about rows whose item appears earlier in the query."""
+        """Return the error about rows whose item appears earlier in the query."""
         row = int(again[0])
         n_rows = f"{again.size:,} {'row repeats' if again.size == 1 else 'rows repeat'} an item"
         said = (

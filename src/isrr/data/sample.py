@@ -46,7 +46,7 @@ class Sample:
     key: str
 
     def uniform(self, sample: int | None) -> NDArray[np.bool_]:
-        """Which queries are in the uniform sample, not only in that of their segment, (n,)."""
+        """Return which queries are in the uniform sample, not only in that of their segment, (n,)."""
         if sample is None or len(self.queries) <= sample:
             return np.ones(len(self.queries), bool)
         return in_sample(digests(self.queries.query_ids, self.key), sample)

@@ -100,11 +100,11 @@ class Disparity(Measurable):
         return self.normalized
 
     def counts(self, queries: Queries, k: int) -> NDArray[np.bool_]:
-        """Which queries have a relevant item, (n_queries,)."""
+        """Return which queries have a relevant item, (n_queries,)."""
         return has_relevant(queries, gain=self.gain)
 
     def bounds(self, k: int, bound: tuple[float, float]) -> tuple[float, float]:
-        """The least and the largest value on a query."""
+        """Return the least and the largest value on a query."""
         return (0.0, 1.0) if self.normalized else bound
 
     def check_bound(self, queries: Queries, k: int, bound: tuple[float, float]) -> float:
@@ -157,7 +157,7 @@ class Disparity(Measurable):
         return of
 
     def largest(self, queries: Queries, k: int, pools: Pools | None = None) -> FloatArray:
-        """The largest value any ranker can have on each query, (n_queries,).
+        """Return the largest value any ranker can have on each query, (n_queries,).
 
         Between items B = 4 (Θ₂ · Σg² − DCG_min²) / (n (n − 1)), Θ₂ the sum of squared discounts, DCG_min the least DCG
         of a ranking; it is attained. Between groups Σe² is at most (Σθ)², which gives a bound that may be loose.
@@ -224,7 +224,7 @@ def share_of_bound(values: FloatArray, bound: FloatArray) -> FloatArray:
 
 
 def fairness_gain(values: ArrayLike, reference: ArrayLike) -> float:
-    """The share of disparity removed, 1 − mean / mean of the reference; queries that are NaN in either are left out.
+    """Return the share of disparity removed, 1 − mean / mean of the reference; queries NaN in either are left out.
 
     Example:
         >>> fairness_gain([0.25, 0.5], reference=[0.5, 1.0])

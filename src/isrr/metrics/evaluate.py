@@ -42,7 +42,7 @@ class Evaluation:
     values: tuple[FloatArray, ...]
 
     def __getitem__(self, name: str | Measure) -> FloatArray:
-        """The values of one measure, by its name (`"ndcg"`, `"ndcg@5"`), (n_queries, n_grid)."""
+        """Return the values of one measure, by its name (`"ndcg"`, `"ndcg@5"`), (n_queries, n_grid)."""
         for measure, values in zip(self.measures, self.values, strict=True):
             if name in (measure, str(measure), measure.metric.name):
                 return values
@@ -63,14 +63,14 @@ class Evaluation:
         return "\n".join([f"Means over {counted(n_queries, 'query')}, one row per ranker", *lines])
 
     def to_frame(self) -> Any:
-        """One row per query and ranker, one column per measure, as a frame of pandas, or polars without it."""
+        """Return one row per query and ranker, one column per measure, as a frame of pandas, or polars without it."""
         n_queries, n_grid = self.values[0].shape
         query, ranker = np.divmod(np.arange(n_queries * n_grid), n_grid)
         measured = {str(measure): values.ravel() for measure, values in zip(self.measures, self.values, strict=True)}
         return frame_of({"query": query, "ranker": ranker} | measured)
 
     def mean(self, name: str | Measure) -> FloatArray:
-        """The mean over the queries that count, (n_grid,); NaN if none does."""
+        """Return the mean over the queries that count, (n_grid,); NaN if none does."""
         values = self[name]
         counted = ~np.isnan(values)
         n, mean = counted.sum(axis=0), np.full(values.shape[1:], np.nan)

@@ -48,7 +48,7 @@ class OfRelevant(Measurable):
     rising: ClassVar[bool] = True
 
     def counts(self, queries: Queries, k: int) -> NDArray[np.bool_]:
-        """Which queries have a relevant item, retrieved or not, (n_queries,)."""
+        """Return which queries have a relevant item, retrieved or not, (n_queries,)."""
         return np.asarray(relevant_total(queries, self.rel) > 0)
 
 

@@ -100,7 +100,7 @@ class Metric(Measurable):
         return self.whole is not None
 
     def counts(self, queries: Queries, k: int) -> NDArray[np.bool_]:
-        """Which queries have something to divide by, (n_queries,)."""
+        """Return which queries have something to divide by, (n_queries,)."""
         return np.ones(len(queries), bool) if self.whole is None else np.asarray(self.whole(queries, k) > 0)
 
     def position_weights(self, k: int) -> FloatArray:
@@ -148,7 +148,7 @@ class Metric(Measurable):
         return values
 
     def bounds(self, k: int, bound: tuple[float, float]) -> tuple[float, float]:
-        """The least and the largest value on a query, where an item's value lies within `bound`."""
+        """Return the least and the largest value on a query, where an item's value lies within `bound`."""
         if self.bounded:
             return 0.0, 1.0
         total = float(self.weights(k).sum())
@@ -192,7 +192,7 @@ def _in_group(group: str, queries: Queries) -> FloatArray:
 
 
 def _shown(queries: Queries, k: int, weights: FloatArray) -> FloatArray:
-    """The weight of all positions that a query fills, (n_queries,)."""
+    """Return the weight of all positions that a query fills, (n_queries,)."""
     return np.concatenate(([0.0], np.cumsum(weights)))[np.minimum(queries.n_items, k)]
 
 
@@ -204,7 +204,7 @@ def _merit(group: str, gain: Gain, queries: Queries, k: int) -> FloatArray:
 
 
 def _position_weight(weights: Callable[[int], FloatArray], queries: Queries) -> FloatArray:
-    """The weight of each item's own position in the order by score; the whole list counts."""
+    """Return the weight of each item's own position in the order by score; the whole list counts."""
     by_position = weights(int(queries.n_items.max()))
     starts = np.repeat(queries.offsets[:-1], queries.n_items)
     out = np.empty(queries.n_rows)
@@ -239,7 +239,7 @@ class UnknownMetric(PromiseError):
 
 
 def _plain(name: str, gain: Gain, kind: Discount, rel: int = 1) -> Metric | Disparity | First | AveragePrecision | None:
-    """A metric by its name; `rel` is the least grade of a relevant item."""
+    """Return a metric by its name; `rel` is the least grade of a relevant item."""
     gains, weights, judged = partial(item_gains, gain=gain), partial(discount, kind=kind), ("relevance",)
     full_name = name if rel == 1 else f"{name}(rel={rel})"
     match name:
@@ -309,7 +309,7 @@ def _exposure(group: str, gain: Gain, kind: Discount) -> Metric:
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """The metric that was probably meant, as the end of a message; nothing where none is close."""
+    """Return the metric that was probably meant, as the end of a message; nothing where none is close."""
     from difflib import get_close_matches
 
     by_stem = {metric.split("(")[0]: metric for metric in known}
@@ -318,7 +318,7 @@ def meant(name: str, known: Iterable[str]) -> str:
 
 
 def metric(name: str, *, gain: Gain = "exponential", discount: Discount = "log2") -> Measurable:
-    """The metric with this name, one that can be promised.
+    """Return the metric with this name, one that can be promised.
 
     Args:
         name: "ndcg", "dcg", "precision", "recall", "rr", "hit", "ap", "kept", "clicks", "value(COLUMN)",

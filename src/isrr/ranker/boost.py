@@ -19,7 +19,7 @@ Boost = tuple[tuple[str, float], ...] | Mapping[str, float]
 
 
 def checked_boost(boost: Boost, boost_missing: object = "refuse") -> Boost:
-    """The additions sorted by group; those of 0 are left out.
+    """Return the additions sorted by group; those of 0 are left out.
 
     Example:
         >>> checked_boost({"old": 0, "new": 0.4, "local": 0.1})
@@ -43,7 +43,7 @@ def checked_boost(boost: Boost, boost_missing: object = "refuse") -> Boost:
 
 
 def additions_by_row(boost: Boost, boost_missing: BoostMissing, queries: Queries) -> FloatArray:
-    """What is added to each row, in query order and in deviations, (n_rows,)."""
+    """Return what is added to each row, in query order and in deviations, (n_rows,)."""
     if queries.item_groups is None and boost_missing == "none":
         return np.zeros(queries.n_rows)
     additions = [addition * queries.coded_groups.rows_of(group) for group, addition in dict(boost).items()]
@@ -51,7 +51,7 @@ def additions_by_row(boost: Boost, boost_missing: BoostMissing, queries: Queries
 
 
 def additions_of_request(boost: Boost, boost_missing: BoostMissing, groups: object, n_items: int) -> FloatArray:
-    """What is added to each item of a request, in deviations, (n_items,).
+    """Return what is added to each item of a request, in deviations, (n_items,).
 
     Args:
         boost: Additions by group.

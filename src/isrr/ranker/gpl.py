@@ -71,7 +71,7 @@ def checked_weights(weights: ArrayLike, name: str) -> FloatArray:
 
 @lru_cache
 def _proportional(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    """Whether two ways of weighting positions are the same up to a factor."""
+    """Return whether two ways of weighting positions are the same up to a factor."""
     if len(one) != len(other):
         return False
     a, b = max(one), max(other)
@@ -105,7 +105,7 @@ def expand(threshold: float, decay: float, k: int) -> FloatArray:
 
 @lru_cache
 def _expanded(threshold: float, decay: float, positions: int) -> FloatArray:
-    """The thresholds of lists longer than the ranker's own; not to be written to."""
+    """Return the thresholds of lists longer than the ranker's own; not to be written to."""
     return expand(threshold, decay, positions)
 
 
@@ -210,12 +210,12 @@ class GPLRanker(Draw):
 
     @classmethod
     def plackett_luce(cls, k: int = 5, temperature: float = 1.0, deviation: float = 1.0) -> GPLRanker:
-        """The limit in which every item is eligible everywhere."""
+        """Return the limit in which every item is eligible everywhere."""
         return cls(k=k, temperature=temperature, deviation=deviation)
 
     @classmethod
     def deterministic(cls, k: int = 5) -> GPLRanker:
-        """The limit in which no item is eligible, so the best one is placed: the order by score."""
+        """Return the limit in which no item is eligible, so the best one is placed: the order by score."""
         return cls(k=k, threshold=DETERMINISTIC)
 
     def __repr__(self) -> str:
@@ -223,11 +223,11 @@ class GPLRanker(Draw):
         return f"GPLRanker({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in shown)})"
 
     def of_length(self, k: int) -> GPLRanker:
-        """The same ranker for lists of another length: same draws, and the floor keeps the k it is promised for."""
+        """Return the same ranker for lists of another length: same draws, and a floor for the k it was promised for."""
         return replace(self, k=k, floor_weights=self.promised_weights)
 
     def protects(self, weights: FloatArray) -> bool:
-        """Whether the floor holds for metrics with these weights of positions, (k,), up to a common factor."""
+        """Return whether the floor holds for metrics with these weights of positions, (k,), up to a common factor."""
         if self.floor == 0.0:
             return False
         ours = tuple(weights.tolist())
@@ -264,7 +264,7 @@ class GPLRanker(Draw):
         return Prepared.of(queries, scores, boosted=bool(self.boost))
 
     def eligibility(self, queries: Queries) -> FloatArray:
-        """Each row's chance of first position in a draw, were every item admitted."""
+        """Return each row's chance to be first in a draw, were every item admitted."""
         return self.prepare(queries).eligibility(self.scale)
 
     def exposure(
@@ -345,7 +345,7 @@ class GPLRanker(Draw):
     def rank_queries(
         self, queries: Queries, session: object = None, progress: Progress | None = None
     ) -> NDArray[np.int64]:
-        """One order of each query, (n_queries, k): what `rank` serves for that query id, session and item ids.
+        """Return one order of each query, (n_queries, k): what `rank` serves for that query id, session and item ids.
 
         −1 beyond the end of a list.
         """
@@ -376,7 +376,7 @@ class GPLRanker(Draw):
         item_ids: Sequence[Any] | NDArray[Any] | None = None,
         groups: object = None,
     ) -> NDArray[np.int64]:
-        """One order of one query, for serving.
+        """Return one order of one query, for serving.
 
         Scores on another scale than the calibration queries' are ranked all the same, and no promise covers them: a
         ranker does not know what calibration saw. `isrr serve`, `isrr rank` and `isrr check` do, and say so.
@@ -411,7 +411,7 @@ class GPLRanker(Draw):
         item_ids: Sequence[Any] | NDArray[Any] | None = None,
         groups: object = None,
     ) -> ServedList:
-        """What `rank` returns, with the propensity of each position and the order by score.
+        """Return what `rank` returns, with the propensity of each position and the order by score.
 
         Example:
             >>> GPLRanker().rank_with_propensity([0.3, 2.0, 1.1], "q7", "u42", k=3).propensity.round(3)
@@ -473,14 +473,14 @@ class GPLRanker(Draw):
         return ServedList(ranking, chances, by_score[:positions].astype(np.int64), eligibility, share, tied)
 
     def _requested(self, raw: FloatArray, groups: object) -> FloatArray:
-        """The scores of one request used for drawing: mapped and boosted, (n_items,)."""
+        """Return the scores of one request used for drawing: mapped and boosted, (n_items,)."""
         if not self.boost:
             return self.mapped(raw)
         additions = additions_of_request(self.boost, self.boost_missing, groups, raw.size)
         return self.mapped(raw) + self.deviation * additions
 
     def _served(self, raw: FloatArray, k: int | None) -> FloatArray:
-        """The thresholds of the positions to fill, (positions,)."""
+        """Return the thresholds of the positions to fill, (positions,)."""
         if k is None:
             return self.thresholds if self.k <= raw.size else self.thresholds[: raw.size]
         if not is_length(k):

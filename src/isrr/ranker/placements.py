@@ -12,7 +12,7 @@ from isrr.ranker.gpl import GPLRanker
 def placements(
     ranker: GPLRanker, queries: Queries, k: int, session: str | None, progress: Progress | None = None
 ) -> Any:
-    """One order of every query: query_id, rank, item_id (or position), score, propensity and session, in Arrow."""
+    """Return one order of every query in Arrow: query_id, rank, item_id, score, propensity and session."""
     import pyarrow as pa
 
     k = min(k, int(queries.n_items.max()))

@@ -82,7 +82,7 @@ class Scale(TypedDict):
 
 
 def scale_of(queries: Queries, score_map: ScoreMap | None = None) -> Scale:
-    """The scale of these queries under a map; without one, far scores are drawn in and others stay as they are."""
+    """Return the scale of these queries under a map; without one, far scores are drawn in and others stay."""
     used = drawing_in(queries) if score_map is None else score_map
     mean, deviation = mean_and_deviation(queries, used)
     return {"mean": mean, "deviation": deviation, "score_map": used}
@@ -112,7 +112,7 @@ def mean_and_deviation(queries: Queries, score_map: ScoreMap | None = None) -> t
 
 
 def far_scores(queries: Queries) -> tuple[int, int]:
-    """How many scores lie more than 100 spreads above their query's median, and how many below.
+    """Return how many scores lie more than 100 spreads above their query's median, and how many below.
 
     Example:
         >>> far_scores(Queries.from_arrays(scores=[1, 2, 3, 4, 1e6], group=[5]))
@@ -124,7 +124,7 @@ def far_scores(queries: Queries) -> tuple[int, int]:
 
 
 def drawing_in(queries: Queries) -> ScoreMap | None:
-    """The map that leaves scores as they are and draws far ones in, next to the rest; None where no score is far.
+    """Return the map that draws far scores in, next to the rest, and leaves others; None where no score is far.
 
     How far out an odd score lies says nothing about its item, but would put it in the same place in every draw.
     """
@@ -143,7 +143,7 @@ def drawing_in(queries: Queries) -> ScoreMap | None:
 
 
 def _from_middle(queries: Queries, score_map: ScoreMap | None) -> tuple[FloatArray, FloatArray]:
-    """The (mapped) raw scores of each query by falling score, and how far each is from its query's median."""
+    """Return the (mapped) raw scores of each query by falling score, and how far each is from its query's median."""
     rows = np.repeat(queries.offsets[:-1], queries.n_items) + queries.by_score
     raw_scores = queries.need_scores()[rows]
     scores = raw_scores if score_map is None else score_map(raw_scores)
@@ -151,7 +151,7 @@ def _from_middle(queries: Queries, score_map: ScoreMap | None) -> tuple[FloatArr
 
 
 def _spreads(queries: Queries, away: FloatArray) -> FloatArray:
-    """The standard deviation of each query around its median, far scores left out; of queries of two items or more."""
+    """Return the standard deviation around the median of each query of two items or more, far scores left out."""
     query = np.repeat(np.arange(len(queries)), queries.n_items)
     distance = np.abs(away)
     by_distance = distance[np.lexsort((-distance, query))]
@@ -164,14 +164,14 @@ def _spreads(queries: Queries, away: FloatArray) -> FloatArray:
 
 
 def _middle(queries: Queries, ordered: FloatArray) -> FloatArray:
-    """The median of each query's values, which stand in order within their query."""
+    """Return the median of each query's values, which stand in order within their query."""
     starts, last = queries.offsets[:-1], queries.n_items - 1
     middle: FloatArray = ordered[starts + last // 2] / 2 + ordered[starts + (last + 1) // 2] / 2
     return middle
 
 
 def fit_log_gain(queries: Queries, gain: Gain = "exponential") -> ScoreMap | None:
-    """The map raw score → log E[gain | score], fitted by isotonic regression and made strictly increasing.
+    """Return the map raw score → log E[gain | score], fitted by isotonic regression and made strictly increasing.
 
     Fair exposure is proportional to gain, and Plackett–Luce weights exp(score) are proportional to it when the score is
     the logarithm of the expected gain. The fit's steps become straight lines between the centres of its blocks, so the
@@ -199,6 +199,6 @@ def fit_log_gain(queries: Queries, gain: Gain = "exponential") -> ScoreMap | Non
 
 
 def _rising(inputs: FloatArray, outputs: FloatArray) -> ScoreMap | None:
-    """The map through those of these knots that rise; None where fewer than two do."""
+    """Return the map through those of these knots that rise; None where fewer than two do."""
     rises = np.concatenate(([True], (np.diff(inputs) > LEAST_STEP) & (np.diff(outputs) > 0)))
     return ScoreMap(tuple(inputs[rises].tolist()), tuple(outputs[rises].tolist())) if rises.sum() > 1 else None

@@ -40,7 +40,7 @@ class ServedList(NamedTuple):
 
 
 def servable(scores: ArrayLike) -> FloatArray:
-    """The raw scores of one query, (n_items,)."""
+    """Return the raw scores of one query, (n_items,)."""
     try:
         raw = np.ascontiguousarray(scores, np.float64)
     except (TypeError, ValueError):
@@ -73,12 +73,12 @@ def order_by_score(
 
 
 def session_key(identity: str) -> bytes:
-    """What keeps the draws of one ranker apart from those of another, and from calibration's."""
+    """Return what keeps the draws of one ranker apart from those of another, and from calibration's."""
     return blake2b(identity.encode(), digest_size=32, key=SERVING.to_bytes(8, "little")).digest()
 
 
 def session_noise(key: bytes, query_id: object, session: object) -> int:
-    """The noise stream that a session names for a query; a fresh one without a session, or with an empty one.
+    """Return the noise stream that a session names for a query; a fresh one without a session, or with an empty one.
 
     64 bits as a signed number: Python hands it to a kernel as it is, where making a `np.uint64` takes longer.
     """

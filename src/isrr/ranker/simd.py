@@ -24,7 +24,7 @@ TRIED_PROCESSORS = ("x86_64", "amd64", "arm64", "aarch64")
 
 
 def vectors_work() -> bool:
-    """Whether numba and the processor are among those on which the vector type was tried."""
+    """Return whether numba and the processor are among those on which the vector type was tried."""
     version = tuple(int(part) for part in numba.__version__.split(".")[:2])
     tried = TRIED_NUMBA[0] <= version < TRIED_NUMBA[1] and platform.machine().lower() in TRIED_PROCESSORS
     return tried and not config.DISABLE_JIT

@@ -34,7 +34,7 @@ N_LEADING = 8  # configurations whose bounds are found before those of the other
 def certifies(
     losses: FloatArray, alpha: ArrayLike, delta: float, prior_deviation: ArrayLike = PRIOR_DEVIATION
 ) -> BoolArray:
-    """Whether wealth reaches 1/delta, for each configuration.
+    """Return whether wealth reaches 1/delta, for each configuration.
 
     Args:
         losses: At most 1 each, shape (n_queries, n_grid), rows in canonical order.
@@ -54,7 +54,7 @@ def certifies(
 
 
 def pvalue(losses: FloatArray, alpha: ArrayLike, prior_deviation: ArrayLike = PRIOR_DEVIATION) -> FloatArray:
-    """The smallest delta that certifies, (n_grid,); 2⁻¹⁰²² stands for anything smaller still."""
+    """Return the smallest delta that certifies, (n_grid,); 2⁻¹⁰²² stands for anything smaller still."""
     level = coarsen(np.maximum(alpha, SMALLEST_ALPHA))
     pvalues = smallest_yes(lambda delta: _run(losses, level, delta, prior_deviation), SMALLEST, 1.0, losses.shape[1])
     return np.where(np.asarray(alpha) >= SMALLEST_ALPHA, pvalues, 1.0)
@@ -66,7 +66,7 @@ def upper_bound(
     prior_deviation: ArrayLike = PRIOR_DEVIATION,
     significant_bits: int = SIGNIFICANT_BITS,
 ) -> FloatArray:
-    """The smallest alpha that is certified at level delta, (n_grid,); 1 where none is, at least 2⁻³⁰.
+    """Return the smallest alpha that is certified at level delta, (n_grid,); 1 where none is, at least 2⁻³⁰.
 
     The risk is below it with probability at least 1 − delta. With fewer significant bits it is rounded up, and found
     sooner.

@@ -64,7 +64,7 @@ class EProcess:
         return np.asarray(self.wealth.sum(axis=-1) + 1.0 / (self.n + 1))[()]
 
     def after(self, losses: ArrayLike) -> "EProcess":
-        """The evidence after one more loss of each stream."""
+        """Return the evidence after one more loss of each stream."""
         found = np.asarray(losses, np.float64)
         if not ((found >= 0) & (found <= 1)).all():
             raise ValueError(f"a loss is {found[~((found >= 0) & (found <= 1))][0]}; expected losses in [0, 1]")

@@ -39,15 +39,15 @@ class Evidence(Protocol):
     def caveat(self) -> str: ...
 
     def certifies(self, losses: FloatArray, alpha: FloatArray, delta: float, prior: ArrayLike) -> BoolArray:
-        """Whether each configuration is certified at level delta; the prior guesses the deviation of its losses."""
+        """Return whether each configuration is certified at level delta; the prior guesses its losses' deviation."""
         ...
 
     def pvalue(self, losses: FloatArray, alpha: FloatArray, delta: float, prior: ArrayLike) -> FloatArray:
-        """The smallest level that certifies each configuration; delta is the level that bets may be tuned for."""
+        """Return the smallest level that certifies each configuration; bets may be tuned for the level delta."""
         ...
 
     def upper_bound(self, losses: FloatArray, delta: float, prior: ArrayLike, *, rough: bool = False) -> FloatArray:
-        """A bound on each configuration's risk that holds with probability 1 − delta; a rough one has four digits."""
+        """Return a bound on each risk that holds with probability 1 − delta; a rough one has four digits."""
         ...
 
 
@@ -89,19 +89,19 @@ class OfMean:
     caveat: str = ""
 
     def certifies(self, losses: FloatArray, alpha: FloatArray, delta: float, prior: ArrayLike) -> BoolArray:
-        """Whether p ≤ delta."""
+        """Return whether p ≤ delta."""
         return self.pvalue(losses, alpha, delta, prior) <= check_delta(delta)
 
     def pvalue(self, losses: FloatArray, alpha: FloatArray, delta: float, prior: ArrayLike) -> FloatArray:
-        """The p-value of the mean."""
+        """Return the p-value of the mean."""
         return self.of_mean(unit_losses(losses).mean(axis=0), len(losses), alpha)
 
     def upper_bound(self, losses: FloatArray, delta: float, prior: ArrayLike, *, rough: bool = False) -> FloatArray:
-        """The bound of the mean."""
+        """Return the bound of the mean."""
         return self.bound_of_mean(unit_losses(losses).mean(axis=0), len(losses), check_delta(delta))
 
     def bound_of_mean(self, mean_loss: FloatArray, n_queries: int, delta: float) -> FloatArray:
-        """The smallest alpha at which the p-value is at most delta: it falls from 1 at the mean."""
+        """Return the smallest alpha at which the p-value is at most delta: it falls from 1 at the mean."""
         largest = np.nextafter(1.0, 0.0)
         return smallest_yes(
             lambda alpha: self.of_mean(mean_loss, n_queries, np.minimum(alpha, largest)) <= delta,

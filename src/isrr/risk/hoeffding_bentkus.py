@@ -16,7 +16,7 @@ from isrr.risk.lattice import FloatArray
 
 
 def hoeffding_bentkus(mean_loss: ArrayLike, n_queries: int, alpha: ArrayLike) -> FloatArray:
-    """The smaller of the Hoeffding and the Bentkus p-value (paper, Eq. 8).
+    """Return the smaller of the Hoeffding and the Bentkus p-value (paper, Eq. 8).
 
         p = min( exp(−n·h(min(R̂, α), α)),  e·P[Bin(n, α) ≤ ⌈n·R̂⌉] )
 
@@ -56,7 +56,7 @@ def bentkus(mean_loss: ArrayLike, n_queries: int, alpha: ArrayLike) -> FloatArra
 
 
 def unit_mean(mean_loss: ArrayLike) -> FloatArray:
-    """The mean within [0, 1], where rounding may have left it."""
+    """Return the mean within [0, 1], where rounding may have left it."""
     return np.clip(np.asarray(mean_loss, np.float64), 0.0, 1.0)
 
 

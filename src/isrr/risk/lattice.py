@@ -24,7 +24,7 @@ STRIDE = 4  # lattice points; how far a gallop goes first, and by what factor fu
 
 
 def coarsen(value: ArrayLike, significant_bits: int = SIGNIFICANT_BITS) -> FloatArray:
-    """The largest lattice point not above each value, for values ≥ 0.
+    """Return the largest lattice point not above each value, for values ≥ 0.
 
     Example:
         >>> float(coarsen(0.5)), bool(coarsen(0.05) < 0.05)
@@ -43,7 +43,7 @@ def smallest_yes(
     significant_bits: int = SIGNIFICANT_BITS,
     guess: FloatArray | None = None,
 ) -> FloatArray:
-    """The smallest lattice point in [low, high] that answers yes, for each configuration.
+    """Return the smallest lattice point in [low, high] that answers yes, for each configuration.
 
     Answers must be monotone: no up to some point, yes from there on. `high` counts as yes without being
     asked, so that it may be a level no test is defined at. Positive floats sort like their bit patterns,

@@ -18,7 +18,7 @@ from isrr.risk.lattice import IntArray
 
 
 def fixed_sequence(pvalues: ArrayLike, delta: float) -> IntArray:
-    """The configurations before the first that fails, in the order given.
+    """Return the configurations before the first that fails, in the order given.
 
     Every test is at the whole delta: a false survivor requires rejecting the first true null of the order,
     and that has probability at most delta. The order, safest first, must be fixed without the calibration
@@ -65,7 +65,7 @@ class Selection:
     caveat: str = ""
 
     def level_each(self, delta: float, n_tests: int) -> float:
-        """The level that each configuration is tested at when there are so many."""
+        """Return the level that each configuration is tested at when there are so many."""
         return delta / n_tests if self.divides_delta else delta
 
 

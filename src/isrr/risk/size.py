@@ -71,7 +71,7 @@ def simulated(
     *,
     paired: bool = False,
 ) -> int | None:
-    """The same, found by testing on losses drawn with replacement from resamples of those at hand, (n_losses,)."""
+    """Return how many losses prove it, by testing on losses drawn from resamples of those at hand, (n_losses,)."""
     guess = needed(float(losses.mean()), float(losses.std()), alpha, delta, power, paired=paired)
     if guess is None:
         return None
@@ -93,7 +93,7 @@ def simulated(
 
 
 def _searched(guess: int, wanted: float, certified: Callable[[int], float]) -> int | None:
-    """The smallest number that certifies as often as wanted; None beyond any worth planning."""
+    """Return the smallest number that certifies as often as wanted; None beyond any worth planning."""
     low, high = 0, guess
     while certified(high) < wanted:
         low, high = high, 2 * high
@@ -106,7 +106,7 @@ def _searched(guess: int, wanted: float, certified: Callable[[int], float]) -> i
 
 
 def _beyond(gap: FloatArray, deviation: FloatArray, n: int, alpha: float, delta: float, paired: bool) -> float:
-    """How often so many losses are certified, by the formula: the mean over what gap and deviation may be."""
+    """Return how often so many losses are certified, by the formula: the mean over what gap and deviation may be."""
     met = gap > 0
     capped = math.log(1 / delta) * (1 - alpha) / gap[met] if paired else 0.0
     root = np.sqrt(np.maximum(n - capped, 1.0))
@@ -115,5 +115,5 @@ def _beyond(gap: FloatArray, deviation: FloatArray, n: int, alpha: float, delta:
 
 
 def _kappa(mean: float) -> float:
-    """What betting needs beyond a normal test, times √n."""
+    """Return what betting needs beyond a normal test, times √n."""
     return 4.0 if mean < 0.3 else 3.0
