@@ -149,9 +149,9 @@ def _origin(outcome: "Outcome", verbose: bool, without: Sequence[str] = ()) -> l
     rows = [("tested on", _tested_on(p))]
     if verbose:
         evidence = ", ".join(sorted({t.evidence for t in outcome.tests})) or p.evidence
-        configurations = counted(len(outcome.curve), "configuration")
+        rankers = counted(len(outcome.curve), "ranker")
         rows += [
-            ("path", f"{p.path}, {configurations}, fixed by {p.path_basis}"),
+            ("path", f"{p.path}, {rankers}, fixed by {p.path_basis}"),
             ("evidence", f"{evidence}, {p.selection}"),
         ]
     if p.unjudged != "refuse":

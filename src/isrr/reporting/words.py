@@ -18,9 +18,9 @@ BREAKS = (
     "The promise was chosen after trying several on these same queries.",
 )
 SELECTED = {
-    "fixed_sequence": "Configurations were put in an order, safest first, without looking at the judgments they are "
+    "fixed_sequence": "Rankers were put in an order, safest first, without looking at the judgments they are "
     "tested on. Each was tested in turn, and all those before the first failure are certified.",
-    "holm": "Configurations were tested by Holm's step-down: the clearest first, each at the part of the tolerated "
+    "holm": "Rankers were tested by Holm's step-down: the clearest first, each at the part of the tolerated "
     "error that those still untested leave it, until one failed.",
 }
 _ARGUMENT = re.compile(r"`(\w+)=\w*`")  # as the library names its arguments
@@ -177,12 +177,12 @@ def how_the_risk_decides(outcome: Certificate | Abstention) -> str:
     """Return what bound and tolerated risk have to do with each other."""
     if outcome.provenance.selection != "fixed_sequence":
         rule = (
-            "Every configuration is tested by itself, at the declared promise and confidence. Those whose upper bound "
+            "Every ranker is tested by itself, at the declared promise and confidence. Those whose upper bound "
             "does not exceed the tolerated risk are certified."
         )
     else:
         rule = (
-            "Configurations are tested in turn, the safest first, at the declared promise and confidence. Testing "
+            "Rankers are tested in turn, the safest first, at the declared promise and confidence. Testing "
             "stops at the first whose upper bound exceeds the tolerated risk."
         )
     return f"{rule} The chart shows the path near that limit; the table has all of it."

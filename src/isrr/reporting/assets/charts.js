@@ -137,12 +137,12 @@ function drawRisk(where, data) {
   const shown = points.filter((p) => p.risk <= near); // where the promise is decided
   draw(where, {
     height: 280, marginTop: 32, marginLeft: 60, marginBottom: 42,
-    x: { label: "configuration along the path, safest first" }, y: { label: "risk: the mean loss that is tested", grid: true, nice: true },
+    x: { label: "rankers in the order tested, safest first" }, y: { label: "risk: the mean loss that is tested", grid: true, nice: true },
     marks: [
       Plot.ruleY([tolerated], { stroke: colour.promise, strokeWidth: 2 }),
       Plot.line(shown, { x: "i", y: "risk", stroke: colour.measured, strokeWidth: 2 }),
       Plot.line(shown, { x: "i", y: "bound", stroke: colour.alone, strokeWidth: 2, strokeDasharray: "6 3" }),
       ...(data.chosen === null ? [] : [Plot.dot([points[data.chosen]], { x: "i", y: "risk", r: 6, fill: colour.measured, stroke: "var(--paper)" })]),
     ],
-  }, "Measured risk, its upper bound and the tolerated risk along the path of configurations.");
+  }, "Measured risk, its upper bound and the tolerated risk of the rankers, in the order tested.");
 }

@@ -100,7 +100,7 @@ class TradeoffExplorer {
         ...(data.chosen === null ? [] : [Plot.dot([points[data.chosen]], { x: "x", y: "measured", symbol: "star", r: 7, fill: colour.promise })]),
         Plot.tip(points, Plot.pointer({ x: "x", y: "measured", fill: "var(--paper)", title: (p) => `${p.name}\nmeasured ${p.measured.toFixed(this.unit.digits)}${this.unit.text}` })),
       ],
-    }, `Trade-off: ${metric} against ${second ? second.title : spreads ? "disparity removed" : "utility"} along the path of configurations.`);
+    }, `Trade-off: ${metric} against ${second ? second.title : spreads ? "disparity removed" : "utility"} of the rankers tested.`);
     this.overlay(chart);
     this.explain(kept);
     if (this.row) this.place();
@@ -143,8 +143,8 @@ class TradeoffExplorer {
       ["ring", "currentColor", "ranker at the slider, with interval"],
     ]);
     document.querySelector("#tradeoff figcaption").textContent =
-      `Each point${line ? " of the curve" : ""} is one setting of the ranker (a configuration), from the order by score (“deterministic”) to the most random; temperature says how random. `
-      + (data.second ? "Configurations that keep both promises lie beyond both lines; the frontier shows how much of one costs how much of the other. " : "")
+      `Each point${line ? " of the curve" : ""} is one ranker, from the order by score (“deterministic”) to the most random; temperature says how random. `
+      + (data.second ? "Rankers that keep both promises lie beyond both lines; the frontier shows how much of one costs how much of the other. " : "")
       + (kept.length ? "A square stands at its level, over the ranker certified for it. " : "")
       + "Intervals are approximate 95 % intervals.";
   }

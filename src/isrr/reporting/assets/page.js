@@ -22,7 +22,7 @@ function drawStill() { // without a slider: the curve as the certificate holds i
       ]),
       ...(data.chosen === null ? [] : [Plot.dot([points[data.chosen]], { x: "x", y: "y", symbol: "star", r: 9, fill: colour.promise, stroke: "var(--paper)" })]),
     ],
-  }, "Trade-off between utility and disparity removed along the path of configurations.");
+  }, "Trade-off between utility and disparity removed of the rankers tested.");
 }
 
 function drawPortrait(portrait, first) {
@@ -89,7 +89,7 @@ function drawRest(first) {
     section.hidden = false;
     legend(section.querySelector(".legend"), [["line", colour.measured, "measured risk"], ...(bounded ? [["dashes", colour.alone, "upper bound"]] : []), ["line", colour.promise, "tolerated risk"], ...(data.chosen === null ? [] : [["dot", colour.measured, "in use"]])]);
     drawRisk(section.querySelector(".chart"), data);
-    if (first) tableBehind(section.querySelector("figure"), ["configuration", "risk", ...(bounded ? ["bound"] : []), data.utility_name, "disparity removed"],
+    if (first) tableBehind(section.querySelector("figure"), ["ranker", "risk", ...(bounded ? ["bound"] : []), data.utility_name, "disparity removed"],
       data.configurations.map((c, i) => [c.name, data.explorer.risk[i].toFixed(4), ...(bounded ? [c.bound === null ? "" : c.bound.toFixed(4)] : []), c.utility[0].toFixed(4), percent(c.gain[0])]));
   }
 }
