@@ -28,6 +28,16 @@ def in_segment(segment: str | None) -> str:
     return "" if segment is None else f" in segment {segment!r}"
 
 
+def wealth(evidence: float) -> str:
+    """Return evidence as text, in as many digits as can be read.
+
+    Example:
+        >>> wealth(0.7512), wealth(1234.5), wealth(4e35)
+        ('0.75', '1,234', 'more than a million')
+    """
+    return f"{evidence:.2f}" if evidence < 100 else f"{evidence:,.0f}" if evidence < 1e6 else "more than a million"
+
+
 def against(evidence: float, alarm_at: float) -> str:
     """Return the evidence against a promise beside the evidence that revokes it.
 
@@ -35,5 +45,4 @@ def against(evidence: float, alarm_at: float) -> str:
         >>> against(0.7512, 20.0)
         'evidence against the promise 0.75 (20 revokes it)'
     """
-    text = f"{evidence:.2f}" if evidence < 100 else f"{evidence:,.0f}" if evidence < 1e6 else "more than a million"
-    return f"evidence against the promise {text} ({alarm_at:.4g} revokes it)"
+    return f"evidence against the promise {wealth(evidence)} ({alarm_at:.4g} revokes it)"

@@ -25,7 +25,7 @@ import numpy as np
 from isrr.clicks.promised import largest_worth
 from isrr.clicks.rollout import Rollout
 from isrr.clicks.sessions import Sessions
-from isrr.counting import counted
+from isrr.counting import counted, wealth
 from isrr.data.queries import FloatArray
 from isrr.errors import DataError, PromiseError
 from isrr.outcome.certificate import Certificate
@@ -115,8 +115,8 @@ class StepProgress:
                 f"{_utc(sessions.open_starts.max() + state.rules.wait)}"
             )
         lines.append(
-            f"kept so far  {self.promise.kept_so_far(self.share)}; evidence for the promise {self.evidence:.3g} of the "
-            f"{self.certifies_at:.4g} that certify the step"
+            f"kept so far  {self.promise.kept_so_far(self.share)}; evidence for the promise {wealth(self.evidence)} "
+            f"({self.certifies_at:.4g} certifies the step)"
         )
         if self.earliest is not None:
             step, end = map(_utc, self.earliest)
