@@ -1,6 +1,7 @@
 """Two rankings of the same queries: each with its own items, every judged query counted, two answers side by side."""
 
 import json
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -173,6 +174,16 @@ def test_the_command_tells_by_its_exit_code(files, order, accept, code):
     assert said["github"].stdout.startswith("::notice" if code == 0 else "::error")
     assert "100%25 of production" in said["github"].stdout
     assert said["markdown"].stdout.startswith("| ranking |")
+
+
+def test_a_table_without_grades_is_named(tmp_path):
+    """Also where it lacks queries of the other."""
+    judged, scored = tmp_path / "judged.parquet", tmp_path / "scored.parquet"
+    isrr.write_queries(GOOD, judged)
+    isrr.write_queries(replace(GOOD[:30], relevance=None), scored)
+    refused = CliRunner().invoke(app, ["compare", str(judged), "--with", str(scored), "-p", PROMISE])
+    assert refused.exit_code == 2
+    assert f"{scored}: no relevance column" in refused.output
 
 
 def test_a_run_of_production_is_named_on_the_command_line(files):

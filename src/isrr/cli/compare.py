@@ -59,9 +59,12 @@ def compare(
     columns, reading = inputs.reading_options(context)
 
     def read(file: Path) -> Any:
-        if qrels is None:
-            return inputs.read_table(str(file), reading, columns.with_roles(columns_of(promises)))
-        return inputs.read_table(None, {**reading, "run": file}, columns)
+        if qrels is not None:
+            return inputs.read_table(None, {**reading, "run": file}, columns)
+        queries = inputs.read_table(str(file), reading, columns.with_roles(columns_of(promises)))
+        if "relevance" in columns_of(promises):
+            queries.need_relevance()
+        return queries
 
     result = held_against({name: read(Path(name)) for name in names}, read(production), promises, confidence)
     passed = {
