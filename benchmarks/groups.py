@@ -22,7 +22,7 @@ from isrr.promises import promises
 from isrr.ranker.scale import mean_and_deviation
 from isrr_paper.experiments.pools import data_sets
 from isrr_paper.experiments.repetition import SEED
-from isrr_paper.tables import markdown
+from isrr_paper.paper_tables import markdown
 
 K, N_JUDGED = 10, 300
 PROMISES = promises([f"exposure(new)@{K} >= 20%", f"ndcg@{K} >= 95% of deterministic"])

@@ -21,7 +21,7 @@ from isrr.outcome.certificate import Certificate
 from isrr.promises import Promise
 from isrr.ranker.gpl import GPLRanker
 from isrr_paper.experiments.pools import data_sets
-from isrr_paper.tables import markdown
+from isrr_paper.paper_tables import markdown
 
 SETS, SCORERS = ("mq2007", "nfcorpus", "jester5k"), ("lightgbm", "lightgbm-lambdarank")
 SHARES = ("certified", "predicted gain", "certified gain", "reached")

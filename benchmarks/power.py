@@ -29,7 +29,7 @@ from isrr.ranker.scale import fit_log_gain, scale_of
 from isrr_paper.experiments.pools import Pool, Pools, data_sets
 from isrr_paper.experiments.protocol import EvaluatedPath, K, Procedure, Protocol, always
 from isrr_paper.experiments.repetition import SEED, bootstrap_violations, run_splits
-from isrr_paper.tables import markdown
+from isrr_paper.paper_tables import markdown
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"

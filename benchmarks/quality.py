@@ -28,7 +28,7 @@ from isrr.risk.evidence import NAMED
 from isrr.risk.select import NAMED as SELECTIONS
 from isrr_paper.experiments.pools import data_sets
 from isrr_paper.experiments.repetition import SEED
-from isrr_paper.tables import markdown
+from isrr_paper.paper_tables import markdown
 
 K = 10
 EXPECTED = {

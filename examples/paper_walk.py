@@ -11,7 +11,7 @@ import numpy as np
 import isrr
 from isrr.data.synthetic import generate
 from isrr.metrics.disparity import fairness_gain
-from isrr_paper.evidence import POINTWISE
+from isrr_paper.further_evidence import POINTWISE
 from isrr_paper.paths import overall_mean_and_deviation, paper_path, uniform_grid
 
 made = generate("small", n_queries=1_200)

@@ -1,7 +1,7 @@
 """Parquet files as blocks of whole queries, as `rank_table` streams them."""
 
 from isrr.data.columns import Columns
-from isrr.data.files import File
+from isrr.data.formats import File
 from isrr.data.parquet import ParquetFiles
 from isrr.data.tables import whole_queries
 

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import isrr
@@ -51,6 +52,11 @@ def test_imports_are_absolute():
     for file in (*SOURCE.rglob("*.py"), *PAPER.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             assert not (isinstance(node, ast.ImportFrom) and node.level), f"{file}: a relative import"
+
+
+def test_a_file_name_names_one_file():
+    names = Counter(file.name for source in (SOURCE, PAPER) for file in source.rglob("*.py"))
+    assert {name for name, n in names.items() if n > 1} == {"__init__.py", "__main__.py", "kernels.py"}
 
 
 def test_public_names_are_sorted_and_resolve():

@@ -12,7 +12,7 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 
 from isrr.data.columns import Columns
-from isrr.data.files import KINDS, kind_of, matching_files
+from isrr.data.formats import KINDS, kind_of, matching_files
 from isrr.data.parquet import ParquetFiles
 from isrr.data.queries import Queries
 from isrr.data.tables import as_queries, whole_queries

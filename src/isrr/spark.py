@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from isrr.data.columns import Columns, Roles
-from isrr.data.files import Table, matching_files, plain
+from isrr.data.formats import Table, matching_files, plain
 from isrr.data.parquet import ParquetFiles
 from isrr.data.sample import Sample, digests, in_sample
 from isrr.data.tables import queries_of, whole_queries

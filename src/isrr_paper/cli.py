@@ -142,7 +142,7 @@ def score(
     From a table, the columns used in training are read by name, in any order.
     """
     from isrr.data.copies import write_queries
-    from isrr.data.files import File, kind_of
+    from isrr.data.formats import File, kind_of
     from isrr_paper.features import read_featured
     from isrr_paper.scorers.scorer import load_scorer, mean_ndcg
 
@@ -201,8 +201,8 @@ def main() -> None:
 
 def _trained_columns(names: tuple[str, ...], data: Path) -> list[str] | None:
     """Return the feature columns a scorer was trained on; None for text, or if they had no names."""
-    from isrr.data.files import File, kind_of, open_table
-    from isrr_paper.errors import ScorerError
+    from isrr.data.formats import File, kind_of, open_table
+    from isrr_paper.paper_errors import ScorerError
 
     if not names or (kind := kind_of(File.of(data))) == "letor":
         return None

@@ -23,12 +23,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from isrr.data.columns import Columns, usual_column
 from isrr.data.copies import table_of
-from isrr.data.files import File, Table, kind_of, open_table, reading, write_table
+from isrr.data.formats import File, Table, kind_of, open_table, reading, write_table
 from isrr.data.queries import IntArray, Queries
 from isrr.data.tables import read_queries
 from isrr.errors import DataError
 from isrr.parallel import over_queries
-from isrr_paper.errors import ScorerError
+from isrr_paper.paper_errors import ScorerError
 
 Normalize = Literal["none", "query"]
 FeatureMatrix = NDArray[np.float32]

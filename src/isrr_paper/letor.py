@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isrr.data.files import File
+from isrr.data.formats import File
 from isrr.errors import DataError, MissingExtraError
 from isrr_paper.features import Featured
 

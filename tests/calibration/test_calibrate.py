@@ -11,7 +11,7 @@ from isrr.calibration.certify import Tested, certify
 from isrr.promises import Promise
 from isrr.risk.evidence import NAMED
 from isrr.risk.select import NAMED as SELECTIONS
-from isrr_paper.evidence import POINTWISE
+from isrr_paper.further_evidence import POINTWISE
 from isrr_paper.paths import paper_path
 
 PROMISE = "ndcg@5 >= 90% of deterministic"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from isrr import Abstention, Queries, calibrate
-from isrr_paper.evidence import BONFERRONI
+from isrr_paper.further_evidence import BONFERRONI
 from isrr_paper.letor import read_letor
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "nfcorpus"

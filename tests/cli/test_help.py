@@ -60,10 +60,10 @@ def test_every_command_explains_every_option_and_shows_an_example(path):
 
 def test_values_of_options_are_those_of_the_library():
     from isrr.calibration.request import PATHS
-    from isrr.cli.compare import Shape
+    from isrr.cli.comparison import Shape
     from isrr.clicks.impressions import Unit
     from isrr.data.columns import ROLES
-    from isrr.data.files import Format
+    from isrr.data.formats import Format
     from isrr.data.groups import MissingGroup
     from isrr.data.ordering import Ties
     from isrr.data.tables import Duplicates, MissingScore

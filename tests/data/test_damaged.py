@@ -9,7 +9,7 @@ import pytest
 import table_fuzz
 from command_line import isrr, run
 from isrr.clicks.click_table import read_clicks
-from isrr.data.files import allow_unpacked, write_table
+from isrr.data.formats import allow_unpacked, write_table
 from isrr.data.tables import read_queries
 from isrr.errors import DataError
 
@@ -100,7 +100,9 @@ def test_a_file_that_unpacks_to_far_more_than_expected_is_read_to_the_limit_only
     rows = {"csv": b"query,score\n" + b"1,2\n" * 3_000_000, "jsonl": b'{"query": 1, "score": 2}\n' * 400_000}
     file.write_bytes(gzip.compress(rows[name.split(".")[1]]))
     assert file.stat().st_size < 100_000
-    said = "unpacks to more than 0.001 GB; to allow more: `isrr.data.files.allow_unpacked.*--max-unpacked-gigabytes GB"
+    said = (
+        "unpacks to more than 0.001 GB; to allow more: `isrr.data.formats.allow_unpacked.*--max-unpacked-gigabytes GB"
+    )
     for reader in (read_queries, read_clicks):
         with allow_unpacked(0.001), pytest.raises(DataError, match=rf"{name}: {said}"):
             reader(file)

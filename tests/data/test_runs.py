@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from blocks import read_blocks
-from isrr.data.clicks import looks_like_clicks
+from isrr.data.clicked_grades import looks_like_clicks
 from isrr.data.columns import Columns
 from isrr.data.copies import write_queries
 from isrr.data.identifiers import Ids

@@ -26,8 +26,8 @@ from isrr.promises import Promise
 from isrr.ranker.scale import scale_of
 from isrr.risk import betting
 from isrr.risk.select import NAMED
-from isrr_paper.evidence import BONFERRONI, POINTWISE
 from isrr_paper.features import Featured
+from isrr_paper.further_evidence import BONFERRONI, POINTWISE
 from isrr_paper.letor import read_letor
 from truth import Truth
 

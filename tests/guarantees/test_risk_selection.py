@@ -9,7 +9,7 @@ from evidence_kinds import SELECTIONS
 from isrr.risk import betting
 from isrr.risk.hoeffding_bentkus import hoeffding_bentkus
 from isrr.risk.select import fixed_sequence
-from isrr_paper.evidence import pointwise
+from isrr_paper.further_evidence import pointwise
 
 pytestmark = pytest.mark.guarantee
 

@@ -7,7 +7,7 @@ import pytest
 from scores_data import real_files
 
 from isrr import DataError, read_queries
-from isrr.data.files import allow_unpacked
+from isrr.data.formats import allow_unpacked
 from isrr_paper.letor import read_letor
 
 pytest.importorskip("sklearn", reason="scikit-learn reads LETOR text: pip install 'isrr[paper]'")

@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch", reason="the net needs torch: pip install 'i
 
 from isrr.errors import DataError  # noqa: E402
 from isrr.gains import gain_of, ideal_dcg  # noqa: E402
-from isrr_paper.errors import ScorerError  # noqa: E402
 from isrr_paper.features import Featured  # noqa: E402
+from isrr_paper.paper_errors import ScorerError  # noqa: E402
 from isrr_paper.scorers import scorer as scorer_module  # noqa: E402
 from isrr_paper.scorers.batches import DeviceQueries  # noqa: E402
 from isrr_paper.scorers.net import NetScorer, mlp, validation_ndcg  # noqa: E402

@@ -15,7 +15,7 @@ from isrr.gains import ideal_dcg
 from isrr_paper.cli import app
 from isrr_paper.experiments.result import machine
 from isrr_paper.features import Featured
-from isrr_paper.tables import csv_text, latex, markdown
+from isrr_paper.paper_tables import csv_text, latex, markdown
 
 pytest.importorskip("matplotlib")
 

@@ -10,8 +10,8 @@ from scores_data import made_queries
 
 from isrr.data.queries import Queries
 from isrr.errors import DataError, MissingExtraError
-from isrr_paper.errors import ScorerError
 from isrr_paper.features import Featured
+from isrr_paper.paper_errors import ScorerError
 from isrr_paper.scorers import scorer as scorer_module
 from isrr_paper.scorers.scorer import KINDS, TrainingInterruptedError, load_scorer, mean_ndcg, scorer_class
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scores_data import made_queries
 
-from isrr_paper.errors import ScorerError
+from isrr_paper.paper_errors import ScorerError
 from isrr_paper.scorers.scorer import TrainingInterruptedError, load_scorer
 from isrr_paper.scorers.search import PAPER_GRID, search
 

@@ -6,7 +6,7 @@ import pytest
 
 from isrr import Queries
 from isrr.errors import DataError
-from isrr.reporting.exposure import ledger, write_ledger
+from isrr.reporting.exposure_ledger import ledger, write_ledger
 
 
 def test_the_ledger_adds_up_exposure_and_gain(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import isrr
-from isrr.reporting.exposure import Account
+from isrr.reporting.exposure_ledger import Account
 from isrr.reporting.figures import exposure_over_time, tradeoff
 from isrr_paper.drawings import threshold_curves
 

@@ -15,7 +15,7 @@ from isrr.reporting.levels import explore
 from isrr.reporting.page import page, report
 from isrr.reporting.portrait import Row, Sample, portray, retrace
 from isrr.reporting.words import inversion
-from isrr_paper.evidence import POINTWISE
+from isrr_paper.further_evidence import POINTWISE
 
 HOSTILE = [
     "<script>window.broken = 1</script>",

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from evidence_kinds import SELECTIONS
 from isrr.risk.select import fixed_sequence, holm
-from isrr_paper.evidence import bonferroni, pointwise
+from isrr_paper.further_evidence import bonferroni, pointwise
 
 LEVELS = st.lists(st.floats(0, 1), max_size=30)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from isrr import Queries
-from isrr.data.files import write_table
+from isrr.data.formats import write_table
 from isrr.data.log import log_parts, read_log
 from isrr.errors import DataError
 from isrr.serve.writer import LogWriter, compress

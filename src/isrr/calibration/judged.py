@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from isrr.data.clicks import looks_like_clicks
+from isrr.data.clicked_grades import looks_like_clicks
 from isrr.data.columns import VALUE, Columns
 from isrr.data.production import with_production
 from isrr.data.queries import Queries

@@ -69,7 +69,7 @@ def load_ranker(file: Path, trust_edited: bool) -> "Outcome":
     try:
         return load(file)
     except CertificateError:
-        from isrr.data.files import KINDS
+        from isrr.data.formats import KINDS
 
         if file.is_file() and file.suffix.lower() in KINDS:
             raise CertificateError(

@@ -4,7 +4,7 @@ import typer
 
 from isrr.cli.calibration import calibrate, plan, start
 from isrr.cli.clicks import app as clicks
-from isrr.cli.compare import compare
+from isrr.cli.comparison import compare
 from isrr.cli.console import Commands
 from isrr.cli.data import app as data
 from isrr.cli.demo import demo
@@ -61,7 +61,7 @@ def options(
     or an alarm was raised, 130 Ctrl-C.
     """
     if max_unpacked_gigabytes is not None:
-        from isrr.data.files import allow_unpacked
+        from isrr.data.formats import allow_unpacked
 
         context.with_resource(allow_unpacked(max_unpacked_gigabytes))
 

@@ -57,7 +57,7 @@ def monitor(
     """
     from isrr.clicks.click_table import read_clicks
     from isrr.clicks.rollout import read_rollout
-    from isrr.data.files import write_table
+    from isrr.data.formats import write_table
     from isrr.data.log import log_parts, read_log
     from isrr.data.tables import as_queries
     from isrr.monitor import Monitor
@@ -119,7 +119,7 @@ def monitor(
         write_table(read_log(log).table, parquet, "parquet")
     show(str(watch), watch.document() | {"n_damaged": n_damaged}, as_json=as_json)
     if with_ledger:
-        from isrr.reporting.exposure import ledger, write_ledger
+        from isrr.reporting.exposure_ledger import ledger, write_ledger
         from isrr.reporting.figures import exposure_over_time
 
         accounts = ledger(served(), judged, gain=outcome.promises[0].metric.gain)

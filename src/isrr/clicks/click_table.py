@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from isrr.data.files import Table, reading
+from isrr.data.formats import Table, reading
 from isrr.data.identifiers import Ids
 from isrr.data.queries import FloatArray
 from isrr.data.tables import open_source

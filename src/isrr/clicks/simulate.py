@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from isrr.clicks.served import drawn_lists, list_column
 from isrr.clicks.shown import repeated
-from isrr.data.files import write_table
+from isrr.data.formats import write_table
 from isrr.data.identifiers import Ids
 from isrr.data.log import COLUMNS
 from isrr.data.queries import FloatArray, IntArray, Queries

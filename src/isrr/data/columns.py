@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, get_args
 
-from isrr.data.files import Table
+from isrr.data.formats import Table
 from isrr.data.groups import MissingGroup
 from isrr.errors import DataError, did_you_mean
 

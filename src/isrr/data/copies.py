@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrr.data.columns import BESIDE_GRADES, OWN_NAMES, UNJUDGED, UNRETRIEVED, Roles
-from isrr.data.files import VALUES, write_table
+from isrr.data.formats import VALUES, write_table
 from isrr.data.numbers import unfit
 from isrr.data.queries import Queries
 from isrr.data.ragged import Ragged, lists_of, offsets_from

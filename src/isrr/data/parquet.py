@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from isrr.data.columns import Columns, Roles
 from isrr.data.copies import MADE_IDS
-from isrr.data.files import File, Table, kind_of, plain, reading, written_names
+from isrr.data.formats import File, Table, kind_of, plain, reading, written_names
 from isrr.errors import DataError
 
 ROWS = 1 << 17  # of a batch

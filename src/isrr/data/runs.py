@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from isrr.counting import counted
 from isrr.data.columns import ROLES, Columns, usual_column
-from isrr.data.files import Table, reading
+from isrr.data.formats import Table, reading
 from isrr.data.identifiers import Ids
 from isrr.data.numbers import numbers, refuse_any, such_rows, unfit
 from isrr.data.ordering import first_equal

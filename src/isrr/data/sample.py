@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrr.data.columns import Columns
-from isrr.data.files import kind_of, matching_files
+from isrr.data.formats import kind_of, matching_files
 from isrr.data.parquet import ParquetFiles
 from isrr.data.queries import Queries
 from isrr.data.tables import as_queries, ids_of, queries_of

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from isrr.counting import counted
 from isrr.data.columns import ROLES, VALUE, Columns, Roles
 from isrr.data.copies import Stored
-from isrr.data.files import (
+from isrr.data.formats import (
     File,
     Format,
     Table,

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from isrr.counting import counted
-from isrr.data.files import (
+from isrr.data.formats import (
     BYTE_ORDER_MARK,
     FIELDS,
     LINE,

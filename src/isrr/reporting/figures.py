@@ -11,7 +11,7 @@ from isrr.errors import MissingExtraError
 from isrr.files import replacing
 from isrr.outcome.certificate import Abstention, Certificate
 from isrr.outcome.pictures import BLUE, ORANGE
-from isrr.reporting.exposure import Account
+from isrr.reporting.exposure_ledger import Account
 
 
 def axes(width: float = 6.4, height: float = 4.0, n_rows: int = 1, n_columns: int = 1) -> tuple[Any, list[Any]]:

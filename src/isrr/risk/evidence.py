@@ -3,7 +3,7 @@
 betting             the default; reads queries one by one in canonical order
 hoeffding_bentkus   the paper's; sees the mean loss alone
 
-`isrr.calibrate(evidence=…)` takes either name, or an object with what `Evidence` lists; `isrr_paper.evidence` has more.
+`isrr.calibrate(evidence=…)` takes either name, or an object with what `Evidence` lists (`isrr_paper.further_evidence`).
 """
 
 from collections.abc import Callable

@@ -4,7 +4,7 @@ A p-value below delta is proof for one configuration chosen beforehand. Here a w
 procedures differ in how they keep the chance of any false survivor below delta. Survivors come as sorted
 indices, (n_survivors,); any rule may then choose among them, looking at the same data, at no further cost.
 
-Paper: section 3.3 (where each configuration is tested alone: `isrr_paper.evidence.POINTWISE`).
+Paper: section 3.3 (where each configuration is tested alone: `isrr_paper.further_evidence.POINTWISE`).
 """
 
 from collections.abc import Callable

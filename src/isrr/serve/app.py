@@ -30,9 +30,9 @@ from starlette.routing import Route
 from isrr.serve import schema
 from isrr.serve.current import CurrentCertificate
 from isrr.serve.endpoint import CLOSE, Endpoint, encode, json_response, openapi_document, refused
-from isrr.serve.formats import documents_of, is_unscored, rank_request, rerank_response
 from isrr.serve.metrics import ServiceMetrics
 from isrr.serve.ranking import RankedList, rank_list
+from isrr.serve.rerank_formats import documents_of, is_unscored, rank_request, rerank_response
 from isrr.serve.schema import RETRY, Refusal
 from isrr.serve.upstream import Upstream
 from isrr.serve.writer import LogWriter

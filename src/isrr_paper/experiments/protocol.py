@@ -27,8 +27,8 @@ from isrr.risk.evidence import NAMED as EVIDENCE
 from isrr.risk.evidence import Evidence
 from isrr.risk.select import NAMED as SELECTIONS
 from isrr.risk.select import Selection
-from isrr_paper.evidence import DKWM, POINTWISE
 from isrr_paper.experiments.pools import Pool
+from isrr_paper.further_evidence import DKWM, POINTWISE
 from isrr_paper.paths import overall_mean_and_deviation, uniform_grid
 
 DELTA = 0.05

@@ -18,7 +18,7 @@ from isrr.files import write_atomically
 from isrr.parallel import available_cores
 from isrr_paper import drawings
 from isrr_paper.experiments.pools import DataSet, Pools
-from isrr_paper.tables import write_tables
+from isrr_paper.paper_tables import write_tables
 
 Record = dict[str, Any]
 Rows = list[dict[str, Any]]

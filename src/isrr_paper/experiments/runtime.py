@@ -14,12 +14,12 @@ from isrr.calibration.calibrate import calibrate
 from isrr.data.synthetic import SHAPES, generate
 from isrr.gains import ndcg
 from isrr.promises import Promise
-from isrr_paper.evidence import POINTWISE
 from isrr_paper.experiments.pools import RECIPES
 from isrr_paper.experiments.protocol import KEEP, K
 from isrr_paper.experiments.repetition import CALIBRATION_SHARE
 from isrr_paper.experiments.result import Job, Record, Rows
 from isrr_paper.features import Featured
+from isrr_paper.further_evidence import POINTWISE
 from isrr_paper.paths import paper_path
 from isrr_paper.scorers.scorer import Scorer, scorer_class
 

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 from isrr.errors import DataError
 from isrr.gains import LARGEST_GRADE
-from isrr_paper.errors import ScorerError
 from isrr_paper.features import Featured
+from isrr_paper.paper_errors import ScorerError
 from isrr_paper.scorers.scorer import Scorer, Terms, mean_ndcg
 
 # Called after each round with (rounds done, NDCG@5 on the validation set); True asks to stop.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from isrr.files import read_json, write_atomically
-from isrr_paper.errors import ScorerError
+from isrr_paper.paper_errors import ScorerError
 
 NAME = "manifest.json"
 FORMAT = 1

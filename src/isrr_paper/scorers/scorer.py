@@ -25,8 +25,8 @@ import numpy as np
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError, MissingExtraError
 from isrr.gains import ndcg
-from isrr_paper.errors import ScorerError
 from isrr_paper.features import Featured, Normalize, feature_matrix, refuse_constant, refuse_gaps
+from isrr_paper.paper_errors import ScorerError
 from isrr_paper.scorers.learnt import sample_of, share_in
 from isrr_paper.scorers.manifest import keep_model, read_manifest, write_manifest
 

@@ -20,8 +20,8 @@ import numpy as np
 
 from isrr.counting import counted
 from isrr.files import read_json_lines, write_atomically
-from isrr_paper.errors import ScorerError
 from isrr_paper.features import Featured
+from isrr_paper.paper_errors import ScorerError
 from isrr_paper.scorers.scorer import Scorer, TrainingInterruptedError, TrainingProgress
 
 Point = dict[str, Any]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from isrr.gains import discount
 from isrr.parallel import over_queries
-from isrr_paper.errors import ScorerError
+from isrr_paper.paper_errors import ScorerError
 from isrr_paper.scorers._loss_kernels import position_items
 
 # Weights are kept above this share of the heaviest: a score 690 below the best would vanish in double precision.

@@ -7,9 +7,14 @@ import risk_oracles as oracles
 from isrr.risk import binomial
 from isrr.risk.evidence import OfMean
 from isrr.risk.hoeffding_bentkus import _ceiling, hoeffding_bentkus
-from isrr_paper import evidence
+from isrr_paper import further_evidence as evidence
 
-FROM_MEANS = [evidence.HOEFFDING, evidence.BENTKUS, OfMean("hoeffding_bentkus", hoeffding_bentkus), evidence.HB_PLUS]
+FROM_MEANS = [
+    evidence.HOEFFDING,
+    evidence.BENTKUS,
+    OfMean("hoeffding_bentkus", hoeffding_bentkus),
+    evidence.HB_PLUS,
+]
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 60, 200])

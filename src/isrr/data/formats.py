@@ -116,7 +116,7 @@ class File:
                     plain.write(chunk)
                     if plain.tell() > _allowed.get() * 2**30:
                         raise DataError(
-                            f"{self}: unpacks to more than {_allowed.get():g} GB; to allow more: `isrr.data.files."
+                            f"{self}: unpacks to more than {_allowed.get():g} GB; to allow more: `isrr.data.formats."
                             "allow_unpacked(GB)` in Python, `isrr --max-unpacked-gigabytes GB …` on the command line"
                         )
                 plain.flush()

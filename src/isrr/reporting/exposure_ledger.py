@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow
 
-from isrr.data.files import write_table
+from isrr.data.formats import write_table
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
 from isrr.gains import Gain, discount, gain_of
