@@ -103,6 +103,13 @@ def test_without_grades_it_is_kept_that_is_named(offers):
     assert calibrate(unjudged, MARKET).quality.remaining.value >= 0.95
 
 
+def test_much_quality_given_away_is_said_unless_a_promise_limits_it(offers):
+    low = calibrate(offers, "ndcg@10 >= 0.3")
+    assert low.quality.remaining.value < 0.9
+    assert "\nquality      " in str(low)
+    assert "\nquality      " not in str(calibrate(offers, ["ndcg@10 >= 0.3", "ndcg@10 >= 80% of deterministic"]))
+
+
 def test_grades_without_a_relevant_item_count_as_none(offers):
     nothing = replace(offers, relevance=np.zeros(offers.n_rows))
     quality = measured_quality(nothing, GPLRanker(k=5), promises("exposure(new)@5 >= 5%"))

@@ -57,9 +57,15 @@ def certificate_rows(outcome: "Certificate", verbose: bool = False) -> list[Row]
             ("fairer by", f"{percent(gain.value)} (95 % interval {100 * gain.low:.1f} to {100 * gain.high:.1f} %)"),
             ("ranker", outcome.ranker.in_words),
         ]
-    elif not outcome.protects_relevance:
+    elif not outcome.protects_relevance or _gives_much_away(outcome):
         rows.append(quality[0])
     return rows + _origin(outcome, verbose, without=first)
+
+
+def _gives_much_away(outcome: "Certificate") -> bool:
+    """Whether a tenth of the quality or more is lost, where no promise says how much of today's remains."""
+    limited = any(promise.protects_relevance and promise.of == "deterministic" for promise in outcome.promises)
+    return not limited and outcome.quality.remaining.value < 0.9
 
 
 def abstention_rows(outcome: "Abstention", verbose: bool = False) -> list[Row]:
