@@ -59,7 +59,7 @@ def test_a_further_analysis_is_counted_and_marked_wherever_results_go(judged, tm
         done = isrr("calibrate", data, "-p", promise, "-o", ranker, *planned)
         said = f"analysis 2 of the same data; all 2 together hold with confidence {together} only: plan them"
         assert (said in done.stdout) == (f"warning      {said}" in str(load(ranker))) == (together is not None)
-        assert (f"analyses of judged queries are counted in {tmp_path}/.isrr-analyses.jsonl" in done.stderr) == (i == 0)
+        assert (f"analyses of the same data are counted in {tmp_path}/.isrr-analyses.jsonl" in done.stderr) == (i == 0)
 
 
 @pytest.mark.parametrize(

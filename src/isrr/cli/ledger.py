@@ -31,7 +31,7 @@ def ledger_at(judged: Path, out_file: Path) -> Path:
     ledger = next((folder for folder in folders if os.access(folder, os.W_OK)), folders[-1]) / NAME
     if ledger.exists() and not (ledger.is_file() and os.access(ledger, os.R_OK | os.W_OK)):
         raise DataError(
-            f"{ledger}: analyses of the judged queries are counted in this file; expected a file that you can read and "
+            f"{ledger}: analyses of the same data are counted in this file; expected a file that you can read and "
             "write"
         )
     return ledger
@@ -61,7 +61,7 @@ def note(entry: Entry, ledger: Path) -> tuple[int, float | None]:
             entries.append(entry)
             file.write(json.dumps(entry) if is_new else f"\n{json.dumps(entry)}")  # the last line may be cut off
     if is_new:
-        say_aside(f"analyses of judged queries are counted in {ledger}")
+        say_aside(f"analyses of the same data are counted in {ledger}")
     analysis = entries.index(entry) + 1
     spent = sum((1 - other["confidence"]) / other["n_analyses"] for other in entries[:analysis])
     return analysis, None if analysis == 1 else spent
