@@ -57,7 +57,7 @@ def test_an_abstention_says_why_and_what_would_help(judged):
 def test_promises_that_pull_apart_are_each_measured_where_they_are_kept_best(judged):
     """Not at an end of the path, which is far from safe for one of them."""
     outcome = calibrate(judged, ["ndcg@5 >= 99% of deterministic", "normalized_disparity@5 <= 1% of deterministic"])
-    assert "is not met by any configuration" in outcome.reason
+    assert "is not met by any ranker" in outcome.reason
     kept, fair = outcome.tests
     assert kept.measured >= 0.99
     assert f"the best reaches {100 * fair.measured:.1f} % of deterministic" in outcome.reason

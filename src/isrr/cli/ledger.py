@@ -31,8 +31,7 @@ def ledger_at(judged: Path, out_file: Path) -> Path:
     ledger = next((folder for folder in folders if os.access(folder, os.W_OK)), folders[-1]) / NAME
     if ledger.exists() and not (ledger.is_file() and os.access(ledger, os.R_OK | os.W_OK)):
         raise DataError(
-            f"{ledger}: analyses of the same data are counted in this file; expected a file that you can read and "
-            "write"
+            f"{ledger}: analyses of the same data are counted in this file; expected a file that you can read and write"
         )
     return ledger
 
