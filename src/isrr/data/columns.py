@@ -118,6 +118,8 @@ class Roles:
             said = f"no {role.replace('_', ' ')} column ({', '.join(usual)}, or named by `{role}=`); {have}{likely}"
             if role == "relevance" and len(table.columns) == 3 and set(names) == {"query", "item", "score"}:
                 said += "; a run needs its judgments as `qrels=` (in BEIR's qrels the column 'score' is the grade)"
+            elif role == "relevance":
+                said += "; without grades, `isrr start` needs none" if not likely else ""
             absent[role] = f"{table.name}: {said}"
         if not grouped and "query" not in names:
             raise DataError(absent["query"])
