@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrr.data._order_kernels import hash_texts
@@ -63,6 +62,8 @@ class Ids:
                 return cls(array.astype(np.int64))
             array = _whole(array, column) if kind == "f" else _from_objects(array, column)
         if not isinstance(array, np.ndarray):
+            import pyarrow.compute as pc
+
             padded = pc.ends_with(array, "\0")
             if pc.any(padded).as_py():  # an array of numpy drops NUL characters at the end
                 said = "{}, which ends in a NUL character"
@@ -106,6 +107,8 @@ class Ids:
         if self.are_integers:
             changes = self.values[1:] != self.values[:-1]
         else:
+            import pyarrow.compute as pc
+
             changes = pc.not_equal(self.values[1:], self.values[:-1]).to_numpy(zero_copy_only=False)
         return np.concatenate(([0], np.flatnonzero(changes) + 1))
 
@@ -238,6 +241,8 @@ def integers_in(texts: Any) -> NDArray[np.int64] | None:
         >>> integers_in(pa.array(["7", "10"])), integers_in(pa.array(["7", "010"]))
         (array([ 7, 10]), None)
     """
+    import pyarrow.compute as pc
+
     if not pc.all(pc.match_substring_regex(texts[:1_000], INTEGER)).as_py():  # a cast that fails takes long
         return None
     try:

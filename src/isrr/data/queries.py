@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from isrr.counting import counted
@@ -334,6 +333,8 @@ class Queries:
         trec_eval sorts a run by score, equal scores by document id, last ids first, and keeps scores as 32-bit floats:
         scores that agree in about seven digits are ties to it.
         """
+        import pyarrow.compute as pc
+
         if ties != "trec":
             raise ValueError(f"`ties=` must be trec or left out, got {ties!r}")
         if self.items is None:
