@@ -38,14 +38,10 @@ def stream(seed, key, draw):
     return mix(mix(mix(np.uint64(seed)) ^ np.uint64(key)) + (np.uint64(draw) + np.uint64(1)) * GOLDEN)
 
 
-@kernel
-def streams(seed, keys, n_draws):
-    """Return the streams of several draws for several queries, (n_queries, n_draws)."""
-    names = np.empty((keys.size, n_draws), np.uint64)
-    for q in range(keys.size):
-        for d in range(n_draws):
-            names[q, d] = stream(seed, keys[q], d)
-    return names
+def streams(seed: np.uint64, keys: NDArray[np.uint64], n_draws: int) -> NDArray[np.uint64]:
+    """Return `stream` of several draws for several queries, (n_queries, n_draws)."""
+    draws = np.arange(1, n_draws + 1, dtype=np.uint64) * GOLDEN
+    return mixed(mixed(mixed(np.array([seed])) ^ keys)[:, None] + draws)
 
 
 @kernel

@@ -10,6 +10,8 @@ import numpy as np
 from isrr.compiled import kernel
 from isrr.noise import GOLDEN, mix, stream, uniform
 
+RUN = 12  # values that are sorted by insertion
+
 
 @kernel
 def longest_query(offsets, start, stop):
@@ -23,11 +25,30 @@ def longest_query(offsets, start, stop):
 def sort_falling(values, order):
     # order (n,)  out: positions by falling value, equal ones in input order
     # Returns whether two values are equal.
-    by_value = np.argsort(-values, kind="mergesort")
-    order[:] = by_value
+    # Runs of a few values by insertion, then merged in pairs: numba's `argsort` takes ten times as long to compile.
+    n, width = values.size, RUN
+    for i in range(n):
+        at, first = i, i // RUN * RUN
+        while at > first and values[order[at - 1]] < values[i]:
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = i
+    left = np.empty(n, np.int64)
+    while width < n:
+        for first in range(0, n - width, 2 * width):
+            middle, last = first + width, min(first + 2 * width, n)
+            for i in range(width):
+                left[i] = order[first + i]
+            i, j = 0, middle
+            for at in range(first, last):
+                if i < width and (j == last or values[left[i]] >= values[order[j]]):
+                    order[at], i = left[i], i + 1
+                else:
+                    order[at], j = order[j], j + 1
+        width *= 2
     tied = False
-    for i in range(1, by_value.size):
-        tied |= values[by_value[i]] == values[by_value[i - 1]]
+    for i in range(1, n):
+        tied |= values[order[i]] == values[order[i - 1]]
     return tied
 
 
@@ -43,16 +64,19 @@ def sort_query(scores, query, items, order):
     content = np.uint64(0)
     for score in scores:
         content += mix(np.float64(score + 0.0).view(np.uint64) + GOLDEN)  # −0 and 0 are the same number
-    lots, head = stream(query, content, 0), 0
+    lots, head = np.empty(scores.size), 0
+    name, tied, by_lot = stream(query, content, 0), np.empty_like(order), np.empty_like(order)
     for i in range(1, scores.size + 1):
         if i < scores.size and scores[order[i]] == scores[order[head]]:
             continue
-        if i - head > 1:
-            tied = order[head:i].copy()
-            falling = np.empty(tied.size)
-            for j in range(tied.size):
-                falling[j] = -uniform(lots, items[tied[j]] if items.size else np.uint64(tied[j]))
-            order[head:i] = tied[np.argsort(falling, kind="mergesort")]
+        n = i - head
+        if n > 1:
+            for j in range(n):
+                tied[j] = order[head + j]
+                lots[j] = uniform(name, items[tied[j]] if items.size else np.uint64(tied[j]))
+            sort_falling(lots[:n], by_lot)
+            for j in range(n):
+                order[head + j] = tied[by_lot[j]]
         head = i
     return True
 

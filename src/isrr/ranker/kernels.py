@@ -148,14 +148,14 @@ def prepare(scores, scale, thresholds):
 
 
 @kernel
-def eligibility_of_queries(offsets, scores, scale, start, stop, out):
-    # scores (n_rows,)  falling within each query
-    # out (n_rows,)     each item's chance of first position
-    longest = longest_query(offsets, start, stop)
-    weights, heads = np.empty(longest), np.empty(longest, np.int64)
+def eligibility_of_queries(offsets, scores, scale, memory, own_heads, start, stop, out):
+    # scores (n_rows,)     falling within each query
+    # memory, own_heads    (≥ longest,) each, as pointers keep no array that is made here
+    # out (n_rows,)        each item's chance of first position
+    falling, weights, heads = pointer(scores, 0), pointer(memory, 0), pointer(own_heads, 0)
     for q in range(start, stop):
-        first, last = offsets[q], offsets[q + 1]
-        weigh(scores, first, last - first, scale, weights, out[first:last], heads)
+        first, n = offsets[q], offsets[q + 1] - offsets[q]
+        weigh(falling, first, n, scale, weights, pointer(out, first), heads)
 
 
 @kernel
@@ -350,18 +350,18 @@ def draw(weights, heads, n_admitted, noise, k, arrivals, ranking):
 
 
 @kernel
-def sample_queries(offsets, order, scores, scale, thresholds, noise, start, stop, out):
+def sample_queries(offsets, order, scores, scale, thresholds, noise, memory, own_heads, start, stop, out):
     # order, scores (n_rows,)      positions within the query by falling score, and these scores
+    # memory, own_heads            (≥ 2 · longest,) and (≥ longest,)
     # noise (n_queries, n_draws)   stream names
     # out (n_queries, n_draws, k)  positions within the query, −1 beyond the end of a list
     longest, k = longest_query(offsets, start, stop), thresholds.size
-    weights, eligibility = np.empty(longest), np.empty(longest)
-    heads, n_admitted = np.empty(longest, np.int64), np.empty(k, np.int64)
-    arrivals, ranking = np.empty(k), np.empty(k, np.int64)
+    falling, heads = pointer(scores, 0), pointer(own_heads, 0)
+    weights, eligibility = pointer(memory, 0), pointer(memory, longest)
+    n_admitted, arrivals, ranking = np.empty(k, np.int64), np.empty(k), np.empty(k, np.int64)
     for q in range(start, stop):
-        first, last = offsets[q], offsets[q + 1]
-        n = last - first
-        weigh(scores, first, n, scale, weights, eligibility, heads)
+        first, n = offsets[q], offsets[q + 1] - offsets[q]
+        weigh(falling, first, n, scale, weights, eligibility, heads)
         admit(eligibility, n, thresholds, n_admitted)
         for d in range(out.shape[1]):
             draw(weights, heads, n_admitted, noise[q, d], min(k, n), arrivals, ranking)
