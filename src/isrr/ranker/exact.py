@@ -353,7 +353,7 @@ def _first_two(weights, n, trailing, worth, n_weights, width, k, shares, shown):
     return rest
 
 
-def memory_for(longest: int, k: int, n_weights: int) -> Memory:
+def memory_for(longest: int, k: int = 1, n_weights: int = 1) -> Memory:
     """Return memory for lists up to some length: weights, eligibility, exposures and what the integral works in; the
     heads of blocks; and more for the integral where there are more than five positions.
     """

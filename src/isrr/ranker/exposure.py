@@ -57,12 +57,13 @@ class Prepared:
     def eligibility(self, scale: float) -> FloatArray:
         """Return each row's chance to be first, were every item admitted, in the caller's order, (n_rows,)."""
         queries, out, by_row = self.queries, np.empty(self.queries.n_rows), np.empty(self.queries.n_rows)
-
-        def block(start: int, stop: int) -> None:
-            memory = memory_of_weights(queries, start, stop)
-            kernels.eligibility_of_queries(queries.offsets, self.scores, scale, *memory, start, stop, out)
-
-        over_queries(block, queries.offsets)
+        over_queries(
+            lambda start, stop: kernels.eligibility_of_queries(
+                queries.offsets, self.scores, scale, *memory_for(int(queries.n_items[start:stop].max()))[:2], start,
+                stop, out,
+            ),
+            queries.offsets,
+        )  # fmt: skip
         by_row[self.rows] = out
         return queries.in_caller_order(by_row)
 
@@ -99,12 +100,6 @@ class Exposure:
     def is_exact(self) -> bool:
         """Whether nothing was sampled."""
         return self.halves[0] is self.halves[1]
-
-
-def memory_of_weights(queries: Queries, start: int, stop: int) -> tuple[FloatArray, IntArray]:
-    """Return memory for the weights, chances and block heads of the longest of some consecutive queries."""
-    longest = int(queries.n_items[start:stop].max())
-    return np.empty(2 * longest), np.empty(longest, np.int64)
 
 
 def family_of(ranker: GPLRanker) -> tuple[object, ...]:

@@ -38,7 +38,7 @@ from isrr.ranker.boost import (
     checked_boost,
 )
 from isrr.ranker.exact import laguerre_rules, memory_for
-from isrr.ranker.exposure import Family, Prepared, memory_of_weights
+from isrr.ranker.exposure import Family, Prepared
 from isrr.ranker.scale import ScoreMap
 from isrr.ranker.serving import ServedList, order_by_score, servable, session_key, session_noise
 
@@ -355,14 +355,14 @@ class GPLRanker(Draw):
     def _drawn(self, queries: Queries, noise: NDArray[np.uint64], progress: Progress | None) -> NDArray[np.int64]:
         drawn, shares = self.prepare(queries), self.order_share(queries)
         out = np.empty((*noise.shape, self.k), np.int64)
-
-        def block(start: int, stop: int) -> None:
-            kernels.sample_queries(
+        over_queries(
+            lambda start, stop: kernels.sample_queries(
                 queries.offsets, drawn.order, drawn.scores, self.scale, self.thresholds, noise,
-                *memory_of_weights(queries, start, stop), start, stop, out,
-            )  # fmt: skip
-
-        over_queries(block, queries.offsets, progress)
+                *memory_for(int(queries.n_items[start:stop].max()))[:2], start, stop, out,
+            ),
+            queries.offsets,
+            progress,
+        )  # fmt: skip
         if shares.any():
             ordered = coins(noise) < shares[:, None]
             out[ordered] = leading(queries, self.k)[np.nonzero(ordered)[0]]
