@@ -23,10 +23,11 @@ def longest_query(offsets, start, stop):
 
 @kernel
 def sort_falling(values, order):
-    # order (n,)  out: positions by falling value, equal ones in input order
+    # values (n,)  finite
+    # order (n,)   out: positions by falling value, equal ones in input order
     # Returns whether two values are equal.
-    # Runs of values by counting those that come before, then merged in pairs; numba's `argsort` takes five times as long
-    # to compile.
+    # Runs of values are sorted by counting those that come before, then merged in pairs: numba's `argsort` takes five
+    # times as long to compile.
     n, width = values.size, RUN
     for first in range(0, n, RUN):
         run = values[first : first + RUN]
