@@ -626,7 +626,7 @@ def _good_lists(
     if bound is not None:
         raise PromiseError(f"a promise about lists needs no bound; expected {name} without one")
     if not 0 < share < 1:
-        slip = f"; did you mean {share / 100:g}?" if 1 < share < 100 else ""
+        slip = f"; did you mean {share / 100:g}?" if 2 <= share < 100 else ""
         raise PromiseError(f"the share of lists must lie in (0, 1), got {share:g}{slip}")
     most = 1.0 if of == "deterministic" or (of is None and metric.bounded) else np.inf
     if not 0 < at_least <= most or at_least == np.inf:

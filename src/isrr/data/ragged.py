@@ -8,15 +8,15 @@ from numpy.typing import ArrayLike, NDArray
 Ragged = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
-def lists_of(places: NDArray[Any], values: NDArray[Any], n_lists: int) -> Ragged:
+def lists_of(list_of: NDArray[Any], values: NDArray[Any], n_lists: int) -> Ragged:
     """Return the values of each list, in the order given, from the number of the list that each value belongs to.
 
     Example:
         >>> lists_of(np.array([2, 0, 2]), np.array([5.0, 6.0, 7.0]), 3)
         (array([0, 1, 1, 3]), array([6., 5., 7.]))
     """
-    lengths = np.bincount(places, minlength=n_lists)
-    order = np.argsort(places, kind="stable")
+    lengths = np.bincount(list_of, minlength=n_lists)
+    order = np.argsort(list_of, kind="stable")
     return offsets_from(lengths), np.asarray(values, np.float64)[order]
 
 
@@ -40,5 +40,5 @@ def side_by_side(one: Ragged, other: Ragged) -> Ragged:
         (array([0, 1, 3]), array([1., 2., 9.]))
     """
     n_lists = len(one[0]) - 1
-    places = [np.repeat(np.arange(n_lists), np.diff(offsets)) for offsets, _ in (one, other)]
-    return lists_of(np.concatenate(places), np.concatenate((one[1], other[1])), n_lists)
+    list_of = [np.repeat(np.arange(n_lists), np.diff(offsets)) for offsets, _ in (one, other)]
+    return lists_of(np.concatenate(list_of), np.concatenate((one[1], other[1])), n_lists)
