@@ -16,6 +16,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from isrr.clicks.rollout import Rollout, read_rollout
+from isrr.gains import discount
 from isrr.outcome.certificate import Abstention, Outcome, load
 from isrr.outcome.status import Status, beside, ranker_in_force, read_status, status_file
 from isrr.serve.schema import CertificateNote
@@ -30,6 +31,7 @@ class Snapshot:
         note: What a covered answer says of it.
         ranker: Its own ranker, or the deterministic one where it no longer stands.
         rollout: Where its rollout stands, if there is one.
+        discounts: What each of the promise's k positions is worth.
         groups: Groups that a boosted ranker's calibration saw; empty where unknown, or of no matter.
     """
 
@@ -38,6 +40,7 @@ class Snapshot:
         self.outcome, self.status, self.rollout = outcome, status, rollout if standing == "valid" else None
         self.ranker = ranker_in_force(outcome, standing) if self.rollout is None else self.rollout.ranker(outcome)
         self.quantiles = np.array(outcome.provenance.score_quantiles)
+        self.discounts: list[float] = discount(outcome.k).tolist()
         self.groups = frozenset(outcome.provenance.groups if self.ranker.boost else ())
         if isinstance(outcome, Abstention):
             reason = f"nothing was certified: {outcome.reason}"

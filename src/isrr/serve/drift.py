@@ -10,7 +10,9 @@ A new maximum alone is neither: among a thousand scores of calibration itself tw
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
+from isrr.compiled import kernel
 from isrr.data.queries import FloatArray
 
 BINS = ("below 0.1%", "0.1% to 1%", "1% to 50%", "50% to 99%", "99% to 99.9%", "above 99.9%")
@@ -18,21 +20,35 @@ SHARES = np.array([0.001, 0.009, 0.49, 0.49, 0.009, 0.001])
 FEWEST = 5
 
 
+@kernel
+def bin_scores(scores: FloatArray, quantiles: FloatArray, counts: NDArray[np.int64]) -> tuple[float, bool]:
+    """Count scores by bin, which has its upper end; return the score farthest outside, and whether that is too far."""
+    low, high = quantiles[0], quantiles[-1]
+    worst, distance = 0.0, -np.inf
+    for score in scores:
+        bin = 0
+        for quantile in quantiles:
+            bin += quantile < score
+        counts[bin] += 1
+        beyond = max(low - score, score - high)
+        if beyond > distance:
+            worst, distance = score, beyond
+    return worst, distance > high - low
+
+
 def tally(scores: FloatArray, quantiles: FloatArray) -> tuple[list[int], str | None]:
     """Return how many scores fall into each bin between quantiles, and why the list is uncovered, or None."""
-    bins: list[int] = np.bincount(quantiles.searchsorted(scores), minlength=len(BINS)).tolist()
+    counts = np.zeros(len(BINS), np.int64)
+    worst, far = bin_scores(scores, quantiles, counts)
+    bins: list[int] = counts.tolist()
     outside = bins[0] + bins[-1]
-    if not outside:
-        return bins, None
-    low, high = quantiles[0], quantiles[-1]
-    beyond = np.maximum(low - scores, scores - high)
-    if beyond[worst := int(beyond.argmax())] > high - low:
-        why = f"score {scores[worst]:.6g} lies far outside"
+    if far:
+        why = f"score {worst:.6g} lies far outside"
     elif outside >= FEWEST and 2 * outside > scores.size:
         why = f"{outside} of {scores.size} scores lie outside"
     else:
         return bins, None
-    return bins, f"{why} [{low:.6g}, {high:.6g}], the range of 99.8 % of the calibration scores"
+    return bins, f"{why} [{quantiles[0]:.6g}, {quantiles[-1]:.6g}], the range of 99.8 % of the calibration scores"
 
 
 def stability_index(counts: FloatArray) -> float:

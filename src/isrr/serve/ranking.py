@@ -1,9 +1,10 @@
 """One request, one list: the order, its propensities, and whether the promise covers it."""
 
+import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -20,6 +21,8 @@ from isrr.serve.schema import CertificateNote, Id, RankedItem, RankRequest, Rank
 
 FROZEN = "a seed without a session gives everybody the same draw; the promise is about random draws"
 PERIODS = {3_600.0: "hour", 86_400.0: "day", 604_800.0: "week"}
+_fresh_ids = list[str]()
+os.register_at_fork(after_in_child=_fresh_ids.clear)  # each process draws its own
 NOTHING = ServedList(np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64), 1.0, 1.0, False)
 
 
@@ -47,7 +50,7 @@ def rank_list(snapshot: Snapshot, request: RankRequest, rotate: float | None = N
 
     With `rotate`, requests without a session share one draw per query and period of so many seconds.
     """
-    k, list_id, ids = snapshot.outcome.k, secrets.token_urlsafe(12), [item.id for item in request.items]
+    k, list_id, ids = snapshot.outcome.k, new_list_id(), [item.id for item in request.items]
     _as_text("query", [request.query_id])
     names, groups = _distinct("item id", ids), _groups(request)
     production = None if request.production is None else _positions(request.production, names)
@@ -97,16 +100,28 @@ def rank_list(snapshot: Snapshot, request: RankRequest, rotate: float | None = N
     return RankedList(request, snapshot, line, note, bins, served.eligibility)
 
 
-def _as_text(what: str, values: Iterable[object]) -> list[str]:
+def new_list_id() -> str:
+    """Return a random id, one of several that were drawn at a time."""
+    if not _fresh_ids:
+        text = secrets.token_urlsafe(256 * 12)
+        _fresh_ids.extend(text[start : start + 16] for start in range(0, len(text), 16))
+    return _fresh_ids.pop()
+
+
+def _as_text(what: str, values: list[Any]) -> list[str]:
     """Return values as text; refuse NUL, which arrays drop at the end of a text, so that two ids could become one."""
-    names = [*map(str, values)]
-    if "\0" in "".join(names):
+    try:
+        names, whole = values, "".join(values)
+    except TypeError:  # numbers among them
+        names = [*map(str, values)]
+        whole = "".join(names)
+    if "\0" in whole:
         wrong = next(name for name in names if "\0" in name)
         raise Refusal(422, f"{what} {shown(wrong)} has a NUL character; expected an id without")
     return names
 
 
-def _distinct(what: str, values: Iterable[object]) -> list[str]:
+def _distinct(what: str, values: list[Any]) -> list[str]:
     """Return ids as text; refuse repeated ones."""
     names = _as_text(what, values)
     if len(set(names)) < len(names):
