@@ -206,7 +206,9 @@ class PluginBetting:
     def upper_bound(self, losses: FloatArray, delta: float, prior: ArrayLike, *, rough: bool = False) -> FloatArray:
         """Return the smallest alpha that is certified."""
         checked = check_losses(losses)
-        return smallest_yes(lambda alpha: wsr(checked, alpha, delta) <= delta, SMALLEST, 1.0, checked.shape[1])
+        return smallest_yes(
+            lambda alpha: (wsr(checked, alpha[0], delta) <= delta)[None], SMALLEST, 1.0, checked.shape[1]
+        )
 
 
 HOEFFDING = OfMean("hoeffding", hoeffding)

@@ -11,7 +11,7 @@ import risk_oracles as oracles
 from isrr.ranker.simd import WIDTH, load, store
 from isrr.risk import betting
 from isrr.risk.kernels import hedge_ratio, normal_quantile
-from isrr.risk.lattice import coarsen
+from isrr.risk.lattice import coarsen, smallest_yes
 
 
 def losses_of(law, rng, shape):
@@ -172,6 +172,22 @@ def test_extremes_have_answers():
                 assert bound[0] > value or bound[0] == 1
     assert betting.pvalue(np.zeros((50, 1)), 1e-12)[0] == 1
     assert not betting.certifies(np.full((50, 1), -1.0), 1e-12, 0.5)[0]
+
+
+@pytest.mark.parametrize("guess", [None, 1e-3])
+@pytest.mark.parametrize("at_once", [1, 2, 16])
+def test_the_search_finds_the_first_yes_however_many_points_it_asks_about_together(at_once, guess):
+    turns = coarsen(np.geomspace(1e-300, 0.9, 40))
+    guesses = None if guess is None else np.full(40, guess)
+    asked = []
+
+    def answers(points):
+        asked.append(points.shape)
+        return points >= turns
+
+    assert smallest_yes(answers, 1e-308, 1.0, 40, guess=guesses, at_once=at_once).tolist() == turns.tolist()
+    assert set(asked) == {(at_once, 40)}
+    assert len(asked) < {1: 100, 2: 60, 16: 25}[at_once]
 
 
 def test_lattice_rounds_down_by_little():

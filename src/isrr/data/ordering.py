@@ -103,14 +103,20 @@ def query_hashes(
 
     They add up over rows and over queries, (n_queries, 2).
     """
-    names = mixed(np.repeat(keys, np.diff(offsets)) + GOLDEN)
-    for column in columns:
-        if column is not None:
-            names = mixed(names ^ (column + 0.0).view(np.uint64)) + GOLDEN  # −0 and 0 are the same number
     hashes = np.zeros((keys.size, 2), np.uint64)
-    filled = np.diff(offsets) > 0
-    for part, of_rows in enumerate((mixed(names), mixed(names ^ GOLDEN))):
-        hashes[filled, part] = np.add.reduceat(of_rows, offsets[:-1][filled]) if filled.any() else 0
+
+    def hash_block(start: int, stop: int) -> None:
+        rows, n_rows = slice(offsets[start], offsets[stop]), np.diff(offsets[start : stop + 1])
+        names = mixed(np.repeat(keys[start:stop], n_rows) + GOLDEN)
+        for column in columns:
+            if column is not None:
+                names = mixed(names ^ (column[rows] + 0.0).view(np.uint64)) + GOLDEN  # −0 and 0 are the same number
+        filled = start + np.flatnonzero(n_rows)
+        for part, of_rows in enumerate((mixed(names), mixed(names ^ GOLDEN))):
+            if filled.size:
+                hashes[filled, part] = np.add.reduceat(of_rows, offsets[filled] - offsets[start])
+
+    over_queries(hash_block, offsets)
     return hashes
 
 

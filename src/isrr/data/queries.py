@@ -245,7 +245,7 @@ class Queries:
         chosen = np.atleast_1d(np.arange(len(self))[list(index) if isinstance(index, tuple) else index])
         if chosen.ndim != 1:
             raise DataError("queries are chosen by a number, a slice, a list of numbers or a mask of all of them")
-        if np.unique(chosen).size < chosen.size:
+        if np.bincount(chosen, minlength=1).max() > 1:
             raise DataError("a query is chosen twice; repeated queries are not independent evidence")
         if chosen.size == 0:
             raise DataError("no query is chosen; expected at least one")

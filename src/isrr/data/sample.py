@@ -9,24 +9,24 @@ calibration again cannot draw another one until a certificate comes. SHA-256 is 
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from isrr.data.columns import Columns
-from isrr.data.formats import kind_of, matching_files
+from isrr.data.formats import File, kind_of, matching_files
 from isrr.data.parquet import ParquetFiles
 from isrr.data.queries import Queries
 from isrr.data.tables import as_queries, ids_of, queries_of
 from isrr.errors import DataError
 from isrr.noise import mixed
 
+HASHED_AT_ONCE = 1 << 17  # ids
 SAMPLE = 200_000  # queries; the bound of the paired test then lies about 0.0002 above the mean loss
 Hashes = NDArray[np.uint64]
 
@@ -63,9 +63,12 @@ def digests(ids: Any, key: str = "") -> Hashes:
         >>> digests(np.array([7])) == digests(np.array(["7"]))
         array([ True])
     """
-    texts = map(str, ids.to_pylist() if hasattr(ids, "to_pylist") else ids.tolist())
-    hashes = b"".join(sha256((key + text).encode()).digest()[:8] for text in texts)
-    return np.frombuffer(hashes, ">u8").astype(np.uint64)
+    before, hashes = key.encode(), np.empty(len(ids), np.uint64)
+    for start in range(0, len(ids), HASHED_AT_ONCE):
+        texts = pa.array(ids[start : start + HASHED_AT_ONCE]).cast(pa.large_string()).cast(pa.large_binary())
+        several = b"".join([sha256(before + text).digest()[:8] for text in texts.to_pylist()])
+        hashes[start : start + HASHED_AT_ONCE] = np.frombuffer(several, ">u8")
+    return hashes
 
 
 def table_key(of: Hashes) -> str:
@@ -75,7 +78,9 @@ def table_key(of: Hashes) -> str:
         >>> table_key(digests(np.array(["a", "b"]))) == table_key(digests(np.array(["b", "a", "a"])))
         True
     """
-    return f"{int(np.unique(of).sum(dtype=np.uint64)):016x}"
+    ordered = np.sort(of)
+    distinct = ordered[np.diff(ordered, prepend=ordered[:1] ^ np.uint64(1)) != 0]
+    return f"{int(distinct.sum(dtype=np.uint64)):016x}"
 
 
 def in_sample(order: Hashes, sample: int, segments: NDArray[Any] | None = None) -> NDArray[np.bool_]:
@@ -150,42 +155,42 @@ def sample_queries(
 def _streamed(table: ParquetFiles, sample: int, *, per_segment: bool) -> Sample | None:
     """Return the sample of files; None where they have no more queries than it would."""
     roles = ["query", "segment"] if per_segment and "segment" in table.roles.names else ["query"]
-    of_queries = np.empty(0, np.uint64)
-    for part in _distinct_ids(table, roles):
-        of_queries = np.unique(np.concatenate([of_queries, digests(part["query"])]))
-    if of_queries.size <= sample:
+    queries = _first_of_each(pa.concat_tables(_first_of_each(_starts(table, file, roles)) for file in table.files))
+    if queries.num_rows <= sample:
         return None
-    key, order, names = table_key(of_queries), np.empty(0, np.uint64), np.empty((0, len(roles)), object)
-    for part in _distinct_ids(table, roles):
-        order, first = np.unique(np.concatenate([order, digests(part["query"], key)]), return_index=True)
-        names = np.concatenate([names, np.stack([part[role].to_numpy() for role in roles], axis=1)])[first]
-        drawn = in_sample(order, sample, names[:, 1] if len(roles) > 1 else None)
-        order, names = order[drawn], names[drawn]
-    rows = _rows_of(table, pa.array(names[:, 0], pa.large_string()))
-    return Sample(queries_of(rows, table.roles, table.name), of_queries.size, key)
+    ids, *segments = (column.combine_chunks() for column in queries.columns)
+    key = table_key(digests(ids))
+    drawn = in_sample(digests(ids, key), sample, *(column.to_numpy(zero_copy_only=False) for column in segments))
+    rows = _rows_of(table, {*ids.filter(pa.array(drawn)).to_pylist()})
+    return Sample(queries_of(rows, table.roles, table.name), queries.num_rows, key)
 
 
-def _distinct_ids(table: ParquetFiles, roles: Sequence[str]) -> Iterator[Any]:
-    """Yield for each file an Arrow table of its distinct query ids, as text, and of other roles beside them."""
-    for file in table.files:
-        parts = []
-        for batch in table.batches(file, [table.roles.names[role] for role in roles]):
-            ids = {role: ids_of(batch, table.roles.names[role], file.name) for role in roles}
-            starts = ids["query"].runs()
-            parts.append(pa.table({role: column.take(starts).texts for role, column in ids.items()}))
-        if parts:
-            yield pa.concat_tables(parts).group_by([*roles], use_threads=False).aggregate([])
+def _starts(table: ParquetFiles, file: File, roles: Sequence[str]) -> Any:
+    """Return as text, of every row of a file where another query begins, the query's id and other roles."""
+    columns = [table.roles.names[role] for role in roles]
+    parts = [pa.table({role: pa.array([], pa.large_string()) for role in roles})]
+    for batch in table.batches(file, columns):
+        of_rows = [ids_of(batch, column, file.name) for column in columns]
+        starts = of_rows[0].runs()
+        parts.append(pa.table([column.take(starts).texts for column in of_rows], names=list(roles)))
+    return pa.concat_tables(parts)
 
 
-def _rows_of(table: ParquetFiles, ids: Any) -> Any:
+def _first_of_each(queries: Any) -> Any:
+    """Return the first row of each query of an Arrow table."""
+    codes = queries["query"].combine_chunks().dictionary_encode().indices.to_numpy()
+    return queries.take(pa.array(np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))))
+
+
+def _rows_of(table: ParquetFiles, ids: Set[str]) -> Any:
     """Return the rows of the queries with some ids, as one Arrow table."""
     parts = []
     for file in table.files:
         for batch in table.batches(file):
             of_rows = ids_of(batch, table.roles.names["query"], file.name)
             starts = of_rows.runs()
-            wanted = pc.is_in(of_rows.take(starts).texts, value_set=ids).to_numpy(zero_copy_only=False)
-            parts.append(batch.filter(pa.array(np.repeat(wanted, np.diff(starts, append=batch.num_rows)))))
+            drawn = [text in ids for text in of_rows.take(starts).texts.to_pylist()]
+            parts.append(batch.filter(pa.array(np.repeat(drawn, np.diff(starts, append=batch.num_rows)))))
     return pa.concat_tables(parts).replace_schema_metadata(table.metadata)
 
 

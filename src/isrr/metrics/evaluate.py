@@ -19,12 +19,11 @@ from isrr.errors import DataError
 from isrr.gains import Discount, EmptyQuery, Gain
 from isrr.metrics.measure import EXPOSURE, Block, Measurable, Measure, Ways
 from isrr.metrics.metric import measures
-from isrr.parallel import MANY_ROWS, Progress, over_queries
+from isrr.parallel import Progress, over_queries
 from isrr.ranker.exposure import Family, family_of
 from isrr.ranker.gpl import N_DRAWS, GPLRanker
 
-LEAST_BLOCKS = 8  # queries are cut into at least so many blocks, so that all cores have work, …
-ENOUGH = 1 << 18  # … unless a block would have fewer rows times configurations than this
+AT_ONCE = 1 << 17  # rows times configurations of a block, whose exposures stay in a core's own memory
 SHOWN = 20  # rankers, at most, whose means are printed
 USUAL = ("ndcg", "disparity", "normalized_disparity")
 
@@ -149,8 +148,7 @@ def _evaluate_family(
         for summary, out in zip(summaries, values, strict=True):
             out[start:stop, into] = summary(block)
 
-    several_blocks = min(MANY_ROWS, queries.n_rows // LEAST_BLOCKS)
-    over_queries(evaluate_block, queries.offsets, progress, max(several_blocks, ENOUGH // len(rankers), 1))
+    over_queries(evaluate_block, queries.offsets, progress, max(AT_ONCE // len(rankers), 1))
 
 
 def _check(queries: Queries, grid: Sequence[GPLRanker]) -> None:

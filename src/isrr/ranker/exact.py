@@ -361,14 +361,12 @@ def memory_for(longest: int, k: int = 1, n_weights: int = 1) -> Memory:
     whole = longest + 2 * ROW
     by_item = (11 + 9 * n_weights) * whole + (24 + LATER) * n_weights
     by_item += (2 + n_weights) * longest
-    items = np.empty(by_item + 2 * n_nodes + 8 * UNROLLED * _most_early(longest, UNROLLED))
-    longer = None if k <= UNROLLED else np.empty(8 * (longest + 4 * k + 3) + 8 * k * _most_early(longest, k))
+    # The items from the j-th on weigh `slowest` together; no node lies beyond 177 / slowest and the last arrival.
+    latest = [max(j + 6.0 * math.sqrt(j) + 12.0, 177.0) for j in (UNROLLED, k)]
+    early, early_long = (min(longest, int(2.0 * t) + j) + 1 for t, j in zip(latest, (UNROLLED, k), strict=True))
+    items = np.empty(by_item + 2 * n_nodes + 8 * UNROLLED * early)
+    longer = None if k <= UNROLLED else np.empty(8 * (longest + 4 * k + 3) + 8 * k * early_long)
     return items, np.empty(longest, np.int64), longer
-
-
-def _most_early(longest: int, k: int) -> int:
-    # The items from the k-th on weigh `slowest` together, and no node lies beyond 177 / slowest and the last arrival.
-    return min(longest, int(2.0 * max(k + 6.0 * math.sqrt(k) + 12.0, 177.0)) + k) + 1
 
 
 @kernel

@@ -24,7 +24,7 @@ from isrr.compiled import kernel
 from isrr.data._order_kernels import longest_query, sort_falling, sort_query
 from isrr.noise import coin, stream, uniform
 from isrr.ranker.exact import exact_exposure
-from isrr.ranker.simd import pointer
+from isrr.ranker.simd import WIDTH, broadcast, exp, hsum, lane, load, pointer, store
 
 SPLIT = -21.0  # log of the weight, relative to the item above, below which a list is cut: e^−21 < 1e-9
 SPLIT_WEIGHT = float(np.exp(SPLIT))
@@ -56,19 +56,25 @@ def weigh(scores, first, n, scale, weights, eligibility, heads):
     # weights (≥ n,)      out: exp(score · scale), each relative to the head of its block
     # eligibility (≥ n,)  out: the chance of first position, falling
     # heads (≥ n,)        out: for each item, where its block begins
-    total, top = 0.0, scores[first]
-    for i in range(n):
-        weights[i], heads[i] = math.exp(max((scores[first + i] - top) * scale, -700.0)), 0
+    top, rows = broadcast(scores[first]), n // WIDTH * WIDTH
+    stretch, sums = broadcast(scale), broadcast(0.0)
+    for i in range(0, rows, WIDTH):
+        row = exp((load(scores, first + i) - top) * stretch)
+        store(weights, i, row)
+        sums = sums + row
+    total = hsum(sums)
+    for i in range(rows, n):  # by the same function: equal scores weigh the same
+        weights[i] = lane(exp(broadcast((scores[first + i] - scores[first]) * scale)), 0)
         total += weights[i]
+    for i in range(n):
+        eligibility[i], heads[i] = weights[i] / total, 0
     below, cut = 0.0, False  # weight of everything below, walking up
     if weights[n - 1] < SPLIT_WEIGHT:
         for i in range(n - 1, 0, -1):
             below += weights[i]
             if below < SPLIT_WEIGHT * weights[i - 1]:
                 heads[i], cut = i, True
-    for i in range(n):
-        eligibility[i] = weights[i] / total
-    if (top - scores[first + n - 1]) * scale > WIDEST:
+    if (scores[first] - scores[first + n - 1]) * scale > WIDEST:
         _weigh_widest(scores, first, n, scale, weights, heads)
     elif cut:
         _weigh_blocks(weights, n, heads)

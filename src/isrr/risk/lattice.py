@@ -20,6 +20,7 @@ BoolArray = NDArray[np.bool_]
 SMALLEST = float(np.finfo(np.float64).tiny)
 SIGNIFICANT_BITS = 32
 _FLOAT_BITS = 53
+MOST = 1 << 60  # lattice points; no search goes further
 STRIDE = 4  # lattice points; how far a gallop goes first, and by what factor further each time
 
 
@@ -42,35 +43,40 @@ def smallest_yes(
     n_grid: int,
     significant_bits: int = SIGNIFICANT_BITS,
     guess: FloatArray | None = None,
+    at_once: int = 1,
 ) -> FloatArray:
     """Return the smallest lattice point in [low, high] that answers yes, for each configuration.
 
     Answers must be monotone: no up to some point, yes from there on. `high` counts as yes without being
     asked, so that it may be a level no test is defined at. Positive floats sort like their bit patterns,
-    hence the bisection is one over integers and ends at neighbours.
+    hence the search is one over integers and ends at neighbours.
 
     Args:
-        answers: Takes one point a configuration, (n_grid,), gives one answer a configuration.
+        answers: Takes some points a configuration, (at_once, n_grid), gives an answer to each.
         low: Smallest point to ask, positive; a scalar or (n_grid,).
         high: Returned where no smaller point answers yes; a scalar or (n_grid,).
         n_grid: Number of configurations.
         significant_bits: How fine the lattice is; fewer bits need fewer questions.
         guess: Where to ask first, (n_grid,), positive: from there the search gallops until the answer changes. A good
             guess saves questions; the result is the same.
+        at_once: How many points of a configuration are asked about together; the result is the same.
     """
     shift = _FLOAT_BITS - significant_bits
     points = np.empty((3, n_grid))
     points[0], points[1], points[2] = low, high, 1.0 if guess is None else guess
     first, last, near = points.view(np.int64) >> shift
-    no, yes, stride = first - 1, np.maximum(last, first), STRIDE
+    no, yes, leaps = first - 1, np.maximum(last, first), STRIDE ** np.arange(1, at_once + 1)[:, None]
+    parts = np.arange(1, at_once + 1)[:, None]
     heard = np.full((2, n_grid), guess is None)  # whether a no, and a yes, was heard
     while np.any(open_ := yes - no > 1):
-        further = np.where(heard[0], no + stride, np.where(heard[1], yes - stride, near))
-        middle = np.where(heard.all(axis=0), (no + yes) // 2, np.clip(further, no + 1, yes - 1))
-        middle = np.where(open_, middle, np.maximum(yes - 1, first))  # a closed one is asked for nothing
-        stride = min(STRIDE * stride, 1 << 60)
-        answer = answers((middle << shift).view(np.float64))
-        yes = np.where(open_ & answer, middle, yes)
-        no = np.where(open_ & ~answer, middle, no)
-        heard |= np.stack([~answer, answer])
+        around = near + (parts - (at_once + 1) // 2) * leaps[0]
+        further = np.where(heard[0], no + leaps, np.where(heard[1], yes - leaps, around))
+        between = no + (yes - no) * parts // (at_once + 1)
+        asked = np.where(heard.all(axis=0), np.maximum(between, no + 1), np.clip(further, no + 1, yes - 1))
+        asked = np.where(open_, asked, np.maximum(yes - 1, first))  # a closed one is asked for nothing
+        leaps = np.minimum(leaps, MOST // STRIDE**at_once) * STRIDE**at_once
+        answer = answers((asked << shift).view(np.float64))
+        yes = np.where(open_, np.where(answer, asked, yes).min(axis=0), yes)
+        no = np.where(open_, np.where(answer, no, asked).max(axis=0), no)
+        heard |= np.stack([~answer.all(axis=0), answer.any(axis=0)])
     return np.asarray((yes << shift).view(np.float64))
