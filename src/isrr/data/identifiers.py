@@ -120,6 +120,8 @@ class Ids:
             >>> names.array, codes
             (array([7, 3]), array([0, 1, 0], dtype=int32))
         """
+        if self.are_integers and (self.values[1:] > self.values[:-1]).all():
+            return self, np.arange(len(self), dtype=np.int32)
         coded = pa.array(self.values).dictionary_encode()
         return Ids(coded.dictionary.to_numpy() if self.are_integers else coded.dictionary), coded.indices.to_numpy()
 

@@ -65,8 +65,9 @@ def digests(ids: Any, key: str = "") -> Hashes:
     """
     before, hashes = key.encode(), np.empty(len(ids), np.uint64)
     for start in range(0, len(ids), HASHED_AT_ONCE):
-        texts = pa.array(ids[start : start + HASHED_AT_ONCE]).cast(pa.large_string()).cast(pa.large_binary())
-        several = b"".join([sha256(before + text).digest()[:8] for text in texts.to_pylist()])
+        part = ids[start : start + HASHED_AT_ONCE]
+        texts = part.to_pylist() if hasattr(part, "to_pylist") else part.tolist()
+        several = b"".join([sha256(before + str(text).encode()).digest()[:8] for text in texts])
         hashes[start : start + HASHED_AT_ONCE] = np.frombuffer(several, ">u8")
     return hashes
 

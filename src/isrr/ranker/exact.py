@@ -488,11 +488,14 @@ def laguerre_rules() -> tuple[FloatArray, FloatArray]:
 
     The weights already carry e^t / t², so that Σ weight · f(node) ≈ ∫ f(t) dt for f(t) like t² e^{−t}.
     """
-    from scipy.special import roots_genlaguerre
-
     nodes = np.zeros((LAGUERRE_MOST + 1, LAGUERRE_MOST))
     weights = np.zeros_like(nodes)
     for n in range(ROW, LAGUERRE_MOST + 1, ROW):
-        x, w = roots_genlaguerre(n, 2)
-        nodes[n, :n], weights[n, :n] = x, w * np.exp(x) / x**2
+        # the polynomials p_i that are orthonormal for t² e^{−t}: b_{i+1} p_{i+1}(t) = (t − a_i) p_i(t) − b_i p_{i−1}(t)
+        a, b = 2.0 * np.arange(n) + 3.0, np.sqrt(np.arange(n) * (np.arange(n) + 2.0))
+        t = np.linalg.eigvalsh(np.diag(a) + np.diag(b[1:], 1) + np.diag(b[1:], -1))
+        polynomials = [np.zeros(n), np.full(n, math.sqrt(0.5))]
+        for i in range(n - 1):
+            polynomials.append(((t - a[i]) * polynomials[-1] - b[i] * polynomials[-2]) / b[i + 1])
+        nodes[n, :n], weights[n, :n] = t, np.exp(t) / t**2 / np.square(polynomials).sum(axis=0)
     return nodes.ravel(), weights.ravel()

@@ -50,7 +50,7 @@ def certifies(
         array([ True, False])
     """
     level = np.maximum(alpha, SMALLEST_ALPHA)
-    answers = _run(losses, coarsen(level), coarsen(delta), prior_deviation)[0]
+    answers: BoolArray = _run(losses, coarsen(level), coarsen(delta), prior_deviation)[0]
     return answers & (np.asarray(alpha) >= SMALLEST_ALPHA)
 
 
