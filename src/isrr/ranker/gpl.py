@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from isrr.data.queries import FloatArray, Queries
 from isrr.errors import DataError
 from isrr.gains import checked_rankings, discount, is_length, leading
-from isrr.noise import CALIBRATION, coin, coins, stream_seed, streams
+from isrr.noise import CALIBRATION, coins, stream_seed, streams
 from isrr.parallel import Progress, over_queries
 from isrr.ranker import kernels
 from isrr.ranker.boost import (
@@ -40,8 +40,17 @@ from isrr.ranker.boost import (
 from isrr.ranker.exact import laguerre_rules, memory_for
 from isrr.ranker.exposure import Family, Prepared
 from isrr.ranker.scale import ScoreMap
-from isrr.ranker.serving import ServedList, order_by_score, servable, session_key, session_noise
+from isrr.ranker.serving import (
+    NO_NAMES,
+    ServedList,
+    hashed_names,
+    refuse_infinite,
+    servable,
+    session_key,
+    session_noise,
+)
 
+NO_FLOOR = np.empty((0, 0)), np.empty((0, 0)), np.empty(0), np.empty(0, np.int64), None  # arguments of `share_of_list`
 DETERMINISTIC = 2.0  # eligibility is a probability: a threshold above 1 admits nobody
 N_DRAWS = 100  # for decay below 1
 LEAST, LARGEST = 5e-324, sys.float_info.max  # the positive numbers
@@ -441,37 +450,17 @@ class GPLRanker(Draw):
             ranking = kernels.rank_one(raw, drawn_by, self.scale, thresholds, noise)
             if ranking.size:
                 return ranking
-        by_score, tied = order_by_score(raw, drawn_by, query_id, item_ids)
-        order = by_score
-        if self.boost:
-            order = np.empty_like(by_score)
-            kernels.sort_drawn(drawn_by, by_score, np.empty(raw.size), order)
-        floor, share, floor_weights = self.mixture
-        flip = coin(noise)
-        if share < floor and (propensities or share <= flip < floor):
-            memory = memory_for(raw.size, floor_weights.shape[1], len(floor_weights))
-            of_floor = kernels.share_of_list(
-                drawn_by[order],
-                order,
-                by_score,
-                self.scale,
-                thresholds[0],
-                floor,
-                floor_weights,
-                *laguerre_rules(),
-                *memory,
-            )
-            share = max(share, of_floor)
-        positions = thresholds.size
-        if flip < share:
-            ranking = by_score[:positions].astype(np.int64)
-        else:
-            ranking = kernels.drawn_list(drawn_by, order, self.scale, thresholds, noise)
-        if not propensities:
-            return ranking
-        chances, eligibility = kernels.chances_of_positions(drawn_by, order, self.scale, thresholds, ranking)
-        kernels.mix_chances(ranking, by_score, share, chances)
-        return ServedList(ranking, chances, by_score[:positions].astype(np.int64), eligibility, share, tied)
+        floor, _, weights = self.mixture
+        for_floor: tuple[Any, ...] = NO_FLOOR
+        if floor:
+            for_floor = *laguerre_rules(), *memory_for(raw.size, weights.shape[1], len(weights))
+        arguments = bool(self.boost), propensities, self.scale, thresholds, noise, *self.mixture, *for_floor
+        served = kernels.serve_one(raw, drawn_by, NO_NAMES, *arguments)
+        if not served[0].size:  # only where scores are equal are ids hashed
+            served = kernels.serve_one(raw, drawn_by, hashed_names(query_id, item_ids, raw.size), *arguments)
+            if not served[0].size:
+                refuse_infinite(raw)
+        return ServedList(*served) if propensities else served[0]
 
     def _requested(self, raw: FloatArray, groups: object) -> FloatArray:
         """Return the scores of one request used for drawing: mapped and boosted, (n_items,)."""

@@ -559,16 +559,14 @@ def sort_named(raw, scores, names, order):
 
 
 @kernel
-def drawn_list(scores, order, scale, thresholds, noise):
+def draw_list(scores, order, scale, thresholds, noise):
     # thresholds (positions,)
     # noise                 name of a noise stream, a signed number as Python hands it over fastest
-    # Returns positions within the query.
-    weights, _, heads, n_admitted = prepare(scores[order], scale, thresholds)
+    # Returns positions by falling score, and what `prepare` returns.
+    weights, eligibility, heads, n_admitted = prepare(scores[order], scale, thresholds)
     arrivals, ranking = np.empty(thresholds.size), np.empty(thresholds.size, np.int64)
     draw(weights, heads, n_admitted, np.uint64(np.int64(noise)), thresholds.size, arrivals, ranking)
-    for j in range(ranking.size):
-        ranking[j] = order[ranking[j]]
-    return ranking
+    return ranking, weights, eligibility, heads, n_admitted
 
 
 @kernel
@@ -577,18 +575,48 @@ def rank_one(raw, scores, scale, thresholds, noise):
     order = np.empty(raw.size, np.int32)
     if not sort_named(raw, scores, np.empty(0, np.uint64), order)[0]:
         return np.empty(0, np.int64)
-    return drawn_list(scores, order, scale, thresholds, noise)
+    ranking = draw_list(scores, order, scale, thresholds, noise)[0]
+    for j in range(ranking.size):
+        ranking[j] = order[ranking[j]]
+    return ranking
 
 
 @kernel
-def chances_of_positions(scores, order, scale, thresholds, ranking):
-    # ranking (positions,)  positions within the query
-    # Returns the chance of each placed item given those above it, and the best item's chance of first position.
-    weights, eligibility, heads, n_admitted = prepare(scores[order], scale, thresholds)
-    position_of, drawn, chances = np.empty(order.size, np.int64), np.empty_like(ranking), np.empty(ranking.size)
-    for i in range(order.size):
-        position_of[order[i]] = i
-    for j in range(ranking.size):
-        drawn[j] = position_of[ranking[j]]
-    chances_of_list(weights, heads, n_admitted, drawn, chances)
-    return chances, eligibility[0]
+def serve_one(
+    raw, scores, names, boosted, propensities, scale, thresholds, noise, floor, anchor, floor_weights, nodes,
+    node_weights, memory, own_heads, longer,
+):  # fmt: skip
+    # raw (n,)       raw scores
+    # scores (n,)    what the draw goes by: mapped, and boosted
+    # propensities   whether more than the list is of interest
+    # floor, anchor  of the ranker; the other arguments are those of `share_of_list`, not looked at where floor is 0
+    # Returns the fields of `isrr.ranker.serving.ServedList`; empty lists where `sort_named` says it cannot be ranked.
+    by_score, n_positions, share = np.empty(raw.size, np.int32), thresholds.size, anchor
+    ready, tied = sort_named(raw, scores, names, by_score)
+    if not ready:
+        nothing = np.empty(0, np.int64)
+        return nothing, np.empty(0), nothing, 0.0, 0.0, tied
+    order = by_score
+    if boosted:
+        order = np.empty_like(by_score)
+        sort_drawn(scores, by_score, np.empty(raw.size), order)
+    flip = coin(noise)
+    if share < floor and (propensities or share <= flip < floor):
+        of_floor = share_of_list(
+            scores[order], order, by_score, scale, thresholds[0], floor, floor_weights, nodes, node_weights, memory,
+            own_heads, longer,
+        )  # fmt: skip
+        share = max(share, of_floor)
+    ranking, weights, eligibility, heads, n_admitted = draw_list(scores, order, scale, thresholds, noise)
+    if flip < share:  # the order by score
+        position_of = np.empty(raw.size, np.int64)
+        for i in range(raw.size):
+            position_of[order[i]] = i
+        for j in range(n_positions):
+            ranking[j] = position_of[by_score[j]]
+    chances, deterministic = np.empty(n_positions), np.empty(n_positions, np.int64)
+    chances_of_list(weights, heads, n_admitted, ranking, chances)
+    for j in range(n_positions):
+        ranking[j], deterministic[j] = order[ranking[j]], by_score[j]
+    mix_chances(ranking, by_score, share, chances)
+    return ranking, chances, deterministic, eligibility[0], share, tied

@@ -14,7 +14,6 @@ from isrr.data.identifiers import Ids, identifier_key, identifier_text
 from isrr.data.queries import FloatArray
 from isrr.errors import DataError
 from isrr.noise import SERVING
-from isrr.ranker import kernels
 
 NO_NAMES = np.empty(0, np.uint64)
 
@@ -58,18 +57,10 @@ def refuse_infinite(raw: FloatArray) -> None:
     raise DataError(f"scores up to {np.abs(raw).max():.3g} are too large for the score map")
 
 
-def order_by_score(
-    raw: FloatArray, drawn_by: FloatArray, query_id: object, item_ids: Sequence[Any] | NDArray[Any] | None
-) -> tuple[NDArray[np.int32], bool]:
-    """Return positions by falling raw score, and whether two scores are equal; only then are ids hashed."""
-    order = np.empty(raw.size, np.int32)
-    ready, tied = kernels.sort_named(raw, drawn_by, NO_NAMES, order)
-    if not ready:
-        query = np.array([0 if query_id is None else identifier_key(query_id)], np.uint64)
-        items = NO_NAMES if item_ids is None else Ids.of(item_ids, "item_ids", raw.size).hashes()
-        if not kernels.sort_named(raw, drawn_by, np.concatenate((query, items)), order)[0]:
-            refuse_infinite(raw)
-    return order, tied
+def hashed_names(query_id: object, item_ids: Sequence[Any] | NDArray[Any] | None, n_items: int) -> NDArray[np.uint64]:
+    """Return 64 bits for the query and, if they have ids, for each of its items."""
+    query = np.array([0 if query_id is None else identifier_key(query_id)], np.uint64)
+    return query if item_ids is None else np.concatenate((query, Ids.of(item_ids, "item_ids", n_items).hashes()))
 
 
 def session_key(identity: str) -> bytes:
