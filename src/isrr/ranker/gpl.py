@@ -198,9 +198,7 @@ class GPLRanker(Draw):
                 f"temperature {self.temperature:g} times deviation {self.deviation:g} is {softness:g}; scores are "
                 "divided by it, expected a normal number"
             )
-        self._prepare_draws()
 
-    def _prepare_draws(self) -> None:
         floor, anchor, ordered = self.floor, self.anchor, not self.boost and self.threshold > 1.0
         thresholds = expand(self.threshold, self.decay, self.k)
         deterministic = floor == 1.0 or anchor == 1.0 or (ordered and bool(thresholds[-1] > 1.0))
