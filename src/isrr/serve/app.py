@@ -26,6 +26,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Scope
 
 from isrr.serve import schema
 from isrr.serve.current import CurrentCertificate
@@ -117,45 +118,45 @@ class Service:
         app.state.service = self
         return app
 
-    async def rank(self, request: schema.RankRequest, headers: Headers) -> schema.RankResponse:
+    async def rank(self, request: schema.RankRequest, scope: Scope) -> schema.RankResponse:
         """Rank one query."""
         return (await self._serve([request]))[0].response()
 
-    async def batch(self, request: schema.BatchRequest, headers: Headers) -> schema.BatchResponse:
+    async def batch(self, request: schema.BatchRequest, scope: Scope) -> schema.BatchResponse:
         """Rank several queries; other requests get their turn between them."""
         lists = await self._serve(request.queries, where="queries[{}]: ")
         return schema.BatchResponse([ranked.response() for ranked in lists])
 
-    async def preview(self, request: schema.BatchRequest, headers: Headers) -> schema.BatchResponse:
+    async def preview(self, request: schema.BatchRequest, scope: Scope) -> schema.BatchResponse:
         """Show the lists of a batch as they would be served, without logging or counting them."""
         lists = await self._rank(request.queries, where="queries[{}]: ")
         return schema.BatchResponse([replace(ranked.response(), list_id="preview") for ranked in lists])
 
-    async def rerank(self, request: schema.RerankRequest, headers: Headers) -> Response:
+    async def rerank(self, request: schema.RerankRequest, scope: Scope) -> Response:
         """Rank documents or texts, in the format of Cohere or of text-embeddings-inference."""
         documents = documents_of(request)
         self._check_length(len(documents))
         if (upstream := self.settings.upstream) is not None and is_unscored(request, documents):
             request.scores = await upstream.scores(request.query, [document.text for document in documents])
         if request.session in (None, ""):
-            request.session = headers.get("x-isrr-session")
+            request.session = Headers(scope=scope).get("x-isrr-session")
         [ranked] = await self._serve([rank_request(request, documents)])
         note = {"list": ranked.line.list_id, "certificate": ranked.note.id, "status": ranked.note.status}
         about = {f"x-isrr-{name}": value for name, value in note.items()}
         return json_response(rerank_response(request, documents, ranked), headers=about)
 
-    async def health(self, request: None, headers: Headers) -> schema.Health:
+    async def health(self, request: None, scope: Scope) -> schema.Health:
         """Whether the process is alive."""
         return schema.Health("ok")
 
-    async def ready(self, request: None, headers: Headers) -> Response:
+    async def ready(self, request: None, scope: Scope) -> Response:
         """Whether it is ready: certificate loaded, kernels compiled, log writable."""
         problem = self.log and self.log.problem()
         now, reload_error = self.current.now, self.current.reload_error or UNSET
         ready = schema.Health("unlogged" if problem else "ok", now.note.id, reload_error, problem or UNSET)
         return json_response(ready, 503 if problem else 200)
 
-    async def info(self, request: None, headers: Headers) -> dict[str, Any]:
+    async def info(self, request: None, scope: Scope) -> dict[str, Any]:
         """The certificate in use: summary, text and full content."""
         now = self.current.now
         content, text = now.in_full
@@ -164,15 +165,15 @@ class Service:
             "reload_error": self.current.reload_error, "text": text, "content": content,
         }  # fmt: skip
 
-    async def prometheus(self, request: None, headers: Headers) -> bytes:
+    async def prometheus(self, request: None, scope: Scope) -> bytes:
         """Metrics for Prometheus."""
         return self.metrics.render()
 
-    async def openapi(self, request: None, headers: Headers) -> bytes:
+    async def openapi(self, request: None, scope: Scope) -> bytes:
         """This document."""
         return self._openapi
 
-    async def page(self, request: None, headers: Headers) -> bytes:
+    async def page(self, request: None, scope: Scope) -> bytes:
         """A page to try the service."""
         return PAGE
 

@@ -28,6 +28,7 @@ JSON = "application/json"
 CLOSE = {"connection": "close"}
 DRAINED = 4  # times the largest body that is read before the connection is cut
 UNFINISHED = 16  # times the largest body that unfinished bodies may take up together
+LATE = "the body is late"  # why a task is cancelled
 _NO_JSON = re.compile(rb":\s*-?(NaN|Infinity)\b")
 
 
@@ -37,7 +38,7 @@ class Endpoint:
 
     service: "Service"
     path: str
-    handler: Callable[[Any, Headers], Awaitable[Any]]
+    handler: Callable[[Any, Scope], Awaitable[Any]]
     takes: Any = None  # type of the body
     gives: Any = Any  # type of the answer
     refuses: Any = Problem  # type of the answer where there is none of the other
@@ -53,76 +54,78 @@ class Endpoint:
     def _decoder(self) -> msgspec.json.Decoder[Any]:
         return msgspec.json.Decoder(self.takes)
 
+    @cached_property
+    def _media(self) -> bytes:
+        return self.media.encode()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         started, service = time.perf_counter(), self.service
         service.start()
         try:
-            answer = await self._answer(scope, receive)
+            self._check_key(scope)
+            content = decoded(self._decoder, await self._body(receive)) if self.takes else None
+            answer = await self.handler(content, scope)
         except Refusal as refusal:
             answer = refused(refusal.status, str(refusal), refusal.headers)
         except Exception as error:
             log.error("a request could not be served", exc_info=error, extra={"path": self.path})
             answer = refused(503, "the service could not answer this request; it is logged")
+        status = 200
         if isinstance(answer, Response):
             status = answer.status_code
             await answer(scope, receive, send)
         else:  # as a `Response` would do it, in less time
-            status, media = 200, (b"content-type", self.media.encode())
-            headers = [media, (b"content-length", b"%d" % len(answer))]
+            body = answer if isinstance(answer, bytes) else encode(answer)
+            headers = [(b"content-type", self._media), (b"content-length", b"%d" % len(body))]
             await send({"type": "http.response.start", "status": status, "headers": headers})
-            await send({"type": "http.response.body", "body": answer})
+            await send({"type": "http.response.body", "body": body})
         service.metrics.count_request(self.path, status, time.perf_counter() - started)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Response | bytes:
-        headers = Headers(scope=scope)
-        if not self.open:
-            self._check_key(headers)
-        content = decoded(self._decoder, await self._body(receive)) if self.takes else None
-        answer = await self.handler(content, headers)
-        return answer if isinstance(answer, Response | bytes) else encode(answer)
-
-    def _check_key(self, headers: Headers) -> None:
+    def _check_key(self, scope: Scope) -> None:
         """Refuse a request without the API key, where there is one."""
-        if (key := self.service.settings.api_key) is None:
+        if (key := self.service.settings.api_key) is None or self.open:
             return
+        headers = Headers(scope=scope)
         sent = headers.getlist("x-api-key")
         sent += [value[7:] for value in headers.getlist("authorization") if value[:7].lower() == "bearer "]
         if not any(hmac.compare_digest(each.strip().encode(), key.encode()) for each in sent):
             why = "send the API key as 'Authorization: Bearer …' or 'X-API-Key: …'"
             raise Refusal(401, why, **{"WWW-Authenticate": "Bearer"})
 
-    async def _body(self, receive: Receive) -> bytes:
+    async def _body(self, receive: Receive) -> bytearray:
         """Return the body, within the limits on its size, its time, and on what all unfinished bodies take up.
 
         One that is too long is read on for a while and thrown away: a client that is still sending would be cut off
         before it sees why.
         """
         service, data, size, unfinished = self.service, bytearray(), 0, True
-        chunk: bytes
         most, seconds = service.settings.max_body, service.settings.body_timeout
+        task: Any = asyncio.current_task()
+        timer = asyncio.get_running_loop().call_later(seconds, task.cancel, LATE)  # `asyncio.timeout` takes longer
         try:
-            async with asyncio.timeout(seconds):
-                while unfinished and size <= DRAINED * most:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise Refusal(408, "the client went away before its body was complete")
-                    chunk, unfinished = message.get("body", b""), message.get("more_body", False)
-                    if not (unfinished or size) and len(chunk) <= most:
-                        return chunk
-                    size += len(chunk)
-                    if size <= most:
-                        data += chunk
-                        service.n_unfinished += len(chunk)
-                    if service.n_unfinished > UNFINISHED * most:
-                        raise Refusal(503, "too many bodies are arriving at a time; try again", **CLOSE, **RETRY)
-        except TimeoutError:
+            while unfinished and size <= DRAINED * most:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Refusal(408, "the client went away before its body was complete")
+                chunk, unfinished = message.get("body", b""), message.get("more_body", False)
+                size += len(chunk)
+                if size <= most:
+                    data += chunk
+                    service.n_unfinished += len(chunk)
+                if service.n_unfinished > UNFINISHED * most:
+                    raise Refusal(503, "too many bodies are arriving at a time; try again", **CLOSE, **RETRY)
+        except asyncio.CancelledError as cancelled:
+            if cancelled.args != (LATE,):
+                raise
+            task.uncancel()
             raise Refusal(408, f"the body did not arrive within {seconds:g} seconds", **CLOSE) from None
         finally:
+            timer.cancel()
             service.n_unfinished -= len(data)
         if size > most:
             raise Refusal(413, f"the body is too long; expected at most {most:,} bytes", **CLOSE)
-        return bytes(data)
+        return data
 
 
 def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -135,7 +138,7 @@ def refused(status: int, why: str, headers: Any = None) -> Response:
     return json_response(Problem(why, why, why), status, headers)
 
 
-def decoded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
+def decoded(decoder: msgspec.json.Decoder[Any], body: bytearray) -> Any:
     """Return a body decoded; refuse what does not fit."""
     try:
         return decoder.decode(body)

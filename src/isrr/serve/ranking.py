@@ -21,6 +21,7 @@ from isrr.serve.schema import CertificateNote, Id, RankedItem, RankRequest, Rank
 
 FROZEN = "a seed without a session gives everybody the same draw; the promise is about random draws"
 PERIODS = {3_600.0: "hour", 86_400.0: "day", 604_800.0: "week"}
+LITTLE_ENDIAN = np.dtype("<f8")
 _fresh_ids = list[str]()
 os.register_at_fork(after_in_child=_fresh_ids.clear)  # each process draws its own
 NOTHING = ServedList(np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64), 1.0, 1.0, False)
@@ -57,8 +58,9 @@ def rank_list(snapshot: Snapshot, request: RankRequest, rotate: float | None = N
     start, stop = _page(request, k)
     session, uncovered, covers = _session(request, rotate)
     scores, bins = np.array([item.score for item in request.items], np.float64), list[int]()
-    served, note = NOTHING, snapshot.uncovered("there is nothing to rank")
-    if names:
+    if not names:
+        served, note = NOTHING, snapshot.uncovered("there is nothing to rank")
+    else:
         bins, drifted = drift.tally(scores, snapshot.quantiles)
         arguments = scores, request.query_id, session, max(stop, k), ids, groups
         try:
@@ -88,7 +90,7 @@ def rank_list(snapshot: Snapshot, request: RankRequest, rotate: float | None = N
         first_rank=start + 1,
         n_shown=stop - start,
         item_ids=names,
-        scores=scores.astype("<f8", copy=False).tobytes(),
+        scores=scores.astype(LITTLE_ENDIAN, copy=False).tobytes(),
         ranking=ranking,
         propensities=propensities,
         deterministic=by_score[:k],
