@@ -24,6 +24,7 @@ from granian import Granian
 from granian.constants import Interfaces, SSLProtocols
 from granian.http import HTTP1Settings, HTTP2Settings
 from granian.log import LogLevels
+from starlette.types import Receive, Scope, Send
 
 from isrr.errors import CertificateError
 from isrr.serve import create_app
@@ -112,7 +113,13 @@ def _load_worker(ranker: Path, settings: dict[str, Any], target: str) -> Any:
             time.sleep(1.0)
     gc.collect()
     gc.freeze()  # what the imports left will live as long as the process: no need to walk it again
-    return app
+    straight = {(endpoint.method, endpoint.path): endpoint for endpoint in app.state.service.endpoints}
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve what the app does; requests to its paths go straight to the endpoints, which are apps themselves."""
+        await straight.get((scope.get("method"), scope.get("path")), app)(scope, receive, send)
+
+    return serve
 
 
 def _reserved(host: str, port: int) -> socket.socket:

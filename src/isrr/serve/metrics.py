@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from functools import partial
 from itertools import accumulate
 from math import inf
-from operator import add
 from typing import Any, get_args
 
 import numpy as np
@@ -21,7 +20,6 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from isrr.gains import discount
 from isrr.serve.drift import BINS, stability_index
 from isrr.serve.ranking import RankedList
 from isrr.serve.schema import StatusName
@@ -63,9 +61,6 @@ class ServiceMetrics(Collector):
         self.log_failures = counter("isrr_log_failures", "Requests refused as their lists could not be logged.")
         # Amounts by counter and labels: writing for other processes takes time, so that is done once a second.
         self._pending = defaultdict[tuple[Counter, *tuple[object, ...]], float](float)
-        self._n_lists = defaultdict[int, int](int)  # by the number of positions whose exposure counts
-        self._served = defaultdict[object, float](float)  # exposure by position in the order by score
-        self._bins = [0] * len(BINS)
 
     def count_request(self, path: str, code: int, seconds: float) -> None:
         """Count an answered request; `path` is the endpoint's, not what the client typed."""
@@ -83,29 +78,20 @@ class ServiceMetrics(Collector):
         pending[self._lengths, LENGTHS[bisect_left(LENGTHS, n_items)]] += 1
         pending[self._all_items,] += n_items
         pending[self._changed,] += served != by_score
-        self._n_lists[len(by_score)] += 1
         position_of = dict(zip(by_score, range(1, len(by_score) + 1), strict=True))
-        for item, weight in zip(served, snapshot.discounts, strict=False):
-            self._served[position_of.get(item, "lower")] += weight
-        if ranked.bins:  # an empty list has none
-            self._bins = [*map(add, self._bins, ranked.bins)]
-            if quantiles := snapshot.outcome.provenance.eligibility_quantiles:
-                pending[self._eligibility, BINS[bisect_left(quantiles, ranked.eligibility)]] += 1
+        for position, (item, weight) in enumerate(zip(served, snapshot.discounts, strict=False), 1):
+            pending[self._exposure, position, "score"] += weight
+            pending[self._exposure, position_of.get(item, "lower"), "served"] += weight
+        for name, n_scores in zip(BINS, ranked.bins, strict=False):  # an empty list has no bins
+            pending[self._scores, name] += n_scores
+        if ranked.bins and (quantiles := snapshot.outcome.provenance.eligibility_quantiles):
+            pending[self._eligibility, BINS[bisect_left(quantiles, ranked.eligibility)]] += 1
 
     def share(self) -> None:
         """Hand over what was counted, for all workers to see."""
         for (counter, *labels), amount in self._pending.items():
             (counter.labels(*labels) if labels else counter).inc(amount)
-        for n_positions, n_lists in self._n_lists.items():
-            for position, weight in enumerate(discount(n_positions).tolist() if n_positions else (), 1):
-                self._exposure.labels(position, "score").inc(n_lists * weight)
-        for place, amount in self._served.items():
-            self._exposure.labels(place, "served").inc(amount)
-        for name, n_scores in zip(BINS, self._bins, strict=True):
-            self._scores.labels(name).inc(n_scores)
-        for counted in (self._pending, self._n_lists, self._served):
-            counted.clear()
-        self._bins = [0] * len(BINS)
+        self._pending.clear()
 
     def show_certificate(self, id: str, current: StatusName) -> None:
         """Show which certificate is in use, and its status."""
