@@ -106,6 +106,7 @@ def test_exact_exposure_loses_no_digits_over_huge_ranges_of_weight(log_weights):
             np.testing.assert_allclose(found, exposure_to_fifty_digits(log_weights, k), atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [3, 5, 10, 20, 40])
 def test_long_lists_agree_with_a_dense_integral(k):
     rng = np.random.default_rng(20234)
@@ -165,6 +166,7 @@ def test_the_order_of_tied_items_with_ids_changes_nothing():
         assert (turned == straight[shuffle]).all()
 
 
+@pytest.mark.slow
 def test_the_order_of_queries_and_the_number_of_threads_change_nothing(many_queries):
     from isrr.parallel import use_threads
 

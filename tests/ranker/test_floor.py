@@ -128,6 +128,7 @@ def compares_well(lists, law):
     return len(frequent) == 1 or chisquare(found, wanted * found.sum() / wanted.sum()).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_a_million_served_lists_have_the_frequencies_that_their_propensities_say():
     scores, ranker = [0.3, 2.0, 0.9, 1.5], GPLRanker(k=2, temperature=0.8, floor=0.9)
     law, _, share = laws(ranker, scores)
@@ -171,6 +172,7 @@ def test_a_whole_floor_or_anchor_is_the_order_by_score_exactly(dials, many_queri
     assert swapped.tolist() == [-np.inf]
 
 
+@pytest.mark.slow
 def test_a_floor_that_draws_keep_by_themselves_changes_nothing(many_queries):
     plain, floored = GPLRanker(temperature=0.05), GPLRanker(temperature=0.05, floor=0.05)
     kept = floored.order_share(many_queries) == 0.0

@@ -8,6 +8,7 @@ from scipy.stats import chisquare
 
 import oracles
 from isrr import DataError, GPLRanker, Queries
+from isrr.compiled import config
 from isrr.ranker import kernels
 from isrr.ranker.placements import placements
 from isrr.ranker.scale import ScoreMap
@@ -210,6 +211,7 @@ def test_numbers_that_may_not_be_what_they_were_are_no_ids(unusable):
         GPLRanker(k=10).rank(SCORES, "q", unusable)
 
 
+@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="kernels are not compiled")
 def test_scores_that_cannot_be_written_to_are_ranked_by_the_same_kernel():
     """As pandas hands them out; for another kind of array, all that serves would be compiled once more."""
     given = np.array([0.3, 2.0, 1.1])

@@ -21,7 +21,7 @@ from isrr.risk.evidence import NAMED, Evidence
 from isrr.risk.lattice import BoolArray
 from isrr.risk.select import Selection
 
-AT_ONCE = 30_000_000  # losses computed at a time
+AT_ONCE = 16  # configurations tested at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,17 +134,21 @@ class Tested:
         )
         return None if needed is None else needed * self.block
 
-    def holds(self, delta: float, targets: ArrayLike | None = None) -> BoolArray:
-        """Return whether each configuration is certified, at the promised target or at one of its own, (n_grid,)."""
+    def holds(self, delta: float, targets: ArrayLike | None = None, *, along_path: bool = False) -> BoolArray:
+        """Return whether each configuration is certified, at the promised target or at one of its own, (n_grid,).
+
+        Along a path, those some way behind one that is not certified are not tested, and count as not certified.
+        """
         aims = np.broadcast_to(self.promise.target if targets is None else targets, self.floors.shape)
         answers = (self.floors > 0) & (self.floors >= aims)  # kept by definition
         left = np.flatnonzero(~answers & (self.promise.loss(self.floors, aims).level > 0))
-        at_once = max(AT_ONCE // len(self.values), 1)
-        for start in range(0, left.size, at_once):
-            columns = left[start : start + at_once]
+        for start in range(0, left.size, AT_ONCE):
+            columns = left[start : start + AT_ONCE]
             loss = self.promise.loss(self.floors[columns], aims[columns])
             losses, prior = loss.of(self.values[:, columns], self.reference), loss.prior / np.sqrt(self.block)
             answers[columns] = self.test.certifies(losses, np.asarray(loss.level), delta, prior)
+            if along_path and not (answers | self.exempt)[columns].all():
+                break
         return answers
 
     def pvalue(self, columns: Sequence[int], delta: float) -> FloatArray:
@@ -200,7 +204,7 @@ def certify(tested: Sequence[Tested], selection: Selection, delta: float) -> Boo
         return np.isin(np.arange(n_grid), selection.survivors(worst, delta))
     passing = np.ones(n_grid, bool)
     for one in tested:
-        passing &= one.exempt | one.holds(delta)
+        passing &= one.exempt | one.holds(delta, along_path=selection.along_path)
     return np.asarray(np.logical_and.accumulate(passing) if selection.along_path else passing)
 
 

@@ -10,6 +10,7 @@ calibration again cannot draw another one until a certificate comes. SHA-256 is 
 
 import os
 from collections.abc import Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
 from typing import Any
@@ -25,6 +26,7 @@ from isrr.data.queries import Queries
 from isrr.data.tables import as_queries, ids_of, queries_of
 from isrr.errors import DataError
 from isrr.noise import mixed
+from isrr.parallel import threads
 
 HASHED_AT_ONCE = 1 << 17  # ids
 SAMPLE = 200_000  # queries; the bound of the paired test then lies about 0.0002 above the mean loss
@@ -156,14 +158,20 @@ def sample_queries(
 def _streamed(table: ParquetFiles, sample: int, *, per_segment: bool) -> Sample | None:
     """Return the sample of files; None where they have no more queries than it would."""
     roles = ["query", "segment"] if per_segment and "segment" in table.roles.names else ["query"]
-    queries = _first_of_each(pa.concat_tables(_first_of_each(_starts(table, file, roles)) for file in table.files))
+    with ThreadPoolExecutor(threads()) as pool:
+        of_files = [*pool.map(lambda file: _first_of_each(_starts(table, file, roles)), table.files)]
+    queries = _first_of_each(pa.concat_tables(of_files))
     if queries.num_rows <= sample:
         return None
     ids, *segments = (column.combine_chunks() for column in queries.columns)
     key = table_key(digests(ids))
     drawn = in_sample(digests(ids, key), sample, *(column.to_numpy(zero_copy_only=False) for column in segments))
-    rows = _rows_of(table, {*ids.filter(pa.array(drawn)).to_pylist()})
-    return Sample(queries_of(rows, table.roles, table.name), queries.num_rows, key)
+    texts = {*ids.filter(pa.array(drawn)).to_pylist()}
+    with ThreadPoolExecutor(threads()) as pool:
+        rows = pa.concat_tables(pool.map(lambda file: _rows_of(table, file, texts), table.files))
+    return Sample(
+        queries_of(rows.replace_schema_metadata(table.metadata), table.roles, table.name), queries.num_rows, key
+    )
 
 
 def _starts(table: ParquetFiles, file: File, roles: Sequence[str]) -> Any:
@@ -183,16 +191,15 @@ def _first_of_each(queries: Any) -> Any:
     return queries.take(pa.array(np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))))
 
 
-def _rows_of(table: ParquetFiles, ids: Set[str]) -> Any:
-    """Return the rows of the queries with some ids, as one Arrow table."""
+def _rows_of(table: ParquetFiles, file: File, ids: Set[str]) -> Any:
+    """Return the rows of a file that belong to the queries with some ids, as an Arrow table."""
     parts = []
-    for file in table.files:
-        for batch in table.batches(file):
-            of_rows = ids_of(batch, table.roles.names["query"], file.name)
-            starts = of_rows.runs()
-            drawn = [text in ids for text in of_rows.take(starts).texts.to_pylist()]
-            parts.append(batch.filter(pa.array(np.repeat(drawn, np.diff(starts, append=batch.num_rows)))))
-    return pa.concat_tables(parts).replace_schema_metadata(table.metadata)
+    for batch in table.batches(file):
+        of_rows = ids_of(batch, table.roles.names["query"], file.name)
+        starts = of_rows.runs()
+        drawn = [text in ids for text in of_rows.take(starts).texts.to_pylist()]
+        parts.append(batch.filter(pa.array(np.repeat(drawn, np.diff(starts, append=batch.num_rows)))))
+    return pa.concat_tables(parts)
 
 
 def _smallest(order: Hashes, n: int) -> NDArray[np.bool_]:

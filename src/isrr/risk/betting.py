@@ -21,14 +21,14 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from isrr.ranker.simd import ROW, WIDTH
+from isrr.ranker.simd import WIDTH
 from isrr.risk.kernels import hedge
 from isrr.risk.lattice import SIGNIFICANT_BITS, SMALLEST, BoolArray, FloatArray, coarsen, smallest_yes
 
 PRIOR_DEVIATION = 0.25
 SMALLEST_ALPHA = 2.0**-30
 NOBODY = (-1.0, 0.5, 1.0, 1.0)  # log delta, alpha, deviation and what was reached, in lanes beside the last
-LANES = 2 * ROW  # that the hedge runs side by side in nearly the time of one
+LANES = 2 * WIDTH  # that the hedge runs side by side in nearly the time of one
 N_LEADING = 8  # configurations whose bounds are found before those of the others
 
 
