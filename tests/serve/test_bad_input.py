@@ -139,6 +139,34 @@ def test_slow_and_endless_bodies_are_cut_off(ranker_file):
     assert slow_request(client, [b"{"] * 1_000, 0.05) == 408
     assert slow_request(client, [b"{", GONE], 0.01) == 408
     assert slow_request(client, [b" " * 6_000] * 3, 0.001) == 413
+    assert slow_request(client, [b" " * 11_000, json.dumps(GOOD).encode()], 0.001) == 413
+
+
+def test_only_a_late_body_is_refused_as_late_and_a_request_that_is_cancelled_stays_so(ranker_file):
+    client, codes = client_of(ranker_file, body_timeout=0.1), []
+    scope = {"type": "http", "method": "POST", "path": "/rank", "headers": [], "query_string": b""}
+
+    async def send(message):
+        codes.append(message.get("status"))
+
+    async def drive(n_messages, cancelled):
+        messages = iter([{"type": "http.request", "body": b"{", "more_body": True}] * n_messages)
+
+        async def receive():
+            return next(messages, None) or await asyncio.Event().wait()
+
+        task = asyncio.create_task(client.app(dict(scope), receive, send))
+        await asyncio.sleep(0)
+        if cancelled:
+            task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    assert [asyncio.run(drive(n, False)) for n in (0, 1)] == [False] * 2
+    assert codes[::2] == [408] * 2
+    assert [asyncio.run(drive(n, True)) for n in (0, 1)] == [True] * 2
+    assert len(codes) == 4
+    assert client.service.n_unfinished == 0
 
 
 def test_no_more_requests_at_a_time_than_the_limit_and_unfinished_bodies_do_not_count(ranker_file):

@@ -6,6 +6,8 @@ import gzip
 import json
 import os
 import shutil
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -243,6 +245,14 @@ def test_a_file_that_others_cut_is_never_filled_up_with_nothing(logging, folder,
     assert file.read_bytes() == b""
     assert ask(logging).status_code == 200
     assert len(raw(folder)) == 1
+
+
+def test_processes_that_are_forked_name_their_lists_differently():
+    code = "import os; from isrr.serve.ranking import new_list_id as new; new(); "
+    code += 'child = os.fork(); os.write(1, f"{new()}\\n".encode()); child and os.wait()'
+    names = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert len({*names}) == 2
+    assert {*map(len, names)} == {16}
 
 
 def test_the_log_rotates_by_size(folder):

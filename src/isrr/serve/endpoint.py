@@ -54,10 +54,6 @@ class Endpoint:
     def _decoder(self) -> msgspec.json.Decoder[Any]:
         return msgspec.json.Decoder(self.takes)
 
-    @cached_property
-    def _media(self) -> bytes:
-        return self.media.encode()
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         started, service = time.perf_counter(), self.service
@@ -71,13 +67,12 @@ class Endpoint:
         except Exception as error:
             log.error("a request could not be served", exc_info=error, extra={"path": self.path})
             answer = refused(503, "the service could not answer this request; it is logged")
-        status = 200
+        status = getattr(answer, "status_code", 200)
         if isinstance(answer, Response):
-            status = answer.status_code
             await answer(scope, receive, send)
         else:  # as a `Response` would do it, in less time
             body = answer if isinstance(answer, bytes) else encode(answer)
-            headers = [(b"content-type", self._media), (b"content-length", b"%d" % len(body))]
+            headers = [(b"content-type", self.media.encode()), (b"content-length", b"%d" % len(body))]
             await send({"type": "http.response.start", "status": status, "headers": headers})
             await send({"type": "http.response.body", "body": body})
         service.metrics.count_request(self.path, status, time.perf_counter() - started)

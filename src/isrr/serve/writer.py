@@ -1,8 +1,9 @@
 """Writing the served-ranking log: one JSON line per list, in its file before the answer leaves.
 
-Each worker appends to a file of its own, a request's lines in one write. The file is opened anew each time, so that a
-folder that was moved or removed takes no lines. A write that fails is taken back. A worker that is killed leaves at
-most an unfinished last line, of an answer that was never sent; readers skip it. `isrr.data.log` reads the log.
+Each worker appends to a file of its own, a request's lines in one write. Before each write it looks whether the file
+still has its name: a file or a folder that was moved or removed takes no lines. A write that fails is taken back. A
+worker that is killed leaves at most an unfinished last line, of an answer that was never sent; readers skip it.
+`isrr.data.log` reads the log.
 """
 
 import errno
@@ -27,8 +28,8 @@ class LogWriter:
 
     def __init__(self, folder: Path, max_bytes: int, compress: bool = False) -> None:
         self._folder, self._max_bytes, self._compress = folder, max_bytes, compress
-        self._path: str | None = None
-        self._file: tuple[int, tuple[int, int]] | None = None  # the descriptor, and which file it is of
+        self._path: Path | None = None
+        self._open: tuple[int, os.stat_result] | None = None  # descriptor of the file, and which one it is
         self._failed = 0  # bytes that could not be written at the last attempt
 
     def write(self, *lines: bytes) -> None:
@@ -54,44 +55,41 @@ class LogWriter:
         path, self._path = self._path, None
         self._let_go()
         if path is not None and self._compress:
-            Thread(target=compress, args=(Path(path),), name="compress-log").start()
+            Thread(target=compress, args=(path,), name="compress-log").start()
 
     def _append(self, data: bytes, keep: bool = True) -> int:
         """Write at the end of the file and return its size; what is not written whole, or not to be kept, is cut off.
 
         A file that cannot be cut is left as it is: another line would be joined to the unfinished one.
         """
-        file, size = self._open()
+        file, size = self._file()
         written = os.write(file, data)
         if written < len(data) or not keep:
             path, self._path = self._path, None
             os.ftruncate(file, max(os.fstat(file).st_size - written, 0))
             self._path = path
         if written < len(data):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         return size + written
 
-    def _open(self) -> tuple[int, int]:
-        """Return the descriptor and the size of the file that is at the path now; it is begun where there is none."""
+    def _file(self) -> tuple[int, int]:
+        """Return descriptor and size of the file that has the name now; it is begun where there is none."""
         if self._path is None:
-            self._let_go()
             stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
-            self._path = str(self._folder / f"served-{stamp}-{os.getpid()}.jsonl")
-        if self._file is not None:
-            with suppress(OSError):
-                now = os.stat(self._path)
-                if (now.st_dev, now.st_ino) == self._file[1]:
-                    return self._file[0], now.st_size
+            self._path = self._folder / f"served-{stamp}-{os.getpid()}.jsonl"
+        if self._open is not None:
+            with suppress(FileNotFoundError):
+                if os.path.samestat(now := os.stat(self._path), self._open[1]):
+                    return self._open[0], now.st_size
             self._let_go()
         file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
-        now = os.fstat(file)
-        self._file = file, (now.st_dev, now.st_ino)
-        return file, now.st_size
+        self._open = file, os.fstat(file)
+        return file, self._open[1].st_size
 
     def _let_go(self) -> None:
-        file, self._file = self._file, None
-        if file is not None:
-            os.close(file[0])
+        last, self._open = self._open, None
+        if last is not None:
+            os.close(last[0])
 
 
 def compress(path: Path) -> None:
