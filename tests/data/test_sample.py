@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from isrr import DataError, Queries
+from isrr.data import parquet
 from isrr.data.sample import digests, in_sample, sample_queries, table_key
 
 N_QUERIES = 500
@@ -37,10 +38,10 @@ def shuffled(table, seed):
 
 
 def forms(table, folder):
-    """The same table as one Parquet file, as shuffled CSV, in several files that cut queries, and in memory."""
+    """The same table in one Parquet file, as shuffled CSV, in several files that cut queries, and in memory."""
     pq.write_table(table, folder / "one.parquet", row_group_size=200)
     pyarrow.csv.write_csv(shuffled(table, 1), folder / "judged.csv")
-    rows, cuts = shuffled(table, 2), [0, 300, 301, 1_000, table.num_rows]
+    rows, cuts = shuffled(table, 2), [0, 300, 300, 301, 1_000, table.num_rows]
     for i, (start, stop) in enumerate(pairwise(cuts)):
         pq.write_table(rows.slice(start, stop - start), folder / f"part-{i}.parquet")
     frame = shuffled(table, 3)
@@ -100,3 +101,16 @@ def test_a_missing_query_id_is_refused_by_file_and_column(table, tmp_path):
     )
     with pytest.raises(DataError, match=r"x\.parquet.*query_id.*no value"):
         sample_queries(tmp_path / "x.parquet", sample=10)
+
+
+def test_an_error_says_where_its_rows_are_counted(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet.ParquetFiles.batches, "__defaults__", (None, 1_000))
+    ids = table["query_id"].to_pylist()
+    ids[1_500] = None
+    pq.write_table(table.set_column(0, "query_id", pa.array(ids)), tmp_path / "ids.parquet")
+    with pytest.raises(DataError, match=r"ids\.parquet, rows from 1001: row 501, column 'query_id': no value"):
+        sample_queries(tmp_path / "ids.parquet", sample=10)
+    below = pa.array(np.full(table.num_rows, -1.0))
+    pq.write_table(table.set_column(3, "relevance", below), tmp_path / "below.parquet")
+    with pytest.raises(DataError, match=r"below\.parquet, rows of the sample: row 1, column 'relevance', query 'q"):
+        sample_queries(tmp_path / "below.parquet", sample=10)

@@ -168,18 +168,19 @@ def _streamed(table: ParquetFiles, sample: int, *, per_segment: bool) -> Sample 
     drawn = in_sample(digests(ids, key), sample, *(column.to_numpy(zero_copy_only=False) for column in segments))
     texts = {*ids.filter(pa.array(drawn)).to_pylist()}
     with ThreadPoolExecutor(threads()) as pool:
-        rows = pa.concat_tables(pool.map(lambda file: _rows_of(table, file, texts), table.files))
-    return Sample(
-        queries_of(rows.replace_schema_metadata(table.metadata), table.roles, table.name), queries.num_rows, key
-    )
+        of_files = [*pool.map(lambda file: _rows_of(table, file, texts), table.files)]
+    rows = pa.concat_tables([part for parts in of_files for part in parts])
+    name = f"{table.name}, rows of the sample"  # that an error counts
+    return Sample(queries_of(rows.replace_schema_metadata(table.metadata), table.roles, name), queries.num_rows, key)
 
 
 def _starts(table: ParquetFiles, file: File, roles: Sequence[str]) -> Any:
     """Return as text, of every row of a file where another query begins, the query's id and other roles."""
     columns = [table.roles.names[role] for role in roles]
-    parts = [pa.table({role: pa.array([], pa.large_string()) for role in roles})]
+    parts, done = [pa.table({role: pa.array([], pa.large_string()) for role in roles})], 0
     for batch in table.batches(file, columns):
-        of_rows = [ids_of(batch, column, file.name) for column in columns]
+        of_rows = [ids_of(batch, column, f"{file.name}, rows from {done + 1}") for column in columns]
+        done += batch.num_rows
         starts = of_rows[0].runs()
         parts.append(pa.table([column.take(starts).texts for column in of_rows], names=list(roles)))
     return pa.concat_tables(parts)
@@ -191,15 +192,15 @@ def _first_of_each(queries: Any) -> Any:
     return queries.take(pa.array(np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))))
 
 
-def _rows_of(table: ParquetFiles, file: File, ids: Set[str]) -> Any:
-    """Return the rows of a file that belong to the queries with some ids, as an Arrow table."""
+def _rows_of(table: ParquetFiles, file: File, ids: Set[str]) -> list[Any]:
+    """Return the rows of a file that belong to the queries with some ids, as Arrow tables; none of an empty file."""
     parts = []
     for batch in table.batches(file):
         of_rows = ids_of(batch, table.roles.names["query"], file.name)
         starts = of_rows.runs()
         drawn = [text in ids for text in of_rows.take(starts).texts.to_pylist()]
         parts.append(batch.filter(pa.array(np.repeat(drawn, np.diff(starts, append=batch.num_rows)))))
-    return pa.concat_tables(parts)
+    return parts
 
 
 def _smallest(order: Hashes, n: int) -> NDArray[np.bool_]:
