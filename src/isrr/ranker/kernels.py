@@ -182,9 +182,9 @@ def exposure_of_grid(
     # exposure (n_weights, n_grid, rows)  out: of the rows of queries start … stop − 1, by falling score
     # n_shown (n_grid, queries)     out: how many leading items of each have an exposure that is written
     longest, (n_weights, k) = longest_query(offsets, start, stop), position_weights.shape
+    stride = exposure.shape[1] * exposure.shape[2]
     weights, eligibility, heads = pointer(memory, 0), pointer(memory, longest), pointer(own_heads, 0)
-    shown, inside = pointer(memory, 2 * longest), pointer(memory, (2 + n_weights) * longest)
-    rule, rule_weights = pointer(nodes, 0), pointer(node_weights, 0)
+    inside, rule, rule_weights = pointer(memory, 2 * longest), pointer(nodes, 0), pointer(node_weights, 0)
     worth, falling, known = pointer(position_weights, 0), pointer(scores, 0), np.empty(longest + 1, np.int64)
     for q in range(start, stop):
         first, n = offsets[q] - offsets[start], offsets[q + 1] - offsets[q]
@@ -204,13 +204,10 @@ def exposure_of_grid(
                         exposure[m, c, first + i] = exposure[m, same, first + i]
             else:
                 known[admitted] = c
+                shown = pointer(exposure, c * exposure.shape[2] + first)
                 n_written = exact_exposure(
-                    weights, heads, n, admitted, worth, n_weights, k, rule, rule_weights, inside, longer, shown,
-                    longest,
-                )  # fmt: skip
-                for m in range(n_weights):
-                    for i in range(n_written):
-                        exposure[m, c, first + i] = shown[longest * m + i]
+                    weights, heads, n, admitted, worth, n_weights, k, rule, rule_weights, inside, longer, shown, stride
+                )
             if whole:
                 for m in range(n_weights):
                     for i in range(n_written, n):
