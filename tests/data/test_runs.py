@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import isrr
 from blocks import read_blocks
-from isrr.data.clicked_grades import looks_like_clicks
 from isrr.data.columns import Columns
 from isrr.data.copies import write_queries
+from isrr.data.doubtful_grades import doubtful_grades
 from isrr.data.identifiers import Ids
 from isrr.data.ordering import first_equal
 from isrr.data.queries import Queries
@@ -357,15 +358,28 @@ def lists(n_queries, n_items, grades, same_items=False):
     )
 
 
+def test_scores_swapped_with_grades_are_noticed():
+    def warning(queries):
+        return doubtful_grades(queries, "relevance", 5, False)
+
+    graded, wide = lists(20, 30, 5), lists(20, 30, 200)
+    swapped = replace(graded, scores=graded.relevance, relevance=np.exp(graded.scores))
+    assert warning(swapped).startswith("every score is one of 5 whole numbers, while relevance takes 600 values")
+    assert warning(swapped) in isrr.calibrate(swapped, "ndcg@5 >= 5% of deterministic").warnings
+    assert warning(replace(graded, scores=graded.relevance)) is None
+    assert warning(replace(graded, scores=np.abs(np.round(2 * graded.scores)))) is None  # coarse scores, few grades
+    assert warning(replace(wide, scores=np.arange(600.0))) is None  # many grades, and scores that are ranks
+
+
 def test_clicks_taken_for_grades_are_noticed():
     graded, binary = lists(20, 30, 4), lists(20, 30, 2)
-    assert looks_like_clicks(graded, "relevance", 5, True) is None
-    assert looks_like_clicks(binary, "label", 5, False) is None
+    assert doubtful_grades(graded, "relevance", 5, True) is None
+    assert doubtful_grades(binary, "label", 5, False) is None
     for name in ("click", "Clicked", "n_clicks", "purchase", "was_bought"):
-        assert "isrr clicks calibrate --log … --clicks …" in looks_like_clicks(graded, name, 5, False)
-    assert "position shown" in looks_like_clicks(binary, "label", 5, True)
-    assert "no list is longer" in looks_like_clicks(lists(20, 5, 2), "label", 5, False)
-    assert "the same items as another" in looks_like_clicks(lists(20, 30, 2, same_items=True), "label", 5, False)
+        assert "isrr clicks calibrate --log … --clicks …" in doubtful_grades(graded, name, 5, False)
+    assert "position shown" in doubtful_grades(binary, "label", 5, True)
+    assert "no list is longer" in doubtful_grades(lists(20, 5, 2), "label", 5, False)
+    assert "the same items as another" in doubtful_grades(lists(20, 30, 2, same_items=True), "label", 5, False)
 
 
 def test_metrics_divide_by_all_that_is_relevant():

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from isrr.data.clicked_grades import looks_like_clicks
 from isrr.data.columns import VALUE, Columns
+from isrr.data.doubtful_grades import doubtful_grades
 from isrr.data.production import with_production
 from isrr.data.queries import Queries
 from isrr.data.sample import Sample, canonical_order, digests, in_sample, sample_queries
@@ -165,9 +165,9 @@ def facts(judged: Judged, first: Queries, promises: Sequence[Promise]) -> dict[s
     queries, k = judged.queries, max(promise.k for promise in promises)
     n_positions = max(int(np.minimum(queries.n_items, k).sum()), 1)
     groups = queries.coded_groups.by_group()[0] if any(promise.group for promise in promises) else []
-    looks_clicked = ""
+    doubtful = None
     if queries.relevance is not None and any("relevance" in promise.columns for promise in promises):
-        looks_clicked = looks_like_clicks(first, first.grade_column, k, first.has_positions) or ""
+        doubtful = doubtful_grades(first, first.grade_column, k, first.has_positions)
     far_above, far_below = far_scores(first)
     return {
         "n_table": judged.n_table,
@@ -185,7 +185,7 @@ def facts(judged: Judged, first: Queries, promises: Sequence[Promise]) -> dict[s
         "unjudged_share": n_unjudged(queries, k) / n_positions,
         "made_ids": queries.made_ids,
         "near_bound": max((_near_bound(p, p.bound, queries, first) for p in promises if p.bound), default=0.0),
-        "looks_clicked": looks_clicked,
+        "doubtful_grades": doubtful or "",
         "groups": tuple(sorted(groups)) if len(groups) <= MOST_GROUPS else (),
     }
 

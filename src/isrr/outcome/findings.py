@@ -171,7 +171,7 @@ class Provenance(Record, frozen=True, kw_only=True):
         unjudged_share: Share of the first k positions in the order by score that hold an item without a grade.
         dropped: Rows of the table that were left out because that was asked for, by the option's name.
         near_bound: How near values come to a declared bound, as a share.
-        looks_clicked: A warning where the relevance is probably clicks; else empty.
+        doubtful_grades: A warning where the relevance is probably clicks, or swapped with the scores; else empty.
         far_above, far_below: Scores that lie more than 100 spreads away from their query's median, among those queries
             that the quantiles are taken from and those set aside.
         n_analyses: Planned analyses of the data, over which delta was split.
@@ -213,7 +213,7 @@ class Provenance(Record, frozen=True, kw_only=True):
     unjudged_share: float = 0.0
     dropped: Mapping[str, Count] = field(default_factory=dict)
     near_bound: float = 0.0
-    looks_clicked: str = ""
+    doubtful_grades: str = ""
     far_above: int = 0
     far_below: int = 0
     n_analyses: Annotated[int, Meta(ge=1)] = 1

@@ -258,7 +258,7 @@ def warnings(outcome: "Outcome") -> list[str]:
             f"repeated queries: {p.n_repeated:,} of {p.n_judged:,} have the same scores and relevance as another; "
             "copies are no additional evidence, so if these are copies, count each query once (`distinct=`)"
         )
-    texts += [p.looks_clicked, *([far_off(p.far_above, p.far_below)] if p.far_above + p.far_below else [])]
+    texts += [p.doubtful_grades, *([far_off(p.far_above, p.far_below)] if p.far_above + p.far_below else [])]
     texts += [
         f"grades come from {JUDGES[p.judged_by]}, and '{promise}' promises a level of them: grades of two large "
         "language models overstated NDCG@5 by 15–31 % on TREC data; promise a share of deterministic, or have people "

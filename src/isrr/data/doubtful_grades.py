@@ -1,4 +1,4 @@
-"""Clicks that were taken for grades: what gives them away."""
+"""Scores and clicks that were taken for grades: what gives them away."""
 
 import re
 
@@ -9,11 +9,12 @@ from isrr.data.ordering import query_hashes
 from isrr.data.queries import Queries
 
 _CLICKS = re.compile(r"click|purchase|conver|bought|order(s|ed)$|cart|booking|booked", re.IGNORECASE)
+_MOST_GRADES = 11  # on a scale from 0 to 10
 _REPEATED = 0.2  # share of queries with the same items as another, from which they look like requests
 
 
-def looks_like_clicks(queries: Queries, column_name: str, k: int, has_position: bool) -> str | None:
-    """Return a warning where relevance is probably clicks, which say as much of the position as of the item.
+def doubtful_grades(queries: Queries, column_name: str, k: int, has_position: bool) -> str | None:
+    """Return a warning where relevance is probably not grades but scores, or clicks, which depend on the position too.
 
     Args:
         queries: The queries, with relevance.
@@ -23,10 +24,17 @@ def looks_like_clicks(queries: Queries, column_name: str, k: int, has_position: 
 
     Example:
         >>> queries = Queries.from_arrays(scores=[2.0, 1.0], relevance=[1, 0], query_ids=[7, 7])
-        >>> looks_like_clicks(queries, "clicked", 5, False)[:61]
+        >>> doubtful_grades(queries, "clicked", 5, False)[:61]
         "the relevance looks like clicks (the column is called 'clicke"
     """
-    relevance = queries.need_relevance()
+    scores, relevance = queries.need_scores(), queries.need_relevance()
+    if (scores >= 0).all() and (scores == np.floor(scores)).all() and (n := np.unique(scores).size) <= _MOST_GRADES:
+        n_values = np.unique(relevance).size
+        if n_values > max(_MOST_GRADES, 10 * n):
+            return (
+                f"every score is one of {n} whole numbers, while relevance takes {n_values:,} values: are the columns "
+                "of scores and relevance swapped (`score=`, `relevance=`)?"
+            )
     signs = []
     if _CLICKS.search(column_name):
         signs.append(f"the column is called {column_name!r}")
