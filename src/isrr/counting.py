@@ -1,5 +1,7 @@
 """Format counts, percentages and evidence."""
 
+from collections.abc import Mapping
+
 
 def counted(number: int, noun: str) -> str:
     """Return a number and its noun, singular if the number is 1.
@@ -46,3 +48,13 @@ def against(evidence: float, alarm_at: float) -> str:
         'evidence against the promise 0.75 (20 revokes it)'
     """
     return f"evidence against the promise {wealth(evidence)} ({alarm_at:.4g} revokes it)"
+
+
+def reasons_in_words(left_out: Mapping[str, int]) -> list[str]:
+    """Return a line for each reason why something does not count.
+
+    Example:
+        >>> reasons_in_words({"late clicks": 1200})
+        ['left out     1,200 late clicks']
+    """
+    return [f"left out     {n:,} {reason}" for reason, n in left_out.items()]

@@ -117,6 +117,11 @@ def test_the_control_arm_of_a_rollout_is_a_reference(certificate, queries, tmp_p
     assert at_once.n_counted == 20_000
     assert 0.85 < at_once.kept[0] < 1.1
     assert "the control arm" in str(at_once)
+    other = replace(clicks, list_ids=clicks.item_ids)
+    confused = Monitor(certificate, rollout=rollout)
+    confused.update_clicks(log, other, now=1e9)
+    assert f"left out     {len(other):,} clicks on lists that do not count" in str(confused)
+    assert confused.document()["left_out"] == dict(confused.left_out)
     file = tmp_path / "state.json"
     for now in (5_000.0, 12_000.0, 1e9):
         monitor = Monitor(certificate, rollout=rollout, state=file)

@@ -146,7 +146,13 @@ def test_the_largest_value_of_a_place_counts(tmp_path):
     assert joined(tmp_path, [line("one")], clicks, value="margin").value.tolist() == [7.5]
 
 
-@pytest.mark.parametrize("times", [["1970-01-01T00:01:41Z"], pa.array([101_000], pa.timestamp("ms")), [101]])
+@pytest.mark.parametrize(
+    "times",
+    [
+        ["1970-01-01T00:01:41Z"], ["1970-01-01 00:01:41.0"], ["1970-01-01T02:01:41+02:00"],
+        pa.array([101_000], pa.timestamp("ms")), pa.array([101_000_000_001], pa.timestamp("ns")), [101],
+    ],
+)  # fmt: skip
 def test_times_may_be_text_timestamps_or_numbers(times):
     assert read_clicks(pa.table({"list_id": ["one"], "item_id": ["b"], "time": times})).times.tolist() == [101.0]
 
@@ -208,7 +214,9 @@ def test_what_is_missing_or_of_another_kind_is_named(tmp_path):
     table = pa.table({"list_id": ["a"], "item_id": ["x"], "kind": [["buy"]]})
     with pytest.raises(DataError, match="table: column 'kind' holds list<item: string>; expected text"):
         read_clicks(table, kind="buy")
-    with pytest.raises(DataError, match="`within=` needs the time of every click"):
+    with pytest.raises(DataError, match=r"table: row 2, column 'list_id': no value"):
+        read_clicks(pa.table({"list_id": ["a", None], "item_id": ["x", "y"]}))
+    with pytest.raises(DataError, match="1 of 1 have no time; expected a column"):
         joined(tmp_path, [line("one")], [{"list_id": "one", "item_id": "b"}], within=9.0)
     with pytest.raises(DataError, match="no list counts"):
         joined(tmp_path, [line("one", order="deterministic")], [click("one", "b")])

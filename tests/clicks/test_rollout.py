@@ -189,8 +189,16 @@ def test_an_analysis_that_counts_nothing_says_what_it_waits_for_and_fixes_nothin
     said = " ".join(status("1h").split())
     assert f"too recent 2 sessions: clicks on a list count for 3,600 s, so the last of these is over at {over}" in said
     assert f"earliest end {end} for step 1" in said
+    assert "kept so far nothing, promised ≥ 85.0 %; evidence for the promise 1.00" in said
     assert read_rollout(file, certificate.id).within is None
-    document = json.loads(status("1m", "--json"))
+    clicks.write_text("list_id,item_id\n" + 2 * f"s-{now - 90:g},a\n")
+    words = ["clicks", "rollout", str(file), "--log", str(log), "--clicks", str(clicks)]
+    refused = CliRunner().invoke(app, words)
+    assert (refused.exit_code, "2 of 2 have no time; expected a column 'time'" in refused.output) == (2, True)
+    clicks.write_text(f"list_id,item_id,time\nelsewhere,a,{now}\ns-{now - 90:g},z,{now - 80}\n")
+    document = json.loads(status("1m", "--json"), parse_constant=pytest.fail)
+    assert document["left_out"] == {"clicks on lists that do not count": 1, "clicks on items not shown": 1}
+    assert "left out 1 clicks on items not shown" in " ".join(status("1m").split())
     assert (document["sessions"], document["too_recent"]) == (1, 1)
     assert document["earliest_step_end"] == pytest.approx(now - 90 + 7 * DAY + 60)
     assert read_rollout(file, certificate.id).within == 60.0

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from isrr import Monitor, PromiseError, Queries, calibrate, write_queries
+from isrr import Monitor, PromiseError, Queries, calibrate, load, write_queries
 from isrr.cli.main import app
 from isrr.outcome.status import read_status
 from serving import client_of
@@ -81,7 +81,11 @@ def test_values_are_watched_with_the_judgments_and_shares_with_them_or_without(t
         answer = CliRunner().invoke(app, [*command, *more])
         assert answer.exit_code == 0, answer.output
         assert json.loads(answer.stdout)["n_counted"] == 50
-        assert len(json.loads(answer.stdout)["kept"]) == n_promises
+        assert [each["promise"] for each in json.loads(answer.stdout)["promises"]] == promises[:n_promises]
+    watch = Monitor(load(file), state=tmp_path / "ranker.monitor.json")
+    said = [line.partition(" ")[::2] for line in str(watch).splitlines()[2:6]]
+    assert [name for name, _ in said] == ["promise", "kept"] * 2  # what was kept stands below its promise
+    assert [text.strip() for name, text in said if name == "promise"] == promises
 
 
 def with_prices(queries):

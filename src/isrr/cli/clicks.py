@@ -1,6 +1,7 @@
 """`isrr clicks calibrate`, `rollout` and `simulate`: certificates from clicks on lists that explored."""
 
 import time
+from math import isnan
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -146,10 +147,11 @@ def rollout(
             look.rollout.save(ranker)
     step_ends, ends = look.earliest or (None, None)
     document = {
-        "stage": look.rollout.stage, "step": look.step, "steps": len(state.steps), "share": look.share,
-        "sessions": len(look.sessions), "too_recent": look.sessions.n_open, "later": look.n_later,
+        "stage": look.rollout.stage, "step": look.step, "steps": len(state.steps),
+        "share": None if isnan(look.share) else look.share, "sessions": len(look.sessions),
+        "too_recent": look.sessions.n_open, "later": look.n_later,
         "evidence": look.evidence / look.certifies_at, "earliest_step_end": step_ends, "earliest_end": ends,
-        "reason": look.rollout.reason,
+        "left_out": dict(look.sessions.left_out), "reason": look.rollout.reason,
     }  # fmt: skip
     console.show(str(look), document, as_json=as_json)
     if look.rollout.stage == "failed":

@@ -46,7 +46,7 @@ def monitor(
 ) -> None:  # fmt: skip
     """Check the promise as judgments or clicks arrive; on an alarm, revoke the certificate (exit code 4).
 
-    Exit code 2 if no judgment counts yet; a warning says why. A promise about groups' shares of exposure needs the log
+    Exit code 2 if nothing counts yet; a warning says why. A promise about groups' shares of exposure needs the log
     alone.
 
     isrr monitor ranker.json --log served/ --judgments new.parquet
@@ -95,6 +95,7 @@ def monitor(
 
     if clicks is not None:
         alarm = watch.update_clicks(log, read_clicks(clicks, value=watch.column), now=time.time())
+        n_damaged = watch.left_out.get("damaged lines", 0)
     else:
         columns, _ = inputs.reading_options(context)
         judged = (
@@ -109,10 +110,11 @@ def monitor(
         warn(f"{log}: {counted(n_damaged, 'damaged line')} skipped")
     if watch.batch.selected:
         warn(watch.batch.selected)
-    unusable = clicks is None and not watch.n_counted
+    unusable = not watch.n_counted
     if unusable:
         what = "list" if judgments is None else "judgment"
-        warn(f"{judgments or log}: no {what} counts, so nothing is monitored: {watch.batch.note}")
+        note = watch.batch.note or "a list counts when its time for clicks is over (`within=`)"
+        warn(f"{judgments or log}: no {what} counts, so nothing is monitored: {note}")
     if expires is not None:
         set_term(ranker, outcome.id, expires)
     if parquet is not None:

@@ -2,7 +2,8 @@
 
     list_id      names the list; `isrr serve` answers with it and logs it
     item_id      the item that was clicked
-    time         seconds since 1970, a timestamp, or ISO 8601 text; needed to tell early and late clicks
+    time         seconds since 1970, a timestamp, or ISO 8601 text (UTC, unless it names a zone); tells early and late
+                 clicks
     kind         optional: "click", "purchase", …
     any numbers  optional: a margin, a price, for promises such as value(margin)@5
 
@@ -81,8 +82,8 @@ def read_clicks(source: Any, *, value: str | None = None, kind: str | None = Non
         rows = rows.filter(pc.equal(cast(rows["kind"], pa.string(), "text", "kind", table.name), kind))
     n = rows.num_rows
     return Clicks(
-        text_ids(rows[ids[0]], ids[0]),
-        text_ids(rows[ids[1]], ids[1]),
+        text_ids(rows[ids[0]], ids[0], table.name),
+        text_ids(rows[ids[1]], ids[1], table.name),
         seconds(rows["time"], table.name) if "time" in others else np.full(n, np.nan),
         np.ones(n) if value is None else numbers(rows[value], value, table.name),
         n_rows - n,
@@ -105,9 +106,13 @@ def read_columns(table: Table, columns: list[str], ids: list[str]) -> Any:
         return table.read(list(dict.fromkeys(columns)), ids)
 
 
-def text_ids(column: Any, name: str) -> Any:
+def text_ids(column: Any, name: str, source: str) -> Any:
     """Return a column of ids as checked Arrow text."""
-    return Ids.of(column, name, len(column)).texts if len(column) else pa.array([], pa.large_string())
+    try:
+        return Ids.of(column, name, len(column)).texts if len(column) else pa.array([], pa.large_string())
+    except DataError as error:
+        error.source = source
+        raise
 
 
 def numbers(column: Any, name: str, source: str) -> FloatArray:
@@ -130,16 +135,18 @@ def cast(column: Any, kind: Any, expected: str, name: str, source: str) -> Any:
 
 
 def seconds(column: Any, source: str) -> FloatArray:
-    """Return a column of times as seconds since 1970; NaN where there is none."""
+    """Return a column of times as seconds since 1970, in UTC unless it names a zone; NaN where there is none."""
     try:
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            column = pc.replace_substring_regex(column, r"^(\d+-\d+-\d+[T ][\d:.]+)$", r"\1Z")
             column = column.cast(pa.timestamp("us", tz="UTC"))
         if pa.types.is_timestamp(column.type):
-            times = np.asarray(column.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.float64()).to_numpy()) / 1e6
+            column = column.cast(pa.timestamp("us"), safe=False)  # pandas counts nanoseconds
+            times = np.asarray(column.cast(pa.int64()).cast(pa.float64()).to_numpy()) / 1e6
         else:
             times = np.asarray(column.cast(pa.float64()).to_numpy(), np.float64)
     except pa.ArrowException as error:
-        said = str(error).partition("\n")[0]
+        said = str(error).partition("\n")[0].partition(": expected a zone")[0]
         raise DataError(
             f"{source}: column 'time' cannot be read: {said}; expected seconds since 1970, timestamps or ISO 8601 text"
         ) from None

@@ -36,7 +36,7 @@ def served_of_table(source: Any, k: int, *, value: str | None = None, unit: str 
     click = numbers(click, "click", table.name)
     worth = np.ones(rows.num_rows) if value is None else numbers(rows[value], value, table.name)
     for name in ids:
-        rows = rows.set_column(rows.column_names.index(name), name, text_ids(rows[name], name))
+        rows = rows.set_column(rows.column_names.index(name), name, text_ids(rows[name], name, table.name))
     list_codes = codes(rows[listed])
     order = np.argsort(list_codes, kind="stable")
     rows = rows.take(pa.array(order))

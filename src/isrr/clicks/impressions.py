@@ -135,8 +135,6 @@ def impressions_of_table(source: Any, ranker: GPLRanker, rules: Rules, *, value:
 
 def _joined(served: Served, clicks: Clicks, loggers: Mapping[str, GPLRanker], rules: Rules, source: str) -> Impressions:
     """Return one impression per draw and unit, in canonical order, and the clicks on them."""
-    if rules.within is not None and np.isnan(clicks.times).any():
-        raise DataError("`within=` needs the time of every click; expected a column 'time' without gaps")
     served, of_lists = _lists_that_count(served, loggers, rules, source)
     rows = served.rows
     numbers, list_of = np.unique(rows["list"].to_numpy(), return_inverse=True)

@@ -101,6 +101,11 @@ def counted_clicks(
     Returns:
         Which clicks count, their rows of `served`, their positions from 0, and how many others there are, by reason.
     """
+    if within is not None and (n_untimed := int(np.isnan(clicks.times).sum())):
+        raise DataError(
+            f"clicks count for {within:,g} s after their list (`within=`), and {n_untimed:,} of {len(clicks):,} have "
+            "no time; expected a column 'time' without gaps"
+        )
     row, position = _clicked_positions(clicks, served.rows, served.lists)
     impression, time = np.where(row >= 0, impression_of[row], -1), served.rows["time"].to_numpy()[row]
     selection = Selection(len(clicks))

@@ -1,5 +1,7 @@
 """The sessions of a rollout: which arm each is in, and what its clicks are worth, from the served-ranking log."""
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from os import PathLike
@@ -29,6 +31,7 @@ class Sessions:
         names: Hashes of their ids, (n,); empty where they are not known.
         starts: When each began, (n,), in seconds since 1970.
         open_starts: When those began whose time for clicks is not over, likewise.
+        left_out: How many lists and clicks of the log do not count, by reason.
     """
 
     treated: NDArray[np.bool_]
@@ -38,6 +41,7 @@ class Sessions:
     names: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     starts: FloatArray = field(default_factory=lambda: np.empty(0))
     open_starts: FloatArray = field(default_factory=lambda: np.empty(0))
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return int(self.treated.size)
@@ -71,8 +75,9 @@ def sessions_of(
     served = Served.of(log_parts(log))
     rows = served.rows
     rows = rows.filter(pc.and_(pc.equal(rows["certificate"], rollout.certificate), rows["arm"].is_valid()))
+    left_out = served.left_out + Counter({"lists outside this rollout": served.rows.num_rows - rows.num_rows})
     if not rows.num_rows:
-        return Sessions(np.empty(0, bool), np.empty(0, bool), np.empty(0))
+        return Sessions(np.empty(0, bool), np.empty(0, bool), np.empty(0), left_out=left_out)
     rows = rows.append_column("unit", pc.coalesce(rows["session"], rows["list_id"]))
     rows = rows.sort_by([("unit", "ascending"), ("time", "ascending"), ("list_id", "ascending")])
     opens = np.flatnonzero(first_of(codes(rows["unit"])))
@@ -84,7 +89,7 @@ def sessions_of(
         (np.arange(unit.size) - opens[unit] < first) & (time <= (start + within)[unit]) & (step == step[opens][unit])
     )
     served = replace(served, rows=rows)
-    counted, row, _, _ = counted_clicks(clicks, served, np.arange(rows.num_rows), k, within, most_items=np.inf)
+    counted, row, _, of_clicks = counted_clicks(clicks, served, np.arange(rows.num_rows), k, within, most_items=np.inf)
     worth = np.bincount(row, clicks.value[counted], rows.num_rows)
     y = np.bincount(unit, np.where(counts, worth, 0.0)).astype(np.float64)
     alike = np.bincount(unit, ~rows["alike"].to_numpy() & (time <= close[unit])) == 0
@@ -95,4 +100,5 @@ def sessions_of(
     return Sessions(
         treated[opens][closed], alike[closed], y[closed], int((returned & ~present).sum()),
         hashes(rows["unit"].take(pa.array(opens[closed]))), start[closed], start[present & (close > now)],
+        left_out + of_clicks,
     )  # fmt: skip

@@ -25,7 +25,7 @@ import numpy as np
 from isrr.clicks.promised import largest_worth
 from isrr.clicks.rollout import Rollout
 from isrr.clicks.sessions import Sessions
-from isrr.counting import counted, wealth
+from isrr.counting import counted, reasons_in_words, wealth
 from isrr.data.queries import FloatArray
 from isrr.errors import DataError, PromiseError
 from isrr.outcome.certificate import Certificate
@@ -118,6 +118,7 @@ class StepProgress:
             f"kept so far  {self.promise.kept_so_far(self.share)}; evidence for the promise {wealth(self.evidence)} "
             f"({self.certifies_at:.4g} certifies the step)"
         )
+        lines += reasons_in_words(sessions.left_out)
         if self.earliest is not None:
             step, end = map(_utc, self.earliest)
             lines.append(f"earliest end {step} for step {state.step + 1}, {end} for the rollout")
@@ -152,7 +153,7 @@ def decide_step(outcome: Certificate, rollout: Rollout, sessions: Sessions, *, n
             f"allows ({most:g}); expected a bound that holds for every click"
         )
     shares = differences(tested, promise.target, rollout.control, most)
-    strength = float(evidence(shares)[-1]) if len(tested) else -np.inf
+    strength = float(evidence(shares)[-1]) if len(tested) else 0.0
     arms = [tested.clicks[arm] for arm in (tested.treated, ~tested.treated)]
     share = float(arms[0].mean() / arms[1].mean()) if arms[0].size and arms[1].any() else float("nan")
     state = rollout

@@ -13,6 +13,7 @@ The promise holds exactly when E X ≤ α. Each session counts once, when its ti
 first list of each session counts).
 """
 
+from collections.abc import Mapping
 from os import PathLike
 
 import numpy as np
@@ -39,6 +40,7 @@ class ClickSource:
         within: Seconds after a list within which clicks on it count.
         column: The column of the clicks that is added up; None where clicks are counted.
         alpha, slope: Of the stream of losses, see `isrr.monitor.stream.Stream`.
+        left_out: How many lists and clicks of the last log do not count, by reason.
     """
 
     def __init__(self, certificate: Certificate, rollout: Rollout | None, within: float | None) -> None:
@@ -57,6 +59,7 @@ class ClickSource:
         self._k, self._share, self._most = promise.k, promise.target, largest_worth(promise, self._rules.first)
         chance = self._ranker.anchor if rollout is None else rollout.control
         low, high = bounds(self._share, chance, self._most, arms=rollout is not None)
+        self.left_out: Mapping[str, int] = {}
         self.alpha, self.slope = low / (low + high), 1 / (low + high)
 
     def losses(self, log: str | PathLike[str], clicks: Clicks, stream: Stream, since: float, now: float) -> FloatArray:
@@ -72,6 +75,7 @@ class ClickSource:
         if self._rollout is None:
             return self._by_anchor(log, clicks, since, self.until(now))
         sessions = sessions_of(log, clicks, self._rollout, self._k, now=now, every_step=True)
+        self.left_out = sessions.left_out
         sessions, control = sessions[sessions.starts > since], self._rollout.control
         before = stream.value * (1 - control) + stream.reference * control
         losses = control_losses(sessions, self._share, control, self._most, before, stream.n)
@@ -87,6 +91,7 @@ class ClickSource:
         shown = impressions(log, clicks, {self._certificate: self._ranker}, rules)
         check_loggers(shown)
         check_shown(shown)
+        self.left_out = shown.counts
         got = np.bincount(shown.impression, shown.value, len(shown)).astype(np.float64)
         would = ITEM_POSITION.estimate(shown, [], most=len(shown)).reference
         losses = anchor_losses(got, would, self._share, self._ranker.anchor, self._most)

@@ -16,7 +16,7 @@ from msgspec import to_builtins
 
 from isrr.clicks.click_table import Clicks
 from isrr.clicks.rollout import Rollout
-from isrr.counting import against, counted, in_segment, percent
+from isrr.counting import against, counted, in_segment, percent, reasons_in_words
 from isrr.data.queries import Queries
 from isrr.data.unjudged import policy_needed, refuse_other_policy
 from isrr.errors import CertificateError, DataError, PromiseError
@@ -114,6 +114,11 @@ class Monitor:
         return self._need_clicks().column
 
     @property
+    def left_out(self) -> Mapping[str, int]:
+        """How many lists and clicks of the last log do not count, by reason; empty with judgments."""
+        return {} if self._clicks is None else self._clicks.left_out
+
+    @property
     def _alarm_at(self) -> float:
         return len(self._state.streams) / self._state.delta
 
@@ -166,25 +171,31 @@ class Monitor:
 
     def document(self) -> dict[str, Any]:
         """Return how the watch stands, for JSON."""
+        kept = [
+            {"promise": stream.promise, "segment": stream.segment, "kept": None if isnan(share) else share}
+            for stream, share in zip(self._state.streams, self.kept, strict=True)
+        ]
         return {
-            "n_judged": self.n_judged, "n_counted": self.n_counted, "kept": self.kept, "evidence": self.evidence,
-            "note": self.batch.note or None, "alarm": to_builtins(self.alarm),
+            "n_judged": self.n_judged, "n_counted": self.n_counted, "promises": kept, "evidence": self.evidence,
+            "note": self.batch.note or None, "left_out": dict(self.left_out), "alarm": to_builtins(self.alarm),
         }  # fmt: skip
 
     def __str__(self) -> str:
         state, n_counted = self._state, self.n_counted
         lines = [f"Monitor of certificate {self.certificate}", *(self._clicked() if self._clicks else self._judged())]
-        lines += dict.fromkeys(f"promise      {promise}" for promise in self._promises)
-        for promise, stream, share in zip(self._promises, state.streams, self.kept, strict=True):
-            evidence = against(stream.evidence, self._alarm_at)
-            lines.append(f"kept so far  {promise.kept_so_far(share)}{in_segment(stream.segment)}; {evidence}")
+        cells = list(zip(self._promises, state.streams, self.kept, strict=True))
+        for promise in dict.fromkeys(self._promises):
+            lines.append(f"promise      {promise}")
+            for _, stream, share in (cell for cell in cells if cell[0] == promise):
+                evidence = against(stream.evidence, self._alarm_at)
+                lines.append(f"kept so far  {promise.kept_so_far(share)}{in_segment(stream.segment)}; {evidence}")
         lines += [f"note         {self.batch.note}"] if self.batch.note else []
         lines.append(f"alarm        {self.alarm or ('none' if n_counted else 'none (nothing was counted)')}")
         if self._clicks is None:
-            for stream in state.streams:
-                if stream.n:
+            for promise in dict.fromkeys(self._promises):
+                for _, stream, _ in (cell for cell in cells if cell[0] == promise and cell[1].n):
                     lines.append(f"tested risk  {stream.total / stream.n:.4f}{in_segment(stream.segment)}")
-            lines += dict.fromkeys(f"             {promise.risk_in_words}" for promise in self._promises)
+                lines.append(f"             {promise.risk_in_words}")
         return "\n".join(lines)
 
     def _judged(self) -> list[str]:
@@ -207,7 +218,8 @@ class Monitor:
         """Return what was counted of clicks."""
         compared = "the lists its anchor leaves in that order" if self._state.source == "anchor" else "the control arm"
         units = counted(self.n_counted, self._need_clicks().unit)
-        return [f"counted      clicks on {units}; the order by score is known from {compared}"]
+        known = f"counted      clicks on {units}; the order by score is known from {compared}"
+        return [known, *reasons_in_words(self.left_out)]
 
     def _need_clicks(self) -> ClickSource:
         if self._clicks is None:
