@@ -114,6 +114,7 @@ def test_configurations_may_have_deviations_and_levels_of_their_own():
     assert betting.upper_bound(losses, 0.05, deviations).tolist() == alone
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
@@ -153,6 +154,7 @@ def test_every_level_above_the_p_value_certifies():
         assert betting.certifies(losses, 0.35, level)[0]
 
 
+@pytest.mark.slow
 def test_configurations_do_not_influence_each_other():
     losses = losses_of("beta", np.random.default_rng(6), (200, 30))
     whole = betting.pvalue(losses, 0.33)
@@ -160,6 +162,7 @@ def test_configurations_do_not_influence_each_other():
     np.testing.assert_array_equal(whole, alone)
 
 
+@pytest.mark.slow
 def test_extremes_have_answers():
     for n_queries in (1, 2, 1000):
         for value in (0.0, 1.0, 0.3, -5.0):

@@ -15,6 +15,7 @@ BETTING, MEAN = NAMED["betting"], NAMED["hoeffding_bentkus"]
 every_kind = pytest.mark.parametrize("proof", KINDS.values(), ids=KINDS)
 
 
+@pytest.mark.slow
 @every_kind
 def test_p_at_most_delta_iff_bound_at_most_alpha(proof):
     for delta in (0.02, 0.05, 0.2):
@@ -23,6 +24,7 @@ def test_p_at_most_delta_iff_bound_at_most_alpha(proof):
             np.testing.assert_array_equal(proof.pvalue(LOSSES, alpha, 0.05, PRIOR) <= delta, bound <= alpha)
 
 
+@pytest.mark.slow
 @every_kind
 def test_p_values_fall_with_alpha_and_bounds_with_delta(proof):
     p = np.array([proof.pvalue(LOSSES, alpha, 0.05, PRIOR) for alpha in (0.2, 0.3, 0.35, 0.6)])
@@ -33,6 +35,7 @@ def test_p_values_fall_with_alpha_and_bounds_with_delta(proof):
     assert np.all((bound[0] >= LOSSES.mean(axis=0)) & (bound[0] <= 1))
 
 
+@pytest.mark.slow
 @every_kind
 def test_negative_losses_are_heard_or_raised_to_zero(proof):
     negative = LOSSES - 0.2
@@ -44,6 +47,7 @@ def test_negative_losses_are_heard_or_raised_to_zero(proof):
         np.testing.assert_array_equal(heard, raised)
 
 
+@pytest.mark.slow
 @every_kind
 def test_memory_layout_changes_nothing(proof):
     np.testing.assert_array_equal(
@@ -52,6 +56,7 @@ def test_memory_layout_changes_nothing(proof):
     assert proof.pvalue(LOSSES.astype(np.float32), 0.32, 0.05, PRIOR).dtype == np.float64
 
 
+@pytest.mark.slow
 def test_priors_are_passed_on():
     assert np.any(BETTING.pvalue(LOSSES, 0.32, 0.05, 0.05) != BETTING.pvalue(LOSSES, 0.32, 0.05, 0.25))
 
