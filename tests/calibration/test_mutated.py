@@ -9,6 +9,7 @@ import pytest
 import isrr
 from isrr import CertificateError, Promise, calibrate, load, start
 from isrr.calibration.path import front_path
+from isrr.outcome.certificate import _digest
 
 MUTATIONS = 1_000  # of each outcome
 SEED = 20230
@@ -137,3 +138,12 @@ def test_what_cannot_be_is_refused_with_the_reason(outcomes, tmp_path, where, va
     file.write_text(json.dumps(document))
     with pytest.raises(CertificateError, match=f"damaged certificate: .*{said}"):
         load(file, trust_edited=True)
+
+
+def test_a_file_of_another_version_is_not_called_damaged(outcomes, tmp_path):
+    document = outcomes["certificate"].document()
+    del document["integrity"]
+    document["provenance"]["looks"] = 3
+    (tmp_path / "ranker.json").write_text(json.dumps(document | {"integrity": _digest(document)}))
+    with pytest.raises(CertificateError, match=r"written by another version of isrr; calibrate again \(.*`looks`"):
+        load(tmp_path / "ranker.json")

@@ -218,7 +218,10 @@ def test_what_is_missing_or_of_another_kind_is_named(tmp_path):
         read_clicks(pa.table({"list_id": ["a", None], "item_id": ["x", "y"]}))
     with pytest.raises(DataError, match="1 of 1 have no time; expected a column"):
         joined(tmp_path, [line("one")], [{"list_id": "one", "item_id": "b"}], within=9.0)
-    with pytest.raises(DataError, match="no list counts"):
+    said = r"1 lists not drawn by a known ranker\); the lists are of certificate other, expected those of c"
+    with pytest.raises(DataError, match=said):
+        joined(tmp_path, [line("one", certificate="other")], [click("one", "b")])
+    with pytest.raises(DataError, match=r"no list counts \(1 lists not drawn by a known ranker\)$"):
         joined(tmp_path, [line("one", order="deterministic")], [click("one", "b")])
 
 

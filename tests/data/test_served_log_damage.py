@@ -115,6 +115,12 @@ def test_a_line_that_no_service_writes_is_damaged(lines, tmp_path, change):
     assert (len(found), found.n_damaged) == (4, 1)
 
 
+def test_blank_lines_are_no_damage(lines, tmp_path):
+    log = tmp_path / "served-windows.jsonl"
+    log.write_bytes(b"\r\n\n" + b"\r\n".join([*lines[:3], b""]))
+    assert (len(read_log(log)), read_log(log).n_damaged) == (3, 0)
+
+
 def test_a_line_of_an_earlier_version_is_one_damaged_line_where_others_can_be_read(lines, tmp_path):
     log = tmp_path / "served-mixed.jsonl"
     log.write_bytes(b"\n".join([b'{"top":1}', *lines[:5], b""]))

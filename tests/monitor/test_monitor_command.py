@@ -93,6 +93,7 @@ def test_damaged_lines_are_counted_and_a_damaged_status_does_not_keep_the_alarm_
     found = run(served, "bad.parquet", "--delta", "0.05", "--expires", "2999-01-01")
     assert found.exit_code == 4, found.output
     assert "2 damaged lines skipped" in found.stderr
+    assert "ranker.status.json: not a certificate status" in found.stderr
     assert json.loads((served / "ranker.status.json").read_text())["status"] == "revoked"
 
 
@@ -131,3 +132,13 @@ def test_a_revoked_certificate_is_reinstated_with_a_reason_and_watched_anew(serv
     assert "alarm        none (nothing was counted)" in again.output
     assert run(served, "good.parquet", "--expires", "2999-01-01").exit_code == 2
     assert json.loads((served / "ranker.status.json").read_text())["since"] == status["since"]
+
+
+def test_a_state_that_reinstating_did_not_know_of_starts_over(served):
+    own = "--delta", "0.05", "--state", str(served / "own.json")
+    assert run(served, "bad.parquet", *own).exit_code == 4
+    again = run(served, "bad.parquet", *own)
+    assert (again.exit_code, "ranker.json is revoked since" in again.stderr) == (4, True)
+    assert CliRunner().invoke(app, ["monitor", str(served / "ranker.json"), "--reinstate", "repaired"]).exit_code == 0
+    assert run(served, "bad.parquet", *own).exit_code == 2
+    assert json.loads((served / "ranker.status.json").read_text())["status"] == "valid"

@@ -23,7 +23,10 @@ def test_no_two_ranker_files_share_what_lies_beside_them(certificate, tmp_path):
 
 def test_a_damaged_status_blocks_no_revocation_but_no_term_is_written_over_it(tmp_path):
     file = tmp_path / "ranker.json"
-    odd = [b'{"certificate": 1}', b'{"certificate": "x", "status": "fine"}', b'{"certificate": "x", "a": 1}']
+    odd = [
+        b'{"certificate": 1}', b'{"certificate": "x", "status": "fine"}', b'{"certificate": "x", "a": 1}',
+        b'{"certificate": "x", "since": "yesterday"}',
+    ]  # fmt: skip
     for damaged in (b"{", b"\xff", b"[]", b"null", *odd):
         status_file(file).write_bytes(damaged)
         with pytest.raises(CertificateError, match="not a certificate status"):

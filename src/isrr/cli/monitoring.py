@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,7 +11,10 @@ from isrr.cli import inputs
 from isrr.cli import options as o
 from isrr.cli.console import BROKEN, UNUSABLE, say, show, warn
 from isrr.counting import counted
-from isrr.errors import PromiseError
+from isrr.errors import CertificateError, PromiseError
+
+if TYPE_CHECKING:
+    from isrr.outcome.certificate import Outcome
 
 
 def monitor(
@@ -69,6 +72,7 @@ def monitor(
     if reinstate is not None:
         _reinstate(ranker, outcome.id, reinstate, {beside(ranker, name) for name in STATE_NAMES.values()} | {state})
         return
+    _warn_of_status(ranker, outcome)
     if log is None:
         raise PromiseError("the monitor reads the lists that were served; expected the log of the service as `log=`")
     for file, suffixes in ((ledger_file, (".parquet",)), (parquet, (".parquet",)), (figure, (".png", ".svg", ".pdf"))):
@@ -135,6 +139,17 @@ def monitor(
         raise typer.Exit(BROKEN)
     if unusable:
         raise typer.Exit(UNUSABLE)
+
+
+def _warn_of_status(ranker: Path, outcome: "Outcome") -> None:
+    """Warn if the certificate no longer stands, so that new lists do not count, or if nobody can tell."""
+    try:
+        standing, words = inputs.status_of(ranker, outcome)
+    except CertificateError as error:
+        warn(f"{error}; the service keeps the status it read last: repair or remove the file")
+        return
+    if standing != "valid":
+        warn(f"{ranker} is {words}; lists served since then do not count")
 
 
 def _reinstate(ranker: Path, certificate: str, reason: str, states: Iterable[Path | None]) -> None:

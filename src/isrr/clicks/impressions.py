@@ -191,5 +191,7 @@ def _lists_that_count(
     left_out = selection.reasons + served.left_out
     if not selection.good.any():
         reasons = "; ".join(f"{n:,} {reason}" for reason, n in left_out.items())
-        raise DataError(f"{source}: no list counts ({reasons or 'it is empty'})")
+        others = ", ".join(sorted(set(rows["certificate"].to_pylist()) - loggers.keys()))
+        expected = f"; the lists are of certificate {others}, expected those of {', '.join(loggers)}" if others else ""
+        raise DataError(f"{source}: no list counts ({reasons or 'it is empty'}){expected}")
     return replace(served, rows=rows.filter(pa.array(selection.good))), left_out

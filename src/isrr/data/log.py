@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from isrr.errors import DataError
 
 CHUNK = 16 << 20  # bytes read at a time
+BLANK = b"\n", b"\r\n"
 LATEST = 7_258_118_400.0  # the year 2200, in seconds since 1970
 COLDEST = 1e-50  # temperature
 LARGEST = 1e50  # score of a list that the certificate covers
@@ -211,7 +212,7 @@ def _chunks(file: Path) -> Iterator[list[bytes]]:
         while lines := stream.readlines(CHUNK):
             if not lines[-1].endswith(b"\n"):
                 del lines[-1]
-            if whole := [line for line in lines if line != b"\n"]:
+            if whole := [line for line in lines if line not in BLANK]:
                 yield whole
 
 

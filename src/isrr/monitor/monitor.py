@@ -41,7 +41,8 @@ class Monitor:
             exposure), with the candidates of the log (`isrr.monitor.judgments.candidates`).
         rollout: Of a promise about clicks: the rollout whose control arm is compared with, in place of the anchor.
         within: Seconds after a list within which clicks on it count; by default an hour, or as in the rollout.
-        since: Only lists served from then on count, in seconds since 1970: when the certificate was reinstated.
+        since: Only lists served from then on count, in seconds since 1970: when the certificate was reinstated. A state
+            from before then starts over.
 
     Attributes:
         unjudged: How served items without a judgment count, as in calibration; "refuse" where each had a grade there.
@@ -76,7 +77,7 @@ class Monitor:
             self._clicks, self._promises = ClickSource(certificate, rollout, within), [certificate.promises[0]]
             streams = [Stream(str(self._promises[0]), None, self._clicks.alpha, self._clicks.slope)]
             source, within = "control" if rollout else "anchor", self._clicks.within
-        self._state = State(certificate.id, delta, source, within, streams)
+        self._state = State(certificate.id, delta, source, within, streams, since)
         self._file = None if state is None else Path(state)
         self._load()
 

@@ -121,6 +121,7 @@ class State(msgspec.Struct, forbid_unknown_fields=True):
     Attributes:
         certificate, delta, source, within: What makes it this monitor, with the promises of its streams.
         streams: One per promise and segment.
+        since: Only lists served from then on count, in seconds since 1970; what was counted before starts over.
         seen: Keys of the queries counted, where each counts once.
         n_empty: Those of them that have nothing to measure.
         until: Up to when served lists were counted, in seconds since 1970, where they count in order of time.
@@ -132,6 +133,7 @@ class State(msgspec.Struct, forbid_unknown_fields=True):
     source: Source
     within: float | None
     streams: list[Stream]
+    since: float = 0.0
     seen: set[int] = msgspec.field(default_factory=set)
     n_empty: int = 0
     until: float = -1.0
@@ -163,7 +165,7 @@ class State(msgspec.Struct, forbid_unknown_fields=True):
         here, there = ([(s.promise, s.segment, s.alpha, s.slope) for s in x.streams] for x in (self, known))
         if here != there:
             raise DataError(f"{file}: not the state of a monitor: its promises are not those of the certificate")
-        return known
+        return self if known.since < self.since else known
 
 
 def _array(kind: type, numbers: Any) -> FloatArray:

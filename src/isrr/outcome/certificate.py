@@ -294,6 +294,7 @@ def load(
     """
     document = _checked_document(path)
     integrity = document.pop("integrity", None)
+    intact = False
     try:
         intact = integrity == _digest(document)
         outcome = _converted(document, tuple(metrics)) if intact or trust_edited else None
@@ -303,6 +304,8 @@ def load(
             if name not in document or name not in content or _digest(content[name]) != _digest(document[name]):
                 raise ValueError(f"{name!r} is not in the form isrr writes")
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        if intact:
+            raise CertificateError(f"{path}: written by another version of isrr; calibrate again ({error})") from None
         raise CertificateError(f"{path}: damaged certificate: {error}") from None
     if outcome is None:
         raise CertificateError(

@@ -43,6 +43,8 @@ class Status(Record, frozen=True):
     def __post_init__(self) -> None:
         if self.expires is not None:
             moment(self.expires)
+        if self.since:
+            moment(self.since)
 
     def standing(self, now: datetime) -> tuple[Standing, str]:
         """Return what holds at a moment, and why."""
@@ -56,7 +58,7 @@ class Status(Record, frozen=True):
         """Return what holds at a moment, since when or until when, and why."""
         standing, reason = self.standing(now)
         if standing == "revoked":
-            return f"revoked since {self.since}: {reason}"
+            return f"revoked since {self.since or 'an unknown time'}: {reason or 'no reason is written'}"
         if standing == "expired":
             return f"expired: {reason}"
         words = "valid" if self.expires is None else f"valid until {self.expires}"
