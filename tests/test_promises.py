@@ -201,6 +201,7 @@ def test_the_order_by_score_keeps_what_is_promised_relative_to_it(promise, kept)
         (lambda: Promise("disparity", 5, at_least=0.5, bound=1.0), "disparity is promised with at_most"),
         (lambda: Promise("ndcg", 5.5, at_least=0.5), "expected a whole number of positions"),
         (lambda: Promise("ndcg", True, at_least=0.5), "expected a whole number of positions"),
+        (lambda: Promise("ndcg", 10_001, at_least=0.5), "ndcg@10001: expected .* k from 1 to 10,000"),
         (lambda: Promise("ndcg", 5, at_least=0.5, of="merit"), "ndcg cannot be compared with merit"),
         (lambda: Promise("ndcg", 5, at_least=0.5, of="random"), "share of deterministic or merit"),
         (lambda: Promise("ndcg", 5, at_least=0.5, bound=3.0), "always lies between 0 and 1"),

@@ -54,6 +54,7 @@ EXAMPLES = {
     "group_disparity": "group_disparity@5 <= 0.2",
 }
 Level = float | FloatArray  # one, or one a configuration
+MOST_POSITIONS = 10_000  # of a promise; memory and time grow with them, and no list is read that far
 INEXACTNESS = 1e-6  # what the exact evaluation may be off by is taken from alpha
 Reference = Literal["deterministic", "merit", "production"]
 Per = Literal["segment"]
@@ -637,8 +638,8 @@ def _good_lists(
 def _check(promise: Promise) -> None:
     """Refuse what cannot be tested, and say what would."""
     name = promise.metric.name
-    if not is_length(promise.k):
-        raise PromiseError(f"{name}@{promise.k}: expected a whole number of positions k ≥ 1")
+    if not is_length(promise.k) or promise.k > MOST_POSITIONS:
+        raise PromiseError(f"{name}@{promise.k}: expected a whole number of positions k from 1 to {MOST_POSITIONS:,}")
     object.__setattr__(promise, "k", int(promise.k))
     if (promise.at_least is None) == (promise.at_most is None):
         raise PromiseError(f"a promise about {name} is either at_least or at_most a target; expected one of them")

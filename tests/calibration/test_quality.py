@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from isrr import Certificate, GPLRanker, Queries, calibrate, check, evaluate
+from isrr import Certificate, GPLRanker, Queries, calibrate, check, evaluate, metric
 from isrr.calibration import certify
-from isrr.calibration.quality import measured_quality
+from isrr.calibration import quality as quality_module
+from isrr.calibration.quality import measured_quality, quality_values
 from isrr.outcome.text import quality_rows, written
 from isrr.promises import promises
 from isrr.reporting.page import report
@@ -52,6 +53,13 @@ def test_a_margin_and_a_share_leave_ndcg_nearly_whole(certificate):
     assert quality.remaining.low <= after / before <= quality.remaining.high
     assert f"{quality.remaining.in_percent} of NDCG@10 remains" in str(certificate)
     assert "nothing is promised about it" in str(certificate)
+
+
+def test_quality_is_the_same_whatever_is_drawn_together(offers, certificate, monkeypatch):
+    measure = metric("ndcg").at(10)
+    whole = quality_values(offers, certificate.ranker, measure)
+    monkeypatch.setattr(quality_module, "POSITIONS", 32 * 10 * 7)  # seven queries
+    np.testing.assert_array_equal(quality_values(offers, certificate.ranker, measure), whole)
 
 
 @pytest.mark.parametrize(

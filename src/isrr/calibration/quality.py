@@ -15,7 +15,7 @@ from isrr.promises import Promise, relevance_measure
 from isrr.ranker.gpl import GPLRanker
 
 SAMPLE = 20_000  # tested queries, the first in canonical order, that quality and quantiles of scores are measured on
-BLOCK = 8_192  # queries whose lists are drawn together
+POSITIONS = 1 << 24  # positions of all lists that are drawn together
 HALF = 0.5
 
 
@@ -33,9 +33,10 @@ def quality_values(queries: Queries, ranker: GPLRanker, measure: Measure, seed: 
     """
     by_score, values = GPLRanker.deterministic(ranker.k), np.empty((len(queries), 4))
     good = GoodLists(measure.metric, HALF, "deterministic").at(measure.k, measure.empty_query)
-    for start in range(0, len(queries), BLOCK):
-        part = queries if len(queries) <= BLOCK else queries[start : start + BLOCK]
-        rows = slice(start, start + BLOCK)
+    n_together = max(POSITIONS // (N_LISTS * ranker.k), 1)
+    for start in range(0, len(queries), n_together):
+        rows = slice(start, start + n_together)
+        part = queries if len(queries) <= n_together else queries[rows]
         lists = ranker.sample(part, N_LISTS, seed)
         values[rows, :2] = evaluate(part, [by_score, ranker], [measure], seed=seed)[measure]
         values[rows, 2] = 1.0 - good.metric.list_values(part, lists, good).mean(axis=1)
