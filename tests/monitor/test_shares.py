@@ -82,6 +82,7 @@ def test_values_are_watched_with_the_judgments_and_shares_with_them_or_without(t
         assert answer.exit_code == 0, answer.output
         assert json.loads(answer.stdout)["n_counted"] == 50
         assert [each["promise"] for each in json.loads(answer.stdout)["promises"]] == promises[:n_promises]
+    assert "counted      50 served queries, by the log alone" in CliRunner().invoke(app, command[:-1]).stdout
     watch = Monitor(load(file), state=tmp_path / "ranker.monitor.json")
     said = [line.partition(" ")[::2] for line in str(watch).splitlines()[2:6]]
     assert [name for name, _ in said] == ["promise", "kept"] * 2  # what was kept stands below its promise

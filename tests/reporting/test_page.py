@@ -11,6 +11,7 @@ from msgspec import structs
 
 from isrr import Queries, start
 from isrr.calibration.calibrate import calibrate
+from isrr.ranker.gpl import GPLRanker
 from isrr.reporting.levels import explore
 from isrr.reporting.page import page, report
 from isrr.reporting.portrait import Row, Sample, portray, retrace
@@ -202,6 +203,24 @@ def test_the_first_screen_is_a_picture_and_sentences_that_cannot_be_misread(open
     spread, text = portrait.spread, page(outcome, explorer, portrait)
     assert f"{spread.worst_before:.3f}; the same queries have {spread.worst_after:.3f}" in text
     assert "Two different" not in page(structs.replace(outcome, confidence=0.9))
+
+
+def test_the_first_screen_says_what_becomes_of_a_promised_share():
+    queries = judged(400)
+    promises = ["exposure(Birch)@5 >= 20%", "ndcg@5 >= 90% of deterministic"]
+    outcome, explorer, portrait = made(queries, promises)
+    in_birch = retrace(outcome, queries).item_groups == "Birch"
+    for share, ranker in zip(("before", "after"), (GPLRanker.deterministic(5), outcome.ranker), strict=True):
+        tested = retrace(outcome, queries)
+        exposure = tested.in_query_order(ranker.exposure(tested), "exposure")
+        ours, all_of_it = (np.add.reduceat(e, tested.offsets[:-1]) for e in (exposure * in_birch, exposure))
+        assert getattr(portrait.promised[0], share) == pytest.approx(float(np.mean(ours / all_of_it)))
+    text = unescape(page(outcome, explorer, portrait)).replace("\xa0", " ")
+    (share,) = portrait.promised
+    before, after = (f"{100 * part:.1f} %" for part in (share.before, share.after))
+    assert f"remains, and the share of exposure of 'Birch'@5 goes from {before} to {after}." in text
+    for named in ("share of exposure of 'Birch'@5 (promised ≥ 20.0 %)", "NDCG@5 (promised ≥ 90.0 %)"):
+        assert f"<dt>Proven {named}</dt>" in text
 
 
 def test_an_irrelevant_item_shown_more_often_than_a_relevant_one_is_explained():

@@ -285,6 +285,10 @@ def test_with_tls_it_serves_https(ranker_file, tmp_path):
         assert server.stop() == 0
     alone = run("-m", "isrr", "serve", ranker_file, "--port", 0, *files[:2], timeout=60)
     assert (alone.returncode, "--tls-key" in alone.stderr) == (2, True)
+    (tmp_path / "key.pem").write_text("x")
+    damaged = run("-m", "isrr", "serve", ranker_file, "--port", 0, *files, timeout=60)
+    said = f"{files[1]} and {files[3]}: not a TLS certificate and its key"
+    assert (damaged.returncode, said in damaged.stderr) == (2, True), damaged.stderr
 
 
 def resident(server):

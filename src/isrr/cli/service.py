@@ -1,6 +1,7 @@
 """`isrr serve`: rankings over HTTP."""
 
 import os
+import ssl
 from pathlib import Path
 from typing import Annotated
 
@@ -86,6 +87,8 @@ def serve(
         inputs.check_folder(log)
     if (tls_cert is None) != (tls_key is None):
         raise PromiseError("TLS needs a certificate and its key; expected both `tls_cert=` and `tls_key=`")
+    if tls_cert is not None and tls_key is not None:
+        _check_tls(tls_cert, tls_key)
     if upstream is not None and not upstream.startswith(("http://", "https://")):
         raise PromiseError(f"`upstream=` must be a URL, got {upstream}; expected one like http://127.0.0.1:8081/rerank")
     if rollout:
@@ -104,3 +107,15 @@ def serve(
         rotate=inputs.seconds(rotate), rollout=rollout, max_body=max_body_megabytes << 20, max_items=max_items,
         max_concurrency=max_concurrency, upstream=upstream and Upstream(upstream, *called),
     )  # fmt: skip
+
+
+def _check_tls(cert: Path, key: Path) -> None:
+    """Refuse what is no TLS certificate with its key; a key with a password, instead of a prompt for it."""
+    for file in (cert, key):
+        file.open("rb").close()
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key, password="")
+    except ssl.SSLError:
+        raise PromiseError(
+            f"{cert} and {key}: not a TLS certificate and its key; expected both in PEM, the key without a password"
+        ) from None

@@ -202,6 +202,8 @@ class Monitor:
     def _judged(self) -> list[str]:
         """Return what was counted of judgments."""
         batch, n = self.batch, self.n_judged
+        if self._state.source == "log":
+            return [f"counted      {counted(n, 'served query')}, by the log alone"]
         apart = f"; {batch.n_unmonitored:,} in segments that are not monitored" if batch.n_unmonitored else ""
         lines = [
             f"judged       {counted(n, 'query')} ({self._state.n_empty:,} without a relevant item; "

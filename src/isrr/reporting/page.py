@@ -234,7 +234,8 @@ def _figures(outcome: Certificate | Abstention) -> list[tuple[str, str]]:
             ),
             *(
                 (
-                    f"Proven{in_segment(test.segment)} (promised {test.promise.limit(test.promise.target)})",
+                    f"Proven {test.promise.measure.title}{in_segment(test.segment)} "
+                    f"(promised {test.promise.limit(test.promise.target)})",
                     test.promise.limit(test.level),
                 )
                 for test in outcome.tests

@@ -106,9 +106,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class Portrait(Seen):
-    """A ranker beside the order by score, on the queries that were tested on."""
+    """A ranker beside the order by score, on the queries that were tested on; `promised` are means over queries."""
 
     n_queries: int
+    promised: tuple[Share, ...]
     grades: tuple[Share, ...]
     equals: tuple[Share, ...]
     spread: Spread
@@ -152,6 +153,7 @@ def portray(outcome: Certificate | Abstention, tested: Queries) -> Portrait:
     return Portrait(
         **vars(seen(tested, outcome.ranker, gains)),
         n_queries=len(tested),
+        promised=_promised(outcome, tested),
         grades=_shares(grades, name, before, after, gains),
         equals=_inequalities(query, grades, name, before, after),
         spread=_spread(*_utility(outcome, tested).T),
@@ -185,6 +187,16 @@ def _utility(outcome: Certificate | Abstention, tested: Queries) -> FloatArray:
     measure = objectives(outcome.promises, judged=tested.relevance is not None)[0]
     values = evaluate(tested, [GPLRanker.deterministic(outcome.k), outcome.ranker], [measure])[measure]
     return values[~np.isnan(values).any(axis=1)]
+
+
+def _promised(outcome: Certificate | Abstention, tested: Queries) -> tuple[Share, ...]:
+    """Return the mean share of exposure of each group that a promise is about, as the promise measures it."""
+    measures = list(dict.fromkeys(p.base_measure for p in outcome.promises if p.group is not None))
+    if not measures:
+        return ()
+    values = evaluate(tested, [GPLRanker.deterministic(outcome.k), outcome.ranker], measures)
+    means = {measure: np.nanmean(values[measure], axis=0).tolist() for measure in measures}
+    return tuple(Share(measure.title, tested.n_rows, *means[measure]) for measure in measures)
 
 
 def _shares(

@@ -55,6 +55,9 @@ def cost_and_gain(outcome: Certificate | Abstention, portrait: Portrait | None) 
         return "The order by score stays in use, so nothing changes for users or items."
     share = outcome.utility.value / max(outcome.deterministic_utility.value, 1e-300)
     remains = f"Measured, {percent(share)} of {outcome.utility_name} remains"
+    if portrait is not None and portrait.promised:
+        shares = (f"the {s.name} goes from {percent(s.before)} to {percent(s.after)}" for s in portrait.promised)
+        return f"{', and '.join([remains, *shares])}."
     below = () if portrait is None else [item for item in portrait.shown if item.position == outcome.k + 1]
     item = next(iter(below), None)  # lists may be too short to have one
     if item is None:
