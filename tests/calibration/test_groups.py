@@ -103,6 +103,15 @@ def test_a_share_that_must_not_be_exceeded_is_kept_by_a_boost_downwards():
     assert reached(judged, outcome.ranker)[0] <= 0.22
 
 
+@pytest.mark.parametrize("direction", [1, -1])
+@pytest.mark.parametrize(("lowered", "sign"), [(1.0, 1), (-1.5, -1)])
+def test_a_share_between_two_limits_is_kept_whichever_is_promised_first(lowered, sign, direction):
+    limits = ["exposure(new)@5 >= 20%", "exposure(new)@5 <= 28%"]
+    outcome = calibrate(market(lowered=lowered), limits[::direction])
+    assert not outcome.abstained
+    assert sign * dict(outcome.ranker.boost)["new"] > 0
+
+
 def test_two_groups_are_boosted_together():
     judged = market()
     groups = np.where(np.arange(judged.n_rows) % 7 == 0, "local", judged.item_groups)

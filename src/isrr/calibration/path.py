@@ -139,20 +139,18 @@ def _curves(
 
 
 def _boosts(promises: Sequence[Promise]) -> list[dict[str, float]]:
-    """Additions to the scores of the groups that promises name: up where at least a share is promised, else down."""
-    signs = {
-        promise.group: 1.0 if promise.at_least is not None else -1.0
-        for promise in promises
-        if promise.group is not None
-    }
-    if not signs:
+    """Additions to the scores of the groups that promises name: up where at least a share is promised, else down.
+
+    Where both are promised of a group, both are tried.
+    """
+    pairs = dict.fromkeys((p.group, 1.0 if p.at_least is not None else -1.0) for p in promises if p.group is not None)
+    groups = dict.fromkeys(group for group, _ in pairs)
+    if not groups:
         return []
-    n_steps = max(int(MOST_BOOSTS ** (1 / len(signs))), 2) if len(signs) > 1 else BOOSTS.size
-    steps = BOOSTS[np.linspace(0, BOOSTS.size - 1, n_steps).astype(int)]
-    return [
-        {group: sign * float(step) for (group, sign), step in zip(signs.items(), chosen, strict=True)}
-        for chosen in product(steps, repeat=len(signs))
-    ]
+    n_steps = max(int(MOST_BOOSTS ** (1 / len(pairs))), 2) if len(groups) > 1 else BOOSTS.size
+    steps = BOOSTS[np.linspace(0, BOOSTS.size - 1, n_steps).astype(int)].tolist()
+    ways = [dict.fromkeys(sign * step for group, sign in pairs if group == name for step in steps) for name in groups]
+    return [dict(zip(groups, chosen, strict=True)) for chosen in product(*ways)]
 
 
 @dataclass(frozen=True, eq=False)
