@@ -19,10 +19,10 @@ def percent(share: float) -> str:
     """Return a measured share to a tenth of a percent.
 
     Example:
-        >>> percent(0.1726), percent(0.3)
-        ('17.3 %', '30.0 %')
+        >>> percent(0.1726), percent(-0.00001)
+        ('17.3 %', '0.0 %')
     """
-    return f"{100 * share:.1f} %"
+    return f"{round(100 * share, 1) + 0.0:.1f} %"  # −0 and 0 are the same number
 
 
 def in_segment(segment: str | None) -> str:

@@ -77,3 +77,15 @@ def test_measures_of_others_are_shown_on_demand(judged):
     loss, _ = measured.beside["expected_exposure_loss"]
     assert "expected exposure loss" not in str(measured)
     assert f"expected exposure loss {loss.value:.4f}" in measured.text(verbose=True)
+
+
+def test_what_speaks_against_the_judgments_is_said(judged):
+    outcome = calibrate(judged, ["ndcg@5 >= 80% of deterministic", "hit(rel=4)@5 >= 1% of deterministic"])
+    assert check(outcome, judged).warnings == ()
+    copies = replace(judged, query_ids=np.array([f"{name} again" for name in judged.query_ids], object))
+    twice = Queries.concatenate([judged, copies])
+    assert any("repeated queries: 700 of 1,400" in said for said in check(outcome, twice).warnings)
+    swapped = replace(judged, scores=judged.relevance, relevance=np.logaddexp(0.0, judged.scores))
+    assert any("swapped" in said for said in check(outcome, swapped).warnings)
+    low = replace(judged, relevance=np.minimum(judged.relevance, 3.0))
+    assert any(said.startswith("no query counts, so 'hit(rel=4)@5") for said in check(outcome, low).warnings)

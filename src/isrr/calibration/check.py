@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from isrr.calibration.certify import Tested
-from isrr.calibration.judged import draw, refuse_single
+from isrr.calibration.judged import draw, refuse_single, repeats
 from isrr.calibration.measured import Means
 from isrr.calibration.quality import averaged_quality, quality_values
 from isrr.counting import counted, in_segment, percent
 from isrr.data.columns import Columns
+from isrr.data.doubtful_grades import doubtful_grades
 from isrr.data.queries import FloatArray, Queries
 from isrr.data.sample import SAMPLE, canonical_order
 from isrr.data.unjudged import n_unjudged, policy_needed, refuse_other_policy, unjudged_in_words
@@ -20,7 +21,7 @@ from isrr.gains import item_gains
 from isrr.metrics.evaluate import Evaluation, evaluate
 from isrr.outcome.certificate import Certificate, Outcome
 from isrr.outcome.findings import Estimate, Quality
-from isrr.outcome.text import quality_rows, unprotected, written
+from isrr.outcome.text import MANY_REPEATS, quality_rows, unprotected, written
 from isrr.parallel import Progress
 from isrr.promises import Promise, objectives, refuse_worst, relevance_measure
 from isrr.ranker.gpl import GPLRanker
@@ -247,7 +248,7 @@ def check(
         float((everything.n_items == 1).mean()),
         here,
         n_unjudged(everything, outcome.k) / n_positions,
-        (*unprotected(promises, quality), *_warnings(outcome, utility, promised, scores)),
+        (*unprotected(promises, quality), *_warnings(outcome, utility, promised, everything)),
     )
 
 
@@ -322,12 +323,22 @@ def _least_share(values: Sequence[FloatArray]) -> float | None:
     return min((float((part[:, 1] / part[:, 0]).min()) for part in some if len(part)), default=None)
 
 
-def _warnings(outcome: Outcome, utility: Means, promised: Sequence[Kept], scores: FloatArray) -> Iterator[str]:
+def _warnings(outcome: Outcome, utility: Means, promised: Sequence[Kept], queries: Queries) -> Iterator[str]:
     """Return what verdicts do not show: promises left unjudged, and what comparing by the same scores cannot see."""
+    scores = queries.need_scores()
+    if "relevance" in outcome.columns:
+        doubt = doubtful_grades(queries, queries.grade_column, outcome.k, queries.has_positions)
+        yield from [doubt] if doubt else []
+    n_repeated = int(repeats(queries).sum())
+    if n_repeated >= MANY_REPEATS * len(queries):
+        yield (
+            f"repeated queries: {n_repeated:,} of {len(queries):,} have the same scores and relevance as another; "
+            "copies are no additional evidence, and make the intervals too narrow"
+        )
     for promise in outcome.promises:
         for segment in _promised_in(outcome, promise):
             if not any((one.promise, one.segment or "") == (str(promise), segment) for one in promised):
-                yield f"no query counts in segment {segment!r}, so '{promise}' cannot be checked there"
+                yield f"no query counts{in_segment(segment or None)}, so '{promise}' cannot be checked there"
     _, now = _beside(utility)
     before = next((point.utility for point in outcome.curve if point.ranker.is_deterministic), None)
     before = outcome.deterministic_utility if isinstance(outcome, Certificate) else before
