@@ -50,6 +50,15 @@ def test_clicks_end_in_a_ranker_file(explored):
     assert not (explored / "page.html").exists()
 
 
+def test_a_promise_about_clicks_is_not_monitored_without_them(explored):
+    assert calibrated(explored, "-p", "clicks@3 >= 80% of deterministic", "--anchor", "0.2").returncode == 0
+    done = isrr("monitor", explored / "ranker.json", "--log", explored / "served.parquet")
+    assert (done.returncode, "is about clicks; expected those on the served lists as --clicks" in done.stderr) == (
+        2,
+        True,
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -134,6 +134,23 @@ def test_a_revoked_certificate_is_reinstated_with_a_reason_and_watched_anew(serv
     assert json.loads((served / "ranker.status.json").read_text())["since"] == status["since"]
 
 
+def test_judgments_may_come_twice_if_that_is_said(served):
+    table = pq.read_table(served / "good.parquet")
+    pq.write_table(pa.concat_tables([table, table]), served / "twice.parquet")
+    refused = run(served, "twice.parquet")
+    assert (refused.exit_code, "--duplicates first" in refused.stderr) == (2, True)
+    assert run(served, "twice.parquet", "--duplicates", "first").exit_code == 0
+
+
+def test_a_name_is_not_repeated_at_length(served):
+    table = pq.read_table(served / "good.parquet")
+    long = pa.array(["q" * 10_000] * table.num_rows)
+    items = pa.array([f"i{i}" for i in range(table.num_rows)])
+    pq.write_table(table.set_column(0, "query_id", long).set_column(1, "item_id", items), served / "long.parquet")
+    found = run(served, "long.parquet")
+    assert (found.exit_code, "queries such as 'qqq" in found.stderr, len(found.output) < 3_000) == (2, True, True)
+
+
 def test_a_state_that_reinstating_did_not_know_of_starts_over(served):
     own = "--delta", "0.05", "--state", str(served / "own.json")
     assert run(served, "bad.parquet", *own).exit_code == 4

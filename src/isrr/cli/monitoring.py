@@ -43,6 +43,7 @@ def monitor(
     query: o.Query = None, item: o.Item = None, score: o.Score = None, relevance: o.Relevance = None,
     segment: o.Segment = None, item_group: o.ItemGroup = None, group_separator: o.GroupSeparator = None,
     missing_group: o.MissingGroup = None,
+    duplicates: o.Duplicates = None,
     as_json: o.AsJson = False,
     trust_edited: o.Trust = False,
     help_all: o.HelpAll = False,
@@ -62,7 +63,7 @@ def monitor(
     from isrr.clicks.rollout import read_rollout
     from isrr.data.formats import write_table
     from isrr.data.log import log_parts, read_log
-    from isrr.data.tables import as_queries
+    from isrr.data.tables import read_queries
     from isrr.monitor import Monitor
     from isrr.monitor.judgments import candidates
     from isrr.monitor.stream import STATE_NAMES, Source
@@ -101,9 +102,14 @@ def monitor(
         alarm = watch.update_clicks(log, read_clicks(clicks, value=watch.column), now=time.time())
         n_damaged = watch.left_out.get("damaged lines", 0)
     else:
-        columns, _ = inputs.reading_options(context)
+        if outcome.provenance.clicks is not None:
+            raise PromiseError(
+                f"'{outcome.promises[0]}' is about clicks; expected those on the served lists as `clicks=`"
+            )
+        columns, reading = inputs.reading_options(context)
+        policy = None if outcome.provenance.unjudged == "refuse" else outcome.provenance.unjudged
         judged = (
-            as_queries(judgments, columns, outcome.provenance.unjudged, outcome.columns)
+            read_queries(judgments, columns.with_roles(outcome.columns), unjudged=policy, **reading)
             if judgments
             else candidates(read_log(log))
         )

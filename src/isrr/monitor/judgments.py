@@ -17,7 +17,7 @@ from isrr.counting import counted
 from isrr.data.identifiers import identifier_key, identifier_keys
 from isrr.data.log import ServedLists
 from isrr.data.queries import FloatArray, Queries
-from isrr.errors import DataError, PromiseError
+from isrr.errors import DataError, PromiseError, shown
 from isrr.outcome.certificate import Certificate
 from isrr.promises import Promise
 
@@ -112,8 +112,8 @@ def monitored(certificate: Certificate, judged: bool) -> list[tuple[Promise, str
     ]
     if not cells and not judged:
         raise PromiseError(
-            f"'{certificate.promises[0]}' is monitored with judgments (`judgments=`) or clicks (`clicks=`); the "
-            "log alone shows shares of exposure of groups"
+            f"'{certificate.promises[0]}' is monitored with judgments (`judgments=`); the log alone shows "
+            "shares of exposure of groups"
         )
     if not cells:
         raise PromiseError(
@@ -238,6 +238,6 @@ def _why_nothing(n_lists: int, served: str, passed_over: str, judged: str) -> st
             "the monitored certificate do"
         )
     return (
-        f"no judgment belongs to a served query: {counted(n_lists, 'list')} served, of queries such as {served!r}; "
-        f"judgments are for queries such as {judged!r}"
+        f"no judgment belongs to a served query: {counted(n_lists, 'list')} served, of queries such as "
+        f"{shown(served)}; judgments are for queries such as {shown(judged)}"
     )
