@@ -64,6 +64,7 @@ def monitor(
     from isrr.data.formats import write_table
     from isrr.data.log import log_parts, read_log
     from isrr.data.tables import read_queries
+    from isrr.data.unjudged import checked_policy
     from isrr.monitor import Monitor
     from isrr.monitor.judgments import candidates
     from isrr.monitor.stream import STATE_NAMES, Source
@@ -107,7 +108,8 @@ def monitor(
                 f"'{outcome.promises[0]}' is about clicks; expected those on the served lists as `clicks=`"
             )
         columns, reading = inputs.reading_options(context)
-        policy = None if outcome.provenance.unjudged == "refuse" else outcome.provenance.unjudged
+        calibrated = outcome.provenance.unjudged
+        policy = None if calibrated == "refuse" else checked_policy(calibrated)
         judged = (
             read_queries(judgments, columns.with_roles(outcome.columns), unjudged=policy, **reading)
             if judgments
