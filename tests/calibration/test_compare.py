@@ -74,6 +74,8 @@ def test_dropping_hard_queries_cannot_make_a_run_win():
     comparison = compare(read(production), read(easy), PROMISE)
     assert (comparison.rows[0].wins, comparison.rows[0].losses) == (30, 0)
     assert "production lacks 30 judged queries, which count 0 there" in str(comparison)
+    outcome = isrr.calibrate(read(production), PROMISE, reference=read(easy))
+    assert "production lacks 30 judged queries, which count 0 there, in favour of the new" in outcome.warnings
     with pytest.raises(DataError, match=r"production lacks 31 of 60 judged queries, .* ranking of the same queries"):
         compare(read(production), read(few), PROMISE)
     with pytest.raises(DataError, match="production lacks 31 of 60 judged queries"):

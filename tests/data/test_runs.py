@@ -107,7 +107,7 @@ def test_queries_in_one_file_only_are_named_and_counted():
     assert notes[:3] == (
         "qrels: 2 negative grades counted as 0",
         "run: 1 query without judgments left out: q3",
-        "qrels: 1 judged query not in the run left out: q9",
+        "qrels: 1 judged query not in run: q9",
     )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from isrr.calibration.certify import Tested
 from isrr.counting import counted, in_segment
-from isrr.data.production import complete, n_lacking, with_production
+from isrr.data.production import complete, lacking_in_words, n_lacking, with_production
 from isrr.data.queries import FloatArray, Queries
 from isrr.data.sample import canonical_order
 from isrr.errors import DataError, PromiseError
@@ -119,7 +119,7 @@ class Comparison:
     @property
     def lacking(self) -> str:
         """What to say where production lacks judged queries."""
-        return f"production lacks {counted(self.n_lacking, 'judged query')}, which count 0 there, in favour of the new"
+        return lacking_in_words(self.n_lacking)
 
     def _proven(self, row: Compared) -> str:
         verdict = self.verdicts[row.candidate]

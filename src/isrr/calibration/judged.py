@@ -177,6 +177,7 @@ def facts(judged: Judged, first: Queries, promises: Sequence[Promise]) -> dict[s
         "hash_key": queries.scores_fingerprint,
         "n_repeated": judged.n_repeated,
         "dropped": dict(queries.dropped),
+        "n_lacking": queries.n_lacking,
         "far_above": far_above,
         "far_below": far_below,
         "n_single": int((queries.n_items == 1).sum()),

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from isrr.counting import counted
 from isrr.data.identifiers import Ids
 from isrr.data.queries import Queries
 from isrr.data.ragged import lists_of
@@ -31,8 +32,7 @@ def with_production(queries: Queries, production: Queries | str) -> Queries:
     if queries.made_ids or production.made_ids:
         raise DataError("query ids were made from positions, so rankings cannot be compared by them; expected real ids")
     ours, theirs = complete([queries, production])
-    n_lacking(production, theirs)
-    return replace(ours, production=theirs)
+    return replace(ours, production=theirs, n_lacking=n_lacking(production, theirs))
 
 
 def n_lacking(production: Queries, completed: Queries) -> int:
@@ -44,6 +44,16 @@ def n_lacking(production: Queries, completed: Queries) -> int:
             "ranking of the same queries"
         )
     return lacking
+
+
+def lacking_in_words(n: int) -> str:
+    """Return what to say where production lacks some judged queries.
+
+    Example:
+        >>> lacking_in_words(30)
+        'production lacks 30 judged queries, which count 0 there, in favour of the new'
+    """
+    return f"production lacks {counted(n, 'judged query')}, which count 0 there, in favour of the new"
 
 
 def complete(rankings: list[Queries]) -> list[Queries]:

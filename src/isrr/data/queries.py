@@ -48,6 +48,7 @@ class Queries:
         production: Another ranking of the same queries, in the same order, to compare with; see `isrr.data.production`.
         unretrieved: Grades that count in the ideal beside those of the list, a list per query: relevant items that
             were judged but not retrieved.
+        n_lacking: Judged queries of the source that production lacks, which count 0 there.
         judged: Whether an item was graded, one per row; None if all were.
         unjudged: How items without a grade count; see `isrr.data.unjudged`.
         tie_order: Items with equal scores are ordered by this, rising, one per row; None for the usual order.
@@ -70,6 +71,7 @@ class Queries:
     values: Mapping[str, FloatArray] = field(default_factory=dict)
     unretrieved: Ragged | None = None
     production: "Queries | None" = None
+    n_lacking: int = 0
     judged: NDArray[np.bool_] | None = None
     unjudged: str = "refuse"
     tie_order: IntArray | None = None

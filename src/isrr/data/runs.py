@@ -103,7 +103,7 @@ def joined(run: Queries, name: str, qrels: Judgments, unjudged: Unjudged) -> Que
     if missing.size:
         notes.append(f"{name}: {counted(missing.size, 'query')} without judgments left out: {some(missing)}")
     if len(names):
-        notes.append(f"{qrels.name}: {counted(len(names), 'judged query')} not in the run left out: {some(names)}")
+        notes.append(f"{qrels.name}: {counted(len(names), 'judged query')} not in {name}: {some(names)}")
     order = np.argsort(judged_in, kind="stable")
     rows = order[np.searchsorted(judged_in[order], 0) :]  # judgments of shared queries, by query
     position = np.cumsum(shared) - 1  # of each query of the run among those shared

@@ -170,6 +170,7 @@ class Provenance(Record, frozen=True, kw_only=True):
         unjudged: How items without a grade count, see `isrr.data.unjudged`.
         unjudged_share: Share of the first k positions in the order by score that hold an item without a grade.
         dropped: Rows of the table that were left out because that was asked for, by the option's name.
+        n_lacking: Judged queries that production lacks, which count 0 there.
         near_bound: How near values come to a declared bound, as a share.
         doubtful_grades: A warning where the relevance is probably clicks, or swapped with the scores; else empty.
         far_above, far_below: Scores that lie more than 100 spreads away from their query's median, among those queries
@@ -212,6 +213,7 @@ class Provenance(Record, frozen=True, kw_only=True):
     unjudged: Annotated[str, Meta(pattern="^(refuse|zero|drop|worst)$")] = "refuse"
     unjudged_share: float = 0.0
     dropped: Mapping[str, Count] = field(default_factory=dict)
+    n_lacking: Count = 0
     near_bound: float = 0.0
     doubtful_grades: str = ""
     far_above: int = 0

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from isrr.counting import counted, in_segment, percent
+from isrr.data.production import lacking_in_words
 from isrr.data.unjudged import unjudged_in_words
 from isrr.outcome.findings import ENOUGH_LEFT, JUDGES, LEAST_LEFT, Provenance, Quality, Test, unit_needed
 from isrr.promises import Promise, values_alone
@@ -258,6 +259,7 @@ def warnings(outcome: "Outcome") -> list[str]:
             f"repeated queries: {p.n_repeated:,} of {p.n_judged:,} have the same scores and relevance as another; "
             "copies are no additional evidence, so if these are copies, count each query once (`distinct=`)"
         )
+    texts += [lacking_in_words(p.n_lacking)] if p.n_lacking else []
     texts += [p.doubtful_grades, *([far_off(p.far_above, p.far_below)] if p.far_above + p.far_below else [])]
     texts += [
         f"grades come from {JUDGES[p.judged_by]}, and '{promise}' promises a level of them: grades of two large "
