@@ -298,6 +298,11 @@ def test_the_service_splits_sessions_logs_both_lists_and_follows_the_state(certi
             answer = client.post("/rank", {"query_id": "q", "session": session, "items": items}).json()
         return answer
 
+    asked = {"query_id": "q", "session": "s0", "items": items}
+    arms = {client.post("/preview", {"queries": [asked | {"seed": n}]}).json()["results"][0]["certificate"]["order"]
+            for n in range(30)}  # fmt: skip
+    assert arms == {"drawn" if rollout.treated("s0") else "deterministic"}  # another draw is not another arm
+
     for i in range(60):
         answer = visit(f"s{i}")
         assert answer["certificate"]["order"] == ("drawn" if rollout.treated(f"s{i}") else "deterministic")

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import fastapi
 import httpx
 
+from isrr import load
 from isrr.data.log import read_log
 from isrr.outcome.status import Status, status_file
 from isrr.serve import create_app
@@ -67,6 +68,28 @@ def test_the_ranker_file_is_watched(ranker_file, certificate, other_certificate)
     assert "isrr_reload_failures_total 1.0" in text
     assert f'isrr_certificate{{id="{certificate.id}"}} 1.0' in text
     assert f'isrr_certificate{{id="{other_certificate.id}"}} 0.0' in text
+
+
+def test_a_log_folder_that_was_moved_gets_the_ranker_file_again(ranker_file, certificate, tmp_path):
+    folder = tmp_path / "log"
+    folder.mkdir()
+    service, copy = (
+        Service(Settings(ranker=ranker_file, poll=0.02, log=folder)),
+        folder / f"ranker-{certificate.id}.json",
+    )
+
+    async def drive():
+        service.start()
+        assert copy.exists()
+        folder.rename(tmp_path / "moved")
+        await asyncio.sleep(0.1)
+        assert not folder.exists()
+        folder.mkdir()
+        await until(copy.exists)
+        await service.stop()
+
+    asyncio.run(drive())
+    assert load(copy).id == certificate.id
 
 
 def test_whatever_a_look_at_the_files_runs_into_a_revocation_is_still_seen(

@@ -181,6 +181,7 @@ class Service:
         """Watch the files, unless it does so already; called for every request, as a mounted app has no other start."""
         if self._watching is None or self._watching.done():
             self._show()
+            self._keep_copy()
             self._watching = asyncio.get_running_loop().create_task(self._watch())
 
     async def stop(self) -> None:
@@ -233,13 +234,17 @@ class Service:
         return lists
 
     def _show(self) -> None:
-        """Name the certificate in the metrics, and leave a copy of it in the log's folder.
+        """Name the certificate in the metrics."""
+        note = self.current.now.note
+        self.metrics.show_certificate(note.id, note.status)
+
+    def _keep_copy(self) -> None:
+        """Leave a copy of the certificate in the log's folder, which may have been emptied or moved.
 
         Clicks on the lists are weighed by the ranker that drew them.
         """
         now, folder = self.current.now, self.settings.log
-        self.metrics.show_certificate(now.note.id, now.note.status)
-        if folder is not None and not (copy := folder / f"ranker-{now.note.id}.json").exists():
+        if folder is not None and folder.is_dir() and not (copy := folder / f"ranker-{now.note.id}.json").exists():
             try:
                 now.outcome.save(copy)
             except OSError as error:
@@ -253,6 +258,7 @@ class Service:
                 self._show()
             if self.current.reload_error not in (None, before):
                 self.metrics.reload_failures.inc()
+            self._keep_copy()
             self.metrics.share()
             await asyncio.sleep(self.settings.poll)
         log.error("the parent process is gone; shutting down")

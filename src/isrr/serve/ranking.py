@@ -74,7 +74,7 @@ def rank_list(snapshot: Snapshot, request: RankRequest, rotate: float | None = N
     ranking, by_score, propensities = served.ranking.tolist(), served.deterministic.tolist(), served.propensity.tolist()
     arm = other_arm = None
     if snapshot.rollout is not None and snapshot.rollout.stage == "running":
-        treated = snapshot.rollout.treated(list_id if session is None else session)
+        treated = snapshot.rollout.treated(list_id if request.session in (None, "") else request.session)
         arm, other_arm = arm_name(snapshot.rollout.step, treated), by_score
         if not treated:
             ranking, other_arm, propensities = by_score, ranking, [1.0] * len(by_score)
