@@ -64,6 +64,17 @@ def test_values_may_be_a_list_and_too_few_of_them_are_refused(judged):
     assert isrr.calibrate(judged, as_list).ranker == isrr.calibrate(judged, as_array).ranker
     with pytest.raises(ValueError, match="metric 'mine' must be one finite number per row"):
         isrr.calibrate(judged, promise(lambda queries: [1.0, 2.0]))
+    with pytest.raises(ValueError, match=r"one finite number per row, .*; got shape .* with nan in it"):
+        isrr.calibrate(judged, promise(lambda queries: np.full(queries.n_rows, np.nan)))
+
+
+@pytest.mark.parametrize("weights", [np.ones(3), -np.ones(5), np.full(5, np.nan), 1.0])
+def test_weights_of_positions_are_checked(judged, weights):
+    mine = isrr.Metric("mine", value=lambda queries: queries.column("margin"), weights=lambda k: weights)
+    with pytest.raises(ValueError, match=r"the weights of metric 'mine' must be one finite number ≥ 0 for each of"):
+        isrr.calibrate(judged, isrr.Promise(mine, k=5, at_least=0.95, of="deterministic", bound=8.0))
+    with pytest.raises(ValueError, match=r"for each of the positions 1 … 5; got"):
+        isrr.evaluate(judged, [isrr.GPLRanker()], [mine])
 
 
 def test_a_value_column_is_promised_by_name(judged, tmp_path):

@@ -99,6 +99,8 @@ def table(**columns):
         (table(), PROMISE, {"evidence": "magic"}, PromiseError, "unknown evidence 'magic'"),
         (table(), PROMISE, {"selection": "magic"}, PromiseError, "unknown selection 'magic'"),
         (table(), PROMISE, {"n_analyses": 0}, PromiseError, "n_analyses must be"),
+        (table(), PROMISE, {"n_analyses": 1.5}, PromiseError, "n_analyses must be a whole number"),
+        (table(), PROMISE, {"sample": 100.0}, PromiseError, "`sample=` must be a whole number ≥ 1, got 100.0"),
         (table(), PROMISE, {"path": [GPLRanker(k=3)]}, PromiseError, "with k = 5, as promised"),
         (table(relevance=None), PROMISE, {}, DataError, "unjudged"),
         (table(scores=None), PROMISE, {}, DataError, "no scores"),

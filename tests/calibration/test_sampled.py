@@ -56,5 +56,5 @@ def test_all_queries_are_used_where_the_sample_is_none_or_larger(forms):
     assert calibrate(forms[0], PROMISE) == calibrate(forms[0], PROMISE, sample=700) == whole
     assert whole.provenance.sample is None
     assert " of 700" not in whole.text(verbose=True)
-    with pytest.raises(PromiseError, match="`sample=` must be at least 1, got 0"):
+    with pytest.raises(PromiseError, match="`sample=` must be a whole number ≥ 1, got 0"):
         calibrate(forms[0], PROMISE, sample=0)

@@ -185,3 +185,7 @@ def test_values_are_checked(queries):
         evaluate(queries, GRID, [broken])
     with pytest.raises(PromiseError, match="name such as ndcg or value"):
         Metric("two words", value=partial(np.ones, 3))
+
+
+def test_one_metric_may_be_named_alone():
+    assert measures("ndcg", k=5) == measures(["ndcg"], k=5)

@@ -6,7 +6,7 @@ from typing import TypedDict
 
 from isrr.data.sample import SAMPLE
 from isrr.errors import PromiseError
-from isrr.gains import discount
+from isrr.gains import discount, is_length
 from isrr.outcome.findings import JUDGES
 from isrr.promises import Promise, check_probability, columns_of
 from isrr.ranker.gpl import GPLRanker
@@ -65,15 +65,17 @@ class Request:
         if self.judged_by not in (None, *JUDGES):
             *first, last = JUDGES
             raise PromiseError(f"`judged_by=` must be {', '.join(first)} or {last}, got {self.judged_by!r}")
-        if self.n_analyses < 1:
-            raise PromiseError(f"n_analyses must be ≥ 1, got {self.n_analyses}; it is the number of planned analyses")
+        if not is_length(self.n_analyses):
+            raise PromiseError(
+                f"n_analyses must be a whole number ≥ 1, got {self.n_analyses}; it is the number of planned analyses"
+            )
         vars(self).update(  # the class is frozen
             k=max(promise.k for promise in self.promises),
             columns=columns_of(self.promises),
             delta=(1 - self.confidence) / self.n_analyses,
         )
-        if self.sample is not None and self.sample < 1:
-            raise PromiseError(f"`sample=` must be at least 1, got {self.sample}")
+        if self.sample is not None and not is_length(self.sample):
+            raise PromiseError(f"`sample=` must be a whole number ≥ 1, got {self.sample}")
         if isinstance(self.path, str):
             if self.path not in PATHS:
                 raise PromiseError(f"unknown path {self.path!r}; expected one of {', '.join(PATHS)}")

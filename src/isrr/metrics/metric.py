@@ -104,12 +104,18 @@ class Metric(Measurable):
         return np.ones(len(queries), bool) if self.whole is None else np.asarray(self.whole(queries, k) > 0)
 
     def position_weights(self, k: int) -> FloatArray:
-        """Return the weights of the positions 1 … k, (k,)."""
-        return self.weights(k)
+        """Return the weights of the positions 1 … k, checked, (k,)."""
+        weights = np.asarray(self.weights(k), np.float64)
+        if weights.shape != (k,) or not (np.isfinite(weights) & (weights >= 0)).all():
+            raise ValueError(
+                f"the weights of metric {self.name!r} must be one finite number ≥ 0 for each of the positions 1 … {k}; "
+                f"got {weights}"
+            )
+        return weights
 
     def summary(self, prepared: Prepared, measure: Measure) -> Callable[[Block], FloatArray]:
         """Return how its values follow: Σ exposure · value, divided by what 1 means."""
-        queries, weights = prepared.queries, self.weights(measure.k)
+        queries, weights = prepared.queries, self.position_weights(measure.k)
         values = self.checked_values(queries)[prepared.rows]
         whole = None if self.whole is None else np.asarray(self.whole(queries, measure.k), np.float64)
 
@@ -130,7 +136,7 @@ class Metric(Measurable):
         value = np.append(self.checked_values(queries), 0.0)  # the last one for positions without an item
         first = queries.offsets[:-1, None]
         sums = np.zeros(lists.shape[:2])
-        for j, weight in enumerate(self.weights(measure.k).tolist()):
+        for j, weight in enumerate(self.position_weights(measure.k).tolist()):
             sums += weight * value[np.where(lists[:, :, j] < 0, -1, first + lists[:, :, j])]
         if self.whole is None:
             return sums
@@ -141,9 +147,10 @@ class Metric(Measurable):
         """Return the value of each row's item, checked, (n_rows,)."""
         values = np.asarray(self.value(queries), np.float64)
         if values.shape != (queries.n_rows,) or not np.isfinite(values).all():
+            odd = values[~np.isfinite(values)]
             raise ValueError(
                 f"the value of metric {self.name!r} must be one finite number per row, shape ({queries.n_rows},); got "
-                f"shape {values.shape}"
+                f"shape {values.shape}{f' with {odd[0]} in it' if odd.size else ''}"
             )
         return values
 
@@ -151,7 +158,7 @@ class Metric(Measurable):
         """Return the least and the largest value on a query, where an item's value lies within `bound`."""
         if self.bounded:
             return 0.0, 1.0
-        total = float(self.weights(k).sum())
+        total = float(self.position_weights(k).sum())
         return min(bound[0], 0.0) * total, bound[1] * total
 
     def check_bound(self, queries: Queries, k: int, bound: tuple[float, float]) -> float:
@@ -368,7 +375,7 @@ def measures(
     """
 
     chosen = []
-    for about in metrics:
+    for about in [metrics] if isinstance(metrics, str) else metrics:
         if isinstance(about, str):
             name, _, cut = about.rpartition("@") if "@" in about else (about, "", str(k))
             if not cut.strip().isdecimal() or int(cut) < 1:
