@@ -114,3 +114,7 @@ def test_an_error_says_where_its_rows_are_counted(table, tmp_path, monkeypatch):
     pq.write_table(table.set_column(3, "relevance", below), tmp_path / "below.parquet")
     with pytest.raises(DataError, match=r"below\.parquet, rows of the sample: row 1, column 'relevance', query 'q"):
         sample_queries(tmp_path / "below.parquet", sample=10)
+    for part in "ab":
+        pq.write_table(table, tmp_path / f"part-{part}.parquet")
+    with pytest.raises(DataError, match=r"part-a\.parquet and 1 more, rows of the sample: row .* appears twice"):
+        sample_queries(str(tmp_path / "part-*.parquet"), sample=10)

@@ -56,7 +56,7 @@ class ParquetFiles:
                     "expected real query ids, or all queries in one file"
                 )
             if one is None:
-                name = file.name if len(files) == 1 else "table"
+                name = file.name if len(files) == 1 else f"{file.name} and {len(files) - 1} more"
                 one, types = cls(files, name, roles, n_rows, values, schema.metadata), of_file
                 continue
             if of_file != types or roles.names != one.roles.names:
