@@ -204,6 +204,15 @@ def test_an_analysis_that_counts_nothing_says_what_it_waits_for_and_fixes_nothin
     assert read_rollout(file, certificate.id).within == 60.0
 
 
+def test_a_rollout_that_has_begun_says_that_it_goes_on_as_it_began(certificate, tmp_path, monkeypatch):
+    monkeypatch.setattr("isrr.serve.command.run", lambda *_, **settings: None)
+    certificate.save(tmp_path / "ranker.json")
+    command = ["serve", str(tmp_path / "ranker.json"), "--rollout", "--log", str(tmp_path / "log")]
+    first, second = (CliRunner().invoke(app, [*command, "--control", share]) for share in ("0.25", "0.5"))
+    assert (first.exit_code, second.exit_code, first.output) == (0, 0, "")
+    assert "this rollout goes on as it began: control 0.25, budget 200,000, least days 7, 4 steps" in second.output
+
+
 def test_a_log_that_lost_counted_sessions_is_refused(certificate):
     found = sessions(90)
     state = decide_step(certificate, Rollout.begin(certificate), found[:60], now=90.0).rollout

@@ -166,7 +166,7 @@ TROUBLES = {
     "nonsense": (502, "cannot be read: JSON is malformed"),
     "broken": (502, "answered 500 Internal Server Error"),
     "few": (502, "gave 4 scores for 5 texts"),
-    "twice": (502, "gave 5 scores for 5 texts; expected one for each"),
+    "twice": (502, "; expected 0 to 4, each once"),
     "infinite": (502, "cannot be read"),
     "unknown/path": (502, "answered 404 Not Found"),
     "keyed": (502, "answered 401 Unauthorized"),

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from isrr.cli import inputs
 from isrr.cli import options as o
+from isrr.cli.console import say_aside
+from isrr.counting import counted
 from isrr.errors import MissingExtraError, PromiseError
 
 LOG, ROLLOUT, LIMITS = "Log", "Rollout of a certificate from clicks", "Limits"
@@ -96,8 +98,14 @@ def serve(
 
         if log is None:
             raise PromiseError("a rollout needs a served-ranking log; expected a folder as `log=`")
-        if read_rollout(ranker, outcome.id) is None:  # one that has begun goes on as it was declared
+        begun = read_rollout(ranker, outcome.id)
+        if begun is None:
             Rollout.begin(outcome, control, budget, least_days, steps).save(ranker)
+        else:
+            say_aside(
+                f"this rollout goes on as it began: control {begun.control:g}, budget {begun.budget:,}, least days "
+                f"{begun.least_days:g}, {counted(len(begun.steps), 'step')}"
+            )
     called = upstream_model, os.environ.get("ISRR_UPSTREAM_KEY"), upstream_timeout, upstream_calls
     run(
         ranker.absolute(), host=host, port=port, workers=workers, access_log=access_log, tls_cert=tls_cert,

@@ -63,9 +63,10 @@ class ClickSource:
         self.alpha, self.slope = low / (low + high), 1 / (low + high)
 
     def losses(self, log: str | PathLike[str], clicks: Clicks, stream: Stream, since: float, now: float) -> FloatArray:
-        """Return the units that began after a moment and whose time for clicks is over, in order of time, (n, 4).
+        """Return the units that began after a moment and whose time for clicks is over, in order of time, one per row.
 
-        The columns are the loss, when it began, what the ranker got, and what the order by score would have got.
+        The columns are the loss, when it began, what the ranker got, and what the order by score would have got; by
+        control, also the weight of the unit in each of the two.
 
         Args:
             log, clicks: The served-ranking log, and the clicks on its lists.
@@ -80,7 +81,8 @@ class ClickSource:
         before = stream.value * (1 - control) + stream.reference * control
         losses = control_losses(sessions, self._share, control, self._most, before, stream.n)
         treated, y = sessions.treated, sessions.clicks
-        return np.column_stack((losses, sessions.starts, treated * y / (1 - control), ~treated * y / control))
+        arms = np.column_stack((treated / (1 - control), ~treated / control))
+        return np.column_stack((losses, sessions.starts, arms * y[:, None], arms))
 
     def until(self, now: float) -> float:
         """Return up to when a unit must have begun for its time for clicks to be over."""

@@ -105,7 +105,9 @@ class Monitor:
     def kept(self) -> list[float]:
         """What was kept so far of each promise, in each segment; NaN before the first loss."""
         return [
-            promise.kept(stream.value / stream.n, stream.reference / stream.n) if stream.n else float("nan")
+            promise.kept(stream.value / stream.value_weight, stream.reference / stream.reference_weight)
+            if stream.value_weight and stream.reference_weight
+            else float("nan")
             for promise, stream in zip(self._promises, self._state.streams, strict=True)
         ]
 
@@ -271,8 +273,8 @@ class Monitor:
         if self.n_judged and not self.n_counted:
             batch.note = batch.note or f"of {counted(self.n_judged, 'judged query')} none has a relevant item"
 
-    def _add(self, stream: Stream, loss: float, time: float, value: float, reference: float) -> None:
+    def _add(self, stream: Stream, loss: float, time: float, *sums: float) -> None:
         """Add one loss to a stream, and raise the alarm at the first one whose evidence is strong enough."""
-        stream.add(loss, time, value, reference)
+        stream.add(loss, time, *sums)
         if self._state.alarm is None and stream.evidence >= self._alarm_at:
             self._state.alarm = stream.alarm("judged query" if self._clicks is None else self._clicks.unit)

@@ -71,6 +71,7 @@ class Stream(msgspec.Struct, forbid_unknown_fields=True):
             so much, (12,) each.
         total: Sum of the losses.
         value, reference: Sums of the promised metric and of what it is compared with.
+        value_weight, reference_weight: Over how many losses, by weight: by control, each session is in one of the sums.
     """
 
     promise: str
@@ -86,6 +87,8 @@ class Stream(msgspec.Struct, forbid_unknown_fields=True):
     total: float = 0.0
     value: float = 0.0
     reference: float = 0.0
+    value_weight: float = 0.0
+    reference_weight: float = 0.0
 
     def __post_init__(self) -> None:
         if min(self.n, *self.wealth) < 0 or not 0 <= self.total <= self.n:
@@ -96,7 +99,15 @@ class Stream(msgspec.Struct, forbid_unknown_fields=True):
         """Evidence that the promise is broken; alarm where it reaches 1 / δ."""
         return float(EProcess(self.alpha, self.wealth, self.n).evidence)
 
-    def add(self, loss: float, time: float, value: float, reference: float) -> None:
+    def add(
+        self,
+        loss: float,
+        time: float,
+        value: float,
+        reference: float,
+        value_weight: float = 1.0,
+        reference_weight: float = 1.0,
+    ) -> None:
         """Count one loss, of lists served at a time."""
         process = EProcess(self.alpha, self.wealth, self.n).after(loss)
         lowest = self.won < 0  # each bet would have done better to begin now
@@ -105,6 +116,8 @@ class Stream(msgspec.Struct, forbid_unknown_fields=True):
         self.won += np.log1p(bets(self.alpha) * (loss - self.alpha))
         self.wealth, self.n, self.total = process.wealth, process.n, self.total + loss
         self.value, self.reference = self.value + value, self.reference + reference
+        self.value_weight += value_weight
+        self.reference_weight += reference_weight
 
     def alarm(self, unit: str) -> Alarm:
         """Return what to say once the evidence is strong enough."""

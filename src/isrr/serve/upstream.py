@@ -15,6 +15,7 @@ import httpx
 import msgspec
 from msgspec import Struct
 
+from isrr.errors import shown
 from isrr.serve.schema import RETRY, Refusal
 
 log = logging.getLogger("isrr.serve")
@@ -112,6 +113,9 @@ class Upstream:
         except ValueError as error:
             raise Refusal(502, f"the upstream's answer cannot be read: {error}") from None
         scores = {each.index: each.score for each in listed}
-        if len(listed) != n_texts or scores.keys() != set(range(n_texts)):
+        if len(listed) != n_texts:
             raise Refusal(502, f"the upstream gave {len(listed)} scores for {n_texts} texts; expected one for each")
+        if scores.keys() != set(range(n_texts)):
+            numbers = shown([each.index for each in listed])
+            raise Refusal(502, f"the upstream scored the texts {numbers}; expected 0 to {n_texts - 1}, each once")
         return [scores[i] for i in range(n_texts)]
