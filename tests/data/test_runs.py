@@ -371,6 +371,18 @@ def test_scores_swapped_with_grades_are_noticed():
     assert warning(replace(wide, scores=np.arange(600.0))) is None  # many grades, and scores that are ranks
 
 
+def test_scores_of_which_a_smaller_one_is_better_are_noticed():
+    queries = lists(60, 30, 5)
+    good = replace(queries, scores=queries.scores + queries.relevance)
+    bad = replace(good, scores=-good.scores)
+    assert doubtful_grades(good, "relevance", 5, False) is None
+    assert "relevance falls as scores rise: is a smaller score better?" in doubtful_grades(bad, "relevance", 5, False)
+    assert doubtful_grades(queries, "relevance", 5, False) is None  # scores that know nothing
+    assert doubtful_grades(bad[:20], "relevance", 5, False) is None  # too few to tell
+    equal = replace(queries, relevance=np.full(queries.n_rows, 0.1))
+    assert doubtful_grades(equal, "relevance", 5, False) is None
+
+
 def test_clicks_taken_for_grades_are_noticed():
     graded, binary = lists(20, 30, 4), lists(20, 30, 2)
     assert doubtful_grades(graded, "relevance", 5, True) is None

@@ -10,11 +10,13 @@ from isrr.data.queries import Queries
 
 _CLICKS = re.compile(r"click|purchase|conver|bought|order(s|ed)$|cart|booking|booked", re.IGNORECASE)
 _MOST_GRADES = 11  # on a scale from 0 to 10
+_LEAST_TO_TELL = 30  # queries
+_MOSTLY = 0.75  # share of queries with relevance against the scores, from which these look negated
 _REPEATED = 0.2  # share of queries with the same items as another, from which they look like requests
 
 
 def doubtful_grades(queries: Queries, column_name: str, k: int, has_position: bool) -> str | None:
-    """Return a warning where relevance is probably not grades but scores, or clicks, which depend on the position too.
+    """Return a warning where relevance is probably the scores, or against them, or clicks, which depend on positions.
 
     Args:
         queries: The queries, with relevance.
@@ -35,6 +37,16 @@ def doubtful_grades(queries: Queries, column_name: str, k: int, has_position: bo
                 f"every score is one of {n} whole numbers, while relevance takes {n_values:,} values: are the columns "
                 "of scores and relevance swapped (`score=`, `relevance=`)?"
             )
+    starts = np.repeat(queries.offsets[:-1], queries.n_items)
+    below_middle = 2 * (np.arange(queries.n_rows) - starts) - np.repeat(queries.n_items - 1, queries.n_items)
+    parts = below_middle * relevance[starts + queries.by_score]
+    sums, sizes = (np.add.reduceat(terms, queries.offsets[:-1]) for terms in (parts, np.abs(parts)))
+    n_against, n_told = ((sign > 1e-9 * sizes).sum() for sign in (sums, np.abs(sums)))  # beyond rounding
+    if n_told >= _LEAST_TO_TELL and n_against > _MOSTLY * n_told:
+        return (
+            f"in {percent(n_against / n_told)} of the queries, relevance falls as scores rise: is a smaller score "
+            "better? Then negate the scores"
+        )
     signs = []
     if _CLICKS.search(column_name):
         signs.append(f"the column is called {column_name!r}")

@@ -172,7 +172,7 @@ class Provenance(Record, frozen=True, kw_only=True):
         dropped: Rows of the table that were left out because that was asked for, by the option's name.
         n_lacking: Judged queries that production lacks, which count 0 there.
         near_bound: How near values come to a declared bound, as a share.
-        doubtful_grades: A warning where the relevance is probably clicks, or swapped with the scores; else empty.
+        doubtful_grades: A warning where the relevance is probably the scores, against them, or clicks; else empty.
         far_above, far_below: Scores that lie more than 100 spreads away from their query's median, among those queries
             that the quantiles are taken from and those set aside.
         n_analyses: Planned analyses of the data, over which delta was split.
