@@ -128,3 +128,15 @@ def test_a_line_of_an_earlier_version_is_one_damaged_line_where_others_can_be_re
     log.write_bytes(b'{"top":1}\n')
     with pytest.raises(DataError, match="written by an earlier version"):
         read_log(log)
+
+
+def test_a_log_that_may_not_be_read_is_not_called_another_file(lines, tmp_path, monkeypatch):
+    log = tmp_path / "served-1.jsonl"
+    log.write_bytes(lines[0])
+
+    def refused(*_, **__):
+        raise PermissionError(13, "Permission denied", str(log))
+
+    monkeypatch.setattr("pathlib.Path.open", refused)
+    with pytest.raises(PermissionError, match=r"Permission denied: .*served-1\.jsonl"):
+        read_log(log)

@@ -134,6 +134,16 @@ def test_a_revoked_certificate_is_reinstated_with_a_reason_and_watched_anew(serv
     assert json.loads((served / "ranker.status.json").read_text())["since"] == status["since"]
 
 
+def test_an_alarm_that_cannot_be_written_is_raised_all_the_same(served):
+    (served / "ranker.status.json").mkdir()
+    found = run(served, "bad.parquet", "--delta", "0.05")
+    assert (found.exit_code, "is broken: evidence" in found.stdout) == (4, True)
+    assert "ranker.status.json: Is a directory, so the certificate is not revoked" in found.stderr
+    (served / "ranker.status.json").rmdir()
+    assert run(served, "bad.parquet", "--delta", "0.05").exit_code == 4
+    assert json.loads((served / "ranker.status.json").read_text())["status"] == "revoked"
+
+
 def test_judgments_may_come_twice_if_that_is_said(served):
     table = pq.read_table(served / "good.parquet")
     pq.write_table(pa.concat_tables([table, table]), served / "twice.parquet")

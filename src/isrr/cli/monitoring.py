@@ -117,7 +117,13 @@ def monitor(
         )
         alarm = watch.update(served(), judged)
     if alarm is not None:
-        watch.revoke(ranker)
+        try:
+            watch.revoke(ranker)
+        except OSError as error:
+            warn(
+                f"{error.filename}: {error.strerror}, so the certificate is not revoked and the service goes on as "
+                "before: let this command write there, and run it again"
+            )
     if n_damaged:
         warn(f"{log}: {counted(n_damaged, 'damaged line')} skipped")
     if watch.batch.selected:

@@ -179,6 +179,8 @@ def log_parts(source: str | os.PathLike[str]) -> Iterator[ServedLists]:
                 read = [line for raw in lines if (line := _line_of(raw)) is not None]
                 n_lists += len(read)
                 yield ServedLists(_table(read), len(lines) - len(read))
+        except PermissionError:
+            raise
         except (pa.ArrowException, KeyError, ValueError, EOFError, OSError, zlib.error) as error:
             raise DataError(f"{file}: not a served-ranking log: {str(error).partition(chr(10))[0]}") from None
     if earlier is not None and not n_lists:
