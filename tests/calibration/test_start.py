@@ -147,3 +147,9 @@ def test_few_queries_certify_more_with_the_default_floor_than_without():
     with_floor, without = (calibrate(queries, "ndcg@5 >= 90% of deterministic", floor=f) for f in (None, 0.0))
     assert not with_floor.abstained
     assert without.abstained or with_floor.fairness_gain.value > without.fairness_gain.value
+
+
+def test_queries_of_one_item_each_are_refused():
+    queries = Queries.from_arrays(scores=[2.0, 1.0, 0.5], query_ids=[1, 2, 3], item_ids=[7, 7, 7])
+    with pytest.raises(isrr.DataError, match=r"every query has a single item, .* are the columns of queries and items"):
+        start(queries, "ndcg@5 >= 90% of deterministic")

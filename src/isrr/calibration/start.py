@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from isrr.calibration.judged import refuse_single
 from isrr.calibration.outcome import quantiles
 from isrr.calibration.path import COLDEST, in_order
 from isrr.calibration.quality import measured_quality
@@ -67,6 +68,7 @@ def start(
         raise PromiseError(_why_not(promised))
     request = Request((promised,), floor=promised.target)
     scored = replace(as_queries(queries, columns, roles=request.columns), relevance=None)
+    refuse_single(scored)
     sample = in_order(scored)[:SAMPLE]
     base = GPLRanker(k=request.k, **scale_of(sample), **request.floor_arguments(promised.target))
     if explore:
