@@ -92,6 +92,8 @@ def test_steps_lead_to_the_certified_ranker_and_back_to_the_last_certified(certi
     assert fallen.ranker(certificate) == certificate.curve[rollout.steps[0]].ranker
     with pytest.raises(CertificateError, match="cannot be rolled out"):
         Rollout.begin(structs.replace(certificate, provenance=structs.replace(certificate.provenance, clicks=None)))
+    with pytest.raises(CertificateError, match=r"lead to ranker 900 of the certificate's path.*was edited"):
+        structs.replace(rollout, steps=(1, 900)).ranker(certificate)
     with pytest.raises(ValueError, match="`least_days=` must be a number ≥ 0, got -1"):
         Rollout.begin(certificate, least_days=-1)
 
@@ -341,7 +343,7 @@ def test_the_service_splits_sessions_logs_both_lists_and_follows_the_state(certi
 
 
 @pytest.mark.parametrize(
-    "more", [{"control": 7}, {"control": "half"}, {"steps": []}, {"step": 3}, {"stage": "?"}, {"a": 1}]
+    "more", [{"control": 7}, {"control": "half"}, {"steps": []}, {"step": 3}, {"stage": "?"}, {"a": 1}, {"within": -1}]
 )
 def test_a_damaged_state_is_refused(tmp_path, more):
     assert read_rollout(tmp_path / "ranker.json", "c") is None

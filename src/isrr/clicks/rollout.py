@@ -78,6 +78,8 @@ class Rollout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
         if not 0 <= self.step <= len(self.steps) or not self.steps or min(self.steps) < 0:
             raise ValueError(f"step {self.step} of {len(self.steps)} cannot be {self.stage!r}")
+        if min(self.within or 1, self.first or 1, self.n_counted + 1) <= 0:
+            raise ValueError("`within=`, `first=` or the number of sessions counted is negative")
 
     @classmethod
     def begin(
@@ -104,6 +106,12 @@ class Rollout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def ranker(self, outcome: Outcome) -> GPLRanker:
         """Return who serves the treatment: the step's ranker or, once it has ended, the last one certified."""
         at = self.step if self.stage == "running" else self.step - 1
+        if max(self.steps) >= len(outcome.curve):
+            raise CertificateError(
+                f"a rollout's steps lead to ranker {max(self.steps)} of the certificate's path, which has "
+                f"{len(outcome.curve)}: its state, beside the ranker file (….rollout.json), was edited; "
+                "remove it to begin anew"
+            )
         return GPLRanker.deterministic(outcome.k) if at < 0 else outcome.curve[self.steps[at]].ranker
 
     def treated(self, session: object) -> bool:
