@@ -17,7 +17,7 @@ from isrr.outcome.findings import ENOUGH_LEFT
 from isrr.promises import Promise, values_alone
 from isrr.ranker.gpl import GPLRanker
 from isrr.risk import size
-from isrr.risk.evidence import NAMED, Evidence
+from isrr.risk.evidence import NAMED, Evidence, OfMean
 from isrr.risk.lattice import BoolArray
 from isrr.risk.select import Selection
 
@@ -129,6 +129,11 @@ class Tested:
         loss = promise.loss(floor if promise.can_be_floored else 0.0)
         shifted = losses + errors * losses.std() / np.sqrt(losses.size) - promise.alpha
         stretched = promise.alpha + shifted * loss.stretch
+        if isinstance(self.test, OfMean):
+            of_mean, level = self.test.of_mean, float(loss.level)
+            unit = np.clip(stretched, 0.0, 1.0)
+            needed = size.needed_by_mean(unit, lambda means, n: of_mean(means, n, level) <= delta, level, power)
+            return None if needed is None else needed * self.block
         needed = size.simulated(
             stretched, float(loss.level), delta, float(loss.prior), power, paired=promise.of is not None
         )

@@ -16,7 +16,7 @@ import numpy as np
 import scipy
 
 from isrr.risk import betting
-from isrr.risk.lattice import FloatArray
+from isrr.risk.lattice import BoolArray, FloatArray
 
 POWER = 0.8
 TRIALS = 200  # tests that are simulated for each number of losses
@@ -90,6 +90,30 @@ def simulated(
         return float(betting.certifies(drawn, alpha, delta, prior_deviation).mean())
 
     return _searched(guess, wanted, certified)
+
+
+def needed_by_mean(
+    losses: FloatArray, certified: Callable[[FloatArray, int], BoolArray], alpha: float, power: float = POWER
+) -> int | None:
+    """Return how many losses in [0, 1] prove it to a test that sees their mean alone.
+
+    Args:
+        losses: Those at hand, (n_losses,).
+        certified: Whether the test certifies some means of so many losses.
+        alpha: The risk to certify.
+        power: How often it is certified.
+    """
+    mean, deviation = float(losses.mean()), float(losses.std())
+    if mean >= alpha:
+        return None
+    quantiles = np.asarray(scipy.special.ndtri((np.arange(TRIALS) + 0.5) / TRIALS))
+    true_means = mean + deviation / math.sqrt(losses.size) * quantiles[:, None]
+    wanted = power * float((true_means < alpha).mean())
+
+    def share(n: int) -> float:
+        return float(certified(np.clip(true_means + deviation / math.sqrt(n) * quantiles, 0.0, 1.0), n).mean())
+
+    return _searched(1, wanted, share)
 
 
 def _searched(guess: int, wanted: float, certified: Callable[[int], float]) -> int | None:
