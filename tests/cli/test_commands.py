@@ -206,7 +206,9 @@ def test_data_commands_convert_and_describe(tmp_path):
     assert done.returncode == 0, done.stderr
     shown = isrr("data", "show", tmp_path / "queries.arrow").stdout
     assert "2 queries, 3 items" in shown
-    assert "relevance       0: 33.3%, 1: 33.3%, 2: 33.3%" in shown
+    assert "relevance       0: 33.3%, 1: 33.3%, 2: 33.3%\n" in shown
+    (tmp_path / "many.csv").write_text("query,score,grade\n" + "".join(f"a,{i},{i}\n" for i in range(13)))
+    assert "9: 7.7% and 3 more values\n" in isrr("data", "show", tmp_path / "many.csv").stdout
 
 
 def test_a_run_with_its_judgments_is_converted(tmp_path):

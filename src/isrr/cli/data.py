@@ -88,7 +88,7 @@ def show(
     if queries.relevance is not None:
         grades, counts = np.unique(queries.relevance, return_counts=True)
         shares = ", ".join(f"{g:g}: {c / counts.sum():.1%}" for g, c in zip(grades[:10], counts[:10], strict=True))
-        say(f"relevance       {shares}")
+        say(f"relevance       {shares}{f' and {grades.size - 10:,} more values' if grades.size > 10 else ''}")
         say(f"no relevant     {counted(int((relevant_total(queries) == 0).sum()), 'query')}")
         if queries.unretrieved is not None:
             say(f"not retrieved   {counted(len(queries.unretrieved[1]), 'relevant item')}, counted in the ideal")
