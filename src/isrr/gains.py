@@ -58,8 +58,10 @@ def gain_of(relevance: ArrayLike, gain: Gain = "exponential") -> FloatArray:
     gains = np.require(named(gain, GAINS, "gain")(grades), np.float64, "C")  # kernels load eight neighbours at a time
     if callable(gain) and (gains.shape != grades.shape or not np.isfinite(gains).all() or (gains < 0).any()):
         raise DataError(f"{described(gain)} must return one finite number ≥ 0 for each grade")
-    if (smallest := np.where(gains > 0, gains, 1.0).min(initial=1.0)) < LEAST_GAIN:
-        raise DataError(f"a gain of {smallest:g} is too small to compute with: multiply the relevance by a constant")
+    if (tiny := (gains > 0) & (gains < LEAST_GAIN)).any():
+        raise DataError(
+            f"a gain of {gains[tiny].min():g} is too small to compute with: multiply the relevance by a constant"
+        )
     return gains
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from isrr.compiled import kernel
 from isrr.noise import GOLDEN, mix, stream, uniform
 
-RUN = 64  # values that are sorted by counting
+RUN = 128  # values that are sorted by counting
 
 
 @kernel
@@ -31,13 +31,20 @@ def sort_falling(values, order):
     n, width = values.size, RUN
     for first in range(0, n, RUN):
         run = values[first : first + RUN]
+        uncounted = run.size * (run.size - 1) // 2
         for i in range(run.size):
-            value, larger, equal = run[i], 0, 0
+            value, larger = run[i], 0
             for j in range(run.size):
                 larger += run[j] > value
-            for j in range(i):
-                equal += run[j] == value
-            order[first + larger + equal] = i + first
+            order[first + larger], uncounted = i + first, uncounted - larger
+        if uncounted > 0:  # some are equal
+            for i in range(run.size):
+                value, larger, equal = run[i], 0, 0
+                for j in range(run.size):
+                    larger += run[j] > value
+                for j in range(i):
+                    equal += run[j] == value
+                order[first + larger + equal] = i + first
     left = np.empty(n if n > RUN else 0, np.int64)
     while width < n:
         for first in range(0, n - width, 2 * width):

@@ -23,7 +23,7 @@ from isrr.parallel import Progress, over_queries
 from isrr.ranker.exposure import Family, family_of
 from isrr.ranker.gpl import N_DRAWS, GPLRanker
 
-AT_ONCE = 1 << 17  # rows times configurations of a block, whose exposures stay in a core's own memory
+AT_ONCE = 1 << 18  # rows times configurations of a block, whose exposures stay near a core
 SHOWN = 20  # rankers, at most, whose means are printed
 USUAL = ("ndcg", "disparity", "normalized_disparity")
 

@@ -166,7 +166,7 @@ class Block:
 
 def way_of(weights: FloatArray) -> bytes:
     """Return a name for a way of weighting positions, the same for weights that differ by a factor."""
-    return (np.trim_zeros(weights, "b") / largest_weight(weights)).tobytes()
+    return (weights / largest_weight(weights)).tobytes().rstrip(b"\0")  # a number above 0 ends in another byte
 
 
 def largest_weight(weights: FloatArray) -> float:
