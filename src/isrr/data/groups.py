@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from isrr.data.identifiers import Ids, identifier_text
@@ -74,6 +73,8 @@ def joined_groups(column: Any, separator: str | None = None, missing: MissingGro
         True
     """
     if hasattr(column, "type"):  # of Arrow
+        import pyarrow as pa
+
         kind = column.type
         if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
             return _separated(column, separator, missing)
@@ -89,6 +90,8 @@ def joined_groups(column: Any, separator: str | None = None, missing: MissingGro
 
 def _separated(column: Any, separator: str | None, missing: MissingGroup) -> Any:
     """Return a column of texts with the groups of each in one text, as `joined_groups` has it."""
+    import pyarrow as pa
+
     if column.null_count:
         if missing == "refuse":
             nulls = np.asarray(column.is_null())

@@ -14,7 +14,6 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from isrr.data._order_kernels import hash_texts
@@ -74,6 +73,8 @@ class Ids:
     @staticmethod
     def joined(parts: Sequence["Ids"]) -> "Ids":
         """Return the ids of several columns, one behind the other."""
+        import pyarrow as pa
+
         if all(part.are_integers for part in parts):
             return Ids(np.concatenate([part.values for part in parts]))
         return Ids(pa.concat_arrays([part.texts for part in parts]))
@@ -94,13 +95,15 @@ class Ids:
     @property
     def texts(self) -> Any:
         """The ids as an Arrow array of large strings."""
+        import pyarrow as pa
+
         return pa.array(self.values).cast(pa.large_string()) if self.are_integers else self.values
 
     def take(self, rows: NDArray[Any]) -> "Ids":
         """Return the ids of some rows, chosen by number or by a mask."""
         if self.are_integers:
             return Ids(self.values[rows])
-        return Ids(self.values.filter(pa.array(rows)) if rows.dtype == np.bool_ else self.values.take(pa.array(rows)))
+        return Ids(self.values.filter(rows) if rows.dtype == np.bool_ else self.values.take(rows))
 
     def runs(self) -> NDArray[np.int64]:
         """Return the rows whose id differs from that of the row before, the first row among them."""
@@ -122,6 +125,8 @@ class Ids:
         """
         if self.are_integers and (self.values[1:] > self.values[:-1]).all():
             return self, np.arange(len(self), dtype=np.int32)
+        import pyarrow as pa
+
         coded = pa.array(self.values).dictionary_encode()
         return Ids(coded.dictionary.to_numpy() if self.are_integers else coded.dictionary), coded.indices.to_numpy()
 
@@ -150,6 +155,8 @@ def _as_array(values: Any, column: str) -> Any:
     if hasattr(values, "to_arrow"):  # of polars
         values = values.to_arrow()
     if hasattr(values, "null_count"):
+        import pyarrow as pa
+
         if values.null_count:
             _refuse_missing(values.is_null().to_numpy(zero_copy_only=False), column)
         if pa.types.is_dictionary(values.type):
@@ -192,6 +199,8 @@ def _whole(array: NDArray[Any], column: str) -> NDArray[np.int64]:
 
 def _from_objects(array: NDArray[Any], column: str) -> Any:
     """Return ids of several kinds as text, or as int64 where all are integers that fit."""
+    import pyarrow as pa
+
     if array.dtype.kind in "Mm":
         _refuse_missing(np.isnat(array), column)
         array = array.astype(str).astype(object)
@@ -243,6 +252,7 @@ def integers_in(texts: Any) -> NDArray[np.int64] | None:
         >>> integers_in(pa.array(["7", "10"])), integers_in(pa.array(["7", "010"]))
         (array([ 7, 10]), None)
     """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     if not pc.all(pc.match_substring_regex(texts[:1_000], INTEGER)).as_py():  # a cast that fails takes long
