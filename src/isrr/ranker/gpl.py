@@ -118,12 +118,6 @@ def _expanded(threshold: float, decay: float, positions: int) -> FloatArray:
     return expand(threshold, decay, positions)
 
 
-@lru_cache
-def _memory_sizes(longest: int, n_weights: int, k: int) -> tuple[int, int, int | None]:
-    items, heads, longer = memory_for(longest, k, n_weights)
-    return items.size, heads.size, None if longer is None else longer.size
-
-
 class Draw:
     """What follows from the settings of a ranker, computed once; arrays are not to be written to.
 
@@ -457,9 +451,7 @@ class GPLRanker(Draw):
         floor, _, weights = self.mixture
         for_floor: tuple[Any, ...] = NO_FLOOR
         if floor:
-            n, n_heads, n_longer = _memory_sizes(raw.size, *weights.shape)
-            longer = None if n_longer is None else np.empty(n_longer)
-            for_floor = *laguerre_rules(), np.empty(n), np.empty(n_heads, np.int64), longer
+            for_floor = *laguerre_rules(), *memory_for(raw.size, weights.shape[1], len(weights))
         arguments = bool(self.boost), propensities, self.scale, thresholds, noise, *self.mixture, *for_floor
         served = kernels.serve_one(raw, drawn_by, NO_NAMES, *arguments)
         if not served[0].size:  # only where scores are equal are ids hashed

@@ -18,7 +18,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from isrr.serve.drift import BINS, stability_index
 from isrr.serve.ranking import RankedList
@@ -130,6 +129,6 @@ def _histogram(name: str, ends: tuple[float, ...], bins: Metric, sums: Metric) -
     family = HistogramMetricFamily(name, sums.documentation, labels=[*totals[0].labels] if totals else ())
     for total in totals:
         up_to = accumulate(counts.get(frozenset({**total.labels, "le": str(end)}.items()), 0.0) for end in ends)
-        buckets = zip(map(floatToGoString, ends), up_to, strict=True)
+        buckets = zip(("+Inf" if end == inf else str(float(end)) for end in ends), up_to, strict=True)
         family.add_metric([*total.labels.values()], [*buckets], total.value)
     return family
